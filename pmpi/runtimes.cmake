@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Finds the MPI runtimes of this machine by their compiler wrappers, and for each one found makes an imported
+# target farside::mpi::NAME (NAME: openmpi, mpich), the variable FARSIDE_MPIRUN_NAME, and an entry in
+# FARSIDE_RUNTIMES. FARSIDE_MPI chooses; FARSIDE_MPICC_NAME points at a wrapper in an unusual place.
+
+# Which runtime a wrapper belongs to, by the macro its mpi.h defines; sets OUT to openmpi, mpich or nothing.
+function(farside_identify_wrapper mpicc out)
+  file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/identify_mpi.c
+       "#include <mpi.h>\n#if defined(OPEN_MPI)\nfarside_is openmpi\n#elif defined(MPICH_VERSION)\nfarside_is mpich\n#endif\n")
+  execute_process(COMMAND ${mpicc} -E ${CMAKE_BINARY_DIR}/CMakeFiles/identify_mpi.c
+                  OUTPUT_VARIABLE text ERROR_QUIET RESULT_VARIABLE failed)
+  set(${out} "" PARENT_SCOPE)
+  if(NOT failed AND text MATCHES "farside_is (openmpi|mpich)")
+    set(${out} ${CMAKE_MATCH_1} PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(farside_find_runtime name)
+  find_program(FARSIDE_MPICC_${name} NAMES mpicc.${name} mpicc DOC "compiler wrapper of ${name}")
+  if(NOT FARSIDE_MPICC_${name})
+    return()
+  endif()
+  farside_identify_wrapper(${FARSIDE_MPICC_${name}} found)
+  if(NOT found STREQUAL name)
+    return()
+  endif()
+  # "-show" is understood by both (Open MPI: --showme, MPICH: -show).
+  execute_process(COMMAND ${FARSIDE_MPICC_${name}} -show OUTPUT_VARIABLE line OUTPUT_STRIP_TRAILING_WHITESPACE)
+  separate_arguments(words UNIX_COMMAND "${line}")
+  set(includes "")
+  set(links "")
+  foreach(word IN LISTS words)
+    if(word MATCHES "^-I(.+)")
+      list(APPEND includes ${CMAKE_MATCH_1})
+    elseif(word MATCHES "^-(L|l|Wl,-rpath)")
+      list(APPEND links ${word})
+    endif()
+  endforeach()
+  add_library(farside::mpi::${name} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(farside::mpi::${name} SYSTEM INTERFACE ${includes})
+  target_link_options(farside::mpi::${name} INTERFACE -Wl,--no-as-needed)
+  target_link_libraries(farside::mpi::${name} INTERFACE ${links})
+  get_filename_component(bin ${FARSIDE_MPICC_${name}} DIRECTORY)
+  find_program(FARSIDE_MPIRUN_${name} NAMES mpirun.${name} mpirun HINTS ${bin} DOC "launcher of ${name}")
+  set(FARSIDE_RUNTIMES ${FARSIDE_RUNTIMES} ${name} PARENT_SCOPE)
+  message(STATUS "farside: ${name} found (${FARSIDE_MPICC_${name}})")
+endfunction()
+
+set(FARSIDE_RUNTIMES "")
+foreach(name openmpi mpich)
+  if(FARSIDE_MPI STREQUAL "auto" OR name IN_LIST FARSIDE_MPI)
+    farside_find_runtime(${name})
+    if(NOT FARSIDE_MPI STREQUAL "auto" AND NOT name IN_LIST FARSIDE_RUNTIMES)
+      message(FATAL_ERROR "farside: ${name} was asked for (FARSIDE_MPI) but its compiler wrapper was not found; "
+                          "set FARSIDE_MPICC_${name}")
+    endif()
+  endif()
+endforeach()
+if(NOT FARSIDE_RUNTIMES)
+  message(WARNING "farside: no MPI runtime found; only transport/ and epochs/ are built")
+endif()
+set(FARSIDE_RUNTIMES ${FARSIDE_RUNTIMES} PARENT_SCOPE)

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How farside's inner layers say that something failed: an Error has a kind, which pmpi/ turns into an MPI error
+// class, and one sentence that says what was tried, on what, and the exact cause. No exceptions.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace farside {
+
+enum class ErrorKind {
+  kOther,         // anything without a better name
+  kBadSetting,    // a FARSIDE_* variable has a value that is not allowed
+  kNoRoute,       // a peer cannot be reached by any route that is allowed
+  kNoMemory,      // shared memory, locked memory or address space is exhausted
+  kPeer,          // a peer does not answer as it should, or its connection failed
+  kRange,         // an access beyond a region (found at the target)
+  kUnsupported,   // a combination that does not exist
+};
+
+struct [[nodiscard]] Error {
+  ErrorKind kind = ErrorKind::kOther;
+  std::string text;
+};
+
+// Success, or the Error that prevented it.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Error error) : error_(std::move(error)), failed_(true) {}  // NOLINT(google-explicit-constructor)
+  bool ok() const { return !failed_; }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const { return error_; }
+
+ private:
+  Error error_;
+  bool failed_ = false;
+};
+
+// A T, or the Error that prevented it. value() may be called only when ok().
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : held_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error) : held_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
+  bool ok() const { return held_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  T& value() { return *std::get_if<0>(&held_); }
+  const T& value() const { return *std::get_if<0>(&held_); }
+  const Error& error() const { return *std::get_if<1>(&held_); }
+  Status status() const { return ok() ? Status() : Status(error()); }
+
+ private:
+  std::variant<T, Error> held_;
+};
+
+}  // namespace farside

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The elements that one-sided operations move and combine: every predefined MPI datatype maps to one BasicType
+// (in pmpi/), so that this layer needs no MPI. A pair type is a value followed by an int or a value of the same
+// type (MPI_MINLOC, MPI_MAXLOC; MPI 4.0 section 6.9.4), laid out as the C struct of its two members.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace farside {
+
+enum class BasicType : std::uint8_t {
+  kInt8, kInt16, kInt32, kInt64,
+  kUint8, kUint16, kUint32, kUint64,
+  kFloat, kDouble, kLongDouble,
+  kComplexFloat, kComplexDouble, kComplexLongDouble,
+  kByte,       // MPI_BYTE, MPI_PACKED: bitwise operations and MPI_REPLACE only
+  kCharacter,  // MPI_CHAR, MPI_WCHAR (4 bytes: kCharacter4), MPI_CHARACTER: no arithmetic
+  kCharacter4,
+  kLogical1, kLogical2, kLogical4, kLogical8,  // C bool and Fortran LOGICAL: logical operations
+  kFloatInt, kDoubleInt, kLongInt, kInt32Int32, kShortInt, kLongDoubleInt,  // MPI_FLOAT_INT, ... (C)
+  kFloatFloat, kDoubleDouble,  // MPI_2REAL, MPI_2DOUBLE_PRECISION (Fortran; MPI_2INTEGER is kInt32Int32)
+};
+inline constexpr std::size_t kBasicTypes = 29;
+
+struct BasicTypeTraits {
+  const char* name;
+  std::uint8_t size;     // bytes of data (12 for kDoubleInt)
+  std::uint8_t extent;   // bytes from one element to the next (16 for kDoubleInt)
+  std::uint8_t second;   // pair types: offset of the second member, else 0
+};
+
+const BasicTypeTraits& traits(BasicType type);
+
+// True for types whose elements have gaps (size != extent): those bytes are never written at a target.
+inline bool has_gap(BasicType type) { return traits(type).size != traits(type).extent; }
+
+}  // namespace farside
