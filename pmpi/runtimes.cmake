@@ -38,6 +38,8 @@ function(farside_find_runtime name)
   endforeach()
   add_library(farside::mpi::${name} INTERFACE IMPORTED GLOBAL)
   target_include_directories(farside::mpi::${name} SYSTEM INTERFACE ${includes})
+  # The runtimes' deprecated C++ bindings are not wanted.
+  target_compile_definitions(farside::mpi::${name} INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
   target_link_options(farside::mpi::${name} INTERFACE -Wl,--no-as-needed)
   target_link_libraries(farside::mpi::${name} INTERFACE ${links})
   get_filename_component(bin ${FARSIDE_MPICC_${name}} DIRECTORY)

@@ -20,13 +20,15 @@ enum class BasicType : std::uint8_t {
   kLogical1, kLogical2, kLogical4, kLogical8,  // C bool and Fortran LOGICAL: logical operations
   kFloatInt, kDoubleInt, kLongInt, kInt32Int32, kShortInt, kLongDoubleInt,  // MPI_FLOAT_INT, ... (C)
   kFloatFloat, kDoubleDouble,  // MPI_2REAL, MPI_2DOUBLE_PRECISION (Fortran; MPI_2INTEGER is kInt32Int32)
+  kQuad, kComplexQuad,         // MPI_REAL16, MPI_COMPLEX32: IEEE binary128, which on x86-64 is not long double
 };
-inline constexpr std::size_t kBasicTypes = 29;
+inline constexpr std::size_t kBasicTypes = 31;
 
 struct BasicTypeTraits {
   const char* name;
   std::uint8_t size;     // bytes of data (12 for kDoubleInt)
   std::uint8_t extent;   // bytes from one element to the next (16 for kDoubleInt)
+  std::uint8_t first;    // bytes of the first member of a pair type (8 for kDoubleInt), else size
   std::uint8_t second;   // pair types: offset of the second member, else 0
 };
 

@@ -4,6 +4,7 @@
 // datatype and not with its number of elements. pmpi/datatype.cpp makes one from an MPI_Datatype's envelope.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,6 +28,8 @@ class Layout {
     std::shared_ptr<const Layout> child;
   };
 
+  // Bounds are the natural ones: of a basic type 0 and its extent, else the least lower and the greatest upper bound
+  // of the children that are there. MPI's padding and sticky bounds come from the runtime, through resized().
   static std::shared_ptr<const Layout> basic(BasicType type);
   // `count` copies of `child`, the i-th at i * stride bytes. count may be 0; stride may be 0 or negative.
   static std::shared_ptr<const Layout> repeated(std::shared_ptr<const Layout> child, std::size_t count,
@@ -45,45 +48,65 @@ class Layout {
   // The single BasicType of all leaves, if there is one (accumulate requires it).
   std::optional<BasicType> uniform_type() const { return uniform_type_; }
   std::size_t elements() const { return elements_; }              // number of BasicType elements in one element
-  // True if one element is a single gapless run that starts at 0 and repeats without gaps (extent == size).
-  bool contiguous() const { return contiguous_; }
+  // True if the bytes of any number of elements are one range that starts at 0 and lies in type-map order; the types
+  // may differ (a struct without holes). False for layouts without data.
+  bool contiguous() const { return dense_ && true_lower_bound_ == 0 && extent_ == static_cast<std::ptrdiff_t>(size_); }
 
  private:
   friend class RunCursor;
   Layout() = default;
   enum class Kind : std::uint8_t { kBasic, kRepeated, kPlaced, kResized };
-  Kind kind_ = Kind::kBasic;
-  BasicType type_ = BasicType::kByte;
-  std::size_t count_ = 1;
-  std::ptrdiff_t stride_ = 0;
-  std::vector<Placed> children_;
-  std::shared_ptr<const Layout> child_;
+  bool nothing() const { return size_ == 0 && extent_ == 0; }  // places nothing, so has no bounds either
+  void take_bounds(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last);
+  void take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last, std::size_t count);
+
+  Kind kind_ = Kind::kPlaced;
+  bool dense_ = false;                 // all bytes are one range in type-map order
+  std::size_t count_ = 1;              // kRepeated
+  std::ptrdiff_t stride_ = 0;          // kRepeated
+  std::vector<Placed> children_;       // kPlaced: those with data
+  std::shared_ptr<const Layout> child_;  // kRepeated, kResized
   std::size_t size_ = 0;
   std::ptrdiff_t lower_bound_ = 0, extent_ = 0, true_lower_bound_ = 0, true_upper_bound_ = 0;
   std::optional<BasicType> uniform_type_;
   std::size_t elements_ = 0;
-  bool contiguous_ = false;
+  std::optional<Run> run_;             // all data, where it is a single run
 };
 
-// Walks `count` elements of a layout in type-map order, run by run (adjacent runs of one type are merged where the
-// tree shows it). The layout must outlive the cursor. Allocates only for its stack.
+// Walks `count` elements of a layout in type-map order, run by run (adjacent runs are merged where the tree shows
+// it). The layout must outlive the cursor. Allocates only for layouts nested deeper than kInlineFrames.
 class RunCursor {
  public:
-  RunCursor(const Layout& layout, std::size_t count);
+  enum class Unit : std::uint8_t {
+    kElements,  // runs of basic types
+    kBytes,     // ranges without gaps are runs of kByte, whatever their types; types with gaps stay as they are
+  };
+  RunCursor(const Layout& layout, std::size_t count, Unit unit = Unit::kElements);
   // The next run, or false at the end. Offsets are relative to the buffer's address.
   bool next(Layout::Run& run);
 
  private:
+  static constexpr std::size_t kInlineFrames = 6;
   struct Frame {
     const Layout* layout;
     std::ptrdiff_t offset;
     std::size_t index;   // next repetition or child
     std::size_t repeat;  // repetitions of the current child done (kPlaced)
   };
-  std::vector<Frame> stack_;
+  bool whole(const Layout& layout, std::ptrdiff_t offset, std::size_t count, Layout::Run& run) const;
+  bool enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& run);
+  bool step(Layout::Run& run);
+  Frame& top() { return depth_ <= kInlineFrames ? inline_[depth_ - 1] : deep_[depth_ - 1 - kInlineFrames]; }
+  void push(const Frame& frame);
+  void pop();
+
   const Layout* root_;
   std::size_t remaining_;
   std::ptrdiff_t position_ = 0;
+  Unit unit_;
+  std::size_t depth_ = 0;
+  std::array<Frame, kInlineFrames> inline_;
+  std::vector<Frame> deep_;
 };
 
 // Two layouts walked together, cut where either one ends: pairs of equally long byte pieces without gaps, in the
@@ -101,16 +124,18 @@ class BytePieces {
  private:
   class Side {
    public:
-    Side(const Layout& layout, std::size_t count) : cursor_(layout, count) {}
-    bool fill();                       // makes sure that bytes_ > 0, false at the end
-    std::ptrdiff_t offset_ = 0;
-    std::size_t bytes_ = 0;
+    Side(const Layout& layout, std::size_t count) : cursor_(layout, count, RunCursor::Unit::kBytes) {}
+    bool fill();                       // makes sure that bytes() > 0, false at the end
+    std::ptrdiff_t offset() const { return offset_; }
+    std::size_t bytes() const { return bytes_; }
     void take(std::size_t bytes) { offset_ += static_cast<std::ptrdiff_t>(bytes); bytes_ -= bytes; }
 
    private:
     RunCursor cursor_;
+    std::ptrdiff_t offset_ = 0;
+    std::size_t bytes_ = 0;
     Layout::Run run_{0, BasicType::kByte, 0};   // rest of a run of a type with gaps
-    bool second_ = false;
+    bool second_ = false;                       // its first element's first member was given out
   };
   Side origin_, target_;
 };

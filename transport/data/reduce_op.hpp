@@ -33,13 +33,15 @@ bool has_cpu_atomics(BasicType type);
 AtomicWay atomic_way(BasicType type, const void* address);
 
 // target[i] = target[i] op origin[i] for i < count; both in the memory layout of `type` (extent apart). With
-// kAtomic each element is read and replaced in one step. `target` and `origin` may not overlap. If `fetched` is
+// kAtomic each element is read and replaced in one step. The three buffers may not overlap. If `fetched` is
 // not null it receives the elements of target as they were before (gaps of pair types are left alone). With
-// kNoOp origin is not read and may be null. Precondition: allowed(op, type); for kAtomic atomic_way(...) == kAtomic.
+// kNoOp origin is not read and may be null. Only target need be aligned, and only for kAtomic.
+// Precondition: allowed(op, type); for kAtomic atomic_way(...) == kAtomic.
 void combine(AtomicWay way, ReduceOp op, BasicType type, void* target, const void* origin, void* fetched,
              std::size_t count);
 
 // fetched = *target; if (fetched == *compare bitwise) *target = *origin. One element. MPI_Compare_and_swap.
+// Precondition: !has_gap(type) (MPI allows integer, logical and byte types only).
 void compare_and_swap(AtomicWay way, BasicType type, void* target, const void* origin, const void* compare,
                       void* fetched);
 

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// EpochState off the fast path: judge a call by the tables, then move.
+#include "epochs/epoch_state.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace farside::epochs {
+
+namespace {
+
+constexpr const char* kFenceNoSucceed = "MPI_Win_fence with MPI_MODE_NOSUCCEED";
+
+bool takes_target(Call call) {
+  return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush ||
+         call == Call::kLock || call == Call::kUnlock;
+}
+
+void set(std::vector<std::uint64_t>& bits, int rank) {
+  bits[static_cast<unsigned>(rank) / 64] |= std::uint64_t{1} << (static_cast<unsigned>(rank) % 64);
+}
+void clear(std::vector<std::uint64_t>& bits, int rank) {
+  bits[static_cast<unsigned>(rank) / 64] &= ~(std::uint64_t{1} << (static_cast<unsigned>(rank) % 64));
+}
+bool has(const std::vector<std::uint64_t>& bits, int rank) {
+  return !bits.empty() &&
+         ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
+}
+
+template <class State>
+Rule broken(const Cell<State>& cell, bool is_member, FenceAssert assert) {
+  using Kind = typename Cell<State>::Kind;
+  switch (cell.kind) {
+    case Kind::kGo:
+      return Rule::kNone;
+    case Kind::kRefuse:
+      return cell.rule;
+    case Kind::kIfMember:
+    case Kind::kLeave:
+      return is_member ? Rule::kNone : cell.rule;
+    case Kind::kIfNotMember:
+      return is_member ? cell.rule : Rule::kNone;
+    case Kind::kFence:
+      return assert.no_precede ? cell.rule : Rule::kNone;
+  }
+  return Rule::kNone;
+}
+
+bool copy(std::span<const int> from, std::vector<int>& to) {
+  try {
+    to.assign(from.begin(), from.end());
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+std::string counted(std::size_t n, const char* what = "target") {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
+  if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
+  const Rule rule = broken(cell(call, access_), member(target), assert);
+  return rule != Rule::kNone ? rule : broken(cell(call, exposure_), false, assert);
+}
+
+Violation EpochState::apply(Call call, int target, FenceAssert assert) {
+  if (const Rule rule = judge(call, target, assert); rule != Rule::kNone) return violation(rule);
+  move(call, target, assert);
+  return {};
+}
+
+void EpochState::move(Call call, int target, FenceAssert assert) {
+  move_access(call, target, assert);
+  move_exposure(call, assert);
+}
+
+void EpochState::move_access(Call call, int target, FenceAssert assert) {
+  const AccessCell& to = cell(call, access_);
+  Access next = to.next;
+  if (to.kind == AccessCell::Kind::kLeave) {
+    clear(members_, target);
+    after_fence_ = false;
+    if (--locks_held_ == 0) next = Access::kNone;
+  }
+  if (to.kind == AccessCell::Kind::kFence) {
+    if (assert.no_succeed || access_ != Access::kNone) closed_by_ = call_name(call);
+    if (assert.no_succeed) {
+      closed_by_ = kFenceNoSucceed;
+      next = Access::kNone;
+    }
+    enter(next, call_name(call));
+    return;
+  }
+  if (next == access_) return;
+  if (next == Access::kNone) closed_by_ = call_name(call);
+  const bool opens = next != Access::kFenceActive;  // an operation goes on with the epoch of the fence
+  after_fence_ = access_ == Access::kFenceOpen;
+  enter(next, opens ? call_name(call) : opened_by_);
+}
+
+void EpochState::move_exposure(Call call, FenceAssert assert) {
+  const ExposureCell& to = cell(call, exposure_);
+  const Exposure next =
+      to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
+  if (to.kind != ExposureCell::Kind::kFence && next == exposure_) return;
+  if (next != Exposure::kPosted && exposure_ != Exposure::kNone) exposure_closed_by_ = call_name(call);
+  if (call == Call::kFence && assert.no_succeed) exposure_closed_by_ = kFenceNoSucceed;
+  exposure_after_fence_ = exposure_ == Exposure::kFence;
+  exposure_opened_by_ = next == Exposure::kNone ? nullptr : call_name(call);
+  exposure_ = next;
+}
+
+void EpochState::enter(Access next, const char* by) {
+  access_ = next;
+  opened_by_ = next == Access::kNone ? nullptr : by;
+  open_below_ = next == Access::kFenceActive || next == Access::kLockedAll ? ranks_ : 0;
+  members_below_ = (next == Access::kStarted || next == Access::kLocked) && !members_.empty() ? ranks_ : 0;
+}
+
+// The access epoch just opened was never open: none is, or the fence before it.
+void EpochState::back_to_before() {
+  enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence));
+}
+
+Violation EpochState::fence(FenceAssert assert) { return apply(Call::kFence, kNoTarget, assert); }
+
+bool EpochState::group_is_valid(std::span<const int> group) const {
+  return std::all_of(group.begin(), group.end(),
+                     [&](int rank) { return static_cast<unsigned>(rank) < ranks_; });
+}
+
+bool EpochState::reserve(Bits& bits) const {
+  if (!bits.empty()) return true;
+  try {
+    bits.resize((std::size_t{ranks_} + 63) / 64);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+Violation EpochState::post(std::span<const int> group) {
+  if (!group_is_valid(group)) return violation(Rule::kBadGroup);
+  if (const Rule rule = judge(Call::kPost, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (!copy(group, posted_group_)) return violation(Rule::kNoMemory);
+  move(Call::kPost);
+  return {};
+}
+
+void EpochState::exposure_ended(Call by) {
+  exposure_ = Exposure::kNone;
+  exposure_opened_by_ = nullptr;
+  exposure_closed_by_ = call_name(by);
+}
+
+Violation EpochState::start(std::span<const int> group) {
+  if (!group_is_valid(group)) return violation(Rule::kBadGroup);
+  if (const Rule rule = judge(Call::kStart, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (!group.empty() && !reserve(members_)) return violation(Rule::kNoMemory);
+  if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
+  for (const int rank : started_group_) set(members_, rank);
+  move(Call::kStart);
+  return {};
+}
+
+Violation EpochState::complete() {
+  const Violation refused = apply(Call::kComplete);
+  if (!refused) clear_started();
+  return refused;
+}
+
+void EpochState::clear_started() {
+  for (const int rank : started_group_) clear(members_, rank);
+}
+
+Violation EpochState::lock(int target, LockType type) {
+  if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
+  if (!reserve(members_)) return violation(Rule::kNoMemory);
+  if (type == LockType::kExclusive && !reserve(exclusive_)) return violation(Rule::kNoMemory);
+  move(Call::kLock, target);
+  set(members_, target);
+  if (type == LockType::kExclusive) set(exclusive_, target);
+  ++locks_held_;
+  return {};
+}
+
+Violation EpochState::unlock(int target) {
+  const Violation refused = apply(Call::kUnlock, target);
+  if (!refused && !exclusive_.empty()) clear(exclusive_, target);
+  return refused;
+}
+
+std::optional<LockType> EpochState::locked(int target) const {
+  if (!passive(target)) return std::nullopt;
+  return access_ == Access::kLocked && has(exclusive_, target) ? LockType::kExclusive : LockType::kShared;
+}
+
+void EpochState::lock_refused(int target) {
+  clear(members_, target);
+  if (!exclusive_.empty()) clear(exclusive_, target);
+  if (--locks_held_ == 0) back_to_before();
+}
+
+void EpochState::lock_all_refused() { back_to_before(); }
+
+void EpochState::start_refused() {
+  clear_started();
+  back_to_before();
+}
+
+void EpochState::post_refused() {
+  exposure_ = exposure_after_fence_ ? Exposure::kFence : Exposure::kNone;
+  exposure_opened_by_ = exposure_after_fence_ ? call_name(Call::kFence) : nullptr;
+}
+
+std::string EpochState::describe_access() const {
+  switch (access_) {
+    case Access::kNone:
+      return std::string("no access epoch is open") +
+             (closed_by_ != nullptr ? std::string(" (the last was closed by ") + closed_by_ + ")" : "");
+    case Access::kFenceOpen:
+      return "a fence was called and nothing issued since (MPI_Win_fence)";
+    case Access::kFenceActive:
+      return "a fence epoch with operations is open (MPI_Win_fence)";
+    case Access::kStarted:
+      return "an epoch to " + counted(started_group_.size()) + " is open (MPI_Win_start)";
+    case Access::kLocked:
+      return counted(static_cast<std::size_t>(locks_held_)) + (locks_held_ == 1 ? " is" : " are") +
+             " locked (MPI_Win_lock)";
+    case Access::kLockedAll:
+      return "all targets are locked (MPI_Win_lock_all)";
+  }
+  return "";
+}
+
+std::string EpochState::describe_exposure() const {
+  switch (exposure_) {
+    case Exposure::kNone:
+      return std::string("the window is not exposed") +
+             (exposure_closed_by_ != nullptr
+                  ? std::string(" (the last exposure was closed by ") + exposure_closed_by_ + ")"
+                  : "");
+    case Exposure::kFence:
+      return "the window is exposed to all (MPI_Win_fence)";
+    case Exposure::kPosted:
+      return "the window is posted to " + counted(posted_group_.size(), "origin") + " (MPI_Win_post)";
+  }
+  return "";
+}
+
+}  // namespace farside::epochs

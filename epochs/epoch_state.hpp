@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// EpochState: which epochs of one window are open at this process, and whether a call is allowed now. Pure:
+// no I/O, no waiting, no MPI. The rules themselves are the tables of epoch_table.hpp.
+//
+//   EpochState state(ranks);
+//   if (Violation v = state.lock(3, LockType::kShared)) return report(v);   // nothing has changed
+//   ... acquire the lock at rank 3; if that shows that the call was wrong after all: state.lock_refused(3)
+//   ... if (Violation v = state.operation(3)) return report(v);
+//   ... put ...
+//   if (Violation v = state.unlock(3)) return report(v);
+//   ... complete the puts, release the lock ...
+//
+// Calls that block are asked before they block, and move the state then:
+//   lock, lock_all, start, post   the epoch is open at once. If the protocol then finds the call refused
+//   (say, the
+//                                 target has posted), x_refused() puts the state back to where it was before.
+//   complete, unlock, unlock_all, fence, free
+//                                 the epoch is over at once; what the protocol needs of it (the types of
+//                                 locks, access() before a fence) is read before the call. started_group()
+//                                 outlives complete.
+//   wait, test                    only ask; exposure_ended() moves the state when all origins have completed.
+// Nothing here is thread-safe: with MPI_THREAD_MULTIPLE each call, accessors and operation() too, is made
+// under the window's mutex, which is not held while a protocol waits. So one thread may wait for a lock on A
+// while another locks B; two threads that race to open the same epoch (lock A twice, start and start) get the
+// violation they deserve.
+//
+// Ranks are those of the window. MPI_PROC_NULL never comes here: the caller filters it out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "epochs/epoch_table.hpp"
+#include "epochs/violation.hpp"
+
+namespace farside::epochs {
+
+enum class LockType : std::uint8_t { kShared, kExclusive };
+
+// The assertions of a fence (MPI_MODE_NO*), without MPI's bit values.
+struct FenceAssert {
+  bool no_precede = false;
+  bool no_succeed = false;
+  bool no_store = false;  // no influence on the state
+  bool no_put = false;    // no influence on the state
+};
+
+class EpochState {
+ public:
+  // For a window of `ranks` processes (at least 1). Allocates nothing; the first lock or start allocates a
+  // bit per rank, the first exclusive lock another.
+  explicit EpochState(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
+
+  // Each call below returns the rule it breaks, and then nothing has changed; or no violation, and the state
+  // has moved.
+
+  // Put, get, accumulate and the like. The first after a fence makes an epoch of it.
+  Violation operation(int target) {
+    if (static_cast<unsigned>(target) < open_below_ || member(target)) [[likely]]
+      return {};
+    return apply(Call::kOperation, target);
+  }
+  // Rput and the like.
+  Violation request_operation(int target) {
+    if (passive(target)) [[likely]]
+      return {};
+    return apply(Call::kRequestOperation, target);
+  }
+  // Flush and flush_local.
+  Violation flush(int target) {
+    if (passive(target)) [[likely]]
+      return {};
+    return apply(Call::kFlush, target);
+  }
+  // Flush_all and flush_local_all.
+  Violation flush_all() { return apply(Call::kFlushAll); }
+  // Always allowed: the standard wants a passive epoch, but the call is harmless and common outside of one.
+  Violation sync() { return apply(Call::kSync); }
+
+  Violation fence(FenceAssert assert);
+
+  // The groups are ranks of the window, each at most once; they may be empty, and may name this process.
+  // Copied.
+  Violation post(std::span<const int> group);
+  Violation start(std::span<const int> group);
+  Violation complete();
+  // May this process wait for (test) the end of its exposure epoch? The epoch stays open until
+  // exposure_ended().
+  Violation wait() { return apply(Call::kWait); }
+  Violation test() { return apply(Call::kTest); }
+  // After a wait, or a test that answered true; only when exposure() is kPosted.
+  void exposure_ended(Call by = Call::kWait);
+
+  Violation lock(int target, LockType type);
+  Violation unlock(int target);
+  Violation lock_all() { return apply(Call::kLockAll); }
+  Violation unlock_all() { return apply(Call::kUnlockAll); }
+
+  // After it the object is good for nothing but destruction.
+  Violation free() { return apply(Call::kFree); }
+
+  // Undo the last successful call of that name, for a protocol that found it refused or failed. As before it,
+  // a fence that nothing followed is open again, unless another epoch was completed meanwhile (by another
+  // thread).
+  void lock_refused(int target);
+  void lock_all_refused();
+  void start_refused();
+  void post_refused();
+
+  int ranks() const { return static_cast<int>(ranks_); }
+  Access access() const { return access_; }
+  Exposure exposure() const { return exposure_; }
+  // The group of the last start (post), as given; valid until the next one.
+  std::span<const int> started_group() const { return started_group_; }
+  std::span<const int> posted_group() const { return posted_group_; }
+  // How this process holds the target's window now, by lock or lock_all.
+  std::optional<LockType> locked(int target) const;
+  // The number of targets locked by lock; lock_all does not count.
+  int locks_held() const { return locks_held_; }
+
+  // For messages. The MPI call that opened the present access epoch: nullptr if none is open. The one that
+  // ended the last: nullptr if none has ended. The same for the exposure side.
+  const char* opened_by() const { return opened_by_; }
+  const char* closed_by() const { return closed_by_; }
+  const char* exposure_opened_by() const { return exposure_opened_by_; }
+  const char* exposure_closed_by() const { return exposure_closed_by_; }
+  // The same in words: "2 targets are locked (MPI_Win_lock)", "no access epoch is open (the last was closed
+  // by ...)".
+  std::string describe_access() const;
+  std::string describe_exposure() const;
+
+ private:
+  using Bits = std::vector<std::uint64_t>;  // one per rank, or empty
+
+  bool member(int target) const {
+    const auto rank = static_cast<unsigned>(target);
+    return rank < members_below_ && ((members_[rank / 64] >> (rank % 64)) & 1) != 0;
+  }
+  bool passive(int target) const {
+    return access_ == Access::kLocked      ? member(target)
+           : access_ == Access::kLockedAll ? static_cast<unsigned>(target) < ranks_
+                                           : false;
+  }
+  // The rule that the call breaks in the present state, or kNone.
+  Rule judge(Call call, int target, FenceAssert assert) const;
+  // Judges a call that takes no group and no lock type, and moves the state.
+  Violation apply(Call call, int target = kNoTarget, FenceAssert assert = {});
+  // Moves both sides by a call that was judged.
+  void move(Call call, int target = kNoTarget, FenceAssert assert = {});
+  void move_access(Call call, int target, FenceAssert assert);
+  void move_exposure(Call call, FenceAssert assert);
+  void enter(Access next, const char* by);
+  void back_to_before();
+  bool group_is_valid(std::span<const int> group) const;
+  bool reserve(Bits& bits) const;
+  void clear_started();
+
+  static constexpr int kNoTarget = -1;
+
+  // Read by every operation. In kFenceActive and kLockedAll every rank below `open_below_` (= ranks_) may be
+  // accessed, in kStarted and kLocked every member below `members_below_` (= ranks_); both are 0 in other
+  // states.
+  unsigned open_below_ = 0;
+  unsigned members_below_ = 0;
+  unsigned ranks_;
+  Access access_ = Access::kNone;
+  Exposure exposure_ = Exposure::kNone;
+  bool after_fence_ = false;           // kStarted, kLocked, kLockedAll: entered from kFenceOpen
+  bool exposure_after_fence_ = false;  // kPosted: entered from kFence
+  int locks_held_ = 0;
+  Bits members_;    // kStarted: the group; kLocked: the targets locked; else all 0
+  Bits exclusive_;  // of the members that are locked, those held exclusively
+  std::vector<int> started_group_;
+  std::vector<int> posted_group_;
+  const char* opened_by_ = nullptr;
+  const char* closed_by_ = nullptr;
+  const char* exposure_opened_by_ = nullptr;
+  const char* exposure_closed_by_ = nullptr;
+};
+
+}  // namespace farside::epochs

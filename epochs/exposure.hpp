@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Post/start/complete/wait by remote atomics on control words.
+//
+//   post      adds this rank's bit to `posted` of every origin in the group
+//   start     waits until the bits of all its targets stand in its own `posted`, and takes them off
+//   complete  adds 1 to `completed` of every target, after the data of the epoch has arrived there
+//   wait      waits until its own `completed` has grown by the size of the group
+//
+// One bit per peer is enough: a target posts to the same origin again only after its wait, which follows the
+// origin's complete, which follows the start that took the bit off. One counter is enough: an origin completes
+// again towards the same target only after the target's next post, which follows its wait.
+//
+// Cost: one remote atomic per member of the group for post and complete; start and wait look at own words only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+
+#include "epochs/control_block.hpp"
+#include "transport/remote_memory.hpp"
+
+namespace farside::epochs {
+
+// Tells every member of a group, all at once: the remote atomics of post and of complete.
+template <RemoteMemory M>
+class Notify {
+ public:
+  enum class What : std::uint8_t { kPosted, kCompleted };
+  Notify(M& memory, int rank, What what, std::span<const int> group) : operations_(group.size()) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (what == What::kPosted) {
+        memory.fetch_add(operations_[i], group[i], ControlBlock::posted_word(rank), ControlBlock::posted_bit(rank));
+      } else {
+        memory.fetch_add(operations_[i], group[i], ControlBlock::kCompleted, 1);
+      }
+    }
+  }
+  bool advance() {
+    for (; done_ < operations_.size(); ++done_) {
+      if (!operations_[done_].done()) return false;
+    }
+    return true;
+  }
+  std::deque<typename M::Operation>& operations() { return operations_; }
+
+ private:
+  std::deque<typename M::Operation> operations_;
+  std::size_t done_ = 0;
+};
+
+// Waits for the posts of all targets of a start.
+template <RemoteMemory M>
+class AwaitPosts {
+ public:
+  AwaitPosts(M& memory, std::span<const int> targets) : memory_(memory), targets_(targets) {}
+  bool advance() {
+    for (; seen_ < targets_.size(); ++seen_) {
+      const std::uint32_t word = ControlBlock::posted_word(targets_[seen_]);
+      const std::uint64_t bit = ControlBlock::posted_bit(targets_[seen_]);
+      if ((memory_.own(word) & bit) == 0) return false;
+      memory_.own_fetch_add(word, -bit);
+    }
+    return true;
+  }
+
+ private:
+  M& memory_;
+  std::span<const int> targets_;
+  std::size_t seen_ = 0;
+};
+
+// The exposure side of one rank: how many completes it has waited for in all.
+class CompletionCount {
+ public:
+  // True when `members` more access epochs than were waited for so far have completed; then they count as waited for.
+  template <RemoteMemory M>
+  bool take(const M& memory, std::size_t members) {
+    if (memory.own(ControlBlock::kCompleted) - waited_for_ < members) return false;
+    waited_for_ += members;
+    return true;
+  }
+
+ private:
+  std::uint64_t waited_for_ = 0;
+};
+
+}  // namespace farside::epochs

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the ranks of a communicator agree while they make a window: each step, every rank contributes what it has, or
+// why it failed, and all see the same.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <mpi.h>
+
+#include "transport/base/result.hpp"
+
+namespace farside::pmpi {
+
+class Agreement {
+ public:
+  explicit Agreement(MPI_Comm communicator);
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  // First contact: that every rank runs this farside with the same settings. Says so when somebody does not come for
+  // 10 s (perhaps a rank without the library), and goes on waiting.
+  std::optional<Error> greet(const Status& own, const char* call);
+
+  // Everyone's contribution, or the failure that all agree on: the lowest failed rank's, the own text if it is own.
+  template <class T>
+  std::optional<Error> exchange(const T& own, const Status& status, std::vector<T>& all) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    struct Entry {
+      std::int32_t failed;  // 0, or 1 + ErrorKind
+      T value;
+    };
+    const Entry mine{failure_code(status), own};
+    std::vector<Entry> entries(static_cast<std::size_t>(ranks_));
+    PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, entries.data(), sizeof mine, MPI_BYTE, communicator_);
+    all.clear();
+    for (const Entry& entry : entries) all.push_back(entry.value);
+    for (int r = 0; r < ranks_; ++r) {
+      if (const std::int32_t failed = entries[static_cast<std::size_t>(r)].failed; failed != 0) {
+        return failure(r, failed, status);
+      }
+    }
+    return std::nullopt;
+  }
+  // Whether all succeeded.
+  std::optional<Error> confirm(const Status& status) {
+    std::vector<char> all;
+    return exchange('\0', status, all);
+  }
+  // Bits that any rank has set.
+  int any(int bits) {
+    int all = 0;
+    PMPI_Allreduce(&bits, &all, 1, MPI_INT, MPI_BOR, communicator_);
+    return all;
+  }
+
+ private:
+  static std::int32_t failure_code(const Status& status) {
+    return status ? 0 : 1 + static_cast<std::int32_t>(status.error().kind);
+  }
+  Error failure(int rank, std::int32_t code, const Status& own) const;
+
+  MPI_Comm communicator_;
+  int rank_ = 0;
+  int ranks_ = 1;
+};
+
+// Which ranks of the communicator are on this node (MPI_Comm_split_type). Collective at the first time for a
+// communicator, then kept as an attribute of it.
+const std::vector<char>& same_node(MPI_Comm communicator);
+
+}  // namespace farside::pmpi

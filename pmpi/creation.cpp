@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/creation.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "epochs/control_block.hpp"
+#include "pmpi/agreement.hpp"
+#include "pmpi/runtime.hpp"
+#include "pmpi/window.hpp"
+#include "pmpi/window_table.hpp"
+#include "transport/base/log.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+std::atomic<unsigned long> farside_windows{0};
+std::atomic<unsigned long> runtime_windows{0};
+
+// MPICH 4.0 aborts when it runs out of context ids, at some 2,000 live windows: stop before.
+constexpr std::size_t kMostWindows = 1900;
+
+// Moves messages of the runtime that this process owes to others.
+void progress_runtime() {
+  int flag = 0;
+  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+}
+
+bool in_world_model() {
+  int initialized = 0;
+  PMPI_Initialized(&initialized);
+  return initialized != 0;
+}
+
+// Work at the first window of the process.
+Status wake_up() {
+  static const bool once = [] {
+    if (in_world_model()) {
+      int rank = -1;
+      PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+      Log::set_rank(rank);
+      Process::instance().set_runtime_progress(progress_runtime);
+    }
+    return true;
+  }();
+  (void)once;
+  return Process::instance().settings().status();
+}
+
+Outcome check_arguments(const CreationRequest& request) {
+  if (request.size < 0) {
+    return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative", request.size)};
+  }
+  if (request.displacement_unit <= 0 || request.displacement_unit > std::numeric_limits<int>::max()) {
+    return Fault{MPI_ERR_DISP, fmt::format("displacement unit is {}; it must be positive", request.displacement_unit)};
+  }
+  return {};
+}
+
+// What each rank contributes when its memory is made.
+struct Contribution {
+  SpaceDescriptor space;
+  std::int32_t displacement_unit;
+};
+
+constexpr int kNeedsFabric = 1;
+constexpr int kUsesCma = 2;
+
+struct Agreed {
+  std::unique_ptr<Space> space;
+  std::vector<int> displacement_units;
+};
+
+Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
+
+// The steps of space.hpp, with all ranks in agreement.
+Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) {
+  Space::Request wanted;
+  wanted.rank = agreement.rank();
+  wanted.ranks = agreement.ranks();
+  wanted.control_bytes = epochs::ControlBlock::bytes(agreement.ranks());
+  wanted.data_bytes = static_cast<std::uint64_t>(request.size);
+  // An empty window on private memory is like an empty allocated one: there is nothing to reach.
+  if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0) wanted.private_data = request.base;
+  Result<std::unique_ptr<Space>> made = Space::make(wanted);
+
+  Contribution own{};
+  own.displacement_unit = static_cast<std::int32_t>(request.displacement_unit);
+  if (made) own.space = made.value()->describe();
+  std::vector<Contribution> all;
+  if (auto failed = agreement.exchange(own, made.status(), all)) return in_words("memory of the window", *failed);
+  Agreed agreed{std::move(made.value()), {}};
+  std::vector<SpaceDescriptor> descriptors;
+  for (const Contribution& c : all) {
+    descriptors.push_back(c.space);
+    agreed.displacement_units.push_back(c.displacement_unit);
+  }
+  if (std::ranges::all_of(agreed.displacement_units, [&](int unit) { return unit == agreed.displacement_units[0]; })) {
+    agreed.displacement_units.resize(1);
+  }
+
+  const Space::Reach reach = agreed.space->map_peers(descriptors, same_node(request.communicator));
+  const int needed = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0));
+  const bool some_cma = (needed & kUsesCma) != 0;
+  if ((needed & kNeedsFabric) != 0) {
+    if (reach.needs_fabric) log(LogLevel::kInfo, "{}: the fabric is needed: {}", request.call, reach.why);
+    FabricDescriptor descriptor;
+    Status opened;
+    if (!Process::instance().settings().value()->fabric) {
+      opened = Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
+                                                      reach.needs_fabric ? reach.why : "another rank")};
+    } else {
+      Result<FabricDescriptor> result = agreed.space->open_fabric();
+      opened = result.status();
+      if (result) descriptor = result.value();
+    }
+    std::vector<FabricDescriptor> peers;
+    if (auto failed = agreement.exchange(descriptor, opened, peers)) return *failed;
+    if (auto failed = agreement.confirm(agreed.space->connect(peers, some_cma))) return *failed;
+  }
+  agreed.space->finish(some_cma);
+  return agreed;
+}
+
+// A real handle of the runtime, made without talking to anyone: name, info, attributes and error handler are its.
+Status make_handle(MPI_Info info, MPI_Win* handle) {
+  if (WindowTable::instance().size() >= kMostWindows) {
+    return Error{ErrorKind::kNoMemory, fmt::format("{} windows are in use, more than the runtime has handles for", kMostWindows)};
+  }
+  void* nothing = nullptr;
+  const int code = runtime().Win_allocate_shared(0, 1, info, MPI_COMM_SELF, static_cast<void*>(&nothing), handle);
+  return code == MPI_SUCCESS ? Status() : Status(Error{ErrorKind::kOther, "the runtime made no handle for the window"});
+}
+
+}  // namespace
+
+Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier) {
+  *carrier = Carrier::kFarside;
+  if (Outcome o = check_arguments(request); !o) return o;
+  int inter = 0;
+  PMPI_Comm_test_inter(request.communicator, &inter);
+  if (inter != 0) return Fault{MPI_ERR_COMM, "a window needs an intracommunicator"};
+
+  Agreement agreement(request.communicator);
+  const Status awake = wake_up();
+  if (auto failed = agreement.greet(awake, request.call)) return fault_of(*failed);
+  Result<Agreed> agreed = make_space(request, agreement);
+  if (!agreed) {
+    // Nobody asked for what cannot be had: the program runs on as it would without farside.
+    if (agreed.error().kind == ErrorKind::kNoRoute) {
+      leave_to_runtime(request.call, agreed.error().text.c_str());
+      *carrier = Carrier::kRuntime;
+      return {};
+    }
+    return fault_of(agreed.error());
+  }
+
+  MPI_Win handle = MPI_WIN_NULL;
+  const Status made = make_handle(request.info, &handle);
+  if (auto failed = agreement.confirm(made)) {
+    if (made) runtime().Win_free(&handle);
+    return fault_of(*failed);
+  }
+  MPI_Group group = MPI_GROUP_NULL;
+  PMPI_Comm_group(request.communicator, &group);
+  int level = MPI_THREAD_SINGLE;
+  PMPI_Query_thread(&level);
+  Window::Attributes attributes;
+  attributes.base = request.flavor == MPI_WIN_FLAVOR_CREATE ? request.base : agreed.value().space->data();
+  attributes.size = request.size;
+  attributes.displacement_unit = static_cast<int>(request.displacement_unit);
+  attributes.flavor = request.flavor;
+  *base = attributes.base;
+  *win = handle;
+  auto window = std::make_unique<Window>(handle, group, attributes, std::move(agreed.value().displacement_units),
+                                         std::move(agreed.value().space), level == MPI_THREAD_MULTIPLE);
+  WindowTable::instance().insert(handle, std::move(window));
+  farside_windows.fetch_add(1, std::memory_order_relaxed);
+  return {};
+}
+
+void leave_to_runtime(const char* call, const char* reason) {
+  static std::mutex mutex;
+  static auto* const said = new std::set<std::string>();
+  runtime_windows.fetch_add(1, std::memory_order_relaxed);
+  const std::scoped_lock held(mutex);
+  if (said->insert(fmt::format("{}: {}", call, reason)).second) {
+    log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, reason);
+  }
+}
+
+WindowCounts window_counts() {
+  return {farside_windows.load(std::memory_order_relaxed), runtime_windows.load(std::memory_order_relaxed)};
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finding a datatype's translation: a hash table for the predefined ones, an attribute for the others.
+#include "pmpi/datatype.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "pmpi/flatten.hpp"
+#include "pmpi/predefined_types.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+// A handle is an int (MPICH) or a pointer (Open MPI).
+std::uintptr_t handle_bits(MPI_Datatype handle) {
+  std::uintptr_t bits = 0;
+  static_assert(sizeof(handle) <= sizeof(bits));
+  std::memcpy(&bits, &handle, sizeof(handle));
+  return bits;
+}
+
+// The owner of everything here: made at the first use, when MPI is initialized, and never destroyed, because types may
+// be freed (and call back) until the very end of the process.
+class Datatypes {
+ public:
+  static Datatypes& instance() {
+    static Datatypes& datatypes = *new Datatypes;
+    return datatypes;
+  }
+
+  const Datatype* find_predefined(MPI_Datatype handle) const {
+    const std::uintptr_t bits = handle_bits(handle);
+    for (std::size_t slot = slot_of(bits);; slot = (slot + 1) % kSlots) {
+      if (slots_[slot].bits == bits) return slots_[slot].datatype;
+      if (!slots_[slot].datatype) return nullptr;
+    }
+  }
+
+  const Datatype* find_derived(MPI_Datatype handle) {
+    // The attribute costs some 50 ns, most of it the runtime's lock; programs use one type many times in a row.
+    struct Recent {
+      std::uintptr_t bits = 0;
+      std::uint64_t freed = 0;
+      const Datatype* datatype = nullptr;
+    };
+    static thread_local Recent recent;
+    const std::uintptr_t bits = handle_bits(handle);
+    // Acquire, with the release in release(): a handle that another thread freed and made anew is never found here.
+    const std::uint64_t freed = freed_.load(std::memory_order_acquire);
+    if (recent.bits == bits && recent.freed == freed && recent.datatype) return recent.datatype;
+    const Datatype* const datatype = find_or_make(handle);
+    if (datatype) recent = {bits, freed, datatype};
+    return datatype;
+  }
+
+ private:
+  Datatypes() : predefined_(make_predefined_types()) {
+    for (const PredefinedType& type : predefined_) insert(type);
+    PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, release, &keyval_, this);
+  }
+
+  struct Slot {
+    std::uintptr_t bits = 0;
+    const Datatype* datatype = nullptr;
+  };
+  // About a quarter of the slots is used.
+  static constexpr std::size_t kSlotBits = 8;
+  static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
+
+  static std::size_t slot_of(std::uintptr_t bits) {
+    return static_cast<std::size_t>((bits * 0x9e3779b97f4a7c15u) >> (64 - kSlotBits));  // Fibonacci hashing
+  }
+
+  void insert(const PredefinedType& type) {
+    const std::uintptr_t bits = handle_bits(type.handle);
+    std::size_t slot = slot_of(bits);
+    while (slots_[slot].datatype && slots_[slot].bits != bits) slot = (slot + 1) % kSlots;
+    if (!slots_[slot].datatype) slots_[slot] = {bits, &type.datatype};
+  }
+
+  const Datatype* attribute(MPI_Datatype handle) const {
+    void* value = nullptr;
+    int found = 0;
+    PMPI_Type_get_attr(handle, keyval_, &value, &found);
+    return found ? static_cast<const Datatype*>(value) : nullptr;
+  }
+
+  const Datatype* find_or_make(MPI_Datatype handle) {
+    if (handle == MPI_DATATYPE_NULL) return nullptr;
+    if (const Datatype* const known = attribute(handle)) return known;
+    // Setting the attribute twice would delete the first value under its users. release() does not take this lock.
+    const std::lock_guard lock(making_);
+    if (const Datatype* const known = attribute(handle)) return known;
+    Result<Datatype> made = flatten(handle);
+    if (!made.ok()) return nullptr;
+    auto datatype = std::make_unique<Datatype>(std::move(made.value()));
+    if (PMPI_Type_set_attr(handle, keyval_, datatype.get()) != MPI_SUCCESS) return nullptr;
+    return datatype.release();
+  }
+
+  static int release(MPI_Datatype, int, void* value, void* owner) {
+    static_cast<Datatypes*>(owner)->freed_.fetch_add(1, std::memory_order_release);
+    delete static_cast<Datatype*>(value);
+    return MPI_SUCCESS;
+  }
+
+  std::vector<PredefinedType> predefined_;
+  std::array<Slot, kSlots> slots_;
+  int keyval_ = MPI_KEYVAL_INVALID;
+  std::mutex making_;
+  std::atomic<std::uint64_t> freed_{0};
+};
+
+}  // namespace
+
+const Datatype* find_predefined(MPI_Datatype handle) { return Datatypes::instance().find_predefined(handle); }
+
+const Datatype* find_datatype(MPI_Datatype handle) {
+  Datatypes& datatypes = Datatypes::instance();
+  if (const Datatype* const predefined = datatypes.find_predefined(handle)) return predefined;
+  return datatypes.find_derived(handle);
+}
+
+Error datatype_error(MPI_Datatype handle) {
+  if (handle == MPI_DATATYPE_NULL) return {ErrorKind::kUnsupported, "the datatype is MPI_DATATYPE_NULL"};
+  const Result<Datatype> made = flatten(handle);
+  if (!made.ok()) return made.error();
+  return {ErrorKind::kOther, "the runtime refused an attribute on the datatype"};
+}
+
+}  // namespace farside::pmpi

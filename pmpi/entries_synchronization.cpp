@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Entry points: synchronization calls (MPI 4.0 section 12.5).
+#include "pmpi/entry.hpp"
+
+using namespace farside::pmpi;
+
+FARSIDE_ENTRY(Win_fence, (int assert, MPI_Win win)) {
+  return on_window(win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
+}
+FARSIDE_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win)) {
+  return on_window(win, "MPI_Win_post", [&](Window& w) { return w.post(group, assert); }, &Runtime::Win_post, group,
+                   assert, win);
+}
+FARSIDE_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win)) {
+  return on_window(win, "MPI_Win_start", [&](Window& w) { return w.start(group, assert); }, &Runtime::Win_start, group,
+                   assert, win);
+}
+FARSIDE_ENTRY(Win_complete, (MPI_Win win)) {
+  return on_window(win, "MPI_Win_complete", [](Window& w) { return w.complete(); }, &Runtime::Win_complete, win);
+}
+FARSIDE_ENTRY(Win_wait, (MPI_Win win)) {
+  return on_window(win, "MPI_Win_wait", [](Window& w) { return w.wait(); }, &Runtime::Win_wait, win);
+}
+FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag)) {
+  return on_window(win, "MPI_Win_test", [&](Window& w) { return w.test(flag); }, &Runtime::Win_test, win, flag);
+}
+FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
+  return on_window(win, "MPI_Win_lock", [&](Window& w) { return w.lock(lock_type, rank, assert); }, &Runtime::Win_lock,
+                   lock_type, rank, assert, win);
+}
+FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
+  return on_window(win, "MPI_Win_unlock", [&](Window& w) { return w.unlock(rank); }, &Runtime::Win_unlock, rank, win);
+}
+FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win)) {
+  return on_window(win, "MPI_Win_lock_all", [&](Window& w) { return w.lock_all(assert); }, &Runtime::Win_lock_all,
+                   assert, win);
+}
+FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win)) {
+  return on_window(win, "MPI_Win_unlock_all", [](Window& w) { return w.unlock_all(); }, &Runtime::Win_unlock_all, win);
+}
+FARSIDE_ENTRY(Win_flush, (int rank, MPI_Win win)) {
+  return on_window(win, "MPI_Win_flush", [&](Window& w) { return w.flush(rank); }, &Runtime::Win_flush, rank, win);
+}
+FARSIDE_ENTRY(Win_flush_all, (MPI_Win win)) {
+  return on_window(win, "MPI_Win_flush_all", [](Window& w) { return w.flush_all(); }, &Runtime::Win_flush_all, win);
+}
+// An operation's buffers are free when it has arrived: local completion is completion.
+FARSIDE_ENTRY(Win_flush_local, (int rank, MPI_Win win)) {
+  return on_window(win, "MPI_Win_flush_local", [&](Window& w) { return w.flush(rank); }, &Runtime::Win_flush_local, rank,
+                   win);
+}
+FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win)) {
+  return on_window(win, "MPI_Win_flush_local_all", [](Window& w) { return w.flush_all(); },
+                   &Runtime::Win_flush_local_all, win);
+}
+FARSIDE_ENTRY(Win_sync, (MPI_Win win)) {
+  return on_window(win, "MPI_Win_sync", [](Window& w) { return w.sync(); }, &Runtime::Win_sync, win);
+}

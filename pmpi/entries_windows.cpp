@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Entry points: making, freeing and asking windows (MPI 4.0 section 12.2), and the end of MPI.
+#include "pmpi/creation.hpp"
+#include "pmpi/entry.hpp"
+#include "pmpi/statistics_file.hpp"
+#include "transport/process.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+template <class Original>
+int create(const CreationRequest& request, void** base, MPI_Win* win, Original&& original) {
+  Carrier carrier = Carrier::kRuntime;
+  const Outcome outcome = create_window(request, base, win, &carrier);
+  if (!outcome) return raise_on(request.communicator, request.call, outcome.fault());
+  return carrier == Carrier::kFarside ? MPI_SUCCESS : original();
+}
+
+// The base addresses of MPI_Win_allocate and others are void* arguments that mean void**.
+void** address_of(void* base) { return static_cast<void**>(base); }
+
+constexpr const char* kNotYet = "farside does not carry windows of this flavor";
+
+Outcome not_shared() {
+  return Fault{MPI_ERR_RMA_FLAVOR, "the window was not made by MPI_Win_allocate_shared (MPI 4.0 section 12.2.3)"};
+}
+Outcome not_dynamic() {
+  return Fault{MPI_ERR_RMA_FLAVOR, "the window was not made by MPI_Win_create_dynamic (MPI 4.0 section 12.2.4)"};
+}
+
+}  // namespace
+}  // namespace farside::pmpi
+
+using namespace farside::pmpi;
+
+FARSIDE_ENTRY(Win_create, (void* base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
+  void* same = nullptr;
+  return create({"MPI_Win_create", MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win,
+                [&] { return runtime().Win_create(base, size, unit, info, comm, win); });
+}
+
+FARSIDE_ENTRY(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
+  return create({"MPI_Win_allocate", MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, unit, info, comm}, address_of(base), win,
+                [&] { return runtime().Win_allocate(size, unit, info, comm, base, win); });
+}
+
+FARSIDE_ENTRY(Win_allocate_shared, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
+  leave_to_runtime("MPI_Win_allocate_shared", kNotYet);
+  return runtime().Win_allocate_shared(size, unit, info, comm, base, win);
+}
+
+FARSIDE_ENTRY(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
+  leave_to_runtime("MPI_Win_create_dynamic", kNotYet);
+  return runtime().Win_create_dynamic(info, comm, win);
+}
+
+FARSIDE_ENTRY(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
+  return on_window(win, "MPI_Win_attach", [](Window&) { return not_dynamic(); }, &Runtime::Win_attach, win, base, size);
+}
+
+FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base)) {
+  return on_window(win, "MPI_Win_detach", [](Window&) { return not_dynamic(); }, &Runtime::Win_detach, win, base);
+}
+
+FARSIDE_ENTRY(Win_shared_query, (MPI_Win win, int rank, MPI_Aint* size, int* unit, void* base)) {
+  return on_window(win, "MPI_Win_shared_query", [](Window&) { return not_shared(); }, &Runtime::Win_shared_query, win,
+                   rank, size, unit, base);
+}
+
+FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
+  Window* window = WindowTable::instance().find(*win);
+  if (window == nullptr) return runtime().Win_free(win);
+  if (const Outcome outcome = window->prepare_to_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
+  // Delete callbacks of attributes run in here and may still ask the window.
+  const MPI_Win handle = *win;
+  const int code = runtime().Win_free(win);
+  WindowTable::instance().erase(handle, window);
+  return code;
+}
+
+FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag)) {
+  Window* window = WindowTable::instance().find(win);
+  void* attribute = nullptr;
+  const bool predefined = key == MPI_WIN_BASE || key == MPI_WIN_SIZE || key == MPI_WIN_DISP_UNIT ||
+                          key == MPI_WIN_CREATE_FLAVOR || key == MPI_WIN_MODEL;
+  if (window == nullptr || !predefined) return runtime().Win_get_attr(win, key, value, flag);
+  attribute = window->predefined_attribute(key);
+  *address_of(value) = attribute;
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+
+FARSIDE_ENTRY(Win_get_group, (MPI_Win win, MPI_Group* group)) {
+  return on_window(win, "MPI_Win_get_group", [&](Window& w) { return w.group(group); }, &Runtime::Win_get_group, win,
+                   group);
+}
+
+FARSIDE_ENTRY(Finalize, (void)) {
+  write_statistics();
+  // Windows that were not freed keep the endpoint; the process is about to end.
+  if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
+  return runtime().Finalize();
+}
+
+#if MPI_VERSION >= 4
+FARSIDE_ENTRY(Win_create_c, (void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
+  void* same = nullptr;
+  return create({"MPI_Win_create_c", MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win,
+                [&] { return runtime().Win_create_c(base, size, unit, info, comm, win); });
+}
+
+FARSIDE_ENTRY(Win_allocate_c, (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
+  return create({"MPI_Win_allocate_c", MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, unit, info, comm}, address_of(base), win,
+                [&] { return runtime().Win_allocate_c(size, unit, info, comm, base, win); });
+}
+
+FARSIDE_ENTRY(Win_allocate_shared_c,
+              (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
+  leave_to_runtime("MPI_Win_allocate_shared_c", kNotYet);
+  return runtime().Win_allocate_shared_c(size, unit, info, comm, base, win);
+}
+
+FARSIDE_ENTRY(Win_shared_query_c, (MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* unit, void* base)) {
+  return on_window(win, "MPI_Win_shared_query_c", [](Window&) { return not_shared(); }, &Runtime::Win_shared_query_c,
+                   win, rank, size, unit, base);
+}
+#endif

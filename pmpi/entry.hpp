@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The policy that every entry point shares: whose window is it, do it, and turn a fault into the window's error
+// handler and a return code.
+//
+// Both MPI_X and PMPI_X are defined, the second as an alias of the first: Open MPI's Fortran wrappers call PMPI_X,
+// MPICH's call the one or the other. The runtime's own are behind runtime().
+#pragma once
+
+#include <mpi.h>
+
+#include "pmpi/fault.hpp"
+#include "pmpi/runtime.hpp"
+#include "pmpi/window.hpp"
+#include "pmpi/window_table.hpp"
+
+#define FARSIDE_ENTRY(name, parameters)                                                                         \
+  extern "C" [[gnu::visibility("default"), gnu::alias("MPI_" #name)]] decltype(MPI_##name) PMPI_##name;         \
+  extern "C" [[gnu::visibility("default")]] int MPI_##name parameters
+
+namespace farside::pmpi {
+
+// `body` gets the farside window; any other handle goes to the runtime's function with the original arguments.
+template <class Body, class Function, class... Args>
+int on_window(MPI_Win win, const char* call, Body&& body, Function Runtime::*original, Args... args) {
+  Window* window = WindowTable::instance().find(win);
+  if (window == nullptr) return (runtime().*original)(args...);
+  const Outcome outcome = body(*window);
+  if (outcome) [[likely]] return MPI_SUCCESS;
+  return window->raise(call, outcome.fault());
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/fault.hpp"
+
+#include "transport/base/log.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+int class_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kNoMemory: return MPI_ERR_NO_MEM;
+    case ErrorKind::kRange: return MPI_ERR_RMA_RANGE;
+    case ErrorKind::kUnsupported: return MPI_ERR_UNSUPPORTED_OPERATION;
+    case ErrorKind::kBadSetting:
+    case ErrorKind::kNoRoute:
+    case ErrorKind::kPeer:
+    case ErrorKind::kOther: return MPI_ERR_OTHER;
+  }
+  return MPI_ERR_OTHER;
+}
+
+int class_of(epochs::ErrorClass error) {
+  switch (error) {
+    case epochs::ErrorClass::kNone: return MPI_SUCCESS;
+    case epochs::ErrorClass::kRmaSync: return MPI_ERR_RMA_SYNC;
+    case epochs::ErrorClass::kRmaConflict: return MPI_ERR_RMA_CONFLICT;
+    case epochs::ErrorClass::kRank: return MPI_ERR_RANK;
+    case epochs::ErrorClass::kGroup: return MPI_ERR_GROUP;
+    case epochs::ErrorClass::kAssert: return MPI_ERR_ASSERT;
+    case epochs::ErrorClass::kLockType: return MPI_ERR_LOCKTYPE;
+    case epochs::ErrorClass::kNoMemory: return MPI_ERR_NO_MEM;
+  }
+  return MPI_ERR_OTHER;
+}
+
+}  // namespace
+
+Fault fault_of(const Error& error) { return {class_of(error.kind), error.text}; }
+
+Fault fault_of(const epochs::Violation& violation) {
+  std::string text = fmt::format("{}; {}", violation.what, violation.advice);
+  if (*violation.section != '\0') text += fmt::format(" ({})", violation.section);
+  return {class_of(violation.error), std::move(text)};
+}
+
+int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
+  log(LogLevel::kError, "{}: {}", call, fault.text);
+  PMPI_Comm_call_errhandler(communicator, fault.error_class);
+  return fault.error_class;
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A call that went wrong, in MPI's terms: an error class, and what is told to the user. The layers below know their
+// own kinds of errors; here is where they become MPI's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <mpi.h>
+
+#include "epochs/violation.hpp"
+#include "transport/base/result.hpp"
+
+namespace farside::pmpi {
+
+struct Fault {
+  int error_class = MPI_ERR_OTHER;
+  std::string text;  // what is wrong, and what to do
+};
+
+// Success, or a Fault. One pointer wide.
+class [[nodiscard]] Outcome {
+ public:
+  Outcome() = default;
+  Outcome(Fault fault) : fault_(std::make_unique<Fault>(std::move(fault))) {}  // NOLINT(google-explicit-constructor)
+  Outcome(const epochs::Violation& violation);                                 // NOLINT(google-explicit-constructor)
+  Outcome(const Status& status);                                               // NOLINT(google-explicit-constructor)
+  bool ok() const { return fault_ == nullptr; }
+  explicit operator bool() const { return ok(); }
+  const Fault& fault() const { return *fault_; }
+
+ private:
+  std::unique_ptr<Fault> fault_;
+};
+
+Fault fault_of(const Error& error);
+Fault fault_of(const epochs::Violation& violation);
+
+inline Outcome::Outcome(const epochs::Violation& violation)
+    : fault_(violation ? std::make_unique<Fault>(fault_of(violation)) : nullptr) {}
+inline Outcome::Outcome(const Status& status)
+    : fault_(status ? nullptr : std::make_unique<Fault>(fault_of(status.error()))) {}
+
+// Reports on stderr and through the error handler of the communicator; returns what the call returns.
+int raise_on(MPI_Comm communicator, const char* call, const Fault& fault);
+
+}  // namespace farside::pmpi

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From a derived MPI_Datatype to its Layout. Private to datatype.cpp.
+#pragma once
+
+#include <mpi.h>
+
+#include "pmpi/datatype.hpp"
+#include "transport/base/result.hpp"
+
+namespace farside::pmpi {
+
+// Looks a predefined type up; null if it is none.
+const Datatype* find_predefined(MPI_Datatype handle);
+
+// Translates any type but MPI_DATATYPE_NULL, recursively, without a cache.
+Result<Datatype> flatten(MPI_Datatype handle);
+
+}  // namespace farside::pmpi

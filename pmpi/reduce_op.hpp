@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// MPI_Op translated for the layers below.
+#pragma once
+
+#include <optional>
+
+#include <mpi.h>
+
+#include "transport/data/reduce_op.hpp"
+
+namespace farside::pmpi {
+
+// The predefined operation behind a handle; nothing for MPI_OP_NULL and user-defined operations, which the
+// accumulate family does not take (MPI 4.0 section 12.3.4).
+std::optional<ReduceOp> find_reduce_op(MPI_Op op);
+
+}  // namespace farside::pmpi

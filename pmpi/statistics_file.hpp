@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// FARSIDE_STATS: what this rank did, as one JSON file (README.md in this folder has the format).
+#pragma once
+
+namespace farside::pmpi {
+
+// Writes PREFIX.RANK.json if FARSIDE_STATS is set. Called before the runtime finalizes.
+void write_statistics();
+
+}  // namespace farside::pmpi

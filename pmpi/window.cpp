@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window.hpp"
+
+#include <array>
+#include <utility>
+
+#include "transport/base/log.hpp"
+
+namespace farside::pmpi {
+
+Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
+               std::unique_ptr<Space> space, bool threaded)
+    : handle_(handle),
+      group_(group),
+      attributes_(attributes),
+      displacement_units_(std::move(displacement_units)),
+      space_(std::move(space)),
+      control_(*space_),
+      threaded_(threaded),
+      epoch_(space_->ranks()) {}
+
+Window::~Window() { PMPI_Group_free(&group_); }
+
+Outcome Window::group(MPI_Group* group) const {
+  // A new handle to the same members: excluding nobody.
+  const int code = PMPI_Group_excl(group_, 0, nullptr, group);
+  return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the group of the window could not be copied"});
+}
+
+void* Window::predefined_attribute(int key) {
+  switch (key) {
+    case MPI_WIN_BASE: return attributes_.base;
+    case MPI_WIN_SIZE: return &attributes_.size;
+    case MPI_WIN_DISP_UNIT: return &attributes_.displacement_unit;
+    case MPI_WIN_CREATE_FLAVOR: return &attributes_.flavor;
+    case MPI_WIN_MODEL: return &attributes_.model;
+    default: return nullptr;
+  }
+}
+
+int Window::raise(const char* call, const Fault& fault) {
+  std::array<char, MPI_MAX_OBJECT_NAME> name{};
+  int length = 0;
+  PMPI_Win_get_name(handle_, name.data(), &length);
+  std::string state;
+  {
+    const auto held = guard();
+    state = epoch_.describe_access();
+    if (epoch_.exposure() == epochs::Exposure::kPosted) state += "; " + epoch_.describe_exposure();
+  }
+  log(LogLevel::kError, "{} on window '{}': {}; here {}", call, length > 0 ? name.data() : "(unnamed)", fault.text, state);
+  PMPI_Win_call_errhandler(handle_, fault.error_class);
+  return fault.error_class;
+}
+
+}  // namespace farside::pmpi

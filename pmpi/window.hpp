@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The window behind a handle: epoch state, control words and memory of one MPI_Win that farside carries. Each public
+// function is one MPI call: it checks arguments, asks the epoch, acts, and says what went wrong; entries_*.cpp turn
+// that into MPI's return codes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <mpi.h>
+
+#include "epochs/epoch_state.hpp"
+#include "epochs/exposure.hpp"
+#include "pmpi/datatype.hpp"
+#include "pmpi/fault.hpp"
+#include "transport/control_memory.hpp"
+#include "transport/space.hpp"
+
+namespace farside::pmpi {
+
+// Arguments of operations. Counts are 64 bits for the large-count calls.
+struct LocalBuffer {
+  void* address;
+  std::int64_t count;
+  MPI_Datatype type;
+};
+struct RemoteBuffer {
+  int rank;
+  MPI_Aint displacement;  // in units of the target's displacement unit
+  std::int64_t count;
+  MPI_Datatype type;
+};
+
+class Window {
+ public:
+  struct Attributes {
+    void* base = nullptr;
+    MPI_Aint size = 0;
+    int displacement_unit = 1;
+    int flavor = 0;
+    int model = MPI_WIN_UNIFIED;
+  };
+  // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal.
+  Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
+         std::unique_ptr<Space> space, bool threaded);
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  ~Window();
+
+  MPI_Win handle() const { return handle_; }
+
+  // Communication (MPI 4.0 section 12.3).
+  Outcome put(const LocalBuffer& origin, const RemoteBuffer& target);
+  Outcome get(const LocalBuffer& origin, const RemoteBuffer& target);
+  // `result` null: plain accumulate. With MPI_NO_OP the origin is not looked at.
+  Outcome accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
+  Outcome fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op);
+  Outcome compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                           MPI_Aint displacement);
+  // For the request-based calls: whether they are allowed now, and completion of what was issued.
+  Outcome check_request_operation(int rank);
+  Outcome complete_operations(int rank);
+
+  // Synchronization (MPI 4.0 section 12.5).
+  Outcome fence(int assert);
+  Outcome post(MPI_Group group, int assert);
+  Outcome start(MPI_Group group, int assert);
+  Outcome complete();
+  Outcome wait();
+  Outcome test(int* flag);
+  Outcome lock(int lock_type, int rank, int assert);
+  Outcome unlock(int rank);
+  Outcome lock_all(int assert);
+  Outcome unlock_all();
+  Outcome flush(int rank);
+  Outcome flush_all();
+  Outcome sync();
+
+  // Collective: all operations everywhere are complete. What remains is to free the handle and destroy this.
+  Outcome prepare_to_free();
+
+  // The group of the window, the caller's to free.
+  Outcome group(MPI_Group* group) const;
+  // One of the five predefined attributes, as MPI_Win_get_attr gives it; null for other keys.
+  void* predefined_attribute(int key);
+
+  // Tells the user, and the window's error handler; returns what the call returns. `rank` may be negative: none.
+  int raise(const char* call, const Fault& fault);
+
+ private:
+  struct Held {
+    int rank;
+    epochs::LockType type;
+    bool taken;             // false: MPI_MODE_NOCHECK, nothing to release
+    std::uint64_t ticket;   // of an exclusive lock
+  };
+
+  // Held around the epoch state if several threads may call; released while waiting.
+  std::unique_lock<std::mutex> guard() {
+    return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+  }
+  // May an operation go to this rank now? Takes the target's share of a lock_all at the first one.
+  Outcome begin_operation(int rank);
+  Outcome take_share(int rank, std::unique_lock<std::mutex> held);
+  Status barrier();
+  // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
+  // or a range fault. `origin_at` is where element 0 lies: it may be negative where the layout begins later.
+  Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
+  Outcome check_rank(int rank) const;
+  Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
+  Outcome translate(MPI_Group group, std::vector<int>& ranks) const;
+  int displacement_unit(int rank) const {
+    return displacement_units_[displacement_units_.size() == 1 ? 0 : static_cast<std::size_t>(rank)];
+  }
+
+  MPI_Win handle_;
+  MPI_Group group_;
+  Attributes attributes_;
+  std::vector<int> displacement_units_;
+  std::unique_ptr<Space> space_;
+  ControlMemory control_;
+  bool threaded_;
+  std::mutex mutex_;
+
+  epochs::EpochState epoch_;
+  epochs::CompletionCount completions_;
+  std::uint64_t barriers_ = 0;
+  std::vector<Held> held_;                  // locks; few at once
+  enum class Share : std::uint8_t { kNone, kBeingTaken, kTaken };
+  std::vector<Share> shares_;               // by target, within a lock_all; empty until the first one
+  std::vector<int> shared_targets_;         // those whose share is taken
+  bool lock_all_unchecked_ = false;
+  bool start_unchecked_ = false;
+};
+
+}  // namespace farside::pmpi

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Communication calls of a window (MPI 4.0 section 12.3).
+#include <algorithm>
+#include <cstring>
+
+#include "pmpi/reduce_op.hpp"
+#include "pmpi/window.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+Outcome check_count(std::int64_t count, const char* whose) {
+  if (count >= 0) return {};
+  return Fault{MPI_ERR_COUNT, fmt::format("{} count is {}; it may not be negative", whose, count)};
+}
+
+Outcome find_type(MPI_Datatype handle, const char* whose, const Datatype*& type) {
+  type = find_datatype(handle);
+  if (type != nullptr) [[likely]] return {};
+  return Fault{MPI_ERR_TYPE, fmt::format("{} datatype: {}", whose, datatype_error(handle).text)};
+}
+
+// MPI 4.0 section 12.3: the data of both sides have the same signature.
+Outcome check_signature(std::size_t origin_bytes, std::size_t target_bytes) {
+  if (origin_bytes == target_bytes) [[likely]] return {};
+  return Fault{origin_bytes > target_bytes ? MPI_ERR_TRUNCATE : MPI_ERR_TYPE,
+               fmt::format("the origin's count and datatype describe {} bytes, the target's {}; they must agree",
+                           origin_bytes, target_bytes)};
+}
+
+std::byte* bytes_at(const void* address, std::ptrdiff_t offset) {
+  return static_cast<std::byte*>(const_cast<void*>(address)) + offset;
+}
+
+// MPI 4.0 section 12.3.4: C integer, Fortran integer, logical, multi-language types and byte.
+bool can_compare_and_swap(BasicType type) {
+  return type <= BasicType::kUint64 || type == BasicType::kByte ||
+         (type >= BasicType::kLogical1 && type <= BasicType::kLogical8);
+}
+
+// Between a contiguous copy of elements and a buffer with a layout; kOut copies into the buffer.
+enum class Direction : std::uint8_t { kIn, kOut };
+void copy_elements(Direction direction, std::vector<std::byte>& packed, const LocalBuffer& buffer, const Datatype& type,
+                   BasicType element) {
+  const auto flat = Layout::basic(element);
+  BytePieces pieces(*type.layout, static_cast<std::size_t>(buffer.count), *flat, packed.size() / traits(element).extent);
+  for (BytePiece piece; pieces.next(piece);) {
+    std::byte* there = bytes_at(buffer.address, piece.origin_offset);
+    std::byte* here = packed.data() + piece.target_offset;
+    if (direction == Direction::kIn) {
+      std::memcpy(here, there, piece.bytes);
+    } else {
+      std::memcpy(there, here, piece.bytes);
+    }
+  }
+}
+
+}  // namespace
+
+Outcome Window::begin_operation(int rank) {
+  auto held = guard();
+  if (const epochs::Violation v = epoch_.operation(rank)) return v;
+  if (epoch_.access() != epochs::Access::kLockedAll || lock_all_unchecked_ ||
+      shares_[static_cast<std::size_t>(rank)] == Share::kTaken) {
+    return {};
+  }
+  return take_share(rank, std::move(held));
+}
+
+Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const {
+  if (target.displacement < 0) {
+    return Fault{MPI_ERR_DISP, fmt::format("target displacement is {}; it may not be negative", target.displacement)};
+  }
+  // 128 bits: nothing here can overflow.
+  __extension__ using Wide = __int128;
+  const Wide at = static_cast<Wide>(target.displacement) * displacement_unit(target.rank);
+  const Wide stretch = static_cast<Wide>(target.count - 1) * type.layout->extent();
+  const Wide first = at + type.layout->true_lower_bound() + std::min<Wide>(stretch, 0);
+  const Wide last = at + type.layout->true_upper_bound() + std::max<Wide>(stretch, 0);
+  const std::uint64_t bytes = space_->bytes(target.rank);
+  if (first >= 0 && last <= static_cast<Wide>(bytes)) [[likely]] {
+    origin_at = static_cast<std::int64_t>(at);
+    return {};
+  }
+  return Fault{MPI_ERR_RMA_RANGE,
+               fmt::format("displacement {} (unit {}), count {} reach beyond the {} bytes of rank {}'s window",
+                           target.displacement, displacement_unit(target.rank), target.count, bytes, target.rank)};
+}
+
+Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
+  if (Outcome o = check_count(origin.count, "origin"); !o) return o;
+  if (Outcome o = check_count(target.count, "target"); !o) return o;
+  if (target.rank == MPI_PROC_NULL) return {};
+  if (Outcome o = check_rank(target.rank); !o) return o;
+  const Datatype* origin_type = nullptr;
+  if (Outcome o = find_type(origin.type, "origin", origin_type); !o) return o;
+  const Datatype* target_type = origin_type;
+  if (target.type != origin.type) {
+    if (Outcome o = find_type(target.type, "target", target_type); !o) return o;
+  }
+  const std::size_t bytes = static_cast<std::size_t>(target.count) * target_type->size;
+  if (Outcome o = check_signature(static_cast<std::size_t>(origin.count) * origin_type->size, bytes); !o) return o;
+  std::int64_t at = 0;
+  if (bytes > 0) {
+    if (Outcome o = locate(target, *target_type, at); !o) return o;
+  }
+  if (Outcome o = begin_operation(target.rank); !o) return o;
+  if (bytes == 0) return {};
+  if (origin_type->contiguous && target_type->contiguous) [[likely]] {
+    const auto offset = static_cast<std::uint64_t>(at);
+    return put ? space_->put(target.rank, offset, origin.address, bytes)
+               : space_->get(target.rank, offset, origin.address, bytes);
+  }
+  BytePieces pieces(*origin_type->layout, static_cast<std::size_t>(origin.count), *target_type->layout,
+                    static_cast<std::size_t>(target.count));
+  for (BytePiece piece; pieces.next(piece);) {
+    const auto offset = static_cast<std::uint64_t>(at + piece.target_offset);
+    std::byte* local = bytes_at(origin.address, piece.origin_offset);
+    Status status = put ? space_->put(target.rank, offset, local, piece.bytes)
+                        : space_->get(target.rank, offset, local, piece.bytes);
+    if (!status) return status;
+  }
+  return {};
+}
+
+Outcome Window::put(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, true); }
+Outcome Window::get(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, false); }
+
+Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op) {
+  const std::optional<ReduceOp> reduce = find_reduce_op(op);
+  if (!reduce) return Fault{MPI_ERR_OP, "only predefined operations may be used (MPI 4.0 section 12.3.4)"};
+  const bool reads_origin = *reduce != ReduceOp::kNoOp;
+  if (reads_origin) {
+    if (Outcome o = check_count(origin.count, "origin"); !o) return o;
+  }
+  if (result != nullptr) {
+    if (Outcome o = check_count(result->count, "result"); !o) return o;
+  }
+  if (Outcome o = check_count(target.count, "target"); !o) return o;
+  if (target.rank == MPI_PROC_NULL) return {};
+  if (Outcome o = check_rank(target.rank); !o) return o;
+
+  const Datatype* target_type = nullptr;
+  if (Outcome o = find_type(target.type, "target", target_type); !o) return o;
+  const Datatype* origin_type = target_type;
+  if (reads_origin && origin.type != target.type) {
+    if (Outcome o = find_type(origin.type, "origin", origin_type); !o) return o;
+  }
+  const Datatype* result_type = target_type;
+  if (result != nullptr && result->type != target.type) {
+    if (Outcome o = find_type(result->type, "result", result_type); !o) return o;
+  }
+  const std::size_t bytes = static_cast<std::size_t>(target.count) * target_type->size;
+  if (reads_origin) {
+    if (Outcome o = check_signature(static_cast<std::size_t>(origin.count) * origin_type->size, bytes); !o) return o;
+  }
+  if (result != nullptr) {
+    if (Outcome o = check_signature(static_cast<std::size_t>(result->count) * result_type->size, bytes); !o) return o;
+  }
+  if (bytes == 0) return begin_operation(target.rank);
+
+  const std::optional<BasicType> element = target_type->layout->uniform_type();
+  if (!element) {
+    return Fault{MPI_ERR_TYPE, "the target datatype mixes basic types; an accumulate needs one (MPI 4.0 section 12.3.4)"};
+  }
+  if (reads_origin && origin_type->layout->uniform_type() != element) {
+    return Fault{MPI_ERR_TYPE, fmt::format("the origin datatype is not made of {} as the target's is", traits(*element).name)};
+  }
+  if (result != nullptr && result_type->layout->uniform_type() != element) {
+    return Fault{MPI_ERR_TYPE, fmt::format("the result datatype is not made of {} as the target's is", traits(*element).name)};
+  }
+  if (!allowed(*reduce, *element)) {
+    return Fault{MPI_ERR_OP, fmt::format("{} is not defined for {} (MPI 4.0 section 6.9.2)", name(*reduce),
+                                         traits(*element).name)};
+  }
+  std::int64_t at = 0;
+  if (Outcome o = locate(target, *target_type, at); !o) return o;
+  if (Outcome o = begin_operation(target.rank); !o) return o;
+
+  const auto target_count = static_cast<std::size_t>(target.count);
+  const void* from = reads_origin ? origin.address : nullptr;
+  if (target_type->basic && origin_type->basic && result_type->basic) [[likely]] {
+    return space_->accumulate(target.rank, static_cast<std::uint64_t>(at), *reduce, *element, from,
+                              result != nullptr ? result->address : nullptr, target_count);
+  }
+  if (result == nullptr) {
+    if (!reads_origin) return {};
+    ElementPieces pieces(*origin_type->layout, static_cast<std::size_t>(origin.count), *target_type->layout, target_count);
+    for (ElementPiece piece; pieces.next(piece);) {
+      Status status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), *reduce,
+                                         *element, bytes_at(from, piece.origin_offset), nullptr, piece.count);
+      if (!status) return status;
+    }
+    return {};
+  }
+  // Three layouts: origin and result go through contiguous copies, which must live until all has completed.
+  const std::size_t elements = target_type->layout->elements() * target_count;
+  std::vector<std::byte> packed(reads_origin ? elements * traits(*element).extent : 0);
+  std::vector<std::byte> fetched(elements * traits(*element).extent);
+  if (reads_origin) copy_elements(Direction::kIn, packed, origin, *origin_type, *element);
+  const auto flat = Layout::basic(*element);
+  ElementPieces pieces(*flat, elements, *target_type->layout, target_count);
+  Status status;
+  for (ElementPiece piece; status && pieces.next(piece);) {
+    status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), *reduce, *element,
+                                reads_origin ? packed.data() + piece.origin_offset : nullptr,
+                                fetched.data() + piece.origin_offset, piece.count);
+  }
+  Status completed = space_->flush(target.rank);
+  if (!status) return status;
+  if (!completed) return completed;
+  copy_elements(Direction::kOut, fetched, *result, *result_type, *element);
+  return {};
+}
+
+Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
+                             MPI_Op op) {
+  const Datatype* found = nullptr;
+  if (Outcome o = find_type(type, "the", found); !o) return o;
+  if (!found->basic) {
+    return Fault{MPI_ERR_TYPE, "the datatype must be a predefined one (MPI 4.0 section 12.3.4)"};
+  }
+  const LocalBuffer from{const_cast<void*>(origin), 1, type};
+  const LocalBuffer to{result, 1, type};
+  return accumulate(from, &to, {rank, displacement, 1, type}, op);
+}
+
+Outcome Window::compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                                 MPI_Aint displacement) {
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = check_rank(rank); !o) return o;
+  const Datatype* found = nullptr;
+  if (Outcome o = find_type(type, "the", found); !o) return o;
+  if (!found->basic || !can_compare_and_swap(*found->basic)) {
+    return Fault{MPI_ERR_TYPE, "the datatype must be a predefined integer, logical, multi-language type or byte "
+                               "(MPI 4.0 section 12.3.4)"};
+  }
+  std::int64_t at = 0;
+  if (Outcome o = locate({rank, displacement, 1, type}, *found, at); !o) return o;
+  if (Outcome o = begin_operation(rank); !o) return o;
+  return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
+}
+
+Outcome Window::check_request_operation(int rank) {
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = check_rank(rank); !o) return o;
+  const auto held = guard();
+  return epoch_.request_operation(rank);
+}
+
+Outcome Window::complete_operations(int rank) {
+  if (rank == MPI_PROC_NULL) return {};
+  return space_->flush(rank);
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Synchronization calls of a window (MPI 4.0 section 12.5).
+#include <algorithm>
+#include <iterator>
+
+#include "epochs/barrier.hpp"
+#include "epochs/lock.hpp"
+#include "pmpi/window.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+using epochs::LockType;
+
+Outcome check_assert(int assert, int allowed_bits, const char* allowed) {
+  if ((assert & ~allowed_bits) == 0) return {};
+  return Fault{MPI_ERR_ASSERT, fmt::format("assertion {:#x} is not one of this call; allowed: {}", assert, allowed)};
+}
+
+// Keeps the endpoint and the MPI runtime moving until done() says true or the operation has failed.
+template <class Done, class Failed>
+bool wait_until(Done&& done, Failed&& failed) {
+  for (Waiter waiter(Process::instance()); !done();) {
+    if (failed()) return false;
+    waiter.pause();
+  }
+  return true;
+}
+
+// Runs a protocol that uses one operation at a time.
+template <class Protocol>
+Status run(Protocol& protocol) {
+  wait_until([&] { return protocol.advance(); }, [&] { return protocol.operation().done() && protocol.operation().failed(); });
+  return protocol.operation().take_error();
+}
+
+// Tells all members of a group and waits until they have been told.
+Status notify(ControlMemory& control, int rank, epochs::Notify<ControlMemory>::What what, std::span<const int> group) {
+  epochs::Notify<ControlMemory> notice(control, rank, what, group);
+  wait_until([&] { return notice.advance(); }, [] { return false; });
+  Status first;
+  for (ControlMemory::Operation& operation : notice.operations()) {
+    if (Status status = operation.take_error(); !status && first) first = std::move(status);
+  }
+  return first;
+}
+
+using What = epochs::Notify<ControlMemory>::What;
+
+}  // namespace
+
+Outcome Window::check_rank(int rank) const {
+  if (rank >= 0 && rank < space_->ranks()) return {};
+  return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {} (0 to {}, or MPI_PROC_NULL)", rank,
+                                         space_->ranks(), space_->ranks() - 1)};
+}
+
+Outcome Window::translate(MPI_Group group, std::vector<int>& ranks) const {
+  if (group == MPI_GROUP_NULL) return Fault{MPI_ERR_GROUP, "the group is MPI_GROUP_NULL"};
+  int size = 0;
+  PMPI_Group_size(group, &size);
+  std::vector<int> theirs(static_cast<std::size_t>(size));
+  for (int i = 0; i < size; ++i) theirs[static_cast<std::size_t>(i)] = i;
+  ranks.resize(theirs.size());
+  PMPI_Group_translate_ranks(group, size, theirs.data(), group_, ranks.data());
+  const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
+  if (stranger == ranks.end()) return {};
+  return Fault{MPI_ERR_GROUP, fmt::format("member {} of the group is not in the window's group", stranger - ranks.begin())};
+}
+
+Status Window::barrier() {
+  epochs::Barrier<ControlMemory> barrier(control_, space_->rank(), space_->ranks(), ++barriers_);
+  return run(barrier);
+}
+
+Outcome Window::fence(int assert) {
+  constexpr int kAllowed = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
+  if (Outcome o = check_assert(assert, kAllowed, "MPI_MODE_NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED"); !o) return o;
+  {
+    const auto held = guard();
+    const epochs::FenceAssert given{(assert & MPI_MODE_NOPRECEDE) != 0, (assert & MPI_MODE_NOSUCCEED) != 0,
+                                    (assert & MPI_MODE_NOSTORE) != 0, (assert & MPI_MODE_NOPUT) != 0};
+    if (const epochs::Violation v = epoch_.fence(given)) return v;
+  }
+  // Also after a failed operation: the others wait in the barrier.
+  Status completed = space_->flush_all();
+  Status met = barrier();
+  return completed ? std::move(met) : std::move(completed);
+}
+
+Outcome Window::post(MPI_Group group, int assert) {
+  constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
+  if (Outcome o = check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
+  std::vector<int> origins;
+  if (Outcome o = translate(group, origins); !o) return o;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.post(origins)) return v;
+  }
+  // With MPI_MODE_NOCHECK the origins do not wait for this post.
+  if ((assert & MPI_MODE_NOCHECK) != 0) return {};
+  return notify(control_, space_->rank(), What::kPosted, origins);
+}
+
+Outcome Window::start(MPI_Group group, int assert) {
+  if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+  std::vector<int> targets;
+  if (Outcome o = translate(group, targets); !o) return o;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.start(targets)) return v;
+  }
+  if ((assert & MPI_MODE_NOCHECK) != 0) return {};
+  epochs::AwaitPosts<ControlMemory> posts(control_, targets);
+  wait_until([&] { return posts.advance(); }, [] { return false; });
+  return {};
+}
+
+Outcome Window::complete() {
+  std::vector<int> targets;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.complete()) return v;
+    targets.assign(epoch_.started_group().begin(), epoch_.started_group().end());
+  }
+  // The endpoint does not order atomics behind writes: the data must have arrived before the notice leaves.
+  Status first;
+  for (const int target : targets) {
+    if (Status status = space_->flush(target); !status && first) first = std::move(status);
+  }
+  Status told = notify(control_, space_->rank(), What::kCompleted, targets);
+  return first ? std::move(told) : std::move(first);
+}
+
+Outcome Window::wait() {
+  std::size_t origins = 0;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.wait()) return v;
+    origins = epoch_.posted_group().size();
+  }
+  wait_until([&] { return completions_.take(control_, origins); }, [] { return false; });
+  const auto held = guard();
+  epoch_.exposure_ended();
+  return {};
+}
+
+Outcome Window::test(int* flag) {
+  *flag = 0;
+  // A program that only tests must still make progress.
+  Process::instance().poll();
+  Process::instance().poll_runtime();
+  const auto held = guard();
+  if (const epochs::Violation v = epoch_.test()) return v;
+  if (!completions_.take(control_, epoch_.posted_group().size())) return {};
+  epoch_.exposure_ended(epochs::Call::kTest);
+  *flag = 1;
+  return {};
+}
+
+Outcome Window::lock(int lock_type, int rank, int assert) {
+  if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
+    return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE", lock_type)};
+  }
+  if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = check_rank(rank); !o) return o;
+  const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.lock(rank, type)) return v;
+  }
+  Held lock{rank, type, (assert & MPI_MODE_NOCHECK) == 0, 0};
+  if (lock.taken) {
+    epochs::AcquireLock<ControlMemory> acquire(control_, rank, type);
+    if (Status status = run(acquire); !status) {
+      const auto held = guard();
+      epoch_.lock_refused(rank);
+      return status;
+    }
+    lock.ticket = acquire.ticket();
+  }
+  const auto held = guard();
+  held_.push_back(lock);
+  return {};
+}
+
+Outcome Window::unlock(int rank) {
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = check_rank(rank); !o) return o;
+  Held lock;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.unlock(rank)) return v;
+    // The last one taken is mostly the first one given back.
+    const auto found = std::find_if(held_.rbegin(), held_.rend(), [&](const Held& h) { return h.rank == rank; });
+    lock = *found;
+    held_.erase(std::next(found).base());
+  }
+  Status completed = space_->flush(rank);
+  if (!lock.taken) return completed;
+  epochs::ReleaseLock<ControlMemory> release(control_, rank, lock.type, lock.ticket);
+  Status released = run(release);
+  return completed ? std::move(released) : std::move(completed);
+}
+
+Outcome Window::lock_all(int assert) {
+  if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+  const auto held = guard();
+  if (const epochs::Violation v = epoch_.lock_all()) return v;
+  lock_all_unchecked_ = (assert & MPI_MODE_NOCHECK) != 0;
+  shares_.resize(static_cast<std::size_t>(space_->ranks()), Share::kNone);
+  return {};
+}
+
+// A target's share of a lock_all is taken at the first operation that goes there.
+Outcome Window::take_share(int rank, std::unique_lock<std::mutex> held) {
+  Share& share = shares_[static_cast<std::size_t>(rank)];
+  if (share == Share::kBeingTaken) {  // by another thread
+    if (held) held.unlock();
+    wait_until([&] { const auto again = guard(); return share != Share::kBeingTaken; }, [] { return false; });
+    return {};
+  }
+  share = Share::kBeingTaken;
+  if (held) held.unlock();
+  epochs::AcquireLock<ControlMemory> acquire(control_, rank, LockType::kShared);
+  Status status = run(acquire);
+  const auto again = guard();
+  share = status ? Share::kTaken : Share::kNone;
+  if (status) shared_targets_.push_back(rank);
+  return status;
+}
+
+Outcome Window::unlock_all() {
+  std::vector<int> targets;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.unlock_all()) return v;
+    targets.swap(shared_targets_);
+    for (const int target : targets) shares_[static_cast<std::size_t>(target)] = Share::kNone;
+  }
+  Status first = space_->flush_all();
+  for (const int target : targets) {
+    epochs::ReleaseLock<ControlMemory> release(control_, target, LockType::kShared, 0);
+    if (Status status = run(release); !status && first) first = std::move(status);
+  }
+  return first;
+}
+
+Outcome Window::flush(int rank) {
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = check_rank(rank); !o) return o;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.flush(rank)) return v;
+  }
+  return space_->flush(rank);
+}
+
+Outcome Window::flush_all() {
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.flush_all()) return v;
+  }
+  return space_->flush_all();
+}
+
+Outcome Window::sync() {
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.sync()) return v;
+  }
+  // Programs poll with MPI_Win_sync: let what they wait for arrive.
+  Process::instance().poll();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return {};
+}
+
+Outcome Window::prepare_to_free() {
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.free()) return v;
+  }
+  Status completed = space_->flush_all();
+  Status met = barrier();
+  return completed ? std::move(met) : std::move(completed);
+}
+
+}  // namespace farside::pmpi

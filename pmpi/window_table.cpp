@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window_table.hpp"
+
+#include "pmpi/window.hpp"
+
+namespace farside::pmpi {
+
+WindowTable::WindowTable() {
+  tables_.push_back(std::make_unique<Table>(64));
+  table_.store(tables_.back().get(), std::memory_order_release);
+}
+
+WindowTable& WindowTable::instance() {
+  static auto* const table = new WindowTable();
+  return *table;
+}
+
+WindowTable::Entry& WindowTable::slot(Table& table, std::uintptr_t key) {
+  for (std::size_t i = hash(key);; ++i) {
+    Entry& entry = table.entries[i & table.mask];
+    const std::uintptr_t found = entry.key.load(std::memory_order_relaxed);
+    if (found == key || found == kNone) return entry;
+  }
+}
+
+void WindowTable::insert(MPI_Win handle, std::unique_ptr<Window> window) {
+  const std::scoped_lock held(changing_);
+  Table* table = table_.load(std::memory_order_relaxed);
+  if (2 * (used_ + 1) > table->mask) {
+    auto larger = std::make_unique<Table>(2 * (table->mask + 1));
+    used_ = 0;
+    for (Entry& entry : table->entries) {
+      Window* live = entry.window.load(std::memory_order_relaxed);
+      if (live == nullptr) continue;
+      const std::uintptr_t key = entry.key.load(std::memory_order_relaxed);
+      Entry& place = slot(*larger, key);
+      place.window.store(live, std::memory_order_relaxed);
+      place.key.store(key, std::memory_order_relaxed);
+      ++used_;
+    }
+    table = larger.get();
+    tables_.push_back(std::move(larger));
+    table_.store(table, std::memory_order_release);
+  }
+  const std::uintptr_t key = key_of(handle);
+  Entry& entry = slot(*table, key);
+  if (entry.key.load(std::memory_order_relaxed) == kNone) ++used_;
+  entry.window.store(window.release(), std::memory_order_release);
+  entry.key.store(key, std::memory_order_release);
+  size_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void WindowTable::erase(MPI_Win handle, Window* window) {
+  const std::unique_ptr<Window> destroyed(window);
+  const std::scoped_lock held(changing_);
+  Entry& entry = slot(*table_.load(std::memory_order_relaxed), key_of(handle));
+  if (entry.window.load(std::memory_order_relaxed) == window) entry.window.store(nullptr, std::memory_order_release);
+  size_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace farside::pmpi

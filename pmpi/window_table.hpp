@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From handle to window: which MPI_Win are farside's. Looked up by every call, so without lock; changed when windows
+// are made and freed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <vector>
+
+#include <mpi.h>
+
+namespace farside::pmpi {
+
+class Window;
+
+class WindowTable {
+ public:
+  static WindowTable& instance();
+
+  // Null if the handle is not farside's.
+  Window* find(MPI_Win handle) const {
+    const std::uintptr_t key = key_of(handle);
+    // Acquire: a table, and an entry in it, is complete when it can be seen.
+    const Table* table = table_.load(std::memory_order_acquire);
+    for (std::size_t i = hash(key);; ++i) {
+      const Entry& entry = table->entries[i & table->mask];
+      const std::uintptr_t found = entry.key.load(std::memory_order_acquire);
+      if (found == key) return entry.window.load(std::memory_order_acquire);
+      if (found == kNone) return nullptr;
+    }
+  }
+  void insert(MPI_Win handle, std::unique_ptr<Window> window);
+  // Destroys the window, unless the handle has been given to a newer one.
+  void erase(MPI_Win handle, Window* window);
+  std::size_t size() const { return size_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::uintptr_t kNone = 0;
+  struct Entry {
+    std::atomic<std::uintptr_t> key{kNone};   // stays when the window goes; taken up again by the same handle
+    std::atomic<Window*> window{nullptr};
+  };
+  struct Table {
+    explicit Table(std::size_t size) : mask(size - 1), entries(size) {}
+    std::size_t mask;
+    std::vector<Entry> entries;
+  };
+
+  WindowTable();
+  // MPI_Win is an int (MPICH) or a pointer (Open MPI); 0 is no handle in either.
+  template <class Handle>
+  static std::uintptr_t key_of(Handle handle) {
+    if constexpr (std::is_pointer_v<Handle>) {
+      return reinterpret_cast<std::uintptr_t>(handle);
+    } else {
+      return static_cast<unsigned>(handle);
+    }
+  }
+  static std::size_t hash(std::uintptr_t key) { return (key * 0x9E3779B97F4A7C15ULL) >> 40; }
+  static Entry& slot(Table& table, std::uintptr_t key);
+
+  std::mutex changing_;
+  std::atomic<Table*> table_;
+  std::vector<std::unique_ptr<Table>> tables_;  // outgrown ones stay: someone may be reading them
+  std::size_t used_ = 0;                        // entries with a key
+  std::atomic<std::size_t> size_{0};
+};
+
+}  // namespace farside::pmpi

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages for the user: one line each on stderr, lower case, what was tried, on what, the exact cause. Written
+// with one write(2), so that lines of several ranks do not mix.
+#pragma once
+
+#include <atomic>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace farside {
+
+enum class LogLevel : int { kError, kWarn, kInfo, kDebug };
+
+class Log {
+ public:
+  static void set_level(LogLevel level) { level_.store(level, std::memory_order_relaxed); }
+  // The rank in front of each line, once pmpi/ knows it (-1: none).
+  static void set_rank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
+  static bool enabled(LogLevel level) { return level <= level_.load(std::memory_order_relaxed); }
+  static void write(LogLevel level, std::string_view text);
+
+ private:
+  static inline std::atomic<LogLevel> level_{LogLevel::kWarn};
+  static inline std::atomic<int> rank_{-1};
+};
+
+template <class... Args>
+void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+  if (Log::enabled(level)) Log::write(level, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace farside

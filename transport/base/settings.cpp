@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/base/settings.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+namespace farside {
+namespace {
+
+bool parse_routes(std::string_view value, Settings& settings) {
+  settings.mapped = settings.cma = settings.fabric = false;
+  while (true) {
+    const std::size_t comma = value.find(',');
+    const std::string_view word = value.substr(0, comma);
+    if (word == "mapped") {
+      settings.mapped = true;
+    } else if (word == "cma") {
+      settings.cma = true;
+    } else if (word == "fabric") {
+      settings.fabric = true;
+    } else {
+      return false;
+    }
+    if (comma == std::string_view::npos) return true;
+    value.remove_prefix(comma + 1);
+  }
+}
+
+bool parse_provider(std::string_view value, Settings& settings) {
+  settings.provider = value;
+  return true;
+}
+
+bool parse_log(std::string_view value, Settings& settings) {
+  static constexpr std::array<std::string_view, 4> kLevels = {"error", "warn", "info", "debug"};
+  const auto* level = std::find(kLevels.begin(), kLevels.end(), value);
+  if (level == kLevels.end()) return false;
+  settings.log = static_cast<LogLevel>(level - kLevels.begin());
+  return true;
+}
+
+bool parse_stats(std::string_view value, Settings& settings) {
+  settings.stats = value;
+  return true;
+}
+
+constexpr Setting kSettings[] = {
+    {"FARSIDE_ROUTES", "mapped,cma,fabric", "one or more of mapped, cma, fabric, separated by commas",
+     "ways to a peer's memory that may be used; fabric alone sends everything through libfabric, inside a node too",
+     parse_routes},
+    {"FARSIDE_PROVIDER", "", "a libfabric provider as fi_info names it, for instance tcp;ofi_rxm",
+     "libfabric provider; when unset farside chooses the best one it can use", parse_provider},
+    {"FARSIDE_LOG", "warn", "error, warn, info or debug", "how much farside says on stderr", parse_log},
+    {"FARSIDE_STATS", "", "a path prefix", "each rank writes PREFIX.RANK.json at MPI_Finalize", parse_stats},
+};
+
+// Read by build and test scripts, not by the library.
+constexpr std::string_view kForScripts[] = {"FARSIDE_LIB", "FARSIDE_TEST_"};
+
+void warn_of_unknown() {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!text.starts_with("FARSIDE_")) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    const auto known = [&](const Setting& setting) { return name == setting.name; };
+    const auto other = [&](std::string_view prefix) { return name.starts_with(prefix); };
+    if (std::ranges::any_of(kSettings, known) || std::ranges::any_of(kForScripts, other)) continue;
+    std::string names;
+    for (const Setting& setting : kSettings) names += fmt::format(" {}", setting.name);
+    log(LogLevel::kWarn, "environment variable {} is not a setting of farside and is ignored; there are:{}", name,
+        names);
+  }
+}
+
+}  // namespace
+
+std::span<const Setting> settings_table() { return kSettings; }
+
+Result<Settings> read_settings() {
+  Settings settings;
+  for (const Setting& setting : kSettings) {
+    const char* value = std::getenv(setting.name);
+    if (value == nullptr) continue;
+    if (!setting.parse(value, settings)) {
+      return Error{ErrorKind::kBadSetting, fmt::format("{}='{}' is not allowed; allowed: {} (default: {})",
+                                                       setting.name, value, setting.allowed, setting.default_value)};
+    }
+  }
+  Log::set_level(settings.log);
+  warn_of_unknown();
+  return settings;
+}
+
+}  // namespace farside

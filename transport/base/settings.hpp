@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The FARSIDE_* environment variables: one table (settings.cpp) gives name, default, allowed values, help and
+// parser; parsing, error messages and the tables of README.md and `farside` come from it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "transport/base/log.hpp"
+#include "transport/base/result.hpp"
+
+namespace farside {
+
+struct Settings {
+  // FARSIDE_ROUTES: which ways to a peer's memory may be used.
+  bool mapped = true;  // shared memory, inside a node
+  bool cma = true;     // process_vm_readv/writev on private memory, inside a node (needs mapped as well)
+  bool fabric = true;  // libfabric
+  // FARSIDE_PROVIDER: libfabric provider, as in fi_info; empty: farside chooses.
+  std::string provider;
+  // FARSIDE_LOG
+  LogLevel log = LogLevel::kWarn;
+  // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize; empty: nothing is counted.
+  std::string stats;
+};
+
+struct Setting {
+  const char* name;           // FARSIDE_ROUTES
+  const char* default_value;  // as it would be written in the environment
+  const char* allowed;        // for people
+  const char* help;
+  bool (*parse)(std::string_view value, Settings& settings);  // false: not allowed
+};
+
+std::span<const Setting> settings_table();
+
+// Reads the environment. The error names the variable, its value and what is allowed. Variables that begin with
+// FARSIDE_ and are not settings are warned about (a misspelt setting must not be ignored in silence).
+Result<Settings> read_settings();
+
+}  // namespace farside

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What this process did on which route, counted when FARSIDE_STATS asks for it. Written out by pmpi/.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace farside {
+
+enum class RouteKind : std::uint8_t { kSelf, kMapped, kCma, kFabric };
+inline constexpr std::array<const char*, 4> kRouteNames = {"self", "mapped", "cma", "fabric"};
+
+// kControl: operations of protocols on control words (locks, notices, barriers).
+enum class Counted : std::uint8_t { kPut, kGet, kAccumulate, kFetch, kCompareAndSwap, kControl, kAgent };
+inline constexpr std::array<const char*, 7> kCountedNames = {
+    "put", "get", "accumulate", "get_accumulate", "compare_and_swap", "control", "agent"};
+
+class Statistics {
+ public:
+  struct Counter {
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<std::uint64_t> bytes{0};
+  };
+
+  void enable() { enabled_ = true; }
+  bool enabled() const { return enabled_; }
+
+  // Relaxed: figures are read after the work they count, by the thread that finalizes.
+  void add(RouteKind route, Counted what, std::size_t bytes) {
+    if (!enabled_) [[likely]]
+      return;
+    Counter& counter = counters_[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
+    counter.count.fetch_add(1, std::memory_order_relaxed);
+    counter.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  const Counter& counter(RouteKind route, Counted what) const {
+    return counters_[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
+  }
+
+ private:
+  bool enabled_ = false;
+  std::array<std::array<Counter, kCountedNames.size()>, kRouteNames.size()> counters_{};
+};
+
+}  // namespace farside

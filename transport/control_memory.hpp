@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RemoteMemory on the wire: the control words of a Space, by CPU atomics where they are mapped and by remote atomics
+// over the fabric elsewhere. One atomicity domain: the provider's atomics are CPU atomics executed at the target.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "transport/fabric/pending.hpp"
+#include "transport/remote_memory.hpp"
+#include "transport/space.hpp"
+
+namespace farside {
+
+class ControlMemory {
+ public:
+  // Must stay where it is until done.
+  class Operation {
+   public:
+    Operation() = default;
+    Operation(const Operation&) = delete;
+    Operation& operator=(const Operation&) = delete;
+    bool done() const { return pending_.done(); }
+    std::uint64_t value() const { return value_; }
+    // Whether the last use failed, and why, once done.
+    bool failed() const { return pending_.has_error(); }
+    Status take_error() { return pending_.take_error(); }
+
+   private:
+    friend class ControlMemory;
+    Pending pending_;
+    std::uint64_t value_ = 0, operand_ = 0, compare_ = 0;
+  };
+
+  explicit ControlMemory(Space& space) : space_(space) {}
+
+  // Mapped words: acquire and release, as they hand over the data that locks and notices protect; sequentially
+  // consistent on x86 at the same price.
+  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
+      operation.value_ = std::atomic_ref(*mapped).fetch_add(value, std::memory_order_seq_cst);
+    } else {
+      operation.operand_ = value;
+      issue(operation, Space::ControlCall::kFetchAdd, rank, word);
+    }
+  }
+  void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
+                        std::uint64_t desired) {
+    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
+      std::atomic_ref(*mapped).compare_exchange_strong(expected, desired, std::memory_order_seq_cst);
+      operation.value_ = expected;
+    } else {
+      operation.compare_ = expected;
+      operation.operand_ = desired;
+      issue(operation, Space::ControlCall::kCompareAndSwap, rank, word);
+    }
+  }
+  void read(Operation& operation, int rank, std::uint32_t word) {
+    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
+      operation.value_ = std::atomic_ref(*mapped).load(std::memory_order_acquire);
+    } else {
+      issue(operation, Space::ControlCall::kRead, rank, word);
+    }
+  }
+  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
+      std::atomic_ref(*mapped).store(value, std::memory_order_release);
+    } else {
+      operation.operand_ = value;
+      issue(operation, Space::ControlCall::kWrite, rank, word);
+    }
+  }
+  std::uint64_t own(std::uint32_t word) const {
+    return std::atomic_ref(*space_.control_word(space_.rank(), word)).load(std::memory_order_acquire);
+  }
+  std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
+    return std::atomic_ref(*space_.control_word(space_.rank(), word)).fetch_add(value, std::memory_order_seq_cst);
+  }
+
+ private:
+  void issue(Operation& operation, Space::ControlCall call, int rank, std::uint32_t word) {
+    Status status = space_.control(call, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
+                                   &operation.value_);
+    if (!status) operation.pending_.failed(status.error());
+  }
+
+  Space& space_;
+};
+static_assert(RemoteMemory<ControlMemory>);
+
+}  // namespace farside

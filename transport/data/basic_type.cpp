@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of sizes and names behind traits(), computed from the C++ types of elements.hpp.
+#include "transport/data/basic_type.hpp"
+
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "transport/data/elements.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::array<const char*, kBasicTypes> kNames = {
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float", "double", "long double",
+    "complex float", "complex double", "complex long double", "byte", "character", "character4", "logical1",
+    "logical2", "logical4", "logical8", "float-int", "double-int", "long-int", "int-int", "short-int",
+    "long double-int", "float-float", "double-double", "quad", "complex quad"};
+
+template <class T>
+constexpr BasicTypeTraits traits_of(const char* name) {
+  std::size_t first = sizeof(T);
+  std::size_t second = 0;
+  if constexpr (kClassOf<T> == TypeClass::kPair) {
+    first = sizeof(typename T::Value);
+    second = offsetof(T, index);
+  }
+  return {name, static_cast<std::uint8_t>(data_size<T>()), static_cast<std::uint8_t>(sizeof(T)),
+          static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second)};
+}
+
+template <std::size_t... kIndex>
+constexpr std::array<BasicTypeTraits, kBasicTypes> make_traits(std::index_sequence<kIndex...>) {
+  return {traits_of<std::tuple_element_t<kIndex, Elements>>(kNames[kIndex])...};
+}
+
+constexpr auto kTraits = make_traits(std::make_index_sequence<kBasicTypes>());
+
+}  // namespace
+
+const BasicTypeTraits& traits(BasicType type) { return kTraits[static_cast<std::size_t>(type)]; }
+
+}  // namespace farside

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Building layouts and walking them. Whatever can be known about a layout is computed when it is built, so that the
+// cursors only descend into parts that are not one run.
+#include "transport/data/layout.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace farside {
+namespace {
+
+std::ptrdiff_t signed_bytes(std::size_t bytes) { return static_cast<std::ptrdiff_t>(bytes); }
+
+std::ptrdiff_t run_bytes(const Layout::Run& run) { return signed_bytes(run.count * traits(run.type).extent); }
+
+}  // namespace
+
+// Widens the bounds by a child whose copies lie at offsets from `first` to `last`.
+void Layout::take_bounds(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last) {
+  const std::ptrdiff_t lower = std::min(first, last) + child.lower_bound_;
+  const std::ptrdiff_t upper = std::max(first, last) + child.lower_bound_ + child.extent_;
+  const bool empty = nothing();
+  const std::ptrdiff_t upper_bound = empty ? upper : std::max(lower_bound_ + extent_, upper);
+  lower_bound_ = empty ? lower : std::min(lower_bound_, lower);
+  extent_ = upper_bound - lower_bound_;
+}
+
+void Layout::take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last, std::size_t count) {
+  const std::ptrdiff_t lower = std::min(first, last) + child.true_lower_bound_;
+  const std::ptrdiff_t upper = std::max(first, last) + child.true_upper_bound_;
+  const bool empty = size_ == 0;
+  true_lower_bound_ = empty ? lower : std::min(true_lower_bound_, lower);
+  true_upper_bound_ = empty ? upper : std::max(true_upper_bound_, upper);
+  if (empty) uniform_type_ = child.uniform_type_;
+  else if (uniform_type_ != child.uniform_type_) uniform_type_.reset();
+  size_ += child.size_ * count;
+  elements_ += child.elements_ * count;
+}
+
+std::shared_ptr<const Layout> Layout::basic(BasicType type) {
+  static const auto kLayouts = [] {
+    std::array<std::shared_ptr<const Layout>, kBasicTypes> layouts;
+    for (std::size_t index = 0; index < kBasicTypes; ++index) {
+      const auto basic_type = static_cast<BasicType>(index);
+      const BasicTypeTraits& known = traits(basic_type);
+      const auto layout = std::shared_ptr<Layout>(new Layout);
+      layout->kind_ = Kind::kBasic;
+      layout->dense_ = !has_gap(basic_type);
+      layout->size_ = known.size;
+      layout->extent_ = known.extent;
+      // The end of the last member: a gap may follow it (double-int) or lie before it (short-int).
+      layout->true_upper_bound_ = known.second == 0 ? known.size : known.second + known.size - known.first;
+      layout->uniform_type_ = basic_type;
+      layout->elements_ = 1;
+      layout->run_ = Run{0, basic_type, 1};
+      layouts[index] = layout;
+    }
+    return layouts;
+  }();
+  return kLayouts[static_cast<std::size_t>(type)];
+}
+
+std::shared_ptr<const Layout> Layout::repeated(std::shared_ptr<const Layout> child, std::size_t count,
+                                               std::ptrdiff_t stride) {
+  const auto layout = std::shared_ptr<Layout>(new Layout);
+  if (count == 0 || child->nothing()) return layout;
+  if (count == 1) return child;
+  const std::ptrdiff_t last = signed_bytes(count - 1) * stride;
+  layout->take_bounds(*child, 0, last);
+  if (child->size_ == 0) return layout;
+  layout->kind_ = Kind::kRepeated;
+  layout->count_ = count;
+  layout->stride_ = stride;
+  layout->take_data(*child, 0, last, count);
+  layout->dense_ = child->dense_ && stride == signed_bytes(child->size_);
+  if (child->run_ && stride == run_bytes(*child->run_)) {
+    layout->run_ = Run{child->run_->offset, child->run_->type, child->run_->count * count};
+  }
+  layout->child_ = std::move(child);
+  return layout;
+}
+
+std::shared_ptr<const Layout> Layout::placed(std::vector<Placed> children) {
+  const auto layout = std::shared_ptr<Layout>(new Layout);
+  bool dense = true;
+  for (Placed& child : children) {
+    const Layout& inner = *child.child;
+    if (child.count == 0 || inner.nothing()) continue;
+    const std::ptrdiff_t last = child.offset + signed_bytes(child.count - 1) * inner.extent_;
+    layout->take_bounds(inner, child.offset, last);
+    if (inner.size_ == 0) continue;
+    const bool adjacent = layout->size_ == 0 ||
+                          child.offset + inner.true_lower_bound_ == layout->true_lower_bound_ + signed_bytes(layout->size_);
+    dense = dense && adjacent && inner.dense_ && (child.count == 1 || inner.extent_ == signed_bytes(inner.size_));
+    layout->take_data(inner, child.offset, last, child.count);
+    std::vector<Placed>& kept = layout->children_;
+    if (!kept.empty() && kept.back().child == child.child &&
+        kept.back().offset + signed_bytes(kept.back().count) * inner.extent_ == child.offset) {
+      kept.back().count += child.count;
+    } else {
+      kept.push_back(std::move(child));
+    }
+  }
+  layout->dense_ = dense && layout->size_ > 0;
+  if (layout->children_.size() == 1) {
+    const Placed& only = layout->children_.front();
+    const std::optional<Run>& run = only.child->run_;
+    if (run && (only.count == 1 || only.child->extent_ == run_bytes(*run))) {
+      layout->run_ = Run{only.offset + run->offset, run->type, run->count * only.count};
+    }
+  }
+  return layout;
+}
+
+std::shared_ptr<const Layout> Layout::resized(std::shared_ptr<const Layout> child, std::ptrdiff_t lower_bound,
+                                              std::ptrdiff_t extent) {
+  if (child->lower_bound_ == lower_bound && child->extent_ == extent) return child;
+  const auto layout = std::shared_ptr<Layout>(new Layout);
+  layout->kind_ = Kind::kResized;
+  layout->lower_bound_ = lower_bound;
+  layout->extent_ = extent;
+  layout->take_data(*child, 0, 0, 1);
+  layout->dense_ = child->dense_;
+  layout->run_ = child->run_;
+  layout->child_ = std::move(child);
+  return layout;
+}
+
+RunCursor::RunCursor(const Layout& layout, std::size_t count, Unit unit)
+    : root_(&layout), remaining_(layout.size() == 0 ? 0 : count), unit_(unit) {}
+
+void RunCursor::push(const Frame& frame) {
+  if (depth_ < kInlineFrames) inline_[depth_] = frame;
+  else deep_.push_back(frame);
+  ++depth_;
+}
+
+void RunCursor::pop() {
+  if (depth_ > kInlineFrames) deep_.pop_back();
+  --depth_;
+}
+
+// Whether `count` copies of layout, an extent apart, are one run: which is then stored.
+bool RunCursor::whole(const Layout& layout, std::ptrdiff_t offset, std::size_t count, Layout::Run& run) const {
+  if (unit_ == Unit::kBytes && layout.dense_) {
+    if (count != 1 && layout.extent_ != signed_bytes(layout.size_)) return false;
+    run = {offset + layout.true_lower_bound_, BasicType::kByte, layout.size_ * count};
+    return true;
+  }
+  if (!layout.run_ || (count != 1 && layout.extent_ != run_bytes(*layout.run_))) return false;
+  run = {offset + layout.run_->offset, layout.run_->type, layout.run_->count * count};
+  return true;
+}
+
+bool RunCursor::enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& run) {
+  if (whole(layout, offset, 1, run)) return true;
+  const Layout* inner = &layout;
+  while (inner->kind_ == Layout::Kind::kResized) inner = inner->child_.get();
+  push({inner, offset, 0, 0});
+  return false;
+}
+
+// Advances the innermost frame by one repetition or child; true if that gave a run.
+bool RunCursor::step(Layout::Run& run) {
+  Frame& frame = top();
+  const Layout& layout = *frame.layout;
+  if (layout.kind_ == Layout::Kind::kRepeated) {
+    if (frame.index == layout.count_) return pop(), false;
+    const std::ptrdiff_t offset = frame.offset + signed_bytes(frame.index) * layout.stride_;
+    ++frame.index;
+    return enter(*layout.child_, offset, run);
+  }
+  if (frame.index == layout.children_.size()) return pop(), false;
+  const Layout::Placed& placed = layout.children_[frame.index];
+  if (frame.repeat == 0 && whole(*placed.child, frame.offset + placed.offset, placed.count, run)) {
+    ++frame.index;
+    return true;
+  }
+  const std::ptrdiff_t offset = frame.offset + placed.offset + signed_bytes(frame.repeat) * placed.child->extent_;
+  if (++frame.repeat == placed.count) {
+    frame.repeat = 0;
+    ++frame.index;
+  }
+  return enter(*placed.child, offset, run);
+}
+
+bool RunCursor::next(Layout::Run& run) {
+  for (;;) {
+    if (depth_ > 0) {
+      if (step(run)) return true;
+      continue;
+    }
+    if (remaining_ == 0) return false;
+    if (whole(*root_, position_, remaining_, run)) {
+      remaining_ = 0;
+      return true;
+    }
+    const std::ptrdiff_t offset = position_;
+    position_ += root_->extent_;
+    --remaining_;
+    if (enter(*root_, offset, run)) return true;
+  }
+}
+
+bool BytePieces::Side::fill() {
+  if (bytes_ > 0) return true;
+  if (run_.count == 0) {
+    Layout::Run run;
+    if (!cursor_.next(run)) return false;
+    if (!has_gap(run.type)) {
+      offset_ = run.offset;
+      bytes_ = run.count * traits(run.type).size;
+      return true;
+    }
+    run_ = run;
+  }
+  const BasicTypeTraits& pair = traits(run_.type);
+  offset_ = run_.offset + (second_ ? pair.second : 0);
+  bytes_ = second_ ? std::size_t{pair.size} - pair.first : std::size_t{pair.first};
+  if (second_) {
+    run_.offset += pair.extent;
+    --run_.count;
+  }
+  second_ = !second_;
+  return true;
+}
+
+BytePieces::BytePieces(const Layout& origin, std::size_t origin_count, const Layout& target,
+                       std::size_t target_count)
+    : origin_(origin, origin_count), target_(target, target_count) {}
+
+bool BytePieces::next(BytePiece& piece) {
+  if (!origin_.fill() || !target_.fill()) return false;
+  const std::size_t bytes = std::min(origin_.bytes(), target_.bytes());
+  piece = {origin_.offset(), target_.offset(), bytes};
+  origin_.take(bytes);
+  target_.take(bytes);
+  return true;
+}
+
+ElementPieces::ElementPieces(const Layout& origin, std::size_t origin_count, const Layout& target,
+                             std::size_t target_count)
+    : origin_cursor_(origin, origin_count),
+      target_cursor_(target, target_count),
+      extent_(target.uniform_type() ? traits(*target.uniform_type()).extent : 0) {}
+
+bool ElementPieces::next(ElementPiece& piece) {
+  if (origin_run_.count == 0 && !origin_cursor_.next(origin_run_)) return false;
+  if (target_run_.count == 0 && !target_cursor_.next(target_run_)) return false;
+  const std::size_t count = std::min(origin_run_.count, target_run_.count);
+  piece = {origin_run_.offset, target_run_.offset, count};
+  for (Layout::Run* run : {&origin_run_, &target_run_}) {
+    run->offset += signed_bytes(count) * extent_;
+    run->count -= count;
+  }
+  return true;
+}
+
+}  // namespace farside

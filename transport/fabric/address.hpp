@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What processes exchange to reach each other over the fabric. Plain bytes; no libfabric header needed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace farside {
+
+// fi_getname(3). 16 bytes for tcp;ofi_rxm over IPv4, 32 for efa, 48 for verbs over IPv6.
+struct FabricAddress {
+  std::array<std::byte, 120> bytes{};
+  std::uint64_t size = 0;
+};
+
+// How a peer names exposed memory (fi_mr(3)): `base` is its virtual address with FI_MR_VIRT_ADDR, else 0.
+struct RemoteKey {
+  std::uint64_t base = 0;
+  std::uint64_t key = 0;
+};
+
+using Peer = std::uint64_t;  // fi_addr_t
+
+}  // namespace farside

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/fabric/agent.hpp"
+
+#include <cstring>
+#include <optional>
+
+#include "transport/base/random.hpp"
+
+namespace farside {
+namespace {
+
+// Nothing if the request is well formed and within the region.
+const char* find_fault(const RequestHeader& request, std::size_t payload, const Agent::Region& region) {
+  if (static_cast<std::size_t>(request.op) >= kReduceOps || static_cast<std::size_t>(request.type) >= kBasicTypes) {
+    return "unknown operation or type";
+  }
+  const std::size_t extent = traits(request.type).extent;
+  const std::size_t bytes = extent * request.count;
+  if (request.count == 0 || bytes > kMaxPayload) return "bad element count";
+  if (request.offset > region.bytes || bytes > region.bytes - request.offset) return "beyond the region";
+  if (request.kind == MessageKind::kCompareAndSwap) {
+    return request.count == 1 && payload == 2 * extent ? nullptr : "bad length";
+  }
+  if (!allowed(request.op, request.type)) return "operation not defined for the type";
+  return payload == (request.op == ReduceOp::kNoOp ? 0 : bytes) ? nullptr : "bad length";
+}
+
+}  // namespace
+
+std::uint64_t Agent::publish(Region region) {
+  std::uint64_t id = random_bits();
+  while (regions_.contains(id)) id = random_bits();
+  regions_.emplace(id, std::move(region));
+  return id;
+}
+
+void Agent::admit(std::uint64_t id, std::vector<std::uint64_t> peers, bool always_locked) {
+  Region& region = regions_.at(id);
+  region.peers = std::move(peers);
+  region.always_locked = always_locked;
+}
+
+Agent::Answer Agent::execute(std::span<const std::byte> message) {
+  Answer answer;
+  RequestHeader request;
+  if (message.size() < sizeof request) {
+    answer.refused = "shorter than its header";
+    return answer;
+  }
+  std::memcpy(&request, message.data(), sizeof request);
+  const auto found = regions_.find(request.region);
+  if (found == regions_.end() || request.sender >= found->second.peers.size()) {
+    answer.refused = "unknown region or sender";
+    return answer;
+  }
+  Region& region = found->second;
+  const std::span<const std::byte> payload = message.subspan(sizeof request);
+  answer.known_sender = true;
+  answer.peer = region.peers[request.sender];
+  answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
+  answer.refused = find_fault(request, payload.size(), region);
+  if (answer.refused != nullptr) {
+    answer.header.status = ReplyStatus::kRefused;
+    return answer;
+  }
+  const std::size_t extent = traits(request.type).extent;
+  std::byte* target = region.base + request.offset;
+  const AtomicWay way = region.always_locked ? AtomicWay::kLocked : atomic_way(request.type, target);
+  if (request.fetch != 0) answer.fetched.resize(extent * request.count);
+  void* fetched = request.fetch != 0 ? answer.fetched.data() : nullptr;
+  std::optional<AccumulateLock> lock;
+  if (way == AtomicWay::kLocked) lock.emplace(*region.lock);
+  if (request.kind == MessageKind::kCompareAndSwap) {
+    answer.fetched.resize(extent);
+    compare_and_swap(way, request.type, target, payload.data() + extent, payload.data(), answer.fetched.data());
+  } else {
+    combine(way, request.op, request.type, target, payload.data(), fetched, request.count);
+  }
+  return answer;
+}
+
+}  // namespace farside

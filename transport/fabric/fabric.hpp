@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// This process's libfabric endpoint (FI_EP_RDM): RDMA writes and reads, remote atomics, requests to agents, and
+// what keeps them moving. Opened by the first window that has a peer which only the fabric reaches.
+//
+// Operations are issued here and complete later: each adds itself to a Pending, and whoever polls the completion
+// queue takes it off. An operation is complete when it has taken effect at the target (FI_DELIVERY_COMPLETE), and
+// its local buffers must stay until then.
+//
+// Progress: the progress thread sleeps on the completion queue's file descriptor and executes what arrives, so that
+// a target that computes never delays an origin. While an application thread polls, the progress thread stays out
+// of its way; while application threads sleep, it wakes them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+
+#include "transport/base/result.hpp"
+#include "transport/base/statistics.hpp"
+#include "transport/base/unique_fd.hpp"
+#include "transport/base/waiter.hpp"
+#include "transport/fabric/address.hpp"
+#include "transport/fabric/agent.hpp"
+#include "transport/fabric/handles.hpp"
+#include "transport/fabric/operation.hpp"
+#include "transport/fabric/pending.hpp"
+
+namespace farside {
+
+class Fabric {
+ public:
+  // Opens provider `asked` (FARSIDE_PROVIDER; empty: chosen) and starts the progress thread.
+  static Result<std::unique_ptr<Fabric>> open(const std::string& asked, Progress& progress, Statistics& statistics);
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+  ~Fabric();
+
+  const FabricAddress& address() const { return address_; }
+  const char* provider() const { return info_->fabric_attr->prov_name; }
+  // Makes a peer known; the address vector gives the same address the same peer.
+  Result<Peer> insert(const FabricAddress& address);
+
+  // Memory of this process that peers may access with the returned key until the Registration ends.
+  struct Registration {
+    FabricHandle<fid_mr> region;
+    RemoteKey key;
+  };
+  Result<Registration> expose(void* base, std::size_t bytes);
+
+  // A place in a peer's exposed memory.
+  struct Place {
+    Peer peer;
+    RemoteKey key;
+    std::uint64_t offset;  // bytes from the base that was exposed
+  };
+
+  // All of these return once the operation is issued; the Status is that of issuing.
+  Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes);
+  Status read(Pending& pending, const Place& place, void* local, std::size_t bytes);
+  // Whether the provider combines `op` on `type` by itself; at most how many elements in one call (0: not at all).
+  enum class AtomicCall : std::uint8_t { kPlain, kFetch, kCompare };
+  std::size_t atomic_limit(AtomicCall call, ReduceOp op, BasicType type) const;
+  // `fetched` null: no result. Splits what is longer than one call.
+  Status atomic(Pending& pending, const Place& place, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                std::size_t count);
+  Status compare_and_swap(Pending& pending, const Place& place, BasicType type, const void* origin,
+                          const void* compare, void* fetched);
+  // One message to the agent of a peer; `fetched` receives the reply's elements.
+  Status request(Pending& pending, Peer peer, RequestHeader header, const void* payload, std::size_t bytes,
+                 void* fetched, std::size_t fetched_bytes);
+
+  // The agent's regions (agent.hpp).
+  std::uint64_t publish(Agent::Region region);
+  void admit(std::uint64_t region, std::vector<Peer> peers, bool always_locked);
+  void withdraw(std::uint64_t region);
+
+  // For waiting application threads (Progress).
+  void poll();
+  void sleep(std::chrono::nanoseconds limit);
+
+ private:
+  Fabric(InfoHandle info, Progress& progress, Statistics& statistics)
+      : info_(std::move(info)), progress_(progress), statistics_(statistics) {}
+  Status set_up();
+  void query_atomics();
+  Status post_receive(Receive& receive);
+  template <class Issue>
+  Status issue(Pending& pending, const char* what, Issue&& call);
+  void drain(std::unique_lock<std::mutex>& held);
+  void complete(const fi_cq_msg_entry& entry);
+  void complete_with_error();
+  void receive(Receive& receive, std::size_t bytes);
+  void take_reply(std::span<const std::byte> message);
+  void send_replies();
+  void run_progress_thread();
+
+  InfoHandle info_;
+  Progress& progress_;
+  Statistics& statistics_;
+  // libfabric objects, in the order in which they are opened.
+  FabricHandle<fid_fabric> fabric_;
+  FabricHandle<fid_domain> domain_;
+  FabricHandle<fid_av> address_vector_;
+  FabricHandle<fid_cq> queue_;
+  FabricHandle<fid_ep> endpoint_;
+  FabricAddress address_;
+  int queue_fd_ = -1;
+  std::array<std::array<std::array<std::size_t, kBasicTypes>, kReduceOps>, 3> atomic_limits_{};
+
+  // Guards everything below, and the endpoint while operations are issued. Held for microseconds, never while
+  // waiting or calling out of transport/.
+  std::mutex mutex_;
+  OperationPool operations_;
+  std::vector<std::unique_ptr<Receive>> receives_;
+  std::deque<std::unique_ptr<Reply>> unsent_;       // refused with EAGAIN, or behind one that was
+  std::vector<std::unique_ptr<Reply>> spare_;
+  Agent agent_;
+
+  std::atomic<std::uint32_t> polls_{0};             // by application threads: while it moves, the thread stays away
+  std::atomic<std::uint32_t> arrivals_{0};          // moves when a sleeper should look again (futex)
+  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<bool> stop_{false};
+  UniqueFd stop_fd_;
+  std::thread thread_;
+};
+
+}  // namespace farside

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Owners of libfabric objects, closed in the order in which they are destroyed.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+
+#include "transport/base/result.hpp"
+
+namespace farside {
+
+struct CloseFid {
+  template <class T>
+  void operator()(T* object) const {
+    fi_close(&object->fid);
+  }
+};
+template <class T>
+using FabricHandle = std::unique_ptr<T, CloseFid>;
+
+struct FreeInfo {
+  void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using InfoHandle = std::unique_ptr<fi_info, FreeInfo>;
+
+// `code` is negative, as libfabric returns it.
+inline Error fabric_error(ErrorKind kind, std::string_view tried, std::int64_t code) {
+  return Error{kind, fmt::format("{}: {} (libfabric error {})", tried, fi_strerror(static_cast<int>(-code)), -code)};
+}
+
+}  // namespace farside

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What farside hangs on libfabric's operation contexts: what to do when a completion comes back.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include <rdma/fabric.h>
+
+#include "transport/fabric/address.hpp"
+#include "transport/fabric/message.hpp"
+#include "transport/fabric/pending.hpp"
+
+namespace farside {
+
+// First member of everything that is used as an operation context.
+struct Context {
+  enum class Kind : std::uint8_t { kOperation, kReceive, kReply };
+  fi_context2 reserved{};  // the provider's (FI_CONTEXT2)
+  Kind kind;
+  explicit Context(Kind which) : kind(which) {}
+};
+
+// An operation issued by this process. A request to an agent is complete when both its send and its reply are.
+struct Operation : Context {
+  Operation() : Context(Kind::kOperation) {}
+  Pending* pending = nullptr;
+  std::uint32_t index = 0;
+  std::uint32_t generation = 0;  // moves with each use, so that a stray reply is recognised
+  std::uint8_t parts = 0;        // completions still to come
+  bool awaits_reply = false;
+  void* fetched = nullptr;
+  std::size_t fetched_bytes = 0;
+  RequestHeader header{};
+};
+
+// Operations are never freed, only reused: their addresses are with the provider.
+class OperationPool {
+ public:
+  Operation& take() {
+    if (free_.empty()) {
+      all_.emplace_back().index = static_cast<std::uint32_t>(all_.size() - 1);
+      return all_.back();
+    }
+    Operation& operation = all_[free_.back()];
+    free_.pop_back();
+    return operation;
+  }
+  void give_back(Operation& operation) {
+    ++operation.generation;
+    operation.awaits_reply = false;
+    operation.pending = nullptr;
+    free_.push_back(operation.index);
+  }
+  // The operation that a reply names, if it still waits for one.
+  Operation* find(std::uint64_t index, std::uint32_t generation) {
+    if (index >= all_.size()) return nullptr;
+    Operation& operation = all_[index];
+    return operation.awaits_reply && operation.generation == generation ? &operation : nullptr;
+  }
+
+ private:
+  std::deque<Operation> all_;
+  std::vector<std::uint32_t> free_;
+};
+
+// A buffer for an incoming message.
+struct Receive : Context {
+  Receive() : Context(Kind::kReceive) {}
+  alignas(16) std::array<std::byte, kMaxMessage> bytes;
+};
+
+// An answer of this process's agent on its way.
+struct Reply : Context {
+  Reply() : Context(Kind::kReply) {}
+  Peer peer = 0;
+  ReplyHeader header{};
+  std::vector<std::byte> fetched;
+};
+
+}  // namespace farside

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Counts operations that were issued and have not completed, and keeps the first error among them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "transport/base/result.hpp"
+
+namespace farside {
+
+class Pending {
+ public:
+  Pending() = default;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+  ~Pending() { delete error_.load(std::memory_order_relaxed); }
+
+  void issued() { outstanding_.fetch_add(1, std::memory_order_relaxed); }
+  // Release: what the operation wrote here is visible to whoever sees it done.
+  void completed() { outstanding_.fetch_sub(1, std::memory_order_release); }
+  void failed(Error error) {
+    auto* mine = new Error(std::move(error));
+    Error* none = nullptr;
+    if (!error_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) delete mine;
+  }
+  bool done() const { return outstanding_.load(std::memory_order_acquire) == 0; }
+  bool has_error() const { return error_.load(std::memory_order_acquire) != nullptr; }
+  // The first error since the last call; whoever takes it reports it.
+  Status take_error() {
+    if (error_.load(std::memory_order_relaxed) == nullptr) [[likely]]
+      return {};
+    std::unique_ptr<Error> error(error_.exchange(nullptr, std::memory_order_acq_rel));
+    return error ? Status(std::move(*error)) : Status();
+  }
+
+ private:
+  std::atomic<std::uint32_t> outstanding_{0};
+  std::atomic<Error*> error_{nullptr};
+};
+
+}  // namespace farside

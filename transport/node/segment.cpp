@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/segment.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace farside {
+namespace {
+
+constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+
+// MemAvailable of /proc/meminfo (proc(5)), in bytes.
+std::uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("MemAvailable:")) return std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
+  }
+  return kUnlimited;
+}
+
+std::optional<std::uint64_t> read_number(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t number = 0;
+  if (file >> number) return number;
+  return std::nullopt;  // absent, or "max"
+}
+
+// What this process's control group (version 2) may still take, in bytes.
+std::uint64_t available_in_cgroup() {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("0::")) continue;
+    const std::string group = "/sys/fs/cgroup" + line.substr(3);
+    const auto limit = read_number(group + "/memory.max");
+    const auto used = read_number(group + "/memory.current");
+    if (limit && used) return *limit > *used ? *limit - *used : 0;
+  }
+  return kUnlimited;
+}
+
+// The kernel would rather kill a process than refuse pages of a memfd, so look before reserving.
+Status check_limits(std::size_t bytes) {
+  rlimit limit{};
+  // Beyond RLIMIT_FSIZE ftruncate(2) raises SIGXFSZ; RLIMIT_AS makes mmap fail by itself.
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
+    return Error{ErrorKind::kNoMemory,
+                 fmt::format("shared memory of {} bytes is more than the file size limit of this process ({} bytes); "
+                             "raise it with ulimit -f", bytes, static_cast<std::uint64_t>(limit.rlim_cur))};
+  }
+  const std::uint64_t available = std::min(available_memory(), available_in_cgroup());
+  if (bytes > available) {
+    return Error{ErrorKind::kNoMemory,
+                 fmt::format("shared memory of {} bytes is more than this node has left ({} bytes)", bytes, available)};
+  }
+  return {};
+}
+
+Error failed(const char* call, std::size_t bytes) {
+  return Error{ErrorKind::kNoMemory, fmt::format("shared memory of {} bytes: {}: {}", bytes, call, std::strerror(errno))};
+}
+
+}  // namespace
+
+Mapping::~Mapping() {
+  if (base_ != nullptr) munmap(base_, bytes_);
+}
+
+Result<Segment> make_segment(std::size_t bytes) {
+  if (Status status = check_limits(bytes); !status) return status.error();
+  Segment segment;
+  segment.fd = UniqueFd(memfd_create("farside", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!segment.fd.valid()) return failed("memfd_create", bytes);
+  // Only this user's processes may open it through /proc.
+  if (fchmod(segment.fd.get(), 0600) != 0) return failed("fchmod", bytes);
+  // Reserving also touches the pages from the owner's process: they are zeroed on its NUMA node.
+  int reserved = 0;
+  do {
+    reserved = fallocate(segment.fd.get(), 0, 0, static_cast<off_t>(bytes));
+  } while (reserved != 0 && errno == EINTR);
+  if (reserved != 0) return failed("fallocate", bytes);
+  if (fcntl(segment.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return failed("sealing", bytes);
+  }
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd.get(), 0);
+  if (base == MAP_FAILED) return failed("mmap", bytes);
+  segment.mapping = Mapping(base, bytes);
+  return segment;
+}
+
+Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
+  const auto failed_on = [&](const char* call) {
+    return Error{ErrorKind::kNoRoute, fmt::format("{} {}: {}", call, path, std::strerror(errno))};
+  };
+  // O_NONBLOCK and the checks behind: the path may lead to something else in another pid namespace.
+  const UniqueFd peer(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!peer.valid()) return failed_on("open");
+  struct stat info {};
+  if (fstat(peer.get(), &info) != 0) return failed_on("fstat");
+  if (!S_ISREG(info.st_mode) || static_cast<std::size_t>(info.st_size) < bytes) {
+    return Error{ErrorKind::kNoRoute, fmt::format("{} is not the peer's segment", path)};
+  }
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer.get(), 0);
+  if (base == MAP_FAILED) return failed_on("mmap");
+  return Mapping(base, bytes);
+}
+
+}  // namespace farside

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// This process, as farside's one owner of what lives longer than a window: settings, statistics, the endpoint, and
+// the hook that moves the MPI runtime while an application thread waits. Comes to life at the first window.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "transport/base/result.hpp"
+#include "transport/base/settings.hpp"
+#include "transport/base/statistics.hpp"
+#include "transport/base/waiter.hpp"
+
+namespace farside {
+
+class Fabric;
+
+class Process final : public Progress {
+ public:
+  // Never destroyed: threads of the application may still be in farside when the process exits.
+  static Process& instance();
+
+  // Settings, read once; the error of a bad one stays.
+  Result<const Settings*> settings();
+  Statistics& statistics() { return statistics_; }
+
+  // The endpoint, opened when first asked for; a failure stays.
+  Result<Fabric*> fabric();
+  // Null until it was opened.
+  Fabric* open_fabric() const { return fabric_.get(); }
+  // Closes the endpoint and ends the progress thread. All windows are gone.
+  void shut_down();
+
+  // Moves the MPI runtime without blocking (for instance MPI_Iprobe); called by waiting application threads only.
+  void set_runtime_progress(void (*hook)()) { runtime_progress_ = hook; }
+
+  void poll() override;
+  void poll_runtime() override;
+  void sleep(std::chrono::nanoseconds limit) override;
+
+ private:
+  Process() = default;
+
+  std::optional<Result<Settings>> settings_;
+  Statistics statistics_;
+  std::unique_ptr<Fabric> fabric_;
+  std::optional<Error> fabric_error_;
+  void (*runtime_progress_)() = nullptr;
+};
+
+}  // namespace farside

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/space.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/base/random.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/node/process_memory.hpp"
+
+namespace farside {
+
+struct Space::Exposed {
+  Fabric& fabric;
+  Fabric::Registration control;
+  Fabric::Registration data;
+  std::uint64_t region = 0;
+
+  explicit Exposed(Fabric& owner) : fabric(owner) {}
+  Exposed(const Exposed&) = delete;
+  Exposed& operator=(const Exposed&) = delete;
+  ~Exposed() { fabric.withdraw(region); }
+};
+
+Result<std::unique_ptr<Space>> Space::make(const Request& request) {
+  std::unique_ptr<Space> space(new Space());
+  space->rank_ = request.rank;
+  space->private_data_ = request.private_data != nullptr;
+  space->data_bytes_ = request.data_bytes;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  space->control_bytes_ = (request.control_bytes + page - 1) / page * page;
+  if (request.data_bytes > SIZE_MAX / 2 - space->control_bytes_) {
+    return Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", request.data_bytes)};
+  }
+  Result<Segment> segment = make_segment(space->control_bytes_ + (space->private_data_ ? 0 : request.data_bytes));
+  if (!segment) return segment.error();
+  space->segment_ = std::move(segment.value());
+  std::byte* base = space->segment_.mapping.base();
+  space->data_ = space->private_data_ ? static_cast<std::byte*>(request.private_data) : base + space->control_bytes_;
+  new (base) Header{random_bits(), {}};
+  space->targets_.resize(static_cast<std::size_t>(request.ranks));
+  return space;
+}
+
+Space::Space() : process_(Process::instance()) {}
+Space::~Space() = default;
+
+SpaceDescriptor Space::describe() const {
+  SpaceDescriptor descriptor;
+  const auto* header = reinterpret_cast<const Header*>(segment_.mapping.base());
+  descriptor.nonce = header->nonce;
+  descriptor.nonce_address = reinterpret_cast<std::uint64_t>(&header->nonce);
+  descriptor.pid = getpid();
+  descriptor.segment_fd = segment_.fd.get();
+  descriptor.segment_bytes = segment_.mapping.bytes();
+  descriptor.data_bytes = data_bytes_;
+  descriptor.data_address = private_data_ ? reinterpret_cast<std::uint64_t>(data_) : 0;
+  return descriptor;
+}
+
+// Maps the peer's segment and, for private data, tries process_vm_readv; false, and why, if it cannot be reached so.
+bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& why) {
+  const Settings& settings = *process_.settings().value();
+  if (!settings.mapped) {
+    why = "FARSIDE_ROUTES does not allow mapped";
+    return false;
+  }
+  Result<Mapping> mapping = map_peer_segment(peer.pid, peer.segment_fd, peer.segment_bytes);
+  if (!mapping) {
+    why = mapping.error().text;
+    return false;
+  }
+  if (reinterpret_cast<const Header*>(mapping.value().base())->nonce != peer.nonce) {
+    why = fmt::format("process {} here is another one", peer.pid);
+    return false;
+  }
+  if (peer.data_address != 0 && peer.data_bytes > 0) {
+    if (!settings.cma) {
+      why = "its memory is private and FARSIDE_ROUTES does not allow cma";
+      return false;
+    }
+    std::uint64_t nonce = 0;
+    if (Status status = read_process_memory(peer.pid, peer.nonce_address, &nonce, sizeof nonce); !status) {
+      why = status.error().text;
+      return false;
+    }
+    if (nonce != peer.nonce) {
+      why = fmt::format("process {} here is another one", peer.pid);
+      return false;
+    }
+    target.route = RouteKind::kCma;
+    target.address = peer.data_address;
+  } else {
+    target.route = RouteKind::kMapped;
+    target.data = mapping.value().base() + control_bytes_;
+  }
+  target.control = mapping.value().base();
+  target.mapping = std::move(mapping.value());
+  return true;
+}
+
+Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node) {
+  Reach reach;
+  for (std::size_t r = 0; r < targets_.size(); ++r) {
+    Target& target = targets_[r];
+    target.bytes = peers[r].data_bytes;
+    target.pid = peers[r].pid;
+    if (static_cast<int>(r) == rank_) {
+      target.route = RouteKind::kSelf;
+      target.data = data_;
+      target.control = segment_.mapping.base();
+      continue;
+    }
+    std::string why = "on another node";
+    const bool reached = same_node[r] != 0 && map_peer(target, peers[r], why);
+    if (!reached && !reach.needs_fabric) {
+      reach.needs_fabric = true;
+      reach.why = fmt::format("rank {}: {}", r, why);
+    }
+    reach.uses_cma = reach.uses_cma || target.route == RouteKind::kCma;
+  }
+  return reach;
+}
+
+Result<FabricDescriptor> Space::open_fabric() {
+  Result<Fabric*> fabric = process_.fabric();
+  if (!fabric) return fabric.error();
+  exposed_ = std::make_unique<Exposed>(*fabric.value());
+  FabricDescriptor descriptor;
+  descriptor.address = fabric.value()->address();
+  Result<Fabric::Registration> control = fabric.value()->expose(segment_.mapping.base(), control_bytes_);
+  if (!control) return control.error();
+  exposed_->control = std::move(control.value());
+  descriptor.control = exposed_->control.key;
+  if (data_bytes_ > 0) {
+    Result<Fabric::Registration> data = fabric.value()->expose(data_, data_bytes_);
+    if (!data) return data.error();
+    exposed_->data = std::move(data.value());
+    descriptor.data = exposed_->data.key;
+  }
+  exposed_->region = fabric.value()->publish({data_, data_bytes_, &accumulate_lock(target(rank_)), false, {}});
+  descriptor.region = exposed_->region;
+  return descriptor;
+}
+
+Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
+  std::vector<Peer> known;
+  for (std::size_t r = 0; r < targets_.size(); ++r) {
+    Result<Peer> peer = exposed_->fabric.insert(peers[r].address);
+    if (!peer) return peer.status();
+    known.push_back(peer.value());
+    Target& target = targets_[r];
+    target.peer = peer.value();
+    target.control_key = peers[r].control;
+    target.data_key = peers[r].data;
+    target.region = peers[r].region;
+    target.pending = std::make_unique<Pending>();
+  }
+  exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
+  return {};
+}
+
+void Space::finish(bool some_cma) {
+  always_locked_ = some_cma;
+  segment_.fd.reset();
+}
+
+Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes) {
+  Target& to = target(rank);
+  process_.statistics().add(to.route, Counted::kPut, bytes);
+  if (to.data != nullptr) [[likely]] {
+    std::memcpy(to.data + offset, origin, bytes);
+    return {};
+  }
+  if (to.route == RouteKind::kCma) return write_process_memory(to.pid, to.address + offset, origin, bytes);
+  return exposed_->fabric.write(*to.pending, {to.peer, to.data_key, offset}, origin, bytes);
+}
+
+Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t bytes) {
+  Target& from = target(rank);
+  process_.statistics().add(from.route, Counted::kGet, bytes);
+  if (from.data != nullptr) [[likely]] {
+    std::memcpy(origin, from.data + offset, bytes);
+    return {};
+  }
+  if (from.route == RouteKind::kCma) return read_process_memory(from.pid, from.address + offset, origin, bytes);
+  return exposed_->fabric.read(*from.pending, {from.peer, from.data_key, offset}, origin, bytes);
+}
+
+Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
+                         void* fetched, std::size_t count) {
+  Target& to = target(rank);
+  process_.statistics().add(to.route, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate,
+                            count * traits(type).extent);
+  if (op == ReduceOp::kNoOp) {
+    if (fetched == nullptr) return {};
+    origin = nullptr;
+  }
+  if (to.data != nullptr) [[likely]] return accumulate_mapped(to, offset, op, type, origin, fetched, count);
+  if (to.route == RouteKind::kCma) return accumulate_by_cma(to, offset, op, type, origin, fetched, count);
+  return accumulate_over_fabric(to, offset, op, type, origin, fetched, count);
+}
+
+Status Space::accumulate_mapped(Target& to, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
+                                void* fetched, std::size_t count) {
+  std::byte* at = to.data + offset;
+  if (way(type, at) == AtomicWay::kAtomic) [[likely]] {
+    combine(AtomicWay::kAtomic, op, type, at, origin, fetched, count);
+    return {};
+  }
+  const AccumulateLock held(accumulate_lock(to));
+  combine(AtomicWay::kLocked, op, type, at, origin, fetched, count);
+  return {};
+}
+
+Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
+                                void* fetched, std::size_t count) {
+  // Read, combine, write back in pieces, so that no other rank waits long for the lock.
+  constexpr std::size_t kPiece = 16384;
+  alignas(16) std::array<std::byte, kPiece> copy;
+  const std::size_t extent = traits(type).extent;
+  for (std::size_t done = 0; done < count;) {
+    const std::size_t part = std::min(count - done, kPiece / extent);
+    const std::uint64_t at = to.address + offset + done * extent;
+    const AccumulateLock held(accumulate_lock(to));
+    if (Status status = read_process_memory(to.pid, at, copy.data(), part * extent); !status) return status;
+    combine(AtomicWay::kLocked, op, type, copy.data(),
+            origin != nullptr ? static_cast<const std::byte*>(origin) + done * extent : nullptr,
+            fetched != nullptr ? static_cast<std::byte*>(fetched) + done * extent : nullptr, part);
+    if (op != ReduceOp::kNoOp) {
+      if (Status status = write_process_memory(to.pid, at, copy.data(), part * extent); !status) return status;
+    }
+    done += part;
+  }
+  return {};
+}
+
+// Accumulates towards one target take effect in the order in which they were issued (accumulate_ordering, MPI 4.0
+// section 12.7.2). Requests stay in order among themselves, and so do provider atomics; between the two kinds the
+// earlier is waited for.
+Status Space::keep_order(Target& to, bool by_request) {
+  if (to.last_was_request == by_request) return {};
+  to.last_was_request = by_request;
+  return wait_for(*to.pending);
+}
+
+Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp op, BasicType type,
+                                     const void* origin, void* fetched, std::size_t count) {
+  Fabric& fabric = exposed_->fabric;
+  const std::size_t extent = traits(type).extent;
+  // The address at the target decides, as it does there; all data begins at the same alignment in every process
+  // that maps it, and private data has one address.
+  const auto* address = reinterpret_cast<const void*>(to.address != 0 ? to.address + offset : offset);
+  const auto call = fetched != nullptr ? Fabric::AtomicCall::kFetch : Fabric::AtomicCall::kPlain;
+  const bool by_request = way(type, address) == AtomicWay::kLocked || fabric.atomic_limit(call, op, type) == 0;
+  if (Status status = keep_order(to, by_request); !status) return status;
+  if (!by_request) {
+    return fabric.atomic(*to.pending, {to.peer, to.data_key, offset}, op, type, origin, fetched, count);
+  }
+  RequestHeader header{};
+  header.kind = MessageKind::kAccumulate;
+  header.op = op;
+  header.type = type;
+  header.fetch = fetched != nullptr ? 1 : 0;
+  header.sender = static_cast<std::uint32_t>(rank_);
+  header.region = to.region;
+  for (std::size_t done = 0; done < count;) {
+    const std::size_t part = std::min(count - done, kMaxPayload / extent);
+    header.offset = offset + done * extent;
+    header.count = static_cast<std::uint32_t>(part);
+    const void* payload = origin != nullptr ? static_cast<const std::byte*>(origin) + done * extent : nullptr;
+    void* result = fetched != nullptr ? static_cast<std::byte*>(fetched) + done * extent : nullptr;
+    Status status = fabric.request(*to.pending, to.peer, header, payload, origin != nullptr ? part * extent : 0,
+                                   result, fetched != nullptr ? part * extent : 0);
+    if (!status) return status;
+    done += part;
+  }
+  return {};
+}
+
+Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin,
+                               const void* compare, void* fetched) {
+  Target& to = target(rank);
+  const std::size_t extent = traits(type).extent;
+  process_.statistics().add(to.route, Counted::kCompareAndSwap, extent);
+  if (to.data != nullptr) [[likely]] {
+    std::byte* at = to.data + offset;
+    if (way(type, at) == AtomicWay::kAtomic) [[likely]] {
+      farside::compare_and_swap(AtomicWay::kAtomic, type, at, origin, compare, fetched);
+      return {};
+    }
+    const AccumulateLock held(accumulate_lock(to));
+    farside::compare_and_swap(AtomicWay::kLocked, type, at, origin, compare, fetched);
+    return {};
+  }
+  if (to.route == RouteKind::kCma) {
+    std::array<std::byte, 64> copy;
+    const AccumulateLock held(accumulate_lock(to));
+    if (Status status = read_process_memory(to.pid, to.address + offset, copy.data(), extent); !status) return status;
+    farside::compare_and_swap(AtomicWay::kLocked, type, copy.data(), origin, compare, fetched);
+    return write_process_memory(to.pid, to.address + offset, copy.data(), extent);
+  }
+  Fabric& fabric = exposed_->fabric;
+  const auto* address = reinterpret_cast<const void*>(to.address != 0 ? to.address + offset : offset);
+  const bool by_request = way(type, address) == AtomicWay::kLocked ||
+                          fabric.atomic_limit(Fabric::AtomicCall::kCompare, ReduceOp::kReplace, type) == 0;
+  if (Status status = keep_order(to, by_request); !status) return status;
+  if (!by_request) {
+    return fabric.compare_and_swap(*to.pending, {to.peer, to.data_key, offset}, type, origin, compare, fetched);
+  }
+  std::array<std::byte, 64> elements;
+  std::memcpy(elements.data(), compare, extent);
+  std::memcpy(elements.data() + extent, origin, extent);
+  RequestHeader header{};
+  header.kind = MessageKind::kCompareAndSwap;
+  header.type = type;
+  header.fetch = 1;
+  header.sender = static_cast<std::uint32_t>(rank_);
+  header.region = to.region;
+  header.offset = offset;
+  header.count = 1;
+  Status status = fabric.request(*to.pending, to.peer, header, elements.data(), 2 * extent, fetched, extent);
+  if (!status) return status;
+  // The elements are on this stack.
+  return wait_for(*to.pending);
+}
+
+Status Space::wait_for(Pending& pending) {
+  for (Waiter waiter(process_); !pending.done();) waiter.pause();
+  return pending.take_error();
+}
+
+Status Space::flush(int rank) {
+  Target& to = target(rank);
+  Status status = to.pending != nullptr ? wait_for(*to.pending) : Status();
+  // Stores made so far before loads made later: an origin that flushed a put and then reads must not read the past.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return status;
+}
+
+Status Space::flush_all() {
+  Status first;
+  for (Target& to : targets_) {
+    if (to.pending == nullptr) continue;
+    Status status = wait_for(*to.pending);
+    if (!status && first) first = std::move(status);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return first;
+}
+
+Status Space::control(ControlCall call, int rank, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
+                      const std::uint64_t* compare, std::uint64_t* fetched) {
+  Target& to = target(rank);
+  process_.statistics().add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
+  const Fabric::Place place{to.peer, to.control_key, word};
+  Fabric& fabric = exposed_->fabric;
+  constexpr BasicType kWord = BasicType::kUint64;
+  switch (call) {
+    case ControlCall::kFetchAdd: return fabric.atomic(pending, place, ReduceOp::kSum, kWord, operand, fetched, 1);
+    case ControlCall::kCompareAndSwap: return fabric.compare_and_swap(pending, place, kWord, operand, compare, fetched);
+    case ControlCall::kRead: return fabric.atomic(pending, place, ReduceOp::kNoOp, kWord, operand, fetched, 1);
+    case ControlCall::kWrite: return fabric.atomic(pending, place, ReduceOp::kReplace, kWord, operand, nullptr, 1);
+  }
+  return {};
+}
+
+}  // namespace farside

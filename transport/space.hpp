@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Space: what the ranks of a group have made reachable to each other. Each rank contributes a control block (words
+// for protocols) and data (allocated here, or private memory of the application). For every target one route is
+// chosen when the space is made; operations then dispatch without searching.
+//
+// A rank's segment:   | header (nonce, accumulate lock) | control words ... | data, if allocated here |
+//                     0                                64                  control_bytes, whole pages
+//
+// Making one takes four steps, between which the caller exchanges what they return among all ranks:
+//   make -> map_peers(all SpaceDescriptors) -> [open_fabric -> connect(all FabricDescriptors)] -> finish
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/result.hpp"
+#include "transport/base/statistics.hpp"
+#include "transport/data/reduce_op.hpp"
+#include "transport/fabric/address.hpp"
+#include "transport/fabric/pending.hpp"
+#include "transport/node/accumulate_lock.hpp"
+#include "transport/node/segment.hpp"
+#include "transport/process.hpp"
+
+namespace farside {
+
+// What a rank tells the others about its memory. Plain bytes.
+struct SpaceDescriptor {
+  std::uint64_t nonce = 0;
+  std::uint64_t nonce_address = 0;  // in the process's private memory, to try process_vm_readv on
+  std::int32_t pid = 0;
+  std::int32_t segment_fd = -1;
+  std::uint64_t segment_bytes = 0;
+  std::uint64_t data_bytes = 0;
+  std::uint64_t data_address = 0;   // of private data, else 0
+};
+
+struct FabricDescriptor {
+  FabricAddress address;
+  RemoteKey control;
+  RemoteKey data;
+  std::uint64_t region = 0;         // of the agent
+};
+
+class Space {
+ public:
+  static constexpr std::size_t kHeaderBytes = 64;  // control words begin behind the header
+
+  struct Request {
+    int rank = 0;
+    int ranks = 1;
+    std::size_t control_bytes = 0;  // with the header; the same on all ranks
+    std::uint64_t data_bytes = 0;
+    void* private_data = nullptr;   // null: allocate the data
+  };
+  static Result<std::unique_ptr<Space>> make(const Request& request);
+  Space(const Space&) = delete;
+  Space& operator=(const Space&) = delete;
+  ~Space();
+
+  SpaceDescriptor describe() const;
+
+  // What routes inside the node came out as; all ranks combine theirs by "or".
+  struct Reach {
+    bool needs_fabric = false;     // some peer is not reached inside the node
+    bool uses_cma = false;         // some peer's data is reached by process_vm_readv/writev
+    std::string why;               // of needs_fabric, for a message
+  };
+  // same_node[r]: whether rank r may be on this node (MPI_Comm_split_type); a mapping must succeed as well.
+  Reach map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node);
+
+  // Only if some rank needs the fabric: all ranks take part.
+  Result<FabricDescriptor> open_fabric();
+  Status connect(std::span<const FabricDescriptor> peers, bool some_cma);
+  // The last step, when all ranks have mapped what they need.
+  void finish(bool some_cma);
+
+  int rank() const { return rank_; }
+  int ranks() const { return static_cast<int>(targets_.size()); }
+  std::byte* data() const { return data_; }
+  RouteKind route(int target) const { return targets_[static_cast<std::size_t>(target)].route; }
+  std::uint64_t bytes(int target) const { return targets_[static_cast<std::size_t>(target)].bytes; }
+  // Address of a target's data in this process, or null if it is not mapped.
+  std::byte* mapped(int target) const { return targets_[static_cast<std::size_t>(target)].data; }
+
+  // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. They return when
+  // issued; local buffers stay in use until flush. Status: errors of issuing.
+  Status put(int target, std::uint64_t offset, const void* origin, std::size_t bytes);
+  Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes);
+  // Element-wise atomic. `fetched` may be null.
+  Status accumulate(int target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                    std::size_t count);
+  Status compare_and_swap(int target, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
+                          void* fetched);
+  // All operations towards the target have completed there; the first error among them.
+  Status flush(int target);
+  Status flush_all();
+
+  // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.
+  std::uint64_t* control_word(int target, std::uint32_t word) const {
+    std::byte* control = targets_[static_cast<std::size_t>(target)].control;
+    return control == nullptr ? nullptr : reinterpret_cast<std::uint64_t*>(control + word);
+  }
+  enum class ControlCall : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite };
+  // For targets whose control block is not mapped. `operand`, `compare` and `fetched` stay in use until `pending`
+  // is done.
+  Status control(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
+                 const std::uint64_t* compare, std::uint64_t* fetched);
+
+ private:
+  struct Header {
+    std::uint64_t nonce;
+    AccumulateLockWord accumulate_lock;
+  };
+
+  struct Target {
+    RouteKind route = RouteKind::kFabric;
+    bool last_was_request = false;     // the last accumulate towards it went to its agent
+    std::byte* data = nullptr;         // when mapped
+    std::byte* control = nullptr;      // when mapped
+    std::uint64_t bytes = 0;
+    std::uint64_t address = 0;         // of private data, in its process
+    std::int32_t pid = 0;
+    Peer peer = 0;
+    RemoteKey control_key, data_key;
+    std::uint64_t region = 0;
+    Mapping mapping;
+    std::unique_ptr<Pending> pending;  // of fabric operations on its data
+  };
+
+  Space();
+  Target& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
+  bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
+  Status accumulate_mapped(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
+                           void* fetched, std::size_t count);
+  Status accumulate_by_cma(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
+                           void* fetched, std::size_t count);
+  Status accumulate_over_fabric(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
+                                void* fetched, std::size_t count);
+  Status keep_order(Target& target, bool by_request);
+  AtomicWay way(BasicType type, const void* address) const {
+    return always_locked_ ? AtomicWay::kLocked : atomic_way(type, address);
+  }
+  AccumulateLockWord& accumulate_lock(const Target& target) const {
+    return reinterpret_cast<Header*>(target.control)->accumulate_lock;
+  }
+  Status wait_for(Pending& pending);
+
+  Process& process_;
+  int rank_ = 0;
+  std::size_t control_bytes_ = 0;
+  Segment segment_;
+  std::byte* data_ = nullptr;
+  std::uint64_t data_bytes_ = 0;
+  bool private_data_ = false;
+  bool always_locked_ = false;         // every accumulate takes the accumulate lock: some rank uses CMA
+  std::vector<Target> targets_;
+  struct Exposed;                      // registrations and the agent's region
+  std::unique_ptr<Exposed> exposed_;
+};
+
+}  // namespace farside
