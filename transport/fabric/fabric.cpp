@@ -64,7 +64,7 @@ bool fabric_op(ReduceOp op, fi_op& out) {
 }
 
 template <class T>
-Status open_step(const char* what, int code, T* opened, FabricHandle<T>& out) {
+Status open_step(const char* what, int code, T* const& opened, FabricHandle<T>& out) {
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, what, code);
   out.reset(opened);
   return {};

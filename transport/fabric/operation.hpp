@@ -42,8 +42,10 @@ class OperationPool {
  public:
   Operation& take() {
     if (free_.empty()) {
-      all_.emplace_back().index = static_cast<std::uint32_t>(all_.size() - 1);
-      return all_.back();
+      const auto index = static_cast<std::uint32_t>(all_.size());
+      Operation& added = all_.emplace_back();
+      added.index = index;
+      return added;
     }
     Operation& operation = all_[free_.back()];
     free_.pop_back();

@@ -22,10 +22,10 @@ InfoHandle make_hints(const std::string& provider) {
   hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
-  // What rxm grants with atomics in 1.17; the generic FI_ORDER_RAW and so on are refused together with FI_ATOMIC.
+  // What rxm grants with atomics in 1.17; the generic FI_ORDER_RAW and so on are refused together with FI_ATOMIC, and
+  // so is ATOMIC_WAR (whose read is over when the target has executed the fetch: in order of arrival all the same).
   // SAS keeps one origin's requests to the agent in order, ATOMIC_* its accumulates (accumulate_ordering).
-  hints->tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |
-                              FI_ORDER_ATOMIC_WAW;
+  hints->tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAW;
   hints->rx_attr->msg_order = hints->tx_attr->msg_order;
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_SAFE;
