@@ -19,6 +19,7 @@
 #include <span>
 
 #include "epochs/control_block.hpp"
+#include "epochs/lock_words.hpp"
 #include "transport/remote_memory.hpp"
 
 namespace farside::epochs {
@@ -69,6 +70,21 @@ class AwaitPosts {
   M& memory_;
   std::span<const int> targets_;
   std::size_t seen_ = 0;
+};
+
+// The mark of an exposure in this rank's own lock word, by which a lock of a posted window is found, and a post of a
+// locked one.
+template <RemoteMemory M>
+class ExposureMark {
+ public:
+  // False, and nothing has changed, if somebody is present at the lock.
+  static bool set(M& memory) {
+    const std::uint64_t before = memory.own_fetch_add(ControlBlock::kLock, LockWord::kExposed);
+    if (LockWord::readers(before) + LockWord::writers(before) == 0) return true;
+    clear(memory);
+    return false;
+  }
+  static void clear(M& memory) { memory.own_fetch_add(ControlBlock::kLock, -LockWord::kExposed); }
 };
 
 // The exposure side of one rank: how many completes it has waited for in all.

@@ -24,10 +24,25 @@ std::atomic<unsigned long> runtime_windows{0};
 // MPICH 4.0 aborts when it runs out of context ids, at some 2,000 live windows: stop before.
 constexpr std::size_t kMostWindows = 1900;
 
-// Moves messages of the runtime that this process owes to others.
+// Moves messages of the runtime that this process owes to others. Asking for the status of a request that never
+// completes enters the progress engine of both runtimes and touches no message; MPICH 4.0's MPI_Iprobe on
+// MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter it.
+MPI_Request never_complete = MPI_REQUEST_NULL;
+
 void progress_runtime() {
   int flag = 0;
-  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+  PMPI_Request_get_status(never_complete, &flag, MPI_STATUS_IGNORE);
+}
+
+Status start_runtime_progress() {
+  const auto query = [](void*, MPI_Status*) { return static_cast<int>(MPI_SUCCESS); };
+  const auto release = [](void*) { return static_cast<int>(MPI_SUCCESS); };
+  const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
+  if (PMPI_Grequest_start(query, release, cancel, nullptr, &never_complete) != MPI_SUCCESS) {
+    return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
+  }
+  Process::instance().set_runtime_progress(progress_runtime);
+  return {};
 }
 
 bool in_world_model() {
@@ -38,16 +53,17 @@ bool in_world_model() {
 
 // Work at the first window of the process.
 Status wake_up() {
-  static const bool once = [] {
+  static const std::optional<Error> failed = []() -> std::optional<Error> {
     if (in_world_model()) {
       int rank = -1;
       PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
       Log::set_rank(rank);
-      Process::instance().set_runtime_progress(progress_runtime);
     }
-    return true;
+    Status started = start_runtime_progress();
+    if (!started) return started.error();
+    return std::nullopt;
   }();
-  (void)once;
+  if (failed) return *failed;
   return Process::instance().settings().status();
 }
 
@@ -140,14 +156,16 @@ Status make_handle(MPI_Info info, MPI_Win* handle) {
 
 Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier) {
   *carrier = Carrier::kFarside;
-  if (Outcome o = check_arguments(request); !o) return o;
   int inter = 0;
   PMPI_Comm_test_inter(request.communicator, &inter);
   if (inter != 0) return Fault{MPI_ERR_COMM, "a window needs an intracommunicator"};
 
   Agreement agreement(request.communicator);
-  const Status awake = wake_up();
-  if (auto failed = agreement.greet(awake, request.call)) return fault_of(*failed);
+  Status ready = wake_up();
+  // Bad arguments of one rank are an error on all: the others must not wait for it.
+  Outcome arguments = check_arguments(request);
+  if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
+  if (auto failed = agreement.greet(ready, request.call)) return arguments ? fault_of(*failed) : std::move(arguments);
   Result<Agreed> agreed = make_space(request, agreement);
   if (!agreed) {
     // Nobody asked for what cannot be had: the program runs on as it would without farside.
@@ -181,6 +199,13 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   WindowTable::instance().insert(handle, std::move(window));
   farside_windows.fetch_add(1, std::memory_order_relaxed);
   return {};
+}
+
+void end_runtime_progress() {
+  if (never_complete == MPI_REQUEST_NULL) return;
+  Process::instance().set_runtime_progress(nullptr);
+  PMPI_Grequest_complete(never_complete);
+  PMPI_Request_free(&never_complete);
 }
 
 void leave_to_runtime(const char* call, const char* reason) {

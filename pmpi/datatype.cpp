@@ -60,10 +60,17 @@ class Datatypes {
     return datatype;
   }
 
+  // No call tells whether a type is committed, but sending nothing to nobody refuses one that is not.
+  bool committed(MPI_Datatype handle) const {
+    return PMPI_Send(nullptr, 0, handle, MPI_PROC_NULL, 0, probing_) == MPI_SUCCESS;
+  }
+
  private:
   Datatypes() : predefined_(make_predefined_types()) {
     for (const PredefinedType& type : predefined_) insert(type);
     PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, release, &keyval_, this);
+    PMPI_Comm_dup(MPI_COMM_SELF, &probing_);
+    PMPI_Comm_set_errhandler(probing_, MPI_ERRORS_RETURN);
   }
 
   struct Slot {
@@ -98,6 +105,7 @@ class Datatypes {
     // Setting the attribute twice would delete the first value under its users. release() does not take this lock.
     const std::lock_guard lock(making_);
     if (const Datatype* const known = attribute(handle)) return known;
+    if (!committed(handle)) return nullptr;
     Result<Datatype> made = flatten(handle);
     if (!made.ok()) return nullptr;
     auto datatype = std::make_unique<Datatype>(std::move(made.value()));
@@ -114,6 +122,7 @@ class Datatypes {
   std::vector<PredefinedType> predefined_;
   std::array<Slot, kSlots> slots_;
   int keyval_ = MPI_KEYVAL_INVALID;
+  MPI_Comm probing_ = MPI_COMM_NULL;  // this process alone, errors returned
   std::mutex making_;
   std::atomic<std::uint64_t> freed_{0};
 };
@@ -130,6 +139,9 @@ const Datatype* find_datatype(MPI_Datatype handle) {
 
 Error datatype_error(MPI_Datatype handle) {
   if (handle == MPI_DATATYPE_NULL) return {ErrorKind::kUnsupported, "the datatype is MPI_DATATYPE_NULL"};
+  if (!Datatypes::instance().committed(handle)) {
+    return {ErrorKind::kUnsupported, "the datatype is not committed (MPI_Type_commit), or not valid"};
+  }
   const Result<Datatype> made = flatten(handle);
   if (!made.ok()) return made.error();
   return {ErrorKind::kOther, "the runtime refused an attribute on the datatype"};

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MPI_Datatype translated for the layers below. A predefined type is found in a table in a few ns; a derived type is
 // flattened once, through envelope and contents, and the result is an attribute of the type that dies with it.
-//
-// Whether a type is committed cannot be seen from here: envelope, contents, extent and attributes of uncommitted types
-// work on Open MPI 4.1 and MPICH 4.0 alike, and no call tells. What a type describes does not change at its commit,
-// so an uncommitted one is translated like any other.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +23,7 @@ struct Datatype {
   bool contiguous = false;         // count elements are count * size bytes from the buffer's address on
 };
 
-// The translation, or null for MPI_DATATYPE_NULL and what farside cannot translate (datatype_error says which).
+// The translation, or null for MPI_DATATYPE_NULL, types that are not committed, and what farside cannot translate (datatype_error says which).
 // Valid until the type is freed; an operation that outlives the call keeps a copy of `layout`. MPI must be
 // initialized. Any thread may call it.
 const Datatype* find_datatype(MPI_Datatype handle);

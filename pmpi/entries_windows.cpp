@@ -99,6 +99,7 @@ FARSIDE_ENTRY(Finalize, (void)) {
   write_statistics();
   // Windows that were not freed keep the endpoint; the process is about to end.
   if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
+  end_runtime_progress();
   return runtime().Finalize();
 }
 

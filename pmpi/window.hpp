@@ -107,6 +107,9 @@ class Window {
   // May an operation go to this rank now? Takes the target's share of a lock_all at the first one.
   Outcome begin_operation(int rank);
   Outcome take_share(int rank, std::unique_lock<std::mutex> held);
+  // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the ticket for its release.
+  Outcome acquire(int rank, epochs::LockType type, std::uint64_t& ticket);
+  Status release(int rank, epochs::LockType type, std::uint64_t ticket);
   Status barrier();
   // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
   // or a range fault. `origin_at` is where element 0 lies: it may be negative where the layout begins later.
@@ -131,6 +134,7 @@ class Window {
   epochs::CompletionCount completions_;
   std::uint64_t barriers_ = 0;
   std::vector<Held> held_;                  // locks; few at once
+  std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
   enum class Share : std::uint8_t { kNone, kBeingTaken, kTaken };
   std::vector<Share> shares_;               // by target, within a lock_all; empty until the first one
   std::vector<int> shared_targets_;         // those whose share is taken

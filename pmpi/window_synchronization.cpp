@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Synchronization calls of a window (MPI 4.0 section 12.5).
 #include <algorithm>
+#include <bit>
 #include <iterator>
+#include <thread>
 
 #include "epochs/barrier.hpp"
 #include "epochs/lock.hpp"
@@ -46,6 +48,17 @@ Status notify(ControlMemory& control, int rank, epochs::Notify<ControlMemory>::W
 }
 
 using What = epochs::Notify<ControlMemory>::What;
+using Mark = epochs::ExposureMark<ControlMemory>;
+
+// MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
+constexpr epochs::Violation kLockedWhilePosted{epochs::ErrorClass::kRmaConflict,
+                                               "the local window is locked by some rank",
+                                               "post when all locks on this window were released",
+                                               "MPI 4.0 section 12.5.3, 3.1 section 11.5.3"};
+constexpr epochs::Violation kPostedWhileLocked{epochs::ErrorClass::kRmaConflict,
+                                               "the target's window is exposed by MPI_Win_post",
+                                               "lock it after the target's MPI_Win_wait",
+                                               "MPI 4.0 section 12.5.3, 3.1 section 11.5.3"};
 
 }  // namespace
 
@@ -97,6 +110,17 @@ Outcome Window::post(MPI_Group group, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.post(origins)) return v;
   }
+  // The group may be empty: then nobody is exposed to.
+  if (!origins.empty() && !Mark::set(control_)) {
+    // Somebody may be about to leave: look once more before accusing.
+    Process::instance().poll();
+    std::this_thread::yield();
+    if (!Mark::set(control_)) {
+      const auto held = guard();
+      epoch_.post_refused();
+      return kLockedWhilePosted;
+    }
+  }
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
   return notify(control_, space_->rank(), What::kPosted, origins);
@@ -140,6 +164,7 @@ Outcome Window::wait() {
     origins = epoch_.posted_group().size();
   }
   wait_until([&] { return completions_.take(control_, origins); }, [] { return false; });
+  if (origins > 0) Mark::clear(control_);
   const auto held = guard();
   epoch_.exposure_ended();
   return {};
@@ -152,10 +177,40 @@ Outcome Window::test(int* flag) {
   Process::instance().poll_runtime();
   const auto held = guard();
   if (const epochs::Violation v = epoch_.test()) return v;
-  if (!completions_.take(control_, epoch_.posted_group().size())) return {};
+  const std::size_t origins = epoch_.posted_group().size();
+  if (!completions_.take(control_, origins)) return {};
+  if (origins > 0) Mark::clear(control_);
   epoch_.exposure_ended(epochs::Call::kTest);
   *flag = 1;
   return {};
+}
+
+Outcome Window::acquire(int rank, LockType type, std::uint64_t& ticket) {
+  // Threads that wait for different targets at once each need a wake word of their own.
+  std::uint32_t node = 0;
+  const auto claim = [&] {
+    const auto held = guard();
+    node = static_cast<std::uint32_t>(std::countr_one(wake_words_in_use_));
+    if (node >= epochs::ControlBlock::kWakeWords) return false;
+    wake_words_in_use_ |= 1U << node;
+    return true;
+  };
+  wait_until(claim, [] { return false; });
+  epochs::AcquireLock<ControlMemory> acquire(control_, space_->rank(), rank, type, node);
+  Status status = run(acquire);
+  ticket = acquire.ticket();
+  {
+    const auto held = guard();
+    wake_words_in_use_ &= ~(1U << node);
+  }
+  if (!status || !acquire.saw_exposure()) return status;
+  Status released = release(rank, type, ticket);
+  return released ? Outcome(kPostedWhileLocked) : Outcome(released);
+}
+
+Status Window::release(int rank, LockType type, std::uint64_t ticket) {
+  epochs::ReleaseLock<ControlMemory> release(control_, rank, type, ticket);
+  return run(release);
 }
 
 Outcome Window::lock(int lock_type, int rank, int assert) {
@@ -172,13 +227,11 @@ Outcome Window::lock(int lock_type, int rank, int assert) {
   }
   Held lock{rank, type, (assert & MPI_MODE_NOCHECK) == 0, 0};
   if (lock.taken) {
-    epochs::AcquireLock<ControlMemory> acquire(control_, rank, type);
-    if (Status status = run(acquire); !status) {
+    if (Outcome o = acquire(rank, type, lock.ticket); !o) {
       const auto held = guard();
       epoch_.lock_refused(rank);
-      return status;
+      return o;
     }
-    lock.ticket = acquire.ticket();
   }
   const auto held = guard();
   held_.push_back(lock);
@@ -199,8 +252,7 @@ Outcome Window::unlock(int rank) {
   }
   Status completed = space_->flush(rank);
   if (!lock.taken) return completed;
-  epochs::ReleaseLock<ControlMemory> release(control_, rank, lock.type, lock.ticket);
-  Status released = run(release);
+  Status released = release(rank, lock.type, lock.ticket);
   return completed ? std::move(released) : std::move(completed);
 }
 
@@ -223,12 +275,12 @@ Outcome Window::take_share(int rank, std::unique_lock<std::mutex> held) {
   }
   share = Share::kBeingTaken;
   if (held) held.unlock();
-  epochs::AcquireLock<ControlMemory> acquire(control_, rank, LockType::kShared);
-  Status status = run(acquire);
+  std::uint64_t ticket = 0;
+  Outcome taken = acquire(rank, LockType::kShared, ticket);
   const auto again = guard();
-  share = status ? Share::kTaken : Share::kNone;
-  if (status) shared_targets_.push_back(rank);
-  return status;
+  share = taken ? Share::kTaken : Share::kNone;
+  if (taken) shared_targets_.push_back(rank);
+  return taken;
 }
 
 Outcome Window::unlock_all() {
@@ -241,8 +293,7 @@ Outcome Window::unlock_all() {
   }
   Status first = space_->flush_all();
   for (const int target : targets) {
-    epochs::ReleaseLock<ControlMemory> release(control_, target, LockType::kShared, 0);
-    if (Status status = run(release); !status && first) first = std::move(status);
+    if (Status status = release(target, LockType::kShared, 0); !status && first) first = std::move(status);
   }
   return first;
 }

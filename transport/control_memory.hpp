@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "transport/fabric/pending.hpp"
@@ -13,6 +14,8 @@
 namespace farside {
 
 class ControlMemory {
+  using Clock = std::chrono::steady_clock;
+
  public:
   // Must stay where it is until done.
   class Operation {
@@ -20,7 +23,9 @@ class ControlMemory {
     Operation() = default;
     Operation(const Operation&) = delete;
     Operation& operator=(const Operation&) = delete;
-    bool done() const { return pending_.done(); }
+    bool done() const {
+      return pending_.done() && (not_before_ == Clock::time_point{} || Clock::now() >= not_before_);
+    }
     std::uint64_t value() const { return value_; }
     // Whether the last use failed, and why, once done.
     bool failed() const { return pending_.has_error(); }
@@ -30,6 +35,7 @@ class ControlMemory {
     friend class ControlMemory;
     Pending pending_;
     std::uint64_t value_ = 0, operand_ = 0, compare_ = 0;
+    Clock::time_point not_before_{};
   };
 
   explicit ControlMemory(Space& space) : space_(space) {}
@@ -70,6 +76,9 @@ class ControlMemory {
       issue(operation, Space::ControlCall::kWrite, rank, word);
     }
   }
+  void pause(Operation& operation, std::uint64_t hand_overs) {
+    operation.not_before_ = Clock::now() + hand_overs * kHandOver;
+  }
   std::uint64_t own(std::uint32_t word) const {
     return std::atomic_ref(*space_.control_word(space_.rank(), word)).load(std::memory_order_acquire);
   }
@@ -78,6 +87,9 @@ class ControlMemory {
   }
 
  private:
+  // Among ranks of one node that have a core each it is less, over a network more: only the pace of rare looks.
+  static constexpr std::chrono::microseconds kHandOver{5};
+
   void issue(Operation& operation, Space::ControlCall call, int rank, std::uint32_t word) {
     Status status = space_.control(call, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
                                    &operation.value_);

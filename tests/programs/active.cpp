@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Active target: fence with its assertions, and post/start/complete/wait in all the shapes that groups allow.
+#include <sched.h>
+#include <time.h>
+
+#include "check.hpp"
+
+namespace {
+
+int rank;
+int size;
+
+int next() { return (rank + 1) % size; }
+int previous() { return (rank + size - 1) % size; }
+
+void put(MPI_Win window, const int& value, int target, MPI_Aint at) {
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, target, at, 1, MPI_INT, window));
+}
+
+void nap() {
+  const timespec time{0, 5000000};
+  nanosleep(&time, nullptr);
+}
+
+void fence_asserts(check::Memory memory) {
+  check::Window window(memory, 2 * sizeof(int), sizeof(int));
+  for (int round = 0; round < 50; ++round) {
+    CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, window));
+    const int value = round * 10 + rank;
+    put(window, value, next(), 0);
+    CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSTORE, window));
+    CHECK_EQ(window.as<int>()[0], round * 10 + previous());
+    // The window is only read in this epoch: nobody puts.
+    CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPUT | MPI_MODE_NOSTORE, window));
+    int seen = -1;
+    CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next(), 0, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOSUCCEED, window));
+    CHECK_EQ(seen, value);
+  }
+}
+
+// Fences of unequal speed: each rank in turn is late.
+void late_fences(check::Memory memory) {
+  check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int round = 0; round < 12; ++round) {
+    if (round % size == rank) nap();
+    const int value = round + 100 * rank;
+    for (int target = 0; target < size; ++target) put(window, value, target, rank);
+    CHECK_MPI(MPI_Win_fence(0, window));
+    for (int origin = 0; origin < size; ++origin) CHECK_EQ(window.as<int>()[origin], round + 100 * origin);
+    CHECK_MPI(MPI_Win_fence(0, window));
+  }
+}
+
+// A thousand epochs round a ring, the value checked in each; half of them end in test loops.
+void ring(check::Memory memory) {
+  check::Window window(memory, sizeof(int), sizeof(int));
+  const check::Group to({next()});
+  const check::Group from({previous()});
+  for (int round = 0; round < 1000; ++round) {
+    const int value = round * 10 + rank;
+    CHECK_MPI(MPI_Win_post(from, 0, window));
+    CHECK_MPI(MPI_Win_start(to, 0, window));
+    put(window, value, next(), 0);
+    CHECK_MPI(MPI_Win_complete(window));
+    if (round % 2 == 0) {
+      CHECK_MPI(MPI_Win_wait(window));
+    } else {
+      int done = 0;
+      while (!done) {
+        CHECK_MPI(MPI_Win_test(window, &done));
+        if (!done) sched_yield();
+      }
+    }
+    CHECK_EQ(window.as<int>()[0], round * 10 + previous());
+  }
+}
+
+// Every rank to every rank, itself included.
+void everybody(check::Memory memory) {
+  check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
+  const check::Group all(check::all_ranks());
+  for (int round = 0; round < 100; ++round) {
+    const int value = round * 10 + rank;
+    CHECK_MPI(MPI_Win_post(all, 0, window));
+    CHECK_MPI(MPI_Win_start(all, 0, window));
+    for (int target = 0; target < size; ++target) put(window, value, target, rank);
+    CHECK_MPI(MPI_Win_complete(window));
+    CHECK_MPI(MPI_Win_wait(window));
+    for (int origin = 0; origin < size; ++origin) CHECK_EQ(window.as<int>()[origin], round * 10 + origin);
+  }
+}
+
+// Epochs with nobody: nothing to wait for, between others.
+void empty_groups(check::Memory memory) {
+  check::Window window(memory, sizeof(int), sizeof(int));
+  const check::Group self({rank});
+  for (int round = 0; round < 20; ++round) {
+    CHECK_MPI(MPI_Win_start(MPI_GROUP_EMPTY, 0, window));
+    CHECK_MPI(MPI_Win_complete(window));
+    CHECK_MPI(MPI_Win_post(MPI_GROUP_EMPTY, 0, window));
+    CHECK_MPI(MPI_Win_wait(window));
+    CHECK_MPI(MPI_Win_post(MPI_GROUP_EMPTY, 0, window));
+    int done = 0;
+    CHECK_MPI(MPI_Win_test(window, &done));
+    CHECK(done);
+    // And epochs in which nothing is issued.
+    CHECK_MPI(MPI_Win_post(self, 0, window));
+    CHECK_MPI(MPI_Win_start(self, 0, window));
+    CHECK_MPI(MPI_Win_complete(window));
+    CHECK_MPI(MPI_Win_wait(window));
+  }
+}
+
+// Even ranks are targets of all odd ones and the reverse, then neighbours of each: the groups of one epoch
+// overlap those of the next, and fast ranks are epochs ahead of slow ones.
+void overlapping_groups(check::Memory memory) {
+  check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
+  for (int round = 0; round < 60; ++round) {
+    std::vector<int> targets;
+    std::vector<int> origins;
+    const int reach = 1 + round % size;  // how many following ranks are written to
+    for (int i = 1; i <= reach; ++i) {
+      targets.push_back((rank + i) % size);
+      origins.push_back((rank + size * 2 - i) % size);
+    }
+    const check::Group to(targets);
+    const check::Group from(origins);
+    CHECK_MPI(MPI_Win_post(from, 0, window));
+    if (round % 7 == rank) nap();
+    CHECK_MPI(MPI_Win_start(to, 0, window));
+    const int value = round * 10 + rank;
+    for (int target : targets) put(window, value, target, rank);
+    CHECK_MPI(MPI_Win_complete(window));
+    CHECK_MPI(MPI_Win_wait(window));
+    for (int origin : origins) CHECK_EQ(window.as<int>()[origin], round * 10 + origin);
+  }
+}
+
+// Rank 0 only writes, the others only expose; each of them posts the next epoch when it likes.
+void one_origin(check::Memory memory) {
+  constexpr int kRounds = 200;
+  check::Window window(memory, sizeof(int), sizeof(int));
+  if (size == 1) return;
+  std::vector<int> others = check::all_ranks();
+  others.erase(others.begin());
+  if (rank == 0) {
+    const check::Group to(others);
+    for (int round = 1; round <= kRounds; ++round) {
+      CHECK_MPI(MPI_Win_start(to, 0, window));
+      std::vector<int> values(others.size());
+      for (std::size_t i = 0; i < others.size(); ++i) {
+        values[i] = round * 10 + others[i];
+        put(window, values[i], others[i], 0);
+      }
+      CHECK_MPI(MPI_Win_complete(window));
+    }
+  } else {
+    const check::Group from({0});
+    for (int round = 1; round <= kRounds; ++round) {
+      if (round % 50 == rank) nap();
+      CHECK_MPI(MPI_Win_post(from, 0, window));
+      CHECK_MPI(MPI_Win_wait(window));
+      CHECK_EQ(window.as<int>()[0], round * 10 + rank);
+    }
+  }
+}
+
+// Rank 0 only exposes, to all others at once.
+void one_target(check::Memory memory) {
+  constexpr int kRounds = 200;
+  check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
+  if (size == 1) return;
+  std::vector<int> others = check::all_ranks();
+  others.erase(others.begin());
+  for (int round = 1; round <= kRounds; ++round) {
+    if (rank == 0) {
+      const check::Group from(others);
+      CHECK_MPI(MPI_Win_post(from, 0, window));
+      CHECK_MPI(MPI_Win_wait(window));
+      for (int origin : others) CHECK_EQ(window.as<int>()[origin], round * 10 + origin);
+    } else {
+      const check::Group to({0});
+      const int value = round * 10 + rank;
+      CHECK_MPI(MPI_Win_start(to, 0, window));
+      put(window, value, 0, rank);
+      CHECK_MPI(MPI_Win_complete(window));
+    }
+  }
+}
+
+// Two windows in epochs at once, completed crosswise; a get and an accumulate in the second.
+void two_windows(check::Memory memory) {
+  check::Window one(memory, sizeof(int), sizeof(int));
+  check::Window other(memory, 2 * sizeof(int), sizeof(int));
+  const check::Group to({next()});
+  const check::Group from({previous()});
+  other.as<int>()[1] = 77 + rank;
+  for (int round = 0; round < 100; ++round) {
+    const int value = round * 10 + rank;
+    int seen = -1;
+    CHECK_MPI(MPI_Win_post(from, 0, one));
+    CHECK_MPI(MPI_Win_post(from, 0, other));
+    CHECK_MPI(MPI_Win_start(to, 0, other));
+    CHECK_MPI(MPI_Win_start(to, 0, one));
+    put(one, value, next(), 0);
+    CHECK_MPI(MPI_Accumulate(&value, 1, MPI_INT, next(), 0, 1, MPI_INT, MPI_SUM, other));
+    CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next(), 1, 1, MPI_INT, other));
+    CHECK_MPI(MPI_Win_complete(other));
+    CHECK_EQ(seen, 77 + next());
+    CHECK_MPI(MPI_Win_wait(other));
+    CHECK_EQ(other.as<int>()[0], round * 10 + previous());
+    other.as<int>()[0] = 0;
+    CHECK_MPI(MPI_Win_complete(one));
+    CHECK_MPI(MPI_Win_wait(one));
+    CHECK_EQ(one.as<int>()[0], round * 10 + previous());
+  }
+}
+
+// NOCHECK on both sides: a message has told the origin that the target has posted.
+void without_check(check::Memory memory) {
+  check::Window window(memory, sizeof(int), sizeof(int));
+  const check::Group to({next()});
+  const check::Group from({previous()});
+  for (int round = 0; round < 100; ++round) {
+    CHECK_MPI(MPI_Win_post(from, MPI_MODE_NOCHECK | (round % 2 ? MPI_MODE_NOSTORE : 0), window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    CHECK_MPI(MPI_Win_start(to, MPI_MODE_NOCHECK, window));
+    const int value = round * 10 + rank;
+    put(window, value, next(), 0);
+    CHECK_MPI(MPI_Win_complete(window));
+    CHECK_MPI(MPI_Win_wait(window));
+    CHECK_EQ(window.as<int>()[0], round * 10 + previous());
+  }
+}
+
+// Large puts: the notice of completion must not overtake them.
+void large_puts(check::Memory memory) {
+  constexpr int kInts = 300000;
+  check::Window window(memory, kInts * sizeof(int), sizeof(int));
+  const check::Group to({next()});
+  const check::Group from({previous()});
+  std::vector<int> out(kInts);
+  for (int round = 0; round < 8; ++round) {
+    for (int i = 0; i < kInts; ++i) out[static_cast<std::size_t>(i)] = round * 7 + rank + i;
+    CHECK_MPI(MPI_Win_post(from, 0, window));
+    CHECK_MPI(MPI_Win_start(to, 0, window));
+    CHECK_MPI(MPI_Put(out.data(), kInts, MPI_INT, next(), 0, kInts, MPI_INT, window));
+    CHECK_MPI(MPI_Win_complete(window));
+    CHECK_MPI(MPI_Win_wait(window));
+    for (int i = 0; i < kInts; ++i) CHECK_EQ(window.as<int>()[i], round * 7 + previous() + i);
+  }
+}
+
+// One window, one way of synchronizing after the other.
+void taking_turns(check::Memory memory) {
+  check::Window window(memory, sizeof(int), sizeof(int));
+  const check::Group to({next()});
+  const check::Group from({previous()});
+  for (int round = 0; round < 30; ++round) {
+    int value = 100 * round + rank;
+    CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, window));
+    put(window, value, next(), 0);
+    CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+    CHECK_EQ(window.as<int>()[0], 100 * round + previous());
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    value += 10;
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next(), 0, window));
+    put(window, value, next(), 0);
+    CHECK_MPI(MPI_Win_unlock(next(), window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+    CHECK_EQ(window.as<int>()[0], 100 * round + 10 + previous());
+    CHECK_MPI(MPI_Win_unlock(rank, window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    value += 10;
+    CHECK_MPI(MPI_Win_post(from, 0, window));
+    CHECK_MPI(MPI_Win_start(to, 0, window));
+    put(window, value, next(), 0);
+    CHECK_MPI(MPI_Win_complete(window));
+    CHECK_MPI(MPI_Win_wait(window));
+    CHECK_EQ(window.as<int>()[0], 100 * round + 20 + previous());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  const std::pair<const char*, void (*)(check::Memory)> sections[] = {
+      {"fence with assertions", fence_asserts},
+      {"late fences", late_fences},
+      {"a ring, a thousand times", ring},
+      {"everybody to everybody", everybody},
+      {"empty groups", empty_groups},
+      {"overlapping groups", overlapping_groups},
+      {"one origin", one_origin},
+      {"one target", one_target},
+      {"two windows", two_windows},
+      {"MPI_MODE_NOCHECK", without_check},
+      {"large puts", large_puts},
+      {"fence, locks and posts in turn", taking_turns},
+  };
+  for (const auto& [text, run] : sections) {
+    check::section(text);
+    run(program.memory());
+  }
+  return 0;
+}

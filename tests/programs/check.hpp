@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What every test program shares: MPI started and ended, checks that say which rank saw what and then abort,
+// the section a rank was in when time ran out, and windows over either kind of memory. Plain MPI; nothing of
+// farside.
+//
+//   int main(int argc, char** argv) {
+//     check::Program program(argc, argv);
+//     check::section("a put arrives");
+//     check::Window window(program.memory(), 8 * sizeof(int), sizeof(int));
+//     CHECK_MPI(MPI_Win_fence(0, window));
+//     ...
+//     CHECK_EQ(window.as<int>()[0], 42);
+//   }
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <iomanip>
+#include <new>
+#include <signal.h>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <mpi.h>
+
+namespace check {
+
+// Whose memory a window is made of: the runtime's (MPI_Win_allocate), or the program's own (MPI_Win_create).
+enum class Memory { kAllocate, kCreate };
+
+struct State {
+  int rank = -1;
+  const char* section = "start";
+};
+inline State state;
+
+inline int rank() {
+  int value = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &value);
+  return value;
+}
+
+inline int size() {
+  int value = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &value);
+  return value;
+}
+
+// Names what follows, for failure messages. The text must be a literal: a signal handler reads it.
+inline void section(const char* text) { state.section = text; }
+
+template <class T>
+std::string show(const T& value) {
+  std::ostringstream out;
+  if constexpr (std::is_same_v<T, bool>) {
+    out << (value ? "true" : "false");
+  } else if constexpr (std::is_integral_v<T>) {
+    out << +value;
+  } else if constexpr (requires { out << value; }) {
+    out << std::setprecision(21) << value;
+  } else {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+      out << std::hex << std::setw(2) << std::setfill('0') << +bytes[i];
+  }
+  return out.str();
+}
+
+[[noreturn]] inline void fail(const char* file, int line, const std::string& text) {
+  std::fprintf(stderr, "%s:%d: rank %d, in \"%s\": %s\n", file, line, state.rank, state.section,
+               text.c_str());
+  std::fflush(stderr);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();
+}
+
+template <class A, class B>
+void equal(const A& a, const B& b, const char* a_text, const char* b_text, const char* file, int line) {
+  if (a == b) return;
+  fail(file, line, std::string(a_text) + " is " + show(a) + ", but " + b_text + " is " + show(b));
+}
+
+inline std::string class_name(int error_class) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(error_class, text.data(), &length);
+  return std::to_string(error_class) + " (" + std::string(text.data(), static_cast<std::size_t>(length)) +
+         ")";
+}
+
+inline int class_of(int code) {
+  int error_class = code;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
+  return error_class;
+}
+
+inline void mpi(int code, const char* call, const char* file, int line) {
+  if (code != MPI_SUCCESS) fail(file, line, std::string(call) + " returned " + class_name(code));
+}
+
+// The call must fail, with one of the classes given.
+inline void refused(int code, std::initializer_list<int> classes, const char* call, const char* file,
+                    int line) {
+  const int got = class_of(code);
+  if (std::find(classes.begin(), classes.end(), got) != classes.end()) return;
+  std::string wanted;
+  for (int each : classes) wanted += (wanted.empty() ? "" : " or ") + class_name(each);
+  fail(file, line, std::string(call) + " gave class " + class_name(got) + ", not " + wanted);
+}
+
+#define CHECK(condition) ((condition) ? void() : check::fail(__FILE__, __LINE__, "not true: " #condition))
+#define CHECK_EQ(a, b) check::equal((a), (b), #a, #b, __FILE__, __LINE__)
+#define CHECK_MPI(call) check::mpi((call), #call, __FILE__, __LINE__)
+#define CHECK_REFUSED(call, ...) check::refused((call), {__VA_ARGS__}, #call, __FILE__, __LINE__)
+
+// The runner says in TEST_SECONDS when to give up; a rank that hangs then says where.
+extern "C" inline void check_out_of_time(int) {
+  const auto say = [](const char* text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); };
+  char digits[] = "rank ???";
+  for (int i = 0, value = state.rank; i < 3; ++i, value /= 10)
+    digits[7 - i] = static_cast<char>('0' + value % 10);
+  say(digits);
+  say(": out of time in \"");
+  say(state.section);
+  say("\"\n");
+  _exit(124);
+}
+
+// MPI from start to end; the first argument may choose the memory of windows: allocate (the default) or
+// create.
+class Program {
+ public:
+  Program(int& argc, char**& argv) {
+    MPI_Init(&argc, &argv);
+    state.rank = rank();
+    if (const char* seconds = std::getenv("TEST_SECONDS")) {
+      struct sigaction action {};
+      action.sa_handler = check_out_of_time;
+      sigaction(SIGALRM, &action, nullptr);
+      alarm(static_cast<unsigned>(std::atoi(seconds)));
+    }
+    for (int i = 1; i < argc; ++i) arguments_.emplace_back(argv[i]);
+  }
+  ~Program() {
+    section("MPI_Finalize");
+    MPI_Finalize();
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  bool has(std::string_view argument) const {
+    return std::find(arguments_.begin(), arguments_.end(), argument) != arguments_.end();
+  }
+  Memory memory() const { return has("create") ? Memory::kCreate : Memory::kAllocate; }
+
+ private:
+  std::vector<std::string> arguments_;
+};
+
+// A window that is freed at the end of its block (collectively, as MPI_Win_free is). Its memory starts as
+// zeros.
+class Window {
+ public:
+  Window(Memory memory, MPI_Aint bytes, int displacement_unit, MPI_Comm comm = MPI_COMM_WORLD,
+         MPI_Info info = MPI_INFO_NULL)
+      : bytes_(bytes) {
+    if (memory == Memory::kAllocate) {
+      CHECK_MPI(MPI_Win_allocate(bytes, displacement_unit, info, comm, &base_, &window_));
+      if (bytes > 0) std::memset(base_, 0, static_cast<std::size_t>(bytes));
+    } else {
+      own_.resize(static_cast<std::size_t>(bytes) + 1);
+      base_ = own_.data();
+      CHECK_MPI(MPI_Win_create(base_, bytes, displacement_unit, info, comm, &window_));
+    }
+    // Nobody may reach into memory that its owner has yet to clear.
+    CHECK_MPI(MPI_Barrier(comm));
+  }
+  ~Window() { CHECK_MPI(MPI_Win_free(&window_)); }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  operator MPI_Win() const { return window_; }  // NOLINT(google-explicit-constructor)
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(base_);
+  }
+  MPI_Aint bytes() const { return bytes_; }
+
+ private:
+  MPI_Win window_ = MPI_WIN_NULL;
+  MPI_Aint bytes_ = 0;
+  void* base_ = nullptr;
+  std::vector<unsigned char> own_;
+};
+
+// The group of some ranks of MPI_COMM_WORLD, freed at the end of its block.
+class Group {
+ public:
+  explicit Group(const std::vector<int>& ranks) {
+    MPI_Group world;
+    CHECK_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
+    CHECK_MPI(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &group_));
+    CHECK_MPI(MPI_Group_free(&world));
+  }
+  ~Group() {
+    if (group_ != MPI_GROUP_EMPTY) MPI_Group_free(&group_);
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  operator MPI_Group() const { return group_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  MPI_Group group_ = MPI_GROUP_EMPTY;
+};
+
+inline std::vector<int> all_ranks() {
+  std::vector<int> ranks(static_cast<std::size_t>(size()));
+  for (int i = 0; i < size(); ++i) ranks[static_cast<std::size_t>(i)] = i;
+  return ranks;
+}
+
+// A byte that tells where it belongs: neighbours, ranks and rounds differ.
+inline unsigned char pattern(std::size_t index, int a, int b, int salt = 0) {
+  return static_cast<unsigned char>((index * 7 + index / 251 + static_cast<std::size_t>(a) * 31 +
+                                     static_cast<std::size_t>(b) * 101 + static_cast<std::size_t>(salt) * 13 +
+                                     1) &
+                                    0xff);
+}
+
+}  // namespace check

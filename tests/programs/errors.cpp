@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is not allowed is refused with the error class that the standard names, changes nothing, and the
+// window works afterwards. Every rank makes the mistake; what can be waited for in vain is never called.
+#include "check.hpp"
+
+namespace {
+
+int rank;
+int size;
+int next;
+constexpr int kInts = 64;
+const int kValue = 4711;
+
+int put_at(MPI_Win window, int target, MPI_Aint at, int count = 1) {
+  static const std::array<int, 2 * kInts> kOut{kValue};
+  return MPI_Put(kOut.data(), count, MPI_INT, target, at, count, MPI_INT, window);
+}
+
+// After a refusal: nothing has changed in the window, and it works by fence and by lock.
+void still_works(const check::Window& window) {
+  int* mine = window.as<int>();
+  for (int i = 0; i < kInts; ++i) CHECK_EQ(mine[i], 0);
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, window));
+  CHECK_MPI(put_at(window, next, 3));
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  CHECK_EQ(mine[3], kValue);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  const int one = 1;
+  int before = 0;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window));
+  CHECK_MPI(MPI_Fetch_and_op(&one, &before, MPI_INT, next, 3, MPI_SUM, window));
+  CHECK_MPI(MPI_Win_unlock(next, window));
+  CHECK_EQ(before, kValue);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, window));
+  CHECK_EQ(mine[3], kValue + 1);
+  mine[3] = 0;
+  CHECK_MPI(MPI_Win_unlock(rank, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// ---- arguments
+// ----------------------------------------------------------------------------------------------------
+
+void bad_arguments(const check::Window& window) {
+  const int value = 1;
+  int result = 0;
+  // Each of them within an epoch in which the right call would be allowed.
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_REFUSED(put_at(window, size, 0), MPI_ERR_RANK);
+  CHECK_REFUSED(put_at(window, -77, 0), MPI_ERR_RANK);
+  CHECK_REFUSED(put_at(window, next, 0, -1), MPI_ERR_COUNT);
+  CHECK_REFUSED(MPI_Get(&result, -1, MPI_INT, next, 0, 1, MPI_INT, window), MPI_ERR_COUNT);
+  CHECK_REFUSED(MPI_Get(&result, 1, MPI_INT, next, 0, -1, MPI_INT, window), MPI_ERR_COUNT);
+  CHECK_REFUSED(MPI_Put(&value, 1, MPI_DATATYPE_NULL, next, 0, 1, MPI_INT, window), MPI_ERR_TYPE);
+  CHECK_REFUSED(MPI_Put(&value, 1, MPI_INT, next, 0, 1, MPI_DATATYPE_NULL, window), MPI_ERR_TYPE);
+  MPI_Datatype uncommitted;
+  CHECK_MPI(MPI_Type_contiguous(2, MPI_INT, &uncommitted));
+  CHECK_REFUSED(MPI_Get(&result, 0, uncommitted, next, 0, 0, uncommitted, window), MPI_ERR_TYPE);
+  CHECK_MPI(MPI_Type_free(&uncommitted));
+  CHECK_REFUSED(MPI_Accumulate(&value, 1, MPI_INT, next, 0, 1, MPI_INT, MPI_OP_NULL, window), MPI_ERR_OP);
+  CHECK_REFUSED(MPI_Accumulate(&value, 1, MPI_DOUBLE, next, 0, 1, MPI_DOUBLE, MPI_BAND, window), MPI_ERR_OP,
+                MPI_ERR_TYPE);
+  MPI_Op own;
+  CHECK_MPI(MPI_Op_create([](void*, void*, int*, MPI_Datatype*) {}, 1, &own));
+  CHECK_REFUSED(MPI_Accumulate(&value, 1, MPI_INT, next, 0, 1, MPI_INT, own, window), MPI_ERR_OP);
+  CHECK_REFUSED(MPI_Fetch_and_op(&value, &result, MPI_INT, next, 0, own, window), MPI_ERR_OP);
+  CHECK_MPI(MPI_Op_free(&own));
+  CHECK_REFUSED(MPI_Compare_and_swap(&value, &value, &result, MPI_DOUBLE, next, 0, window), MPI_ERR_TYPE);
+  CHECK_REFUSED(MPI_Win_flush(size, window), MPI_ERR_RANK);
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_REFUSED(MPI_Win_lock(12345, next, 0, window), MPI_ERR_LOCKTYPE);
+  CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_SHARED, size, 0, window), MPI_ERR_RANK);
+  CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_SHARED, next, 1 << 30, window), MPI_ERR_ASSERT);
+  CHECK_REFUSED(MPI_Win_fence(1 << 30, window), MPI_ERR_ASSERT);
+}
+
+// Reaching past the end is found before anything moves, also by one byte, also where the displacement
+// overflows.
+void beyond_the_window(const check::Window& window) {
+  int result[2 * kInts] = {};
+  const int value = 1;
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_REFUSED(put_at(window, next, kInts), MPI_ERR_RMA_RANGE);
+  CHECK_REFUSED(put_at(window, next, kInts - 1, 2), MPI_ERR_RMA_RANGE);
+  CHECK_REFUSED(put_at(window, next, 0, kInts + 1), MPI_ERR_RMA_RANGE);
+  CHECK_REFUSED(put_at(window, next, MPI_Aint{1} << 60), MPI_ERR_RMA_RANGE, MPI_ERR_DISP);
+  CHECK_REFUSED(put_at(window, next, MPI_Aint{1} << 62), MPI_ERR_RMA_RANGE, MPI_ERR_DISP);
+  CHECK_REFUSED(put_at(window, next, -1), MPI_ERR_RMA_RANGE, MPI_ERR_DISP);
+  CHECK_REFUSED(MPI_Get(result, kInts, MPI_INT, next, 1, kInts, MPI_INT, window), MPI_ERR_RMA_RANGE);
+  CHECK_REFUSED(MPI_Accumulate(&value, 1, MPI_INT, next, kInts, 1, MPI_INT, MPI_SUM, window),
+                MPI_ERR_RMA_RANGE);
+  CHECK_REFUSED(MPI_Fetch_and_op(&value, result, MPI_INT, next, kInts, MPI_SUM, window), MPI_ERR_RMA_RANGE);
+  CHECK_REFUSED(MPI_Compare_and_swap(&value, &value, result, MPI_INT, next, kInts, window),
+                MPI_ERR_RMA_RANGE);
+  MPI_Request request = MPI_REQUEST_NULL;
+  CHECK_REFUSED(MPI_Rput(&value, 1, MPI_INT, next, kInts, 1, MPI_INT, window, &request), MPI_ERR_RMA_RANGE);
+  // Nothing at the very end is within.
+  CHECK_MPI(put_at(window, next, kInts, 0));
+  CHECK_MPI(MPI_Win_unlock_all(window));
+}
+
+// ---- epochs
+// -------------------------------------------------------------------------------------------------------
+
+void outside_any_epoch(const check::Window& window) {
+  const int value = 1;
+  int result = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  int flag = 0;
+  CHECK_REFUSED(put_at(window, next, 0), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Get(&result, 1, MPI_INT, next, 0, 1, MPI_INT, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Accumulate(&value, 1, MPI_INT, next, 0, 1, MPI_INT, MPI_SUM, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Fetch_and_op(&value, &result, MPI_INT, next, 0, MPI_SUM, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Compare_and_swap(&value, &value, &result, MPI_INT, next, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Rput(&value, 1, MPI_INT, next, 0, 1, MPI_INT, window, &request), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_unlock(next, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_unlock_all(window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_flush(next, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_flush_all(window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_flush_local(next, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_flush_local_all(window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_complete(window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_wait(window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_test(window, &flag), MPI_ERR_RMA_SYNC);
+}
+
+void while_locked(const check::Window& window) {
+  const check::Group to({next});
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window));
+  CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_unlock_all(window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_fence(0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_start(to, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_complete(window), MPI_ERR_RMA_SYNC);
+  if (size > 1) {
+    CHECK_REFUSED(put_at(window, rank, 0), MPI_ERR_RMA_SYNC);
+    CHECK_REFUSED(MPI_Win_flush(rank, window), MPI_ERR_RMA_SYNC);
+    CHECK_REFUSED(MPI_Win_unlock(rank, window), MPI_ERR_RMA_SYNC);
+  }
+  CHECK_MPI(MPI_Win_unlock(next, window));
+  CHECK_REFUSED(MPI_Win_unlock(next, window), MPI_ERR_RMA_SYNC);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+void while_all_are_locked(const check::Window& window) {
+  const check::Group to({next});
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_unlock(next, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_fence(0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_start(to, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+void while_fenced(const check::Window& window) {
+  const int value = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  const check::Group to({next});
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Accumulate(&value, 1, MPI_INT, next, 0, 1, MPI_INT, MPI_SUM, window));
+  // From the first operation on the epoch is a fence's.
+  CHECK_REFUSED(MPI_Rput(&value, 1, MPI_INT, next, 0, 1, MPI_INT, window, &request), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_start(to, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_flush(next, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_complete(window), MPI_ERR_RMA_SYNC);
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  CHECK_REFUSED(put_at(window, next, 0), MPI_ERR_RMA_SYNC);
+}
+
+void while_started(const check::Window& window) {
+  const int previous = (rank + size - 1) % size;
+  const check::Group to({next});
+  const check::Group from({previous});
+  CHECK_MPI(MPI_Win_post(from, 0, window));
+  CHECK_REFUSED(MPI_Win_post(from, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_MPI(MPI_Win_start(to, 0, window));
+  CHECK_REFUSED(MPI_Win_start(to, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_fence(0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_unlock(next, window), MPI_ERR_RMA_SYNC);
+  CHECK_REFUSED(MPI_Win_flush(next, window), MPI_ERR_RMA_SYNC);
+  if (size > 1) CHECK_REFUSED(put_at(window, rank, 0), MPI_ERR_RMA_SYNC);
+  CHECK_MPI(MPI_Win_complete(window));
+  CHECK_REFUSED(MPI_Win_complete(window), MPI_ERR_RMA_SYNC);
+  CHECK_MPI(MPI_Win_wait(window));
+  CHECK_REFUSED(MPI_Win_wait(window), MPI_ERR_RMA_SYNC);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// Seen at the target: its window is exposed to a group, so nobody may lock it.
+void lock_of_a_posted_window(const check::Window& window) {
+  const int previous = (rank + size - 1) % size;
+  const check::Group to({next});
+  const check::Group from({previous});
+  CHECK_MPI(MPI_Win_post(from, 0, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_start(to, 0, window));
+  CHECK_MPI(MPI_Win_complete(window));
+  CHECK_MPI(MPI_Win_wait(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// ---- windows
+// ------------------------------------------------------------------------------------------------------
+
+void wrong_window(const check::Window& window) {
+  MPI_Aint bytes = 0;
+  int unit = 0;
+  void* base = nullptr;
+  CHECK_REFUSED(MPI_Win_shared_query(window, 0, &bytes, &unit, &base), MPI_ERR_RMA_FLAVOR);
+  int own = 0;
+  CHECK_REFUSED(MPI_Win_attach(window, &own, sizeof own), MPI_ERR_RMA_FLAVOR, MPI_ERR_RMA_ATTACH);
+  CHECK_REFUSED(MPI_Win_detach(window, &own), MPI_ERR_RMA_FLAVOR, MPI_ERR_RMA_ATTACH);
+  // Without a window the error belongs to MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI 4.0).
+  MPI_Win none = MPI_WIN_NULL;
+  CHECK_REFUSED(put_at(none, 0, 0), MPI_ERR_WIN);
+  CHECK_REFUSED(MPI_Win_fence(0, none), MPI_ERR_WIN);
+  CHECK_REFUSED(MPI_Win_free(&none), MPI_ERR_WIN);
+}
+
+// All ranks ask for the impossible; then one alone does, and all are told.
+void bad_creations() {
+  for (int guilty = -1; guilty < size; ++guilty) {
+    const bool mine = guilty < 0 || guilty == rank;
+    int own[4] = {};
+    void* base = nullptr;
+    MPI_Win window = MPI_WIN_NULL;
+    const auto refused = [&](int code, int wrong) {
+      if (mine)
+        CHECK_REFUSED(code, wrong);
+      else if (code == MPI_SUCCESS)
+        check::fail(__FILE__, __LINE__, "made, but another rank's " + check::class_name(wrong));
+    };
+    refused(MPI_Win_create(own, mine ? -1 : 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_SIZE);
+    refused(MPI_Win_create(own, 16, mine ? 0 : 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_DISP);
+    refused(MPI_Win_allocate(mine ? -1 : 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window), MPI_ERR_SIZE);
+    refused(MPI_Win_allocate(16, mine ? -4 : 4, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window), MPI_ERR_DISP);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  next = (rank + 1) % size;
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  check::Window window(program.memory(), kInts * sizeof(int), sizeof(int));
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  const std::pair<const char*, void (*)(const check::Window&)> sections[] = {
+      {"bad arguments", bad_arguments},
+      {"beyond the window", beyond_the_window},
+      {"outside any epoch", outside_any_epoch},
+      {"while a target is locked", while_locked},
+      {"while all targets are locked", while_all_are_locked},
+      {"while fenced", while_fenced},
+      {"while started", while_started},
+      {"a lock of a posted window", lock_of_a_posted_window},
+      {"the wrong window", wrong_window},
+  };
+  for (const auto& [text, run] : sections) {
+    check::section(text);
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    run(window);
+    still_works(window);
+  }
+  check::section("bad creations");
+  bad_creations();
+  still_works(window);
+  check::section("MPI_Win_free");
+  return 0;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows that farside leaves to the runtime, dynamic and shared ones, work as without it, also next to one
+// it takes.
+#include "check.hpp"
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  const int rank = check::rank();
+  const int size = check::size();
+  const int next = (rank + 1) % size;
+  const int previous = (rank + size - 1) % size;
+
+  check::section("a window beside");
+  check::Window beside(check::Memory::kAllocate, 1024 * sizeof(int), sizeof(int));
+  CHECK_MPI(MPI_Win_fence(0, beside));
+
+  check::section("a dynamic window");
+  MPI_Win dynamic;
+  CHECK_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic));
+  int* flavor = nullptr;
+  int found = 0;
+  CHECK_MPI(MPI_Win_get_attr(dynamic, MPI_WIN_CREATE_FLAVOR, &flavor, &found));
+  CHECK(found);
+  CHECK_EQ(*flavor, MPI_WIN_FLAVOR_DYNAMIC);
+  std::vector<int> attached(64, -1);
+  CHECK_MPI(MPI_Win_attach(dynamic, attached.data(), static_cast<MPI_Aint>(attached.size() * sizeof(int))));
+  MPI_Aint mine = 0;
+  CHECK_MPI(MPI_Get_address(attached.data(), &mine));
+  std::vector<MPI_Aint> addresses(static_cast<std::size_t>(size));
+  CHECK_MPI(MPI_Allgather(&mine, 1, MPI_AINT, addresses.data(), 1, MPI_AINT, MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_fence(0, dynamic));
+  const int value = 60 + rank;
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, MPI_Aint_add(addresses[static_cast<std::size_t>(next)], 8), 1,
+                    MPI_INT, dynamic));
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, 0, 1, MPI_INT, beside));
+  CHECK_MPI(MPI_Win_fence(0, dynamic));
+  CHECK_MPI(MPI_Win_fence(0, beside));
+  CHECK_EQ(attached[2], 60 + previous);
+  CHECK_EQ(beside.as<int>()[0], 60 + previous);
+  CHECK_MPI(MPI_Win_detach(dynamic, attached.data()));
+  CHECK_MPI(MPI_Win_free(&dynamic));
+  CHECK(dynamic == MPI_WIN_NULL);
+
+  check::section("a shared window");
+  MPI_Comm node;
+  CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node));
+  int node_rank = 0;
+  int node_size = 0;
+  CHECK_MPI(MPI_Comm_rank(node, &node_rank));
+  CHECK_MPI(MPI_Comm_size(node, &node_size));
+  MPI_Win shared;
+  int* base = nullptr;
+  CHECK_MPI(MPI_Win_allocate_shared(64 * sizeof(int), sizeof(int), MPI_INFO_NULL, node, &base, &shared));
+  CHECK_MPI(MPI_Win_get_attr(shared, MPI_WIN_CREATE_FLAVOR, &flavor, &found));
+  CHECK(found);
+  CHECK_EQ(*flavor, MPI_WIN_FLAVOR_SHARED);
+  CHECK_MPI(MPI_Win_fence(0, shared));
+  base[0] = 80 + node_rank;
+  CHECK_MPI(MPI_Win_fence(0, shared));
+  const int other = (node_rank + 1) % node_size;
+  MPI_Aint bytes = 0;
+  int unit = 0;
+  int* theirs = nullptr;
+  CHECK_MPI(MPI_Win_shared_query(shared, other, &bytes, &unit, &theirs));
+  CHECK_EQ(bytes, static_cast<MPI_Aint>(64 * sizeof(int)));
+  CHECK_EQ(unit, static_cast<int>(sizeof(int)));
+  CHECK_EQ(theirs[0], 80 + other);
+  CHECK_MPI(MPI_Win_fence(0, shared));
+  CHECK_MPI(MPI_Win_free(&shared));
+  CHECK_MPI(MPI_Comm_free(&node));
+  check::section("the window beside is freed");
+  return 0;
+}

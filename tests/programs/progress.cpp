@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Progress, both ways. A rank that waits in a one-sided call still moves its messages: without that, the
+// cases of the first half never end. A rank that computes and calls nothing still serves what others do to
+// its window: in the second half the origin must be done long before the target is.
+//   progress [messages] [computing] [allocate | create]     (both halves unless one is named)
+#include <complex>
+#include <time.h>
+
+#include "check.hpp"
+
+namespace {
+
+int rank;
+int size;
+
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+void nap(double seconds) {
+  const timespec time{static_cast<time_t>(seconds),
+                      static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
+  nanosleep(&time, nullptr);
+}
+
+void barrier() { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
+
+// ---- a rank that waits moves its messages
+// -------------------------------------------------------------------------
+
+constexpr int kBytes = 1 << 20;
+
+// Rank 0 sends too much for any buffer and then waits for rank 1 in a one-sided call; rank 1 lets it go only
+// after it has the message.
+struct Message {
+  std::vector<char> data = std::vector<char>(kBytes, 'x');
+  MPI_Request request = MPI_REQUEST_NULL;
+  void send() { CHECK_MPI(MPI_Isend(data.data(), kBytes, MPI_CHAR, 1, 3, MPI_COMM_WORLD, &request)); }
+  void wait() { CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE)); }
+  void receive() {
+    nap(0.05);  // so that rank 0 is in its call
+    std::fill(data.begin(), data.end(), ' ');
+    CHECK_MPI(MPI_Recv(data.data(), kBytes, MPI_CHAR, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (char each : data) CHECK_EQ(each, 'x');
+  }
+};
+
+void while_locking(check::Memory memory, int target, int kind) {
+  check::Window window(memory, 8, 1);
+  Message message;
+  if (rank == 1) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+    barrier();
+    message.receive();
+    CHECK_MPI(MPI_Win_unlock(target, window));
+  } else {
+    barrier();
+    if (rank != 0) return;
+    message.send();
+    CHECK_MPI(MPI_Win_lock(kind, target, 0, window));
+    // A runtime may lock as late as at the first operation.
+    const char byte = 1;
+    CHECK_MPI(MPI_Put(&byte, 1, MPI_CHAR, target, 0, 1, MPI_CHAR, window));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+    message.wait();
+  }
+}
+
+void while_locking_all(check::Memory memory) {
+  check::Window window(memory, 8, 1);
+  Message message;
+  if (rank == 1) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));
+    barrier();
+    message.receive();
+    CHECK_MPI(MPI_Win_unlock(1, window));
+  } else {
+    barrier();
+    if (rank != 0) return;
+    message.send();
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    const char byte = 1;
+    CHECK_MPI(MPI_Put(&byte, 1, MPI_CHAR, 1, 0, 1, MPI_CHAR, window));
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    message.wait();
+  }
+}
+
+void while_starting(check::Memory memory) {
+  check::Window window(memory, 8, 1);
+  Message message;
+  if (rank == 0) {
+    const check::Group to({1});
+    message.send();
+    CHECK_MPI(MPI_Win_start(to, 0, window));
+    const char byte = 1;
+    CHECK_MPI(MPI_Put(&byte, 1, MPI_CHAR, 1, 0, 1, MPI_CHAR, window));
+    CHECK_MPI(MPI_Win_complete(window));
+    message.wait();
+  } else if (rank == 1) {
+    const check::Group from({0});
+    message.receive();
+    CHECK_MPI(MPI_Win_post(from, 0, window));
+    CHECK_MPI(MPI_Win_wait(window));
+  }
+}
+
+// The access epoch begins before the message does, where start does not wait; what waits is complete.
+void while_completing(check::Memory memory) {
+  check::Window window(memory, kBytes, 1);
+  Message message;
+  if (rank == 0) {
+    const check::Group to({1});
+    barrier();
+    CHECK_MPI(MPI_Win_start(to, 0, window));
+    message.send();
+    CHECK_MPI(MPI_Put(message.data.data(), kBytes, MPI_CHAR, 1, 0, kBytes, MPI_CHAR, window));
+    CHECK_MPI(MPI_Win_complete(window));
+    message.wait();
+  } else if (rank == 1) {
+    const check::Group from({0});
+    CHECK_MPI(MPI_Win_post(from, 0, window));
+    barrier();
+    message.receive();
+    CHECK_MPI(MPI_Win_wait(window));
+    CHECK_EQ(window.as<char>()[kBytes - 1], 'x');
+  } else {
+    barrier();
+  }
+}
+
+void while_waiting(check::Memory memory) {
+  check::Window window(memory, 8, 1);
+  Message message;
+  if (rank == 0) {
+    const check::Group from({1});
+    message.send();
+    CHECK_MPI(MPI_Win_post(from, 0, window));
+    CHECK_MPI(MPI_Win_wait(window));
+    message.wait();
+  } else if (rank == 1) {
+    const check::Group to({0});
+    CHECK_MPI(MPI_Win_start(to, 0, window));
+    message.receive();
+    CHECK_MPI(MPI_Win_complete(window));
+  }
+}
+
+void while_fencing(check::Memory memory) {
+  check::Window window(memory, 8, 1);
+  Message message;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  if (rank == 0) message.send();
+  if (rank == 1) message.receive();
+  CHECK_MPI(MPI_Win_fence(0, window));
+  if (rank == 0) message.wait();
+}
+
+void while_freeing(check::Memory memory) {
+  Message message;
+  {
+    check::Window window(memory, 8, 1);
+    if (rank == 0) message.send();
+    if (rank == 1) message.receive();
+  }
+  if (rank == 0) message.wait();
+}
+
+// ---- a rank that computes serves its window
+// -----------------------------------------------------------------------
+
+constexpr double kSeconds = 2.0;
+constexpr double kMargin = 0.5;
+constexpr int kDoubles = 20000;
+
+struct Place {
+  std::int64_t counter;
+  std::int64_t swapped;
+  struct {
+    double value;
+    int index;
+  } least;
+  long double sum;
+  std::complex<double> product;
+  std::int64_t words[64];
+  double large[kDoubles];
+};
+
+enum class Busy { kComputing, kSleeping };
+
+// Rank 1, without a call to MPI, for two seconds; returns when it was done, on the clock of this machine.
+double be_busy(Busy busy) {
+  const double end = now() + kSeconds;
+  if (busy == Busy::kSleeping) {
+    nap(kSeconds);
+  } else {
+    volatile double x = 1;
+    while (now() < end) {
+      for (int i = 0; i < 1000; ++i) x = x * 1.0000001;
+    }
+  }
+  return now();
+}
+
+struct Step {
+  const char* what;
+  double done;
+};
+
+std::vector<Step> work_on(MPI_Win window, int target) {
+  std::vector<Step> steps;
+  const auto done = [&](const char* what) { steps.push_back({what, now()}); };
+  const auto at = [](std::size_t offset) { return static_cast<MPI_Aint>(offset); };
+  const std::int64_t one = 1;
+  std::int64_t before = -1;
+  std::int64_t words[64];
+  for (int i = 0; i < 64; ++i) words[i] = 100 + i;
+
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+  CHECK_MPI(MPI_Put(words, 64, MPI_INT64_T, target, at(offsetof(Place, words)), 64, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_unlock(target, window));
+  done("lock, put, unlock");
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  done("lock_all");
+  CHECK_MPI(
+      MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, at(offsetof(Place, counter)), MPI_SUM, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  CHECK_EQ(before, std::int64_t{40});
+  done("fetch_and_op");
+  const std::int64_t zero = 0;
+  CHECK_MPI(
+      MPI_Compare_and_swap(&one, &zero, &before, MPI_INT64_T, target, at(offsetof(Place, swapped)), window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  CHECK_EQ(before, std::int64_t{0});
+  done("compare_and_swap");
+  std::int64_t seen[64] = {};
+  CHECK_MPI(MPI_Get(seen, 64, MPI_INT64_T, target, at(offsetof(Place, words)), 64, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  CHECK_EQ(seen[63], std::int64_t{163});
+  done("get");
+  const long double half = 0.5L;
+  CHECK_MPI(MPI_Accumulate(&half, 1, MPI_LONG_DOUBLE, target, at(offsetof(Place, sum)), 1, MPI_LONG_DOUBLE,
+                           MPI_SUM, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  done("accumulate of a long double");
+  const decltype(Place::least) low{-7.5, 3};
+  CHECK_MPI(MPI_Accumulate(&low, 1, MPI_DOUBLE_INT, target, at(offsetof(Place, least)), 1, MPI_DOUBLE_INT,
+                           MPI_MINLOC, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  done("accumulate of a pair by MPI_MINLOC");
+  const std::complex<double> turn{0, 1};
+  CHECK_MPI(MPI_Accumulate(&turn, 1, MPI_C_DOUBLE_COMPLEX, target, at(offsetof(Place, product)), 1,
+                           MPI_C_DOUBLE_COMPLEX, MPI_PROD, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  done("accumulate of a complex by MPI_PROD");
+  const std::vector<double> large(kDoubles, 2.0);
+  CHECK_MPI(MPI_Accumulate(large.data(), kDoubles, MPI_DOUBLE, target, at(offsetof(Place, large)), kDoubles,
+                           MPI_DOUBLE, MPI_SUM, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  done("accumulate of many doubles");
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  done("unlock_all");
+  return steps;
+}
+
+void target_is_busy(check::Memory memory, Busy busy) {
+  check::Window window(memory, sizeof(Place), 1);
+  if (size == 1) return;
+  if (rank == 1) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));
+    auto* place = window.as<Place>();
+    place->counter = 40;
+    place->least = {0, 0};
+    place->sum = 1.0L;
+    place->product = 1;
+    CHECK_MPI(MPI_Win_unlock(1, window));
+  }
+  barrier();
+  if (rank == 0) {
+    nap(0.1);
+    const std::vector<Step> steps = work_on(window, 1);
+    double computed = 0;
+    CHECK_MPI(MPI_Recv(&computed, 1, MPI_DOUBLE, 1, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (const Step& step : steps) {
+      if (step.done < computed - kMargin) continue;
+      check::fail(__FILE__, __LINE__,
+                  std::string(step.what) + " was done only " + check::show(computed - step.done) +
+                      " s before the target had computed");
+    }
+  } else if (rank == 1) {
+    const double computed = be_busy(busy);
+    CHECK_MPI(MPI_Send(&computed, 1, MPI_DOUBLE, 0, 4, MPI_COMM_WORLD));
+  }
+  barrier();
+  if (rank == 1) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window));
+    const auto* place = window.as<Place>();
+    CHECK_EQ(place->counter, std::int64_t{41});
+    CHECK_EQ(place->swapped, std::int64_t{1});
+    CHECK_EQ(place->least.value, -7.5);
+    CHECK_EQ(place->least.index, 3);
+    CHECK_EQ(place->sum, 1.5L);
+    CHECK_EQ(place->product, (std::complex<double>{0, 1}));
+    for (double each : place->large) CHECK_EQ(each, 2.0);
+    CHECK_MPI(MPI_Win_unlock(1, window));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  const check::Memory memory = program.memory();
+  if (!program.has("computing") && size > 1) {
+    check::section("a pending message and a lock on the window of the holder");
+    while_locking(memory, 1, MPI_LOCK_EXCLUSIVE);
+    check::section("a pending message and a lock on one's own window");
+    while_locking(memory, 0, MPI_LOCK_SHARED);
+    check::section("a pending message and lock_all");
+    while_locking_all(memory);
+    check::section("a pending message and start");
+    while_starting(memory);
+    check::section("a pending message and complete");
+    while_completing(memory);
+    check::section("a pending message and wait");
+    while_waiting(memory);
+    check::section("a pending message and fence");
+    while_fencing(memory);
+    check::section("a pending message and free");
+    while_freeing(memory);
+  }
+  if (!program.has("messages")) {
+    check::section("the target computes");
+    target_is_busy(memory, Busy::kComputing);
+    check::section("the target sleeps");
+    target_is_busy(memory, Busy::kSleeping);
+  }
+  return 0;
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is put arrives, where and as it was put; what is got is what is there. All pairs of ranks, itself
+// included; sizes from nothing to beyond a megabyte, displacement units, every predefined type, contiguous
+// and strided types.
+#include "check.hpp"
+
+using check::pattern;
+
+namespace {
+
+int rank;
+int size;
+
+// Every rank puts to every rank at once, each origin into its own slot, then gets it back from everywhere.
+void sizes(check::Memory memory) {
+  constexpr std::array<std::size_t, 9> kSizes{0, 1, 8, 63, 777, 4096, 8191, 65536, (1U << 20) + 3};
+  const std::size_t slot = kSizes.back() + 5;
+  check::Window window(memory, static_cast<MPI_Aint>(slot * static_cast<std::size_t>(size)), 1);
+  std::vector<unsigned char> out(kSizes.back() * static_cast<std::size_t>(size));
+  std::vector<unsigned char> in(kSizes.back());
+  int round = 0;
+  for (std::size_t bytes : kSizes) {
+    ++round;
+    auto* mine = window.as<unsigned char>();
+    std::fill(mine, mine + window.bytes(), static_cast<unsigned char>(0xEE));
+    CHECK_MPI(MPI_Win_fence(0, window));
+    for (int target = 0; target < size; ++target) {
+      unsigned char* part = out.data() + static_cast<std::size_t>(target) * kSizes.back();
+      for (std::size_t i = 0; i < bytes; ++i) part[i] = pattern(i, rank, target, round);
+      CHECK_MPI(MPI_Put(part, static_cast<int>(bytes), MPI_BYTE, target, static_cast<MPI_Aint>(slot) * rank,
+                        static_cast<int>(bytes), MPI_BYTE, window));
+    }
+    CHECK_MPI(MPI_Win_fence(0, window));
+    for (int origin = 0; origin < size; ++origin) {
+      const unsigned char* part = mine + static_cast<std::size_t>(origin) * slot;
+      for (std::size_t i = 0; i < bytes; ++i) CHECK_EQ(part[i], pattern(i, origin, rank, round));
+      for (std::size_t i = bytes; i < slot; ++i) CHECK_EQ(+part[i], 0xEE);
+    }
+    for (int target = 0; target < size; ++target) {
+      std::fill(in.begin(), in.end(), static_cast<unsigned char>(0xDD));
+      CHECK_MPI(MPI_Win_fence(0, window));
+      CHECK_MPI(MPI_Get(in.data(), static_cast<int>(bytes), MPI_BYTE, target,
+                        static_cast<MPI_Aint>(slot) * rank, static_cast<int>(bytes), MPI_BYTE, window));
+      CHECK_MPI(MPI_Win_fence(0, window));
+      for (std::size_t i = 0; i < bytes; ++i) CHECK_EQ(in[i], pattern(i, rank, target, round));
+      for (std::size_t i = bytes; i < in.size(); ++i) CHECK_EQ(+in[i], 0xDD);
+    }
+  }
+}
+
+// A displacement counts in the target's unit, which may differ from rank to rank.
+void displacement_units(check::Memory memory) {
+  const auto unit_of = [](int r) { return std::array{8, 1, 24, 4}[static_cast<std::size_t>(r) % 4]; };
+  check::Window window(memory, 24 * 64, unit_of(rank));
+  for (int shift = 0; shift < size; ++shift) {
+    const int target = (rank + shift) % size;
+    const int origin = (rank - shift + size) % size;
+    std::memset(window.as<char>(), 0, static_cast<std::size_t>(window.bytes()));
+    CHECK_MPI(MPI_Win_fence(0, window));
+    const std::int64_t value = 1000 * rank + target;
+    CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, target, 24, 1, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Win_fence(0, window));
+    std::int64_t got = 0;
+    std::memcpy(&got, window.as<char>() + 24 * unit_of(rank), sizeof got);
+    CHECK_EQ(got, 1000 * origin + rank);
+    std::int64_t back = 0;
+    CHECK_MPI(MPI_Get(&back, 1, MPI_INT64_T, target, 24, 1, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Win_fence(0, window));
+    CHECK_EQ(back, value);
+  }
+}
+
+void nobody(check::Memory memory) {
+  check::Window window(memory, 64, 1);
+  int value = 7;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, MPI_PROC_NULL, 1 << 20, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Get(&value, 1, MPI_INT, MPI_PROC_NULL, 1 << 20, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Accumulate(&value, 1, MPI_INT, MPI_PROC_NULL, 1 << 20, 1, MPI_INT, MPI_SUM, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_EQ(value, 7);
+  for (int i = 0; i < 64; ++i) CHECK_EQ(+window.as<char>()[i], 0);
+}
+
+void predefined_types(check::Memory memory) {
+  const MPI_Datatype types[] = {MPI_CHAR,
+                                MPI_SIGNED_CHAR,
+                                MPI_UNSIGNED_CHAR,
+                                MPI_BYTE,
+                                MPI_WCHAR,
+                                MPI_SHORT,
+                                MPI_UNSIGNED_SHORT,
+                                MPI_INT,
+                                MPI_UNSIGNED,
+                                MPI_LONG,
+                                MPI_UNSIGNED_LONG,
+                                MPI_LONG_LONG,
+                                MPI_INT8_T,
+                                MPI_INT16_T,
+                                MPI_INT32_T,
+                                MPI_INT64_T,
+                                MPI_UINT8_T,
+                                MPI_UINT16_T,
+                                MPI_UINT32_T,
+                                MPI_UINT64_T,
+                                MPI_FLOAT,
+                                MPI_DOUBLE,
+                                MPI_LONG_DOUBLE,
+                                MPI_C_BOOL,
+                                MPI_C_FLOAT_COMPLEX,
+                                MPI_C_DOUBLE_COMPLEX,
+                                MPI_C_LONG_DOUBLE_COMPLEX,
+                                MPI_AINT,
+                                MPI_COUNT,
+                                MPI_OFFSET,
+                                MPI_2INT,
+                                MPI_PACKED};
+  constexpr int kCount = 5;
+  constexpr int kSlot = kCount * 32;
+  constexpr std::size_t kTypes = std::size(types);
+  check::Window window(memory, static_cast<MPI_Aint>(kSlot * kTypes), kSlot);
+  const int target = (rank + 1) % size;
+  const int origin = (rank + size - 1) % size;
+  std::vector<unsigned char> out(kSlot * kTypes);
+  std::vector<unsigned char> in(kSlot * kTypes);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = pattern(i, rank, target);
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (std::size_t i = 0; i < kTypes; ++i) {
+    CHECK_MPI(MPI_Put(out.data() + i * kSlot, kCount, types[i], target, static_cast<MPI_Aint>(i), kCount,
+                      types[i], window));
+  }
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (std::size_t i = 0; i < kTypes; ++i) {
+    CHECK_MPI(MPI_Get(in.data() + i * kSlot, kCount, types[i], target, static_cast<MPI_Aint>(i), kCount,
+                      types[i], window));
+  }
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (std::size_t i = 0; i < kTypes; ++i) {
+    int bytes = 0;
+    CHECK_MPI(MPI_Type_size(types[i], &bytes));
+    for (std::size_t j = 0; j < kSlot; ++j) {
+      const bool moved = j < static_cast<std::size_t>(bytes * kCount);
+      const std::size_t at = i * kSlot + j;
+      CHECK_EQ(+window.as<unsigned char>()[at], moved ? +pattern(at, origin, rank) : 0);
+      CHECK_EQ(+in[at], moved ? +pattern(at, rank, target) : 0);
+    }
+  }
+}
+
+// Four type maps over the same 12 ints, at either side of a put and of a get: the data is the same, only its
+// places differ.
+void derived_types(check::Memory memory) {
+  struct Map {
+    MPI_Datatype type;
+    int count;
+    std::vector<int> places;  // of the 12 ints, in ints from the start
+  };
+  std::vector<Map> maps;
+  maps.push_back({MPI_INT, 12, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}});
+  MPI_Datatype type;
+  CHECK_MPI(MPI_Type_contiguous(3, MPI_INT, &type));
+  maps.push_back({type, 4, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}});
+  CHECK_MPI(MPI_Type_vector(4, 3, 5, MPI_INT, &type));
+  maps.push_back({type, 1, {0, 1, 2, 5, 6, 7, 10, 11, 12, 15, 16, 17}});
+  // Its extent is 5 ints: the second element starts right behind the last int of the first.
+  CHECK_MPI(MPI_Type_vector(2, 2, 3, MPI_INT, &type));
+  maps.push_back({type, 3, {0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 13, 14}});
+  for (std::size_t i = 1; i < maps.size(); ++i) CHECK_MPI(MPI_Type_commit(&maps[i].type));
+
+  constexpr int kInts = 20;
+  check::Window window(memory, kInts * sizeof(int), sizeof(int));
+  const int target = (rank + 1) % size;
+  const int neighbour = (rank + size - 1) % size;
+  for (const Map& here : maps) {
+    for (const Map& there : maps) {
+      int* mine = window.as<int>();
+      std::fill(mine, mine + kInts, -1);
+      std::vector<int> out(kInts, -2);
+      for (int i = 0; i < 12; ++i)
+        out[static_cast<std::size_t>(here.places[static_cast<std::size_t>(i)])] = 100 * rank + i;
+      CHECK_MPI(MPI_Win_fence(0, window));
+      CHECK_MPI(MPI_Put(out.data(), here.count, here.type, target, 1, there.count, there.type, window));
+      CHECK_MPI(MPI_Win_fence(0, window));
+      std::vector<int> expected(kInts, -1);
+      for (int i = 0; i < 12; ++i)
+        expected[1 + static_cast<std::size_t>(there.places[static_cast<std::size_t>(i)])] =
+            100 * neighbour + i;
+      for (std::size_t i = 0; i < kInts; ++i) CHECK_EQ(mine[i], expected[i]);
+      std::vector<int> in(kInts, -2);
+      CHECK_MPI(MPI_Get(in.data(), here.count, here.type, target, 1, there.count, there.type, window));
+      CHECK_MPI(MPI_Win_fence(0, window));
+      for (std::size_t i = 0; i < kInts; ++i) CHECK_EQ(in[i], out[i]);
+    }
+  }
+  for (std::size_t i = 1; i < maps.size(); ++i) CHECK_MPI(MPI_Type_free(&maps[i].type));
+}
+
+// A matrix is transposed by the vector type alone; the type is freed while the operation is still under way.
+void transposed_matrix(check::Memory memory) {
+  constexpr int kSide = 64;
+  check::Window window(memory, kSide * kSide * sizeof(double), sizeof(double));
+  std::vector<double> out(kSide * kSide);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(i) + 10000.0 * rank;
+  const int target = (rank + 1) % size;
+  const int origin = (rank + size - 1) % size;
+  MPI_Datatype column;
+  CHECK_MPI(MPI_Type_vector(kSide, 1, kSide, MPI_DOUBLE, &column));
+  CHECK_MPI(MPI_Type_commit(&column));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < kSide; ++i) {
+    CHECK_MPI(MPI_Put(out.data() + i * kSide, kSide, MPI_DOUBLE, target, i, 1, column, window));
+  }
+  CHECK_MPI(MPI_Type_free(&column));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < kSide; ++i) {
+    for (int j = 0; j < kSide; ++j) {
+      CHECK_EQ(window.as<double>()[j * kSide + i], static_cast<double>(i * kSide + j) + 10000.0 * origin);
+    }
+  }
+}
+
+// Thousands of small operations in one epoch: nothing is lost where something below has a limit.
+void many_in_one_epoch(check::Memory memory) {
+  constexpr int kMany = 3000;
+  check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * kMany * size, sizeof(int));
+  std::vector<int> out(kMany * static_cast<std::size_t>(size));
+  std::vector<int> in(out.size());
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < kMany; ++i) {
+    for (int target = 0; target < size; ++target) {
+      int& value = out[static_cast<std::size_t>(i * size + target)];
+      value = i * 16 + rank * 4 + target;
+      CHECK_MPI(MPI_Put(&value, 1, MPI_INT, target, i * size + rank, 1, MPI_INT, window));
+    }
+  }
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < kMany; ++i) {
+    for (int origin = 0; origin < size; ++origin)
+      CHECK_EQ(window.as<int>()[i * size + origin], i * 16 + origin * 4 + rank);
+  }
+  for (int i = 0; i < kMany; ++i) {
+    for (int target = 0; target < size; ++target) {
+      CHECK_MPI(MPI_Get(&in[static_cast<std::size_t>(i * size + target)], 1, MPI_INT, target, i * size + rank,
+                        1, MPI_INT, window));
+    }
+  }
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (std::size_t i = 0; i < in.size(); ++i) CHECK_EQ(in[i], out[i]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  check::section("sizes from nothing to beyond a megabyte");
+  sizes(program.memory());
+  check::section("displacement units differ");
+  displacement_units(program.memory());
+  check::section("MPI_PROC_NULL takes everything and changes nothing");
+  nobody(program.memory());
+  check::section("every predefined type");
+  predefined_types(program.memory());
+  check::section("contiguous and vector types on either side");
+  derived_types(program.memory());
+  check::section("a transposed matrix");
+  transposed_matrix(program.memory());
+  check::section("thousands of operations in one epoch");
+  many_in_one_epoch(program.memory());
+  return 0;
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Operations with a request: completed one by one, all together, by tests, and next to requests of messages.
+#include "check.hpp"
+
+namespace {
+
+int rank;
+int size;
+constexpr int kMany = 24;
+constexpr int kInts = 1000;
+
+int next() { return (rank + 1) % size; }
+int previous() { return (rank + size - 1) % size; }
+
+struct Buffers {
+  std::vector<std::vector<int>> each{kMany, std::vector<int>(kInts)};
+  void fill(int round) {
+    for (int i = 0; i < kMany; ++i) {
+      for (int j = 0; j < kInts; ++j)
+        each[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = value(round, rank, i, j);
+    }
+  }
+  static int value(int round, int origin, int i, int j) {
+    return round * 1000000 + origin * 100000 + i * kInts + j;
+  }
+  int* operator[](int i) { return each[static_cast<std::size_t>(i)].data(); }
+};
+
+// The ways to complete a list of requests.
+void wait_each(std::vector<MPI_Request>& requests) {
+  for (MPI_Request& request : requests) {
+    CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    CHECK(request == MPI_REQUEST_NULL);
+  }
+}
+void wait_all(std::vector<MPI_Request>& requests) {
+  std::vector<MPI_Status> statuses(requests.size());
+  CHECK_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), statuses.data()));
+}
+void wait_any(std::vector<MPI_Request>& requests) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    int index = -1;
+    CHECK_MPI(MPI_Waitany(static_cast<int>(requests.size()), requests.data(), &index, MPI_STATUS_IGNORE));
+    CHECK(index >= 0 && index < static_cast<int>(requests.size()));
+  }
+}
+void wait_some(std::vector<MPI_Request>& requests) {
+  std::vector<int> indices(requests.size());
+  for (;;) {
+    int done = 0;
+    CHECK_MPI(MPI_Waitsome(static_cast<int>(requests.size()), requests.data(), &done, indices.data(),
+                           MPI_STATUSES_IGNORE));
+    if (done == MPI_UNDEFINED) return;
+  }
+}
+void test_each(std::vector<MPI_Request>& requests) {
+  for (MPI_Request& request : requests) {
+    int done = 0;
+    while (!done) CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+  }
+}
+void test_all(std::vector<MPI_Request>& requests) {
+  int done = 0;
+  while (!done) {
+    CHECK_MPI(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
+  }
+}
+void look_first(std::vector<MPI_Request>& requests) {
+  for (MPI_Request& request : requests) {
+    int done = 0;
+    while (!done) CHECK_MPI(MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE));
+    CHECK(request != MPI_REQUEST_NULL);
+    CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  }
+}
+
+using Complete = void (*)(std::vector<MPI_Request>&);
+constexpr Complete kWays[] = {wait_each, wait_all, wait_any, wait_some, test_each, test_all, look_first};
+
+// Puts and gets, every way to complete them. A completed put has given its buffer back, a completed get is in
+// it.
+void puts_and_gets(check::Memory memory) {
+  check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * kMany * kInts, sizeof(int));
+  Buffers out;
+  Buffers in;
+  int round = 0;
+  for (Complete complete : kWays) {
+    out.fill(round);
+    std::vector<MPI_Request> requests(kMany);
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    for (int i = 0; i < kMany; ++i) {
+      CHECK_MPI(MPI_Rput(out[i], kInts, MPI_INT, next(), i * kInts, kInts, MPI_INT, window,
+                         &requests[static_cast<std::size_t>(i)]));
+    }
+    complete(requests);
+    for (MPI_Request request : requests) CHECK(request == MPI_REQUEST_NULL);
+    out.fill(-1);
+    CHECK_MPI(MPI_Win_flush(next(), window));
+    for (int i = 0; i < kMany; ++i) {
+      CHECK_MPI(MPI_Rget(in[i], kInts, MPI_INT, next(), i * kInts, kInts, MPI_INT, window,
+                         &requests[static_cast<std::size_t>(i)]));
+    }
+    complete(requests);
+    for (int i = 0; i < kMany; ++i) {
+      for (int j = 0; j < kInts; ++j) CHECK_EQ(in[i][j], Buffers::value(round, rank, i, j));
+    }
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+    for (int i = 0; i < kMany * kInts; ++i)
+      CHECK_EQ(window.as<int>()[i], Buffers::value(round, previous(), 0, i));
+    CHECK_MPI(MPI_Win_unlock(rank, window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    ++round;
+  }
+}
+
+void accumulates(check::Memory memory) {
+  constexpr int kCount = 500;
+  check::Window window(memory, kCount * sizeof(double), sizeof(double));
+  std::vector<double> ones(kCount, 1.0);
+  std::vector<double> before(kCount);
+  int rounds = 0;
+  for (Complete complete : kWays) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));
+    std::vector<MPI_Request> requests(2);
+    CHECK_MPI(MPI_Raccumulate(ones.data(), kCount, MPI_DOUBLE, next(), 0, kCount, MPI_DOUBLE, MPI_SUM, window,
+                              &requests[0]));
+    CHECK_MPI(MPI_Rget_accumulate(ones.data(), kCount, MPI_DOUBLE, before.data(), kCount, MPI_DOUBLE, next(),
+                                  0, kCount, MPI_DOUBLE, MPI_SUM, window, &requests[1]));
+    complete(requests);
+    // I am the only origin of my target.
+    for (double value : before) CHECK_EQ(value, 2.0 * rounds + 1);
+    CHECK_MPI(MPI_Win_unlock(next(), window));
+    ++rounds;
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+  for (int i = 0; i < kCount; ++i) CHECK_EQ(window.as<double>()[i], 2.0 * rounds);
+  CHECK_MPI(MPI_Win_unlock(rank, window));
+}
+
+// One list holds requests of both kinds; the messages are large enough to need their receiver.
+void next_to_messages(check::Memory memory) {
+  constexpr int kLarge = 1 << 18;
+  check::Window window(memory, kLarge * sizeof(int), sizeof(int));
+  std::vector<int> put(kLarge, 5 + rank);
+  std::vector<int> sent(kLarge, 50 + rank);
+  std::vector<int> received(kLarge);
+  for (Complete complete : kWays) {
+    std::fill(received.begin(), received.end(), -1);
+    std::vector<MPI_Request> requests(4);
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    CHECK_MPI(MPI_Irecv(received.data(), kLarge, MPI_INT, previous(), 1, MPI_COMM_WORLD, &requests[0]));
+    CHECK_MPI(MPI_Rput(put.data(), kLarge, MPI_INT, next(), 0, kLarge, MPI_INT, window, &requests[1]));
+    CHECK_MPI(MPI_Isend(sent.data(), kLarge, MPI_INT, next(), 1, MPI_COMM_WORLD, &requests[2]));
+    CHECK_MPI(MPI_Rput(put.data(), 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, window, &requests[3]));
+    complete(requests);
+    for (int value : received) CHECK_EQ(value, 50 + previous());
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+  for (int i = 0; i < kLarge; ++i) CHECK_EQ(window.as<int>()[i], 5 + previous());
+  CHECK_MPI(MPI_Win_unlock(rank, window));
+}
+
+// A request may be completed after the epoch that issued it.
+void completed_late(check::Memory memory) {
+  check::Window window(memory, sizeof(int), sizeof(int));
+  *window.as<int>() = 30 + rank;
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  int seen = -1;
+  MPI_Request request;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));
+  CHECK_MPI(MPI_Rget(&seen, 1, MPI_INT, next(), 0, 1, MPI_INT, window, &request));
+  CHECK_MPI(MPI_Win_unlock(next(), window));
+  CHECK_EQ(seen, 30 + next());
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  check::section("rput and rget");
+  puts_and_gets(program.memory());
+  check::section("raccumulate and rget_accumulate");
+  accumulates(program.memory());
+  check::section("requests of puts and of messages together");
+  next_to_messages(program.memory());
+  check::section("requests completed after their epoch");
+  completed_late(program.memory());
+  return 0;
+}

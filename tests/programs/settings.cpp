@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows that cannot be made are refused on every rank, by an error code, whichever rank the cause is on.
+//   settings refused     a FARSIDE_* variable has a bad value (the runner sets it): no window can be made
+//   settings huge        64 TiB, asked for by all, then by one rank alone; small windows before and after
+//   settings file_size   the limit of file sizes (RLIMIT_FSIZE) is below the window's size
+#include <sys/resource.h>
+
+#include "check.hpp"
+
+namespace {
+
+int rank;
+int size;
+
+// All ranks agree on whether it worked; if so, it does work.
+bool made(MPI_Aint bytes) {
+  char* base = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  const int code = MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
+  const int good = code == MPI_SUCCESS;
+  int all_good = 0;
+  int any_good = 0;
+  CHECK_MPI(MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Allreduce(&good, &any_good, 1, MPI_INT, MPI_LOR, MPI_COMM_WORLD));
+  CHECK_EQ(all_good, any_good);
+  if (!good) {
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    CHECK_MPI(MPI_Error_string(code, text, &length));
+    CHECK(length > 0);
+    return false;
+  }
+  const char value = static_cast<char>(65 + rank);
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Put(&value, 1, MPI_CHAR, (rank + 1) % size, bytes - 1, 1, MPI_CHAR, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_EQ(+base[bytes - 1], 65 + (rank + size - 1) % size);
+  CHECK_MPI(MPI_Win_free(&window));
+  return true;
+}
+
+void refused() {
+  CHECK(!made(4096));
+  // Again: nothing was left half made.
+  CHECK(!made(4096));
+  int own[4] = {};
+  MPI_Win window = MPI_WIN_NULL;
+  CHECK(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window) != MPI_SUCCESS);
+}
+
+void huge() {
+  constexpr MPI_Aint kHuge = MPI_Aint{1} << 46;
+  CHECK(made(4096));
+  CHECK(!made(kHuge));
+  CHECK(made(4096));
+  for (int guilty = 0; guilty < size; ++guilty) {
+    char* base = nullptr;
+    MPI_Win window = MPI_WIN_NULL;
+    const MPI_Aint bytes = rank == guilty ? kHuge : 64;
+    CHECK(MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window) != MPI_SUCCESS);
+  }
+  CHECK(made(4096));
+}
+
+void file_size() {
+  rlimit limit{};
+  CHECK_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = 1 << 20;
+  CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  (void)made(MPI_Aint{64} << 20);
+  // One rank alone is limited.
+  if (rank != 0) {
+    limit.rlim_cur = before;
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  (void)made(MPI_Aint{64} << 20);
+  limit.rlim_cur = before;
+  CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  CHECK(made(MPI_Aint{8} << 20));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  if (program.has("refused")) {
+    check::section("a bad setting is refused");
+    refused();
+  }
+  if (program.has("huge")) {
+    check::section("64 TiB are refused");
+    huge();
+  }
+  if (program.has("file_size")) {
+    check::section("files may not be as large as the window");
+    file_size();
+  }
+  return 0;
+}

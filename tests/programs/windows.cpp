@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows as objects: made of any memory in any size, their attributes, names, info, error handlers and
+// group, on any communicator, many of them, one after the other and at once.
+#include "check.hpp"
+
+namespace {
+
+int rank;
+int size;
+
+template <class T>
+T attribute(MPI_Win window, int keyval) {
+  T* value = nullptr;
+  int found = 0;
+  CHECK_MPI(MPI_Win_get_attr(window, keyval, &value, &found));
+  CHECK(found);
+  return *value;
+}
+
+void check_attributes(MPI_Win window, const void* base, MPI_Aint bytes, int unit, int flavor) {
+  void* address = nullptr;
+  int found = 0;
+  CHECK_MPI(MPI_Win_get_attr(window, MPI_WIN_BASE, &address, &found));
+  CHECK(found);
+  if (bytes > 0) CHECK_EQ(static_cast<const void*>(address), base);
+  CHECK_EQ(attribute<MPI_Aint>(window, MPI_WIN_SIZE), bytes);
+  CHECK_EQ(attribute<int>(window, MPI_WIN_DISP_UNIT), unit);
+  CHECK_EQ(attribute<int>(window, MPI_WIN_CREATE_FLAVOR), flavor);
+  const int model = attribute<int>(window, MPI_WIN_MODEL);
+  CHECK(model == MPI_WIN_UNIFIED || model == MPI_WIN_SEPARATE);
+}
+
+// One value round the ring, through the first bytes of the windows of a communicator.
+void check_works(MPI_Win window, void* base, MPI_Comm comm) {
+  int me = 0;
+  int all = 0;
+  CHECK_MPI(MPI_Comm_rank(comm, &me));
+  CHECK_MPI(MPI_Comm_size(comm, &all));
+  const int value = 500 + me;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, (me + 1) % all, 0, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_EQ(*static_cast<int*>(base), 500 + (me + all - 1) % all);
+}
+
+// Sizes and units that differ per rank, some of nothing; each rank is reached to its own last byte.
+void sizes_and_units() {
+  const auto bytes_of = [](int r, int round) { return (r + round) % 3 == 0 ? 0 : 1000 * (r + 1) + round; };
+  const auto unit_of = [](int r) { return 1 << (r % 4); };
+  for (int round = 0; round < 4; ++round) {
+    const MPI_Aint bytes = bytes_of(rank, round);
+    for (bool allocated : {true, false}) {
+      std::vector<char> own(static_cast<std::size_t>(bytes) + 1);
+      void* base = own.data();
+      MPI_Win window;
+      if (allocated) {
+        CHECK_MPI(MPI_Win_allocate(bytes, unit_of(rank), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+      } else {
+        CHECK_MPI(MPI_Win_create(bytes > 0 ? base : nullptr, bytes, unit_of(rank), MPI_INFO_NULL,
+                                 MPI_COMM_WORLD, &window));
+      }
+      check_attributes(window, base, bytes, unit_of(rank),
+                       allocated ? MPI_WIN_FLAVOR_ALLOCATE : MPI_WIN_FLAVOR_CREATE);
+      if (bytes > 0) std::memset(base, 0, static_cast<std::size_t>(bytes));
+      CHECK_MPI(MPI_Win_fence(0, window));
+      const int target = (rank + 1) % size;
+      const MPI_Aint there = bytes_of(target, round);
+      const char mark = static_cast<char>(1 + rank);
+      if (there > 0) {
+        // The last unit that is whole.
+        const MPI_Aint last = there / unit_of(target) - 1;
+        CHECK_MPI(MPI_Put(&mark, 1, MPI_CHAR, target, last, 1, MPI_CHAR, window));
+      } else {
+        CHECK_MPI(MPI_Put(&mark, 0, MPI_CHAR, target, 0, 0, MPI_CHAR, window));
+      }
+      CHECK_MPI(MPI_Win_fence(0, window));
+      if (bytes > 0) {
+        const MPI_Aint last = (bytes / unit_of(rank) - 1) * unit_of(rank);
+        for (MPI_Aint i = 0; i < bytes; ++i) {
+          CHECK_EQ(+static_cast<char*>(base)[i], i == last ? 1 + (rank + size - 1) % size : 0);
+        }
+      }
+      CHECK_MPI(MPI_Win_free(&window));
+      CHECK(window == MPI_WIN_NULL);
+    }
+  }
+}
+
+char static_memory[4096];
+
+void kinds_of_memory() {
+  char stack_memory[4096] = {};
+  void* runtime_memory = nullptr;
+  CHECK_MPI(MPI_Alloc_mem(4096, MPI_INFO_NULL, &runtime_memory));
+  std::memset(runtime_memory, 0, 4096);
+  std::vector<char> heap_memory(4096);
+  // Each also from its middle: a window may be part of an allocation.
+  for (void* memory : {static_cast<void*>(static_memory), static_cast<void*>(stack_memory), runtime_memory,
+                       static_cast<void*>(heap_memory.data())}) {
+    for (int offset : {0, 1024}) {
+      char* base = static_cast<char*>(memory) + offset;
+      MPI_Win window;
+      CHECK_MPI(MPI_Win_create(base, 2048, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+      check_attributes(window, base, 2048, 4, MPI_WIN_FLAVOR_CREATE);
+      check_works(window, base, MPI_COMM_WORLD);
+      CHECK_MPI(MPI_Win_free(&window));
+    }
+  }
+  CHECK_MPI(MPI_Free_mem(runtime_memory));
+  // Two windows over the same memory.
+  MPI_Win one;
+  MPI_Win other;
+  CHECK_MPI(MPI_Win_create(static_memory, 64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &one));
+  CHECK_MPI(MPI_Win_create(static_memory, 128, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &other));
+  check_works(one, static_memory, MPI_COMM_WORLD);
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, one));
+  check_works(other, static_memory, MPI_COMM_WORLD);
+  CHECK_MPI(MPI_Win_free(&one));
+  check_works(other, static_memory, MPI_COMM_WORLD);
+  CHECK_MPI(MPI_Win_free(&other));
+}
+
+int deleted = 0;
+void* seen_base = nullptr;
+
+int when_deleted(MPI_Win window, int, void* value, void* extra) {
+  ++deleted;
+  CHECK_EQ(*static_cast<int*>(value), 11);
+  CHECK_EQ(*static_cast<int*>(extra), 22);
+  // The window is still one here.
+  int found = 0;
+  CHECK_MPI(MPI_Win_get_attr(window, MPI_WIN_BASE, &seen_base, &found));
+  CHECK(found);
+  return MPI_SUCCESS;
+}
+
+void user_attributes() {
+  int value = 11;
+  int extra = 22;
+  int keyval = MPI_KEYVAL_INVALID;
+  CHECK_MPI(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, when_deleted, &keyval, &extra));
+  void* base = nullptr;
+  MPI_Win window;
+  CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+  void* got = nullptr;
+  int found = 1;
+  CHECK_MPI(MPI_Win_get_attr(window, keyval, &got, &found));
+  CHECK(!found);
+  CHECK_MPI(MPI_Win_set_attr(window, keyval, &value));
+  CHECK_MPI(MPI_Win_get_attr(window, keyval, &got, &found));
+  CHECK(found);
+  CHECK_EQ(got, static_cast<void*>(&value));
+  CHECK_MPI(MPI_Win_delete_attr(window, keyval));
+  CHECK_EQ(deleted, 1);
+  CHECK_EQ(seen_base, base);
+  seen_base = nullptr;
+  CHECK_MPI(MPI_Win_set_attr(window, keyval, &value));
+  check_works(window, base, MPI_COMM_WORLD);
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_EQ(deleted, 2);
+  CHECK_EQ(seen_base, base);
+  CHECK_MPI(MPI_Win_free_keyval(&keyval));
+}
+
+void names_and_info() {
+  MPI_Info info;
+  CHECK_MPI(MPI_Info_create(&info));
+  CHECK_MPI(MPI_Info_set(info, "no_locks", "true"));
+  CHECK_MPI(MPI_Info_set(info, "accumulate_ordering", "none"));
+  CHECK_MPI(MPI_Info_set(info, "a_hint_that_nobody_knows", "42"));
+  void* base = nullptr;
+  MPI_Win window;
+  CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
+  CHECK_MPI(MPI_Info_free(&info));
+  CHECK_MPI(MPI_Win_get_info(window, &info));
+  char text[MPI_MAX_INFO_VAL + 1] = "";
+  int found = 0;
+  CHECK_MPI(MPI_Info_get(info, "no_locks", MPI_MAX_INFO_VAL, text, &found));
+  if (found) CHECK_EQ(std::string(text), std::string("true"));
+  CHECK_MPI(MPI_Info_free(&info));
+  CHECK_MPI(MPI_Info_create(&info));
+  CHECK_MPI(MPI_Info_set(info, "no_locks", "false"));
+  CHECK_MPI(MPI_Win_set_info(window, info));
+  CHECK_MPI(MPI_Info_free(&info));
+  CHECK_MPI(MPI_Win_get_info(window, &info));
+  int keys = -1;
+  CHECK_MPI(MPI_Info_get_nkeys(info, &keys));
+  CHECK(keys >= 0);
+  CHECK_MPI(MPI_Info_free(&info));
+
+  char name[MPI_MAX_OBJECT_NAME] = "";
+  int length = -1;
+  CHECK_MPI(MPI_Win_get_name(window, name, &length));
+  CHECK(length >= 0);
+  CHECK_MPI(MPI_Win_set_name(window, "the far side"));
+  CHECK_MPI(MPI_Win_get_name(window, name, &length));
+  CHECK_EQ(std::string(name), std::string("the far side"));
+  CHECK_EQ(length, 12);
+  check_works(window, base, MPI_COMM_WORLD);
+  CHECK_MPI(MPI_Win_free(&window));
+}
+
+int handled = 0;
+MPI_Win handled_window;
+int handled_class = MPI_SUCCESS;
+
+void handler(MPI_Win* window, int* code, ...) {
+  ++handled;
+  handled_window = *window;
+  handled_class = check::class_of(*code);
+}
+
+void error_handlers() {
+  void* base = nullptr;
+  MPI_Win window;
+  CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+  MPI_Errhandler current;
+  CHECK_MPI(MPI_Win_get_errhandler(window, &current));
+  CHECK(current == MPI_ERRORS_ARE_FATAL);
+  CHECK_MPI(MPI_Errhandler_free(&current));
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  CHECK_MPI(MPI_Win_get_errhandler(window, &current));
+  CHECK(current == MPI_ERRORS_RETURN);
+  CHECK_MPI(MPI_Errhandler_free(&current));
+  const int value = 1;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_REFUSED(MPI_Put(&value, 1, MPI_INT, size, 0, 1, MPI_INT, window), MPI_ERR_RANK);
+  MPI_Errhandler mine;
+  CHECK_MPI(MPI_Win_create_errhandler(handler, &mine));
+  CHECK_MPI(MPI_Win_set_errhandler(window, mine));
+  CHECK_MPI(MPI_Errhandler_free(&mine));
+  const int code = MPI_Put(&value, 1, MPI_INT, size, 0, 1, MPI_INT, window);
+  CHECK_EQ(handled, 1);
+  CHECK(handled_window == window);
+  CHECK_EQ(handled_class, MPI_ERR_RANK);
+  CHECK(code != MPI_SUCCESS);
+  CHECK_MPI(MPI_Win_call_errhandler(window, MPI_ERR_OTHER));
+  CHECK_EQ(handled, 2);
+  CHECK_EQ(handled_class, MPI_ERR_OTHER);
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  check_works(window, base, MPI_COMM_WORLD);
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_EQ(handled, 2);
+}
+
+void check_group(MPI_Win window, MPI_Comm comm) {
+  MPI_Group expected;
+  CHECK_MPI(MPI_Comm_group(comm, &expected));
+  for (int i = 0; i < 3; ++i) {
+    MPI_Group group;
+    CHECK_MPI(MPI_Win_get_group(window, &group));
+    int relation = -1;
+    CHECK_MPI(MPI_Group_compare(group, expected, &relation));
+    CHECK_EQ(relation, MPI_IDENT);
+    CHECK_MPI(MPI_Group_free(&group));
+  }
+  CHECK_MPI(MPI_Group_free(&expected));
+}
+
+void communicators() {
+  // Reversed, halves, alone, and a duplicate that is gone before the window is used.
+  for (int kind = 0; kind < 4; ++kind) {
+    MPI_Comm comm;
+    if (kind == 0) CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, size - rank, &comm));
+    if (kind == 1) CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &comm));
+    if (kind == 2) comm = MPI_COMM_SELF;
+    if (kind == 3) CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    std::vector<int> own(16);
+    void* base = nullptr;
+    MPI_Win allocated;
+    MPI_Win created;
+    CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, comm, &base, &allocated));
+    CHECK_MPI(MPI_Win_create(own.data(), 64, 1, MPI_INFO_NULL, comm, &created));
+    check_group(allocated, comm);
+    check_group(created, comm);
+    MPI_Comm used = comm;
+    if (kind == 3) {
+      CHECK_MPI(MPI_Comm_free(&comm));
+      used = MPI_COMM_WORLD;
+    }
+    for (int round = 0; round < 3; ++round) {
+      check_works(allocated, base, used);
+      check_works(created, own.data(), used);
+    }
+    CHECK_MPI(MPI_Win_free(&allocated));
+    CHECK_MPI(MPI_Win_free(&created));
+    if (kind < 2) CHECK_MPI(MPI_Comm_free(&comm));
+  }
+  // Ranks that leave out the window of some.
+  MPI_Comm some;
+  CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 1, rank, &some));
+  if (rank != 0) {
+    void* base = nullptr;
+    MPI_Win window;
+    CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, some, &base, &window));
+    check_works(window, base, some);
+    CHECK_MPI(MPI_Win_free(&window));
+    CHECK_MPI(MPI_Comm_free(&some));
+  }
+}
+
+// Two halves make and free windows at their own pace, then all do together.
+void disjoint_communicators() {
+  MPI_Comm half;
+  CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half));
+  for (int i = 0; i < (rank % 2 == 0 ? 5 : 9); ++i) {
+    void* base = nullptr;
+    MPI_Win window;
+    CHECK_MPI(MPI_Win_allocate(4096, 1, MPI_INFO_NULL, half, &base, &window));
+    check_works(window, base, half);
+    CHECK_MPI(MPI_Win_free(&window));
+  }
+  CHECK_MPI(MPI_Comm_free(&half));
+}
+
+void several_at_once() {
+  constexpr int kWindows = 12;
+  std::vector<MPI_Win> windows(kWindows);
+  std::vector<int*> bases(kWindows);
+  std::vector<int> values(kWindows);
+  const int target = (rank + 1) % size;
+  const int origin = (rank + size - 1) % size;
+  for (int i = 0; i < kWindows; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    CHECK_MPI(MPI_Win_allocate(256, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &bases[at], &windows[at]));
+  }
+  for (MPI_Win window : windows) CHECK_MPI(MPI_Win_fence(0, window));
+  for (std::size_t i = 0; i < kWindows; ++i) {
+    values[i] = static_cast<int>(i) * 10 + rank;
+    CHECK_MPI(MPI_Put(&values[i], 1, MPI_INT, target, 3, 1, MPI_INT, windows[i]));
+  }
+  for (std::size_t i = kWindows; i-- > 0;) CHECK_MPI(MPI_Win_fence(0, windows[i]));
+  for (std::size_t i = 0; i < kWindows; ++i) CHECK_EQ(bases[i][3], static_cast<int>(i) * 10 + origin);
+  // Freed in another order than made, the rest still at work.
+  for (std::size_t i = 1; i < kWindows; i += 2) CHECK_MPI(MPI_Win_free(&windows[i]));
+  for (std::size_t i = 0; i < kWindows; i += 2) check_works(windows[i], bases[i], MPI_COMM_WORLD);
+  for (std::size_t i = 0; i < kWindows; i += 2) CHECK_MPI(MPI_Win_free(&windows[i]));
+}
+
+void many_rounds() {
+  for (int round = 0; round < 200; ++round) {
+    void* base = nullptr;
+    std::vector<int> own(1024);
+    MPI_Win window;
+    if (round % 2 == 0) {
+      CHECK_MPI(MPI_Win_allocate(4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+    } else {
+      base = own.data();
+      CHECK_MPI(MPI_Win_create(base, 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    }
+    check_works(window, base, MPI_COMM_WORLD);
+    CHECK_MPI(MPI_Win_free(&window));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  const std::pair<const char*, void (*)()> sections[] = {
+      {"sizes and units", sizes_and_units},
+      {"kinds of memory", kinds_of_memory},
+      {"user attributes", user_attributes},
+      {"names and info", names_and_info},
+      {"error handlers", error_handlers},
+      {"communicators", communicators},
+      {"disjoint communicators", disjoint_communicators},
+      {"several at once", several_at_once},
+      {"many rounds", many_rounds},
+  };
+  for (const auto& [text, run] : sections) {
+    check::section(text);
+    run();
+  }
+  return 0;
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reads what FARSIDE_STATS made each rank write (PREFIX.RANK.json) and says whether a run went the way it
+// should have:
+//   check-statistics PREFIX RANKS used=ROUTE unused=ROUTE,... windows=farside|both|none
+//     used=ROUTE      with two ranks or more, this route moved something (of all ranks together)
+//     unused=ROUTES   no rank used any of these
+//     windows         farside: all windows were farside's, at least one on each rank; both: some of either
+//     kind;
+//                     none: there were none, and a rank need not have written a file
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace {
+
+int problems = 0;
+
+void problem(const std::string& text) {
+  std::cerr << "statistics: " << text << '\n';
+  ++problems;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::cerr << "usage: check-statistics PREFIX RANKS [used=ROUTE] [unused=ROUTE,...] "
+                 "[windows=farside|both|none]\n";
+    return 2;
+  }
+  const std::string prefix = argv[1];
+  const int ranks = std::atoi(argv[2]);
+  std::map<std::string, std::string> wanted{{"windows", "farside"}};
+  for (int i = 3; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto equals = word.find('=');
+    if (equals == std::string::npos) {
+      problem("'" + word + "' is not KEY=VALUE");
+      return 2;
+    }
+    wanted[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+
+  std::map<std::string, std::uint64_t> used;  // route: operations of all ranks
+  const std::string& windows = wanted["windows"];
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string path = prefix + "." + std::to_string(rank) + ".json";
+    std::ifstream file(path);
+    if (!file) {
+      if (windows != "none")
+        problem("rank " + std::to_string(rank) + " wrote no " + path + "; was farside loaded?");
+      continue;
+    }
+    const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+    if (json.is_discarded()) {
+      problem(path + " is not JSON");
+      continue;
+    }
+    const std::string who = "rank " + std::to_string(rank) + ": ";
+    if (json.value("rank", -1) != rank) problem(who + "the file says another rank");
+    const auto counts = json.value("windows", nlohmann::json::object());
+    const auto ours = counts.value("farside", std::int64_t{-1});
+    const auto runtimes = counts.value("runtime", std::int64_t{-1});
+    if (windows == "none" ? ours != 0 : ours <= 0)
+      problem(who + std::to_string(ours) + " windows of farside");
+    if (windows == "both" ? runtimes <= 0 : runtimes != 0) {
+      problem(who + std::to_string(runtimes) + " windows of the runtime");
+    }
+    const auto routes = json.value("routes", nlohmann::json::object());
+    for (const auto& [route, operations] : routes.items()) {
+      for (const auto& [name, operation] : operations.items())
+        used[route] += operation.value("count", std::uint64_t{0});
+    }
+  }
+
+  if (!wanted["used"].empty() && ranks >= 2 && used[wanted["used"]] == 0) {
+    problem("route " + wanted["used"] + " was not used");
+  }
+  std::istringstream unused(wanted["unused"]);
+  for (std::string route; std::getline(unused, route, ',');) {
+    if (used[route] != 0) problem("route " + route + " was used, " + std::to_string(used[route]) + " times");
+  }
+  if (problems == 0) return 0;
+  std::cerr << "statistics: in all";
+  for (const auto& [route, count] : used) std::cerr << ", " << route << ": " << count;
+  std::cerr << '\n';
+  return 1;
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs a function in several processes and lets them exchange bytes, as MPI would:
+//
+//   CHECK(run_processes(3, [](Ranks& ranks) {
+//           const std::vector<int> all = ranks.all_gather(7 * ranks.rank());
+//           ranks.check(all[2] == 14, "rank 2 says 14");
+//         }) == "");
+//
+// Each rank is a child of its own, forked while this process has a single thread; checks report to the parent, which
+// returns them as text. An alarm ends every child in time, so no test hangs.
+#pragma once
+
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "transport/base/unique_fd.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
+namespace farside::testing {
+
+// What one process sees of the others. Messages to the parent begin with 'g' (gather) or 'f' (a failure).
+class Ranks {
+ public:
+  Ranks(int rank, int size, int parent) : rank_(rank), size_(size), parent_(parent) {}
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int failures() const { return failures_; }
+
+  // Blocks in recv(2): whoever waits here makes no progress for others.
+  template <class T>
+  std::vector<T> all_gather(const T& mine) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::string message(1 + sizeof mine, 'g');
+    std::memcpy(message.data() + 1, &mine, sizeof mine);
+    send_to_parent(message);
+    std::vector<T> all(static_cast<std::size_t>(size_));
+    const std::size_t expected = all.size() * sizeof mine;
+    if (recv(parent_, all.data(), expected, 0) != static_cast<ssize_t>(expected)) {
+      check(false, "the other processes answer");
+      _exit(1);
+    }
+    return all;
+  }
+  void barrier() { all_gather('b'); }
+
+  void check(bool good, std::string_view what, std::source_location where = std::source_location::current()) {
+    if (good) return;
+    ++failures_;
+    if (failures_ <= 5) send_to_parent(fmt::format("frank {}, line {}: not so: {}\n", rank_, where.line(), what));
+  }
+
+ private:
+  void send_to_parent(const std::string& message) {
+    [[maybe_unused]] const ssize_t sent = send(parent_, message.data(), message.size(), MSG_NOSIGNAL);
+  }
+  int rank_, size_, parent_;
+  int failures_ = 0;
+};
+
+namespace detail {
+
+struct Child {
+  pid_t pid = -1;
+  UniqueFd socket;
+  std::string gathered;
+  bool over = false;
+};
+
+// The next contribution of a child to a gather; on the way its failures. False when it is gone.
+inline bool hear(Child& child, std::string& failures) {
+  std::string message(1 << 16, '\0');
+  while (true) {
+    const ssize_t bytes = recv(child.socket.get(), message.data(), message.size(), 0);
+    if (bytes <= 0) return false;
+    const std::string_view body(message.data() + 1, static_cast<std::size_t>(bytes) - 1);
+    if (message[0] == 'g') {
+      child.gathered = body;
+      return true;
+    }
+    failures += body;
+  }
+}
+
+[[noreturn]] inline void run_child(const std::function<void(Ranks&)>& program, int rank, int size, int parent,
+                                   unsigned seconds) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const int signal : {SIGALRM, SIGSEGV, SIGABRT, SIGTERM}) std::signal(signal, SIG_DFL);  // not Catch2's
+  alarm(seconds);
+  Ranks ranks(rank, size, parent);
+  program(ranks);
+#if defined(__SANITIZE_ADDRESS__)
+  ranks.check(__lsan_do_recoverable_leak_check() == 0, "nothing leaked");
+#endif
+  _exit(ranks.failures() == 0 ? 0 : 1);
+}
+
+}  // namespace detail
+
+// What went wrong, line by line; empty if nothing.
+inline std::string run_processes(int size, const std::function<void(Ranks&)>& program, unsigned seconds = 60) {
+  std::vector<detail::Child> children(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return "no socketpair";
+    detail::Child& child = children[static_cast<std::size_t>(rank)];
+    child.socket = UniqueFd(pair[0]);
+    const UniqueFd theirs(pair[1]);
+    child.pid = fork();
+    if (child.pid == 0) {
+      for (detail::Child& other : children) other.socket.reset();
+      detail::run_child(program, rank, size, theirs.get(), seconds);
+    }
+  }
+  std::string failures;
+  for (bool gathering = true; gathering;) {
+    std::string all;
+    std::size_t gone = 0;
+    for (detail::Child& child : children) {
+      child.over = !detail::hear(child, failures);
+      gone += child.over ? 1 : 0;
+      all += child.gathered;
+    }
+    gathering = gone == 0;
+    if (gathering) {
+      for (detail::Child& child : children) send(child.socket.get(), all.data(), all.size(), MSG_NOSIGNAL);
+    } else if (gone < children.size()) {
+      // The rest waits for those who are gone.
+      for (detail::Child& child : children) {
+        if (!child.over) kill(child.pid, SIGKILL);
+      }
+    }
+  }
+  for (int rank = 0; rank < size; ++rank) {
+    int status = 0;
+    waitpid(children[static_cast<std::size_t>(rank)].pid, &status, 0);
+    if (WIFSIGNALED(status)) failures += fmt::format("rank {}: ended by signal {}\n", rank, WTERMSIG(status));
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) {
+      failures += fmt::format("rank {}: exit status {}\n", rank, WEXITSTATUS(status));
+    }
+  }
+  return failures;
+}
+
+}  // namespace farside::testing

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every FARSIDE_* variable: its default, what is documented, what is refused and how; unknown ones are warned about.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "transport/base/settings.hpp"
+#include "transport/base/unique_fd.hpp"
+
+using namespace farside;
+
+namespace {
+
+std::vector<std::string> farside_variables() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (text.starts_with("FARSIDE_")) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+// An environment without FARSIDE_ variables; afterwards everything is as it was.
+class Environment {
+ public:
+  Environment() {
+    for (const std::string& name : farside_variables()) {
+      before_[name] = std::getenv(name.c_str());
+      unsetenv(name.c_str());
+    }
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() {
+    for (const std::string& name : farside_variables()) unsetenv(name.c_str());
+    for (const auto& [name, value] : before_) setenv(name.c_str(), value.c_str(), 1);
+    Log::set_level(LogLevel::kWarn);
+  }
+  void set(const char* name, const char* value) { setenv(name, value, 1); }
+
+ private:
+  std::map<std::string, std::string> before_;
+};
+
+// What `body` writes on stderr.
+std::string on_stderr(const std::function<void()>& body) {
+  const UniqueFd file(memfd_create("stderr", MFD_CLOEXEC));
+  const UniqueFd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  dup2(file.get(), STDERR_FILENO);
+  body();
+  dup2(before.get(), STDERR_FILENO);
+  std::string text(65536, '\0');
+  const ssize_t bytes = pread(file.get(), text.data(), text.size(), 0);
+  text.resize(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+  return text;
+}
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+bool same(const Settings& a, const Settings& b) {
+  return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider && a.log == b.log &&
+         a.stats == b.stats;
+}
+
+struct Documented {
+  const char* value;
+  std::function<void(Settings&)> effect;  // on the defaults
+};
+
+void routes(Settings& settings, bool mapped, bool cma, bool fabric) {
+  settings.mapped = mapped;
+  settings.cma = cma;
+  settings.fabric = fabric;
+}
+
+const std::map<std::string, std::vector<Documented>>& documented() {
+  static const std::map<std::string, std::vector<Documented>> values = {
+      {"FARSIDE_ROUTES",
+       {{"mapped", [](Settings& s) { routes(s, true, false, false); }},
+        {"cma", [](Settings& s) { routes(s, false, true, false); }},
+        {"fabric", [](Settings& s) { routes(s, false, false, true); }},
+        {"mapped,cma", [](Settings& s) { routes(s, true, true, false); }},
+        {"fabric,mapped", [](Settings& s) { routes(s, true, false, true); }},
+        {"fabric,cma,mapped", [](Settings& s) { routes(s, true, true, true); }}}},
+      {"FARSIDE_PROVIDER", {{"tcp;ofi_rxm", [](Settings& s) { s.provider = "tcp;ofi_rxm"; }},
+                            {"verbs", [](Settings& s) { s.provider = "verbs"; }}}},
+      {"FARSIDE_LOG",
+       {{"error", [](Settings& s) { s.log = LogLevel::kError; }},
+        {"warn", [](Settings& s) { s.log = LogLevel::kWarn; }},
+        {"info", [](Settings& s) { s.log = LogLevel::kInfo; }},
+        {"debug", [](Settings& s) { s.log = LogLevel::kDebug; }}}},
+      {"FARSIDE_STATS", {{"/tmp/run 1/stats", [](Settings& s) { s.stats = "/tmp/run 1/stats"; }}}},
+  };
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("an empty environment gives the defaults, without a word") {
+  Environment environment;
+  const std::string said = on_stderr([] {
+    const Result<Settings> settings = read_settings();
+    REQUIRE(settings.ok());
+    CHECK(same(settings.value(), Settings{}));
+  });
+  CHECK(said.empty());
+}
+
+TEST_CASE("every setting takes its own default and means the same by it") {
+  for (const Setting& setting : settings_table()) {
+    INFO(setting.name);
+    Environment environment;
+    environment.set(setting.name, setting.default_value);
+    const Result<Settings> settings = read_settings();
+    REQUIRE(settings.ok());
+    CHECK(same(settings.value(), Settings{}));
+  }
+}
+
+TEST_CASE("every setting takes its documented values") {
+  for (const Setting& setting : settings_table()) {
+    INFO(setting.name);
+    CHECK(std::string_view(setting.name).starts_with("FARSIDE_"));
+    CHECK_FALSE(std::string_view(setting.allowed).empty());
+    CHECK_FALSE(std::string_view(setting.help).empty());
+    const auto found = documented().find(setting.name);
+    REQUIRE(found != documented().end());  // a new setting needs a line above
+    for (const Documented& one : found->second) {
+      INFO(one.value);
+      Environment environment;
+      environment.set(setting.name, one.value);
+      const Result<Settings> settings = read_settings();
+      REQUIRE(settings.ok());
+      Settings expected;
+      one.effect(expected);
+      CHECK(same(settings.value(), expected));
+    }
+  }
+  CHECK(settings_table().size() == documented().size());
+}
+
+TEST_CASE("a bad value is an error that names the variable, the value and what is allowed") {
+  const std::pair<const char*, const char*> bad[] = {
+      {"FARSIDE_ROUTES", "mapped,warp"}, {"FARSIDE_ROUTES", ""},        {"FARSIDE_ROUTES", "mapped,"},
+      {"FARSIDE_ROUTES", ",mapped"},     {"FARSIDE_ROUTES", "Mapped"},  {"FARSIDE_ROUTES", "mapped cma"},
+      {"FARSIDE_ROUTES", "mapped, cma"}, {"FARSIDE_ROUTES", "mappedd"}, {"FARSIDE_LOG", "loudly"},
+      {"FARSIDE_LOG", ""},               {"FARSIDE_LOG", "WARN"},       {"FARSIDE_LOG", "warn "},
+      {"FARSIDE_LOG", "2"},
+  };
+  for (const auto& [name, value] : bad) {
+    INFO(name << "='" << value << "'");
+    Environment environment;
+    environment.set(name, value);
+    const Result<Settings> settings = read_settings();
+    REQUIRE_FALSE(settings.ok());
+    CHECK(settings.error().kind == ErrorKind::kBadSetting);
+    CHECK(contains(settings.error().text, name));
+    CHECK(contains(settings.error().text, fmt::format("'{}'", value)));
+    for (const Setting& setting : settings_table()) {
+      if (std::string_view(setting.name) == name) CHECK(contains(settings.error().text, setting.allowed));
+    }
+  }
+}
+
+TEST_CASE("a variable that is no setting is warned about by name, and the settings are listed") {
+  Environment environment;
+  environment.set("FARSIDE_ROUTE", "mapped");
+  environment.set("FARSIDE_", "1");
+  const std::string said = on_stderr([] { CHECK(read_settings().ok()); });
+  CHECK(contains(said, "warning"));
+  CHECK(contains(said, "variable FARSIDE_ROUTE "));
+  CHECK(contains(said, "variable FARSIDE_ "));
+  for (const Setting& setting : settings_table()) CHECK(contains(said, setting.name));
+}
+
+TEST_CASE("settings, variables of scripts and of others are not warned about") {
+  Environment environment;
+  environment.set("FARSIDE_ROUTES", "mapped");
+  environment.set("FARSIDE_LIB", "x");
+  environment.set("FARSIDE_TEST_BUILD", "x");
+  environment.set("NOT_FARSIDE_ROUTE", "x");
+  CHECK(on_stderr([] { CHECK(read_settings().ok()); }).empty());
+  unsetenv("NOT_FARSIDE_ROUTE");
+}
+
+TEST_CASE("FARSIDE_LOG decides what is said from then on, warnings of unknown variables included") {
+  Environment environment;
+  environment.set("FARSIDE_LOG", "error");
+  environment.set("FARSIDE_TYPO", "x");
+  CHECK(on_stderr([] { CHECK(read_settings().ok()); }).empty());
+  CHECK(Log::enabled(LogLevel::kError));
+  CHECK_FALSE(Log::enabled(LogLevel::kWarn));
+  environment.set("FARSIDE_LOG", "debug");
+  on_stderr([] { CHECK(read_settings().ok()); });
+  CHECK(Log::enabled(LogLevel::kDebug));
+  CHECK(on_stderr([] { log(LogLevel::kInfo, "{} and {}", 1, 2); }) == "farside: info: 1 and 2\n");
+  Log::set_rank(3);
+  CHECK(on_stderr([] { log(LogLevel::kError, "so"); }) == "farside[3]: error: so\n");
+  Log::set_rank(-1);
+}

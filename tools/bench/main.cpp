@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// farside-bench-openmpi, farside-bench-mpich: measures one-sided communication between two ranks. A plain MPI
+// program that knows nothing of farside; `farside bench` runs it natively and with farside preloaded.
+//   mpirun.openmpi -n 2 build/bin/farside-bench-openmpi --measures put_flush,fetch_and_op
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include <mpi.h>
+
+#include "tools/bench/measures.hpp"
+#include "tools/bench/options.hpp"
+#include "tools/bench/report.hpp"
+
+namespace {
+
+using namespace farside::bench;
+
+// "Open MPI v4.1.4, package: ..." and "MPICH Version:\t4.0.2\n..." become "Open MPI v4.1.4" and "MPICH
+// Version: 4.0.2".
+std::string library_version() {
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  text.resize(static_cast<std::size_t>(length));
+  text = text.substr(0, text.find_first_of(",\n"));
+  for (char& c : text) {
+    if (c == '\t') c = ' ';
+  }
+  return text;
+}
+
+// In how many nodes the ranks of `comm` are. Collective.
+int count_nodes(MPI_Comm comm) {
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  int rank = 0;
+  MPI_Comm_rank(node, &rank);
+  MPI_Comm_free(&node);
+  const int first = rank == 0 ? 1 : 0;
+  int nodes = 0;
+  MPI_Allreduce(&first, &nodes, 1, MPI_INT, MPI_SUM, comm);
+  return nodes;
+}
+
+// A barrier in which whoever waits leaves the core to the others.
+void sleeping_barrier(MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(comm, &request);
+  for (int done = 0;;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done != 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+void run_all(const Pair& pair, const Options& options) {
+  for (const MeasureInfo* info : options.measures) {
+    if (pair.origin) say_begin(info->name);
+    Outcome outcome = run_measure(*info, pair, options);
+    if (!pair.origin) continue;
+    if (outcome.wrong.empty()) {
+      say_result(*info, std::move(outcome.values), outcome.preempted);
+    } else {
+      say_wrong(info->name, outcome.wrong);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int exit_code = 0;
+  const auto options = read_options(argc, argv, rank == 0, exit_code);
+  if (options && size < 2) {
+    std::fprintf(stderr, "farside-bench: needs at least two ranks; start it with: mpirun -n 2 %s\n", argv[0]);
+    exit_code = 2;
+  } else if (options) {
+    const int nodes = count_nodes(MPI_COMM_WORLD);
+    if (rank == 0) {
+      say_hello({library_version(), size, nodes,
+                 options->window == WindowKind::kAllocate ? "allocate" : "create", options->compute_seconds});
+    }
+    MPI_Comm measuring = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &measuring);
+    if (measuring != MPI_COMM_NULL) {
+      run_all({measuring, rank == 0}, *options);
+      MPI_Comm_free(&measuring);
+    }
+    sleeping_barrier(MPI_COMM_WORLD);
+    if (rank == 0) say_end();
+  }
+  MPI_Finalize();
+  return exit_code;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The measures themselves: plain MPI-3 one-sided programs between two ranks, each of which also checks that
+// the data arrived.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <mpi.h>
+
+#include "tools/bench/options.hpp"
+
+namespace farside::bench {
+
+struct Pair {  // the two ranks that measure
+  MPI_Comm comm;
+  bool origin;  // rank 0 of comm; rank 1 is the target
+};
+
+struct Outcome {
+  std::vector<double> values;  // in the measure's unit; at the origin only
+  double preempted = 0;        // how often the scheduler took a core from either rank, per operation
+  std::string wrong;           // what was found wrong with the data, empty if nothing; at the origin only
+};
+
+// Runs one measure; collective over the pair. An MPI error ends the program through the runtime's default
+// handler, as it would end a user's.
+Outcome run_measure(const MeasureInfo& info, const Pair& pair, const Options& options);
+
+}  // namespace farside::bench

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench/options.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+namespace farside::bench {
+
+std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exit_code) {
+  Options options;
+  CLI::App app(
+      "Measures MPI one-sided communication between rank 0 (origin) and rank 1 (target); further ranks\n"
+      "sleep. One JSON object per line on stdout. Start it under mpirun with two ranks or more.",
+      "farside-bench");
+  std::vector<std::string> names;
+  for (const MeasureInfo& info : kCatalogue) names.emplace_back(info.name);
+  std::vector<std::string> chosen;
+  std::vector<std::string> skipped;
+  bool list = false;
+  app.add_flag("--list", list, "print the names of the measures, and end");
+  app.add_option("--measures", chosen, "only these (a,b,c)")->delimiter(',')->check(CLI::IsMember(names));
+  app.add_option("--skip", skipped, "all but these (a,b,c)")->delimiter(',')->check(CLI::IsMember(names));
+  std::string window = "allocate";
+  app.add_option("--window", window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
+      ->check(CLI::IsMember({"allocate", "create"}))
+      ->capture_default_str();
+  app.add_option("--compute-seconds", options.compute_seconds, "how long a computing target stays out of MPI")
+      ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
+  app.add_option("--sleep-seconds", options.sleep_seconds, "how long a sleeping target stays out of MPI")
+      ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
+  app.add_option("--sample-seconds", options.sample_seconds,
+                 "how long the samples of one measure take together")
+      ->check(CLI::Range(0.001, 60.0))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_code = speaks ? app.exit(error) : error.get_exit_code();
+    return std::nullopt;
+  }
+  options.window = window == "create" ? WindowKind::kCreate : WindowKind::kAllocate;
+  const auto named = [](const std::vector<std::string>& some, std::string_view name) {
+    return std::find(some.begin(), some.end(), name) != some.end();
+  };
+  for (const MeasureInfo& info : kCatalogue) {
+    if ((chosen.empty() || named(chosen, info.name)) && !named(skipped, info.name))
+      options.measures.push_back(&info);
+  }
+  if (list) {
+    for (const MeasureInfo* info : options.measures) {
+      if (speaks) {
+        std::printf("%-24.*s %-5.*s %.*s\n", static_cast<int>(info->name.size()), info->name.data(),
+                    static_cast<int>(unit_name(info->unit).size()), unit_name(info->unit).data(),
+                    static_cast<int>(info->title.size()), info->title.data());
+      }
+    }
+    exit_code = 0;
+    return std::nullopt;
+  }
+  return options;
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench/report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+namespace farside::bench {
+namespace {
+
+void say(const nlohmann::ordered_json& line) {
+  // A message of the runtime may not be UTF-8; replace what is not rather than throw.
+  const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void say_hello(const Hello& hello) {
+  say({{"hello", "farside-bench"},
+       {"library", hello.library},
+       {"ranks", hello.ranks},
+       {"nodes", hello.nodes},
+       {"window", hello.window},
+       {"compute_seconds", hello.compute_seconds}});
+}
+
+void say_begin(std::string_view measure) { say({{"begin", measure}}); }
+
+void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double share) {
+    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+  };
+  say({{"measure", measure.name},
+       {"unit", unit_name(measure.unit)},
+       {"median", at(0.5)},
+       {"min", values.front()},
+       {"p90", at(0.9)},
+       {"samples", values.size()},
+       {"preempted", preempted}});
+}
+
+void say_wrong(std::string_view measure, std::string_view what) {
+  say({{"measure", measure}, {"error", what}});
+}
+
+void say_end() { say({{"end", true}}); }
+
+}  // namespace farside::bench

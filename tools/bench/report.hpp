@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the benchmark says on stdout: one JSON object per line, flushed at once, so that whoever reads it
+// knows how far the program came even if it dies. No MPI here.
+//
+//   {"hello": "farside-bench", "library": "Open MPI v4.1.4", "ranks": 2, "nodes": 1, "window": "allocate",
+//   ...}
+//   {"begin": "put_flush"}
+//   {"measure": "put_flush", "unit": "us", "median": 0.09, "min": 0.08, "p90": 0.11, "samples": 211,
+//    "preempted": 0.00001}
+//   {"begin": "get_flush"}
+//   {"measure": "get_flush", "error": "rank 0: get 1 returned 0, not 42"}
+//   {"end": true}
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/bench/catalogue.hpp"
+
+namespace farside::bench {
+
+struct Hello {
+  std::string library;
+  int ranks = 0;
+  int nodes = 0;
+  std::string window;
+  double compute_seconds = 0;
+};
+
+void say_hello(const Hello& hello);
+void say_begin(std::string_view measure);
+// `values` are in the measure's unit, one per sample; not empty. `preempted`: see Outcome.
+void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted);
+void say_wrong(std::string_view measure, std::string_view what);
+void say_end();
+
+}  // namespace farside::bench

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How one measure is sampled: operations are timed in batches long enough for the clock (about half a
+// millisecond, calibrated), many short batches rather than few long ones, so that a median stands above a
+// scheduler's noise.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+namespace farside::bench {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Budget {
+  double batch_seconds = 0.0005;
+  double sample_seconds = 0.2;    // all samples together
+  std::size_t least_samples = 5;  // even if that takes longer ...
+  double patience_seconds = 2.0;  // ... but not longer than this
+};
+
+// Seconds per operation, one value per batch; at least one. `batch(n)` does n operations and returns the
+// seconds they took. If the very first operation is longer than a batch should be, it is the first sample: a
+// stalled operation on a computing target is the result, not a warm-up.
+template <class Batch>
+std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
+  std::vector<double> samples;
+  const Clock::time_point start = Clock::now();
+  long count = 1;
+  for (;;) {
+    const double taken = batch(count);
+    if (taken >= budget.batch_seconds || count >= 1L << 24 || seconds_since(start) > budget.sample_seconds) {
+      samples.push_back(taken / static_cast<double>(count));
+      break;
+    }
+    const double factor = taken > 0 ? 1.2 * budget.batch_seconds / taken : 8.0;
+    count = std::max(count + 1, static_cast<long>(static_cast<double>(count) * std::min(factor, 8.0)));
+  }
+  for (;;) {
+    const double elapsed = seconds_since(start);
+    const bool enough = elapsed >= budget.sample_seconds && samples.size() >= budget.least_samples;
+    if (enough || elapsed >= budget.patience_seconds) return samples;
+    samples.push_back(batch(count) / static_cast<double>(count));
+  }
+}
+
+}  // namespace farside::bench

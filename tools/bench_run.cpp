@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench_run.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/child.hpp"
+#include "tools/statistics.hpp"
+
+namespace farside::tools {
+namespace {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    path_ = (std::filesystem::temp_directory_path() / "farside-bench.XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr) {
+      throw std::runtime_error(fmt::format("cannot make a folder {}: {}", path_, std::strerror(errno)));
+    }
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Environment environment_for(const BenchRequest& request, const std::string& statistics_prefix) {
+  Environment environment = Environment::current();
+  allow_root(request.runtime, environment);
+  set_preload(environment, request.variant == Variant::kNative ? "" : request.runtime.library);
+  if (request.variant == Variant::kNative) return environment;
+  environment.set("FARSIDE_STATS", statistics_prefix);
+  environment.unset("FARSIDE_ROUTES");
+  if (request.variant == Variant::kFabric) {
+    environment.set("FARSIDE_ROUTES", "fabric");
+    environment.set("FARSIDE_PROVIDER", request.provider);
+    // On one machine nothing has to leave it: without this libfabric takes the first interface that is up.
+    if (request.nodes <= 1) environment.set_if_unset("FI_TCP_IFACE", "lo");
+  }
+  return environment;
+}
+
+std::vector<std::string> command_for(const BenchRequest& request,
+                                     const std::vector<const bench::MeasureInfo*>& measures) {
+  std::vector<std::string> words = local_launch(request.runtime, request.ranks);
+  words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
+  std::vector<std::string_view> names;
+  for (const auto* info : measures) names.push_back(info->name);
+  words.insert(words.end(),
+               {request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")), "--window",
+                request.window, "--compute-seconds", fmt::format("{}", request.compute_seconds)});
+  return words;
+}
+
+// What a launcher's end says of its ranks: launchers pass a rank's signal on as 128 + signal.
+std::optional<int> signal_of(const ChildEnd& end) {
+  if (end.how == ChildEnd::How::kSignalled) return end.code;
+  if (end.how == ChildEnd::How::kExited && end.code > 128 && end.code < 128 + 65) return end.code - 128;
+  return std::nullopt;
+}
+
+// The lines of stderr that are likely to say why: those of farside, else the first few that are not
+// decoration.
+std::string telling_lines(const std::string& errors) {
+  std::vector<std::string> all;
+  std::vector<std::string> ours;
+  for (std::size_t at = 0; at < errors.size();) {
+    const std::size_t end = std::min(errors.find('\n', at), errors.size());
+    const std::string line = errors.substr(at, end - at);
+    at = end + 1;
+    if (line.find_first_not_of("-=* \t") == std::string::npos) continue;
+    const auto add = [&line](std::vector<std::string>& to) {  // ranks tend to say the same
+      if (std::find(to.begin(), to.end(), line) == to.end()) to.push_back(line);
+    };
+    add(all);
+    if (line.find("farside:") != std::string::npos) add(ours);
+  }
+  std::vector<std::string>& some = ours.empty() ? all : ours;
+  if (some.size() > 3) some.resize(3);
+  return fmt::format("{}", fmt::join(some, " / "));
+}
+
+Result verdict_of(const ChildEnd& end, double timeout) {
+  Result result;
+  if (end.how == ChildEnd::How::kSilent) {
+    result.verdict = Verdict::kHung;
+    result.reason = fmt::format("nothing for {:.0f} s, ended", timeout);
+  } else if (end.how == ChildEnd::How::kNotStarted) {
+    result.verdict = Verdict::kFailed;
+    result.reason = fmt::format("the launcher could not be started: {}", std::strerror(end.code));
+  } else if (const auto number = signal_of(end)) {
+    result.verdict = Verdict::kCrashed;
+    result.reason = strsignal(*number);
+  } else {
+    result.verdict = Verdict::kFailed;
+    result.reason = fmt::format("exit status {}", end.code);
+  }
+  if (result.verdict != Verdict::kCrashed) {
+    if (const std::string said = telling_lines(end.error_output); !said.empty()) result.reason += "; " + said;
+  }
+  return result;
+}
+
+void check_statistics(const BenchRequest& request, const std::string& prefix,
+                      std::vector<std::string>& warnings) {
+  const Statistics statistics = read_statistics(prefix);
+  if (!statistics.unreadable.empty())
+    warnings.push_back("statistics of farside unreadable: " + statistics.unreadable);
+  if (statistics.files == 0) {
+    warnings.push_back("NOT FARSIDE: no rank wrote statistics, the library was not loaded or did nothing");
+    return;
+  }
+  if (statistics.farside_windows == 0) warnings.push_back("NOT FARSIDE: no window was farside's");
+  if (statistics.runtime_windows > 0) {
+    warnings.push_back(
+        fmt::format("NOT FARSIDE: {} windows were left to the runtime", statistics.runtime_windows));
+  }
+  if (statistics.farside_windows == 0) return;
+  long on_fabric = 0;
+  long elsewhere = 0;
+  for (const auto& [route, count] : statistics.operations)
+    (route == "fabric" ? on_fabric : elsewhere) += count;
+  const bool fabric = request.variant == Variant::kFabric;
+  const long expected = fabric ? on_fabric : elsewhere;
+  const long unexpected = fabric ? elsewhere : on_fabric;
+  if (request.nodes <= 1 && (expected == 0 || unexpected > 0)) {
+    warnings.push_back(
+        fmt::format("WRONG ROUTE: {} operations on the fabric, {} within the node", on_fabric, elsewhere));
+  }
+}
+
+}  // namespace
+
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kMeasured:
+      return "measured";
+    case Verdict::kWrong:
+      return "wrong";
+    case Verdict::kCrashed:
+      return "crashed";
+    case Verdict::kFailed:
+      return "failed";
+    case Verdict::kHung:
+      return "hung";
+  }
+  return "?";
+}
+
+bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure) {
+  const bool attentive =
+      info.target == bench::TargetState::kInBarrier || info.target == bench::TargetState::kTakesPart;
+  return attentive && info.unit == bench::Unit::kMicroseconds && figure.median >= 1000 &&
+         figure.preempted >= 0.25;
+}
+
+BenchOutcome run_benchmark(const BenchRequest& request) {
+  BenchOutcome outcome;
+  std::vector<const bench::MeasureInfo*> left = request.measures;
+  const auto report = [&](const bench::MeasureInfo& info, Result result) {
+    left.erase(std::remove(left.begin(), left.end(), &info), left.end());
+    if (request.on_result) request.on_result(info, result);
+    outcome.results[info.name] = std::move(result);
+  };
+  while (!left.empty()) {
+    const TemporaryFolder folder;
+    const std::string prefix = folder.path() + "/statistics";
+    const bench::MeasureInfo* begun = nullptr;
+    bool hello = false;
+    bool ended = false;
+    ChildRequest child;
+    child.arguments = command_for(request, left);
+    child.environment = environment_for(request, prefix);
+    child.silence_seconds = request.timeout_seconds + request.compute_seconds;
+    child.on_tick = request.on_tick;
+    child.on_line = [&](std::string_view text) {
+      const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+      if (!line.is_object()) return;  // a runtime may print to stdout too
+      if (line.contains("hello")) {
+        hello = true;
+        outcome.library = line.value("library", "");
+        outcome.nodes = line.value("nodes", 1);
+      } else if (line.contains("begin")) {
+        begun = bench::find_measure(line.value("begin", ""));
+        if (begun != nullptr && request.on_begin) request.on_begin(*begun);
+      } else if (const auto* info = bench::find_measure(line.value("measure", "")); info != nullptr) {
+        begun = nullptr;
+        Result result;
+        if (line.contains("error")) {
+          result.verdict = Verdict::kWrong;
+          result.reason = line.value("error", "");
+        } else {
+          result.figure = {line.value("median", 0.0), line.value("min", 0.0), line.value("p90", 0.0),
+                           line.value("samples", 0L), line.value("preempted", 0.0)};
+        }
+        report(*info, std::move(result));
+      } else if (line.contains("end")) {
+        ended = true;
+      }
+    };
+    const ChildEnd end = run_child(child);
+    if (end.how == ChildEnd::How::kInterrupted) {
+      outcome.interrupted = true;
+      return outcome;
+    }
+    const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
+    if (fine) {
+      if (request.variant != Variant::kNative) check_statistics(request, prefix, outcome.warnings);
+      // All were measured; a program that left one out without a word would keep this loop going for ever.
+      const auto unsaid = left;
+      for (const auto* info : unsaid)
+        report(*info, {Verdict::kFailed, {}, "the benchmark did not report it"});
+      break;
+    }
+    const Result verdict = verdict_of(end, child.silence_seconds);
+    if (left.empty()) {
+      outcome.warnings.push_back(fmt::format("after its last measure the program {}: {}",
+                                             verdict_name(verdict.verdict), verdict.reason));
+    } else if (!hello) {
+      const auto rest = left;  // it never got going, and will not with one measure less
+      for (const auto* info : rest) report(*info, verdict);
+    } else {
+      // The launcher may have lost the line that named it: then it is the first one not reported.
+      report(begun != nullptr ? *begun : *left.front(), verdict);
+    }
+  }
+  return outcome;
+}
+
+}  // namespace farside::tools

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs the benchmark program under a launcher, natively or with farside, and survives what may happen to it:
+// a measure that crashes, hangs or gives wrong data costs that measure only; the rest is measured in a
+// further run.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/bench/catalogue.hpp"
+#include "tools/runtime.hpp"
+
+namespace farside::tools {
+
+enum class Variant { kNative, kNode, kFabric };
+
+enum class Verdict {
+  kMeasured,
+  kWrong,    // the program found wrong data
+  kCrashed,  // a rank died of a signal
+  kFailed,   // a rank ended with an error, or never got as far
+  kHung,     // no sign of life for too long
+};
+std::string_view verdict_name(Verdict verdict);  // "measured", "wrong", "crashed", ...
+
+struct Figure {  // in the measure's unit
+  double median = 0;
+  double min = 0;
+  double p90 = 0;
+  long samples = 0;
+  double preempted = 0;  // how often the scheduler took a core from a rank, per operation
+};
+
+// The figure is a time slice and not an operation: two ranks that spin had to share a core, because another
+// program had the other. (An implementation that sleeps or polls for as long gives its core up of its own
+// accord.)
+bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure);
+
+struct Result {
+  Verdict verdict = Verdict::kMeasured;
+  Figure figure;
+  std::string reason;  // for people; empty if measured
+};
+
+struct BenchRequest {
+  Runtime runtime;
+  Variant variant = Variant::kNative;
+  std::vector<const bench::MeasureInfo*> measures;
+  std::string provider;  // for Variant::kFabric
+  std::string window = "allocate";
+  double compute_seconds = 2;
+  double timeout_seconds = 60;  // for one measure, the time the target is away not counted
+  int ranks = 2;
+  int nodes = 1;                              // as far as known before the run
+  std::vector<std::string> launcher_options;  // handed to the launcher as they are
+  std::function<void(const bench::MeasureInfo&)> on_begin;
+  std::function<void(const bench::MeasureInfo&, const Result&)> on_result;
+  std::function<void()> on_tick;
+};
+
+struct BenchOutcome {
+  std::map<std::string_view, Result> results;  // by name; every measure of the request unless interrupted
+  std::vector<std::string> warnings;  // the run was not what it should be: farside did not really run, ...
+  std::string library;                // what the runtime says it is; empty if no run got so far
+  int nodes = 0;
+  bool interrupted = false;
+};
+
+BenchOutcome run_benchmark(const BenchRequest& request);
+
+}  // namespace farside::tools

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/text.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace farside::tools {
+namespace {
+
+// Three significant digits, never an exponent.
+std::string three_digits(double value) {
+  if (!(value > 0) || !std::isfinite(value)) return fmt::format("{}", value);
+  const int magnitude = static_cast<int>(std::floor(std::log10(value)));
+  const int decimals = 2 - magnitude;
+  if (decimals > 0) return fmt::format("{:.{}f}", value, std::min(decimals, 6));
+  const double step = std::pow(10.0, -decimals);
+  return fmt::format("{:.0f}", std::round(value / step) * step);
+}
+
+}  // namespace
+
+std::string with_unit(double value, bench::Unit unit) {
+  if (unit == bench::Unit::kMegabytes) {
+    return value < 1000 ? three_digits(value) + " MB/s" : three_digits(value / 1000) + " GB/s";
+  }
+  if (value < 1000) return three_digits(value) + " us";
+  return value < 1e6 ? three_digits(value / 1e3) + " ms" : three_digits(value / 1e6) + " s";
+}
+
+std::string ratio(double base, double value, bench::Unit unit) {
+  if (!(base > 0) || !(value > 0)) return "-";
+  const double times = unit == bench::Unit::kMicroseconds ? base / value : value / base;
+  // Near 1 a third digit would be noise.
+  return (times >= 0.1 && times < 10 ? fmt::format("{:.2f}", times) : three_digits(times)) + "x";
+}
+
+std::string Table::text() const {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows_) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string result;
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    std::string line;
+    std::string rule;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      const std::string cell = i < rows_[r].size() ? rows_[r][i] : std::string();
+      line += i == 0 ? fmt::format("{:<{}}", cell, widths[i]) : fmt::format(" | {:>{}}", cell, widths[i]);
+      rule += (i == 0 ? "" : "-+-") + std::string(widths[i], '-');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    result += line + '\n';
+    if (r == 0) result += rule + '\n';
+  }
+  return result;
+}
+
+}  // namespace farside::tools

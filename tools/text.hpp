@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Numbers and tables for people to read. ASCII only: a fresh machine has no locale.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/bench/catalogue.hpp"
+
+namespace farside::tools {
+
+// A figure with three significant digits and the unit that suits it: "0.0381 us", "12.4 ms", "1.99 s", "9.60
+// GB/s".
+std::string with_unit(double value, bench::Unit unit);
+
+// How many times as fast `value` is as `base`: "0.021x", "2.53x", "480000x".
+std::string ratio(double base, double value, bench::Unit unit);
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  // The first column to the left, the others to the right; a line under the header.
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace farside::tools
