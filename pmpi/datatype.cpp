@@ -60,9 +60,11 @@ class Datatypes {
     return datatype;
   }
 
-  // No call tells whether a type is committed, but sending nothing to nobody refuses one that is not.
+  // No call tells whether a type is committed, but sending one to nobody refuses one that is not (MPICH looks at the
+  // type only if the count is not 0; nothing is read).
   bool committed(MPI_Datatype handle) const {
-    return PMPI_Send(nullptr, 0, handle, MPI_PROC_NULL, 0, probing_) == MPI_SUCCESS;
+    const char nothing = 0;
+    return PMPI_Send(&nothing, 1, handle, MPI_PROC_NULL, 0, probing_) == MPI_SUCCESS;
   }
 
  private:

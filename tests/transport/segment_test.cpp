@@ -78,30 +78,30 @@ TEST_CASE("a segment is zeroed, of the size asked for, sealed against resizing, 
 }
 
 TEST_CASE("another process maps a segment through /proc, finds its nonce and shares its bytes") {
-  CHECK(run_processes(2, [](Ranks& ranks) {
-          Result<Segment> mine = make_segment(kBytes);
-          ranks.check(mine.ok(), "a segment is made");
-          std::byte* base = mine.value().mapping.base();
-          const std::uint64_t nonce = random_bits();
-          std::memcpy(base, &nonce, sizeof nonce);
-          const auto offers = ranks.all_gather(Offer{getpid(), mine.value().fd.get(), nonce});
-          const Offer& other = offers[1 - static_cast<std::size_t>(ranks.rank())];
-          const std::size_t before = open_files();
-          Result<Mapping> theirs = map_peer_segment(other.pid, other.fd, kBytes);
-          ranks.check(theirs.ok(), "the peer's segment can be mapped");
-          ranks.check(open_files() == before, "mapping leaves no file open");
-          std::uint64_t found = 0;
-          std::memcpy(&found, theirs.value().base(), sizeof found);
-          ranks.check(found == other.nonce && found != nonce, "it has the peer's nonce");
-          ranks.barrier();
-          // The mapping outlives the descriptor that it came by.
-          mine.value().fd.reset();
-          ranks.barrier();
-          theirs.value().base()[kBytes - 1] = std::byte(40 + ranks.rank());
-          ranks.barrier();
-          ranks.check(base[kBytes - 1] == std::byte(41 - ranks.rank()), "what the peer stored is here");
-          ranks.barrier();
-        }) == "");
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    Result<Segment> mine = make_segment(kBytes);
+    ranks.check(mine.ok(), "a segment is made");
+    std::byte* base = mine.value().mapping.base();
+    const std::uint64_t nonce = random_bits();
+    std::memcpy(base, &nonce, sizeof nonce);
+    const auto offers = ranks.all_gather(Offer{getpid(), mine.value().fd.get(), nonce});
+    const Offer& other = offers[1 - static_cast<std::size_t>(ranks.rank())];
+    const std::size_t before = open_files();
+    Result<Mapping> theirs = map_peer_segment(other.pid, other.fd, kBytes);
+    ranks.check(theirs.ok(), "the peer's segment can be mapped");
+    ranks.check(open_files() == before, "mapping leaves no file open");
+    std::uint64_t found = 0;
+    std::memcpy(&found, theirs.value().base(), sizeof found);
+    ranks.check(found == other.nonce && found != nonce, "it has the peer's nonce");
+    ranks.barrier();
+    // The mapping outlives the descriptor that it came by.
+    mine.value().fd.reset();
+    ranks.barrier();
+    theirs.value().base()[kBytes - 1] = std::byte(40 + ranks.rank());
+    ranks.barrier();
+    ranks.check(base[kBytes - 1] == std::byte(41 - ranks.rank()), "what the peer stored is here");
+    ranks.barrier();
+  }));
 }
 
 TEST_CASE("what is not the peer's segment is not mapped") {
@@ -140,38 +140,38 @@ TEST_CASE("more memory than the machine has is refused") {
 }
 
 TEST_CASE("beyond the file size limit a segment is refused, and no SIGXFSZ ends the process") {
-  CHECK(run_processes(1, [](Ranks& ranks) {
-          const rlimit limit{1 << 20, 1 << 20};
-          setrlimit(RLIMIT_FSIZE, &limit);
-          std::signal(SIGXFSZ, SIG_DFL);
-          const std::size_t files = open_files();
-          const Result<Segment> large = make_segment((1 << 20) + 1);
-          ranks.check(!large.ok() && large.error().kind == ErrorKind::kNoMemory, "one byte too many is refused");
-          ranks.check(!large.ok() && large.error().text.find("ulimit -f") != std::string::npos, "with advice");
-          ranks.check(open_files() == files && mapped_segments() == 0, "nothing is left");
-          ranks.check(make_segment(1 << 20).ok(), "the limit itself is allowed");
-        }) == "");
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    const rlimit limit{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    std::signal(SIGXFSZ, SIG_DFL);
+    const std::size_t files = open_files();
+    const Result<Segment> large = make_segment((1 << 20) + 1);
+    ranks.check(!large.ok() && large.error().kind == ErrorKind::kNoMemory, "one byte too many is refused");
+    ranks.check(!large.ok() && large.error().text.find("ulimit -f") != std::string::npos, "with advice");
+    ranks.check(open_files() == files && mapped_segments() == 0, "nothing is left");
+    ranks.check(make_segment(1 << 20).ok(), "the limit itself is allowed");
+  }));
 }
 
 TEST_CASE("without address space or descriptors a segment is refused, and nothing is left open") {
-  CHECK(run_processes(1, [](Ranks& ranks) {
-          const std::size_t files = open_files();
-          rlimit before{};
-          getrlimit(RLIMIT_NOFILE, &before);
-          const rlimit few{3, before.rlim_max};
-          setrlimit(RLIMIT_NOFILE, &few);
-          const Result<Segment> no_file = make_segment(4096);
-          setrlimit(RLIMIT_NOFILE, &before);
-          ranks.check(!no_file.ok() && no_file.error().kind == ErrorKind::kNoMemory, "no descriptor is left");
-          getrlimit(RLIMIT_AS, &before);
-          const rlimit little{64 << 20, before.rlim_max};
-          if (!kSanitized) setrlimit(RLIMIT_AS, &little);
-          const Result<Segment> no_space = make_segment(64 << 20);
-          setrlimit(RLIMIT_AS, &before);
-          ranks.check(kSanitized || (!no_space.ok() && no_space.error().kind == ErrorKind::kNoMemory),
-                      "no address space is left");
-          ranks.check(open_files() == files, "nothing is left open");
-        }) == "");
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    const std::size_t files = open_files();
+    rlimit before{};
+    getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit few{3, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    const Result<Segment> no_file = make_segment(4096);
+    setrlimit(RLIMIT_NOFILE, &before);
+    ranks.check(!no_file.ok() && no_file.error().kind == ErrorKind::kNoMemory, "no descriptor is left");
+    getrlimit(RLIMIT_AS, &before);
+    const rlimit little{64 << 20, before.rlim_max};
+    if (!kSanitized) setrlimit(RLIMIT_AS, &little);
+    const Result<Segment> no_space = make_segment(64 << 20);
+    setrlimit(RLIMIT_AS, &before);
+    ranks.check(kSanitized || (!no_space.ok() && no_space.error().kind == ErrorKind::kNoMemory),
+                "no address space is left");
+    ranks.check(open_files() == files, "nothing is left open");
+  }));
 }
 
 TEST_CASE("segments and mappings go with their owners") {

@@ -326,10 +326,10 @@ void Fabric::withdraw(std::uint64_t region) {
   agent_.withdraw(region);
 }
 
-Status Fabric::post_receive(Receive& receive) {
+Status Fabric::post_receive(Receive& buffer) {
   ssize_t code = 0;
   do {
-    code = fi_recv(endpoint_.get(), receive.bytes.data(), receive.bytes.size(), nullptr, FI_ADDR_UNSPEC, &receive.reserved);
+    code = fi_recv(endpoint_.get(), buffer.bytes.data(), buffer.bytes.size(), nullptr, FI_ADDR_UNSPEC, &buffer.reserved);
   } while (code == -FI_EAGAIN);
   return code == 0 ? Status() : Status(fabric_error(ErrorKind::kOther, "fi_recv", code));
 }
@@ -374,25 +374,30 @@ void Fabric::drain(std::unique_lock<std::mutex>&) {
   if (any) arrivals_.fetch_add(1, std::memory_order_seq_cst);
 }
 
+// The last the provider says of an operation. Whoever waits for `pending` may be gone right after.
+void Fabric::finish(Operation& operation) {
+  Pending& pending = *operation.pending;
+  operations_.give_back(operation);
+  pending.completed();
+}
+
+void Fabric::receive_again(Receive& buffer) {
+  if (Status status = post_receive(buffer); !status) log(LogLevel::kError, "{}", status.error().text);
+}
+
 void Fabric::complete(const fi_cq_msg_entry& entry) {
   auto* context = reinterpret_cast<Context*>(entry.op_context);
   if (context == nullptr) return;
   switch (context->kind) {
     case Context::Kind::kOperation: {
       auto& operation = static_cast<Operation&>(*context);
-      if (--operation.parts == 0) {
-        Pending& pending = *operation.pending;
-        operations_.give_back(operation);
-        pending.completed();
-      }
+      if (--operation.parts == 0) finish(operation);
       return;
     }
-    case Context::Kind::kReceive: {
-      auto& buffer = static_cast<Receive&>(*context);
-      receive(buffer, entry.len);
-      if (Status status = post_receive(buffer); !status) log(LogLevel::kError, "{}", status.error().text);
+    case Context::Kind::kReceive:
+      receive(static_cast<Receive&>(*context), entry.len);
+      receive_again(static_cast<Receive&>(*context));
       return;
-    }
     case Context::Kind::kReply:
       spare_.emplace_back(static_cast<Reply*>(context));
       return;
@@ -414,20 +419,14 @@ void Fabric::complete_with_error() {
       auto& operation = static_cast<Operation&>(*context);
       operation.pending->failed(Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}", provider(), text)});
       // A request whose send failed gets no reply.
-      operation.awaits_reply = false;
-      operation.parts = 0;
-      Pending& pending = *operation.pending;
-      operations_.give_back(operation);
-      pending.completed();
+      finish(operation);
       return;
     }
-    case Context::Kind::kReceive: {
-      auto& buffer = static_cast<Receive&>(*context);
+    case Context::Kind::kReceive:
       if (entry.err == FI_ECANCELED) return;
       log(LogLevel::kWarn, "a message was refused: {}", text);
-      if (Status status = post_receive(buffer); !status) log(LogLevel::kError, "{}", status.error().text);
+      receive_again(static_cast<Receive&>(*context));
       return;
-    }
     case Context::Kind::kReply:
       log(LogLevel::kWarn, "an answer to a peer could not be delivered: {}", text);
       spare_.emplace_back(static_cast<Reply*>(context));
@@ -497,11 +496,7 @@ void Fabric::take_reply(std::span<const std::byte> message) {
     std::memcpy(operation->fetched, fetched.data(), fetched.size());
   }
   operation->awaits_reply = false;
-  if (--operation->parts == 0) {
-    Pending& pending = *operation->pending;
-    operations_.give_back(*operation);
-    pending.completed();
-  }
+  if (--operation->parts == 0) finish(*operation);
 }
 
 void Fabric::run_progress_thread() {

@@ -95,13 +95,15 @@ class Fabric {
       : info_(std::move(info)), progress_(progress), statistics_(statistics) {}
   Status set_up();
   void query_atomics();
-  Status post_receive(Receive& receive);
+  Status post_receive(Receive& buffer);
+  void receive_again(Receive& buffer);
   template <class Issue>
   Status issue(Pending& pending, const char* what, Issue&& call);
   void drain(std::unique_lock<std::mutex>& held);
   void complete(const fi_cq_msg_entry& entry);
   void complete_with_error();
-  void receive(Receive& receive, std::size_t bytes);
+  void finish(Operation& operation);
+  void receive(Receive& buffer, std::size_t bytes);
   void take_reply(std::span<const std::byte> message);
   void send_replies();
   void run_progress_thread();
