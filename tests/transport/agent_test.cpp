@@ -43,6 +43,12 @@ struct Fixture {
                        bool fetch) const {
     return {kind, op, type, std::uint8_t{fetch}, 1, region, offset, count, 5, 42};
   }
+  RequestHeader accumulate(ReduceOp op, BasicType type, std::uint64_t offset, std::uint32_t count) const {
+    return header(MessageKind::kAccumulate, op, type, offset, count, true);
+  }
+  RequestHeader compare_and_swap(BasicType type, std::uint64_t offset, std::uint32_t count = 1) const {
+    return header(MessageKind::kCompareAndSwap, ReduceOp::kSum, type, offset, count, true);
+  }
 
 #if defined(__SANITIZE_ADDRESS__)
   static constexpr std::size_t kGuard = 0;
@@ -140,7 +146,7 @@ TEST_CASE("the agent compares and swaps, and answers with what was there") {
       const std::size_t extent = traits(type).extent;
       const Bytes there(extent, std::byte{1}), other(extent, std::byte{0}), desired(extent, std::byte{3});
       std::copy(there.begin(), there.end(), on.base() + offset);
-      const RequestHeader header = on.header(MessageKind::kCompareAndSwap, ReduceOp::kSum, type, offset, 1, true);
+      const RequestHeader header = on.compare_and_swap(type, offset);
       Bytes payload = other;
       payload.insert(payload.end(), desired.begin(), desired.end());
       Agent::Answer answer = on.agent.execute(message_of(header, payload));
@@ -179,13 +185,10 @@ TEST_CASE("a message shorter than its header is dropped") {
 TEST_CASE("a payload of a wrong length is refused") {
   Fixture on;
   for (const std::size_t bytes : {0, 1, 11, 13, 16, 8192}) {
-    check_refused(on, message_of(on.header(MessageKind::kAccumulate, ReduceOp::kSum, BasicType::kInt32, 0, 3, true),
-                                 Bytes(bytes)));
-    check_refused(on, message_of(on.header(MessageKind::kCompareAndSwap, ReduceOp::kSum, BasicType::kInt32, 0, 1, true),
-                                 Bytes(bytes)));
+    check_refused(on, message_of(on.accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 3), Bytes(bytes)));
+    check_refused(on, message_of(on.compare_and_swap(BasicType::kInt32, 0), Bytes(bytes)));
   }
-  check_refused(on, message_of(on.header(MessageKind::kAccumulate, ReduceOp::kNoOp, BasicType::kInt32, 0, 1, true),
-                               Bytes(4)));
+  check_refused(on, message_of(on.accumulate(ReduceOp::kNoOp, BasicType::kInt32, 0, 1), Bytes(4)));
 }
 
 TEST_CASE("a request beyond its region is refused, overflow or not") {
@@ -194,25 +197,21 @@ TEST_CASE("a request beyond its region is refused, overflow or not") {
                                    std::uint64_t{1} << 63, UINT64_MAX - kRegionBytes};
   for (const std::uint64_t offset : offsets) {
     INFO(offset);
-    check_refused(on, message_of(on.header(MessageKind::kAccumulate, ReduceOp::kSum, BasicType::kInt64, offset, 1, true),
-                                 Bytes(8)));
-    check_refused(on, message_of(on.header(MessageKind::kAccumulate, ReduceOp::kNoOp, BasicType::kInt64, offset, 1, true)));
-    check_refused(on, message_of(on.header(MessageKind::kCompareAndSwap, ReduceOp::kSum, BasicType::kInt64, offset, 1, true),
-                                 Bytes(16)));
+    check_refused(on, message_of(on.accumulate(ReduceOp::kSum, BasicType::kInt64, offset, 1), Bytes(8)));
+    check_refused(on, message_of(on.accumulate(ReduceOp::kNoOp, BasicType::kInt64, offset, 1)));
+    check_refused(on, message_of(on.compare_and_swap(BasicType::kInt64, offset), Bytes(16)));
   }
   for (const std::uint32_t count : {0U, 513U, 1024U, 1025U, 0x20000000U, 0x20000001U, 0x80000000U, UINT32_MAX}) {
     INFO(count);
-    check_refused(on, message_of(on.header(MessageKind::kAccumulate, ReduceOp::kNoOp, BasicType::kInt64, 0, count, true)));
-    check_refused(on, message_of(on.header(MessageKind::kAccumulate, ReduceOp::kSum, BasicType::kInt64, 0, count, true),
-                                 Bytes(8)));
-    check_refused(on, message_of(on.header(MessageKind::kCompareAndSwap, ReduceOp::kSum, BasicType::kInt64, 0, count, true),
-                                 Bytes(16)));
+    check_refused(on, message_of(on.accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count)));
+    check_refused(on, message_of(on.accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count), Bytes(8)));
+    check_refused(on, message_of(on.compare_and_swap(BasicType::kInt64, 0, count), Bytes(16)));
   }
 }
 
 TEST_CASE("unknown operations, types, regions and senders are refused") {
   Fixture on;
-  const RequestHeader good = on.header(MessageKind::kAccumulate, ReduceOp::kSum, BasicType::kInt32, 0, 1, true);
+  const RequestHeader good = on.accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 1);
   for (const std::size_t number : {kReduceOps, std::size_t{200}, std::size_t{255}}) {
     RequestHeader bad = good;
     bad.op = static_cast<ReduceOp>(number);
@@ -241,12 +240,11 @@ TEST_CASE("an operation that MPI does not define for the type is refused") {
     for (const ReduceOp op : all_ops()) {
       if (allowed(op, type)) continue;
       INFO(traits(type).name << " " << name(op));
-      check_refused(on, message_of(on.header(MessageKind::kAccumulate, op, type, 0, 1, true), Bytes(traits(type).extent)));
+      check_refused(on, message_of(on.accumulate(op, type, 0, 1), Bytes(traits(type).extent)));
     }
     if (!has_gap(type)) continue;
     INFO(traits(type).name << " compare_and_swap");
-    check_refused(on, message_of(on.header(MessageKind::kCompareAndSwap, ReduceOp::kSum, type, 0, 1, true),
-                                 Bytes(2 * std::size_t{traits(type).extent})));
+    check_refused(on, message_of(on.compare_and_swap(type, 0), Bytes(2 * std::size_t{traits(type).extent})));
   }
 }
 
@@ -254,13 +252,13 @@ TEST_CASE("nobody may ask before admission or after withdrawal") {
   Fixture on;
   std::byte other[8] = {};
   const std::uint64_t unborn = on.agent.publish({other, sizeof other, &on.lock, false, {}});
-  RequestHeader header = on.header(MessageKind::kAccumulate, ReduceOp::kSum, BasicType::kInt32, 0, 1, true);
+  RequestHeader header = on.accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 1);
   header.region = unborn;
   check_refused(on, message_of(header, Bytes(4)), false);
   header.sender = 0;
   check_refused(on, message_of(header, Bytes(4)), false);
   on.agent.withdraw(on.region);
-  check_refused(on, message_of(on.header(MessageKind::kAccumulate, ReduceOp::kSum, BasicType::kInt32, 0, 1, true), Bytes(4)),
+  check_refused(on, message_of(on.accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 1), Bytes(4)),
                 false);
   on.agent.withdraw(on.region);
   CHECK(on.region != unborn);

@@ -29,7 +29,7 @@ inline std::vector<ReduceOp> all_ops() {
 }
 
 // One past the last byte of data of an element.
-inline std::size_t data_end(BasicType type) {
+inline std::size_t end_of_data(BasicType type) {
   const BasicTypeTraits& of = traits(type);
   return of.second == 0 ? of.size : std::size_t{of.second} + of.size - of.first;
 }
@@ -41,7 +41,7 @@ inline bool is_data(BasicType type, std::size_t byte) {
   if (x87 && (type == BasicType::kLongDouble || type == BasicType::kComplexLongDouble)) return byte % 16 < 10;
   if (of.second == 0) return byte < of.size;
   if (x87 && type == BasicType::kLongDoubleInt && byte >= 10 && byte < 16) return false;
-  return byte < of.first || (byte >= of.second && byte < data_end(type));
+  return byte < of.first || (byte >= of.second && byte < end_of_data(type));
 }
 
 inline bool same_elements(BasicType type, const std::byte* one, const std::byte* other, std::size_t count) {
@@ -58,7 +58,7 @@ inline bool gaps_hold(BasicType type, const std::byte* buffer, std::size_t count
   if (!has_gap(type)) return true;
   for (std::size_t at = 0; at < count * of.extent; ++at) {
     const std::size_t byte = at % of.extent;
-    const bool gap = (byte >= of.first && byte < of.second) || byte >= data_end(type);
+    const bool gap = (byte >= of.first && byte < of.second) || byte >= end_of_data(type);
     if (gap && buffer[at] != filling) return false;
   }
   return true;
