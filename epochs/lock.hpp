@@ -55,7 +55,7 @@ class PassTurn {
             step_ = Step::kDone;
             break;
           }
-          memory_.compare_and_swap(operation_, target_, ControlBlock::ring_word(ticket_), RingSlot::kEmpty, offer());
+          memory_.compare_and_swap(operation_, target_, ControlBlock::ring_word(ticket_), expected_, offer());
           step_ = Step::kOffered;
           break;
         case Step::kOffered: take_answer(operation_.value()); break;
@@ -79,15 +79,25 @@ class PassTurn {
   }
   void take_answer(std::uint64_t slot) {
     step_ = Step::kOffer;
-    if (slot == RingSlot::kEmpty) {
+    if (slot == expected_) {
+      if (expected_ != RingSlot::kEmpty) {
+        waiter_ = RingSlot::who(expected_);
+        wake(kAgain);
+        expected_ = RingSlot::kEmpty;
+      }
       // The holder of the ticket will find it.
       if (to_ == To::kNextWriter) {
         step_ = Step::kDone;
       } else {
         next(count_ - 1);
       }
+    } else if (slot == RingSlot::kEmpty) {
+      expected_ = RingSlot::kEmpty;
+    } else if (later_waits(slot)) {
+      expected_ = slot;
     } else if (!RingSlot::is_of(slot, ticket_)) {
       // Whoever had the slot before has gone ahead and is about to empty it.
+      expected_ = RingSlot::kEmpty;
       memory_.pause(operation_, 1);
     } else if (!RingSlot::exclusive(slot)) {
       waiter_ = RingSlot::who(slot);
@@ -104,6 +114,11 @@ class PassTurn {
       }
     }
   }
+  // A later ticket took itself for nearer to the front than it is, and has the slot: it must give way.
+  bool later_waits(std::uint64_t slot) const {
+    const std::uint64_t behind = LockWord::distance(RingSlot::ticket(slot), ticket_);
+    return RingSlot::state(slot) == RingSlot::kWaiting && behind != 0 && behind < LockWord::kTickets / 2;
+  }
   void next(std::uint64_t count) {
     count_ = count;
     ticket_ = LockWord::after(ticket_);
@@ -116,6 +131,7 @@ class PassTurn {
   std::uint64_t ticket_;
   std::uint64_t count_;  // kReaders: still to go; kNextWriter: gone
   std::uint64_t waiter_ = 0;
+  std::uint64_t expected_ = RingSlot::kEmpty;  // in the slot: empty, or a later ticket that must give way
   int target_;
   To to_;
   Step step_ = Step::kOffer;
@@ -163,7 +179,10 @@ class AcquireLock {
           if (wake_up == 0) return false;
           woken_by_ = wake_up;
           memory_.own_fetch_add(WaiterId::wake_word(id_), -wake_up);
-          if (in_ring_) {
+          if (wake_up == kAgain) {
+            in_ring_ = false;
+            far(1);
+          } else if (in_ring_) {
             empty_slot();
           } else {
             step_ = Step::kSlotEmptied;
@@ -234,7 +253,9 @@ class AcquireLock {
   void look(std::uint64_t word) {
     const std::uint64_t front = LockWord::ticket(word) - LockWord::writers(word) - LockWord::readers(word);
     const std::uint64_t distance = LockWord::distance(ticket_, front);
-    if (distance < ControlBlock::kRingSlots) {
+    // An estimate: readers leave in any order, so the front may seem nearer than it is (then the slot is taken back
+    // where it stands in the way of an earlier ticket, PassTurn), or even be past this ticket (then its turn has come).
+    if (distance < ControlBlock::kRingSlots || distance >= LockWord::kTickets / 2) {
       step_ = Step::kNear;
       return;
     }

@@ -92,15 +92,15 @@ struct RingSlot {
   static constexpr State state(std::uint64_t slot) { return static_cast<State>(slot % 4); }
   static constexpr bool exclusive(std::uint64_t slot) { return (slot & kExclusive) != 0; }
   static constexpr std::uint64_t who(std::uint64_t slot) { return (slot >> kWhoShift) % (1ULL << (kTicketShift - kWhoShift)); }
-  static constexpr bool is_of(std::uint64_t slot, std::uint64_t ticket) {
-    return slot != kEmpty && slot >> kTicketShift == ticket;
-  }
+  static constexpr std::uint64_t ticket(std::uint64_t slot) { return slot >> kTicketShift; }
+  static constexpr bool is_of(std::uint64_t slot, std::uint64_t of) { return slot != kEmpty && ticket(slot) == of; }
 };
 
 // wake[i], at the waiter: 0 while it waits.
 enum WakeUp : std::uint64_t {
   kHold = 1,          // it holds the lock
   kHoldAndClear = 2,  // it holds the lock, and takes itself out of the drain word
+  kAgain = 3,         // its slot was taken from it for an earlier ticket: it comes again
 };
 
 }  // namespace farside::epochs

@@ -62,7 +62,7 @@ std::optional<Error> Agreement::greet(const Status& own, const char* call) {
   const auto begun = std::chrono::steady_clock::now();
   bool warned = false;
   int arrived = 0;
-  for (Waiter waiter(Process::instance());;) {
+  for (Waiter waiter(Process::instance(), Process::instance().own_bell());;) {
     PMPI_Test(&request, &arrived, MPI_STATUS_IGNORE);
     if (arrived != 0) break;
     waiter.pause();

@@ -19,27 +19,25 @@ Outcome check_assert(int assert, int allowed_bits, const char* allowed) {
   return Fault{MPI_ERR_ASSERT, fmt::format("assertion {:#x} is not one of this call; allowed: {}", assert, allowed)};
 }
 
-// Keeps the endpoint and the MPI runtime moving until done() says true or the operation has failed.
-template <class Done, class Failed>
-bool wait_until(Done&& done, Failed&& failed) {
-  for (Waiter waiter(Process::instance()); !done();) {
-    if (failed()) return false;
-    waiter.pause();
-  }
-  return true;
+// Keeps the endpoint and the MPI runtime moving until done() says true.
+template <class Done>
+void wait_until(Doorbell& bell, Done&& done) {
+  for (Waiter waiter(Process::instance(), bell); !done();) waiter.pause();
 }
 
-// Runs a protocol that uses one operation at a time.
+// Runs a protocol to its end, or until the operation that it waits for has failed.
 template <class Protocol>
-Status run(Protocol& protocol) {
-  wait_until([&] { return protocol.advance(); }, [&] { return protocol.operation().done() && protocol.operation().failed(); });
+Status run(Doorbell& bell, Protocol& protocol) {
+  wait_until(bell, [&] {
+    return protocol.advance() || (protocol.operation().done() && protocol.operation().failed());
+  });
   return protocol.operation().take_error();
 }
 
 // Tells all members of a group and waits until they have been told.
-Status notify(ControlMemory& control, int rank, epochs::Notify<ControlMemory>::What what, std::span<const int> group) {
+Status notify(Doorbell& bell, ControlMemory& control, int rank, epochs::Notify<ControlMemory>::What what, std::span<const int> group) {
   epochs::Notify<ControlMemory> notice(control, rank, what, group);
-  wait_until([&] { return notice.advance(); }, [] { return false; });
+  wait_until(bell, [&] { return notice.advance(); });
   Status first;
   for (ControlMemory::Operation& operation : notice.operations()) {
     if (Status status = operation.take_error(); !status && first) first = std::move(status);
@@ -83,7 +81,7 @@ Outcome Window::translate(MPI_Group group, std::vector<int>& ranks) const {
 
 Status Window::barrier() {
   epochs::Barrier<ControlMemory> barrier(control_, space_->rank(), space_->ranks(), ++barriers_);
-  return run(barrier);
+  return run(space_->bell(), barrier);
 }
 
 Outcome Window::fence(int assert) {
@@ -123,7 +121,7 @@ Outcome Window::post(MPI_Group group, int assert) {
   }
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
-  return notify(control_, space_->rank(), What::kPosted, origins);
+  return notify(space_->bell(), control_, space_->rank(), What::kPosted, origins);
 }
 
 Outcome Window::start(MPI_Group group, int assert) {
@@ -136,7 +134,7 @@ Outcome Window::start(MPI_Group group, int assert) {
   }
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
   epochs::AwaitPosts<ControlMemory> posts(control_, targets);
-  wait_until([&] { return posts.advance(); }, [] { return false; });
+  wait_until(space_->bell(), [&] { return posts.advance(); });
   return {};
 }
 
@@ -152,7 +150,7 @@ Outcome Window::complete() {
   for (const int target : targets) {
     if (Status status = space_->flush(target); !status && first) first = std::move(status);
   }
-  Status told = notify(control_, space_->rank(), What::kCompleted, targets);
+  Status told = notify(space_->bell(), control_, space_->rank(), What::kCompleted, targets);
   return first ? std::move(told) : std::move(first);
 }
 
@@ -163,7 +161,7 @@ Outcome Window::wait() {
     if (const epochs::Violation v = epoch_.wait()) return v;
     origins = epoch_.posted_group().size();
   }
-  wait_until([&] { return completions_.take(control_, origins); }, [] { return false; });
+  wait_until(space_->bell(), [&] { return completions_.take(control_, origins); });
   if (origins > 0) Mark::clear(control_);
   const auto held = guard();
   epoch_.exposure_ended();
@@ -195,9 +193,9 @@ Outcome Window::acquire(int rank, LockType type, std::uint64_t& ticket) {
     wake_words_in_use_ |= 1U << node;
     return true;
   };
-  wait_until(claim, [] { return false; });
+  wait_until(space_->bell(), claim);
   epochs::AcquireLock<ControlMemory> acquire(control_, space_->rank(), rank, type, node);
-  Status status = run(acquire);
+  Status status = run(space_->bell(), acquire);
   ticket = acquire.ticket();
   {
     const auto held = guard();
@@ -210,7 +208,7 @@ Outcome Window::acquire(int rank, LockType type, std::uint64_t& ticket) {
 
 Status Window::release(int rank, LockType type, std::uint64_t ticket) {
   epochs::ReleaseLock<ControlMemory> release(control_, rank, type, ticket);
-  return run(release);
+  return run(space_->bell(), release);
 }
 
 Outcome Window::lock(int lock_type, int rank, int assert) {
@@ -270,7 +268,7 @@ Outcome Window::take_share(int rank, std::unique_lock<std::mutex> held) {
   Share& share = shares_[static_cast<std::size_t>(rank)];
   if (share == Share::kBeingTaken) {  // by another thread
     if (held) held.unlock();
-    wait_until([&] { const auto again = guard(); return share != Share::kBeingTaken; }, [] { return false; });
+    wait_until(space_->bell(), [&] { const auto again = guard(); return share != Share::kBeingTaken; });
     return {};
   }
   share = Share::kBeingTaken;

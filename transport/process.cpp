@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/process.hpp"
 
-#include <thread>
-
 #include "transport/fabric/fabric.hpp"
 
 namespace farside {
@@ -45,12 +43,12 @@ void Process::poll_runtime() {
   if (runtime_progress_ != nullptr) runtime_progress_();
 }
 
-void Process::sleep(std::chrono::nanoseconds limit) {
-  if (fabric_) {
-    fabric_->sleep(limit);
-  } else {
-    std::this_thread::sleep_for(limit);
-  }
+void Process::listen(Doorbell& bell) {
+  if (fabric_) fabric_->listen(bell);
+}
+
+void Process::stop_listening(Doorbell& bell) {
+  if (fabric_) fabric_->stop_listening(bell);
 }
 
 }  // namespace farside

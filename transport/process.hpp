@@ -36,13 +36,17 @@ class Process final : public Progress {
 
   void poll() override;
   void poll_runtime() override;
-  void sleep(std::chrono::nanoseconds limit) override;
+  void listen(Doorbell& bell) override;
+  void stop_listening(Doorbell& bell) override;
+  // For waits that nobody but the endpoint ends.
+  Doorbell& own_bell() { return own_bell_; }
 
  private:
   Process() = default;
 
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
+  Doorbell own_bell_;
   std::unique_ptr<Fabric> fabric_;
   std::optional<Error> fabric_error_;
   void (*runtime_progress_)() = nullptr;

@@ -45,7 +45,7 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
   space->segment_ = std::move(segment.value());
   std::byte* base = space->segment_.mapping.base();
   space->data_ = space->private_data_ ? static_cast<std::byte*>(request.private_data) : base + space->control_bytes_;
-  new (base) Header{random_bits(), {}};
+  new (base) Header{random_bits(), {}, {}};
   space->targets_.resize(static_cast<std::size_t>(request.ranks));
   return space;
 }
@@ -334,7 +334,7 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
 }
 
 Status Space::wait_for(Pending& pending) {
-  for (Waiter waiter(process_); !pending.done();) waiter.pause();
+  for (Waiter waiter(process_, bell()); !pending.done();) waiter.pause();
   return pending.take_error();
 }
 

@@ -3,7 +3,7 @@
 // for protocols) and data (allocated here, or private memory of the application). For every target one route is
 // chosen when the space is made; operations then dispatch without searching.
 //
-// A rank's segment:   | header (nonce, accumulate lock) | control words ... | data, if allocated here |
+// A rank's segment:   | header (nonce, accumulate lock, doorbell) | control words ... | data, if allocated here |
 //                     0                                64                  control_bytes, whole pages
 //
 // Making one takes four steps, between which the caller exchanges what they return among all ranks:
@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/base/doorbell.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/data/reduce_op.hpp"
@@ -47,8 +48,15 @@ struct FabricDescriptor {
 };
 
 class Space {
+  struct Header {
+    std::uint64_t nonce;
+    AccumulateLockWord accumulate_lock;
+    Doorbell bell;
+  };
+
  public:
   static constexpr std::size_t kHeaderBytes = 64;  // control words begin behind the header
+  static_assert(sizeof(Header) <= kHeaderBytes);
 
   struct Request {
     int rank = 0;
@@ -105,6 +113,12 @@ class Space {
     std::byte* control = targets_[static_cast<std::size_t>(target)].control;
     return control == nullptr ? nullptr : reinterpret_cast<std::uint64_t*>(control + word);
   }
+  // After a control word of a mapped target was changed: wakes it if it sleeps. Its own bell is rung by others.
+  void ring(int target) const {
+    std::byte* control = targets_[static_cast<std::size_t>(target)].control;
+    reinterpret_cast<Header*>(control)->bell.ring_if_armed();
+  }
+  Doorbell& bell() const { return reinterpret_cast<Header*>(segment_.mapping.base())->bell; }
   enum class ControlCall : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite };
   // For targets whose control block is not mapped. `operand`, `compare` and `fetched` stay in use until `pending`
   // is done.
@@ -112,11 +126,6 @@ class Space {
                  const std::uint64_t* compare, std::uint64_t* fetched);
 
  private:
-  struct Header {
-    std::uint64_t nonce;
-    AccumulateLockWord accumulate_lock;
-  };
-
   struct Target {
     RouteKind route = RouteKind::kFabric;
     bool last_was_request = false;     // the last accumulate towards it went to its agent

@@ -71,9 +71,16 @@ Bytes message_of(const RequestHeader& header, const Bytes& payload = {}) {
   return message;
 }
 
+// What a request carries: the last element comes without the gap behind it.
+std::size_t payload_bytes(BasicType type, std::size_t count) {
+  return (count - 1) * traits(type).extent + end_of_data(type);
+}
+
 Bytes elements(BasicType type, std::size_t count, unsigned seed) {
   Bytes buffer(count * traits(type).extent, kFilling);
   fill_elements(type, buffer.data(), count, seed);
+  buffer.resize(payload_bytes(type, count));
+  buffer.shrink_to_fit();
   return buffer;
 }
 
@@ -240,7 +247,7 @@ TEST_CASE("an operation that MPI does not define for the type is refused") {
     for (const ReduceOp op : all_ops()) {
       if (allowed(op, type)) continue;
       INFO(traits(type).name << " " << name(op));
-      check_refused(on, message_of(on.accumulate(op, type, 0, 1), Bytes(traits(type).extent)));
+      check_refused(on, message_of(on.accumulate(op, type, 0, 1), Bytes(payload_bytes(type, 1))));
     }
     if (!has_gap(type)) continue;
     INFO(traits(type).name << " compare_and_swap");
@@ -277,7 +284,7 @@ TEST_CASE("no mutation of a request makes the agent touch memory outside the reg
     RequestHeader header = on.header(swap ? MessageKind::kCompareAndSwap : MessageKind::kAccumulate, op, type,
                                      below(kRegionBytes), count, below(2) == 0);
     const std::size_t extent = traits(type).extent;
-    Bytes payload(swap ? 2 * extent : op == ReduceOp::kNoOp ? 0 : count * extent);
+    Bytes payload(swap ? 2 * extent : op == ReduceOp::kNoOp ? 0 : payload_bytes(type, count));
     for (std::byte& byte : payload) byte = std::byte(random());
     Bytes message = message_of(header, payload);
     // None, one or several mutations of bytes, but mostly not of the region's id; now and then of the length.

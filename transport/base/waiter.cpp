@@ -3,8 +3,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
-
 namespace farside {
 
 namespace {
@@ -19,7 +17,26 @@ inline void relax() {
 
 }  // namespace
 
+void Waiter::arm() {
+  progress_.listen(bell_);
+  seen_ = bell_.arm();
+  armed_ = true;
+}
+
+void Waiter::disarm() {
+  bell_.disarm();
+  progress_.stop_listening(bell_);
+  armed_ = false;
+}
+
 void Waiter::pause() {
+  if (armed_) {
+    // The caller has looked once more since the bell was armed.
+    bell_.sleep(seen_, kLongestSleep);
+    disarm();
+    progress_.poll();
+    return;
+  }
   ++rounds_;
   if (rounds_ <= kSpins) {
     relax();
@@ -33,8 +50,7 @@ void Waiter::pause() {
     return;
   }
   progress_.poll_runtime();
-  progress_.sleep(sleep_);
-  sleep_ = std::min(2 * sleep_, kLongestSleep);
+  arm();
 }
 
 }  // namespace farside

@@ -3,11 +3,13 @@
 // others may be waiting for: this process's endpoint, and the MPI runtime (a rank that waits here may owe the
 // peer a pending MPI_Isend). Ranks may outnumber cores, so spinning alone would cost a time slice per wait.
 //
-//   for (Waiter waiter; !done();) waiter.pause();
+//   for (Waiter waiter(progress, bell); !done();) waiter.pause();
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+
+#include "transport/base/doorbell.hpp"
 
 namespace farside {
 
@@ -18,8 +20,9 @@ class Progress {
   virtual void poll() = 0;
   // Moves the MPI runtime, without blocking. Only called from application threads.
   virtual void poll_runtime() = 0;
-  // Sleeps until something may have arrived, at most `limit`.
-  virtual void sleep(std::chrono::nanoseconds limit) = 0;
+  // Between these two, `bell` also rings when something has arrived at the endpoint.
+  virtual void listen(Doorbell& bell) = 0;
+  virtual void stop_listening(Doorbell& bell) = 0;
 
  protected:
   ~Progress() = default;
@@ -27,22 +30,33 @@ class Progress {
 
 class Waiter {
  public:
-  explicit Waiter(Progress& progress) : progress_(progress) {}
+  // `bell` is rung by whoever changes what is waited for; the endpoint's arrivals ring it as well.
+  Waiter(Progress& progress, Doorbell& bell) : progress_(progress), bell_(bell) {}
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+  ~Waiter() {
+    if (armed_) disarm();
+  }
 
   // One step of waiting; call it between looks at what is waited for.
   void pause();
 
  private:
-  // Chosen on 2 cores with 2 to 8 ranks: a mapped hand-over takes under 200 ns, a round trip over loopback TCP
-  // 20 to 60 us, a yield 0.5 us alone and a time slice when others run.
+  // Measured on 2 cores with 2 to 8 ranks: a mapped hand-over takes under 200 ns, a round trip over loopback TCP 20
+  // to 60 us, a yield 0.5 us alone and a time slice when others run.
   static constexpr std::uint32_t kSpins = 64;
-  static constexpr std::uint32_t kYields = 256;
-  static constexpr std::chrono::microseconds kFirstSleep{20};
-  static constexpr std::chrono::microseconds kLongestSleep{1000};
+  static constexpr std::uint32_t kYields = 64;
+  // The runtime has no bell: look after it at least this often.
+  static constexpr std::chrono::milliseconds kLongestSleep{1};
+
+  void arm();
+  void disarm();
 
   Progress& progress_;
+  Doorbell& bell_;
   std::uint32_t rounds_ = 0;
-  std::chrono::microseconds sleep_ = kFirstSleep;
+  std::uint32_t seen_ = 0;
+  bool armed_ = false;
 };
 
 }  // namespace farside

@@ -14,7 +14,6 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_rma.h>
 
-#include "transport/base/futex.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
 #include "transport/fabric/provider.hpp"
@@ -196,7 +195,7 @@ Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {
 template <class Issue>
 Status Fabric::issue(Pending& pending, const char* what, Issue&& call) {
   Operation* operation = nullptr;
-  for (Waiter waiter(progress_);; waiter.pause()) {
+  for (Waiter waiter(progress_, own_bell_);; waiter.pause()) {
     std::unique_lock held(mutex_);
     if (operation == nullptr) {
       operation = &operations_.take();
@@ -337,41 +336,43 @@ Status Fabric::post_receive(Receive& buffer) {
 void Fabric::poll() {
   polls_.fetch_add(1, std::memory_order_relaxed);
   // Whoever holds the mutex moves things already.
-  if (std::unique_lock held(mutex_, std::try_to_lock); held) drain(held);
+  if (const std::unique_lock held(mutex_, std::try_to_lock); held) drain();
 }
 
-void Fabric::sleep(std::chrono::nanoseconds limit) {
-  sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  // What completed before this point is seen by the caller's next look only if nothing is slept through: take the
-  // sequence first, look once more, then sleep on the sequence.
-  const std::uint32_t seen = arrivals_.load(std::memory_order_seq_cst);
-  bool moved = false;
-  if (std::unique_lock held(mutex_, std::try_to_lock); held) {
-    drain(held);
-    moved = arrivals_.load(std::memory_order_relaxed) != seen;
-  }
-  if (!moved) futex_wait(arrivals_, seen, limit);
-  sleepers_.fetch_sub(1, std::memory_order_relaxed);
+void Fabric::listen(Doorbell& bell) {
+  const std::scoped_lock held(listeners_mutex_);
+  listeners_.push_back(&bell);
+  // Sequentially consistent, as in Doorbell: either the progress thread sees the listener, or the listener's next look
+  // sees what the thread has done.
+  listening_.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void Fabric::stop_listening(Doorbell& bell) {
+  const std::scoped_lock held(listeners_mutex_);
+  listeners_.erase(std::find(listeners_.begin(), listeners_.end(), &bell));
+  listening_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Fabric::ring_listeners() {
+  if (listening_.load(std::memory_order_seq_cst) == 0) return;
+  const std::scoped_lock held(listeners_mutex_);
+  for (Doorbell* bell : listeners_) bell->ring();
 }
 
 // Takes everything off the completion queue. Called with the mutex held.
-void Fabric::drain(std::unique_lock<std::mutex>&) {
+void Fabric::drain() {
   std::array<fi_cq_msg_entry, 32> entries;
-  bool any = false;
   while (true) {
     const ssize_t count = fi_cq_read(queue_.get(), entries.data(), entries.size());
     if (count == -FI_EAVAIL) {
       complete_with_error();
-      any = true;
       continue;
     }
     if (count <= 0) break;
     for (ssize_t i = 0; i < count; ++i) complete(entries[static_cast<std::size_t>(i)]);
-    any = true;
     if (static_cast<std::size_t>(count) < entries.size()) break;
   }
   if (!unsent_.empty()) send_replies();
-  if (any) arrivals_.fetch_add(1, std::memory_order_seq_cst);
 }
 
 // The last the provider says of an operation. Whoever waits for `pending` may be gone right after.
@@ -511,20 +512,18 @@ void Fabric::run_progress_thread() {
     }
     // An application thread that polls does the work sooner than this thread could.
     const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
-    if (polls != last_polls && ready > 0 && sleepers_.load(std::memory_order_relaxed) == 0) {
+    if (polls != last_polls && ready > 0 && listening_.load(std::memory_order_relaxed) == 0) {
       last_polls = polls;
       std::this_thread::sleep_for(kStayAway);
       continue;
     }
     last_polls = polls;
-    std::unique_lock held(mutex_);
-    drain(held);
-    held.unlock();
-    // Also when nothing completed here: a peer may have written into this process's memory.
-    if (sleepers_.load(std::memory_order_seq_cst) > 0) {
-      arrivals_.fetch_add(1, std::memory_order_seq_cst);
-      futex_wake_all(arrivals_);
+    {
+      const std::scoped_lock held(mutex_);
+      drain();
     }
+    // Also when nothing completed here: a peer may have written into this process's memory.
+    ring_listeners();
   }
 }
 

@@ -30,6 +30,7 @@
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/unique_fd.hpp"
+#include "transport/base/doorbell.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/address.hpp"
 #include "transport/fabric/agent.hpp"
@@ -88,7 +89,8 @@ class Fabric {
 
   // For waiting application threads (Progress).
   void poll();
-  void sleep(std::chrono::nanoseconds limit);
+  void listen(Doorbell& bell);
+  void stop_listening(Doorbell& bell);
 
  private:
   Fabric(InfoHandle info, Progress& progress, Statistics& statistics)
@@ -99,7 +101,8 @@ class Fabric {
   void receive_again(Receive& buffer);
   template <class Issue>
   Status issue(Pending& pending, const char* what, Issue&& call);
-  void drain(std::unique_lock<std::mutex>& held);
+  void drain();
+  void ring_listeners();
   void complete(const fi_cq_msg_entry& entry);
   void complete_with_error();
   void finish(Operation& operation);
@@ -130,9 +133,11 @@ class Fabric {
   std::vector<std::unique_ptr<Reply>> spare_;
   Agent agent_;
 
+  Doorbell own_bell_;                               // of threads that wait to issue
   std::atomic<std::uint32_t> polls_{0};             // by application threads: while it moves, the thread stays away
-  std::atomic<std::uint32_t> arrivals_{0};          // moves when a sleeper should look again (futex)
-  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<std::uint32_t> listening_{0};         // size of listeners_, read without its mutex
+  std::mutex listeners_mutex_;
+  std::vector<Doorbell*> listeners_;                // of application threads that sleep
   std::atomic<bool> stop_{false};
   UniqueFd stop_fd_;
   std::thread thread_;

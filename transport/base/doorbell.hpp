@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A doorbell: who sleeps hears when something that it may wait for has changed. It stands in shared memory where
+// neighbours of the node ring it, and costs whoever rings one load while nobody sleeps.
+//
+// The sleeper arms it (arm), looks once more at what it waits for, and only then sleeps: what changed before the look
+// is seen, what changes after it rings.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "transport/base/futex.hpp"
+
+namespace farside {
+
+class Doorbell {
+ public:
+  // For the sleeper. The returned value goes to sleep().
+  std::uint32_t arm() {
+    // Sequentially consistent: either whoever changes something sees a sleeper, or the sleeper's next look sees the
+    // change.
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    return rings_.load(std::memory_order_seq_cst);
+  }
+  void disarm() { sleepers_.fetch_sub(1, std::memory_order_relaxed); }
+  void sleep(std::uint32_t armed, std::chrono::nanoseconds limit) { futex_wait(rings_, armed, limit); }
+
+  // For whoever has changed something, by a sequentially consistent read-modify-write.
+  void ring_if_armed() {
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) [[unlikely]] ring();
+  }
+  void ring() {
+    rings_.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake_all(rings_);
+  }
+
+ private:
+  std::atomic<std::uint32_t> rings_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+}  // namespace farside
