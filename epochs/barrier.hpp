@@ -32,7 +32,7 @@ class Barrier {
     }
     return operation_.done();
   }
-  typename M::Operation& operation() { return operation_; }
+  typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }
 
  private:
   M& memory_;

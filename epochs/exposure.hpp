@@ -44,7 +44,10 @@ class Notify {
     }
     return true;
   }
-  std::deque<typename M::Operation>& operations() { return operations_; }
+  // Of those not yet seen done, the first that failed, or null.
+  typename M::Operation* failed_operation() {
+    return done_ < operations_.size() && operations_[done_].failed() ? &operations_[done_] : nullptr;
+  }
 
  private:
   std::deque<typename M::Operation> operations_;

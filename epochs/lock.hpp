@@ -68,7 +68,10 @@ class PassTurn {
     }
     return false;
   }
-  typename M::Operation& operation() { return operation_; }
+  // An operation that failed, or null. On memory that can fail, a failed operation is never done.
+  typename M::Operation* failed_operation() {
+    return operation_.failed() ? &operation_ : wake_.failed() ? &wake_ : nullptr;
+  }
 
  private:
   enum class Step : std::uint8_t { kOffer, kOffered, kAnnounced, kDone };
@@ -214,7 +217,9 @@ class AcquireLock {
   bool saw_exposure() const { return saw_exposure_; }
   // What ReleaseLock needs, once held.
   std::uint64_t ticket() const { return ticket_; }
-  typename M::Operation& operation() { return pass_ ? pass_->operation() : operation_; }
+  typename M::Operation* failed_operation() {
+    return pass_ ? pass_->failed_operation() : operation_.failed() ? &operation_ : nullptr;
+  }
 
  private:
   enum class Step : std::uint8_t {
@@ -343,7 +348,9 @@ class ReleaseLock {
     }
     return false;
   }
-  typename M::Operation& operation() { return pass_ ? pass_->operation() : operation_; }
+  typename M::Operation* failed_operation() {
+    return pass_ ? pass_->failed_operation() : operation_.failed() ? &operation_ : nullptr;
+  }
 
  private:
   enum class Step : std::uint8_t { kLeft, kDrained, kDone };

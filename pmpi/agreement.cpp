@@ -45,8 +45,9 @@ Agreement::Agreement(MPI_Comm communicator) : communicator_(communicator) {
 }
 
 Error Agreement::failure(int rank, std::int32_t code, const Status& own) const {
-  if (rank == rank_ || !own) return own.error();
-  return Error{static_cast<ErrorKind>(code - 1), fmt::format("rank {} failed; see its message", rank)};
+  // The kind is what all decide by, so it is the lowest failed rank's everywhere; the words may be one's own.
+  return Error{static_cast<ErrorKind>(code - 1),
+               own ? fmt::format("rank {} failed; see its message", rank) : own.error().text};
 }
 
 std::optional<Error> Agreement::greet(const Status& own, const char* call) {

@@ -10,6 +10,7 @@
 
 #include "epochs/control_block.hpp"
 #include "pmpi/agreement.hpp"
+#include "pmpi/first_window.hpp"
 #include "pmpi/runtime.hpp"
 #include "pmpi/window.hpp"
 #include "pmpi/window_table.hpp"
@@ -24,55 +25,15 @@ std::atomic<unsigned long> runtime_windows{0};
 // MPICH 4.0 aborts when it runs out of context ids, at some 2,000 live windows: stop before.
 constexpr std::size_t kMostWindows = 1900;
 
-// Moves messages of the runtime that this process owes to others. Asking for the status of a request that never
-// completes enters the progress engine of both runtimes and touches no message; MPICH 4.0's MPI_Iprobe on
-// MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter it.
-MPI_Request never_complete = MPI_REQUEST_NULL;
-
-void progress_runtime() {
-  int flag = 0;
-  PMPI_Request_get_status(never_complete, &flag, MPI_STATUS_IGNORE);
-}
-
-Status start_runtime_progress() {
-  const auto query = [](void*, MPI_Status*) { return static_cast<int>(MPI_SUCCESS); };
-  const auto release = [](void*) { return static_cast<int>(MPI_SUCCESS); };
-  const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
-  if (PMPI_Grequest_start(query, release, cancel, nullptr, &never_complete) != MPI_SUCCESS) {
-    return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
-  }
-  Process::instance().set_runtime_progress(progress_runtime);
-  return {};
-}
-
-bool in_world_model() {
-  int initialized = 0;
-  PMPI_Initialized(&initialized);
-  return initialized != 0;
-}
-
-// Work at the first window of the process.
-Status wake_up() {
-  static const std::optional<Error> failed = []() -> std::optional<Error> {
-    if (in_world_model()) {
-      int rank = -1;
-      PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-      Log::set_rank(rank);
-    }
-    Status started = start_runtime_progress();
-    if (!started) return started.error();
-    return std::nullopt;
-  }();
-  if (failed) return *failed;
-  return Process::instance().settings().status();
-}
-
 Outcome check_arguments(const CreationRequest& request) {
   if (request.size < 0) {
     return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative", request.size)};
   }
   if (request.displacement_unit <= 0 || request.displacement_unit > std::numeric_limits<int>::max()) {
     return Fault{MPI_ERR_DISP, fmt::format("displacement unit is {}; it must be positive", request.displacement_unit)};
+  }
+  if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.base == nullptr && request.size > 0) {
+    return Fault{MPI_ERR_BASE, fmt::format("the base address is null, and the size {} bytes", request.size)};
   }
   return {};
 }
@@ -142,24 +103,38 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   return agreed;
 }
 
-// A real handle of the runtime, made without talking to anyone: name, info, attributes and error handler are its.
+// A real handle of the runtime, made without talking to anyone: name, info, attributes and error handler are its. Which
+// kinds of window Open MPI can make depends on the components that the user has selected.
 Status make_handle(MPI_Info info, MPI_Win* handle) {
   if (WindowTable::instance().size() >= kMostWindows) {
     return Error{ErrorKind::kNoMemory, fmt::format("{} windows are in use, more than the runtime has handles for", kMostWindows)};
   }
+  const MPI_Comm alone = own_communicator();
   void* nothing = nullptr;
-  const int code = runtime().Win_allocate_shared(0, 1, info, MPI_COMM_SELF, static_cast<void*>(&nothing), handle);
-  return code == MPI_SUCCESS ? Status() : Status(Error{ErrorKind::kOther, "the runtime made no handle for the window"});
+  if (runtime().Win_allocate_shared(0, 1, info, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
+      runtime().Win_allocate(0, 1, info, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
+      runtime().Win_create_dynamic(info, alone, handle) == MPI_SUCCESS) {
+    return {};
+  }
+  return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
 }
 
 }  // namespace
 
 Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier) {
   *carrier = Carrier::kFarside;
+  if (request.communicator == MPI_COMM_NULL) return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL"};
   int inter = 0;
   PMPI_Comm_test_inter(request.communicator, &inter);
   if (inter != 0) return Fault{MPI_ERR_COMM, "a window needs an intracommunicator"};
 
+  // Nobody asked for what cannot be had: the program runs on as it would without farside.
+  const auto decide = [&](const Error& failed) -> Outcome {
+    if (failed.kind != ErrorKind::kNoRoute) return fault_of(failed);
+    leave_to_runtime(request.call, failed.text.c_str());
+    *carrier = Carrier::kRuntime;
+    return {};
+  };
   Agreement agreement(request.communicator);
   Status ready = wake_up();
   // Bad arguments of one rank are an error on all: the others must not wait for it.
@@ -167,21 +142,13 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
   if (auto failed = agreement.greet(ready, request.call)) return arguments ? fault_of(*failed) : std::move(arguments);
   Result<Agreed> agreed = make_space(request, agreement);
-  if (!agreed) {
-    // Nobody asked for what cannot be had: the program runs on as it would without farside.
-    if (agreed.error().kind == ErrorKind::kNoRoute) {
-      leave_to_runtime(request.call, agreed.error().text.c_str());
-      *carrier = Carrier::kRuntime;
-      return {};
-    }
-    return fault_of(agreed.error());
-  }
+  if (!agreed) return decide(agreed.error());
 
   MPI_Win handle = MPI_WIN_NULL;
   const Status made = make_handle(request.info, &handle);
   if (auto failed = agreement.confirm(made)) {
     if (made) runtime().Win_free(&handle);
-    return fault_of(*failed);
+    return decide(*failed);
   }
   MPI_Group group = MPI_GROUP_NULL;
   PMPI_Comm_group(request.communicator, &group);
@@ -199,13 +166,6 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   WindowTable::instance().insert(handle, std::move(window));
   farside_windows.fetch_add(1, std::memory_order_relaxed);
   return {};
-}
-
-void end_runtime_progress() {
-  if (never_complete == MPI_REQUEST_NULL) return;
-  Process::instance().set_runtime_progress(nullptr);
-  PMPI_Grequest_complete(never_complete);
-  PMPI_Request_free(&never_complete);
 }
 
 void leave_to_runtime(const char* call, const char* reason) {

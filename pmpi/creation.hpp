@@ -25,9 +25,6 @@ enum class Carrier { kFarside, kRuntime };
 // carry it and has said why; the caller asks the runtime. A Fault is the same decision on every rank.
 Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier);
 
-// Gives back what the first window took from the runtime; before it finalizes.
-void end_runtime_progress();
-
 // Says once per reason that a window stays with the runtime, and counts it.
 void leave_to_runtime(const char* call, const char* reason);
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "pmpi/first_window.hpp"
 #include "pmpi/flatten.hpp"
 #include "pmpi/predefined_types.hpp"
 
@@ -64,15 +65,13 @@ class Datatypes {
   // type only if the count is not 0; nothing is read).
   bool committed(MPI_Datatype handle) const {
     const char nothing = 0;
-    return PMPI_Send(&nothing, 1, handle, MPI_PROC_NULL, 0, probing_) == MPI_SUCCESS;
+    return PMPI_Send(&nothing, 1, handle, MPI_PROC_NULL, 0, own_communicator()) == MPI_SUCCESS;
   }
 
  private:
   Datatypes() : predefined_(make_predefined_types()) {
     for (const PredefinedType& type : predefined_) insert(type);
     PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, release, &keyval_, this);
-    PMPI_Comm_dup(MPI_COMM_SELF, &probing_);
-    PMPI_Comm_set_errhandler(probing_, MPI_ERRORS_RETURN);
   }
 
   struct Slot {
@@ -124,7 +123,6 @@ class Datatypes {
   std::vector<PredefinedType> predefined_;
   std::array<Slot, kSlots> slots_;
   int keyval_ = MPI_KEYVAL_INVALID;
-  MPI_Comm probing_ = MPI_COMM_NULL;  // this process alone, errors returned
   std::mutex making_;
   std::atomic<std::uint64_t> freed_{0};
 };

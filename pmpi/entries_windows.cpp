@@ -2,18 +2,25 @@
 // Entry points: making, freeing and asking windows (MPI 4.0 section 12.2), and the end of MPI.
 #include "pmpi/creation.hpp"
 #include "pmpi/entry.hpp"
+#include "pmpi/first_window.hpp"
 #include "pmpi/statistics_file.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
 
+// The runtime may give a window of its own the handle of a farside window that another thread is freeing.
+int by_runtime(MPI_Win* win, int code) {
+  if (code == MPI_SUCCESS) WindowTable::instance().forget(*win);
+  return code;
+}
+
 template <class Original>
 int create(const CreationRequest& request, void** base, MPI_Win* win, Original&& original) {
   Carrier carrier = Carrier::kRuntime;
   const Outcome outcome = create_window(request, base, win, &carrier);
   if (!outcome) return raise_on(request.communicator, request.call, outcome.fault());
-  return carrier == Carrier::kFarside ? MPI_SUCCESS : original();
+  return carrier == Carrier::kFarside ? MPI_SUCCESS : by_runtime(win, original());
 }
 
 // The base addresses of MPI_Win_allocate and others are void* arguments that mean void**.
@@ -46,12 +53,12 @@ FARSIDE_ENTRY(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm co
 
 FARSIDE_ENTRY(Win_allocate_shared, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
   leave_to_runtime("MPI_Win_allocate_shared", kNotYet);
-  return runtime().Win_allocate_shared(size, unit, info, comm, base, win);
+  return by_runtime(win, runtime().Win_allocate_shared(size, unit, info, comm, base, win));
 }
 
 FARSIDE_ENTRY(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   leave_to_runtime("MPI_Win_create_dynamic", kNotYet);
-  return runtime().Win_create_dynamic(info, comm, win);
+  return by_runtime(win, runtime().Win_create_dynamic(info, comm, win));
 }
 
 FARSIDE_ENTRY(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
@@ -70,12 +77,15 @@ FARSIDE_ENTRY(Win_shared_query, (MPI_Win win, int rank, MPI_Aint* size, int* uni
 FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
   Window* window = WindowTable::instance().find(*win);
   if (window == nullptr) return runtime().Win_free(win);
-  if (const Outcome outcome = window->prepare_to_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
+  if (const Outcome outcome = window->check_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
+  // Operations that failed at the end are reported, but the window goes: its peers have let go of it.
+  const Outcome ended = window->end();
+  const int lost = ended ? MPI_SUCCESS : window->raise("MPI_Win_free", ended.fault());
   // Delete callbacks of attributes run in here and may still ask the window.
   const MPI_Win handle = *win;
   const int code = runtime().Win_free(win);
   WindowTable::instance().erase(handle, window);
-  return code;
+  return lost != MPI_SUCCESS ? lost : code;
 }
 
 FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag)) {
@@ -99,7 +109,7 @@ FARSIDE_ENTRY(Finalize, (void)) {
   write_statistics();
   // Windows that were not freed keep the endpoint; the process is about to end.
   if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
-  end_runtime_progress();
+  give_back();
   return runtime().Finalize();
 }
 
@@ -118,7 +128,7 @@ FARSIDE_ENTRY(Win_allocate_c, (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_
 FARSIDE_ENTRY(Win_allocate_shared_c,
               (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
   leave_to_runtime("MPI_Win_allocate_shared_c", kNotYet);
-  return runtime().Win_allocate_shared_c(size, unit, info, comm, base, win);
+  return by_runtime(win, runtime().Win_allocate_shared_c(size, unit, info, comm, base, win));
 }
 
 FARSIDE_ENTRY(Win_shared_query_c, (MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* unit, void* base)) {

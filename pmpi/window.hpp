@@ -4,6 +4,7 @@
 // that into MPI's return codes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -81,8 +82,10 @@ class Window {
   Outcome flush_all();
   Outcome sync();
 
-  // Collective: all operations everywhere are complete. What remains is to free the handle and destroy this.
-  Outcome prepare_to_free();
+  // Whether it may be freed now. Then end(), collective: all operations everywhere are complete or have failed; what
+  // remains is to free the handle and destroy this.
+  Outcome check_free();
+  Outcome end();
 
   // The group of the window, the caller's to free.
   Outcome group(MPI_Group* group) const;
@@ -115,6 +118,8 @@ class Window {
   // or a range fault. `origin_at` is where element 0 lies: it may be negative where the layout begins later.
   Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
   Outcome check_rank(int rank) const;
+  // A program that calls nothing but flushes must still move its messages; every so often.
+  void look_after_runtime();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
   Outcome translate(MPI_Group group, std::vector<int>& ranks) const;
   int displacement_unit(int rank) const {
@@ -138,6 +143,7 @@ class Window {
   enum class Share : std::uint8_t { kNone, kBeingTaken, kTaken };
   std::vector<Share> shares_;               // by target, within a lock_all; empty until the first one
   std::vector<int> shared_targets_;         // those whose share is taken
+  std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
   bool lock_all_unchecked_ = false;
   bool start_unchecked_ = false;
 };

@@ -20,12 +20,11 @@ Outcome find_type(MPI_Datatype handle, const char* whose, const Datatype*& type)
   return Fault{MPI_ERR_TYPE, fmt::format("{} datatype: {}", whose, datatype_error(handle).text)};
 }
 
-// MPI 4.0 section 12.3: the data of both sides have the same signature.
-Outcome check_signature(std::size_t origin_bytes, std::size_t target_bytes) {
-  if (origin_bytes == target_bytes) [[likely]] return {};
-  return Fault{origin_bytes > target_bytes ? MPI_ERR_TRUNCATE : MPI_ERR_TYPE,
-               fmt::format("the origin's count and datatype describe {} bytes, the target's {}; they must agree",
-                           origin_bytes, target_bytes)};
+// MPI 4.0 section 12.3.1: what is sent must fit, without truncation, as in send and receive.
+Outcome check_fits(std::size_t sent_bytes, std::size_t room_bytes) {
+  if (sent_bytes <= room_bytes) [[likely]] return {};
+  return Fault{MPI_ERR_TRUNCATE, fmt::format("{} bytes are sent where count and datatype leave room for {}", sent_bytes,
+                                             room_bytes)};
 }
 
 std::byte* bytes_at(const void* address, std::ptrdiff_t offset) {
@@ -98,10 +97,12 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
   if (target.type != origin.type) {
     if (Outcome o = find_type(target.type, "target", target_type); !o) return o;
   }
-  const std::size_t bytes = static_cast<std::size_t>(target.count) * target_type->size;
-  if (Outcome o = check_signature(static_cast<std::size_t>(origin.count) * origin_type->size, bytes); !o) return o;
+  const std::size_t origin_bytes = static_cast<std::size_t>(origin.count) * origin_type->size;
+  const std::size_t target_bytes = static_cast<std::size_t>(target.count) * target_type->size;
+  const std::size_t bytes = put ? origin_bytes : target_bytes;
+  if (Outcome o = check_fits(bytes, put ? target_bytes : origin_bytes); !o) return o;
   std::int64_t at = 0;
-  if (bytes > 0) {
+  if (target_bytes > 0) {
     if (Outcome o = locate(target, *target_type, at); !o) return o;
   }
   if (Outcome o = begin_operation(target.rank); !o) return o;
@@ -151,11 +152,13 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
     if (Outcome o = find_type(result->type, "result", result_type); !o) return o;
   }
   const std::size_t bytes = static_cast<std::size_t>(target.count) * target_type->size;
-  if (reads_origin) {
-    if (Outcome o = check_signature(static_cast<std::size_t>(origin.count) * origin_type->size, bytes); !o) return o;
-  }
+  const std::size_t origin_bytes = reads_origin ? static_cast<std::size_t>(origin.count) * origin_type->size : bytes;
+  if (Outcome o = check_fits(origin_bytes, bytes); !o) return o;
   if (result != nullptr) {
-    if (Outcome o = check_signature(static_cast<std::size_t>(result->count) * result_type->size, bytes); !o) return o;
+    // As much is fetched as the target describes.
+    const std::size_t room = static_cast<std::size_t>(result->count) * result_type->size;
+    if (Outcome o = check_fits(bytes, room); !o) return o;
+    if (Outcome o = check_fits(bytes, origin_bytes); !o) return o;
   }
   if (bytes == 0) return begin_operation(target.rank);
 
@@ -177,11 +180,13 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   if (Outcome o = locate(target, *target_type, at); !o) return o;
   if (Outcome o = begin_operation(target.rank); !o) return o;
 
+  if (origin_bytes == 0) return {};
   const auto target_count = static_cast<std::size_t>(target.count);
   const void* from = reads_origin ? origin.address : nullptr;
   if (target_type->basic && origin_type->basic && result_type->basic) [[likely]] {
+    const std::size_t count = reads_origin ? static_cast<std::size_t>(origin.count) : target_count;
     return space_->accumulate(target.rank, static_cast<std::uint64_t>(at), *reduce, *element, from,
-                              result != nullptr ? result->address : nullptr, target_count);
+                              result != nullptr ? result->address : nullptr, count);
   }
   if (result == nullptr) {
     if (!reads_origin) return {};
@@ -250,6 +255,7 @@ Outcome Window::check_request_operation(int rank) {
 
 Outcome Window::complete_operations(int rank) {
   if (rank == MPI_PROC_NULL) return {};
+  look_after_runtime();
   return space_->flush(rank);
 }
 

@@ -25,24 +25,19 @@ void wait_until(Doorbell& bell, Done&& done) {
   for (Waiter waiter(Process::instance(), bell); !done();) waiter.pause();
 }
 
-// Runs a protocol to its end, or until the operation that it waits for has failed.
+// Runs a protocol to its end, or until an operation of it has failed.
 template <class Protocol>
 Status run(Doorbell& bell, Protocol& protocol) {
-  wait_until(bell, [&] {
-    return protocol.advance() || (protocol.operation().done() && protocol.operation().failed());
-  });
-  return protocol.operation().take_error();
+  ControlMemory::Operation* failed = nullptr;
+  wait_until(bell, [&] { return protocol.advance() || (failed = protocol.failed_operation()) != nullptr; });
+  return failed == nullptr ? Status() : failed->take_error();
 }
 
 // Tells all members of a group and waits until they have been told.
-Status notify(Doorbell& bell, ControlMemory& control, int rank, epochs::Notify<ControlMemory>::What what, std::span<const int> group) {
+Status notify(Doorbell& bell, ControlMemory& control, int rank, epochs::Notify<ControlMemory>::What what,
+              std::span<const int> group) {
   epochs::Notify<ControlMemory> notice(control, rank, what, group);
-  wait_until(bell, [&] { return notice.advance(); });
-  Status first;
-  for (ControlMemory::Operation& operation : notice.operations()) {
-    if (Status status = operation.take_error(); !status && first) first = std::move(status);
-  }
-  return first;
+  return run(bell, notice);
 }
 
 using What = epochs::Notify<ControlMemory>::What;
@@ -245,9 +240,11 @@ Outcome Window::unlock(int rank) {
     if (const epochs::Violation v = epoch_.unlock(rank)) return v;
     // The last one taken is mostly the first one given back.
     const auto found = std::find_if(held_.rbegin(), held_.rend(), [&](const Held& h) { return h.rank == rank; });
+    if (found == held_.rend()) return Fault{MPI_ERR_RMA_SYNC, "another thread is still waiting for this lock"};
     lock = *found;
     held_.erase(std::next(found).base());
   }
+  look_after_runtime();
   Status completed = space_->flush(rank);
   if (!lock.taken) return completed;
   Status released = release(rank, lock.type, lock.ticket);
@@ -256,21 +253,29 @@ Outcome Window::unlock(int rank) {
 
 Outcome Window::lock_all(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
-  const auto held = guard();
+  auto held = guard();
   if (const epochs::Violation v = epoch_.lock_all()) return v;
   lock_all_unchecked_ = (assert & MPI_MODE_NOCHECK) != 0;
   shares_.resize(static_cast<std::size_t>(space_->ranks()), Share::kNone);
-  return {};
+  if (lock_all_unchecked_) return {};
+  // The own share at once: loads and stores on one's own window are no operations that farside sees.
+  Outcome taken = take_share(space_->rank(), std::move(held));
+  if (!taken) {
+    const auto again = guard();
+    epoch_.lock_all_refused();
+  }
+  return taken;
 }
 
 // A target's share of a lock_all is taken at the first operation that goes there.
 Outcome Window::take_share(int rank, std::unique_lock<std::mutex> held) {
   Share& share = shares_[static_cast<std::size_t>(rank)];
-  if (share == Share::kBeingTaken) {  // by another thread
-    if (held) held.unlock();
+  while (share == Share::kBeingTaken) {  // by another thread
+    held.unlock();
     wait_until(space_->bell(), [&] { const auto again = guard(); return share != Share::kBeingTaken; });
-    return {};
+    held.lock();
   }
+  if (share == Share::kTaken) return {};
   share = Share::kBeingTaken;
   if (held) held.unlock();
   std::uint64_t ticket = 0;
@@ -303,6 +308,7 @@ Outcome Window::flush(int rank) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush(rank)) return v;
   }
+  look_after_runtime();
   return space_->flush(rank);
 }
 
@@ -311,6 +317,7 @@ Outcome Window::flush_all() {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush_all()) return v;
   }
+  look_after_runtime();
   return space_->flush_all();
 }
 
@@ -320,19 +327,29 @@ Outcome Window::sync() {
     if (const epochs::Violation v = epoch_.sync()) return v;
   }
   // Programs poll with MPI_Win_sync: let what they wait for arrive.
+  look_after_runtime();
   Process::instance().poll();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return {};
 }
 
-Outcome Window::prepare_to_free() {
-  {
-    const auto held = guard();
-    if (const epochs::Violation v = epoch_.free()) return v;
-  }
+Outcome Window::check_free() {
+  const auto held = guard();
+  return epoch_.free();
+}
+
+Outcome Window::end() {
   Status completed = space_->flush_all();
   Status met = barrier();
   return completed ? std::move(met) : std::move(completed);
+}
+
+void Window::look_after_runtime() {
+  // Not a counter to rely on: threads may lose each other's steps.
+  constexpr std::uint32_t kEvery = 64;
+  const std::uint32_t calls = calls_.load(std::memory_order_relaxed) + 1;
+  calls_.store(calls, std::memory_order_relaxed);
+  if (calls % kEvery == 0) [[unlikely]] Process::instance().poll_runtime();
 }
 
 }  // namespace farside::pmpi

@@ -58,4 +58,9 @@ void WindowTable::erase(MPI_Win handle, Window* window) {
   size_.fetch_sub(1, std::memory_order_relaxed);
 }
 
+void WindowTable::forget(MPI_Win handle) {
+  const std::scoped_lock held(changing_);
+  slot(*table_.load(std::memory_order_relaxed), key_of(handle)).window.store(nullptr, std::memory_order_release);
+}
+
 }  // namespace farside::pmpi

@@ -36,6 +36,8 @@ class WindowTable {
   void insert(MPI_Win handle, std::unique_ptr<Window> window);
   // Destroys the window, unless the handle has been given to a newer one.
   void erase(MPI_Win handle, Window* window);
+  // The handle is the runtime's now.
+  void forget(MPI_Win handle);
   std::size_t size() const { return size_.load(std::memory_order_relaxed); }
 
  private:

@@ -23,12 +23,17 @@ class ControlMemory {
     Operation() = default;
     Operation(const Operation&) = delete;
     Operation& operator=(const Operation&) = delete;
+    // Whoever gives up must wait all the same: the endpoint still has this object.
+    ~Operation() {
+      while (!pending_.done()) [[unlikely]] Process::instance().poll();
+    }
+    // Never, if it failed.
     bool done() const {
-      return pending_.done() && (not_before_ == Clock::time_point{} || Clock::now() >= not_before_);
+      return pending_.done() && !pending_.has_error() && (not_before_ == Clock::time_point{} || Clock::now() >= not_before_);
     }
     std::uint64_t value() const { return value_; }
-    // Whether the last use failed, and why, once done.
-    bool failed() const { return pending_.has_error(); }
+    // Whether the last use failed, and why.
+    bool failed() const { return pending_.done() && pending_.has_error(); }
     Status take_error() { return pending_.take_error(); }
 
    private:

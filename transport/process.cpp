@@ -11,6 +11,7 @@ Process& Process::instance() {
 }
 
 Result<const Settings*> Process::settings() {
+  const std::scoped_lock held(mutex_);
   if (!settings_) {
     settings_ = read_settings();
     if (settings_->ok() && !settings_->value().stats.empty()) statistics_.enable();
@@ -20,35 +21,42 @@ Result<const Settings*> Process::settings() {
 }
 
 Result<Fabric*> Process::fabric() {
-  if (fabric_) return fabric_.get();
-  if (fabric_error_) return *fabric_error_;
+  if (Fabric* open = open_fabric()) return open;
   Result<const Settings*> known = settings();
   if (!known) return known.error();
+  const std::scoped_lock held(mutex_);
+  if (fabric_) return fabric_.get();
+  if (fabric_error_) return *fabric_error_;
   Result<std::unique_ptr<Fabric>> opened = Fabric::open(known.value()->provider, *this, statistics_);
   if (!opened) {
     fabric_error_ = opened.error();
     return opened.error();
   }
   fabric_ = std::move(opened.value());
+  opened_.store(fabric_.get(), std::memory_order_release);
   return fabric_.get();
 }
 
-void Process::shut_down() { fabric_.reset(); }
+void Process::shut_down() {
+  const std::scoped_lock held(mutex_);
+  opened_.store(nullptr, std::memory_order_release);
+  fabric_.reset();
+}
 
 void Process::poll() {
-  if (fabric_) fabric_->poll();
+  if (Fabric* open = open_fabric()) open->poll();
 }
 
 void Process::poll_runtime() {
-  if (runtime_progress_ != nullptr) runtime_progress_();
+  if (void (*hook)() = runtime_progress_.load(std::memory_order_acquire)) hook();
 }
 
 void Process::listen(Doorbell& bell) {
-  if (fabric_) fabric_->listen(bell);
+  if (Fabric* open = open_fabric()) open->listen(bell);
 }
 
 void Process::stop_listening(Doorbell& bell) {
-  if (fabric_) fabric_->stop_listening(bell);
+  if (Fabric* open = open_fabric()) open->stop_listening(bell);
 }
 
 }  // namespace farside

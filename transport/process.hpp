@@ -3,7 +3,9 @@
 // the hook that moves the MPI runtime while an application thread waits. Comes to life at the first window.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "transport/base/result.hpp"
@@ -27,12 +29,12 @@ class Process final : public Progress {
   // The endpoint, opened when first asked for; a failure stays.
   Result<Fabric*> fabric();
   // Null until it was opened.
-  Fabric* open_fabric() const { return fabric_.get(); }
+  Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
   // Closes the endpoint and ends the progress thread. All windows are gone.
   void shut_down();
 
   // Moves the MPI runtime without blocking (for instance MPI_Iprobe); called by waiting application threads only.
-  void set_runtime_progress(void (*hook)()) { runtime_progress_ = hook; }
+  void set_runtime_progress(void (*hook)()) { runtime_progress_.store(hook, std::memory_order_release); }
 
   void poll() override;
   void poll_runtime() override;
@@ -44,12 +46,14 @@ class Process final : public Progress {
  private:
   Process() = default;
 
+  std::mutex mutex_;  // of what is made once: settings_, fabric_
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
   Doorbell own_bell_;
   std::unique_ptr<Fabric> fabric_;
   std::optional<Error> fabric_error_;
-  void (*runtime_progress_)() = nullptr;
+  std::atomic<Fabric*> opened_{nullptr};
+  std::atomic<void (*)()> runtime_progress_{nullptr};
 };
 
 }  // namespace farside

@@ -46,6 +46,7 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
   std::byte* base = space->segment_.mapping.base();
   space->data_ = space->private_data_ ? static_cast<std::byte*>(request.private_data) : base + space->control_bytes_;
   new (base) Header{random_bits(), {}, {}};
+  if (space->private_data_) allow_process_memory_access();
   space->targets_.resize(static_cast<std::size_t>(request.ranks));
   return space;
 }
@@ -163,6 +164,7 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
     target.data_key = peers[r].data;
     target.region = peers[r].region;
     target.pending = std::make_unique<Pending>();
+    target.requests = std::make_unique<Pending>();
   }
   exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
   return {};
@@ -244,13 +246,9 @@ Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, B
 }
 
 // Accumulates towards one target take effect in the order in which they were issued (accumulate_ordering, MPI 4.0
-// section 12.7.2). Requests stay in order among themselves, and so do provider atomics; between the two kinds the
-// earlier is waited for.
-Status Space::keep_order(Target& to, bool by_request) {
-  if (to.last_was_request == by_request) return {};
-  to.last_was_request = by_request;
-  return wait_for(*to.pending);
-}
+// section 12.7.2). Requests stay in order among themselves, and so do provider atomics; before one kind is issued the
+// other is waited for.
+Status Space::keep_order(Target& to, bool by_request) { return wait_for(by_request ? *to.pending : *to.requests); }
 
 Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp op, BasicType type,
                                      const void* origin, void* fetched, std::size_t count) {
@@ -278,7 +276,7 @@ Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp 
     header.count = static_cast<std::uint32_t>(part);
     const void* payload = origin != nullptr ? static_cast<const std::byte*>(origin) + done * extent : nullptr;
     void* result = fetched != nullptr ? static_cast<std::byte*>(fetched) + done * extent : nullptr;
-    Status status = fabric.request(*to.pending, to.peer, header, payload, origin != nullptr ? part * extent : 0,
+    Status status = fabric.request(*to.requests, to.peer, header, payload, origin != nullptr ? part * extent : 0,
                                    result, fetched != nullptr ? part * extent : 0);
     if (!status) return status;
     done += part;
@@ -327,10 +325,10 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
   header.region = to.region;
   header.offset = offset;
   header.count = 1;
-  Status status = fabric.request(*to.pending, to.peer, header, elements.data(), 2 * extent, fetched, extent);
+  Status status = fabric.request(*to.requests, to.peer, header, elements.data(), 2 * extent, fetched, extent);
   if (!status) return status;
   // The elements are on this stack.
-  return wait_for(*to.pending);
+  return wait_for(*to.requests);
 }
 
 Status Space::wait_for(Pending& pending) {
@@ -338,9 +336,15 @@ Status Space::wait_for(Pending& pending) {
   return pending.take_error();
 }
 
+Status Space::complete(Target& to) {
+  if (to.pending == nullptr) return {};
+  Status moved = wait_for(*to.pending);
+  Status requested = wait_for(*to.requests);
+  return moved ? std::move(requested) : std::move(moved);
+}
+
 Status Space::flush(int rank) {
-  Target& to = target(rank);
-  Status status = to.pending != nullptr ? wait_for(*to.pending) : Status();
+  Status status = complete(target(rank));
   // Stores made so far before loads made later: an origin that flushed a put and then reads must not read the past.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return status;
@@ -349,8 +353,7 @@ Status Space::flush(int rank) {
 Status Space::flush_all() {
   Status first;
   for (Target& to : targets_) {
-    if (to.pending == nullptr) continue;
-    Status status = wait_for(*to.pending);
+    Status status = complete(to);
     if (!status && first) first = std::move(status);
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);

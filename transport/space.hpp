@@ -128,7 +128,6 @@ class Space {
  private:
   struct Target {
     RouteKind route = RouteKind::kFabric;
-    bool last_was_request = false;     // the last accumulate towards it went to its agent
     std::byte* data = nullptr;         // when mapped
     std::byte* control = nullptr;      // when mapped
     std::uint64_t bytes = 0;
@@ -138,7 +137,8 @@ class Space {
     RemoteKey control_key, data_key;
     std::uint64_t region = 0;
     Mapping mapping;
-    std::unique_ptr<Pending> pending;  // of fabric operations on its data
+    std::unique_ptr<Pending> pending;  // of RDMA operations and provider atomics on its data
+    std::unique_ptr<Pending> requests; // to its agent
   };
 
   Space();
@@ -151,6 +151,7 @@ class Space {
   Status accumulate_over_fabric(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count);
   Status keep_order(Target& target, bool by_request);
+  Status complete(Target& target);
   AtomicWay way(BasicType type, const void* address) const {
     return always_locked_ ? AtomicWay::kLocked : atomic_way(type, address);
   }

@@ -25,268 +25,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <functional>
 #include <memory>
-#include <new>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "epochs/control_block.hpp"
-#include "transport/remote_memory.hpp"
+#include "tests/epochs/explored_memory.hpp"
+#include "tests/epochs/seen_states.hpp"
 
 namespace farside::explore {
-
-inline constexpr int kRanks = 4;
-inline constexpr int kAgents = 6;
-inline constexpr int kSlots = 4;  // operations of one protocol object
-// Behind the control block of so few ranks: words for the data that protocols protect.
-inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
-inline constexpr std::uint32_t kWords = kData / 8 + 4;
-
-inline std::uint64_t mix(std::uint64_t seed, std::uint64_t value) {
-  std::uint64_t hash = (seed ^ value) * 0x9E3779B97F4A7C15ULL;
-  hash = (hash ^ (hash >> 32)) * 0xD6E8FEB86659FD93ULL;
-  return hash ^ (hash >> 29);
-}
-// Of objects that are nothing but bytes; the same bytes mean the same object.
-inline std::uint64_t hash_bytes(std::uint64_t seed, const void* bytes, std::size_t size) {
-  const auto* at = static_cast<const std::byte*>(bytes);
-  for (; size >= 8; at += 8, size -= 8) {
-    std::uint64_t value;
-    std::memcpy(&value, at, 8);
-    seed = mix(seed, value);
-  }
-  std::uint64_t rest = 0;
-  std::memcpy(&rest, at, size);
-  return mix(seed, rest ^ (std::uint64_t{size} << 56));
-}
-
-enum class Kind : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite, kPause, kOwnRead, kOwnAdd };
-
-// What an agent asks of the memory. A sabotage may change it on the way.
-struct Request {
-  std::uint64_t operand = 0;  // of kOwnRead: the value found
-  std::uint64_t compare = 0;
-  std::uint32_t word = 0;
-  std::int8_t rank = 0;  // the target
-  std::int8_t agent = 0;
-  Kind kind = Kind::kRead;
-  bool dropped = false;  // it has no effect
-  bool torn = false;     // it reads and writes in two effects instead of one
-  std::uint8_t unused[7] = {};
-};
-static_assert(std::has_unique_object_representations_v<Request>);
-
-// The words of all ranks, and all operations under way.
-class World {
- public:
-  enum class Phase : std::uint64_t { kFree, kIssued, kHalf, kEffected, kDone };
-  struct Slot {
-    Request request;
-    std::uint64_t value = 0;
-    Phase phase = Phase::kFree;
-  };
-  struct Change {
-    std::uint32_t word;
-    std::uint32_t unused = 0;
-    std::uint64_t before;
-  };
-  struct Agent {
-    std::array<Slot, kSlots> slots{};
-    std::int8_t rank = 0;
-    bool looked = false;   // its last advance() looked at own words
-    bool stirred = false;  // they have changed since, or it has not begun
-    std::uint8_t used = 0;
-    std::uint8_t unused[4] = {};
-  };
-
-  std::uint64_t at(int rank, std::uint32_t word) const { return words_[index(rank, word)]; }
-  void store(int rank, std::uint32_t word, std::uint64_t value) {
-    std::uint64_t& place = words_[index(rank, word)];
-    hash_ ^= mix(index(rank, word) + 1, place) ^ mix(index(rank, word) + 1, value);
-    place = value;
-  }
-  // What the owner sees.
-  std::uint64_t own(int rank, std::uint32_t word) const {
-    const auto& late = late_[static_cast<std::size_t>(rank)];
-    for (std::size_t i = 0; i < late.count; ++i) {
-      if (late.changes[i].word == word) return late.changes[i].before;
-    }
-    return at(rank, word);
-  }
-  bool has_late(int rank) const { return late_[static_cast<std::size_t>(rank)].count != 0; }
-  void push_late(int rank, std::uint32_t word, std::uint64_t before) {
-    auto& late = late_[static_cast<std::size_t>(rank)];
-    late.changes.at(late.count++) = Change{word, 0, before};
-  }
-  void appear(int rank) {
-    auto& late = late_[static_cast<std::size_t>(rank)];
-    for (std::size_t i = 1; i < late.count; ++i) late.changes[i - 1] = late.changes[i];
-    late.changes[--late.count] = Change{0, 0, 0};
-  }
-  std::uint64_t hash() const {
-    std::uint64_t hash = hash_bytes(hash_, late_.data(), sizeof(late_));
-    for (const Agent& agent : agents) {
-      hash = hash_bytes(hash, agent.slots.data(), agent.used * sizeof(Slot));
-      hash = mix(hash, static_cast<std::uint64_t>(agent.looked) + 2U * agent.stirred + 4U * agent.used);
-    }
-    return hash;
-  }
-
-  std::array<Agent, kAgents> agents{};
-
- private:
-  struct Late {
-    std::array<Change, 6> changes{};
-    std::uint64_t count = 0;
-  };
-  static std::size_t index(int rank, std::uint32_t word) {
-    return static_cast<std::size_t>(rank) * kWords + word / 8;
-  }
-  std::array<std::uint64_t, std::size_t{kRanks} * kWords> words_{};
-  std::array<Late, kRanks> late_{};
-  std::uint64_t hash_ = 0;
-};
-static_assert(std::is_trivially_copyable_v<World>);
 
 struct Options {
   // Changes of own words become visible to own() some time after they took effect, in their order.
   bool late = false;
   // Takes local steps (above) at once; without it the search does not rely on the argument that it may.
   bool reduce = true;
-  // Called with each request before it is carried out; to break a protocol on purpose.
-  std::function<void(Request&)> sabotage;
+  Sabotage sabotage = {};
   std::uint64_t max_states = 60'000'000;
-};
-
-// The RemoteMemory of one agent.
-class Memory {
- public:
-  // Bytes that can be copied: it names its slot in the world, which keeps what it is about.
-  class Operation {
-   public:
-    bool done() const { return memory_ == nullptr || slot().phase == World::Phase::kDone; }
-    std::uint64_t value() const {
-      if (memory_ == nullptr) return 0;
-      if (!done()) memory_->broken("the value of an operation is asked before it is done");
-      return slot().value;
-    }
-
-   private:
-    friend class Memory;
-    const World::Slot& slot() const { return memory_->agent().slots[slot_]; }
-    Memory* memory_ = nullptr;
-    std::uint64_t slot_ = 0;
-  };
-
-  Memory(World& world, int agent, int rank, const Options& options, std::string& failure)
-      : world_(world), agent_(agent), rank_(rank), options_(options), failure_(failure) {}
-
-  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    issue(operation, Kind::kFetchAdd, rank, word, value, 0);
-  }
-  void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
-                        std::uint64_t desired) {
-    issue(operation, Kind::kCompareAndSwap, rank, word, desired, expected);
-  }
-  void read(Operation& operation, int rank, std::uint32_t word) { issue(operation, Kind::kRead, rank, word, 0, 0); }
-  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    issue(operation, Kind::kWrite, rank, word, value, 0);
-  }
-  void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
-  std::uint64_t own(std::uint32_t word) const {
-    world_.agents[static_cast<std::size_t>(agent_)].looked = true;
-    const std::uint64_t value = world_.own(rank_, word);
-    return options_.sabotage ? sabotaged(Kind::kOwnRead, word, value).operand : value;
-  }
-  std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
-    agent().looked = true;
-    // An atomic on a word sees all that took effect on it, and what came before that.
-    while (world_.has_late(rank_)) world_.appear(rank_);
-    const std::uint64_t before = world_.at(rank_, word);
-    Request request{.operand = value};
-    if (options_.sabotage) request = sabotaged(Kind::kOwnAdd, word, value);
-    if (!request.dropped) world_.store(rank_, word, before + request.operand);
-    return before;
-  }
-
-  int rank() const { return rank_; }
-  int index() const { return agent_; }
-  // A protocol object is over: none of its operations may still be under way, as they die with it.
-  void retire_operations() {
-    for (std::size_t i = 0; i < agent().used; ++i) {
-      if (agent().slots[i].phase != World::Phase::kDone) broken("a protocol is over while an operation is not done");
-      agent().slots[i] = {};
-    }
-    agent().used = 0;
-  }
-  void broken(std::string what) const {
-    if (failure_.empty()) failure_ = std::move(what);
-  }
-  World& world() { return world_; }
-
- private:
-  World::Agent& agent() const { return world_.agents[static_cast<std::size_t>(agent_)]; }
-  Request sabotaged(Kind kind, std::uint32_t word, std::uint64_t operand) const {
-    Request request{.operand = operand, .word = word, .rank = static_cast<std::int8_t>(rank_),
-                    .agent = static_cast<std::int8_t>(agent_), .kind = kind};
-    options_.sabotage(request);
-    return request;
-  }
-  void issue(Operation& operation, Kind kind, int rank, std::uint32_t word, std::uint64_t operand,
-             std::uint64_t compare) {
-    if (operation.memory_ == nullptr) {
-      if (agent().used == kSlots) return broken("more operations in one protocol than the explorer has room for");
-      operation.slot_ = agent().used++;
-      operation.memory_ = this;
-    } else if (!operation.done()) {
-      return broken("an operation is used again before it is done");
-    }
-    World::Slot& slot = agent().slots[operation.slot_];
-    slot.value = 0;
-    slot.request = {.operand = operand, .compare = compare, .word = word, .rank = static_cast<std::int8_t>(rank),
-                    .agent = static_cast<std::int8_t>(agent_), .kind = kind};
-    if (options_.sabotage) options_.sabotage(slot.request);
-    slot.phase = kind == Kind::kPause ? World::Phase::kEffected : World::Phase::kIssued;
-  }
-
-  World& world_;
-  int agent_;
-  int rank_;
-  const Options& options_;
-  std::string& failure_;
-};
-static_assert(RemoteMemory<Memory>);
-
-// The protocol object that a Program runs at present, as bytes: built on zeroes, so that equal bytes are equal
-// objects, and copied with the Program.
-template <class... Protocols>
-class Running {
-  // Not is_trivially_copyable: an optional of something with a reference cannot be assigned, but it is copied as bytes.
-  static_assert(((std::is_trivially_copy_constructible_v<Protocols> && std::is_trivially_destructible_v<Protocols>)&&...),
-                "copied and hashed as bytes");
-
- public:
-  template <class P, class... Arguments>
-  void begin(Arguments&&... arguments) {
-    storage_.fill(std::byte{0});
-    ::new (static_cast<void*>(storage_.data())) P(std::forward<Arguments>(arguments)...);
-    size_ = sizeof(P);
-  }
-  template <class P>
-  P& get() {
-    return *std::launder(reinterpret_cast<P*>(storage_.data()));
-  }
-  void end() { size_ = 0; }
-  explicit operator bool() const { return size_ != 0; }
-  std::uint64_t hash(std::uint64_t seed) const { return hash_bytes(seed, storage_.data(), size_); }
-
- private:
-  alignas(std::max_align_t) std::array<std::byte, std::max({sizeof(Protocols)...})> storage_{};
-  std::size_t size_ = 0;
 };
 
 struct Report {
@@ -327,7 +82,7 @@ class Explorer {
       const int rank = ranks.empty() ? a : ranks[static_cast<std::size_t>(a)];
       state_.world.agents[static_cast<std::size_t>(a)].rank = static_cast<std::int8_t>(rank);
       state_.world.agents[static_cast<std::size_t>(a)].stirred = true;
-      memories_.push_back(std::make_unique<Memory>(state_.world, a, rank, options_, failure_));
+      memories_.push_back(std::make_unique<Memory>(state_.world, a, rank, options_.sabotage, failure_));
       program(a) = programs[static_cast<std::size_t>(a)];
     }
   }
@@ -389,52 +144,6 @@ class Explorer {
     void add(typename Event::What what, int who, unsigned which) {
       list.at(count++) = Event{what, static_cast<std::int8_t>(who), static_cast<std::uint8_t>(which)};
     }
-  };
-
-  // States by hash: the depth of the last visit, and whether all can be done from there.
-  class Seen {
-   public:
-    struct Entry {
-      std::uint64_t hash = 0;
-      std::uint32_t depth = 0;
-      bool ends = false;
-    };
-    // The entry, and whether it is new.
-    std::pair<Entry*, bool> insert(std::uint64_t hash) {
-      if (2 * (count_ + 1) > entries_.size()) grow();
-      Entry& entry = find(hash);
-      if (entry.hash == hash) return {&entry, false};
-      entry.hash = hash;
-      ++count_;
-      return {&entry, true};
-    }
-    Entry& find(std::uint64_t hash) {
-      std::size_t at = hash & (entries_.size() - 1);
-      while (entries_[at].hash != 0 && entries_[at].hash != hash) at = (at + 1) & (entries_.size() - 1);
-      return entries_[at];
-    }
-    std::uint64_t size() const { return count_; }
-    template <class F>
-    void each(F&& visit) {
-      for (Entry& entry : entries_) {
-        if (entry.hash != 0) visit(entry);
-      }
-    }
-    void clear() {
-      entries_.assign(1024, Entry{});
-      count_ = 0;
-    }
-
-   private:
-    void grow() {
-      std::vector<Entry> old(entries_.size() * 2);
-      old.swap(entries_);
-      for (const Entry& entry : old) {
-        if (entry.hash != 0) find(entry.hash) = entry;
-      }
-    }
-    std::vector<Entry> entries_ = std::vector<Entry>(1024);
-    std::uint64_t count_ = 0;
   };
 
   Program& program(int agent) { return state_.programs[static_cast<std::size_t>(agent)]; }
@@ -537,7 +246,7 @@ class Explorer {
     frame.ends = false;
     return true;
   }
-  void finished(typename Seen::Entry& entry) {
+  void finished(SeenStates::Entry& entry) {
     for (int a = 0; a < agents_; ++a) {
       if (!program(a).over()) {
         failure_ = "deadlock: nothing can happen any more, and not all are done";
@@ -597,14 +306,7 @@ class Explorer {
       case Event::What::kStep: step(event.who, event.which); break;
       case Event::What::kAppear:
         state_.world.appear(event.who);
-        stir(event.who);
         break;
-    }
-  }
-
-  void stir(int rank) {
-    for (int a = 0; a < agents_; ++a) {
-      if (agent(a).rank == rank && agent(a).looked) agent(a).stirred = true;
     }
   }
 
@@ -626,7 +328,7 @@ class Explorer {
         if (options_.late) {
           state_.world.push_late(request.rank, request.word, before);
         } else {
-          stir(request.rank);
+          state_.world.stir(request.rank);
         }
       }
     }
@@ -670,7 +372,7 @@ class Explorer {
       }
     }
     std::uint32_t nearest = UINT32_MAX;
-    seen_.each([&](const typename Seen::Entry& entry) {
+    seen_.each([&](const SeenStates::Entry& entry) {
       if (entry.ends || entry.depth >= nearest) return;
       nearest = entry.depth;
       endless_ = entry.hash;
@@ -712,7 +414,7 @@ class Explorer {
   State state_{};
   std::vector<std::unique_ptr<Memory>> memories_;
   std::string failure_;
-  Seen seen_;
+  SeenStates seen_;
   std::vector<Event> trace_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> edges_;
   std::uint64_t endless_ = 0;

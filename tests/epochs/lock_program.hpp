@@ -3,7 +3,10 @@
 // themselves, nobody overtakes who came before and is in its way, and in the end nothing is left behind.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,8 +45,13 @@ class LockProgram {
     Target targets[kRanks];
   };
 
+  // What the search has come across; no part of the state.
+  struct Seen {
+    int readers_together = 0;
+  };
+
   LockProgram() = default;
-  LockProgram(const LockScript* script, std::uint32_t node) : script_(script), node_(node) {}
+  LockProgram(const LockScript* script, std::uint32_t node, Seen* seen) : script_(script), seen_(seen), node_(node) {}
 
   bool over() const { return position_ == script_->size(); }
 
@@ -125,7 +133,12 @@ class LockProgram {
     for (const std::int8_t other : target.inside) {
       if (other != 0 && in_the_way(other - 1)) memory.broken("two agents hold the lock that exclude each other");
     }
-    target.inside[self] = static_cast<std::int8_t>(1 + static_cast<int>(type));
+    const auto inside = static_cast<std::int8_t>(1 + static_cast<int>(type));
+    target.inside[self] = inside;
+    if (type == LockType::kShared) {
+      const auto readers = static_cast<int>(std::count(std::begin(target.inside), std::end(target.inside), inside));
+      seen_->readers_together = std::max(seen_->readers_together, readers);
+    }
     int i = 0;
     for (; i < target.arrivals && target.arrived[i] != 1 + self; ++i) {
       if (in_the_way(target.arrived_type[i])) memory.broken("an agent overtook one that came before it");
@@ -140,6 +153,7 @@ class LockProgram {
   }
 
   const LockScript* script_ = nullptr;
+  Seen* seen_ = nullptr;
   std::uint64_t position_ = 0;
   std::uint64_t tickets_[kRanks] = {};
   std::uint32_t node_ = 0;
@@ -168,6 +182,39 @@ inline LockScript parse_script(const std::string& text) {
     }
   }
   return script;
+}
+
+struct LockCase {
+  std::vector<std::string> scripts;  // one per agent
+  std::vector<int> ranks = {};       // of the agents; none: agent i is rank i
+  bool wraps = false;                // the tickets do
+};
+
+inline Report explore_locks(const LockCase& each, const Options& options, LockProgram::Seen* seen = nullptr) {
+  LockProgram::Seen unasked;
+  std::vector<LockScript> scripts;
+  for (const std::string& text : each.scripts) scripts.push_back(parse_script(text));
+  std::vector<LockProgram> programs;
+  std::vector<std::uint32_t> threads(kRanks);  // of each rank: a wake word for each
+  for (std::size_t i = 0; i < scripts.size(); ++i) {
+    const std::size_t rank = each.ranks.empty() ? i : static_cast<std::size_t>(each.ranks[i]);
+    programs.emplace_back(&scripts[i], threads[rank]++, seen != nullptr ? seen : &unasked);
+  }
+  Explorer<LockProgram> explorer(programs, options, each.ranks);
+  for (int rank = 0; each.wraps && rank < kRanks; ++rank) {
+    explorer.world().store(rank, ControlBlock::kLock, (LockWord::kTickets - 1) * LockWord::kTicket);
+  }
+  return explorer.run();
+}
+
+// Three ranks that lock rank 0 twice each, in all 20 mixes of shared and exclusive.
+inline void each_mix_of_three(const std::function<void(const std::vector<std::string>&)>& visit) {
+  const std::vector<std::string> rounds = {"S0 S0", "S0 X0", "X0 S0", "X0 X0"};
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    for (std::size_t j = i; j < rounds.size(); ++j) {
+      for (std::size_t k = j; k < rounds.size(); ++k) visit({rounds[i], rounds[j], rounds[k]});
+    }
+  }
 }
 
 }  // namespace farside::explore

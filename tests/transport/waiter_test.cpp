@@ -1,71 +1,89 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
+#include "transport/base/waiter.hpp"
+
+#include <atomic>
 #include <chrono>
-#include <vector>
+#include <thread>
 
 #include <catch2/catch.hpp>
-
-#include "transport/base/waiter.hpp"
 
 using namespace farside;
 using namespace std::chrono_literals;
 
 namespace {
 
-// Writes down what a waiter moves. Its sleeps take no time.
+// Counts what a waiter moves.
 struct Recorder final : Progress {
   void poll() override { ++polls; }
   void poll_runtime() override { ++runtime_polls; }
-  void sleep(std::chrono::nanoseconds limit) override {
-    polls_before_sleep.push_back(polls);
-    runtime_polls_before_sleep.push_back(runtime_polls);
-    sleeps.push_back(limit);
-  }
-  int polls = 0, runtime_polls = 0;
-  std::vector<std::chrono::nanoseconds> sleeps;
-  std::vector<int> polls_before_sleep, runtime_polls_before_sleep;
+  void listen(Doorbell&) override { ++listening; }
+  void stop_listening(Doorbell&) override { --listening; }
+  int polls = 0, runtime_polls = 0, listening = 0;
 };
 
-Recorder wait(int rounds) {
-  Recorder recorder;
-  Waiter waiter(recorder);
-  for (int i = 0; i < rounds; ++i) waiter.pause();
-  return recorder;
+// Pauses until the waiter is about to sleep; how often that was.
+int pause_until_armed(Waiter& waiter, const Recorder& recorder) {
+  int pauses = 0;
+  while (recorder.listening == 0) {
+    waiter.pause();
+    ++pauses;
+  }
+  return pauses;
 }
 
 }  // namespace
 
-TEST_CASE("a waiter polls the endpoint from the first rounds on and never waits long without") {
-  CHECK(wait(8).polls > 0);
-  for (const int rounds : {64, 320, 1000}) CHECK(wait(rounds).polls >= rounds / 8);
-}
-
-TEST_CASE("a waiter polls the runtime before it ever sleeps, and again before every sleep") {
-  const Recorder recorder = wait(1000);
-  REQUIRE(recorder.sleeps.size() > 10);
-  CHECK(recorder.runtime_polls_before_sleep[0] > 1);
-  for (std::size_t i = 1; i < recorder.sleeps.size(); ++i) {
-    CHECK(recorder.runtime_polls_before_sleep[i] > recorder.runtime_polls_before_sleep[i - 1]);
-    CHECK(recorder.polls_before_sleep[i] > recorder.polls_before_sleep[i - 1]);
-  }
-}
-
-TEST_CASE("a waiter spins and yields first, then sleeps longer and longer, but at most 1 ms at a time") {
-  const Recorder recorder = wait(2000);
-  CHECK(wait(64).sleeps.empty());
-  REQUIRE_FALSE(recorder.sleeps.empty());
-  CHECK(recorder.sleeps.size() > 1000);
-  CHECK(recorder.sleeps.front() <= 100us);
-  CHECK(std::is_sorted(recorder.sleeps.begin(), recorder.sleeps.end()));
-  CHECK(recorder.sleeps.front() > 0ns);
-  CHECK(recorder.sleeps.back() <= 1ms);
-}
-
-TEST_CASE("each wait begins with spinning again") {
+TEST_CASE("a waiter polls the endpoint while it spins, and the runtime before it ever sleeps") {
   Recorder recorder;
-  for (int i = 0; i < 100; ++i) {
-    Waiter waiter(recorder);
-    for (int round = 0; round < 32; ++round) waiter.pause();
+  Doorbell bell;
+  Waiter waiter(recorder, bell);
+  for (int i = 0; i < 8; ++i) waiter.pause();
+  CHECK(recorder.polls > 0);
+  const int pauses = pause_until_armed(waiter, recorder);
+  CHECK(pauses > 50);
+  CHECK(recorder.runtime_polls > 1);
+}
+
+TEST_CASE("a waiter looks once more between arming the bell and sleeping") {
+  Recorder recorder;
+  Doorbell bell;
+  Waiter waiter(recorder, bell);
+  pause_until_armed(waiter, recorder);
+  // What changes now is not slept through: the bell rings before the waiter sleeps.
+  bell.ring_if_armed();
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < 200; ++i) {
+    bell.ring_if_armed();
+    waiter.pause();
   }
-  CHECK(recorder.sleeps.empty());
+  // 100 sleeps of 1 ms each if the rings were lost.
+  CHECK(std::chrono::steady_clock::now() - begun < 80ms);
+}
+
+TEST_CASE("a sleeping waiter comes back by itself, to look after the runtime") {
+  Recorder recorder;
+  Doorbell bell;
+  Waiter waiter(recorder, bell);
+  pause_until_armed(waiter, recorder);
+  const int before = recorder.runtime_polls;
+  for (int i = 0; i < 10; ++i) waiter.pause();
+  CHECK(recorder.runtime_polls >= before + 4);
+}
+
+TEST_CASE("a sleeping waiter is woken by whoever rings, and listens no longer than it waits") {
+  Recorder recorder;
+  Doorbell bell;
+  std::atomic<bool> changed{false};
+  std::thread other([&] {
+    std::this_thread::sleep_for(5ms);
+    changed.store(true);
+    bell.ring_if_armed();
+  });
+  for (Waiter waiter(recorder, bell); !changed.load();) waiter.pause();
+  other.join();
+  CHECK(recorder.listening == 0);
+  // Nobody sleeps any more: ringing is a look.
+  Recorder again;
+  { Waiter waiter(again, bell); pause_until_armed(waiter, again); }
+  CHECK(again.listening == 0);
 }

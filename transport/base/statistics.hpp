@@ -24,12 +24,12 @@ class Statistics {
     std::atomic<std::uint64_t> bytes{0};
   };
 
-  void enable() { enabled_ = true; }
-  bool enabled() const { return enabled_; }
+  void enable() { enabled_.store(true, std::memory_order_relaxed); }
+  bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
   // Relaxed: figures are read after the work they count, by the thread that finalizes.
   void add(RouteKind route, Counted what, std::size_t bytes) {
-    if (!enabled_) [[likely]]
+    if (!enabled()) [[likely]]
       return;
     Counter& counter = counters_[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
     counter.count.fetch_add(1, std::memory_order_relaxed);
@@ -40,7 +40,7 @@ class Statistics {
   }
 
  private:
-  bool enabled_ = false;
+  std::atomic<bool> enabled_{false};
   std::array<std::array<Counter, kCountedNames.size()>, kRouteNames.size()> counters_{};
 };
 

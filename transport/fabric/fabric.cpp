@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include <rdma/fi_atomic.h>
@@ -124,8 +125,14 @@ Status Fabric::set_up() {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run_progress_thread(); });
+  std::string refused;
+  try {
+    thread_ = std::thread([this] { run_progress_thread(); });
+  } catch (const std::system_error& error) {
+    refused = error.what();
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!thread_.joinable()) return Error{ErrorKind::kOther, fmt::format("no progress thread: {}", refused)};
   pthread_setname_np(thread_.native_handle(), "farside");
   return {};
 }
@@ -349,7 +356,9 @@ void Fabric::listen(Doorbell& bell) {
 
 void Fabric::stop_listening(Doorbell& bell) {
   const std::scoped_lock held(listeners_mutex_);
-  listeners_.erase(std::find(listeners_.begin(), listeners_.end(), &bell));
+  const auto found = std::find(listeners_.begin(), listeners_.end(), &bell);
+  if (found == listeners_.end()) return;  // it began to wait before the endpoint was opened
+  listeners_.erase(found);
   listening_.fetch_sub(1, std::memory_order_relaxed);
 }
 

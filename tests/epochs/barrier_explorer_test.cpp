@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The barrier of fence in all interleavings of two to four ranks; and barriers that are wrong in one point, each of
+// which must be caught.
+#include <string>
+
+#include <catch2/catch.hpp>
+
+#include "tests/epochs/barrier_program.hpp"
+
+namespace {
+
+using namespace farside::explore;
+
+void must_hold(int ranks, std::uint64_t barriers, const Options& options) {
+  const Report report = explore_barriers(ranks, barriers, options);
+  INFO(ranks << " ranks, " << barriers << " barriers: " << report.text());
+  CHECK(report.failure.empty());
+  CHECK(report.complete);
+  CHECK(report.ends > 0);
+}
+
+std::string fault(int ranks, const Sabotage& sabotage) {
+  return explore_barriers(ranks, 2, {.sabotage = sabotage}).failure;
+}
+
+const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
+const std::string kEarly = "a rank leaves a barrier that another has not entered";
+
+}  // namespace
+
+TEST_CASE("nobody leaves a barrier before all have entered it, and all leave, several in a row") {
+  for (const bool late : {false, true}) {
+    must_hold(1, 2, {.late = late});
+    must_hold(2, 3, {.late = late});
+    must_hold(3, 3, {.late = late});
+    must_hold(4, 2, {.late = late});
+  }
+}
+
+TEST_CASE("a barrier holds when no interleaving is left out for being like another") {
+  must_hold(3, 2, {.late = true, .reduce = false});
+}
+
+TEST_CASE("a barrier that skips the wait of its last round is caught") {
+  CHECK(fault(3, [](Request& r) {
+          if (r.kind == Kind::kOwnRead && r.word == ControlBlock::barrier_word(1)) r.operand = 2;
+        }) == kEarly);
+}
+
+TEST_CASE("a barrier whose rounds share a word is caught") {
+  CHECK(fault(4, [](Request& r) { r.word = ControlBlock::barrier_word(0); }) == "?");
+}
+
+TEST_CASE("a barrier that a rank enters twice for one is caught") {
+  CHECK(fault(2, [](Request& r) {
+          if (r.kind == Kind::kFetchAdd) r.operand = 2;
+        }) == kEarly);
+}
+
+TEST_CASE("a barrier whose arrival is lost is caught") {
+  CHECK(fault(3, [](Request& r) { r.dropped = r.kind == Kind::kFetchAdd && r.word == ControlBlock::barrier_word(1); }) ==
+        kDeadlock);
+}

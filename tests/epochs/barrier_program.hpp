@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an agent of the explorer does with barriers, and what must hold: nobody leaves one before all have entered it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "epochs/barrier.hpp"
+#include "tests/epochs/explorer.hpp"
+
+namespace farside::explore {
+
+using epochs::ControlBlock;
+
+class BarrierProgram {
+  using Barrier = epochs::Barrier<Memory>;
+
+ public:
+  struct Shared {
+    std::uint8_t entered[kRanks] = {};  // barriers
+  };
+
+  BarrierProgram() = default;
+  BarrierProgram(int ranks, std::uint64_t barriers) : barriers_(barriers), ranks_(ranks) {}
+
+  bool over() const { return left_ == barriers_; }
+  bool begins() const { return !running_; }
+
+  void step(Memory& memory, Shared& shared) {
+    if (!running_) running_.begin<Barrier>(memory, memory.rank(), ranks_, ++shared.entered[memory.rank()]);
+    if (!running_.get<Barrier>().advance()) return;
+    ++left_;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (shared.entered[rank] < left_) memory.broken("a rank leaves a barrier that another has not entered");
+    }
+    running_.end();
+    memory.retire_operations();
+  }
+  void effect(const Request&, Memory&, Shared&) {}
+
+  std::uint64_t hash(std::uint64_t seed) const { return running_.hash(mix(seed, left_)); }
+  static bool own_word(std::uint32_t word) {
+    return word >= ControlBlock::kBarrier && word < ControlBlock::barrier_word(ControlBlock::kBarrierRounds);
+  }
+  static void check_end(const World& world, const Shared& shared, std::string& failure) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::uint64_t entered = shared.entered[rank];
+      for (int round = 0; round < static_cast<int>(ControlBlock::kBarrierRounds); ++round) {
+        const std::uint64_t arrived = world.at(rank, ControlBlock::barrier_word(round));
+        if (arrived != 0 && arrived != entered) failure = "in the end a round has another count than the barriers";
+      }
+    }
+  }
+
+  std::string describe_position() const {
+    return over() ? "" : std::string(" (") + (running_ ? "in" : "begins") + " barrier " + std::to_string(left_ + 1) + ")";
+  }
+  std::string describe(int agent) const {
+    return "then agent " + std::to_string(agent) + (over() ? " is done" : " is at" + describe_position());
+  }
+
+ private:
+  std::uint64_t left_ = 0;
+  std::uint64_t barriers_ = 0;
+  int ranks_ = 0;
+  Running<Barrier> running_;
+};
+static_assert(std::has_unique_object_representations_v<BarrierProgram::Shared>);
+
+inline Report explore_barriers(int ranks, std::uint64_t barriers, const Options& options) {
+  return Explorer<BarrierProgram>(std::vector<BarrierProgram>(static_cast<std::size_t>(ranks), {ranks, barriers}), options).run();
+}
+
+}  // namespace farside::explore

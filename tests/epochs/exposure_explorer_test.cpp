@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Post, start, complete and wait in all interleavings of a few ranks; and protocols that are wrong in one point, each
+// of which must be caught.
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/epochs/exposure_program.hpp"
+
+namespace {
+
+using namespace farside::explore;
+
+void must_hold(const std::vector<std::string>& scripts) {
+  for (const bool late : {false, true}) {
+    const Report report = explore_exposures(scripts, {.late = late});
+    for (const std::string& script : scripts) UNSCOPED_INFO(script);
+    INFO(report.text());
+    CHECK(report.failure.empty());
+    CHECK(report.complete);
+    CHECK(report.ends > 0);
+  }
+}
+
+std::string fault(const std::vector<std::string>& scripts, const Sabotage& sabotage) {
+  return explore_exposures(scripts, {.sabotage = sabotage}).failure;
+}
+
+const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
+const std::string kNoPost = "a start is over without the post of a target";
+const std::string kNoData = "a wait is over before the data has arrived";
+
+}  // namespace
+
+TEST_CASE("epochs of one target and two origins are kept apart when they repeat") {
+  must_hold({"P12 W P12 W P12 W", "S0 C S0 C S0 C", "S0 C S0 C S0 C"});
+}
+
+TEST_CASE("epochs of one origin and two targets are kept apart when they repeat") {
+  must_hold({"S12 C S12 C S12 C", "P0 W P0 W P0 W", "P0 W P0 W P0 W"});
+}
+
+TEST_CASE("two ranks that expose to and access each other and themselves keep their epochs apart") {
+  must_hold({"P0 S0 C W P0 S0 C W"});
+  must_hold({"P1 S1 C W P1 S1 C W", "P0 S0 C W P0 S0 C W"});
+  must_hold({"P01 S01 C W P01 S01 C W", "P01 S01 C W P01 S01 C W"});
+}
+
+TEST_CASE("groups that overlap and change from epoch to epoch keep their epochs apart") {
+  must_hold({"P12 W P1 W", "S0 C P2 S0 C W", "S0 C S1 C"});
+  must_hold({"P12 S1 C W", "P0 S0 C W S2 C", "S0 C P1 W"});
+  must_hold({"S12 C S12 C", "P0 W P03 W", "P0 W P0 W", "S1 C"});
+}
+
+TEST_CASE("three ranks that all expose to and access the two others keep their epochs apart") {
+  must_hold({"P12 S12 C W", "P02 S02 C W", "P01 S01 C W"});
+}
+
+TEST_CASE("epochs hold when no interleaving is left out for being like another") {
+  const Report report =
+      explore_exposures({"P12 W P12 W", "S0 C S0 C", "S0 C S0 C"}, {.late = true, .reduce = false});
+  INFO(report.text());
+  CHECK(report.failure.empty());
+}
+
+TEST_CASE("a start that does not take the post's bit off is caught") {
+  CHECK(fault({"P1 W P1 W", "S0 C S0 C"}, [](Request& r) {
+          r.dropped = r.kind == Kind::kOwnAdd && r.word == ControlBlock::kPosted;
+        }) == kNoPost);
+}
+
+TEST_CASE("a post that is lost is caught") {
+  CHECK(fault({"P1 W", "S0 C"}, [](Request& r) {
+          r.dropped = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kPosted;
+        }) == kDeadlock);
+}
+
+TEST_CASE("posts that overwrite each other's bits are caught") {
+  CHECK(fault({"P2 W", "P2 W", "S01 C"}, [](Request& r) {
+          r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kPosted;
+        }) == kDeadlock);
+}
+
+TEST_CASE("a complete that is told before its data has arrived is caught") {
+  CHECK(fault({"P1 W", "S0 E"}, {}) == kNoData);
+}
+
+TEST_CASE("a wait for one complete less than there are is caught") {
+  CHECK(fault({"P12 W", "S0 C", "S0 C"}, [](Request& r) {
+          if (r.kind == Kind::kOwnRead && r.word == ControlBlock::kCompleted) ++r.operand;
+        }) == kNoData);
+}
+
+TEST_CASE("a complete that counts for two is caught") {
+  CHECK(fault({"P12 W", "S0 C", "S0 C"}, [](Request& r) {
+          if (r.kind == Kind::kFetchAdd && r.word == ControlBlock::kCompleted) r.operand = 2;
+        }) == kNoData);
+}
+
+TEST_CASE("a start that waits for no post is caught") {
+  CHECK(fault({"P1 W", "S0 C"}, [](Request& r) {
+          if (r.kind == Kind::kOwnRead && r.word == ControlBlock::kPosted) r.operand = ~std::uint64_t{0};
+        }) == kNoPost);
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The lock in all interleavings of a few ranks, with a ring of 2 slots: ranks wait beyond its end, and meet in a slot.
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#define FARSIDE_SMALL_RING 2
+#include "tests/epochs/small_ring.hpp"
+
+#include "tests/epochs/lock_program.hpp"
+
+namespace {
+
+using namespace farside::explore;
+
+void must_hold(const LockCase& each, const Options& options = {}) {
+  const Report report = explore_locks(each, options);
+  for (const std::string& script : each.scripts) UNSCOPED_INFO(script);
+  INFO(report.text());
+  CHECK(report.failure.empty());
+  CHECK(report.complete);
+  CHECK(report.ends > 0);
+}
+
+void mixes_must_hold(const Options& options, bool wraps = false) {
+  each_mix_of_three([&](const std::vector<std::string>& scripts) { must_hold({scripts, {}, wraps}, options); });
+}
+
+}  // namespace
+
+TEST_CASE("with a ring of 2 slots, three ranks that lock one twice exclude each other and all finish, in every mix") {
+  mixes_must_hold({});
+}
+
+TEST_CASE("a lock with a ring of 2 slots holds when own words show their changes late and tickets wrap") {
+  mixes_must_hold({.late = true}, true);
+}
+
+TEST_CASE("with a ring of 2 slots, more rounds and more ranks hold") {
+  must_hold({{"X0 S0 X0", "S0 X0 S0", "X0 X0 S0"}}, {.late = true});
+  must_hold({{"X0", "X0", "S0", "S0"}}, {.late = true});
+  must_hold({{"X0", "S0", "S0", "S0"}}, {.late = true});
+  must_hold({{"X0", "X0", "X0", "X0"}}, {.late = true});
+  must_hold({{"X0 X0", "X0", "S0", "S0"}});
+}
+
+TEST_CASE("with a ring of 2 slots, a slot that its waiter does not empty is caught") {
+  const Sabotage leave_full = [](Request& r) {
+    const bool empties = r.kind == Kind::kWrite && r.word >= ControlBlock::kRing && r.word < ControlBlock::kPosted;
+    r.dropped = empties;
+  };
+  const Report report = explore_locks({{"X0 X0", "X0 X0", "X0 X0"}}, {.sabotage = leave_full});
+  CHECK(report.failure == "endless: the last state of this trace can go on for ever, but never to the end");
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A simulated network: RemoteMemory in simulated time. Nothing runs in parallel and no clock is read, so a run is a
+// function of its settings and seed.
+//
+//   operation  travels to the target (latency), waits for the target's NIC, occupies it (service), takes effect,
+//              travels back (latency), is done
+//   message    the same, but at the target it waits for the CPU, and is done only when the target replies
+//   agent      a rank; advanced when something that it can observe has changed
+//
+//     Network network(settings, ranks, actor);
+//     Memory memory(network, rank);
+//     memory.fetch_add(operation, target, word, 1);
+//     while (network.step()) {}
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "epochs/control_block.hpp"
+#include "transport/remote_memory.hpp"
+
+namespace farside::simulate {
+
+using Time = std::uint64_t;  // nanoseconds
+
+struct NetworkSettings {
+  Time latency = 1000;       // one way
+  double jitter = 0.2;       // latency is up to this share longer
+  Time service = 50;         // of the target's NIC, per operation
+  Time hand_over = 6000;     // what RemoteMemory::pause counts in
+  Time message_cpu = 300;    // of the target's CPU, per message
+  double busy = 0.5;         // share of time in which a target computes and handles no message
+  Time busy_for = 100'000;   // at a stretch
+  bool operator==(const NetworkSettings&) const = default;
+};
+
+// splitmix64: the same on every platform, unlike the distributions of <random>.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9E3779B97F4A7C15ULL;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+  }
+  // In [0, 1).
+  double fraction() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+  std::uint64_t below(std::uint64_t bound) { return next() % bound; }
+
+ private:
+  std::uint64_t state_;
+};
+
+struct Operation {
+  enum class Kind : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite, kPause, kMessage };
+
+  bool done() const { return is_done; }
+  std::uint64_t value() const { return result; }
+
+  std::uint64_t operand = 0;
+  std::uint64_t compare = 0;
+  std::uint64_t result = 0;
+  std::uint32_t word = 0;
+  int target = 0;
+  int agent = 0;
+  Kind kind = Kind::kRead;
+  bool is_done = true;
+};
+
+// What runs on the network.
+class Actor {
+ public:
+  // Something that `agent` may be waiting for has changed.
+  virtual void advance(int agent) = 0;
+  virtual void issued(const Operation& operation) = 0;
+  virtual void took_effect(const Operation& operation) = 0;
+  // The target's CPU has got to the message. Network::reply() some time later.
+  virtual void handle(Operation& message) = 0;
+
+ protected:
+  ~Actor() = default;
+};
+
+class Network {
+ public:
+  Network(const NetworkSettings& settings, std::uint64_t seed, int ranks, Actor& actor)
+      : settings_(settings), random_(seed), actor_(actor), ranks_(static_cast<std::size_t>(ranks)),
+        words_(ranks_.size() * kWords) {}
+
+  Time now() const { return now_; }
+  const NetworkSettings& settings() const { return settings_; }
+  Random& random() { return random_; }
+  // All operations that took effect, and those at the busiest rank.
+  std::uint64_t operations() const { return operations_; }
+  std::uint64_t busiest() const {
+    std::uint64_t most = 0;
+    for (const Rank& rank : ranks_) most = std::max(most, rank.operations);
+    return most;
+  }
+
+  void issue(Operation& operation) {
+    operation.is_done = false;
+    if (operation.kind != Operation::Kind::kPause) actor_.issued(operation);
+    schedule(now_ + travel(), What::kArrive, &operation, operation.agent);
+  }
+  void pause(Operation& operation, Time duration) {
+    operation.is_done = false;
+    operation.kind = Operation::Kind::kPause;
+    schedule(now_ + duration, What::kDone, &operation, operation.agent);
+  }
+  // Advances the agent after a while.
+  void wake(int agent, Time duration) { schedule(now_ + duration, What::kAdvance, nullptr, agent); }
+  void reply(Operation& message) { schedule(now_ + travel(), What::kReplied, &message, message.agent); }
+
+  std::uint64_t& word(int rank, std::uint32_t offset) {
+    return words_[static_cast<std::size_t>(rank) * kWords + offset / 8];
+  }
+  std::uint64_t word(int rank, std::uint32_t offset) const {
+    return words_[static_cast<std::size_t>(rank) * kWords + offset / 8];
+  }
+
+  // The next event; false if there is none.
+  bool step() {
+    if (events_.empty()) return false;
+    std::pop_heap(events_.begin(), events_.end(), Later());
+    const Event event = events_.back();
+    events_.pop_back();
+    now_ = event.time;
+    switch (event.what) {
+      case What::kArrive: schedule(served(event.operation->target), What::kEffect, event.operation, event.agent); break;
+      case What::kEffect: effect(*event.operation); break;
+      case What::kHandle: actor_.handle(*event.operation); break;
+      case What::kReplied: schedule(served(event.agent), What::kDone, event.operation, event.agent); break;
+      case What::kDone:
+        event.operation->is_done = true;
+        [[fallthrough]];
+      case What::kAdvance: actor_.advance(event.agent); break;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::uint32_t kWords = epochs::ControlBlock::kPosted / 8;
+  enum class What : std::uint8_t { kArrive, kEffect, kHandle, kReplied, kDone, kAdvance };
+  struct Event {
+    Time time;
+    std::uint64_t number;  // first come, first served among events of the same time
+    Operation* operation;
+    int agent;
+    What what;
+  };
+  struct Later {
+    bool operator()(const Event& a, const Event& b) const {
+      return a.time != b.time ? a.time > b.time : a.number > b.number;
+    }
+  };
+  struct Rank {
+    Time nic_free = 0;
+    Time cpu_free = 0;
+    std::uint64_t operations = 0;
+  };
+
+  Time travel() {
+    return settings_.latency +
+           static_cast<Time>(static_cast<double>(settings_.latency) * settings_.jitter * random_.fraction());
+  }
+  void schedule(Time time, What what, Operation* operation, int agent) {
+    events_.push_back({time, ++scheduled_, operation, agent, what});
+    std::push_heap(events_.begin(), events_.end(), Later());
+  }
+  // When the rank's NIC is through with what arrives now.
+  Time served(int rank) {
+    Rank& at = ranks_[static_cast<std::size_t>(rank)];
+    ++at.operations;
+    ++operations_;
+    return at.nic_free = std::max(at.nic_free, now_) + settings_.service;
+  }
+  Time handled(int rank) {
+    Rank& at = ranks_[static_cast<std::size_t>(rank)];
+    Time begin = std::max(at.cpu_free, now_);
+    if (settings_.busy > 0) {
+      const auto cycle = static_cast<Time>(static_cast<double>(settings_.busy_for) / settings_.busy);
+      if (begin % cycle < settings_.busy_for) begin += settings_.busy_for - begin % cycle;
+    }
+    return at.cpu_free = begin + settings_.message_cpu;
+  }
+
+  void effect(Operation& operation) {
+    if (operation.kind == Operation::Kind::kMessage) {
+      actor_.took_effect(operation);
+      schedule(handled(operation.target), What::kHandle, &operation, operation.agent);
+      return;
+    }
+    std::uint64_t& place = word(operation.target, operation.word);
+    operation.result = place;
+    switch (operation.kind) {
+      case Operation::Kind::kFetchAdd: place += operation.operand; break;
+      case Operation::Kind::kCompareAndSwap:
+        if (place == operation.compare) place = operation.operand;
+        break;
+      case Operation::Kind::kWrite: place = operation.operand; break;
+      default: break;
+    }
+    const bool changed = place != operation.result;
+    schedule(now_ + travel(), What::kDone, &operation, operation.agent);
+    actor_.took_effect(operation);
+    if (changed && is_wake_word(operation.word)) actor_.advance(operation.target);
+  }
+  static bool is_wake_word(std::uint32_t word) {
+    using epochs::ControlBlock;
+    return word >= ControlBlock::kWake && word < ControlBlock::wake_word(ControlBlock::kWakeWords);
+  }
+
+  NetworkSettings settings_;
+  Random random_;
+  Actor& actor_;
+  std::vector<Rank> ranks_;
+  std::vector<std::uint64_t> words_;
+  std::vector<Event> events_;
+  Time now_ = 0;
+  std::uint64_t scheduled_ = 0;
+  std::uint64_t operations_ = 0;
+};
+
+// The remote memory as one agent has it.
+class Memory {
+ public:
+  using Operation = simulate::Operation;
+
+  Memory() = default;
+  Memory(Network& network, int self) : network_(&network), self_(self) {}
+
+  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    issue(operation, Operation::Kind::kFetchAdd, rank, word, value);
+  }
+  void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t compare,
+                        std::uint64_t value) {
+    operation.compare = compare;
+    issue(operation, Operation::Kind::kCompareAndSwap, rank, word, value);
+  }
+  void read(Operation& operation, int rank, std::uint32_t word) {
+    issue(operation, Operation::Kind::kRead, rank, word, 0);
+  }
+  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    issue(operation, Operation::Kind::kWrite, rank, word, value);
+  }
+  void pause(Operation& operation, std::uint64_t hand_overs) {
+    operation.agent = self_;
+    network_->pause(operation, hand_overs * network_->settings().hand_over);
+  }
+  std::uint64_t own(std::uint32_t word) const { return network_->word(self_, word); }
+  std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
+    const std::uint64_t before = own(word);
+    network_->word(self_, word) += value;
+    return before;
+  }
+
+  // For the models of other locks.
+  void message(Operation& operation, int rank, std::uint64_t what) {
+    issue(operation, Operation::Kind::kMessage, rank, 0, what);
+  }
+  void back_off(Operation& operation, std::uint64_t round_trips) {
+    operation.agent = self_;
+    const double share = 0.5 + network_->random().fraction();
+    const auto round_trip = static_cast<double>(2 * network_->settings().latency);
+    network_->pause(operation, static_cast<Time>(share * round_trip * static_cast<double>(round_trips)));
+  }
+
+ private:
+  void issue(Operation& operation, Operation::Kind kind, int rank, std::uint32_t word, std::uint64_t operand) {
+    operation.kind = kind;
+    operation.target = rank;
+    operation.word = word;
+    operation.operand = operand;
+    operation.agent = self_;
+    network_->issue(operation);
+  }
+
+  Network* network_ = nullptr;
+  int self_ = 0;
+};
+static_assert(RemoteMemory<Memory>);
+
+}  // namespace farside::simulate

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The locks that the simulation compares: farside's own code, and plain models of two others. All have the form
+//
+//   Acquire(memory, self, target, type), Release(memory, target, type, ticket)   and advance(), as in epochs/lock.hpp
+//   Protocol::handle(network, message)                what the target's CPU does with a message
+//   uncontended(type)                                 remote operations of lock and unlock with nobody in the way
+//   bytes_per_rank, bytes_per_waiter                  memory; the second at the target, which keeps the queue
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+
+#include "epochs/lock.hpp"
+#include "tools/simulate/network.hpp"
+
+namespace farside::simulate {
+
+using epochs::ControlBlock;
+using epochs::LockType;
+
+inline constexpr int kAllTargets = -1;
+
+struct FarsideLock {
+  using Acquire = epochs::AcquireLock<Memory>;
+  using Release = epochs::ReleaseLock<Memory>;
+  static constexpr bool kWholeLockAll = false;  // takes a target's share at the first use
+  static constexpr std::uint64_t kBytesPerRank = 8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords);
+  static constexpr std::uint64_t kBytesPerWaiter = 0;
+  static constexpr std::uint32_t uncontended(LockType) { return 2; }
+  void handle(Network&, Operation&) {}
+};
+
+// The two-level lock of foMPI (Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable Remote Memory Access
+// Programming with MPI-3 One Sided, SC13, section 2.3) and, but for details, of osc/rdma.
+//
+//   global, at rank 0     | lock_alls 32 | exclusive locks, held or tried, anywhere 32 |
+//   local, at the target  | readers 63 | writer 1 |
+//
+// An exclusive lock counts itself in global, which must show no lock_all, then takes local from 0 to 1 by
+// compare-and-swap; where either fails it takes the count back and begins again. A shared lock counts itself in local
+// and reads until the writer is gone; lock_all likewise in global. The originals try again at once; here all back off
+// exponentially up to kMostBackOff round trips, which is kinder to the network and to their figures.
+struct PollingLock {
+  static constexpr bool kWholeLockAll = true;
+  static constexpr std::uint64_t kBytesPerRank = 16;
+  static constexpr std::uint64_t kBytesPerWaiter = 0;
+  static constexpr std::uint32_t uncontended(LockType type) { return type == LockType::kExclusive ? 4 : 2; }
+  void handle(Network&, Operation&) {}
+
+  static constexpr std::uint32_t kGlobal = ControlBlock::kCompleted;
+  static constexpr std::uint32_t kLocal = ControlBlock::kLock;
+  static constexpr std::uint64_t kLockAll = 1ULL << 32;
+  static constexpr std::uint64_t kReader = 2;
+  static constexpr std::uint64_t kWriter = 1;
+  static constexpr std::uint64_t kMostBackOff = 64;
+
+  class Acquire {
+   public:
+    Acquire(Memory& memory, int, int target, LockType type)
+        : memory_(memory), target_(target), step_(first_step(target, type)) {}
+
+    bool advance() {
+      while (operation_.done()) {
+        switch (step_) {
+          case Step::kCount: global(1, Step::kCounted); break;
+          case Step::kCounted:
+            if (operation_.value() >= kLockAll) {
+              global(-std::uint64_t{1}, Step::kTakenBack);
+            } else {
+              memory_.compare_and_swap(operation_, target_, kLocal, 0, kWriter);
+              step_ = Step::kTried;
+            }
+            break;
+          case Step::kTried:
+            if (operation_.value() == 0) return true;
+            global(-std::uint64_t{1}, Step::kTakenBack);
+            break;
+          case Step::kTakenBack: back_off(Step::kCount); break;
+
+          case Step::kShare:
+            memory_.fetch_add(operation_, target_, kLocal, kReader);
+            step_ = Step::kShared;
+            break;
+          case Step::kShared:
+            if (operation_.value() % kReader == 0) return true;
+            back_off(Step::kLook);
+            break;
+          case Step::kLook:
+            memory_.read(operation_, target_, kLocal);
+            step_ = Step::kShared;
+            break;
+
+          case Step::kShareAll: global(kLockAll, Step::kAllShared); break;
+          case Step::kAllShared:
+            if (operation_.value() % kLockAll == 0) return true;
+            back_off(Step::kLookAll);
+            break;
+          case Step::kLookAll:
+            memory_.read(operation_, 0, kGlobal);
+            step_ = Step::kAllShared;
+            break;
+        }
+      }
+      return false;
+    }
+    std::uint64_t ticket() const { return 0; }
+
+   private:
+    enum class Step : std::uint8_t {
+      kCount, kCounted, kTried, kTakenBack, kShare, kShared, kLook, kShareAll, kAllShared, kLookAll
+    };
+    static Step first_step(int target, LockType type) {
+      if (target == kAllTargets) return Step::kShareAll;
+      return type == LockType::kExclusive ? Step::kCount : Step::kShare;
+    }
+    void global(std::uint64_t value, Step then) {
+      memory_.fetch_add(operation_, 0, kGlobal, value);
+      step_ = then;
+    }
+    void back_off(Step then) {
+      memory_.back_off(operation_, back_off_);
+      back_off_ = std::min(2 * back_off_, kMostBackOff);
+      step_ = then;
+    }
+
+    Memory& memory_;
+    Operation operation_;
+    std::uint64_t back_off_ = 1;
+    int target_;
+    Step step_;
+  };
+
+  class Release {
+   public:
+    Release(Memory& memory, int target, LockType type, std::uint64_t)
+        : memory_(memory), exclusive_(type == LockType::kExclusive) {
+      if (target == kAllTargets) {
+        memory_.fetch_add(operation_, 0, kGlobal, -kLockAll);
+      } else {
+        memory_.fetch_add(operation_, target, kLocal, exclusive_ ? -kWriter : -kReader);
+      }
+    }
+    bool advance() {
+      if (!operation_.done()) return false;
+      if (!exclusive_) return true;
+      exclusive_ = false;
+      memory_.fetch_add(operation_, 0, kGlobal, -std::uint64_t{1});
+      return false;
+    }
+
+   private:
+    Memory& memory_;
+    Operation operation_;
+    bool exclusive_;
+  };
+};
+
+// The queue at the target, as in MPICH without hardware support (MPIDIG, ch4): a message asks, the target's CPU queues
+// and grants in order of arrival, neighbouring readers together; a message gives back, and is acknowledged.
+struct QueueLock {
+  static constexpr bool kWholeLockAll = false;  // a message to every rank: not simulated
+  static constexpr std::uint64_t kBytesPerRank = 16;
+  static constexpr std::uint64_t kBytesPerWaiter = 32;
+  static constexpr std::uint32_t uncontended(LockType) { return 4; }
+
+  enum What : std::uint64_t { kLockShared, kLockExclusive, kUnlock };
+
+  class Acquire {
+   public:
+    Acquire(Memory& memory, int, int target, LockType type) {
+      memory.message(operation_, target, type == LockType::kExclusive ? kLockExclusive : kLockShared);
+    }
+    bool advance() const { return operation_.done(); }
+    std::uint64_t ticket() const { return 0; }
+
+   private:
+    Operation operation_;
+  };
+  class Release {
+   public:
+    Release(Memory& memory, int target, LockType, std::uint64_t) { memory.message(operation_, target, kUnlock); }
+    bool advance() const { return operation_.done(); }
+
+   private:
+    Operation operation_;
+  };
+
+  void handle(Network& network, Operation& message) {
+    Target& target = targets[message.target];
+    if (message.operand == kUnlock) {
+      --target.held;
+      network.reply(message);
+    } else {
+      target.waiting.push_back(&message);
+    }
+    while (!target.waiting.empty()) {
+      Operation& next = *target.waiting.front();
+      if (target.held > 0 && (target.exclusive || next.operand == kLockExclusive)) break;
+      target.waiting.pop_front();
+      ++target.held;
+      target.exclusive = next.operand == kLockExclusive;
+      network.reply(next);
+    }
+  }
+
+  struct Target {
+    std::deque<Operation*> waiting;
+    std::uint64_t held = 0;
+    bool exclusive = false;
+  };
+  std::unordered_map<int, Target> targets;
+};
+
+}  // namespace farside::simulate

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ranks that lock, stay inside for a while and unlock, over the simulated network, and what can be learnt from it.
+//
+//     Settings settings;
+//     settings.ranks = 1024;
+//     const Figures figures = simulate<FarsideLock>(settings);
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tools/simulate/network.hpp"
+#include "tools/simulate/protocols.hpp"
+
+namespace farside::simulate {
+
+enum class Arrival : std::uint8_t {
+  kOnce,    // all at time 0, and again as soon as they have unlocked
+  kSteady,  // each thinks before each lock, for a random time
+};
+
+struct Settings {
+  NetworkSettings network;
+  int ranks = 1024;
+  int targets = 1;        // lock words; each lock takes one of them at random
+  int readers = 50;       // per cent of the locks that are shared; with lock_all: that are lock_all
+  int lock_all = 0;       // how many targets each lock_all uses; 0: no lock_all. Then every rank is a target.
+  int rounds = 1;         // locks per rank
+  Arrival arrival = Arrival::kOnce;
+  Time section = 1000;    // inside the lock
+  double load = 0.9;      // kSteady: demand, in shares of what the lock could serve without loss
+  std::uint64_t seed = 1;
+  // 0: none. Polling costs the square of the ranks: nobody would wait for its end.
+  std::uint64_t most_operations = 0;
+  bool operator==(const Settings&) const = default;
+};
+inline constexpr int kMostTargetsUsed = 8;
+
+struct Figures {
+  struct Spread {
+    double mean = 0;
+    double p99 = 0;
+    double max = 0;
+    bool operator==(const Spread&) const = default;
+  };
+  std::uint64_t acquisitions = 0;  // that came to their end
+  std::uint64_t asked = 0;         // more than acquisitions if the run was stopped, or is stuck
+  bool stuck = false;              // nothing can happen any more, but some wait
+  std::uint64_t contended = 0;     // did not hold after the least number of operations
+  Spread operations;               // remote ones, per acquisition: lock and unlock together
+  double contended_mean = 0;       // what the uncontended did not need, per contended one
+  Spread round_trips;              // waited for one after another, likewise
+  Spread looks;                    // those of the operations that only read
+  Spread waiting;                  // microseconds from asking to holding; until the end where it never held
+  std::uint64_t overtaken = 0;     // most often that one waiter was: by a later one that it was in conflict with
+  double slowest_to_fastest = 0;   // rank, by its time in lock, section and unlock of all rounds
+  std::uint64_t hot_spot = 0;      // operations at the busiest rank
+  std::uint64_t bytes_per_rank = 0;
+  std::uint64_t bytes_of_queue = 0;  // at the busiest target, at most
+  double seconds = 0;              // simulated
+  std::uint64_t violations = 0;    // of mutual exclusion
+  bool operator==(const Figures&) const = default;
+};
+
+// Who came when, and who was served when, at one lock.
+class Order {
+ public:
+  std::uint32_t arrive() {
+    const std::uint32_t number = ++arrived_;
+    while (all_.size() <= number) grow();
+    return number;
+  }
+  // Of those who came after `number` and are in conflict with it: how many have been served.
+  std::uint64_t overtakers(std::uint32_t number, bool exclusive) const {
+    const Sums& sums = exclusive ? all_ : writers_;
+    return sum(sums, arrived_) - sum(sums, number);
+  }
+  void serve(std::uint32_t number, bool exclusive) {
+    add(all_, number);
+    if (exclusive) add(writers_, number);
+  }
+
+ private:
+  // Fenwick trees: node i holds the sum over the (i & -i) numbers up to i.
+  using Sums = std::vector<std::uint32_t>;
+  static std::uint64_t sum(const Sums& sums, std::uint32_t up_to) {
+    std::uint64_t total = 0;
+    for (std::uint32_t i = up_to; i != 0; i -= i & -i) total += sums[i];
+    return total;
+  }
+  static void add(Sums& sums, std::uint32_t number) {
+    for (std::uint32_t i = number; i < sums.size(); i += i & -i) ++sums[i];
+  }
+  // The size is a power of two and one: the new last node covers all the old ones.
+  void grow() {
+    for (Sums* sums : {&all_, &writers_}) {
+      const std::size_t last = sums->size() - 1;
+      sums->resize(2 * last + 1);
+      sums->back() = (*sums)[last];
+    }
+  }
+  Sums all_ = Sums(2);
+  Sums writers_ = Sums(2);
+  std::uint32_t arrived_ = 0;
+};
+
+template <class Protocol>
+class Simulation final : public Actor {
+ public:
+  explicit Simulation(const Settings& settings)
+      : settings_(settings), network_(settings.network, settings.seed, settings.ranks, *this),
+        ranks_(static_cast<std::size_t>(settings.ranks)),
+        locks_(static_cast<std::size_t>(settings.lock_all > 0 ? settings.ranks : settings.targets)) {
+    total_ = static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
+    for (int r = 0; r < settings.ranks; ++r) {
+      rank(r).memory = Memory(network_, r);
+      pause(r, settings.arrival == Arrival::kSteady ? think() : 0);
+    }
+  }
+
+  Figures run() {
+    bool more = true;
+    while (more && finished_ < settings_.ranks &&
+           (settings_.most_operations == 0 || network_.operations() < settings_.most_operations)) {
+      more = network_.step();
+    }
+    figures_.stuck = !more;
+    return sum_up();
+  }
+
+  void advance(int agent) override {
+    Rank& at = rank(agent);
+    bool again = true;
+    while (again) {
+      again = false;
+      switch (at.state) {
+        case State::kPaused:
+          if (network_.now() < at.until) return;
+          if (at.inside) {
+            at.inside = false;
+            begin_release(at);
+          } else {
+            begin_section(agent, at);
+          }
+          again = true;
+          break;
+        case State::kAcquiring:
+          if (!at.acquire->advance()) return;
+          acquired(at);
+          if (at.part + 1 < at.parts) {
+            ++at.part;
+            begin_acquire(agent, at);
+            again = true;
+          } else {
+            at.inside = true;
+            pause(agent, settings_.section);
+          }
+          break;
+        case State::kReleasing:
+          if (!at.release->advance()) return;
+          released(at);
+          if (at.part + 1 < at.parts) {
+            ++at.part;
+            begin_release(at);
+            again = true;
+          } else {
+            end_section(agent, at);
+          }
+          break;
+        case State::kFinished: return;
+      }
+    }
+  }
+  void issued(const Operation& operation) override {
+    Rank& at = rank(operation.agent);
+    const bool message = operation.kind == Operation::Kind::kMessage;
+    Part& part = at.using_part();
+    part.operations += message ? 2 : 1;  // and the reply
+    if (operation.kind == Operation::Kind::kRead) ++part.looks;
+    // What is issued while nothing else is under way was waited for.
+    if (at.last_issue != network_.now() || part.round_trips == 0) ++part.round_trips;
+    at.last_issue = network_.now();
+  }
+  void took_effect(const Operation& operation) override {
+    Rank& at = rank(operation.agent);
+    Part& part = at.using_part();
+    if (at.state != State::kAcquiring || part.number != 0 || part.target == kAllTargets) return;
+    part.number = lock(part.target).order.arrive();
+    Lock& of = lock(part.target);
+    of.most_waiting = std::max(of.most_waiting, ++of.waiting);
+  }
+  void handle(Operation& message) override { protocol_.handle(network_, message); }
+
+ private:
+  enum class State : std::uint8_t { kPaused, kAcquiring, kReleasing, kFinished };
+  // A lock taken, of which a section under lock_all may have several.
+  struct Part {
+    int target = 0;
+    std::uint32_t number = 0;  // in order of arrival at the target; 0: not there yet
+    std::uint64_t ticket = 0;
+    Time asked = 0;
+    std::uint32_t operations = 0;
+    std::uint32_t round_trips = 0;
+    std::uint32_t looks = 0;
+    bool contended = false;
+  };
+  struct Rank {
+    Memory memory;
+    std::optional<typename Protocol::Acquire> acquire;
+    std::optional<typename Protocol::Release> release;
+    std::array<Part, kMostTargetsUsed> taken{};
+    Time until = 0;
+    Time began = 0;
+    Time in_sections = 0;
+    Time last_issue = 0;
+    int round = 0;
+    int part = 0;
+    int parts = 0;
+    LockType type = LockType::kShared;
+    State state = State::kPaused;
+    bool inside = false;
+
+    Part& using_part() { return taken[static_cast<std::size_t>(part)]; }
+  };
+  struct Lock {
+    Order order;
+    int readers = 0;
+    int writers = 0;
+    std::uint64_t waiting = 0;
+    std::uint64_t most_waiting = 0;
+  };
+  struct Sum {
+    double total = 0;
+    double max = 0;
+    std::vector<float> all;
+    void add(double value) {
+      total += value;
+      max = std::max(max, value);
+      all.push_back(static_cast<float>(value));
+    }
+    Figures::Spread spread() {
+      if (all.empty()) return {};
+      const auto at = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) * 99 / 100);
+      std::nth_element(all.begin(), at, all.end());
+      return {total / static_cast<double>(all.size()), static_cast<double>(*at), max};
+    }
+  };
+
+  Rank& rank(int index) { return ranks_[static_cast<std::size_t>(index)]; }
+  Lock& lock(int target) {
+    return locks_[static_cast<std::size_t>(settings_.lock_all > 0 ? target : target * settings_.targets / settings_.ranks)];
+  }
+
+  void pause(int agent, Time duration) {
+    rank(agent).state = State::kPaused;
+    rank(agent).until = network_.now() + duration;
+    network_.wake(agent, duration);
+  }
+  // Exponential, so that arrivals are independent of one another.
+  Time think() {
+    const double writers = 1 - settings_.readers / 100.0;
+    const auto turn = static_cast<double>(settings_.network.hand_over + settings_.section);
+    // Between two writers there is one group of readers.
+    const double cost = writers == 0 ? 4.0 * static_cast<double>(settings_.network.service)
+                                     : writers * turn * (settings_.readers > 0 ? 2 : 1);
+    const double mean = settings_.ranks * cost / (settings_.load * static_cast<double>(locks_.size()));
+    return static_cast<Time>(-mean * std::log1p(-network_.random().fraction()));
+  }
+
+  void begin_section(int agent, Rank& at) {
+    Random& random = network_.random();
+    const bool shared = static_cast<int>(random.below(100)) < settings_.readers;
+    const bool all = shared && settings_.lock_all > 0;
+    at.type = shared ? LockType::kShared : LockType::kExclusive;
+    at.parts = all && !Protocol::kWholeLockAll ? settings_.lock_all : 1;
+    for (int p = 0; p < at.parts; ++p) {
+      int target = kAllTargets;
+      const auto used = [&] {
+        return std::any_of(at.taken.begin(), at.taken.begin() + p, [&](const Part& part) { return part.target == target; });
+      };
+      if (!all || !Protocol::kWholeLockAll) {
+        do target = some_target(); while (used());
+      }
+      at.taken[static_cast<std::size_t>(p)] = Part{};
+      at.taken[static_cast<std::size_t>(p)].target = target;
+    }
+    at.part = 0;
+    at.began = network_.now();
+    begin_acquire(agent, at);
+  }
+  int some_target() {
+    Random& random = network_.random();
+    if (settings_.lock_all > 0) return static_cast<int>(random.below(static_cast<std::uint64_t>(settings_.ranks)));
+    // In the middle of its share of the ranks: not rank 0, which has the global word of the polling lock.
+    const auto index = random.below(static_cast<std::uint64_t>(settings_.targets));
+    return static_cast<int>((2 * index + 1) * static_cast<std::uint64_t>(settings_.ranks) /
+                            (2 * static_cast<std::uint64_t>(settings_.targets)));
+  }
+  void begin_acquire(int agent, Rank& at) {
+    at.using_part().asked = network_.now();
+    at.state = State::kAcquiring;
+    at.acquire.emplace(at.memory, agent, at.using_part().target, at.type);
+  }
+  void acquired(Rank& at) {
+    Part& part = at.using_part();
+    part.ticket = at.acquire->ticket();
+    waiting_.add(static_cast<double>(network_.now() - part.asked) / 1000);
+    part.contended = part.operations > Protocol::uncontended(at.type) / 2;
+    if (part.target == kAllTargets) return;
+    Lock& of = lock(part.target);
+    const bool exclusive = at.type == LockType::kExclusive;
+    figures_.overtaken = std::max(figures_.overtaken, of.order.overtakers(part.number, exclusive));
+    of.order.serve(part.number, exclusive);
+    --of.waiting;
+    ++(exclusive ? of.writers : of.readers);
+    if (of.writers > 1 || (of.writers == 1 && of.readers > 0)) ++figures_.violations;
+  }
+  void begin_release(Rank& at) {
+    if (at.state != State::kReleasing) at.part = 0;
+    at.state = State::kReleasing;
+    Part& part = at.using_part();
+    if (part.target != kAllTargets) {
+      Lock& of = lock(part.target);
+      --(at.type == LockType::kExclusive ? of.writers : of.readers);
+    }
+    at.release.emplace(at.memory, part.target, at.type, part.ticket);
+  }
+  void released(Rank& at) {
+    const Part& part = at.using_part();
+    ++figures_.acquisitions;
+    operations_.add(part.operations);
+    round_trips_.add(part.round_trips);
+    looks_.add(part.looks);
+    if (part.contended) {
+      ++figures_.contended;
+      contended_operations_ += part.operations;
+    } else {
+      // What passing the turn on costs the uncontended is owed to those who got it.
+      contended_operations_ += part.operations - Protocol::uncontended(at.type);
+    }
+  }
+  void end_section(int agent, Rank& at) {
+    at.in_sections += network_.now() - at.began;
+    ++sections_;
+    if (++at.round == settings_.rounds) {
+      at.state = State::kFinished;
+      ++finished_;
+    } else {
+      pause(agent, settings_.arrival == Arrival::kSteady ? think() : 0);
+    }
+  }
+
+  Figures sum_up() {
+    Time fastest = ~Time{0};
+    Time slowest = 0;
+    std::uint64_t most_waiting = 0;
+    for (Rank& at : ranks_) {
+      if (at.state == State::kAcquiring) {
+        const Part& part = at.using_part();
+        waiting_.add(static_cast<double>(network_.now() - part.asked) / 1000);
+        if (part.number != 0) {
+          figures_.overtaken = std::max(figures_.overtaken, lock(part.target).order.overtakers(
+                                                                part.number, at.type == LockType::kExclusive));
+        }
+      }
+      fastest = std::min(fastest, at.in_sections);
+      slowest = std::max(slowest, at.in_sections);
+    }
+    for (const Lock& each : locks_) most_waiting = std::max(most_waiting, each.most_waiting);
+    figures_.asked = figures_.acquisitions + (total_ - sections_);
+    figures_.operations = operations_.spread();
+    figures_.contended_mean = contended_operations_ / static_cast<double>(std::max<std::uint64_t>(figures_.contended, 1));
+    figures_.round_trips = round_trips_.spread();
+    figures_.looks = looks_.spread();
+    figures_.waiting = waiting_.spread();
+    if (finished_ == settings_.ranks && settings_.rounds > 1) {
+      figures_.slowest_to_fastest = static_cast<double>(slowest) / static_cast<double>(fastest);
+    }
+    figures_.hot_spot = network_.busiest();
+    figures_.bytes_per_rank = Protocol::kBytesPerRank;
+    figures_.bytes_of_queue = Protocol::kBytesPerWaiter * most_waiting;
+    figures_.seconds = static_cast<double>(network_.now()) / 1e9;
+    return figures_;
+  }
+
+  Settings settings_;
+  Network network_;
+  Protocol protocol_;
+  std::vector<Rank> ranks_;
+  std::vector<Lock> locks_;
+  std::uint64_t total_ = 0;
+  std::uint64_t sections_ = 0;
+  int finished_ = 0;
+  Figures figures_;
+  double contended_operations_ = 0;
+  Sum operations_, round_trips_, looks_, waiting_;
+};
+
+template <class Protocol>
+Figures simulate(const Settings& settings) {
+  Simulation<Protocol> simulation(settings);
+  return simulation.run();
+}
+
+}  // namespace farside::simulate
