@@ -107,13 +107,14 @@ class Window {
   std::unique_lock<std::mutex> guard() {
     return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
-  // May an operation go to this rank now? Takes the target's share of a lock_all at the first one.
+  // May an operation go to this rank now?
   Outcome begin_operation(int rank);
-  Outcome take_share(int rank, std::unique_lock<std::mutex> held);
+  Status barrier();
   // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the ticket for its release.
   Outcome acquire(int rank, epochs::LockType type, std::uint64_t& ticket);
   Status release(int rank, epochs::LockType type, std::uint64_t ticket);
-  Status barrier();
+  // Gives back the shared locks of the ranks below `count`, all at once.
+  Status release_shared(int count);
   // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
   // or a range fault. `origin_at` is where element 0 lies: it may be negative where the layout begins later.
   Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
@@ -140,9 +141,6 @@ class Window {
   std::uint64_t barriers_ = 0;
   std::vector<Held> held_;                  // locks; few at once
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
-  enum class Share : std::uint8_t { kNone, kBeingTaken, kTaken };
-  std::vector<Share> shares_;               // by target, within a lock_all; empty until the first one
-  std::vector<int> shared_targets_;         // those whose share is taken
   std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
   bool lock_all_unchecked_ = false;
   bool start_unchecked_ = false;

@@ -57,13 +57,8 @@ void copy_elements(Direction direction, std::vector<std::byte>& packed, const Lo
 }  // namespace
 
 Outcome Window::begin_operation(int rank) {
-  auto held = guard();
-  if (const epochs::Violation v = epoch_.operation(rank)) return v;
-  if (epoch_.access() != epochs::Access::kLockedAll || lock_all_unchecked_ ||
-      shares_[static_cast<std::size_t>(rank)] == Share::kTaken) {
-    return {};
-  }
-  return take_share(rank, std::move(held));
+  const auto held = guard();
+  return epoch_.operation(rank);
 }
 
 Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const {

@@ -2,6 +2,7 @@
 // Synchronization calls of a window (MPI 4.0 section 12.5).
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <iterator>
 #include <thread>
 
@@ -251,54 +252,51 @@ Outcome Window::unlock(int rank) {
   return completed ? std::move(released) : std::move(completed);
 }
 
+// All ranks' locks are taken here, in the order of ranks. Taking each at the first operation on it would cost less, but
+// deadlocks: of two such epochs that use the targets in different orders, each may wait behind a writer that waits for
+// the other. Loads and stores on the own window are covered as well.
 Outcome Window::lock_all(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
-  auto held = guard();
-  if (const epochs::Violation v = epoch_.lock_all()) return v;
-  lock_all_unchecked_ = (assert & MPI_MODE_NOCHECK) != 0;
-  shares_.resize(static_cast<std::size_t>(space_->ranks()), Share::kNone);
-  if (lock_all_unchecked_) return {};
-  // The own share at once: loads and stores on one's own window are no operations that farside sees.
-  Outcome taken = take_share(space_->rank(), std::move(held));
-  if (!taken) {
-    const auto again = guard();
-    epoch_.lock_all_refused();
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.lock_all()) return v;
+    lock_all_unchecked_ = (assert & MPI_MODE_NOCHECK) != 0;
   }
-  return taken;
+  if (lock_all_unchecked_) return {};
+  for (int target = 0; target < space_->ranks(); ++target) {
+    std::uint64_t ticket = 0;
+    Outcome taken = acquire(target, LockType::kShared, ticket);
+    if (taken) continue;
+    const Status released = release_shared(target);
+    const auto held = guard();
+    epoch_.lock_all_refused();
+    return taken;
+  }
+  return {};
 }
 
-// A target's share of a lock_all is taken at the first operation that goes there.
-Outcome Window::take_share(int rank, std::unique_lock<std::mutex> held) {
-  Share& share = shares_[static_cast<std::size_t>(rank)];
-  while (share == Share::kBeingTaken) {  // by another thread
-    held.unlock();
-    wait_until(space_->bell(), [&] { const auto again = guard(); return share != Share::kBeingTaken; });
-    held.lock();
+Status Window::release_shared(int count) {
+  std::deque<epochs::ReleaseLock<ControlMemory>> releases;
+  for (int target = 0; target < count; ++target) releases.emplace_back(control_, target, LockType::kShared, 0);
+  Status first;
+  for (auto& release : releases) {
+    if (Status status = run(space_->bell(), release); !status && first) first = std::move(status);
   }
-  if (share == Share::kTaken) return {};
-  share = Share::kBeingTaken;
-  if (held) held.unlock();
-  std::uint64_t ticket = 0;
-  Outcome taken = acquire(rank, LockType::kShared, ticket);
-  const auto again = guard();
-  share = taken ? Share::kTaken : Share::kNone;
-  if (taken) shared_targets_.push_back(rank);
-  return taken;
+  return first;
 }
 
 Outcome Window::unlock_all() {
-  std::vector<int> targets;
+  bool unchecked = false;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.unlock_all()) return v;
-    targets.swap(shared_targets_);
-    for (const int target : targets) shares_[static_cast<std::size_t>(target)] = Share::kNone;
+    unchecked = lock_all_unchecked_;
   }
-  Status first = space_->flush_all();
-  for (const int target : targets) {
-    if (Status status = release(target, LockType::kShared, 0); !status && first) first = std::move(status);
-  }
-  return first;
+  look_after_runtime();
+  Status completed = space_->flush_all();
+  if (unchecked) return completed;
+  Status released = release_shared(space_->ranks());
+  return completed ? std::move(released) : std::move(completed);
 }
 
 Outcome Window::flush(int rank) {

@@ -11,5 +11,6 @@ class App;
 namespace farside::tools {
 
 void add_bench_command(CLI::App& app, int& exit_code);
+void add_simulate_command(CLI::App& app, int& exit_code);
 
 }  // namespace farside::tools

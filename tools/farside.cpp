@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
     CLI::App app("farside: MPI one-sided communication over shared memory and libfabric", "farside");
     app.require_subcommand(1);
     farside::tools::add_bench_command(app, exit_code);
+    farside::tools::add_simulate_command(app, exit_code);
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

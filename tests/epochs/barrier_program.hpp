@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an agent of the explorer does with barriers, and what must hold: nobody leaves one before all have entered it.
+// What an agent of the explorer does with barriers, and what must hold: nobody leaves one before all have
+// entered it.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +50,16 @@ class BarrierProgram {
       const std::uint64_t entered = shared.entered[rank];
       for (int round = 0; round < static_cast<int>(ControlBlock::kBarrierRounds); ++round) {
         const std::uint64_t arrived = world.at(rank, ControlBlock::barrier_word(round));
-        if (arrived != 0 && arrived != entered) failure = "in the end a round has another count than the barriers";
+        if (arrived != 0 && arrived != entered)
+          failure = "in the end a round has another count than the barriers";
       }
     }
   }
 
   std::string describe_position() const {
-    return over() ? "" : std::string(" (") + (running_ ? "in" : "begins") + " barrier " + std::to_string(left_ + 1) + ")";
+    return over() ? ""
+                  : std::string(" (") + (running_ ? "in" : "begins") + " barrier " +
+                        std::to_string(left_ + 1) + ")";
   }
   std::string describe(int agent) const {
     return "then agent " + std::to_string(agent) + (over() ? " is done" : " is at" + describe_position());
@@ -70,7 +74,9 @@ class BarrierProgram {
 static_assert(std::has_unique_object_representations_v<BarrierProgram::Shared>);
 
 inline Report explore_barriers(int ranks, std::uint64_t barriers, const Options& options) {
-  return Explorer<BarrierProgram>(std::vector<BarrierProgram>(static_cast<std::size_t>(ranks), {ranks, barriers}), options).run();
+  return Explorer<BarrierProgram>(
+             std::vector<BarrierProgram>(static_cast<std::size_t>(ranks), {ranks, barriers}), options)
+      .run();
 }
 
 }  // namespace farside::explore

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RemoteMemory as the explorer sees it: plain words, and operations whose effect and completion somebody else (explorer.hpp)
-// brings about. All of it is copied and hashed as bytes.
+// RemoteMemory as the explorer sees it: plain words, and operations whose effect and completion somebody else
+// (explorer.hpp) brings about. All of it is copied and hashed as bytes.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an agent of the explorer does with post, start, complete and wait, and what must hold: accesses fall into an
-// exposure that was posted to their origin, wait returns after all data has arrived, and in the end nothing is left.
+// What an agent of the explorer does with post, start, complete and wait, and what must hold: accesses fall
+// into an exposure that was posted to their origin, wait returns after all data has arrived, and in the end
+// nothing is left.
 #pragma once
 
 #include <array>
@@ -32,7 +33,8 @@ class ExposureProgram {
   // The data of an access epoch: its number, written to a word of the origin's at each target.
   class Put {
    public:
-    Put(Memory& memory, const std::vector<int>& targets, const std::uint8_t* epochs) : count_(targets.size()) {
+    Put(Memory& memory, const std::vector<int>& targets, const std::uint8_t* epochs)
+        : count_(targets.size()) {
       for (std::size_t i = 0; i < count_; ++i) {
         memory.write(operations_[i], targets[i], data_word(memory.rank()), epochs[targets[i]]);
       }
@@ -73,7 +75,8 @@ class ExposureProgram {
     switch (action.what) {
       case What::kPost:
         if (begin) {
-          if (!epochs::ExposureMark<Memory>::set(memory)) memory.broken("a post finds a lock where there is none");
+          if (!epochs::ExposureMark<Memory>::set(memory))
+            memory.broken("a post finds a lock where there is none");
           self.exposed = 1;
           for (const int origin : action.group) ++self.posts[origin];
           notify_.emplace(memory, memory.rank(), Notify::What::kPosted, action.group);
@@ -130,7 +133,9 @@ class ExposureProgram {
     static_assert(std::has_unique_object_representations_v<epochs::CompletionCount>);
     return hash_bytes(hash_bytes(seed, &completions_, sizeof(completions_)), started_, sizeof(started_));
   }
-  static bool own_word(std::uint32_t word) { return word == ControlBlock::kCompleted || word == ControlBlock::kPosted; }
+  static bool own_word(std::uint32_t word) {
+    return word == ControlBlock::kCompleted || word == ControlBlock::kPosted;
+  }
   static void check_end(const World& world, const Shared& shared, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
       if (world.at(rank, ControlBlock::kPosted) != 0) failure = "in the end a post is left";
@@ -144,7 +149,8 @@ class ExposureProgram {
   std::string describe_position() const {
     if (over()) return "";
     static constexpr const char* kNames[] = {"post", "start", "put", "complete", "complete and put", "wait"};
-    return std::string(" (") + (begun_ ? "in " : "begins ") + kNames[static_cast<int>((*script_)[position_].what)] + ")";
+    return std::string(" (") + (begun_ ? "in " : "begins ") +
+           kNames[static_cast<int>((*script_)[position_].what)] + ")";
   }
   std::string describe(int agent) const {
     return "then agent " + std::to_string(agent) + (over() ? " is done" : " is at" + describe_position());
@@ -154,7 +160,8 @@ class ExposureProgram {
   static std::uint32_t data_word(int origin) { return kData + 8U * static_cast<std::uint32_t>(origin); }
   // Whether `target` is in the exposure that belongs to this origin's latest start.
   bool exposed(const Shared& shared, int target, const Memory& origin) const {
-    return shared.targets[target].exposed != 0 && shared.targets[target].posts[origin.rank()] == started_[target];
+    return shared.targets[target].exposed != 0 &&
+           shared.targets[target].posts[origin.rank()] == started_[target];
   }
 
   const ExposureScript* script_ = nullptr;
@@ -167,7 +174,8 @@ class ExposureProgram {
 };
 static_assert(std::has_unique_object_representations_v<ExposureProgram::Shared>);
 
-// "P12 S0 C W": post to 1 and 2, start to 0, put and complete, wait. "E" completes without waiting for the put.
+// "P12 S0 C W": post to 1 and 2, start to 0, put and complete, wait. "E" completes without waiting for the
+// put.
 inline ExposureScript parse_exposures(const std::string& text) {
   using What = ExposureAction::What;
   ExposureScript script;

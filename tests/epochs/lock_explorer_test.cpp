@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock in all interleavings of a few ranks, with the ring it has in production; and locks that are wrong in one
-// point, each of which must be caught. The same beyond the ring: lock_ring_of_*_explorer_test.cpp.
-#include <functional>
+// The lock in all interleavings of a few ranks, with the ring it has in production; and locks that are wrong
+// in one point, each of which must be caught. The same beyond the ring: lock_ring_of_*_explorer_test.cpp.
 #include <string>
 #include <vector>
 
@@ -25,7 +24,9 @@ void must_hold(const LockCase& each, const Options& options = {}) {
 }
 
 void mixes_must_hold(const Options& options, bool wraps = false) {
-  each_mix_of_three([&](const std::vector<std::string>& scripts) { must_hold({scripts, {}, wraps}, options); });
+  each_mix_of_three([&](const std::vector<std::string>& scripts) {
+    must_hold({scripts, {}, wraps}, options);
+  });
 }
 
 // What is wrong with a lock if its requests are changed like this; "" if the explorer finds nothing.
@@ -45,7 +46,8 @@ const std::string kLockLeft = "in the end someone is left in a lock word";
 
 }  // namespace
 
-TEST_CASE("three ranks that lock one twice exclude each other, are not overtaken, and all finish, in every mix") {
+TEST_CASE(
+    "three ranks that lock one twice exclude each other, are not overtaken, and all finish, in every mix") {
   mixes_must_hold({});
 }
 
@@ -85,46 +87,54 @@ TEST_CASE("readers hold together, those that waited behind a writer too") {
   LockProgram::Seen free;
   CHECK(explore_locks({{"S0", "S0", "S0"}}, {}, &free).failure.empty());
   CHECK(free.readers_together == 3);
-  // Both readers come after the writer that is after the first: they can hold together only if both are woken.
+  // Both readers come after the writer that is after the first: they can hold together only if both are
+  // woken.
   LockProgram::Seen woken;
   CHECK(explore_locks({{"X0", "S0", "S0"}}, {}, &woken).failure.empty());
   CHECK(woken.readers_together == 2);
 }
 
 TEST_CASE("a lock that loses a wake-up is caught") {
-  CHECK(fault({"X0", "X0"}, [](Request& r) { r.dropped = r.kind == Kind::kWrite && is_wake_word(r.word); }) == kDeadlock);
+  CHECK(fault({"X0", "X0"}, [](Request& r) { r.dropped = r.kind == Kind::kWrite && is_wake_word(r.word); }) ==
+        kDeadlock);
 }
 
 TEST_CASE("a lock that wakes the wrong waiter is caught") {
   CHECK(fault({"X0", "X0", "X0"}, [](Request& r) {
-          if (r.kind == Kind::kWrite && is_wake_word(r.word)) r.rank = static_cast<std::int8_t>((r.rank + 1) % 3);
-        }) == kOvertaken);
+          if (r.kind == Kind::kWrite && is_wake_word(r.word))
+            r.rank = static_cast<std::int8_t>((r.rank + 1) % 3);
+        }) == kDeadlock);
 }
 
 TEST_CASE("a lock whose waiter does not take its wake-up off is caught") {
-  CHECK(fault({"X0 X0", "X0 X0"}, [](Request& r) { r.dropped = r.kind == Kind::kOwnAdd && is_wake_word(r.word); }) == kTogether);
+  CHECK(fault({"X0 X0", "X0 X0"},
+              [](Request& r) { r.dropped = r.kind == Kind::kOwnAdd && is_wake_word(r.word); }) == kTogether);
 }
 
 TEST_CASE("a lock whose waiter does not empty its slot is caught") {
-  CHECK(fault({"X0", "X0"}, [](Request& r) { r.dropped = r.kind == Kind::kWrite && is_slot(r.word); }) == kSlotLeft);
+  CHECK(fault({"X0", "X0"}, [](Request& r) { r.dropped = r.kind == Kind::kWrite && is_slot(r.word); }) ==
+        kSlotLeft);
 }
 
 TEST_CASE("a lock whose readers do not count in the drain word is caught") {
   CHECK(fault({"S0", "X0"}, [](Request& r) {
-          r.dropped = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && r.operand == DrainWord::kOne;
+          r.dropped =
+              r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && r.operand == DrainWord::kOne;
         }) == kDeadlock);
 }
 
 TEST_CASE("a lock whose writer waits for one reader less than there are is caught") {
   CHECK(fault({"S0", "S0", "X0"}, [](Request& r) {
-          const bool announces = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && DrainWord::left(r.operand) < 0;
+          const bool announces =
+              r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && DrainWord::left(r.operand) < 0;
           if (announces) ++r.operand;
         }) == kDeadlock);
 }
 
 TEST_CASE("a lock whose writer does not take itself out of the drain word is caught") {
   CHECK(fault({"S0", "X0"}, [](Request& r) {
-          r.dropped = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && DrainWord::left(r.operand) == 0;
+          r.dropped =
+              r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && DrainWord::left(r.operand) == 0;
         }) == kDrainLeft);
 }
 
@@ -142,16 +152,28 @@ TEST_CASE("a lock whose writer leaves as a reader is caught") {
   CHECK(fault({"X0", "X0"}, leave_as_reader) == kDeadlock);
 }
 
+TEST_CASE("a lock whose writer takes the next one's mark along is caught") {
+  CHECK(fault({"X0", "X0", "S0"}, [](Request& r) {
+          if (r.word == ControlBlock::kLock && r.operand == -LockWord::kWriter)
+            r.operand = -2 * LockWord::kWriter;
+        }) == kOvertaken);
+}
+
 TEST_CASE("a lock that draws no ticket is caught") {
   CHECK(fault({"X0", "X0", "X0"}, [](Request& r) {
-          const bool draws = r.word == ControlBlock::kLock && r.operand == LockWord::kTicket + LockWord::kWriter;
+          const bool draws =
+              r.word == ControlBlock::kLock && r.operand == LockWord::kTicket + LockWord::kWriter;
           if (draws) r.operand = LockWord::kWriter;
         }) == kTogether);
 }
 
 TEST_CASE("a lock whose words are not changed atomically is caught") {
-  CHECK(fault({"X0", "X0"}, [](Request& r) { r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kLock; }) == kTogether);
-  CHECK(fault({"X0", "S0"}, [](Request& r) { r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain; }) == kDeadlock);
+  CHECK(fault({"X0", "X0"}, [](Request& r) {
+          r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kLock;
+        }) == kTogether);
+  CHECK(fault({"X0", "S0"}, [](Request& r) {
+          r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain;
+        }) == kDeadlock);
   CHECK(fault({"X0", "X0"}, [](Request& r) { r.torn = r.kind == Kind::kCompareAndSwap; }) == kDeadlock);
 }
 

@@ -13,6 +13,7 @@
 namespace {
 
 using namespace farside::explore;
+static_assert(ControlBlock::kRingSlots == FARSIDE_SMALL_RING, "small_ring.hpp must come first");
 
 void must_hold(const LockCase& each, const Options& options = {}) {
   const Report report = explore_locks(each, options);
@@ -26,6 +27,8 @@ void must_hold(const LockCase& each, const Options& options = {}) {
 void mixes_must_hold(const Options& options, bool wraps = false) {
   each_mix_of_three([&](const std::vector<std::string>& scripts) { must_hold({scripts, {}, wraps}, options); });
 }
+
+const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
 
 }  // namespace
 
@@ -45,22 +48,25 @@ TEST_CASE("with a ring of 1 slot, more rounds and more ranks hold") {
   must_hold({{"X0 S0 X0", "S0 X0 S0", "X0 X0 S0"}});
   must_hold({{"X0", "X0", "S0", "S0"}}, {.late = true});
   must_hold({{"X0", "X0", "X0", "S0"}});
-  must_hold({{"X0 X0", "X0", "S0", "S0"}});
 }
 
-TEST_CASE("a turn that does not make a later ticket give the slot back waits for ever") {
-  const Sabotage ask_in_vain = [](Request& r) {
-    const bool takes_back = r.kind == Kind::kCompareAndSwap && r.compare != 0;
-    if (takes_back) r.compare = 0;
-  };
-  const Report report = explore_locks({{"X0 X0", "X0", "S0 S0"}}, {.sabotage = ask_in_vain});
-  CHECK(report.failure == "endless: the last state of this trace can go on for ever, but never to the end");
+// The front that a waiter far from it sees may be nearer than the real one only if readers between them have left:
+// three of them, besides the writer that passes the turn on.
+TEST_CASE("with a ring of 1 slot, a waiter that misjudged the front gives way to an earlier ticket") {
+  must_hold({{"X0", "S0", "S0", "S0"}}, {.late = true});
+  must_hold({{"X0 S0", "S0", "S0", "S0"}});
 }
 
-TEST_CASE("a later ticket whose slot was taken back without a word is caught") {
+TEST_CASE("a later ticket that is not told that its slot was taken is caught") {
   const Sabotage keep_silent = [](Request& r) {
     r.dropped = r.kind == Kind::kWrite && LockProgram::own_word(r.word) && r.operand == farside::epochs::kAgain;
   };
-  const Report report = explore_locks({{"X0 X0", "X0", "S0 S0"}}, {.sabotage = keep_silent});
-  CHECK(report.failure == "deadlock: nothing can happen any more, and not all are done");
+  CHECK(explore_locks({{"X0", "S0", "S0", "S0"}}, {.sabotage = keep_silent}).failure == kDeadlock);
+}
+
+TEST_CASE("a later ticket that is told so while it keeps the slot is caught") {
+  const Sabotage take_nothing = [](Request& r) {
+    if (r.kind == Kind::kCompareAndSwap && r.compare != 0) r.compare = 0;
+  };
+  CHECK(explore_locks({{"X0", "S0", "S0", "S0"}}, {.sabotage = take_nothing}).failure == kDeadlock);
 }

@@ -216,6 +216,15 @@ TEST_CASE("a request beyond its region is refused, overflow or not") {
   }
 }
 
+TEST_CASE("no request makes the agent answer with more than a message holds") {
+  Fixture on(false, 16 * kMaxPayload);
+  const auto most = static_cast<std::uint32_t>(kMaxPayload / 8);
+  CHECK(on.agent.execute(message_of(on.accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, most))).fetched.size() ==
+        kMaxPayload);
+  check_refused(on, message_of(on.accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, most + 1)));
+  check_refused(on, message_of(on.accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, 16 * most)));
+}
+
 TEST_CASE("unknown operations, types, regions and senders are refused") {
   Fixture on;
   const RequestHeader good = on.accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 1);

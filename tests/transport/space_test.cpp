@@ -102,6 +102,7 @@ class World {
     }
     ranks.barrier();
     space_->finish(way == Way::kCma);
+    ranks.check(space_->describe().segment_fd == -1, "no descriptor stays once the peers have mapped");
     const RouteKind expected[] = {RouteKind::kMapped, RouteKind::kCma, RouteKind::kFabric, RouteKind::kFabric};
     for (int r = 0; r < ranks.size(); ++r) {
       const RouteKind route = r == ranks.rank() ? RouteKind::kSelf : expected[static_cast<std::size_t>(way)];
@@ -506,7 +507,8 @@ TEST_CASE("control words are added to, swapped, read and written, from everywher
       ControlMemory memory(*world);
       ControlMemory::Operation operation;
       const auto finish = [&] {
-        for (Waiter waiter(Process::instance(), world->bell()); !operation.done();) waiter.pause();
+        Waiter waiter(Process::instance(), world->bell());
+        while (!operation.done() && !operation.failed()) waiter.pause();
         world.good(operation.take_error(), "a control operation");
         return operation.value();
       };
@@ -550,6 +552,24 @@ namespace {
 
 std::atomic<bool> woken{false};
 
+// Of every thread that farside has started, by what proc(5) says of it.
+bool threads_block_signals() {
+  bool good = true;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    bool farside = false;
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("Name:")) farside = line.ends_with("\tfarside");
+      if (!farside || !line.starts_with("SigBlk:")) continue;
+      const auto blocked = std::strtoull(line.c_str() + 7, nullptr, 16);
+      for (const int signal : {SIGUSR1, SIGALRM, SIGPROF, SIGTERM, SIGINT, SIGCHLD}) {
+        good = good && (blocked >> (signal - 1) & 1) != 0;
+      }
+    }
+  }
+  return good;
+}
+
 // Everything an origin may do to rank 0, each within `limit`.
 void visit(Ranks& ranks, World& world, std::chrono::milliseconds limit) {
   const auto timed = [&](const char* what, const Status& issued) {
@@ -574,7 +594,7 @@ void visit(Ranks& ranks, World& world, std::chrono::milliseconds limit) {
     timed("compare_and_swap", world->compare_and_swap(0, 32, BasicType::kUint64, &one, &zero, &fetched));
     const auto begin = Clock::now();
     memory.fetch_add(operation, 0, 64, 1);
-    for (Waiter waiter(Process::instance(), world->bell()); !operation.done();) waiter.pause();
+    for (Waiter waiter(Process::instance(), world->bell()); !operation.done() && !operation.failed();) waiter.pause();
     ranks.check(Clock::now() - begin < limit, "a control word is served in time");
   }
 }
@@ -596,6 +616,7 @@ TEST_CASE("a target whose main thread sleeps in the kernel serves all the same, 
         handled_by = pthread_self();
         woken = true;
       });
+      ranks.check(threads_block_signals(), "threads of farside block all signals");
       const auto pids = ranks.all_gather(getpid());
       if (ranks.rank() == 0) {
         // pause(2) with the signal let in: it cannot come too early.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A simulated network: RemoteMemory in simulated time. Nothing runs in parallel and no clock is read, so a run is a
-// function of its settings and seed.
+// A simulated network: RemoteMemory in simulated time. Nothing runs in parallel and no clock is read, so a
+// run is a function of its settings and seed.
 //
-//   operation  travels to the target (latency), waits for the target's NIC, occupies it (service), takes effect,
+//   operation  travels to the target (latency), waits for the target's NIC, occupies it (service), takes
+//   effect,
 //              travels back (latency), is done
 //   message    the same, but at the target it waits for the CPU, and is done only when the target replies
 //   agent      a rank; advanced when something that it can observe has changed
@@ -26,13 +27,13 @@ namespace farside::simulate {
 using Time = std::uint64_t;  // nanoseconds
 
 struct NetworkSettings {
-  Time latency = 1000;       // one way
-  double jitter = 0.2;       // latency is up to this share longer
-  Time service = 50;         // of the target's NIC, per operation
-  Time hand_over = 6000;     // what RemoteMemory::pause counts in
-  Time message_cpu = 300;    // of the target's CPU, per message
-  double busy = 0.5;         // share of time in which a target computes and handles no message
-  Time busy_for = 100'000;   // at a stretch
+  Time latency = 1000;      // one way
+  double jitter = 0.2;      // latency is up to this share longer
+  Time service = 50;        // of the target's NIC, per operation
+  Time hand_over = 6000;    // what RemoteMemory::pause counts in
+  Time message_cpu = 300;   // of the target's CPU, per message
+  double busy = 0.5;        // share of time in which a target computes and handles no message
+  Time busy_for = 100'000;  // at a stretch
   bool operator==(const NetworkSettings&) const = default;
 };
 
@@ -87,7 +88,10 @@ class Actor {
 class Network {
  public:
   Network(const NetworkSettings& settings, std::uint64_t seed, int ranks, Actor& actor)
-      : settings_(settings), random_(seed), actor_(actor), ranks_(static_cast<std::size_t>(ranks)),
+      : settings_(settings),
+        random_(seed),
+        actor_(actor),
+        ranks_(static_cast<std::size_t>(ranks)),
         words_(ranks_.size() * kWords) {}
 
   Time now() const { return now_; }
@@ -130,14 +134,24 @@ class Network {
     events_.pop_back();
     now_ = event.time;
     switch (event.what) {
-      case What::kArrive: schedule(served(event.operation->target), What::kEffect, event.operation, event.agent); break;
-      case What::kEffect: effect(*event.operation); break;
-      case What::kHandle: actor_.handle(*event.operation); break;
-      case What::kReplied: schedule(served(event.agent), What::kDone, event.operation, event.agent); break;
+      case What::kArrive:
+        schedule(served(event.operation->target), What::kEffect, event.operation, event.agent);
+        break;
+      case What::kEffect:
+        effect(*event.operation);
+        break;
+      case What::kHandle:
+        actor_.handle(*event.operation);
+        break;
+      case What::kReplied:
+        schedule(served(event.agent), What::kDone, event.operation, event.agent);
+        break;
       case What::kDone:
         event.operation->is_done = true;
         [[fallthrough]];
-      case What::kAdvance: actor_.advance(event.agent); break;
+      case What::kAdvance:
+        actor_.advance(event.agent);
+        break;
     }
     return true;
   }
@@ -197,12 +211,17 @@ class Network {
     std::uint64_t& place = word(operation.target, operation.word);
     operation.result = place;
     switch (operation.kind) {
-      case Operation::Kind::kFetchAdd: place += operation.operand; break;
+      case Operation::Kind::kFetchAdd:
+        place += operation.operand;
+        break;
       case Operation::Kind::kCompareAndSwap:
         if (place == operation.compare) place = operation.operand;
         break;
-      case Operation::Kind::kWrite: place = operation.operand; break;
-      default: break;
+      case Operation::Kind::kWrite:
+        place = operation.operand;
+        break;
+      default:
+        break;
     }
     const bool changed = place != operation.result;
     schedule(now_ + travel(), What::kDone, &operation, operation.agent);
@@ -270,7 +289,8 @@ class Memory {
   }
 
  private:
-  void issue(Operation& operation, Operation::Kind kind, int rank, std::uint32_t word, std::uint64_t operand) {
+  void issue(Operation& operation, Operation::Kind kind, int rank, std::uint32_t word,
+             std::uint64_t operand) {
     operation.kind = kind;
     operation.target = rank;
     operation.word = word;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The locks that the simulation compares: farside's own code, and plain models of two others. All have the form
+// The locks that the simulation compares: farside's own code, and plain models of two others. All have the
+// form
 //
-//   Acquire(memory, self, target, type), Release(memory, target, type, ticket)   and advance(), as in epochs/lock.hpp
-//   Protocol::handle(network, message)                what the target's CPU does with a message
-//   uncontended(type)                                 remote operations of lock and unlock with nobody in the way
-//   bytes_per_rank, bytes_per_waiter                  memory; the second at the target, which keeps the queue
+//   Acquire(memory, self, target, type), Release(memory, target, type, ticket)   and advance(), as in
+//   epochs/lock.hpp Protocol::handle(network, message)                what the target's CPU does with a
+//   message uncontended(type)                                 remote operations of lock and unlock with
+//   nobody in the way bytes_per_rank, bytes_per_waiter                  memory; the second at the target,
+//   which keeps the queue
 #pragma once
 
 #include <algorithm>
@@ -26,7 +28,8 @@ struct FarsideLock {
   using Acquire = epochs::AcquireLock<Memory>;
   using Release = epochs::ReleaseLock<Memory>;
   static constexpr bool kWholeLockAll = false;  // takes a target's share at the first use
-  static constexpr std::uint64_t kBytesPerRank = 8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords);
+  static constexpr std::uint64_t kBytesPerRank =
+      8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords);
   static constexpr std::uint64_t kBytesPerWaiter = 0;
   static constexpr std::uint32_t uncontended(LockType) { return 2; }
   void handle(Network&, Operation&) {}
@@ -39,9 +42,10 @@ struct FarsideLock {
 //   local, at the target  | readers 63 | writer 1 |
 //
 // An exclusive lock counts itself in global, which must show no lock_all, then takes local from 0 to 1 by
-// compare-and-swap; where either fails it takes the count back and begins again. A shared lock counts itself in local
-// and reads until the writer is gone; lock_all likewise in global. The originals try again at once; here all back off
-// exponentially up to kMostBackOff round trips, which is kinder to the network and to their figures.
+// compare-and-swap; where either fails it takes the count back and begins again. A shared lock counts itself
+// in local and reads until the writer is gone; lock_all likewise in global. The originals try again at once;
+// here all back off exponentially up to kMostBackOff round trips, which is kinder to the network and to their
+// figures.
 struct PollingLock {
   static constexpr bool kWholeLockAll = true;
   static constexpr std::uint64_t kBytesPerRank = 16;
@@ -64,7 +68,9 @@ struct PollingLock {
     bool advance() {
       while (operation_.done()) {
         switch (step_) {
-          case Step::kCount: global(1, Step::kCounted); break;
+          case Step::kCount:
+            global(1, Step::kCounted);
+            break;
           case Step::kCounted:
             if (operation_.value() >= kLockAll) {
               global(-std::uint64_t{1}, Step::kTakenBack);
@@ -77,7 +83,9 @@ struct PollingLock {
             if (operation_.value() == 0) return true;
             global(-std::uint64_t{1}, Step::kTakenBack);
             break;
-          case Step::kTakenBack: back_off(Step::kCount); break;
+          case Step::kTakenBack:
+            back_off(Step::kCount);
+            break;
 
           case Step::kShare:
             memory_.fetch_add(operation_, target_, kLocal, kReader);
@@ -92,7 +100,9 @@ struct PollingLock {
             step_ = Step::kShared;
             break;
 
-          case Step::kShareAll: global(kLockAll, Step::kAllShared); break;
+          case Step::kShareAll:
+            global(kLockAll, Step::kAllShared);
+            break;
           case Step::kAllShared:
             if (operation_.value() % kLockAll == 0) return true;
             back_off(Step::kLookAll);
@@ -109,7 +119,16 @@ struct PollingLock {
 
    private:
     enum class Step : std::uint8_t {
-      kCount, kCounted, kTried, kTakenBack, kShare, kShared, kLook, kShareAll, kAllShared, kLookAll
+      kCount,
+      kCounted,
+      kTried,
+      kTakenBack,
+      kShare,
+      kShared,
+      kLook,
+      kShareAll,
+      kAllShared,
+      kLookAll
     };
     static Step first_step(int target, LockType type) {
       if (target == kAllTargets) return Step::kShareAll;
@@ -157,8 +176,9 @@ struct PollingLock {
   };
 };
 
-// The queue at the target, as in MPICH without hardware support (MPIDIG, ch4): a message asks, the target's CPU queues
-// and grants in order of arrival, neighbouring readers together; a message gives back, and is acknowledged.
+// The queue at the target, as in MPICH without hardware support (MPIDIG, ch4): a message asks, the target's
+// CPU queues and grants in order of arrival, neighbouring readers together; a message gives back, and is
+// acknowledged.
 struct QueueLock {
   static constexpr bool kWholeLockAll = false;  // a message to every rank: not simulated
   static constexpr std::uint64_t kBytesPerRank = 16;
@@ -180,7 +200,9 @@ struct QueueLock {
   };
   class Release {
    public:
-    Release(Memory& memory, int target, LockType, std::uint64_t) { memory.message(operation_, target, kUnlock); }
+    Release(Memory& memory, int target, LockType, std::uint64_t) {
+      memory.message(operation_, target, kUnlock);
+    }
     bool advance() const { return operation_.done(); }
 
    private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks that lock, stay inside for a while and unlock, over the simulated network, and what can be learnt from it.
+// Ranks that lock, stay inside for a while and unlock, over the simulated network, and what can be learnt
+// from it.
 //
 //     Settings settings;
 //     settings.ranks = 1024;
@@ -27,13 +28,13 @@ enum class Arrival : std::uint8_t {
 struct Settings {
   NetworkSettings network;
   int ranks = 1024;
-  int targets = 1;        // lock words; each lock takes one of them at random
-  int readers = 50;       // per cent of the locks that are shared; with lock_all: that are lock_all
-  int lock_all = 0;       // how many targets each lock_all uses; 0: no lock_all. Then every rank is a target.
-  int rounds = 1;         // locks per rank
+  int targets = 1;   // lock words; each lock takes one of them at random
+  int readers = 50;  // per cent of the locks that are shared; with lock_all: that are lock_all
+  int lock_all = 0;  // how many targets each lock_all uses; 0: no lock_all. Then every rank is a target.
+  int rounds = 1;    // locks per rank
   Arrival arrival = Arrival::kOnce;
-  Time section = 1000;    // inside the lock
-  double load = 0.9;      // kSteady: demand, in shares of what the lock could serve without loss
+  Time section = 1000;  // inside the lock
+  double load = 0.9;    // kSteady: demand, in shares of what the lock could serve without loss
   std::uint64_t seed = 1;
   // 0: none. Polling costs the square of the ranks: nobody would wait for its end.
   std::uint64_t most_operations = 0;
@@ -57,13 +58,13 @@ struct Figures {
   Spread round_trips;              // waited for one after another, likewise
   Spread looks;                    // those of the operations that only read
   Spread waiting;                  // microseconds from asking to holding; until the end where it never held
-  std::uint64_t overtaken = 0;     // most often that one waiter was: by a later one that it was in conflict with
-  double slowest_to_fastest = 0;   // rank, by its time in lock, section and unlock of all rounds
-  std::uint64_t hot_spot = 0;      // operations at the busiest rank
+  std::uint64_t overtaken = 0;  // most often that one waiter was: by a later one that it was in conflict with
+  double slowest_to_fastest = 0;  // rank, by its time in lock, section and unlock of all rounds
+  std::uint64_t hot_spot = 0;     // operations at the busiest rank
   std::uint64_t bytes_per_rank = 0;
   std::uint64_t bytes_of_queue = 0;  // at the busiest target, at most
-  double seconds = 0;              // simulated
-  std::uint64_t violations = 0;    // of mutual exclusion
+  double seconds = 0;                // simulated
+  std::uint64_t violations = 0;      // of mutual exclusion
   bool operator==(const Figures&) const = default;
 };
 
@@ -113,7 +114,8 @@ template <class Protocol>
 class Simulation final : public Actor {
  public:
   explicit Simulation(const Settings& settings)
-      : settings_(settings), network_(settings.network, settings.seed, settings.ranks, *this),
+      : settings_(settings),
+        network_(settings.network, settings.seed, settings.ranks, *this),
         ranks_(static_cast<std::size_t>(settings.ranks)),
         locks_(static_cast<std::size_t>(settings.lock_all > 0 ? settings.ranks : settings.targets)) {
     total_ = static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
@@ -172,7 +174,8 @@ class Simulation final : public Actor {
             end_section(agent, at);
           }
           break;
-        case State::kFinished: return;
+        case State::kFinished:
+          return;
       }
     }
   }
@@ -253,7 +256,8 @@ class Simulation final : public Actor {
 
   Rank& rank(int index) { return ranks_[static_cast<std::size_t>(index)]; }
   Lock& lock(int target) {
-    return locks_[static_cast<std::size_t>(settings_.lock_all > 0 ? target : target * settings_.targets / settings_.ranks)];
+    return locks_[static_cast<std::size_t>(
+        settings_.lock_all > 0 ? target : target * settings_.targets / settings_.ranks)];
   }
 
   void pause(int agent, Time duration) {
@@ -281,10 +285,12 @@ class Simulation final : public Actor {
     for (int p = 0; p < at.parts; ++p) {
       int target = kAllTargets;
       const auto used = [&] {
-        return std::any_of(at.taken.begin(), at.taken.begin() + p, [&](const Part& part) { return part.target == target; });
+        return std::any_of(at.taken.begin(), at.taken.begin() + p,
+                           [&](const Part& part) { return part.target == target; });
       };
       if (!all || !Protocol::kWholeLockAll) {
-        do target = some_target(); while (used());
+        do target = some_target();
+        while (used());
       }
       at.taken[static_cast<std::size_t>(p)] = Part{};
       at.taken[static_cast<std::size_t>(p)].target = target;
@@ -295,7 +301,8 @@ class Simulation final : public Actor {
   }
   int some_target() {
     Random& random = network_.random();
-    if (settings_.lock_all > 0) return static_cast<int>(random.below(static_cast<std::uint64_t>(settings_.ranks)));
+    if (settings_.lock_all > 0)
+      return static_cast<int>(random.below(static_cast<std::uint64_t>(settings_.ranks)));
     // In the middle of its share of the ranks: not rank 0, which has the global word of the polling lock.
     const auto index = random.below(static_cast<std::uint64_t>(settings_.targets));
     return static_cast<int>((2 * index + 1) * static_cast<std::uint64_t>(settings_.ranks) /
@@ -364,8 +371,9 @@ class Simulation final : public Actor {
         const Part& part = at.using_part();
         waiting_.add(static_cast<double>(network_.now() - part.asked) / 1000);
         if (part.number != 0) {
-          figures_.overtaken = std::max(figures_.overtaken, lock(part.target).order.overtakers(
-                                                                part.number, at.type == LockType::kExclusive));
+          figures_.overtaken =
+              std::max(figures_.overtaken,
+                       lock(part.target).order.overtakers(part.number, at.type == LockType::kExclusive));
         }
       }
       fastest = std::min(fastest, at.in_sections);
@@ -374,7 +382,8 @@ class Simulation final : public Actor {
     for (const Lock& each : locks_) most_waiting = std::max(most_waiting, each.most_waiting);
     figures_.asked = figures_.acquisitions + (total_ - sections_);
     figures_.operations = operations_.spread();
-    figures_.contended_mean = contended_operations_ / static_cast<double>(std::max<std::uint64_t>(figures_.contended, 1));
+    figures_.contended_mean =
+        contended_operations_ / static_cast<double>(std::max<std::uint64_t>(figures_.contended, 1));
     figures_.round_trips = round_trips_.spread();
     figures_.looks = looks_.spread();
     figures_.waiting = waiting_.spread();

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The lock among more ranks than the explorer can try, in simulated time: everyone finishes, nobody is
+// overtaken, and what a lock costs does not grow with the number of those who wait. `farside simulate` runs
+// the same on a large scale.
+#include "tools/simulate/simulation.hpp"
+
+#include <catch2/catch.hpp>
+
+namespace {
+
+using namespace farside::simulate;
+
+Settings small(int ranks, int rounds, Arrival arrival, int readers) {
+  Settings settings;
+  settings.ranks = ranks;
+  settings.rounds = rounds;
+  settings.arrival = arrival;
+  settings.readers = readers;
+  // A lock that asks for more is endless.
+  settings.most_operations = 100 * static_cast<std::uint64_t>(ranks * rounds);
+  return settings;
+}
+
+void check_all_served(const Figures& figures) {
+  CHECK_FALSE(figures.stuck);
+  CHECK(figures.acquisitions == figures.asked);
+  CHECK(figures.violations == 0);
+}
+
+}  // namespace
+
+TEST_CASE("everyone gets the lock, in order of arrival, at a cost that does not grow with the waiters") {
+  const int ranks = GENERATE(64, 1024);
+  const Arrival arrival = GENERATE(Arrival::kOnce, Arrival::kSteady);
+  const int readers = GENERATE(0, 50, 95);
+  CAPTURE(ranks, static_cast<int>(arrival), readers);
+  const Figures figures = simulate<FarsideLock>(small(ranks, 4, arrival, readers));
+  check_all_served(figures);
+  CHECK(figures.overtaken == 0);
+  CHECK(figures.contended > 0);
+  // 8 for a writer behind readers, 7 for a reader, and the looks of those who are far.
+  CHECK(figures.contended_mean <= 9.5);
+  CHECK(figures.looks.max <= 8);
+}
+
+TEST_CASE("readers among themselves cost an atomic for the lock and one for the unlock") {
+  const int ranks = GENERATE(64, 1024);
+  const Arrival arrival = GENERATE(Arrival::kOnce, Arrival::kSteady);
+  const Figures figures = simulate<FarsideLock>(small(ranks, 4, arrival, 100));
+  check_all_served(figures);
+  CHECK(figures.contended == 0);
+  CHECK(figures.operations.max == 2);
+}
+
+TEST_CASE("lock_all costs nothing, and an atomic per target used to take and to give back") {
+  Settings settings = small(64, 4, Arrival::kOnce, 100);
+  settings.lock_all = 4;
+  const Figures figures = simulate<FarsideLock>(settings);
+  check_all_served(figures);
+  CHECK(figures.acquisitions == 64 * 4 * 4);
+  CHECK(figures.operations.max == 2);
+  CHECK(figures.contended == 0);
+}
+
+TEST_CASE("locks of several targets do not disturb one another") {
+  Settings settings = small(64, 4, Arrival::kOnce, 50);
+  settings.targets = 8;
+  const Figures figures = simulate<FarsideLock>(settings);
+  check_all_served(figures);
+  CHECK(figures.overtaken == 0);
+}
+
+TEST_CASE("where all lock all the time, the slowest rank takes not much longer than the fastest") {
+  const Figures figures = simulate<FarsideLock>(small(64, 20, Arrival::kOnce, 0));
+  check_all_served(figures);
+  CHECK(figures.slowest_to_fastest <= 1.5);
+}
+
+TEST_CASE("a simulation depends on its seed and on nothing else") {
+  Settings settings = small(64, 4, Arrival::kSteady, 50);
+  const Figures first = simulate<FarsideLock>(settings);
+  CHECK(simulate<FarsideLock>(settings) == first);
+  settings.seed = 2;
+  CHECK_FALSE(simulate<FarsideLock>(settings) == first);
+}
+
+TEST_CASE(
+    "the models of other locks exclude; that which polls lets waiters be overtaken, that which queues does "
+    "not") {
+  const Figures polling = simulate<PollingLock>(small(64, 4, Arrival::kOnce, 50));
+  check_all_served(polling);
+  CHECK(polling.overtaken > 10);
+  const Figures queue = simulate<QueueLock>(small(64, 4, Arrival::kOnce, 50));
+  check_all_served(queue);
+  CHECK(queue.overtaken == 0);
+  CHECK(queue.operations.max == 4);
+}

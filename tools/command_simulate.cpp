@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `farside simulate`: the lock at up to 65,536 ranks in simulated time, next to models of other locks.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tools/commands.hpp"
+#include "tools/simulate/report.hpp"
+#include "tools/simulate/simulation.hpp"
+
+namespace farside::tools {
+namespace {
+
+using simulate::Arrival;
+using simulate::Run;
+using simulate::Time;
+
+struct Options {
+  simulate::Settings settings;
+  std::vector<int> ranks{1024};
+  std::vector<int> readers{0, 50, 95, 100};
+  std::string arrival = "both";
+  std::string protocol = "all";
+  double latency_us = 1;
+  double service_us = 0.05;
+  double section_us = 1;
+  double hand_over_us = 0;
+  double busy_for_us = 100;
+  std::string json_file;
+  std::string csv_file;
+  std::string plot_file;
+};
+
+// Polling costs the square of the ranks: beyond this many operations per lock it is not followed.
+constexpr std::uint64_t kMostPerLock = 64;
+
+Time nanoseconds(double microseconds) { return static_cast<Time>(microseconds * 1000); }
+
+void run_protocol(const std::string& protocol, simulate::Settings settings, std::vector<Run>& runs) {
+  simulate::Figures figures;
+  if (protocol == "farside") {
+    figures = simulate::simulate<simulate::FarsideLock>(settings);
+  } else {
+    const auto locks =
+        static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
+    settings.most_operations = std::max<std::uint64_t>(2'000'000, kMostPerLock * locks);
+    figures = protocol == "polling" ? simulate::simulate<simulate::PollingLock>(settings)
+                                    : simulate::simulate<simulate::QueueLock>(settings);
+  }
+  runs.push_back({protocol, settings, figures});
+}
+
+bool write(const std::string& file, const std::string& text) {
+  std::ofstream stream(file);
+  stream << text;
+  stream.close();
+  if (!stream) fmt::print(stderr, "farside simulate: cannot write {}\n", file);
+  return static_cast<bool>(stream);
+}
+
+int run(const Options& options) {
+  simulate::Settings settings = options.settings;
+  settings.network.latency = nanoseconds(options.latency_us);
+  settings.network.service = nanoseconds(options.service_us);
+  settings.network.hand_over =
+      nanoseconds(options.hand_over_us > 0 ? options.hand_over_us : 6 * options.latency_us);
+  settings.network.busy_for = nanoseconds(options.busy_for_us);
+  settings.section = nanoseconds(options.section_us);
+  const bool on_terminal = isatty(STDERR_FILENO) != 0;
+  std::vector<Run> runs;
+  for (const int ranks : options.ranks) {
+    for (const Arrival arrival : {Arrival::kOnce, Arrival::kSteady}) {
+      if (options.arrival != "both" && (options.arrival == "once") != (arrival == Arrival::kOnce)) continue;
+      for (const int readers : options.readers) {
+        for (const char* protocol : {"farside", "polling", "queue"}) {
+          if (options.protocol != "all" && options.protocol != protocol) continue;
+          // MPICH's lock_all is a message to every rank: 4 x ranks of them, which needs no simulation.
+          if (settings.lock_all > 0 && protocol == std::string("queue")) continue;
+          if (settings.targets > ranks || settings.lock_all > ranks) {
+            fmt::print(stderr, "farside simulate: more targets than the {} ranks\n", ranks);
+            return 2;
+          }
+          settings.ranks = ranks;
+          settings.arrival = arrival;
+          settings.readers = readers;
+          if (on_terminal) {
+            fmt::print(stderr, "\r\033[K{} ranks, {}, {}% readers, {} ...", ranks,
+                       arrival == Arrival::kOnce ? "all at once" : "steady", readers, protocol);
+          }
+          run_protocol(protocol, settings, runs);
+        }
+      }
+    }
+  }
+  if (on_terminal) fmt::print(stderr, "\r\033[K");
+  fmt::print("{}", simulate::table(runs));
+  fmt::print(
+      "\noperations: remote ones per acquisition, lock and unlock together; contended: the same per "
+      "acquisition that met\n"
+      "others; trips: waited for one after another; looks: reads of waiters; overtaken: by later ones in "
+      "conflict, at most;\n"
+      "hot spot: operations at the busiest rank; bytes: per rank and window, + queue at the target; in all: "
+      "simulated\n"
+      "time; STUCK: a deadlock. A share less than 100% without it: stopped after {} operations per "
+      "acquisition.\n",
+      kMostPerLock);
+  if (settings.lock_all > 0) {
+    fmt::print(
+        "lock_all itself: farside 0 operations, polling 1; the queue at the target: 4 messages per rank and "
+        "epoch.\n");
+  }
+  bool good = true;
+  for (const Run& each : runs) {
+    const bool whole = each.figures.acquisitions == each.figures.asked && each.figures.violations == 0;
+    good = good && (whole || each.protocol != "farside");
+  }
+  if (!options.json_file.empty())
+    good = write(options.json_file, simulate::to_json(runs).dump(2) + "\n") && good;
+  if (!options.csv_file.empty()) good = write(options.csv_file, simulate::to_csv(runs)) && good;
+  if (!options.plot_file.empty()) {
+    const std::string problem = simulate::plot(runs, options.plot_file);
+    if (problem.empty()) {
+      fmt::print("Plot: {}\n", options.plot_file);
+    } else {
+      fmt::print("No plot: {}\n", problem);
+    }
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("simulate", "the lock among many ranks, in simulated time, next to others");
+  command->add_option("--ranks", options->ranks, "numbers of ranks")
+      ->delimiter(',')
+      ->check(CLI::Range(2, 65536))
+      ->capture_default_str();
+  command->add_option("--readers", options->readers, "per cent of the locks that are shared")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 100))
+      ->capture_default_str();
+  command->add_option("--arrival", options->arrival, "once: all at time 0; steady: at random")
+      ->check(CLI::IsMember({"once", "steady", "both"}))
+      ->capture_default_str();
+  command
+      ->add_option("--protocol", options->protocol,
+                   "farside; polling: foMPI's and osc/rdma's; queue: MPICH's, at the target")
+      ->check(CLI::IsMember({"all", "farside", "polling", "queue"}))
+      ->capture_default_str();
+  command->add_option("--rounds", options->settings.rounds, "locks per rank")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command->add_option("--targets", options->settings.targets, "lock words; each lock takes one of them")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command
+      ->add_option("--lock-all", options->settings.lock_all,
+                   "readers do lock_all and use so many targets; writers lock any rank")
+      ->check(CLI::Range(0, simulate::kMostTargetsUsed))
+      ->capture_default_str();
+  command->add_option("--section", options->section_us, "us inside the lock")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command->add_option("--load", options->settings.load, "of --arrival steady: above 1 the queue grows")
+      ->check(CLI::Range(0.001, 1000.0))
+      ->capture_default_str();
+  command->add_option("--latency", options->latency_us, "us, one way")
+      ->check(CLI::Range(0.01, 1e5))
+      ->capture_default_str();
+  command->add_option("--jitter", options->settings.network.jitter, "latency is up to this share longer")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command->add_option("--service", options->service_us, "us of the target's NIC per operation")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  command
+      ->add_option("--hand-over", options->hand_over_us,
+                   "us, what pauses of far waiters count in (default: 6 latencies)")
+      ->check(CLI::Range(0.1, 1e6));
+  command
+      ->add_option("--busy", options->settings.network.busy,
+                   "share of time in which a target handles no message (queue)")
+      ->check(CLI::Range(0.0, 0.999))
+      ->capture_default_str();
+  command->add_option("--busy-for", options->busy_for_us, "us at a stretch")
+      ->check(CLI::Range(0.1, 1e7))
+      ->capture_default_str();
+  command->add_option("--seed", options->settings.seed, "the same seed gives the same figures")
+      ->capture_default_str();
+  command->add_option("--json", options->json_file, "write the figures to this file");
+  command->add_option("--csv", options->csv_file, "write the figures to this file");
+  command->add_option("--plot", options->plot_file, "draw them, by gnuplot: a .png or .svg file");
+  command->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace farside::tools

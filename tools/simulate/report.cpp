@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/simulate/report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string_view>
+#include <sys/wait.h>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "tools/text.hpp"
+
+namespace farside::simulate {
+namespace {
+
+std::string count(double value) {
+  return value < 100 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
+}
+std::string time(double microseconds) { return tools::with_unit(microseconds, bench::Unit::kMicroseconds); }
+std::string_view name(Arrival arrival) { return arrival == Arrival::kOnce ? "once" : "steady"; }
+bool whole(const Run& run) { return run.figures.acquisitions == run.figures.asked; }
+
+std::string served(const Run& run) {
+  if (whole(run)) return "all";
+  const double share = static_cast<double>(run.figures.acquisitions) / static_cast<double>(run.figures.asked);
+  return fmt::format("{:.1f}%{}", 100 * share, run.figures.stuck ? " STUCK" : "");
+}
+
+struct Column {
+  std::string_view key;
+  double (*value)(const Run&);
+};
+// What JSON and CSV have of every run, besides the settings.
+constexpr Column kColumns[] = {
+    {"acquisitions", [](const Run& r) { return static_cast<double>(r.figures.acquisitions); }},
+    {"asked", [](const Run& r) { return static_cast<double>(r.figures.asked); }},
+    {"stuck", [](const Run& r) { return r.figures.stuck ? 1.0 : 0.0; }},
+    {"contended", [](const Run& r) { return static_cast<double>(r.figures.contended); }},
+    {"operations_mean", [](const Run& r) { return r.figures.operations.mean; }},
+    {"operations_p99", [](const Run& r) { return r.figures.operations.p99; }},
+    {"operations_max", [](const Run& r) { return r.figures.operations.max; }},
+    {"operations_contended_mean", [](const Run& r) { return r.figures.contended_mean; }},
+    {"round_trips_mean", [](const Run& r) { return r.figures.round_trips.mean; }},
+    {"round_trips_max", [](const Run& r) { return r.figures.round_trips.max; }},
+    {"looks_mean", [](const Run& r) { return r.figures.looks.mean; }},
+    {"looks_max", [](const Run& r) { return r.figures.looks.max; }},
+    {"waiting_us_mean", [](const Run& r) { return r.figures.waiting.mean; }},
+    {"waiting_us_p99", [](const Run& r) { return r.figures.waiting.p99; }},
+    {"waiting_us_max", [](const Run& r) { return r.figures.waiting.max; }},
+    {"overtaken_max", [](const Run& r) { return static_cast<double>(r.figures.overtaken); }},
+    {"slowest_to_fastest", [](const Run& r) { return r.figures.slowest_to_fastest; }},
+    {"hot_spot_operations", [](const Run& r) { return static_cast<double>(r.figures.hot_spot); }},
+    {"bytes_per_rank", [](const Run& r) { return static_cast<double>(r.figures.bytes_per_rank); }},
+    {"bytes_of_queue", [](const Run& r) { return static_cast<double>(r.figures.bytes_of_queue); }},
+    {"simulated_seconds", [](const Run& r) { return r.figures.seconds; }},
+    {"violations", [](const Run& r) { return static_cast<double>(r.figures.violations); }},
+};
+
+}  // namespace
+
+std::string table(const std::vector<Run>& runs) {
+  tools::Table result({"ranks arrival readers", "protocol", "served", "operations", "contended", "max",
+                       "trips", "max", "looks", "max", "waiting", "p99", "max", "overtaken", "slow/fast",
+                       "hot spot", "bytes", "in all"});
+  bool first = true;
+  std::tuple<int, Arrival, int, int> last;
+  for (const Run& run : runs) {
+    const Settings& s = run.settings;
+    const Figures& f = run.figures;
+    const std::tuple mix(s.ranks, s.arrival, s.readers, s.lock_all);
+    const bool same = !first && mix == last;
+    last = mix;
+    first = false;
+    result.add({same ? ""
+                     : fmt::format("{} {} {}% {}", s.ranks, name(s.arrival), s.readers,
+                                   s.lock_all > 0 ? "lock_all" : ""),
+                run.protocol, served(run), count(f.operations.mean),
+                f.contended == 0 ? "-" : count(f.contended_mean), fmt::format("{:.0f}", f.operations.max),
+                count(f.round_trips.mean), fmt::format("{:.0f}", f.round_trips.max), count(f.looks.mean),
+                fmt::format("{:.0f}", f.looks.max), time(f.waiting.mean), time(f.waiting.p99),
+                time(f.waiting.max), fmt::format("{}", f.overtaken),
+                f.slowest_to_fastest > 0 ? count(f.slowest_to_fastest) : "-", fmt::format("{}", f.hot_spot),
+                f.bytes_of_queue == 0 ? fmt::format("{}", f.bytes_per_rank)
+                                      : fmt::format("{} + {}", f.bytes_per_rank, f.bytes_of_queue),
+                time(f.seconds * 1e6)});
+    if (f.violations > 0) result.add({fmt::format("  NOT EXCLUSIVE {} times", f.violations)});
+  }
+  return result.text();
+}
+
+nlohmann::ordered_json to_json(const std::vector<Run>& runs) {
+  nlohmann::ordered_json result = nlohmann::ordered_json::array();
+  for (const Run& run : runs) {
+    const Settings& s = run.settings;
+    nlohmann::ordered_json one{{"protocol", run.protocol},
+                               {"ranks", s.ranks},
+                               {"targets", s.targets},
+                               {"arrival", name(s.arrival)},
+                               {"readers", s.readers},
+                               {"lock_all", s.lock_all},
+                               {"rounds", s.rounds},
+                               {"section_ns", s.section},
+                               {"load", s.load},
+                               {"seed", s.seed},
+                               {"latency_ns", s.network.latency},
+                               {"jitter", s.network.jitter},
+                               {"service_ns", s.network.service},
+                               {"hand_over_ns", s.network.hand_over},
+                               {"busy", s.network.busy},
+                               {"busy_for_ns", s.network.busy_for}};
+    for (const Column& column : kColumns) one[std::string(column.key)] = column.value(run);
+    result.push_back(std::move(one));
+  }
+  return result;
+}
+
+std::string to_csv(const std::vector<Run>& runs) {
+  std::string result = "protocol,ranks,arrival,readers,lock_all,rounds,seed";
+  for (const Column& column : kColumns) result += fmt::format(",{}", column.key);
+  result += '\n';
+  for (const Run& run : runs) {
+    const Settings& s = run.settings;
+    result += fmt::format("{},{},{},{},{},{},{}", run.protocol, s.ranks, name(s.arrival), s.readers,
+                          s.lock_all, s.rounds, s.seed);
+    for (const Column& column : kColumns) result += fmt::format(",{}", column.value(run));
+    result += '\n';
+  }
+  return result;
+}
+
+std::string plot(const std::vector<Run>& runs, const std::string& file) {
+  if (std::system("command -v gnuplot > /dev/null 2>&1") != 0) return "no gnuplot here (Debian: gnuplot-nox)";
+  const bool svg = file.size() > 4 && file.substr(file.size() - 4) == ".svg";
+  const bool over_ranks = std::any_of(runs.begin(), runs.end(), [&](const Run& r) {
+    return r.settings.ranks != runs.front().settings.ranks;
+  });
+  // A line per protocol (and mix), with its points (x, operations, waiting), for either way of arriving.
+  std::map<Arrival, std::map<std::string, std::string>> lines;
+  for (const Run& run : runs) {
+    if (run.settings.lock_all > 0) continue;
+    const std::string title =
+        over_ranks ? fmt::format("{}, {}% readers", run.protocol, run.settings.readers) : run.protocol;
+    lines[run.settings.arrival][title] +=
+        fmt::format("{} {} {}\n", over_ranks ? run.settings.ranks : run.settings.readers,
+                    run.figures.operations.mean, run.figures.waiting.max);
+  }
+  if (lines.empty()) return "nothing to plot: lock_all only";
+  FILE* gnuplot = popen("gnuplot", "w");
+  if (gnuplot == nullptr) return "gnuplot does not start";
+  std::string script = fmt::format("set terminal {}\nset output '{}'\n",
+                                   svg ? "svg size 1100,800" : "pngcairo size 1100,800", file);
+  int block = 0;
+  std::string plots;
+  for (const auto& [arrival, by_title] : lines) {
+    const int first = block;
+    for (const auto& [title, points] : by_title)
+      script += fmt::format("$d{} << EOD\n{}EOD\n", block++, points);
+    static constexpr const char* kPanels[] = {"remote operations per acquisition, mean",
+                                              "longest waiting, us"};
+    for (int panel = 0; panel < 2; ++panel) {
+      plots += fmt::format("set title '{}'\nset ylabel '{}'\nplot ",
+                           arrival == Arrival::kOnce ? "all at once" : "steady", kPanels[panel]);
+      int index = first;
+      for (const auto& [title, points] : by_title) {
+        plots += fmt::format("{}$d{} using 1:{} with linespoints title '{}'", index == first ? "" : ", ",
+                             index, 2 + panel, title);
+        ++index;
+      }
+      plots += '\n';
+    }
+  }
+  script += fmt::format("set logscale y\nset grid\nset key outside below\nset xlabel '{}'\n{}",
+                        over_ranks ? "ranks" : "readers, %", over_ranks ? "set logscale x 2\n" : "");
+  script += fmt::format("set multiplot layout {},2\n{}unset multiplot\n", lines.size(), plots);
+  std::fputs(script.c_str(), gnuplot);
+  const int status = pclose(gnuplot);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "gnuplot failed";
+}
+
+}  // namespace farside::simulate
