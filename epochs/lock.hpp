@@ -48,7 +48,9 @@ class PassTurn {
       : memory_(memory), ticket_(ticket), count_(count), target_(target), to_(to) {}
 
   bool advance() {
-    while (operation_.done() && wake_.done()) {
+    while (operation_.done()) {
+      // One wake-up at a time, but beside the look into the next slot.
+      if (step_ != Step::kOffer && !wake_.done()) return false;
       switch (step_) {
         case Step::kOffer:
           if (to_ == To::kReaders && count_ == 0) {

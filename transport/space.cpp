@@ -98,7 +98,6 @@ bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& w
       return false;
     }
     target.route = RouteKind::kCma;
-    target.address = peer.data_address;
   } else {
     target.route = RouteKind::kMapped;
     target.data = mapping.value().base() + control_bytes_;
@@ -114,6 +113,7 @@ Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<
     Target& target = targets_[r];
     target.bytes = peers[r].data_bytes;
     target.pid = peers[r].pid;
+    target.address = peers[r].data_address;
     if (static_cast<int>(r) == rank_) {
       target.route = RouteKind::kSelf;
       target.data = data_;
@@ -223,6 +223,26 @@ Status Space::accumulate_mapped(Target& to, std::uint64_t offset, ReduceOp op, B
   return {};
 }
 
+namespace {
+
+// Pairs without their gaps, which belong to someone else and may change meanwhile.
+Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* local, std::size_t count) {
+  const BasicTypeTraits& of = traits(type);
+  const std::size_t lengths[] = {of.first, std::size_t{of.size} - of.first};
+  const std::size_t offsets[] = {0, of.second};
+  std::vector<iovec> here, there;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const int member : {0, 1}) {
+      const std::size_t at = i * of.extent + offsets[member];
+      here.push_back({local + at, lengths[member]});
+      there.push_back({reinterpret_cast<void*>(remote + at), lengths[member]});  // NOLINT(performance-no-int-to-ptr)
+    }
+  }
+  return write_process_memory(pid, here, there);
+}
+
+}  // namespace
+
 Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count) {
   // Read, combine, write back in pieces, so that no other rank waits long for the lock.
@@ -233,12 +253,15 @@ Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, B
     const std::size_t part = std::min(count - done, kPiece / extent);
     const std::uint64_t at = to.address + offset + done * extent;
     const AccumulateLock held(accumulate_lock(to));
-    if (Status status = read_process_memory(to.pid, at, copy.data(), part * extent); !status) return status;
+    const std::size_t span = span_of(type, part);
+    if (Status status = read_process_memory(to.pid, at, copy.data(), span); !status) return status;
     combine(AtomicWay::kLocked, op, type, copy.data(),
             origin != nullptr ? static_cast<const std::byte*>(origin) + done * extent : nullptr,
             fetched != nullptr ? static_cast<std::byte*>(fetched) + done * extent : nullptr, part);
     if (op != ReduceOp::kNoOp) {
-      if (Status status = write_process_memory(to.pid, at, copy.data(), part * extent); !status) return status;
+      Status status = has_gap(type) ? write_pairs(to.pid, at, type, copy.data(), part)
+                                    : write_process_memory(to.pid, at, copy.data(), span);
+      if (!status) return status;
     }
     done += part;
   }
@@ -276,7 +299,7 @@ Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp 
     header.count = static_cast<std::uint32_t>(part);
     const void* payload = origin != nullptr ? static_cast<const std::byte*>(origin) + done * extent : nullptr;
     void* result = fetched != nullptr ? static_cast<std::byte*>(fetched) + done * extent : nullptr;
-    Status status = fabric.request(*to.requests, to.peer, header, payload, origin != nullptr ? part * extent : 0,
+    Status status = fabric.request(*to.requests, to.peer, header, payload, origin != nullptr ? span_of(type, part) : 0,
                                    result, fetched != nullptr ? part * extent : 0);
     if (!status) return status;
     done += part;

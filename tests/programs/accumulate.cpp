@@ -540,6 +540,30 @@ void strided(check::Memory memory) {
   CHECK_MPI(MPI_Type_free(&every_fourth));
 }
 
+// An origin with less than the target describes takes part with what it has.
+void shorter_origin(check::Memory memory) {
+  constexpr int kInts = 24;
+  check::Window window(memory, kInts * sizeof(int), sizeof(int));
+  MPI_Datatype every_second;
+  CHECK_MPI(MPI_Type_vector(6, 1, 2, MPI_INT, &every_second));
+  CHECK_MPI(MPI_Type_commit(&every_second));
+  const int out[] = {1, 2, 3};
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int target = 0; target < size; ++target) {
+    CHECK_MPI(MPI_Accumulate(out, 2, MPI_INT, target, 0, 8, MPI_INT, MPI_SUM, window));
+    CHECK_MPI(MPI_Accumulate(out, 3, MPI_INT, target, 8, 1, every_second, MPI_SUM, window));
+    CHECK_MPI(MPI_Accumulate(out, 0, MPI_INT, target, 20, 4, MPI_INT, MPI_SUM, window));
+  }
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < kInts; ++i) {
+    int expected = 0;
+    if (i < 2) expected = size * out[i];
+    if (i == 8 || i == 10 || i == 12) expected = size * out[(i - 8) / 2];
+    CHECK_EQ(window.as<int>()[i], expected);
+  }
+  CHECK_MPI(MPI_Type_free(&every_second));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -566,5 +590,7 @@ int main(int argc, char** argv) {
   ordered(memory);
   check::section("strided accumulates");
   strided(memory);
+  check::section("an origin with less than the target describes");
+  shorter_origin(memory);
   return 0;
 }

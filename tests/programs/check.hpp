@@ -137,12 +137,16 @@ extern "C" inline void check_out_of_time(int) {
   _exit(124);
 }
 
+// What a program returns that cannot run here; run_program passes it on, and ctest counts it as skipped.
+constexpr int kSkipped = 77;
+
 // MPI from start to end; the first argument may choose the memory of windows: allocate (the default) or
-// create.
+// create. Asks for a thread level, which the runtime need not grant.
 class Program {
  public:
-  Program(int& argc, char**& argv) {
-    MPI_Init(&argc, &argv);
+  Program(int& argc, char**& argv, int level = MPI_THREAD_SINGLE) {
+    int provided = 0;
+    MPI_Init_thread(&argc, &argv, level, &provided);
     state.rank = rank();
     if (const char* seconds = std::getenv("TEST_SECONDS")) {
       struct sigaction action {};

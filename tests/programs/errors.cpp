@@ -100,6 +100,29 @@ void beyond_the_window(const check::Window& window) {
   CHECK_MPI(MPI_Win_unlock_all(window));
 }
 
+// More is sent than there is room for. (Less is allowed: put_get, accumulate.)
+void longer_senders(const check::Window& window) {
+  const int values[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  int result[8] = {};
+  MPI_Request request = MPI_REQUEST_NULL;
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_REFUSED(MPI_Put(values, 4, MPI_INT, next, 0, 2, MPI_INT, window), MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(MPI_Put(values, 1, MPI_INT, next, 0, 3, MPI_CHAR, window), MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(MPI_Put(values, 1, MPI_INT, next, 0, 0, MPI_INT, window), MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(MPI_Get(result, 4, MPI_INT, next, 0, 8, MPI_INT, window), MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(MPI_Accumulate(values, 4, MPI_INT, next, 0, 2, MPI_INT, MPI_SUM, window), MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(
+      MPI_Get_accumulate(values, 4, MPI_INT, result, 2, MPI_INT, next, 0, 4, MPI_INT, MPI_SUM, window),
+      MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(
+      MPI_Get_accumulate(values, 4, MPI_INT, result, 4, MPI_INT, next, 0, 2, MPI_INT, MPI_SUM, window),
+      MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(MPI_Rput(values, 4, MPI_INT, next, 0, 2, MPI_INT, window, &request), MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(MPI_Rget(result, 4, MPI_INT, next, 0, 8, MPI_INT, window, &request), MPI_ERR_TRUNCATE);
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  for (int each : result) CHECK_EQ(each, 0);
+}
+
 // ---- epochs
 // -------------------------------------------------------------------------------------------------------
 
@@ -195,6 +218,17 @@ void while_started(const check::Window& window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+// Each rank exposes its window to the one before, which starts and completes: both sides work.
+void post_and_start(MPI_Win window) {
+  const check::Group to({next});
+  const check::Group from({(rank + size - 1) % size});
+  CHECK_MPI(MPI_Win_post(from, 0, window));
+  CHECK_MPI(MPI_Win_start(to, 0, window));
+  CHECK_MPI(MPI_Win_complete(window));
+  CHECK_MPI(MPI_Win_wait(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
 // Seen at the target: its window is exposed to a group, so nobody may lock it.
 void lock_of_a_posted_window(const check::Window& window) {
   const int previous = (rank + size - 1) % size;
@@ -202,12 +236,63 @@ void lock_of_a_posted_window(const check::Window& window) {
   const check::Group from({previous});
   CHECK_MPI(MPI_Win_post(from, 0, window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-  CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+  for (int kind : {MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED, MPI_LOCK_EXCLUSIVE}) {
+    CHECK_REFUSED(MPI_Win_lock(kind, next, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+    CHECK_REFUSED(MPI_Win_unlock(next, window), MPI_ERR_RMA_SYNC);
+  }
+  CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   CHECK_MPI(MPI_Win_start(to, 0, window));
   CHECK_MPI(MPI_Win_complete(window));
   CHECK_MPI(MPI_Win_wait(window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// One posted window is enough to refuse a lock_all, and then nobody's lock is left behind.
+void lock_all_and_one_posted_window(const check::Window& window) {
+  if (size == 1) return;
+  const check::Group first({0});
+  const check::Group last({size - 1});
+  if (rank == size - 1) CHECK_MPI(MPI_Win_post(first, 0, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank != size - 1) {
+    for (int i = 0; i < 2; ++i) {
+      CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+      CHECK_REFUSED(put_at(window, 0, 0), MPI_ERR_RMA_SYNC);
+      CHECK_REFUSED(MPI_Win_unlock_all(window), MPI_ERR_RMA_SYNC);
+    }
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
+    CHECK_MPI(MPI_Win_unlock(0, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank == 0) {
+    CHECK_MPI(MPI_Win_start(last, 0, window));
+    CHECK_MPI(MPI_Win_complete(window));
+  }
+  if (rank == size - 1) CHECK_MPI(MPI_Win_wait(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  post_and_start(window);
+}
+
+// And the reverse: who is locked by a peer, or by itself, may not expose its window.
+void post_of_a_locked_window(const check::Window& window) {
+  const check::Group from({(rank + size - 1) % size});
+  for (int kind : {MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED}) {
+    CHECK_MPI(MPI_Win_lock(kind, next, 0, window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    for (int i = 0; i < 2; ++i)
+      CHECK_REFUSED(MPI_Win_post(from, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+    CHECK_REFUSED(MPI_Win_wait(window), MPI_ERR_RMA_SYNC);
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    CHECK_MPI(MPI_Win_unlock(next, window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    post_and_start(window);
+  }
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_REFUSED(MPI_Win_post(from, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  post_and_start(window);
 }
 
 // ---- windows
@@ -245,7 +330,30 @@ void bad_creations() {
     refused(MPI_Win_create(own, 16, mine ? 0 : 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_DISP);
     refused(MPI_Win_allocate(mine ? -1 : 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window), MPI_ERR_SIZE);
     refused(MPI_Win_allocate(16, mine ? -4 : 4, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window), MPI_ERR_DISP);
+    refused(MPI_Win_create(mine ? nullptr : own, 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window),
+            MPI_ERR_BASE);
   }
+  // Nobody to tell, so nobody is: without a communicator, whatever else is wrong.
+  int own[4] = {};
+  void* base = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  CHECK_REFUSED(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_NULL, &window), MPI_ERR_COMM);
+  if (rank == 0)
+    CHECK_REFUSED(MPI_Win_allocate(16, 1, MPI_INFO_NULL, MPI_COMM_NULL, &base, &window), MPI_ERR_COMM);
+  // Each rank its own mistake, and each is told its own.
+  switch (rank % 3) {
+    case 0:
+      CHECK_REFUSED(MPI_Win_create(own, -1, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_SIZE);
+      break;
+    case 1:
+      CHECK_REFUSED(MPI_Win_create(nullptr, 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_BASE);
+      break;
+    default:
+      CHECK_REFUSED(MPI_Win_create(own, 16, 0, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_DISP);
+  }
+  // Null is a base for nothing.
+  CHECK_MPI(MPI_Win_create(nullptr, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  CHECK_MPI(MPI_Win_free(&window));
 }
 
 }  // namespace
@@ -262,12 +370,15 @@ int main(int argc, char** argv) {
   const std::pair<const char*, void (*)(const check::Window&)> sections[] = {
       {"bad arguments", bad_arguments},
       {"beyond the window", beyond_the_window},
+      {"more sent than there is room for", longer_senders},
       {"outside any epoch", outside_any_epoch},
       {"while a target is locked", while_locked},
       {"while all targets are locked", while_all_are_locked},
       {"while fenced", while_fenced},
       {"while started", while_started},
       {"a lock of a posted window", lock_of_a_posted_window},
+      {"lock_all and one posted window", lock_all_and_one_posted_window},
+      {"a post of a locked window", post_of_a_locked_window},
       {"the wrong window", wrong_window},
   };
   for (const auto& [text, run] : sections) {

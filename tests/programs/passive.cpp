@@ -165,6 +165,63 @@ void lock_all_and_exclusive(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
+// A rank under lock_all loads and stores its own window without any call: a peer's exclusive lock waits for
+// it.
+void lock_all_and_own_stores(check::Memory memory) {
+  constexpr int kRounds = 4;
+  check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  volatile std::int64_t* mine = window.as<std::int64_t>();
+  const int locker = size - 1;
+  for (int round = 0; round < kRounds && size > 1; ++round) {
+    if (rank == 0) {
+      CHECK_MPI(MPI_Win_lock_all(0, window));
+      const std::int64_t before = *mine;
+      CHECK_MPI(MPI_Send(nullptr, 0, MPI_BYTE, locker, 5, MPI_COMM_WORLD));
+      const timespec time{0, 50'000'000};  // enough for a lock that does not wait
+      nanosleep(&time, nullptr);
+      *mine = before + 1;
+      CHECK_MPI(MPI_Win_unlock_all(window));
+    } else if (rank == locker) {
+      CHECK_MPI(MPI_Recv(nullptr, 0, MPI_BYTE, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
+      add_one(window, 0, 0);
+      CHECK_MPI(MPI_Win_unlock(0, window));
+    }
+    barrier();
+    if (rank == 0) CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{2} * (round + 1));
+  }
+}
+
+// Half the ranks use all targets under lock_all, each in another order; the others lock one each,
+// exclusively. Were the targets locked in the order of use, two of the first could wait for each other behind
+// writers.
+void lock_all_in_different_orders(check::Memory memory) {
+  constexpr int kRounds = 60;
+  check::Window window(memory, 2 * sizeof(std::int64_t), sizeof(std::int64_t));
+  const std::int64_t one = 1;
+  for (int round = 0; round < kRounds; ++round) {
+    if (rank < (size + 1) / 2) {
+      CHECK_MPI(MPI_Win_lock_all(0, window));
+      for (int i = 0; i < size; ++i) {
+        const int target = rank % 2 == 0 ? i : size - 1 - i;
+        CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, window));
+        CHECK_MPI(MPI_Win_flush(target, window));
+        sched_yield();
+      }
+      CHECK_MPI(MPI_Win_unlock_all(window));
+    } else {
+      const int target = size - 1 - rank;
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+      add_one(window, target, 1);
+      CHECK_MPI(MPI_Win_unlock(target, window));
+    }
+  }
+  barrier();
+  const int writers = rank < size / 2 ? 1 : 0;
+  CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * ((size + 1) / 2));
+  CHECK_EQ(read_own(window, window.as<std::int64_t>() + 1), std::int64_t{kRounds} * writers);
+}
+
 // Every rank takes exclusive locks on all targets, in one order, and holds them together.
 void locks_on_all_targets(check::Memory memory) {
   constexpr int kRounds = 60;
@@ -342,6 +399,8 @@ int main(int argc, char** argv) {
       {"readers and writers", readers_and_writers},
       {"shared locks share", shared_locks_share},
       {"lock_all against exclusive locks", lock_all_and_exclusive},
+      {"lock_all against an exclusive lock: loads and stores of the owner", lock_all_and_own_stores},
+      {"lock_all in different orders among writers", lock_all_in_different_orders},
       {"exclusive locks on all targets at once", locks_on_all_targets},
       {"locks of both kinds side by side", mixed_locks},
       {"flushes", flushes},

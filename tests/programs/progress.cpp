@@ -158,6 +158,49 @@ void while_fencing(check::Memory memory) {
   if (rank == 0) message.wait();
 }
 
+// Rank 0 has no call that waits for rank 1: it asks again and again for a word that rank 1 sets when it has
+// the message.
+enum class Asks { kFetchAndOp, kGet, kRget, kSync };
+
+void while_asking(check::Memory memory, int target, Asks how) {
+  check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  Message message;
+  if (rank == 0) {
+    message.send();
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    const std::int64_t zero = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    for (std::int64_t word = 0; word == 0;) {
+      switch (how) {
+        case Asks::kFetchAndOp:
+          CHECK_MPI(MPI_Fetch_and_op(&zero, &word, MPI_INT64_T, target, 0, MPI_NO_OP, window));
+          CHECK_MPI(MPI_Win_flush(target, window));
+          break;
+        case Asks::kGet:
+          CHECK_MPI(MPI_Get(&word, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+          CHECK_MPI(MPI_Win_flush_local_all(window));
+          break;
+        case Asks::kRget:
+          CHECK_MPI(MPI_Rget(&word, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window, &request));
+          CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+          break;
+        case Asks::kSync:
+          CHECK_MPI(MPI_Win_sync(window));
+          word = *window.as<volatile std::int64_t>();
+          break;
+      }
+    }
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    message.wait();
+  } else if (rank == 1) {
+    message.receive();
+    const std::int64_t one = 1;
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_REPLACE, window));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+  }
+}
+
 void while_freeing(check::Memory memory) {
   Message message;
   {
@@ -332,6 +375,16 @@ int main(int argc, char** argv) {
     while_fencing(memory);
     check::section("a pending message and free");
     while_freeing(memory);
+    for (int target : {0, 1}) {
+      check::section("a pending message and fetch_and_op with flush, again and again");
+      while_asking(memory, target, Asks::kFetchAndOp);
+      check::section("a pending message and get with flush_local_all, again and again");
+      while_asking(memory, target, Asks::kGet);
+      check::section("a pending message and Rget with wait, again and again");
+      while_asking(memory, target, Asks::kRget);
+    }
+    check::section("a pending message and MPI_Win_sync, again and again");
+    while_asking(memory, 0, Asks::kSync);
   }
   if (!program.has("messages")) {
     check::section("the target computes");

@@ -219,6 +219,41 @@ void transposed_matrix(check::Memory memory) {
   }
 }
 
+// Who sends may send less than the receiver has room for, as in send and receive; the rest stays as it was.
+void shorter_senders(check::Memory memory) {
+  constexpr int kInts = 16;
+  check::Window window(memory, 3 * kInts * sizeof(int), sizeof(int));
+  const int target = (rank + 1) % size;
+  const int origin = (rank + size - 1) % size;
+  MPI_Datatype every_second;
+  CHECK_MPI(MPI_Type_vector(kInts / 2, 1, 2, MPI_INT, &every_second));
+  CHECK_MPI(MPI_Type_commit(&every_second));
+  const int out[] = {100 * rank + 1, 100 * rank + 2, 100 * rank + 3};
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Put(out, 2, MPI_INT, target, 0, 4, MPI_INT, window));
+  CHECK_MPI(MPI_Put(out, 3, MPI_INT, target, kInts, 1, every_second, window));
+  CHECK_MPI(MPI_Put(out, 0, MPI_INT, target, 2 * kInts, kInts, MPI_INT, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < 3 * kInts; ++i) {
+    int expected = 0;
+    if (i < 2) expected = 100 * origin + i + 1;
+    if (i == kInts || i == kInts + 2 || i == kInts + 4) expected = 100 * origin + (i - kInts) / 2 + 1;
+    CHECK_EQ(window.as<int>()[i], expected);
+  }
+  std::vector<int> in(3 * kInts, -1);
+  CHECK_MPI(MPI_Get(in.data(), 4, MPI_INT, target, 0, 2, MPI_INT, window));
+  CHECK_MPI(MPI_Get(in.data() + kInts, 1, every_second, target, 0, 2, MPI_INT, window));
+  CHECK_MPI(MPI_Get(in.data() + 2 * kInts, kInts, MPI_INT, target, 0, 0, MPI_INT, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < 3 * kInts; ++i) {
+    int expected = -1;
+    if (i < 2) expected = out[i];
+    if (i == kInts || i == kInts + 2) expected = out[(i - kInts) / 2];
+    CHECK_EQ(in[static_cast<std::size_t>(i)], expected);
+  }
+  CHECK_MPI(MPI_Type_free(&every_second));
+}
+
 // Thousands of small operations in one epoch: nothing is lost where something below has a limit.
 void many_in_one_epoch(check::Memory memory) {
   constexpr int kMany = 3000;
@@ -266,6 +301,8 @@ int main(int argc, char** argv) {
   derived_types(program.memory());
   check::section("a transposed matrix");
   transposed_matrix(program.memory());
+  check::section("who sends may send less");
+  shorter_senders(program.memory());
   check::section("thousands of operations in one epoch");
   many_in_one_epoch(program.memory());
   return 0;

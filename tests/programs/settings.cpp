@@ -3,6 +3,10 @@
 //   settings refused     a FARSIDE_* variable has a bad value (the runner sets it): no window can be made
 //   settings huge        64 TiB, asked for by all, then by one rank alone; small windows before and after
 //   settings file_size   the limit of file sizes (RLIMIT_FSIZE) is below the window's size
+//   settings differently [reversed]   on the fabric alone: for rank 0 libfabric has not the provider asked
+//   for, and
+//                                     the last rank may open no more files (reversed: the other way round)
+#include <fcntl.h>
 #include <sys/resource.h>
 
 #include "check.hpp"
@@ -80,9 +84,44 @@ void file_size() {
   CHECK(made(MPI_Aint{8} << 20));
 }
 
+// Each has an error of its own, at the same time, and alone would come to another decision than the other: a
+// setting that cannot be met is an error, but with no route the window would be the runtime's.
+void differently(bool reversed) {
+  rlimit limit{};
+  CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit before = limit;
+  const int lowest = open("/dev/null", O_RDONLY);
+  CHECK(lowest >= 0);
+  close(lowest);
+  // Not one file more, then enough for memory but not for an endpoint.
+  for (int more : {0, 1, 2, 4}) {
+    limit.rlim_cur = static_cast<rlim_t>(lowest + more);
+    if (rank == (reversed ? 0 : size - 1)) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    const bool works = made(64);
+    // The lowest rank's reason is all ranks' reason.
+    if (!reversed) CHECK(!works);
+  }
+  CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+// For the first or last rank. libfabric reads FI_PROVIDER once, which may be in MPI_Init, so the launcher is
+// asked.
+void hide_provider(bool from_last) {
+  const auto number = [](const char* openmpi, const char* mpich) {
+    const char* value = std::getenv(openmpi);
+    if (value == nullptr) value = std::getenv(mpich);
+    return value == nullptr ? 0 : std::atoi(value);
+  };
+  const int own = number("OMPI_COMM_WORLD_RANK", "PMI_RANK");
+  const int ranks = number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
+  if (own == (from_last ? ranks - 1 : 0)) setenv("FI_PROVIDER", "shm", 1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bool reversed = argc > 2 && std::string_view(argv[2]) == "reversed";
+  if (argc > 1 && std::string_view(argv[1]) == "differently") hide_provider(reversed);
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
@@ -99,6 +138,10 @@ int main(int argc, char** argv) {
   if (program.has("file_size")) {
     check::section("files may not be as large as the window");
     file_size();
+  }
+  if (program.has("differently")) {
+    check::section("ranks fail for different reasons");
+    differently(reversed);
   }
   return 0;
 }

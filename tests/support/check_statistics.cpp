@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reads what FARSIDE_STATS made each rank write (PREFIX.RANK.json) and says whether a run went the way it
 // should have:
-//   check-statistics PREFIX RANKS used=ROUTE unused=ROUTE,... windows=farside|both|none
+//   check-statistics PREFIX RANKS used=ROUTE unused=ROUTE,... windows=farside|both|runtime|none
 //     used=ROUTE      with two ranks or more, this route moved something (of all ranks together)
 //     unused=ROUTES   no rank used any of these
 //     windows         farside: all windows were farside's, at least one on each rank; both: some of either
-//     kind;
-//                     none: there were none, and a rank need not have written a file
+//                     kind; runtime: all the runtime's, at least one on each rank; none: there were none, and
+//                     a rank need not have written a file
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -31,7 +31,7 @@ void problem(const std::string& text) {
 int main(int argc, char** argv) {
   if (argc < 3) {
     std::cerr << "usage: check-statistics PREFIX RANKS [used=ROUTE] [unused=ROUTE,...] "
-                 "[windows=farside|both|none]\n";
+                 "[windows=farside|both|runtime|none]\n";
     return 2;
   }
   const std::string prefix = argv[1];
@@ -67,9 +67,9 @@ int main(int argc, char** argv) {
     const auto counts = json.value("windows", nlohmann::json::object());
     const auto ours = counts.value("farside", std::int64_t{-1});
     const auto runtimes = counts.value("runtime", std::int64_t{-1});
-    if (windows == "none" ? ours != 0 : ours <= 0)
+    if (windows == "none" || windows == "runtime" ? ours != 0 : ours <= 0)
       problem(who + std::to_string(ours) + " windows of farside");
-    if (windows == "both" ? runtimes <= 0 : runtimes != 0) {
+    if (windows == "both" || windows == "runtime" ? runtimes <= 0 : runtimes != 0) {
       problem(who + std::to_string(runtimes) + " windows of the runtime");
     }
     const auto routes = json.value("routes", nlohmann::json::object());

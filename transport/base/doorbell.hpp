@@ -21,7 +21,10 @@ class Doorbell {
     // Sequentially consistent: either whoever changes something sees a sleeper, or the sleeper's next look sees the
     // change.
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    return rings_.load(std::memory_order_seq_cst);
+    const std::uint32_t rings = rings_.load(std::memory_order_seq_cst);
+    // The next look may be an acquire load, which alone could pass the addition (not on x86).
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return rings;
   }
   void disarm() { sleepers_.fetch_sub(1, std::memory_order_relaxed); }
   void sleep(std::uint32_t armed, std::chrono::nanoseconds limit) { futex_wait(rings_, armed, limit); }

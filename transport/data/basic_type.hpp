@@ -37,4 +37,11 @@ const BasicTypeTraits& traits(BasicType type);
 // True for types whose elements have gaps (size != extent): those bytes are never written at a target.
 inline bool has_gap(BasicType type) { return traits(type).size != traits(type).extent; }
 
+// Bytes from the first element to the end of the last one's data: it need not have a gap behind it.
+inline std::size_t span_of(BasicType type, std::size_t count) {
+  const BasicTypeTraits& of = traits(type);
+  const std::size_t data = of.second == 0 ? of.size : std::size_t{of.second} + of.size - of.first;
+  return count == 0 ? 0 : (count - 1) * of.extent + data;
+}
+
 }  // namespace farside

@@ -15,10 +15,11 @@ const char* find_fault(const RequestHeader& request, std::size_t payload, const 
     return "unknown operation or type";
   }
   const std::size_t extent = traits(request.type).extent;
-  const std::size_t bytes = extent * request.count;
-  if (request.count == 0 || bytes > kMaxPayload) return "bad element count";
+  if (request.count == 0 || extent * request.count > kMaxPayload) return "bad element count";
+  const std::size_t bytes = span_of(request.type, request.count);
   if (request.offset > region.bytes || bytes > region.bytes - request.offset) return "beyond the region";
   if (request.kind == MessageKind::kCompareAndSwap) {
+    if (has_gap(request.type)) return "operation not defined for the type";
     return request.count == 1 && payload == 2 * extent ? nullptr : "bad length";
   }
   if (!allowed(request.op, request.type)) return "operation not defined for the type";

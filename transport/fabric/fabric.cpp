@@ -113,6 +113,13 @@ Status Fabric::set_up() {
   code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
   query_atomics();
+  // Control words need these (Space::control); without one, Fabric::atomic would not end.
+  if (atomic_limit(AtomicCall::kFetch, ReduceOp::kSum, BasicType::kUint64) == 0 ||
+      atomic_limit(AtomicCall::kFetch, ReduceOp::kNoOp, BasicType::kUint64) == 0 ||
+      atomic_limit(AtomicCall::kPlain, ReduceOp::kReplace, BasicType::kUint64) == 0 ||
+      atomic_limit(AtomicCall::kCompare, ReduceOp::kReplace, BasicType::kUint64) == 0) {
+    return Error{ErrorKind::kNoRoute, "no fetching sum, read, write or compare-and-swap of 64 bits"};
+  }
 
   for (std::size_t i = 0; i < kReceives; ++i) {
     receives_.push_back(std::make_unique<Receive>());
@@ -138,11 +145,12 @@ Status Fabric::set_up() {
 }
 
 Fabric::~Fabric() {
-  if (!thread_.joinable()) return;
-  stop_.store(true, std::memory_order_release);
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof one);
-  thread_.join();
+  if (thread_.joinable()) {
+    stop_.store(true, std::memory_order_release);
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof one);
+    thread_.join();
+  }
   // The endpoint must be gone before the buffers that it may still write to.
   endpoint_.reset();
 }
@@ -343,7 +351,10 @@ Status Fabric::post_receive(Receive& buffer) {
 void Fabric::poll() {
   polls_.fetch_add(1, std::memory_order_relaxed);
   // Whoever holds the mutex moves things already.
-  if (const std::unique_lock held(mutex_, std::try_to_lock); held) drain();
+  bool moved = false;
+  if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = drain();
+  // What one thread takes off the queue may be what another sleeps for.
+  if (moved) ring_listeners();
 }
 
 void Fabric::listen(Doorbell& bell) {
@@ -368,20 +379,24 @@ void Fabric::ring_listeners() {
   for (Doorbell* bell : listeners_) bell->ring();
 }
 
-// Takes everything off the completion queue. Called with the mutex held.
-void Fabric::drain() {
+// Takes everything off the completion queue; whether there was anything. Called with the mutex held.
+bool Fabric::drain() {
   std::array<fi_cq_msg_entry, 32> entries;
+  bool any = false;
   while (true) {
     const ssize_t count = fi_cq_read(queue_.get(), entries.data(), entries.size());
     if (count == -FI_EAVAIL) {
       complete_with_error();
+      any = true;
       continue;
     }
     if (count <= 0) break;
+    any = true;
     for (ssize_t i = 0; i < count; ++i) complete(entries[static_cast<std::size_t>(i)]);
     if (static_cast<std::size_t>(count) < entries.size()) break;
   }
   if (!unsent_.empty()) send_replies();
+  return any;
 }
 
 // The last the provider says of an operation. Whoever waits for `pending` may be gone right after.
@@ -503,7 +518,10 @@ void Fabric::take_reply(std::span<const std::byte> message) {
   } else if (fetched.size() != operation->fetched_bytes) {
     operation->pending->failed(Error{ErrorKind::kPeer, "the target's agent answered with a wrong length"});
   } else if (!fetched.empty()) {
-    std::memcpy(operation->fetched, fetched.data(), fetched.size());
+    // As a replacement: it leaves gaps alone.
+    const BasicType type = operation->header.type;
+    combine(AtomicWay::kLocked, ReduceOp::kReplace, type, operation->fetched, fetched.data(), nullptr,
+            fetched.size() / traits(type).extent);
   }
   operation->awaits_reply = false;
   if (--operation->parts == 0) finish(*operation);

@@ -101,7 +101,7 @@ class Fabric {
   void receive_again(Receive& buffer);
   template <class Issue>
   Status issue(Pending& pending, const char* what, Issue&& call);
-  void drain();
+  bool drain();
   void ring_listeners();
   void complete(const fi_cq_msg_entry& entry);
   void complete_with_error();

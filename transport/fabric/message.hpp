@@ -3,7 +3,7 @@
 // architecture (checked when windows are created), so the structs travel as they are.
 //
 //   request: RequestHeader, then
-//              accumulate        count elements of origin data (none for MPI_NO_OP), `extent` apart
+//              accumulate        count elements of origin data (none for MPI_NO_OP), `extent` apart, without a gap at the end
 //              compare_and_swap  the compare element, then the origin element
 //   reply:   ReplyHeader, then the fetched elements if the request asked for them
 #pragma once

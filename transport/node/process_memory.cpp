@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -42,6 +43,25 @@ Status read_process_memory(pid_t pid, std::uint64_t remote, void* local, std::si
 
 Status write_process_memory(pid_t pid, std::uint64_t remote, const void* local, std::size_t bytes) {
   return transfer(process_vm_writev, "process_vm_writev", pid, remote, const_cast<void*>(local), bytes);
+}
+
+Status write_process_memory(pid_t pid, std::span<const iovec> local, std::span<const iovec> remote) {
+  // Piece by piece where the kernel took but a part, which it does at a fault or a limit only.
+  constexpr std::size_t kMost = 1024;  // UIO_MAXIOV
+  for (std::size_t done = 0; done < local.size();) {
+    const std::size_t part = std::min(local.size() - done, kMost);
+    std::size_t bytes = 0;
+    for (const iovec& piece : local.subspan(done, part)) bytes += piece.iov_len;
+    if (process_vm_writev(pid, &local[done], part, &remote[done], part, 0) != static_cast<ssize_t>(bytes)) {
+      for (std::size_t i = done; i < done + part; ++i) {
+        const auto at = reinterpret_cast<std::uint64_t>(remote[i].iov_base);
+        Status status = write_process_memory(pid, at, local[i].iov_base, local[i].iov_len);
+        if (!status) return status;
+      }
+    }
+    done += part;
+  }
+  return {};
 }
 
 }  // namespace farside

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "transport/base/result.hpp"
 
@@ -17,5 +19,7 @@ void allow_process_memory_access();
 // Both return when all bytes have moved. Errors: kPeer, with the cause.
 Status read_process_memory(pid_t pid, std::uint64_t remote, void* local, std::size_t bytes);
 Status write_process_memory(pid_t pid, std::uint64_t remote, const void* local, std::size_t bytes);
+// The same for many pieces at once, each as long there as here.
+Status write_process_memory(pid_t pid, std::span<const iovec> local, std::span<const iovec> remote);
 
 }  // namespace farside

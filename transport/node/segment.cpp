@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -67,6 +68,22 @@ Status check_limits(std::size_t bytes) {
   return {};
 }
 
+// Before Linux 6.11 a signal makes fallocate(2) on a memfd undo everything: a profiler's timer would keep it from ever
+// ending. So no signals meanwhile, for a piece at a time.
+int reserve(int fd, std::size_t bytes) {
+  constexpr std::size_t kPiece = std::size_t{256} << 20;
+  sigset_t all, before;
+  sigfillset(&all);
+  for (std::size_t done = 0; done < bytes; done += std::min(bytes - done, kPiece)) {
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int code = fallocate(fd, 0, static_cast<off_t>(done), static_cast<off_t>(std::min(bytes - done, kPiece))) == 0
+                         ? 0 : errno;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (code != 0) return code;
+  }
+  return 0;
+}
+
 Error failed(const char* call, std::size_t bytes) {
   return Error{ErrorKind::kNoMemory, fmt::format("shared memory of {} bytes: {}: {}", bytes, call, std::strerror(errno))};
 }
@@ -85,11 +102,10 @@ Result<Segment> make_segment(std::size_t bytes) {
   // Only this user's processes may open it through /proc.
   if (fchmod(segment.fd.get(), 0600) != 0) return failed("fchmod", bytes);
   // Reserving also touches the pages from the owner's process: they are zeroed on its NUMA node.
-  int reserved = 0;
-  do {
-    reserved = fallocate(segment.fd.get(), 0, 0, static_cast<off_t>(bytes));
-  } while (reserved != 0 && errno == EINTR);
-  if (reserved != 0) return failed("fallocate", bytes);
+  if (const int code = reserve(segment.fd.get(), bytes); code != 0) {
+    errno = code;
+    return failed("fallocate", bytes);
+  }
   if (fcntl(segment.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return failed("sealing", bytes);
   }

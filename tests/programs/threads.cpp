@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// MPI_THREAD_MULTIPLE: the threads of a rank make, use and free windows of their own at once, work on one
+// window at once, each by other operations, and hold locks on different targets at once.
+#include <functional>
+#include <thread>
+#include <time.h>
+
+#include "check.hpp"
+
+namespace {
+
+int rank;
+int size;
+constexpr int kThreads = 4;
+
+// work(0) to work(kThreads - 1), each in a thread of its own.
+void in_threads(const std::function<void(int)>& work) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) threads.emplace_back(work, t);
+  for (std::thread& each : threads) each.join();
+}
+
+std::int64_t read_own(MPI_Win window, const std::int64_t* at) {
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+  const std::int64_t value = *at;
+  CHECK_MPI(MPI_Win_unlock(rank, window));
+  return value;
+}
+
+// A thread of rank 0 waits in a collective that the others join only after the put: nothing in the put, not
+// even in the first of the program, may wait for that thread. So this comes before all else.
+void beside_a_collective(check::Memory memory) {
+  if (size == 1) return;
+  MPI_Comm comm;
+  CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  const auto make_another = [] {
+    MPI_Comm another;
+    CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &another));
+    CHECK_MPI(MPI_Comm_free(&another));
+  };
+  {
+    check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t), comm);
+    if (rank == 0) {
+      std::thread waits(make_another);
+      const timespec time{0, 50'000'000};  // so that it does
+      nanosleep(&time, nullptr);
+      const std::int64_t value = 17;
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window));
+      CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, window));
+      CHECK_MPI(MPI_Win_unlock(1, window));
+      CHECK_MPI(MPI_Send(nullptr, 0, MPI_BYTE, 1, 6, comm));
+      waits.join();
+    } else {
+      if (rank == 1) CHECK_MPI(MPI_Recv(nullptr, 0, MPI_BYTE, 0, 6, comm, MPI_STATUS_IGNORE));
+      make_another();
+    }
+    if (rank == 1) CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{17});
+  }
+  CHECK_MPI(MPI_Comm_free(&comm));
+}
+
+void windows_of_their_own(check::Memory memory) {
+  constexpr int kRounds = 12;
+  std::array<MPI_Comm, kThreads> comms{};
+  for (MPI_Comm& comm : comms) CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  in_threads([&](int t) {
+    const std::int64_t one = 1;
+    for (int round = 0; round < kRounds; ++round) {
+      check::Window window(memory, 64, sizeof(std::int64_t), comms[static_cast<std::size_t>(t)]);
+      const auto* mine = window.as<std::int64_t>();
+      CHECK_MPI(MPI_Win_fence(0, window));
+      for (int target = 0; target < size; ++target)
+        CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+      CHECK_EQ(mine[0], std::int64_t{size});
+      CHECK_MPI(MPI_Win_lock_all(0, window));
+      for (int target = 0; target < size; ++target)
+        CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_unlock_all(window));
+      CHECK_MPI(MPI_Barrier(comms[static_cast<std::size_t>(t)]));
+      CHECK_EQ(read_own(window, mine + 1), std::int64_t{size});
+    }
+  });
+  for (MPI_Comm& comm : comms) CHECK_MPI(MPI_Comm_free(&comm));
+}
+
+struct Place {
+  std::int32_t count;
+  std::int64_t swapped;
+  long double sum;
+  double many[16];
+};
+
+// Each thread has its place and its kind of operation; all threads go to all targets.
+void one_window(check::Memory memory) {
+  constexpr int kRounds = 100;
+  check::Window window(memory, sizeof(Place), 1);
+  const auto at = [](std::size_t offset) { return static_cast<MPI_Aint>(offset); };
+  const auto add_int = [&](int target) {
+    const std::int32_t one = 1;
+    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT32_T, target, at(offsetof(Place, count)), 1, MPI_INT32_T,
+                             MPI_SUM, window));
+    CHECK_MPI(MPI_Win_flush(target, window));
+  };
+  const auto add_long_double = [&](int target) {
+    const long double half = 0.5L;
+    CHECK_MPI(MPI_Accumulate(&half, 1, MPI_LONG_DOUBLE, target, at(offsetof(Place, sum)), 1, MPI_LONG_DOUBLE,
+                             MPI_SUM, window));
+    CHECK_MPI(MPI_Win_flush_local(target, window));
+  };
+  const auto raise_by_swaps = [&](int target) {
+    for (std::int64_t expected = 0, seen = -1;; expected = seen) {
+      const std::int64_t wanted = expected + 1;
+      CHECK_MPI(MPI_Compare_and_swap(&wanted, &expected, &seen, MPI_INT64_T, target,
+                                     at(offsetof(Place, swapped)), window));
+      CHECK_MPI(MPI_Win_flush(target, window));
+      if (seen == expected) break;
+    }
+  };
+  const auto fetch_and_add = [&](int target) {
+    const std::array<double, 16> ones = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    static std::array<double, 4> last{};  // of this thread, per target
+    std::array<double, 16> seen{};
+    CHECK_MPI(MPI_Get_accumulate(ones.data(), 16, MPI_DOUBLE, seen.data(), 16, MPI_DOUBLE, target,
+                                 at(offsetof(Place, many)), 16, MPI_DOUBLE, MPI_SUM, window));
+    CHECK_MPI(MPI_Win_flush_all(window));
+    // More than the own addition before.
+    double& before = last[static_cast<std::size_t>(target) % 4];
+    CHECK(seen[0] >= before);
+    before = seen[0] + 1;
+  };
+  const std::array<std::function<void(int)>, kThreads> kinds = {add_int, add_long_double, raise_by_swaps,
+                                                                fetch_and_add};
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  in_threads([&](int t) {
+    for (int round = 0; round < kRounds; ++round) {
+      for (int target = 0; target < size; ++target) kinds[static_cast<std::size_t>(t)](target);
+    }
+  });
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+  const auto* mine = window.as<Place>();
+  CHECK_EQ(mine->count, kRounds * size);
+  CHECK_EQ(mine->swapped, std::int64_t{kRounds} * size);
+  CHECK_EQ(mine->sum, 0.5L * kRounds * size);
+  for (double each : mine->many) CHECK_EQ(each, 1.0 * kRounds * size);
+  CHECK_MPI(MPI_Win_unlock(rank, window));
+}
+
+// A lock belongs to the rank, so no two threads of one rank lock one target; different targets they may, at
+// once.
+void locks_on_different_targets(check::Memory memory) {
+  constexpr int kRounds = 100;
+  check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  in_threads([&](int t) {
+    for (int round = 0; round < kRounds; ++round) {
+      for (int target = t; target < size; target += kThreads) {
+        std::int64_t value = -1;
+        CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+        CHECK_MPI(MPI_Get(&value, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+        CHECK_MPI(MPI_Win_flush(target, window));
+        ++value;
+        CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+        CHECK_MPI(MPI_Win_unlock(target, window));
+      }
+    }
+  });
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
+}
+
+// Threads that begin to use a lock_all at once, each with another target; after it no lock is left behind.
+void lock_all_by_threads(check::Memory memory) {
+  constexpr int kRounds = 50;
+  check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  const std::int64_t one = 1;
+  for (int round = 0; round < kRounds; ++round) {
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    in_threads([&](int t) {
+      for (int i = 0; i < size; ++i)
+        CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, (t + i) % size, 0, 1, MPI_INT64_T, MPI_SUM, window));
+    });
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    const int target = (rank + round) % size;
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * kThreads * size);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv, MPI_THREAD_MULTIPLE);
+  rank = check::rank();
+  size = check::size();
+  int level = MPI_THREAD_SINGLE;
+  CHECK_MPI(MPI_Query_thread(&level));
+  if (level < MPI_THREAD_MULTIPLE) {
+    if (rank == 0) std::puts("skipped: this runtime does not provide MPI_THREAD_MULTIPLE");
+    return check::kSkipped;
+  }
+  const std::pair<const char*, void (*)(check::Memory)> sections[] = {
+      {"a put beside a thread that waits in a collective", beside_a_collective},
+      {"each thread with windows of its own", windows_of_their_own},
+      {"threads with different operations on one window", one_window},
+      {"threads with locks on different targets", locks_on_different_targets},
+      {"threads within one lock_all", lock_all_by_threads},
+  };
+  for (const auto& [text, run] : sections) {
+    check::section(text);
+    run(program.memory());
+  }
+  return 0;
+}
