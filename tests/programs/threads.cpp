@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MPI_THREAD_MULTIPLE: the threads of a rank make, use and free windows of their own at once, work on one
 // window at once, each by other operations, and hold locks on different targets at once.
+//   threads [allocate | create] [at_once]     (at_once: even the program's first windows, by threads at once)
 #include <functional>
 #include <thread>
 #include <time.h>
@@ -60,7 +61,7 @@ void beside_a_collective(check::Memory memory) {
 }
 
 void windows_of_their_own(check::Memory memory) {
-  constexpr int kRounds = 12;
+  constexpr int kRounds = 20;
   std::array<MPI_Comm, kThreads> comms{};
   for (MPI_Comm& comm : comms) CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
   in_threads([&](int t) {
@@ -210,6 +211,7 @@ int main(int argc, char** argv) {
       {"threads within one lock_all", lock_all_by_threads},
   };
   for (const auto& [text, run] : sections) {
+    if (program.has("at_once") && run == beside_a_collective) continue;
     check::section(text);
     run(program.memory());
   }

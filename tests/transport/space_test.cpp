@@ -530,6 +530,8 @@ TEST_CASE("control words are added to, swapped, read and written, from everywher
       }
       const auto mine = kMine + static_cast<std::uint32_t>(8 * ranks.rank());
       for (int to = 0; to < 3; ++to) {
+        memory.write(operation, to, mine, 77);
+        finish();
         memory.write(operation, to, mine, 0xABCDEF0000000000 + static_cast<std::uint64_t>(ranks.rank()));
         finish();
         memory.read(operation, to, mine);

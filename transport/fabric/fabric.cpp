@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::size_t kReceives = 32;
 constexpr std::chrono::milliseconds kSafetyNet{250};       // the longest sleep of the progress thread
+constexpr std::chrono::milliseconds kTryAgain{1};          // while answers are unsent
 constexpr std::chrono::microseconds kStayAway{50};         // while an application thread polls
 
 // The provider's name for a type, and for an operation; only for elements that CPUs combine atomically as well, so
@@ -530,11 +531,12 @@ void Fabric::take_reply(std::span<const std::byte> message) {
 void Fabric::run_progress_thread() {
   fid* const waited[] = {&queue_->fid};
   std::uint32_t last_polls = polls_.load(std::memory_order_relaxed);
+  auto limit = kSafetyNet;
   while (!stop_.load(std::memory_order_acquire)) {
     int ready = 0;
     if (fi_trywait(fabric_.get(), const_cast<fid**>(waited), 1) == FI_SUCCESS) {
       pollfd fds[] = {{queue_fd_, POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}};
-      ready = ::poll(fds, 2, static_cast<int>(kSafetyNet.count()));
+      ready = ::poll(fds, 2, static_cast<int>(limit.count()));
       if (stop_.load(std::memory_order_acquire)) return;
     }
     // An application thread that polls does the work sooner than this thread could.
@@ -548,6 +550,8 @@ void Fabric::run_progress_thread() {
     {
       const std::scoped_lock held(mutex_);
       drain();
+      // Answers that the provider would not take yet are offered again soon.
+      limit = unsent_.empty() ? kSafetyNet : kTryAgain;
     }
     // Also when nothing completed here: a peer may have written into this process's memory.
     ring_listeners();
