@@ -143,7 +143,6 @@ class Window {
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
   std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
   bool lock_all_unchecked_ = false;
-  bool start_unchecked_ = false;
 };
 
 }  // namespace farside::pmpi

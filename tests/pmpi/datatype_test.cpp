@@ -17,6 +17,7 @@
 #include <catch2/catch.hpp>
 
 #include "pmpi/datatype.hpp"
+#include "pmpi/first_window.hpp"
 #include "pmpi/predefined_types.hpp"
 #include "pmpi/reduce_op.hpp"
 
@@ -358,9 +359,15 @@ TEST_CASE("random nested types have the size, bounds and bytes that the runtime 
   CHECK(refused < 200);
 }
 
+OwnedType commit(OwnedType type) {
+  MPI_Datatype handle = type.get();
+  MPI_Type_commit(&handle);
+  return type;
+}
+
 TEST_CASE("a large vector of one type costs one node and is one run") {
   const OwnedType row = make(MPI_Type_contiguous, 1 << 20, MPI_DOUBLE);
-  const OwnedType matrix = make(MPI_Type_contiguous, 1 << 10, row.get());
+  const OwnedType matrix = commit(make(MPI_Type_contiguous, 1 << 10, row.get()));
   const Datatype* const found = find_datatype(matrix.get());
   REQUIRE(found != nullptr);
   CHECK(found->size == std::size_t{8} << 30);
@@ -382,15 +389,18 @@ TEST_CASE("types without data are translated and move nothing") {
   }
 }
 
-TEST_CASE("an uncommitted type is translated like a committed one") {
-  const OwnedType type = make(MPI_Type_vector, 3, 2, 4, MPI_INT);
-  REQUIRE(find_datatype(type.get()) != nullptr);
-  CHECK(find_datatype(type.get())->size == 24);
+TEST_CASE("a type is not found until it is committed, and the error says so") {
+  OwnedType type = make(MPI_Type_vector, 3, 2, 4, MPI_INT);
+  CHECK(find_datatype(type.get()) == nullptr);
+  CHECK(datatype_error(type.get()).text.find("MPI_Type_commit") != std::string::npos);
+  const OwnedType committed = commit(std::move(type));
+  REQUIRE(find_datatype(committed.get()) != nullptr);
+  CHECK(find_datatype(committed.get())->size == 24);
 }
 
 TEST_CASE("a translation is made once and dies with its type") {
   std::weak_ptr<const Layout> layout;
-  OwnedType type = make(MPI_Type_vector, 3, 2, 4, MPI_INT);
+  OwnedType type = commit(make(MPI_Type_vector, 3, 2, 4, MPI_INT));
   const Datatype* const found = find_datatype(type.get());
   REQUIRE(found != nullptr);
   layout = found->layout;
@@ -401,8 +411,8 @@ TEST_CASE("a translation is made once and dies with its type") {
 }
 
 TEST_CASE("a duplicate has a translation of its own") {
-  OwnedType type = make(MPI_Type_vector, 3, 2, 4, MPI_INT);
-  const OwnedType copy = make(MPI_Type_dup, type.get());
+  OwnedType type = commit(make(MPI_Type_vector, 3, 2, 4, MPI_INT));
+  const OwnedType copy = commit(make(MPI_Type_dup, type.get()));
   CHECK(find_datatype(copy.get()) != find_datatype(type.get()));
   type.reset();
   CHECK(find_datatype(copy.get())->size == 24);
@@ -410,14 +420,14 @@ TEST_CASE("a duplicate has a translation of its own") {
 
 TEST_CASE("a handle that is used again for another type gives the other type") {
   for (int count = 1; count < 50; ++count) {
-    const OwnedType type = make(MPI_Type_contiguous, count, MPI_INT);
+    const OwnedType type = commit(make(MPI_Type_contiguous, count, MPI_INT));
     CHECK(find_datatype(type.get())->size == 4 * static_cast<std::size_t>(count));
   }
 }
 
 TEST_CASE("threads that meet a type for the first time share one translation") {
   for (int round = 0; round < 50; ++round) {
-    const OwnedType type = make(MPI_Type_vector, 3, 2, 4, MPI_INT);
+    const OwnedType type = commit(make(MPI_Type_vector, 3, 2, 4, MPI_INT));
     std::array<const Datatype*, 4> found{};
     std::vector<std::thread> threads;
     for (const Datatype*& mine : found) threads.emplace_back([&] { mine = find_datatype(type.get()); });
@@ -433,7 +443,7 @@ TEST_CASE("the null datatype is not found, and the error says so") {
 
 #ifdef MPIX_C_FLOAT16
 TEST_CASE("a predefined type without counterpart is not found, and the error says so") {
-  const OwnedType pair = make(MPI_Type_contiguous, 2, MPIX_C_FLOAT16);
+  const OwnedType pair = commit(make(MPI_Type_contiguous, 2, MPIX_C_FLOAT16));
   for (const MPI_Datatype handle : {MPIX_C_FLOAT16, pair.get()}) {
     CHECK(find_datatype(handle) == nullptr);
     CHECK(datatype_error(handle).text.find("no counterpart") != std::string::npos);
@@ -466,9 +476,12 @@ TEST_CASE("predefined operations are found and others are not") {
 int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  // As at the first window: whether a type is committed is asked on a communicator of farside's own.
+  if (!farside::pmpi::wake_up()) return 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   const int failed = Catch::Session().run(argc, argv);
+  farside::pmpi::give_back();
   MPI_Finalize();
   return failed == 0 ? 0 : 1;
 }
