@@ -9,7 +9,10 @@
 //   192  barrier[32]      round k: how many barriers the peer of that round has entered (barrier.hpp)
 //   448  wake[8]          where this rank waits for locks of others, one word per lock awaited
 //   512  ring[64]         those who wait for this rank's lock
-//  1024  posted[]         one bit per peer: that peer has posted to this rank, which has not started yet
+//  1024  gate             of the window, at its home rank: lock_alls or exclusive locks (lock.hpp)
+//  1032  gate_drain[2]    its lock_alls, its exclusive locks that one of the others must see off
+//  1088  gate_ring[64]    those who wait at the gate
+//  1600  posted[]         one bit per peer: that peer has posted to this rank, which has not started yet
 #pragma once
 
 #include <cstddef>
@@ -27,12 +30,18 @@ struct ControlBlock {
   static constexpr std::uint32_t kWakeWords = 8;
   static constexpr std::uint32_t kRing = 512;
   static constexpr std::uint32_t kRingSlots = 64;
-  static constexpr std::uint32_t kPosted = 1024;
+  static constexpr std::uint32_t kGate = 1024;
+  static constexpr std::uint32_t kGateDrain = 1032;
+  static constexpr std::uint32_t kGateRing = 1088;
+  static constexpr std::uint32_t kPosted = 1600;
 
   static constexpr std::uint32_t barrier_word(int round) { return kBarrier + 8U * static_cast<std::uint32_t>(round); }
   static constexpr std::uint32_t wake_word(std::uint32_t index) { return kWake + 8U * index; }
   static constexpr std::uint32_t ring_word(std::uint64_t ticket) {
     return kRing + 8U * static_cast<std::uint32_t>(ticket % kRingSlots);
+  }
+  static constexpr std::uint32_t gate_ring_word(std::uint64_t ticket) {
+    return kGateRing + 8U * static_cast<std::uint32_t>(ticket % kRingSlots);
   }
   static constexpr std::uint32_t posted_word(int peer) { return kPosted + 8U * (static_cast<std::uint32_t>(peer) / 64); }
   static constexpr std::uint64_t posted_bit(int peer) { return std::uint64_t{1} << (static_cast<unsigned>(peer) % 64); }
@@ -40,6 +49,7 @@ struct ControlBlock {
 };
 static_assert(ControlBlock::barrier_word(ControlBlock::kBarrierRounds) == ControlBlock::kWake);
 static_assert(ControlBlock::wake_word(ControlBlock::kWakeWords) == ControlBlock::kRing);
-static_assert(ControlBlock::kRing + 8 * ControlBlock::kRingSlots == ControlBlock::kPosted);
+static_assert(ControlBlock::kRing + 8 * ControlBlock::kRingSlots == ControlBlock::kGate);
+static_assert(ControlBlock::kGateRing + 8 * ControlBlock::kRingSlots == ControlBlock::kPosted);
 
 }  // namespace farside::epochs

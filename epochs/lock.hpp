@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The passive-target lock of one rank: a fair reader-writer lock over remote memory, by 64-bit fetch-add and
-// compare-and-swap. Nobody is overtaken, nobody polls remote memory, and whoever waits sleeps on a word of its own.
+// A lock over remote memory, by 64-bit fetch-add and compare-and-swap, of two groups that exclude each other. Nobody
+// is overtaken, nobody polls remote memory, and whoever waits sleeps on a word of its own. There are two of them:
 //
-// Everyone draws a ticket and says who comes, in one fetch-add on the lock word, and holds at once if nobody is in
-// the way: readers if no writer is present, writers if nobody is. So from the moment a writer is there until it
-// unlocks, all who come wait behind it, in ticket order, in the ring:
+//   TargetLock  one per rank: the passive-target lock. Readers share it with each other, a writer with nobody.
+//   Gate        one per window, at its home rank: lock_alls ("readers") share it with each other, and so do exclusive
+//               locks of whatever targets ("writers"). lock_all passes the gate and takes no rank's lock; an exclusive
+//               lock passes the gate and then takes the lock of its target; a shared one takes that lock only.
 //
-//   - a writer that finds readers only (all of them holding) is next in turn. It announces itself and their number in
-//     the drain word; readers that unlock while a writer is present count there, and the last one wakes it;
+// Everyone draws a ticket and says who comes, in one fetch-add on the word, and holds at once if nobody is in the way.
+// From the moment members of both groups are present, all who come wait, in ticket order:
+//
+//   - the first of its group, where the other one holds together (all of it, as nobody of it can be waiting), is next
+//     in turn. It announces itself and the number of the others in their drain word. Who leaves while somebody of the
+//     other group is present counts there, and the last one wakes it;
 //   - everyone else puts itself into its ticket's slot of the ring and sleeps.
 //
-// A writer that unlocks passes the turn on (PassTurn), beginning at the ticket after its own:
+// The turn is passed on from ticket to ticket (pass_turn.hpp), in one of two ways (Turn):
 //
-//   - no other writer was present: exactly the readers present wait; all of them go;
-//   - else the readers up to the next writer go, and that writer is next in turn, behind them.
+//   - if nobody of the group that leaves waits, exactly those of the other group present wait, with tickets in a row:
+//     all of them go, and nobody else;
+//   - else the members up to the first of the other group go, and that one is next in turn, behind them.
 //
-// Passing goes by one compare-and-swap on the slot: the sleeper is found there and woken; or its ticket is drawn but
-// it has not come yet, then it finds the turn in the slot, and passes it on where needed.
+// Who passes it on: a writer of a target when it unlocks, as it was alone; otherwise whoever was next in turn, when it is
+// woken. The last one to leave has told it in the drain word which way (DrainWord: end).
 //
-// The ring is shorter than the number of ranks: who is further than its length from the front looks at the lock word
+// The ring is shorter than the number of ranks: who is further than its length from the front looks at the word
 // rarely, at times paced by its distance, until it is near enough.
 //
 // Cost in remote operations: uncontended 1 and 1. Contended, lock and unlock together: 4 to 7 of its own, of which 3
-// for passing the turn on; plus the looks of those far from the front. Memory: 8 * (2 + 64 + 8) bytes per rank.
+// for passing the turn on; plus the looks of those far from the front. In one call at most PassTurn::kMost waiters are
+// let in. Memory: 8 * (2 + 64 + 8) bytes per rank, the gate 8 * (3 + 64).
 #pragma once
 
 #include <algorithm>
@@ -32,183 +39,72 @@
 #include "epochs/control_block.hpp"
 #include "epochs/epoch_state.hpp"
 #include "epochs/lock_words.hpp"
+#include "epochs/pass_turn.hpp"
 #include "transport/remote_memory.hpp"
 
 namespace farside::epochs {
 
-// Passes the turn on through the ring. Part of ReleaseLock, and of AcquireLock where the turn came before the waiter.
-template <RemoteMemory M>
-class PassTurn {
- public:
-  enum class To : std::uint8_t {
-    kReaders,     // `count` readers, and nobody after them
-    kNextWriter,  // the readers up to the next writer, of which `count` went before, and that writer
-  };
-  PassTurn(M& memory, int target, std::uint64_t ticket, To to, std::uint64_t count)
-      : memory_(memory), ticket_(ticket), count_(count), target_(target), to_(to) {}
-
-  bool advance() {
-    while (operation_.done()) {
-      // One wake-up at a time, but beside the look into the next slot.
-      if (step_ != Step::kOffer && !wake_.done()) return false;
-      switch (step_) {
-        case Step::kOffer:
-          if (to_ == To::kReaders && count_ == 0) {
-            step_ = Step::kDone;
-            break;
-          }
-          memory_.compare_and_swap(operation_, target_, ControlBlock::ring_word(ticket_), expected_, offer());
-          step_ = Step::kOffered;
-          break;
-        case Step::kOffered: take_answer(operation_.value()); break;
-        case Step::kAnnounced:
-          if (DrainWord::left(operation_.value()) == static_cast<std::int64_t>(count_)) wake(kHoldAndClear);
-          step_ = Step::kDone;
-          break;
-        case Step::kDone: return true;
-      }
-    }
-    return false;
-  }
-  // An operation that failed, or null. On memory that can fail, a failed operation is never done.
-  typename M::Operation* failed_operation() {
-    return operation_.failed() ? &operation_ : wake_.failed() ? &wake_ : nullptr;
-  }
-
- private:
-  enum class Step : std::uint8_t { kOffer, kOffered, kAnnounced, kDone };
-
-  std::uint64_t offer() const {
-    return to_ == To::kReaders ? RingSlot::make(RingSlot::kPassed, ticket_, 0)
-                               : RingSlot::make(RingSlot::kTurn, ticket_, count_);
-  }
-  void take_answer(std::uint64_t slot) {
-    step_ = Step::kOffer;
-    if (slot == expected_) {
-      if (expected_ != RingSlot::kEmpty) {
-        waiter_ = RingSlot::who(expected_);
-        wake(kAgain);
-        expected_ = RingSlot::kEmpty;
-      }
-      // The holder of the ticket will find it.
-      if (to_ == To::kNextWriter) {
-        step_ = Step::kDone;
-      } else {
-        next(count_ - 1);
-      }
-    } else if (slot == RingSlot::kEmpty) {
-      expected_ = RingSlot::kEmpty;
-    } else if (later_waits(slot)) {
-      expected_ = slot;
-    } else if (!RingSlot::is_of(slot, ticket_)) {
-      // Whoever had the slot before has gone ahead and is about to empty it.
-      expected_ = RingSlot::kEmpty;
-      memory_.pause(operation_, 1);
-    } else if (!RingSlot::exclusive(slot)) {
-      waiter_ = RingSlot::who(slot);
-      wake(kHold);
-      next(to_ == To::kReaders ? count_ - 1 : count_ + 1);
-    } else {
-      waiter_ = RingSlot::who(slot);
-      if (count_ == 0) {
-        wake(kHold);
-        step_ = Step::kDone;
-      } else {
-        memory_.fetch_add(operation_, target_, ControlBlock::kDrain, DrainWord::announce(waiter_, count_));
-        step_ = Step::kAnnounced;
-      }
-    }
-  }
-  // A later ticket took itself for nearer to the front than it is, and has the slot: it must give way.
-  bool later_waits(std::uint64_t slot) const {
-    const std::uint64_t behind = LockWord::distance(RingSlot::ticket(slot), ticket_);
-    return RingSlot::state(slot) == RingSlot::kWaiting && behind != 0 && behind < LockWord::kTickets / 2;
-  }
-  void next(std::uint64_t count) {
-    count_ = count;
-    ticket_ = LockWord::after(ticket_);
-  }
-  void wake(WakeUp how) { memory_.write(wake_, WaiterId::rank(waiter_), WaiterId::wake_word(waiter_), how); }
-
-  M& memory_;
-  typename M::Operation operation_;
-  typename M::Operation wake_;
-  std::uint64_t ticket_;
-  std::uint64_t count_;  // kReaders: still to go; kNextWriter: gone
-  std::uint64_t waiter_ = 0;
-  std::uint64_t expected_ = RingSlot::kEmpty;  // in the slot: empty, or a later ticket that must give way
-  int target_;
-  To to_;
-  Step step_ = Step::kOffer;
-};
-
-// Takes the lock of `target` for rank `self`, which may wait on its wake word `node` meanwhile. Call advance() until
+// Takes the lock at `target` for rank `self`, which may wait on its wake word `node` meanwhile. Call advance() until
 // it says true, between other things that must go on; it never waits. Must stay where it is until then.
-template <RemoteMemory M>
+template <RemoteMemory M, class Lock = TargetLock>
 class AcquireLock {
  public:
   AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node = 0)
       : memory_(memory), id_(WaiterId::make(self, node)), target_(target), type_(type) {}
 
   bool advance() {
-    if (pass_) return pass_->advance();
+    if (pass_) {
+      const bool passed = pass_->advance();
+      return operation_.done() && passed;
+    }
     while (operation_.done()) {
       switch (step_) {
         case Step::kDraw:
-          memory_.fetch_add(operation_, target_, ControlBlock::kLock,
-                            LockWord::kTicket + (exclusive() ? LockWord::kWriter : LockWord::kReader));
+          memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::kTicket + LockWord::one(type_));
           step_ = Step::kDrawn;
           break;
         case Step::kDrawn: take_ticket(operation_.value()); break;
         case Step::kFar:
-          memory_.read(operation_, target_, ControlBlock::kLock);
+          memory_.read(operation_, target_, Lock::kWord);
           step_ = Step::kLooked;
           break;
         case Step::kLooked: look(operation_.value()); break;
         case Step::kNear:
-          memory_.compare_and_swap(operation_, target_, ControlBlock::ring_word(ticket_), RingSlot::kEmpty,
-                                   RingSlot::make(RingSlot::kWaiting, ticket_, id_, exclusive()));
+          memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty,
+                                   RingSlot::make(RingSlot::kWaiting, ticket_, id_, type_));
           step_ = Step::kOffered;
           break;
         case Step::kOffered: take_slot(operation_.value()); break;
-        case Step::kAnnounced:
-          if (DrainWord::left(operation_.value()) == static_cast<std::int64_t>(readers_before_)) {
-            woken_by_ = kHoldAndClear;
-            step_ = Step::kSlotEmptied;
+        case Step::kAnnounced: {
+          const std::uint64_t drain = operation_.value();
+          if (DrainWord::left(drain) == static_cast<std::int64_t>(announces_)) {
+            drained(DrainWord::end(drain));
+            step_ = Step::kTurn;
           } else {
             step_ = Step::kAsleep;
           }
+          announces_ = 0;
           break;
+        }
         case Step::kAsleep: {
           const std::uint64_t wake_up = memory_.own(WaiterId::wake_word(id_));
           if (wake_up == 0) return false;
-          woken_by_ = wake_up;
           memory_.own_fetch_add(WaiterId::wake_word(id_), -wake_up);
-          if (wake_up == kAgain) {
-            in_ring_ = false;
-            far(1);
-          } else if (in_ring_) {
-            empty_slot();
-          } else {
-            step_ = Step::kSlotEmptied;
-          }
+          woken(wake_up);
           break;
         }
-        case Step::kSlotEmptied:
-          if (announces_) {
-            announces_ = false;
-            announce(readers_before_);
+        case Step::kTurn:
+          if (announces_ > 0) {
+            announce(announces_);
             break;
           }
-          if (passes_on_) {
-            pass_.emplace(memory_, target_, LockWord::after(ticket_), PassTurn<M>::To::kNextWriter, readers_before_ + 1);
-            return pass_->advance();
-          }
-          if (woken_by_ == kHoldAndClear) {
-            memory_.fetch_add(operation_, target_, ControlBlock::kDrain, DrainWord::withdraw(id_));
-          }
           step_ = Step::kHeld;
-          break;
+          if (drained_) {
+            memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)), DrainWord::withdraw(id_, end_));
+          }
+          if (turn_.is_nothing()) break;
+          pass_.emplace(memory_, target_, LockWord::after(ticket_), type_, turn_);
+          return advance();
         case Step::kHeld: return true;
       }
     }
@@ -220,36 +116,36 @@ class AcquireLock {
   // What ReleaseLock needs, once held.
   std::uint64_t ticket() const { return ticket_; }
   typename M::Operation* failed_operation() {
-    return pass_ ? pass_->failed_operation() : operation_.failed() ? &operation_ : nullptr;
+    return operation_.failed() ? &operation_ : pass_ ? pass_->failed_operation() : nullptr;
   }
 
  private:
   enum class Step : std::uint8_t {
-    kDraw, kDrawn, kFar, kLooked, kNear, kOffered, kAnnounced, kAsleep, kSlotEmptied, kHeld
+    kDraw, kDrawn, kFar, kLooked, kNear, kOffered, kAnnounced, kAsleep, kTurn, kHeld
   };
 
-  bool exclusive() const { return type_ == LockType::kExclusive; }
+  static constexpr bool together(LockType type) { return type == LockType::kShared || Lock::kWritersTogether; }
 
   void take_ticket(std::uint64_t before) {
     ticket_ = LockWord::ticket(before);
     saw_exposure_ = (before & LockWord::kExposed) != 0;
-    const std::uint64_t writers = LockWord::writers(before);
-    const std::uint64_t readers = LockWord::readers(before);
-    if (writers == 0 && (readers == 0 || !exclusive())) {
+    const std::uint64_t own = LockWord::present(before, type_);
+    const std::uint64_t others = LockWord::present(before, opposite(type_));
+    if (others == 0 && (own == 0 || together(type_))) {
       step_ = Step::kHeld;
-    } else if (writers == 0) {
-      announce(readers);
-    } else if (writers + readers < ControlBlock::kRingSlots) {
+    } else if (own == 0 && together(opposite(type_))) {
+      announce(others);
+    } else if (own + others < ControlBlock::kRingSlots) {
       step_ = Step::kNear;
     } else {
-      distance_ = writers + readers;
+      distance_ = own + others;
       far(distance_ - ControlBlock::kRingSlots / 2);
     }
   }
-  // Waits for readers that hold now.
-  void announce(std::uint64_t readers) {
-    readers_before_ = readers;
-    memory_.fetch_add(operation_, target_, ControlBlock::kDrain, DrainWord::announce(id_, readers));
+  // Waits for so many of the other group, that hold now, to leave.
+  void announce(std::uint64_t others) {
+    announces_ = others;
+    memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)), DrainWord::announce(id_, others));
     step_ = Step::kAnnounced;
   }
   void far(std::uint64_t hand_overs) {
@@ -285,64 +181,80 @@ class AcquireLock {
       return;
     }
     // The turn came first.
-    if (RingSlot::state(slot) == RingSlot::kTurn) {
-      readers_before_ = RingSlot::who(slot);
-      passes_on_ = !exclusive();
-      announces_ = exclusive() && readers_before_ > 0;
+    const Turn turn = Turn::of(RingSlot::what(slot));
+    if (!turn.to_next) {
+      turn_ = turn;
+    } else if (RingSlot::type(slot) == type_) {
+      turn_ = Turn::next_after(turn.count + 1);
+    } else {
+      announces_ = turn.count;
     }
     empty_slot();
   }
+  void woken(std::uint64_t wake_up) {
+    const std::uint64_t what = WakeUp::what(wake_up);
+    switch (WakeUp::how(wake_up)) {
+      case WakeUp::kAgain:
+        in_ring_ = false;
+        return far(1);
+      case WakeUp::kDrained: drained(what); break;
+      case WakeUp::kHold: turn_ = Turn::of(what); break;
+    }
+    if (in_ring_) return empty_slot();
+    step_ = Step::kTurn;
+  }
+  // Who was waited for has left. `end`: how many of this group waited then, if none of the other did.
+  void drained(std::uint64_t end) {
+    drained_ = true;
+    end_ = end;
+    if (together(type_)) turn_ = end > 0 ? Turn::members(end - 1) : Turn::next_after(1);
+  }
   void empty_slot() {
-    memory_.write(operation_, target_, ControlBlock::ring_word(ticket_), RingSlot::kEmpty);
-    step_ = Step::kSlotEmptied;
+    memory_.write(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty);
+    step_ = Step::kTurn;
   }
 
   M& memory_;
   typename M::Operation operation_;
-  std::optional<PassTurn<M>> pass_;
+  std::optional<PassTurn<M, Lock>> pass_;
   std::uint64_t id_;
   std::uint64_t ticket_ = 0;
-  std::uint64_t distance_ = 0;        // from the front, when last looked
-  std::uint64_t pause_ = 0;           // the last one, in hand-overs
-  std::uint64_t readers_before_ = 0;  // that hold and must go before this writer, or went before this reader
-  std::uint64_t woken_by_ = 0;
+  std::uint64_t distance_ = 0;   // from the front, when last looked
+  std::uint64_t pause_ = 0;      // the last one, in hand-overs
+  std::uint64_t announces_ = 0;  // how many of the other group must leave first
+  std::uint64_t end_ = 0;        // in the drain word
+  Turn turn_;                    // to pass on before holding
   int target_;
   LockType type_;
   bool in_ring_ = false;
-  bool passes_on_ = false;
-  bool announces_ = false;
+  bool drained_ = false;         // stands in the drain word
   bool saw_exposure_ = false;
   Step step_ = Step::kDraw;
 };
 
-// Gives the lock back. What was done under it must have completed at the target before. `ticket` is AcquireLock's.
-template <RemoteMemory M>
+// Gives the lock back. What was done under it must have completed at the target before. `ticket` is AcquireLock's; only
+// a writer that is alone needs it.
+template <RemoteMemory M, class Lock = TargetLock>
 class ReleaseLock {
  public:
-  ReleaseLock(M& memory, int target, LockType type, std::uint64_t ticket)
+  ReleaseLock(M& memory, int target, LockType type, std::uint64_t ticket = 0)
       : memory_(memory), ticket_(ticket), target_(target), type_(type) {
-    memory_.fetch_add(operation_, target_, ControlBlock::kLock,
-                      type_ == LockType::kExclusive ? -LockWord::kWriter : -LockWord::kReader);
+    memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::one(type_));
   }
 
   bool advance() {
     if (pass_) return pass_->advance();
     while (operation_.done()) {
       switch (step_) {
-        case Step::kLeft:
-          if (type_ == LockType::kShared) {
-            if (LockWord::writers(operation_.value()) == 0) return true;
-            memory_.fetch_add(operation_, target_, ControlBlock::kDrain, DrainWord::kOne);
-            step_ = Step::kDrained;
-            break;
-          }
-          return pass_on(operation_.value());
+        case Step::kLeft: left(operation_.value()); break;
+        case Step::kPassing: return pass_->advance();
         case Step::kDrained: {
-          const std::uint64_t now = operation_.value() + DrainWord::kOne;
-          const std::uint64_t writer = DrainWord::writer(now);
-          if (writer == 0 || DrainWord::left(now) != 0) return true;
-          memory_.write(operation_, WaiterId::rank(writer), WaiterId::wake_word(writer), kHoldAndClear);
+          const std::uint64_t now = operation_.value() + added_;
+          const std::uint64_t waiter = DrainWord::waiter(now);
           step_ = Step::kDone;
+          if (waiter == 0 || DrainWord::left(now) != 0) break;
+          memory_.write(operation_, WaiterId::rank(waiter), WaiterId::wake_word(waiter),
+                        WakeUp::make(WakeUp::kDrained, DrainWord::end(now)));
           break;
         }
         case Step::kDone: return true;
@@ -351,32 +263,60 @@ class ReleaseLock {
     return false;
   }
   typename M::Operation* failed_operation() {
-    return pass_ ? pass_->failed_operation() : operation_.failed() ? &operation_ : nullptr;
+    return operation_.failed() ? &operation_ : pass_ ? pass_->failed_operation() : nullptr;
   }
 
  private:
-  enum class Step : std::uint8_t { kLeft, kDrained, kDone };
+  enum class Step : std::uint8_t { kLeft, kPassing, kDrained, kDone };
 
-  bool pass_on(std::uint64_t before) {
-    const std::uint64_t writers = LockWord::writers(before) - 1;
-    const std::uint64_t readers = LockWord::readers(before);
-    if (writers == 0 && readers == 0) {
+  void left(std::uint64_t before) {
+    const std::uint64_t own = LockWord::present(before, type_) - 1;
+    const std::uint64_t others = LockWord::present(before, opposite(type_));
+    if (type_ == LockType::kShared || Lock::kWritersTogether) {
       step_ = Step::kDone;
-      return true;
+      if (others == 0) return;
+      added_ = DrainWord::leave(own == 0 && Lock::kWritersTogether ? others : 0);
+      memory_.fetch_add(operation_, target_, Lock::drain_word(type_), added_);
+      step_ = Step::kDrained;
+    } else if (own + others == 0) {
+      step_ = Step::kDone;
+    } else {
+      pass_.emplace(memory_, target_, LockWord::after(ticket_), LockType::kShared,
+                    own == 0 ? Turn::members(others) : Turn::next_after(0));
+      step_ = Step::kPassing;
     }
-    using To = typename PassTurn<M>::To;
-    pass_.emplace(memory_, target_, LockWord::after(ticket_), writers == 0 ? To::kReaders : To::kNextWriter,
-                  writers == 0 ? readers : 0);
-    return pass_->advance();
   }
 
   M& memory_;
   typename M::Operation operation_;
-  std::optional<PassTurn<M>> pass_;
+  std::optional<PassTurn<M, Lock>> pass_;
   std::uint64_t ticket_;
+  std::uint64_t added_ = 0;  // to the drain word
   int target_;
   LockType type_;
   Step step_ = Step::kLeft;
+};
+
+// Gives back an exclusive lock and, where it was the last of this process, the gate, both at once: what was done under
+// the lock is complete, so it makes no difference which goes first.
+template <RemoteMemory M>
+class ReleaseLockAndGate {
+ public:
+  ReleaseLockAndGate(M& memory, int target, std::uint64_t ticket, int home)
+      : lock_(memory, target, LockType::kExclusive, ticket), gate_(memory, home, LockType::kExclusive) {}
+
+  bool advance() {
+    const bool unlocked = lock_.advance();
+    return gate_.advance() && unlocked;
+  }
+  typename M::Operation* failed_operation() {
+    typename M::Operation* failed = lock_.failed_operation();
+    return failed != nullptr ? failed : gate_.failed_operation();
+  }
+
+ private:
+  ReleaseLock<M, TargetLock> lock_;
+  ReleaseLock<M, Gate> gate_;
 };
 
 }  // namespace farside::epochs

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The words of the passive-target lock, bit by bit. lock.hpp has the protocol.
+// The words of the passive-target lock and of the gate, bit by bit. lock.hpp has the protocol.
 #pragma once
 
 #include <cstdint>
 
 #include "epochs/control_block.hpp"
+#include "epochs/epoch_state.hpp"
 
 namespace farside::epochs {
 
-// lock, at the target: who is present, that is, holds or waits.
+// lock, at the target, and gate, at the window's home rank: who is present, that is, holds or waits.
 //
 //    63        41 40 39        20 19         0
 //   |   ticket   | e |  writers  |  readers   |
 //
 //   ticket   number that the next to come draws; wraps off the top
-//   e        the rank is exposed by a post (kept for the rules)
-//   writers  exclusive locks held or awaited     (at most 2^20 - 1, so nothing carries)
-//   readers  shared locks held or awaited
+//   e        the rank is exposed by a post (kept for the rules; not at the gate)
+//   writers  exclusive locks held or awaited; at the gate those of all targets   (at most 2^20 - 1: nothing carries)
+//   readers  shared locks held or awaited; at the gate lock_alls
 struct LockWord {
   static constexpr std::uint64_t kReader = 1;
   static constexpr std::uint64_t kWriter = 1ULL << 20;
@@ -26,6 +27,10 @@ struct LockWord {
 
   static constexpr std::uint64_t readers(std::uint64_t word) { return word % kWriter; }
   static constexpr std::uint64_t writers(std::uint64_t word) { return (word / kWriter) % kWriter; }
+  static constexpr std::uint64_t one(LockType type) { return type == LockType::kShared ? kReader : kWriter; }
+  static constexpr std::uint64_t present(std::uint64_t word, LockType type) {
+    return type == LockType::kShared ? readers(word) : writers(word);
+  }
   static constexpr std::uint64_t ticket(std::uint64_t word) { return word / kTicket; }
   static constexpr std::uint64_t after(std::uint64_t ticket) { return (ticket + 1) % kTickets; }
   // How far `ticket` is behind `earlier`.
@@ -34,9 +39,14 @@ struct LockWord {
   }
 };
 
-// Who waits, and on which of its wake words: never 0.
+constexpr LockType opposite(LockType type) {
+  return type == LockType::kShared ? LockType::kExclusive : LockType::kShared;
+}
+
+// Who waits, and on which of its wake words: never 0, and less than 2^kBits.
 struct WaiterId {
-  static constexpr std::uint64_t kNodes = 16;
+  static constexpr std::uint64_t kNodes = 8;
+  static constexpr unsigned kBits = 23;
   static constexpr std::uint64_t make(int rank, std::uint32_t node) {
     return (static_cast<std::uint64_t>(rank) + 1) * kNodes + node;
   }
@@ -47,60 +57,126 @@ struct WaiterId {
 };
 static_assert(ControlBlock::kWakeWords <= WaiterId::kNodes);
 
-// drain, at the target: the writer next in turn, and the readers before it.
+// drain, beside the lock or the gate: the members of one group that must leave before somebody of the other holds.
 //
-//    63                     24 23            0
-//   |  waiter id of the writer |  left (signed) |
+//    63            44 43                  21 20             0
+//   |      end       |  waiter id            |  left (signed) |
 //
-//   left  readers that unlocked while a writer was present, less those that the writer waits for: whoever brings it
-//         to 0 with a writer there is the last, and wakes it
+//   left    members that left while somebody of the other group was present, less those that the waiter waits for:
+//           whoever brings it to 0 with a waiter there is the last, and wakes it
+//   waiter  the first of the other group in turn
+//   end     of the gate: if no member waited when the last one left, how many of the other group did then
 struct DrainWord {
   static constexpr std::uint64_t kOne = 1;
-  static constexpr std::uint64_t kWriterShift = 24;
+  static constexpr unsigned kWaiterShift = 21;
+  static constexpr unsigned kEndShift = kWaiterShift + WaiterId::kBits;
 
   static constexpr std::int64_t left(std::uint64_t word) {
-    return static_cast<std::int64_t>(word << (64 - kWriterShift)) >> (64 - kWriterShift);
+    return static_cast<std::int64_t>(word << (64 - kWaiterShift)) >> (64 - kWaiterShift);
   }
-  static constexpr std::uint64_t writer(std::uint64_t word) {
-    return (word - static_cast<std::uint64_t>(left(word))) >> kWriterShift;
+  static constexpr std::uint64_t waiter(std::uint64_t word) {
+    return (without_left(word) >> kWaiterShift) % (1ULL << WaiterId::kBits);
   }
-  // What announces a writer that waits for `readers`, and what takes it back when they are gone.
-  static constexpr std::uint64_t announce(std::uint64_t writer, std::uint64_t readers) {
-    return (writer << kWriterShift) - readers;
+  static constexpr std::uint64_t end(std::uint64_t word) { return without_left(word) >> kEndShift; }
+  // What one who leaves adds; `end` unless 0.
+  static constexpr std::uint64_t leave(std::uint64_t end) { return kOne + (end << kEndShift); }
+  // What announces a waiter that waits for `count` to leave, and what takes it back when they are gone.
+  static constexpr std::uint64_t announce(std::uint64_t waiter, std::uint64_t count) {
+    return (waiter << kWaiterShift) - count;
   }
-  static constexpr std::uint64_t withdraw(std::uint64_t writer) { return -(writer << kWriterShift); }
+  static constexpr std::uint64_t withdraw(std::uint64_t waiter, std::uint64_t end) {
+    return -((waiter << kWaiterShift) + (end << kEndShift));
+  }
+
+ private:
+  static constexpr std::uint64_t without_left(std::uint64_t word) { return word - static_cast<std::uint64_t>(left(word)); }
+};
+static_assert(DrainWord::kEndShift + 20 == 64);
+
+// What one who gets the turn passes on, from the ticket after its own.
+//
+//    21                  1     0
+//   |  count              | next |
+//
+//   next 0   to the holders of `count` tickets, all of its group, and to nobody after them; 0: to nobody
+//   next 1   to its group up to the first ticket of the other group, which is next in turn; `count` of the group hold
+//            or have been let in so far, and must leave before that one holds
+struct Turn {
+  static constexpr unsigned kBits = 22;
+  std::uint64_t count = 0;
+  bool to_next = false;
+
+  static constexpr Turn members(std::uint64_t count) { return {count, false}; }
+  static constexpr Turn next_after(std::uint64_t count) { return {count, true}; }
+  static constexpr Turn of(std::uint64_t bits) { return {bits >> 1, (bits & 1) != 0}; }
+  constexpr std::uint64_t bits() const { return count << 1 | (to_next ? 1 : 0); }
+  constexpr bool is_nothing() const { return bits() == 0; }
 };
 
-// A slot of the ring, at the target: where the holder of a ticket and the one who passes the turn to it settle who
-// came first. 0: empty.
+// A slot of a ring, at the lock or the gate: where the holder of a ticket and the one who passes the turn to it settle
+// who came first. 0: empty.
 //
 //    63       52 51         29 28        3   2     1   0
-//   |  unused   |   ticket    |  who      | excl |  state |
+//   |  unused   |   ticket    |  what     | excl |  state |
 //
-//   waiting  the holder of the ticket sleeps; who: its waiter id
-//   passed   it may go ahead, it only has to come and see
-//   turn     the same, and it passes the turn on itself; who: readers that went before it since the last writer
+//   waiting  the holder of the ticket sleeps; what: its waiter id; excl: what it waits for
+//   turn     it has the turn, and only has to come and see; what: the Turn that it takes over; excl: whose group that
+//            is. (If it is of the other one, it is the next in turn itself, after `count` have left.)
 struct RingSlot {
-  enum State : std::uint64_t { kEmpty = 0, kWaiting = 1, kPassed = 2, kTurn = 3 };
+  enum State : std::uint64_t { kEmpty = 0, kWaiting = 1, kTurn = 2 };
   static constexpr std::uint64_t kExclusive = 4;
-  static constexpr unsigned kWhoShift = 3;
+  static constexpr unsigned kWhatShift = 3;
   static constexpr unsigned kTicketShift = 29;
 
-  static constexpr std::uint64_t make(State state, std::uint64_t ticket, std::uint64_t who, bool exclusive = false) {
-    return state | (exclusive ? kExclusive : 0) | (who << kWhoShift) | (ticket << kTicketShift);
+  static constexpr std::uint64_t make(State state, std::uint64_t ticket, std::uint64_t what, LockType type) {
+    return state | (type == LockType::kExclusive ? kExclusive : 0) | (what << kWhatShift) | (ticket << kTicketShift);
   }
   static constexpr State state(std::uint64_t slot) { return static_cast<State>(slot % 4); }
-  static constexpr bool exclusive(std::uint64_t slot) { return (slot & kExclusive) != 0; }
-  static constexpr std::uint64_t who(std::uint64_t slot) { return (slot >> kWhoShift) % (1ULL << (kTicketShift - kWhoShift)); }
+  static constexpr LockType type(std::uint64_t slot) {
+    return (slot & kExclusive) != 0 ? LockType::kExclusive : LockType::kShared;
+  }
+  static constexpr std::uint64_t what(std::uint64_t slot) {
+    return (slot >> kWhatShift) % (1ULL << (kTicketShift - kWhatShift));
+  }
   static constexpr std::uint64_t ticket(std::uint64_t slot) { return slot >> kTicketShift; }
   static constexpr bool is_of(std::uint64_t slot, std::uint64_t of) { return slot != kEmpty && ticket(slot) == of; }
 };
+static_assert(WaiterId::kBits <= RingSlot::kTicketShift - RingSlot::kWhatShift);
+static_assert(Turn::kBits <= RingSlot::kTicketShift - RingSlot::kWhatShift);
 
 // wake[i], at the waiter: 0 while it waits.
-enum WakeUp : std::uint64_t {
-  kHold = 1,          // it holds the lock
-  kHoldAndClear = 2,  // it holds the lock, and takes itself out of the drain word
-  kAgain = 3,         // its slot was taken from it for an earlier ticket: it comes again
+//
+//    63      2   1   0
+//   |   what    |  how  |
+struct WakeUp {
+  enum How : std::uint64_t {
+    kHold = 1,     // it has the turn; what: the Turn that it takes over
+    kDrained = 2,  // those it waited for have left, and it takes itself out of the drain word; what: their end
+    kAgain = 3,    // its slot was taken from it for an earlier ticket: it comes again
+  };
+  static constexpr std::uint64_t make(How how, std::uint64_t what = 0) { return how | what << 2; }
+  static constexpr How how(std::uint64_t word) { return static_cast<How>(word % 4); }
+  static constexpr std::uint64_t what(std::uint64_t word) { return word >> 2; }
+};
+
+// Where the words of a lock are, and who is compatible with whom. Readers always are with each other; readers and
+// writers never.
+struct TargetLock {
+  static constexpr std::uint32_t kWord = ControlBlock::kLock;
+  static constexpr bool kWritersTogether = false;
+  // Of the group that must leave: always readers, as a writer that leaves passes the turn on itself.
+  static constexpr std::uint32_t drain_word(LockType) { return ControlBlock::kDrain; }
+  static constexpr std::uint32_t ring_word(std::uint64_t ticket) { return ControlBlock::ring_word(ticket); }
+};
+
+// Readers are lock_alls, writers are who locks any target exclusively.
+struct Gate {
+  static constexpr std::uint32_t kWord = ControlBlock::kGate;
+  static constexpr bool kWritersTogether = true;
+  static constexpr std::uint32_t drain_word(LockType leaving) {
+    return ControlBlock::kGateDrain + (leaving == LockType::kExclusive ? 8U : 0U);
+  }
+  static constexpr std::uint32_t ring_word(std::uint64_t ticket) { return ControlBlock::gate_ring_word(ticket); }
 };
 
 }  // namespace farside::epochs

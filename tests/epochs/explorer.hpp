@@ -40,6 +40,8 @@ struct Options {
   bool late = false;
   // Takes local steps (above) at once; without it the search does not rely on the argument that it may.
   bool reduce = true;
+  // Looks for a shorter way to fail once it has found one.
+  bool shorten = true;
   Sabotage sabotage = {};
   std::uint64_t max_states = 60'000'000;
 };
@@ -104,7 +106,7 @@ class Explorer {
       trace = trace_;
     }
     // The search goes deep first: look for shorter ways to fail.
-    while (!failure.empty() && !endless && !trace.empty()) {
+    while (options_.shorten && !failure.empty() && !endless && !trace.empty()) {
       restart(first);
       search(static_cast<int>(trace.size()) - 1);
       if (failure_.empty() || !report_.complete) break;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an agent of the explorer does with locks, and what must hold: a writer is alone, readers are among
-// themselves, nobody overtakes who came before and is in its way, and in the end nothing is left behind.
+// What an agent of the explorer does with locks and the gate, and what must hold: a writer is alone, readers are among
+// themselves, at the gate lock_alls or exclusive locks are; nobody overtakes who came before and is in its way, and in
+// the end nothing is left behind.
 #pragma once
 
 #include <algorithm>
@@ -20,34 +21,42 @@ using epochs::ControlBlock;
 using epochs::LockType;
 using epochs::LockWord;
 
+inline constexpr int kHome = 0;        // rank of the gate
+inline constexpr int kGate = kRanks;  // as a place, next to the ranks' locks
+
 struct LockAction {
-  bool lock;  // else unlock
-  int target;
+  enum class What : std::uint8_t { kAcquire, kRelease, kReleaseWithGate } what;
+  int place;  // whose lock, or kGate
   LockType type;
 };
 using LockScript = std::vector<LockAction>;
 
 class LockProgram {
+  using What = LockAction::What;
   using Acquire = epochs::AcquireLock<Memory>;
   using Release = epochs::ReleaseLock<Memory>;
+  using Enter = epochs::AcquireLock<Memory, epochs::Gate>;
+  using Leave = epochs::ReleaseLock<Memory, epochs::Gate>;
+  using ReleaseBoth = epochs::ReleaseLockAndGate<Memory>;
 
  public:
-  // An agent holds a lock from the step in which acquiring it ends to the first effect of releasing it: the release
-  // could have been issued as late as that.
+  // An agent holds a lock from the step in which acquiring it ends to the effect of leaving it: the release could have
+  // been issued as late as that.
   struct Shared {
-    struct Target {
+    struct Place {
       std::int8_t inside[kAgents] = {};    // 0, or 1 + the type
       std::int8_t arrived[kAgents] = {};  // 1 + agents that came and do not hold yet, in order
       std::int8_t arrived_type[kAgents] = {};
       std::int8_t arrivals = 0;
       std::int8_t unused[5] = {};
     };
-    Target targets[kRanks];
+    Place places[kRanks + 1];
   };
 
   // What the search has come across; no part of the state.
   struct Seen {
-    int readers_together = 0;
+    int together[2] = {};  // agents that held one lock at once, by type
+    int at_gate[2] = {};   // the same at the gate
   };
 
   LockProgram() = default;
@@ -57,45 +66,29 @@ class LockProgram {
 
   void step(Memory& memory, Shared& shared) {
     const LockAction action = (*script_)[position_];
-    if (!running_) {
-      took_effect_ = false;
-      if (action.lock) {
-        running_.begin<Acquire>(memory, memory.rank(), action.target, action.type, node_);
-      } else {
-        running_.begin<Release>(memory, action.target, action.type, tickets_[action.target]);
-      }
-    }
-    if (action.lock) {
-      auto& acquire = running_.get<Acquire>();
-      if (!acquire.advance()) return;
-      tickets_[action.target] = acquire.ticket();
-      enter(shared.targets[action.target], memory, action.type);
-    } else if (!running_.get<Release>().advance()) {
-      return;
-    } else {
-      tickets_[action.target] = 0;
-    }
+    if (!running_) begin(memory, action);
+    if (!advance(memory, shared, action)) return;
     running_.end();
     memory.retire_operations();
     ++position_;
   }
 
-  void effect(const Request&, Memory& memory, Shared& shared) {
-    if (took_effect_) return;
-    took_effect_ = true;
+  void effect(const Request& request, Memory& memory, Shared& shared) {
+    const bool at_gate = request.word == ControlBlock::kGate;
+    if (request.kind != Kind::kFetchAdd || (!at_gate && request.word != ControlBlock::kLock)) return;
     const LockAction action = (*script_)[position_];
-    auto& target = shared.targets[action.target];
-    if (action.lock) {
-      target.arrived_type[target.arrivals] = static_cast<std::int8_t>(action.type);
-      target.arrived[target.arrivals++] = static_cast<std::int8_t>(1 + memory.index());
+    auto& place = shared.places[at_gate ? kGate : action.place];
+    if (action.what == What::kAcquire) {
+      place.arrived_type[place.arrivals] = static_cast<std::int8_t>(action.type);
+      place.arrived[place.arrivals++] = static_cast<std::int8_t>(1 + memory.index());
     } else {
-      target.inside[memory.index()] = 0;
+      place.inside[memory.index()] = 0;
     }
   }
 
   bool begins() const { return !running_; }
   std::uint64_t hash(std::uint64_t seed) const {
-    seed = running_.hash(mix(seed, position_ * 2 + static_cast<std::uint64_t>(took_effect_)));
+    seed = running_.hash(mix(seed, position_));
     return hash_bytes(seed, tickets_, sizeof(tickets_));
   }
   static bool own_word(std::uint32_t word) {
@@ -103,10 +96,16 @@ class LockProgram {
   }
   static void check_end(const World& world, const Shared&, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
-      if (world.at(rank, ControlBlock::kLock) % LockWord::kTicket != 0) failure = "in the end someone is left in a lock word";
-      if (world.at(rank, ControlBlock::kDrain) != 0) failure = "in the end something is left in a drain word";
+      for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGate}) {
+        if (world.at(rank, word) % LockWord::kTicket != 0) failure = "in the end someone is left in a lock word";
+      }
+      for (const std::uint32_t word : {ControlBlock::kDrain, ControlBlock::kGateDrain, ControlBlock::kGateDrain + 8}) {
+        if (world.at(rank, word) != 0) failure = "in the end something is left in a drain word";
+      }
       for (std::uint32_t i = 0; i < ControlBlock::kRingSlots; ++i) {
-        if (world.at(rank, ControlBlock::ring_word(i)) != 0) failure = "in the end something is left in a slot";
+        for (const std::uint32_t word : {ControlBlock::ring_word(i), ControlBlock::gate_ring_word(i)}) {
+          if (world.at(rank, word) != 0) failure = "in the end something is left in a slot";
+        }
       }
       for (std::uint32_t i = 0; i < ControlBlock::kWakeWords; ++i) {
         if (world.at(rank, ControlBlock::wake_word(i)) != 0) failure = "in the end something is left in a wake word";
@@ -117,28 +116,61 @@ class LockProgram {
   std::string describe_position() const {
     if (over()) return "";
     const LockAction action = (*script_)[position_];
-    return std::string(" (") + (running_ ? "in " : "begins ") + (action.lock ? "lock " : "unlock ") +
-           (action.type == LockType::kShared ? "shared " : "exclusive ") + std::to_string(action.target) + ")";
+    return std::string(" (") + (running_ ? "in " : "begins ") +
+           (action.what == What::kAcquire ? "acquire " : action.what == What::kRelease ? "release " : "release with gate ") +
+           (action.type == LockType::kShared ? "shared " : "exclusive ") +
+           (action.place == kGate ? "gate" : std::to_string(action.place)) + ")";
   }
   std::string describe(int agent) const {
     return "then agent " + std::to_string(agent) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:
-  void enter(Shared::Target& target, Memory& memory, LockType type) {
+  void begin(Memory& memory, LockAction action) {
+    if (action.what == What::kReleaseWithGate) {
+      running_.begin<ReleaseBoth>(memory, action.place, tickets_[action.place], kHome);
+    } else if (action.place == kGate && action.what == What::kAcquire) {
+      running_.begin<Enter>(memory, memory.rank(), kHome, action.type, node_);
+    } else if (action.place == kGate) {
+      running_.begin<Leave>(memory, kHome, action.type);
+    } else if (action.what == What::kAcquire) {
+      running_.begin<Acquire>(memory, memory.rank(), action.place, action.type, node_);
+    } else {
+      running_.begin<Release>(memory, action.place, action.type, tickets_[action.place]);
+    }
+  }
+  bool advance(Memory& memory, Shared& shared, LockAction action) {
+    const auto acquire = [&](auto& protocol) {
+      if (!protocol.advance()) return false;
+      if (action.place != kGate) tickets_[action.place] = protocol.ticket();
+      enter(shared.places[action.place], memory, action);
+      return true;
+    };
+    const bool at_gate = action.place == kGate;
+    if (action.what == What::kAcquire) return at_gate ? acquire(running_.get<Enter>()) : acquire(running_.get<Acquire>());
+    const bool over = action.what == What::kReleaseWithGate ? running_.get<ReleaseBoth>().advance()
+                      : at_gate                             ? running_.get<Leave>().advance()
+                                                            : running_.get<Release>().advance();
+    if (!over) return false;
+    if (!at_gate) tickets_[action.place] = 0;
+    return true;
+  }
+  void enter(Shared::Place& target, Memory& memory, LockAction action) {
     const int self = memory.index();
+    const LockType type = action.type;
     const auto in_the_way = [&](int other_type) {
-      return type == LockType::kExclusive || other_type == static_cast<int>(LockType::kExclusive);
+      const auto other = static_cast<LockType>(other_type);
+      if (action.place == kGate) return type != other;
+      return type == LockType::kExclusive || other == LockType::kExclusive;
     };
     for (const std::int8_t other : target.inside) {
       if (other != 0 && in_the_way(other - 1)) memory.broken("two agents hold the lock that exclude each other");
     }
     const auto inside = static_cast<std::int8_t>(1 + static_cast<int>(type));
     target.inside[self] = inside;
-    if (type == LockType::kShared) {
-      const auto readers = static_cast<int>(std::count(std::begin(target.inside), std::end(target.inside), inside));
-      seen_->readers_together = std::max(seen_->readers_together, readers);
-    }
+    const auto together = static_cast<int>(std::count(std::begin(target.inside), std::end(target.inside), inside));
+    int& most = (action.place == kGate ? seen_->at_gate : seen_->together)[static_cast<int>(type)];
+    most = std::max(most, together);
     int i = 0;
     for (; i < target.arrivals && target.arrived[i] != 1 + self; ++i) {
       if (in_the_way(target.arrived_type[i])) memory.broken("an agent overtook one that came before it");
@@ -157,25 +189,35 @@ class LockProgram {
   std::uint64_t position_ = 0;
   std::uint64_t tickets_[kRanks] = {};
   std::uint32_t node_ = 0;
-  bool took_effect_ = false;
-  Running<Acquire, Release> running_;
+  Running<Acquire, Release, Enter, Leave, ReleaseBoth> running_;
 };
 static_assert(std::has_unique_object_representations_v<LockProgram::Shared>);
 
-// "X0 S0": lock exclusive at rank 0, unlock, then shared. "S0(X1)": within the lock at 0, one at 1.
-inline LockScript parse_script(const std::string& text) {
+// "X0 S0": lock exclusive at rank 0, unlock, then shared. "S0(X1)": within the lock at 0, one at 1. "L", "E": pass the
+// gate as a lock_all, as an exclusive lock. If `gated`, X is within an E that opens with the first X and closes with the
+// last.
+inline LockScript parse_script(const std::string& text, bool gated = false) {
+  using What = LockAction::What;
   LockScript script;
   std::vector<LockAction> open;
+  const auto exclusive = [](const LockAction& action) { return action.type == LockType::kExclusive; };
+  const auto passes_gate = [&](const LockAction& action) {
+    return gated && exclusive(action) && std::none_of(open.begin(), open.end(), exclusive);
+  };
   const auto close = [&] {
-    script.push_back({false, open.back().target, open.back().type});
+    LockAction action = open.back();
     open.pop_back();
+    action.what = passes_gate(action) ? What::kReleaseWithGate : What::kRelease;
+    script.push_back(action);
   };
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == 'S' || text[i] == 'X') {
-      const LockType type = text[i] == 'X' ? LockType::kExclusive : LockType::kShared;
-      const int target = text[++i] - '0';
-      script.push_back({true, target, type});
-      open.push_back({true, target, type});
+    if (std::string("SXLE").find(text[i]) != std::string::npos) {
+      LockAction action{What::kAcquire, kGate, LockType::kShared};
+      if (text[i] == 'X' || text[i] == 'E') action.type = LockType::kExclusive;
+      if (text[i] == 'X' || text[i] == 'S') action.place = text[++i] - '0';
+      if (passes_gate(action)) script.push_back({What::kAcquire, kGate, action.type});
+      script.push_back(action);
+      open.push_back(action);
       if (i + 1 == text.size() || text[i + 1] != '(') close();
     } else if (text[i] == ')') {
       close();
@@ -188,12 +230,13 @@ struct LockCase {
   std::vector<std::string> scripts;  // one per agent
   std::vector<int> ranks = {};       // of the agents; none: agent i is rank i
   bool wraps = false;                // the tickets do
+  bool gated = false;                // exclusive locks pass the gate
 };
 
 inline Report explore_locks(const LockCase& each, const Options& options, LockProgram::Seen* seen = nullptr) {
   LockProgram::Seen unasked;
   std::vector<LockScript> scripts;
-  for (const std::string& text : each.scripts) scripts.push_back(parse_script(text));
+  for (const std::string& text : each.scripts) scripts.push_back(parse_script(text, each.gated));
   std::vector<LockProgram> programs;
   std::vector<std::uint32_t> threads(kRanks);  // of each rank: a wake word for each
   for (std::size_t i = 0; i < scripts.size(); ++i) {
@@ -202,14 +245,20 @@ inline Report explore_locks(const LockCase& each, const Options& options, LockPr
   }
   Explorer<LockProgram> explorer(programs, options, each.ranks);
   for (int rank = 0; each.wraps && rank < kRanks; ++rank) {
-    explorer.world().store(rank, ControlBlock::kLock, (LockWord::kTickets - 1) * LockWord::kTicket);
+    for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGate}) {
+      explorer.world().store(rank, word, (LockWord::kTickets - 1) * LockWord::kTicket);
+    }
   }
   return explorer.run();
 }
 
-// Three ranks that lock rank 0 twice each, in all 20 mixes of shared and exclusive.
-inline void each_mix_of_three(const std::function<void(const std::vector<std::string>&)>& visit) {
-  const std::vector<std::string> rounds = {"S0 S0", "S0 X0", "X0 S0", "X0 X0"};
+// Three ranks that take one of two locks twice each, in all 20 mixes.
+inline void each_mix_of_three(const std::function<void(const std::vector<std::string>&)>& visit,
+                              const std::string& one = "S0", const std::string& other = "X0") {
+  std::vector<std::string> rounds;
+  for (const std::string& first : {one, other}) {
+    for (const std::string& second : {one, other}) rounds.push_back(first + " " + second);
+  }
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     for (std::size_t j = i; j < rounds.size(); ++j) {
       for (std::size_t k = j; k < rounds.size(); ++k) visit({rounds[i], rounds[j], rounds[k]});

@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The lock in all interleavings of a few ranks, with a ring of 2 slots: ranks wait beyond its end, and meet in a slot.
-#include <string>
-#include <vector>
-
 #include <catch2/catch.hpp>
 
 #define FARSIDE_SMALL_RING 2
 #include "tests/epochs/small_ring.hpp"
 
-#include "tests/epochs/lock_program.hpp"
+#include "tests/epochs/lock_cases.hpp"
 
 namespace {
 
 using namespace farside::explore;
 static_assert(ControlBlock::kRingSlots == FARSIDE_SMALL_RING, "small_ring.hpp must come first");
-
-void must_hold(const LockCase& each, const Options& options = {}) {
-  const Report report = explore_locks(each, options);
-  for (const std::string& script : each.scripts) UNSCOPED_INFO(script);
-  INFO(report.text());
-  CHECK(report.failure.empty());
-  CHECK(report.complete);
-  CHECK(report.ends > 0);
-}
-
-void mixes_must_hold(const Options& options, bool wraps = false) {
-  each_mix_of_three([&](const std::vector<std::string>& scripts) { must_hold({scripts, {}, wraps}, options); });
-}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock, unchanged, with a ring of FARSIDE_SMALL_RING slots (1 or 2) instead of 64, so that three ranks are enough
+// The lock and the gate, unchanged, with a ring of FARSIDE_SMALL_RING slots (1 or 2) instead of 64, so that three ranks are enough
 // to wait beyond it and to meet in a slot. All that is farside's has another name in a source file that includes
 // this first; nothing of it meets the real one.
 #pragma once
@@ -20,6 +20,9 @@ struct ControlBlockWithSmallRing : ControlBlock {
   static constexpr std::uint32_t kRingSlots = FARSIDE_SMALL_RING;
   static constexpr std::uint32_t ring_word(std::uint64_t ticket) {
     return kRing + 8U * static_cast<std::uint32_t>(ticket % kRingSlots);
+  }
+  static constexpr std::uint32_t gate_ring_word(std::uint64_t ticket) {
+    return kGateRing + 8U * static_cast<std::uint32_t>(ticket % kRingSlots);
   }
 };
 

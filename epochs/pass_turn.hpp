@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the turn goes through the ring of a lock: part of AcquireLock and ReleaseLock (lock.hpp).
+//
+// Passing goes by one compare-and-swap on the slot: the sleeper is found there and woken; or its ticket is drawn but
+// it has not come yet, then it finds the turn in the slot. No call lets in more than kMost: the last of these gets the
+// rest to pass on, in its wake word or its slot.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "epochs/control_block.hpp"
+#include "epochs/lock_words.hpp"
+#include "transport/remote_memory.hpp"
+
+namespace farside::epochs {
+
+template <RemoteMemory M, class Lock>
+class PassTurn {
+ public:
+  static constexpr int kMost = std::min<int>(8, ControlBlock::kRingSlots);
+
+  // From `ticket` on, to waiters of type `group` and, where the turn says so, to the next of the other.
+  PassTurn(M& memory, int target, std::uint64_t ticket, LockType group, Turn turn)
+      : memory_(memory), ticket_(ticket), turn_(turn), target_(target), group_(group) {}
+
+  bool advance() {
+    while (operation_.done()) {
+      // One wake-up at a time, but beside the look into the next slot.
+      if (step_ != Step::kOffer && !wake_.done()) return false;
+      switch (step_) {
+        case Step::kOffer:
+          if (turn_.is_nothing()) {
+            step_ = Step::kDone;
+            break;
+          }
+          memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), expected_,
+                                   RingSlot::make(RingSlot::kTurn, ticket_, offer().bits(), group_));
+          step_ = Step::kOffered;
+          break;
+        case Step::kOffered: take_answer(operation_.value()); break;
+        case Step::kAnnounced: {
+          const std::uint64_t drain = operation_.value();
+          if (DrainWord::left(drain) == static_cast<std::int64_t>(turn_.count)) {
+            wake(WakeUp::make(WakeUp::kDrained, DrainWord::end(drain)));
+          }
+          step_ = Step::kDone;
+          break;
+        }
+        case Step::kDone: return true;
+      }
+    }
+    return false;
+  }
+  // An operation that failed, or null. On memory that can fail, a failed operation is never done.
+  typename M::Operation* failed_operation() {
+    return operation_.failed() ? &operation_ : wake_.failed() ? &wake_ : nullptr;
+  }
+
+ private:
+  enum class Step : std::uint8_t { kOffer, kOffered, kAnnounced, kDone };
+
+  bool hands_over() const { return passed_ + 1 == kMost; }
+  // What one whose slot is empty will find: to the next in turn the turn goes as it is, as it may be the present ticket.
+  Turn offer() const {
+    if (turn_.to_next) return turn_;
+    return hands_over() ? Turn::members(turn_.count - 1) : Turn{};
+  }
+  void take_answer(std::uint64_t slot) {
+    step_ = Step::kOffer;
+    if (slot == expected_) {
+      if (expected_ != RingSlot::kEmpty) {
+        waiter_ = RingSlot::what(expected_);
+        wake(WakeUp::make(WakeUp::kAgain));
+        expected_ = RingSlot::kEmpty;
+      }
+      // The holder of the ticket will find it.
+      if (turn_.to_next || hands_over()) {
+        step_ = Step::kDone;
+      } else {
+        next(Turn::members(turn_.count - 1));
+      }
+    } else if (slot == RingSlot::kEmpty) {
+      expected_ = RingSlot::kEmpty;
+    } else if (later_waits(slot)) {
+      expected_ = slot;
+    } else if (!RingSlot::is_of(slot, ticket_)) {
+      // Whoever had the slot before has gone ahead and is about to empty it.
+      expected_ = RingSlot::kEmpty;
+      memory_.pause(operation_, 1);
+    } else {
+      waiter_ = RingSlot::what(slot);
+      expected_ = RingSlot::kEmpty;
+      if (RingSlot::type(slot) == group_) {
+        let_in();
+      } else if (turn_.count == 0) {
+        wake(WakeUp::make(WakeUp::kHold));
+        step_ = Step::kDone;
+      } else {
+        memory_.fetch_add(operation_, target_, Lock::drain_word(group_), DrainWord::announce(waiter_, turn_.count));
+        step_ = Step::kAnnounced;
+      }
+    }
+  }
+  void let_in() {
+    const Turn rest = turn_.to_next ? Turn::next_after(turn_.count + 1) : Turn::members(turn_.count - 1);
+    if (hands_over()) {
+      wake(WakeUp::make(WakeUp::kHold, rest.bits()));
+      step_ = Step::kDone;
+    } else {
+      wake(WakeUp::make(WakeUp::kHold));
+      next(rest);
+    }
+  }
+  // A later ticket took itself for nearer to the front than it is, and has the slot: it must give way.
+  bool later_waits(std::uint64_t slot) const {
+    const std::uint64_t behind = LockWord::distance(RingSlot::ticket(slot), ticket_);
+    return RingSlot::state(slot) == RingSlot::kWaiting && behind != 0 && behind < LockWord::kTickets / 2;
+  }
+  void next(Turn turn) {
+    ++passed_;
+    turn_ = turn;
+    ticket_ = LockWord::after(ticket_);
+  }
+  void wake(std::uint64_t how) { memory_.write(wake_, WaiterId::rank(waiter_), WaiterId::wake_word(waiter_), how); }
+
+  M& memory_;
+  typename M::Operation operation_;
+  typename M::Operation wake_;
+  std::uint64_t ticket_;
+  std::uint64_t waiter_ = 0;
+  std::uint64_t expected_ = RingSlot::kEmpty;  // in the slot: empty, or a later ticket that must give way
+  Turn turn_;
+  int target_;
+  int passed_ = 0;
+  LockType group_;
+  Step step_ = Step::kOffer;
+};
+
+}  // namespace farside::epochs

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The gate in all interleavings of a few ranks, alone and with the locks behind it; and gates that are wrong in one
+// point, each of which must be caught. The same beyond the ring: gate_ring_of_*_explorer_test.cpp.
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/epochs/lock_cases.hpp"
+
+namespace {
+
+using namespace farside::explore;
+using farside::epochs::DrainWord;
+using farside::epochs::RingSlot;
+
+bool is_slot(std::uint32_t word) { return word >= ControlBlock::kGateRing && word < ControlBlock::kPosted; }
+bool is_drain(std::uint32_t word) { return word == ControlBlock::kGateDrain || word == ControlBlock::kGateDrain + 8; }
+bool announces(const Request& r) { return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::left(r.operand) < 0; }
+bool withdraws(const Request& r) { return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::left(r.operand) == 0; }
+bool leaves(const Request& r) { return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::left(r.operand) > 0; }
+bool wakes(const Request& r) { return r.kind == Kind::kWrite && is_wake_word(r.word); }
+
+}  // namespace
+
+TEST_CASE("three ranks that pass the gate twice exclude each other by group, are not overtaken, and all finish, in every mix") {
+  mixes_must_hold({}, false, "L", "E");
+}
+
+TEST_CASE("a gate holds when own words show their changes late") { mixes_must_hold({.late = true}, false, "L", "E"); }
+
+TEST_CASE("a gate holds when its tickets wrap") { mixes_must_hold({}, true, "L", "E"); }
+
+TEST_CASE("a gate holds when no interleaving is left out for being like another") {
+  must_hold({{"L L", "L E", "E E"}}, {.reduce = false});
+  must_hold({{"L E", "E L", "E E"}}, {.late = true, .reduce = false});
+}
+
+TEST_CASE("three ranks that pass the gate three times all finish") {
+  must_hold({{"L E L", "E L E", "L L E"}});
+  must_hold({{"E L E", "L E L", "E E L"}}, {.late = true});
+}
+
+TEST_CASE("four ranks that pass the gate all finish") {
+  must_hold({{"L", "L", "E", "E"}});
+  must_hold({{"L", "E", "E", "E"}}, {.late = true});
+  must_hold({{"L", "L", "L", "E"}}, {.late = true});
+  must_hold({{"L E", "L", "E", "E"}});
+  must_hold({{"E L", "E", "L", "L"}});
+  must_hold({{"L E", "E L", "L", "E"}});
+}
+
+TEST_CASE("members of one group are behind the gate together, those that waited too") {
+  LockProgram::Seen free;
+  CHECK(explore_locks({{"L", "L", "L"}}, {}, &free).failure.empty());
+  CHECK(free.at_gate[0] == 3);
+  CHECK(explore_locks({{"E", "E", "E"}}, {}, &free).failure.empty());
+  CHECK(free.at_gate[1] == 3);
+  // The two come after the one that they wait for, or before: they can be together in both.
+  LockProgram::Seen woken;
+  CHECK(explore_locks({{"L", "E", "E"}}, {}, &woken).failure.empty());
+  CHECK(woken.at_gate[1] == 2);
+  CHECK(explore_locks({{"E", "L", "L"}}, {}, &woken).failure.empty());
+  CHECK(woken.at_gate[0] == 2);
+}
+
+TEST_CASE("lock_all, exclusive and shared locks of one target exclude each other and all finish") {
+  must_hold({{"L L", "X0 S0", "S0 X0"}, {}, false, true});
+  must_hold({{"L X0", "X0 L", "X0 S0"}, {}, true, true});
+  must_hold({{"L X0", "L S0", "X0 X0"}, {}, false, true}, {.late = true});
+  must_hold({{"L S0", "S0 L", "X0 L"}, {}, false, true}, {.late = true});
+  must_hold({{"L", "X0", "X0", "S0"}, {}, false, true});
+  must_hold({{"L", "L", "X0", "X0"}, {}, false, true});
+}
+
+TEST_CASE("exclusive locks of different targets are held together, those within one another pass the gate once") {
+  must_hold({{"L", "X0(X1)", "X0 S1"}, {}, false, true});
+  must_hold({{"L L", "X0(X1)", "X1 X0"}, {}, false, true});
+  must_hold({{"L S1", "X0(S1)", "X1(X2)"}, {}, false, true}, {.late = true});
+  LockProgram::Seen seen;
+  CHECK(explore_locks({{"X0", "X1", "X2"}, {}, false, true}, {}, &seen).failure.empty());
+  CHECK(seen.at_gate[1] == 3);
+}
+
+TEST_CASE("two threads of a rank that wait at the gate at once are woken each by itself") {
+  must_hold({{"L E", "E L", "L E"}, {0, 0, 1}}, {.late = true});
+}
+
+// The reason why a process that holds an exclusive lock must not come to the gate again.
+TEST_CASE("an exclusive lock within another that passes the gate anew is caught") {
+  CHECK(fault({{"E(E)", "L"}}, {}) == kDeadlock);
+}
+
+TEST_CASE("a gate that loses a wake-up is caught") {
+  CHECK(fault({{"L", "E"}}, [](Request& r) { r.dropped = wakes(r); }) == kDeadlock);
+}
+
+TEST_CASE("a gate that wakes the wrong waiter is caught") {
+  CHECK(fault({{"L", "E", "L"}}, [](Request& r) {
+          if (wakes(r)) r.rank = static_cast<std::int8_t>((r.rank + 1) % 3);
+        }) != "");
+}
+
+TEST_CASE("a gate whose leavers do not count in the drain word is caught") {
+  CHECK(fault({{"L", "E"}}, [](Request& r) { r.dropped = leaves(r); }) == kDeadlock);
+}
+
+TEST_CASE("a gate whose waiter waits for one less than there are is caught") {
+  CHECK(fault({{"L", "L", "E"}}, [](Request& r) {
+          if (announces(r)) ++r.operand;
+        }) != "");
+}
+
+TEST_CASE("a gate whose waiter does not take itself out of the drain word is caught") {
+  CHECK(fault({{"L", "E"}}, [](Request& r) { r.dropped = withdraws(r); }) == kDrainLeft);
+}
+
+TEST_CASE("a gate whose waiter leaves the end in the drain word is caught") {
+  CHECK(fault({{"L", "E"}}, [](Request& r) {
+          if (withdraws(r)) r.operand += DrainWord::end(-r.operand) << DrainWord::kEndShift;
+        }) == kDrainLeft);
+}
+
+TEST_CASE("a gate whose last leaver does not tell the end is caught") {
+  // The waiter looks for a next in turn that never comes.
+  CHECK(fault({{"L", "E"}}, [](Request& r) {
+          if (leaves(r)) r.operand = DrainWord::kOne;
+        }) == kSlotLeft);
+}
+
+TEST_CASE("a gate that tells an end while its own group waits is caught") {
+  CHECK(fault({{"L", "L", "E"}}, [](Request& r) {
+          if (leaves(r)) r.operand = DrainWord::leave(1);
+        }) == kDeadlock);
+}
+
+TEST_CASE("a gate that lets one less in than wait is caught") {
+  CHECK(fault({{"L", "E", "E"}}, [](Request& r) {
+          if (leaves(r) && DrainWord::end(r.operand) > 1) r.operand = DrainWord::leave(1);
+        }) != "");
+}
+
+TEST_CASE("a gate with one drain word for both groups is caught") {
+  // Its count is right only if no group announces itself while the other's waiter is still on its way out.
+  CHECK(fault({{"L L", "E E", "L E"}}, [](Request& r) {
+          if (is_drain(r.word)) r.word = ControlBlock::kGateDrain;
+        }) != "");
+}
+
+TEST_CASE("a gate whose one group does not see the other is caught") {
+  CHECK(fault({{"L", "E"}}, [](Request& r) {
+          if (r.word == ControlBlock::kGate && r.operand == LockWord::kTicket + LockWord::kWriter)
+            r.operand = LockWord::kTicket + LockWord::kReader;
+        }) != "");
+}
+
+TEST_CASE("a gate whose exclusive locks leave as lock_alls is caught") {
+  const Sabotage leave_as_reader = [](Request& r) {
+    if (r.word == ControlBlock::kGate && r.operand == -LockWord::kWriter) r.operand = -LockWord::kReader;
+  };
+  CHECK(fault({{"E"}}, leave_as_reader) == kLockLeft);
+}
+
+TEST_CASE("a gate that draws no ticket is caught") {
+  CHECK(fault({{"L", "E", "L"}}, [](Request& r) {
+          if (r.word == ControlBlock::kGate && r.operand == LockWord::kTicket + LockWord::kReader)
+            r.operand = LockWord::kReader;
+        }) != "");
+}
+
+TEST_CASE("a gate whose next in turn is not announced behind those who go first is caught") {
+  // E comes second and L third: E's session has one member, of which the announcement of L says nothing.
+  CHECK(fault({{"L", "E", "L"}}, [](Request& r) {
+          if (announces(r) && r.word == ControlBlock::kGateDrain + 8) r.operand += 1;
+        }) != "");
+}
+
+TEST_CASE("a gate whose words are not changed atomically is caught") {
+  CHECK(fault({{"L", "E"}}, [](Request& r) { r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kGate; }) !=
+        "");
+  CHECK(fault({{"L", "E"}}, [](Request& r) { r.torn = r.kind == Kind::kFetchAdd && is_drain(r.word); }) == kDeadlock);
+  CHECK(fault({{"L", "E", "L"}}, [](Request& r) { r.torn = r.kind == Kind::kCompareAndSwap; }) == kDeadlock);
+}
+
+TEST_CASE("a gate whose waiters say the wrong group in their slot is caught") {
+  CHECK(fault({{"L", "E", "L"}}, [](Request& r) {
+          if (r.kind == Kind::kCompareAndSwap && is_slot(r.word) && RingSlot::state(r.operand) == RingSlot::kWaiting)
+            r.operand ^= RingSlot::kExclusive;
+        }) != "");
+}
+
+TEST_CASE("a gate whose turn in a slot says the wrong group is caught") {
+  CHECK(fault({{"L", "E", "L"}}, [](Request& r) {
+          if (r.kind == Kind::kCompareAndSwap && is_slot(r.word) && RingSlot::state(r.operand) == RingSlot::kTurn)
+            r.operand ^= RingSlot::kExclusive;
+        }) != "");
+}
+
+TEST_CASE("a gate that offers the turn in the wrong slot is caught") {
+  CHECK(fault({{"L", "E", "L"}}, [](Request& r) {
+          if (r.kind == Kind::kCompareAndSwap && is_slot(r.word) && RingSlot::state(r.operand) == RingSlot::kTurn)
+            r.word = ControlBlock::gate_ring_word((r.word - ControlBlock::kGateRing) / 8 + 1);
+        }) != "");
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the explorer's tests of the lock and the gate have in common: a case must hold, or a broken one be caught.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/epochs/lock_program.hpp"
+
+namespace farside::explore {
+
+inline void must_hold(const LockCase& each, const Options& options = {}) {
+  const Report report = explore_locks(each, options);
+  for (const std::string& script : each.scripts) UNSCOPED_INFO(script);
+  INFO(report.text());
+  CHECK(report.failure.empty());
+  CHECK(report.complete);
+  CHECK(report.ends > 0);
+}
+
+// In all mixes of two rounds each of three ranks.
+inline void mixes_must_hold(const Options& options, bool wraps = false, const std::string& one = "S0",
+                            const std::string& other = "X0") {
+  each_mix_of_three([&](const std::vector<std::string>& scripts) { must_hold({scripts, {}, wraps}, options); }, one, other);
+}
+
+// What is wrong if requests are changed like this; "" if the explorer finds nothing.
+inline std::string fault(const LockCase& each, const Sabotage& sabotage) {
+  return explore_locks(each, {.sabotage = sabotage}).failure;
+}
+
+inline bool is_wake_word(std::uint32_t word) { return LockProgram::own_word(word); }
+
+inline const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
+inline const std::string kEndless = "endless: the last state of this trace can go on for ever, but never to the end";
+inline const std::string kTogether = "two agents hold the lock that exclude each other";
+inline const std::string kOvertaken = "an agent overtook one that came before it";
+inline const std::string kDrainLeft = "in the end something is left in a drain word";
+inline const std::string kSlotLeft = "in the end something is left in a slot";
+inline const std::string kLockLeft = "in the end someone is left in a lock word";
+
+}  // namespace farside::explore
