@@ -8,8 +8,8 @@
 //   128  completed        access epochs towards this rank that were completed (exposure.hpp); only grows
 //   192  barrier[32]      round k: how many barriers the peer of that round has entered (barrier.hpp)
 //   448  wake[8]          where this rank waits for locks of others, one word per lock awaited
-//   512  ring[64]         those who wait for this rank's lock
-//  1024  posted[]         one bit per peer: that peer has posted to this rank, which has not started yet
+//   512  ring[256]        those who wait for this rank's lock
+//  2560  posted[]         one bit per peer: that peer has posted to this rank, which has not started yet
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ struct ControlBlock {
   static constexpr std::uint32_t kWake = 448;
   static constexpr std::uint32_t kWakeWords = 8;
   static constexpr std::uint32_t kRing = 512;
-  static constexpr std::uint32_t kRingSlots = 64;
-  static constexpr std::uint32_t kPosted = 1024;
+  static constexpr std::uint32_t kRingSlots = 256;
+  static constexpr std::uint32_t kPosted = 2560;
 
   static constexpr std::uint32_t barrier_word(int round) { return kBarrier + 8U * static_cast<std::uint32_t>(round); }
   static constexpr std::uint32_t wake_word(std::uint32_t index) { return kWake + 8U * index; }

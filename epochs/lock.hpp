@@ -18,19 +18,20 @@
 // Passing goes by one compare-and-swap on the slot: the sleeper is found there and woken; or its ticket is drawn but
 // it has not come yet, then it finds the turn in the slot, and passes it on where needed.
 //
-// The ring is shorter than the number of ranks: who is further than its length from the front looks at the lock word
-// rarely, at times paced by its distance, until it is near enough.
+// The ring is shorter than the number of ranks: who is further than its length from the front comes to it later, at a
+// time that it estimates (FarWait), mostly from one look at the lock word. Who comes too early finds its slot taken, and
+// looks; or takes it before an earlier ticket, and then must give way to that.
 //
 // Cost in remote operations: uncontended 1 and 1. Contended, lock and unlock together: 4 to 7 of its own, of which 3
-// for passing the turn on; plus the looks of those far from the front. Memory: 8 * (2 + 64 + 8) bytes per rank.
+// for passing the turn on; plus the looks of those far from the front. Memory: 8 * (2 + 256 + 8) bytes per rank.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 
 #include "epochs/control_block.hpp"
 #include "epochs/epoch_state.hpp"
+#include "epochs/far_wait.hpp"
 #include "epochs/lock_words.hpp"
 #include "transport/remote_memory.hpp"
 
@@ -98,7 +99,8 @@ class PassTurn {
       }
     } else if (slot == RingSlot::kEmpty) {
       expected_ = RingSlot::kEmpty;
-    } else if (later_waits(slot)) {
+    } else if (RingSlot::is_later(slot, ticket_)) {
+      // It took itself for nearer to the front than it is, and must give way.
       expected_ = slot;
     } else if (!RingSlot::is_of(slot, ticket_)) {
       // Whoever had the slot before has gone ahead and is about to empty it.
@@ -118,11 +120,6 @@ class PassTurn {
         step_ = Step::kAnnounced;
       }
     }
-  }
-  // A later ticket took itself for nearer to the front than it is, and has the slot: it must give way.
-  bool later_waits(std::uint64_t slot) const {
-    const std::uint64_t behind = LockWord::distance(RingSlot::ticket(slot), ticket_);
-    return RingSlot::state(slot) == RingSlot::kWaiting && behind != 0 && behind < LockWord::kTickets / 2;
   }
   void next(std::uint64_t count) {
     count_ = count;
@@ -171,6 +168,16 @@ class AcquireLock {
           step_ = Step::kOffered;
           break;
         case Step::kOffered: take_slot(operation_.value()); break;
+        case Step::kTakenOver:
+          if (operation_.value() == later_) {
+            in_ring_ = true;
+            memory_.write(operation_, WaiterId::rank(RingSlot::who(later_)), WaiterId::wake_word(RingSlot::who(later_)),
+                          kAgain);
+            step_ = Step::kAsleep;
+          } else {
+            step_ = Step::kNear;
+          }
+          break;
         case Step::kAnnounced:
           if (DrainWord::left(operation_.value()) == static_cast<std::int64_t>(readers_before_)) {
             woken_by_ = kHoldAndClear;
@@ -186,7 +193,8 @@ class AcquireLock {
           memory_.own_fetch_add(WaiterId::wake_word(id_), -wake_up);
           if (wake_up == kAgain) {
             in_ring_ = false;
-            far(1);
+            far_wait_.slept();
+            step_ = Step::kFar;
           } else if (in_ring_) {
             empty_slot();
           } else {
@@ -225,7 +233,7 @@ class AcquireLock {
 
  private:
   enum class Step : std::uint8_t {
-    kDraw, kDrawn, kFar, kLooked, kNear, kOffered, kAnnounced, kAsleep, kSlotEmptied, kHeld
+    kDraw, kDrawn, kFar, kLooked, kNear, kOffered, kTakenOver, kAnnounced, kAsleep, kSlotEmptied, kHeld
   };
 
   bool exclusive() const { return type_ == LockType::kExclusive; }
@@ -242,8 +250,7 @@ class AcquireLock {
     } else if (writers + readers < ControlBlock::kRingSlots) {
       step_ = Step::kNear;
     } else {
-      distance_ = writers + readers;
-      far(distance_ - ControlBlock::kRingSlots / 2);
+      wait(far_wait_.begin(writers, readers));
     }
   }
   // Waits for readers that hold now.
@@ -252,10 +259,13 @@ class AcquireLock {
     memory_.fetch_add(operation_, target_, ControlBlock::kDrain, DrainWord::announce(id_, readers));
     step_ = Step::kAnnounced;
   }
-  void far(std::uint64_t hand_overs) {
-    pause_ = std::max<std::uint64_t>(hand_overs, 1);
-    memory_.pause(operation_, pause_);
-    step_ = Step::kFar;
+  void wait(FarWait::Pause pause) {
+    memory_.pause(operation_, pause.hand_overs);
+    hopes_ = !pause.look;
+    step_ = pause.look ? Step::kFar : Step::kNear;
+  }
+  void learn(const FarWait::Seen& seen) {
+    if (seen.paused > 0) memory_.paused(seen.paused, seen.hand_overs);
   }
   void look(std::uint64_t word) {
     const std::uint64_t front = LockWord::ticket(word) - LockWord::writers(word) - LockWord::readers(word);
@@ -263,14 +273,12 @@ class AcquireLock {
     // An estimate: readers leave in any order, so the front may seem nearer than it is (then the slot is taken back
     // where it stands in the way of an earlier ticket, PassTurn), or even be past this ticket (then its turn has come).
     if (distance < ControlBlock::kRingSlots || distance >= LockWord::kTickets / 2) {
+      hopes_ = false;
       step_ = Step::kNear;
       return;
     }
-    // As long as the rest takes at the speed seen since the last look.
-    const std::uint64_t gone = distance_ > distance ? distance_ - distance : 1;
-    const std::uint64_t rest = distance - ControlBlock::kRingSlots / 2;
-    distance_ = distance;
-    far(std::min(pause_ * rest / gone, 8 * rest));
+    wait(far_wait_.again(distance));
+    learn(far_wait_.seen());
   }
   void take_slot(std::uint64_t slot) {
     if (slot == RingSlot::kEmpty) {
@@ -279,12 +287,24 @@ class AcquireLock {
       return;
     }
     if (!RingSlot::is_of(slot, ticket_)) {
-      // An earlier ticket's, which has gone ahead and is about to empty it.
-      memory_.pause(operation_, 1);
-      step_ = Step::kNear;
+      if (RingSlot::is_later(slot, ticket_)) {
+        // It took itself for nearer to the front than it is, and must give way.
+        later_ = slot;
+        memory_.compare_and_swap(operation_, target_, ControlBlock::ring_word(ticket_), later_,
+                                 RingSlot::make(RingSlot::kWaiting, ticket_, id_, exclusive()));
+        step_ = Step::kTakenOver;
+      } else if (hopes_) {
+        // An earlier one's, which may wait for long.
+        step_ = Step::kFar;
+      } else {
+        // It has gone ahead and is about to empty it.
+        memory_.pause(operation_, 1);
+        step_ = Step::kNear;
+      }
       return;
     }
     // The turn came first.
+    learn(far_wait_.late());
     if (RingSlot::state(slot) == RingSlot::kTurn) {
       readers_before_ = RingSlot::who(slot);
       passes_on_ = !exclusive();
@@ -302,13 +322,14 @@ class AcquireLock {
   std::optional<PassTurn<M>> pass_;
   std::uint64_t id_;
   std::uint64_t ticket_ = 0;
-  std::uint64_t distance_ = 0;        // from the front, when last looked
-  std::uint64_t pause_ = 0;           // the last one, in hand-overs
+  FarWait far_wait_;
+  std::uint64_t later_ = 0;           // the entry of a later ticket, which is in the way
   std::uint64_t readers_before_ = 0;  // that hold and must go before this writer, or went before this reader
   std::uint64_t woken_by_ = 0;
   int target_;
   LockType type_;
   bool in_ring_ = false;
+  bool hopes_ = false;                // to be near enough, without having looked
   bool passes_on_ = false;
   bool announces_ = false;
   bool saw_exposure_ = false;
