@@ -13,6 +13,7 @@
 namespace {
 
 using namespace farside::explore;
+using farside::epochs::RingSlot;
 static_assert(ControlBlock::kRingSlots == FARSIDE_SMALL_RING, "small_ring.hpp must come first");
 
 void must_hold(const LockCase& each, const Options& options = {}) {
@@ -28,6 +29,7 @@ void mixes_must_hold(const Options& options, bool wraps = false) {
   each_mix_of_three([&](const std::vector<std::string>& scripts) { must_hold({scripts, {}, wraps}, options); });
 }
 
+const std::string kTogether = "two agents hold the lock that exclude each other";
 const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
 
 }  // namespace
@@ -65,8 +67,14 @@ TEST_CASE("a later ticket that is not told that its slot was taken is caught") {
 }
 
 TEST_CASE("a later ticket that is told so while it keeps the slot is caught") {
-  const Sabotage take_nothing = [](Request& r) {
-    if (r.kind == Kind::kCompareAndSwap && r.compare != 0) r.compare = 0;
+  // By the earlier ticket, and by who passes the turn to that.
+  const auto take_nothing = [](bool earlier_ticket) -> Sabotage {
+    return [=](Request& r) {
+      const bool takes = r.kind == Kind::kCompareAndSwap && r.compare != 0;
+      if (takes && (RingSlot::state(r.operand) == RingSlot::kWaiting) == earlier_ticket) r.compare = 0;
+    };
   };
-  CHECK(explore_locks({{"X0", "S0", "S0", "S0"}}, {.sabotage = take_nothing}).failure == kDeadlock);
+  const std::vector<std::string> scripts = {"X0", "S0", "S0", "S0"};
+  CHECK(explore_locks({scripts}, {.sabotage = take_nothing(true)}).failure == kTogether);
+  CHECK(explore_locks({scripts}, {.sabotage = take_nothing(false)}).failure == kDeadlock);
 }
