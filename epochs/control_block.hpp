@@ -8,11 +8,11 @@
 //   128  completed        access epochs towards this rank that were completed (exposure.hpp); only grows
 //   192  barrier[32]      round k: how many barriers the peer of that round has entered (barrier.hpp)
 //   448  wake[8]          where this rank waits for locks of others, one word per lock awaited
-//   512  ring[64]         those who wait for this rank's lock
-//  1024  gate             of the window, at its home rank: lock_alls or exclusive locks (lock.hpp)
-//  1032  gate_drain[2]    its lock_alls, its exclusive locks that one of the others must see off
-//  1088  gate_ring[64]    those who wait at the gate
-//  1600  posted[]         one bit per peer: that peer has posted to this rank, which has not started yet
+//   512  ring[256]        those who wait for this rank's lock
+//  2560  gate             of the window, at its home rank: lock_alls or exclusive locks (lock.hpp)
+//  2568  gate_drain[2]    its lock_alls, its exclusive locks that one of the others must see off
+//  2624  gate_ring[256]   those who wait at the gate
+//  4672  posted[]         one bit per peer: that peer has posted to this rank, which has not started yet
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,22 @@
 
 namespace farside::epochs {
 
-struct ControlBlock {
+// With rings of `kSlots` slots; tests have shorter ones.
+template <std::uint32_t kSlots>
+struct ControlBlockOf {
   static constexpr std::uint32_t kLock = 64;
   static constexpr std::uint32_t kDrain = 72;
   static constexpr std::uint32_t kCompleted = 128;
   static constexpr std::uint32_t kBarrier = 192;
   static constexpr std::uint32_t kBarrierRounds = 32;
-  static constexpr std::uint32_t kWake = 448;
+  static constexpr std::uint32_t kWake = kBarrier + 8 * kBarrierRounds;
   static constexpr std::uint32_t kWakeWords = 8;
-  static constexpr std::uint32_t kRing = 512;
-  static constexpr std::uint32_t kRingSlots = 64;
-  static constexpr std::uint32_t kGate = 1024;
-  static constexpr std::uint32_t kGateDrain = 1032;
-  static constexpr std::uint32_t kGateRing = 1088;
-  static constexpr std::uint32_t kPosted = 1600;
+  static constexpr std::uint32_t kRing = kWake + 8 * kWakeWords;
+  static constexpr std::uint32_t kRingSlots = kSlots;
+  static constexpr std::uint32_t kGate = kRing + 8 * kRingSlots;
+  static constexpr std::uint32_t kGateDrain = kGate + 8;
+  static constexpr std::uint32_t kGateRing = kGate + 64;
+  static constexpr std::uint32_t kPosted = kGateRing + 8 * kRingSlots;
 
   static constexpr std::uint32_t barrier_word(int round) { return kBarrier + 8U * static_cast<std::uint32_t>(round); }
   static constexpr std::uint32_t wake_word(std::uint32_t index) { return kWake + 8U * index; }
@@ -47,9 +49,7 @@ struct ControlBlock {
   static constexpr std::uint64_t posted_bit(int peer) { return std::uint64_t{1} << (static_cast<unsigned>(peer) % 64); }
   static constexpr std::size_t bytes(int ranks) { return posted_word(ranks - 1) + 8; }
 };
-static_assert(ControlBlock::barrier_word(ControlBlock::kBarrierRounds) == ControlBlock::kWake);
-static_assert(ControlBlock::wake_word(ControlBlock::kWakeWords) == ControlBlock::kRing);
-static_assert(ControlBlock::kRing + 8 * ControlBlock::kRingSlots == ControlBlock::kGate);
-static_assert(ControlBlock::kGateRing + 8 * ControlBlock::kRingSlots == ControlBlock::kPosted);
+using ControlBlock = ControlBlockOf<256>;
+static_assert(ControlBlock::kRing == 512 && ControlBlock::kGate == 2560 && ControlBlock::kPosted == 4672);
 
 }  // namespace farside::epochs

@@ -24,20 +24,21 @@
 // Who passes it on: a writer of a target when it unlocks, as it was alone; otherwise whoever was next in turn, when it is
 // woken. The last one to leave has told it in the drain word which way (DrainWord: end).
 //
-// The ring is shorter than the number of ranks: who is further than its length from the front looks at the word
-// rarely, at times paced by its distance, until it is near enough.
+// The ring is shorter than the number of ranks: who is further than its length from the front comes to it later, at a
+// time that it estimates (FarWait), mostly from one look at the word. Who comes too early finds its slot taken, and
+// looks; or takes it before an earlier ticket, and then must give way to that.
 //
 // Cost in remote operations: uncontended 1 and 1. Contended, lock and unlock together: 4 to 7 of its own, of which 3
 // for passing the turn on; plus the looks of those far from the front. In one call at most PassTurn::kMost waiters are
-// let in. Memory: 8 * (2 + 64 + 8) bytes per rank, the gate 8 * (3 + 64).
+// let in. Memory: 8 * (2 + 256 + 8) bytes per rank, the gate 8 * (3 + 256).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 
 #include "epochs/control_block.hpp"
 #include "epochs/epoch_state.hpp"
+#include "epochs/far_wait.hpp"
 #include "epochs/lock_words.hpp"
 #include "epochs/pass_turn.hpp"
 #include "transport/remote_memory.hpp"
@@ -75,6 +76,16 @@ class AcquireLock {
           step_ = Step::kOffered;
           break;
         case Step::kOffered: take_slot(operation_.value()); break;
+        case Step::kTakenOver:
+          if (operation_.value() == later_) {
+            in_ring_ = true;
+            memory_.write(operation_, WaiterId::rank(RingSlot::what(later_)), WaiterId::wake_word(RingSlot::what(later_)),
+                          WakeUp::make(WakeUp::kAgain));
+            step_ = Step::kAsleep;
+          } else {
+            step_ = Step::kNear;
+          }
+          break;
         case Step::kAnnounced: {
           const std::uint64_t drain = operation_.value();
           if (DrainWord::left(drain) == static_cast<std::int64_t>(announces_)) {
@@ -121,7 +132,7 @@ class AcquireLock {
 
  private:
   enum class Step : std::uint8_t {
-    kDraw, kDrawn, kFar, kLooked, kNear, kOffered, kAnnounced, kAsleep, kTurn, kHeld
+    kDraw, kDrawn, kFar, kLooked, kNear, kOffered, kTakenOver, kAnnounced, kAsleep, kTurn, kHeld
   };
 
   static constexpr bool together(LockType type) { return type == LockType::kShared || Lock::kWritersTogether; }
@@ -138,8 +149,7 @@ class AcquireLock {
     } else if (own + others < ControlBlock::kRingSlots) {
       step_ = Step::kNear;
     } else {
-      distance_ = own + others;
-      far(distance_ - ControlBlock::kRingSlots / 2);
+      wait(far_wait_.begin(LockWord::writers(before), LockWord::readers(before), Lock::kWritersTogether));
     }
   }
   // Waits for so many of the other group, that hold now, to leave.
@@ -148,10 +158,13 @@ class AcquireLock {
     memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)), DrainWord::announce(id_, others));
     step_ = Step::kAnnounced;
   }
-  void far(std::uint64_t hand_overs) {
-    pause_ = std::max<std::uint64_t>(hand_overs, 1);
-    memory_.pause(operation_, pause_);
-    step_ = Step::kFar;
+  void wait(FarWait::Pause pause) {
+    memory_.pause(operation_, pause.hand_overs);
+    hopes_ = !pause.look;
+    step_ = pause.look ? Step::kFar : Step::kNear;
+  }
+  void learn(const FarWait::Seen& seen) {
+    if (seen.paused > 0) memory_.paused(seen.paused, seen.hand_overs);
   }
   void look(std::uint64_t word) {
     const std::uint64_t front = LockWord::ticket(word) - LockWord::writers(word) - LockWord::readers(word);
@@ -159,14 +172,12 @@ class AcquireLock {
     // An estimate: readers leave in any order, so the front may seem nearer than it is (then the slot is taken back
     // where it stands in the way of an earlier ticket, PassTurn), or even be past this ticket (then its turn has come).
     if (distance < ControlBlock::kRingSlots || distance >= LockWord::kTickets / 2) {
+      hopes_ = false;
       step_ = Step::kNear;
       return;
     }
-    // As long as the rest takes at the speed seen since the last look.
-    const std::uint64_t gone = distance_ > distance ? distance_ - distance : 1;
-    const std::uint64_t rest = distance - ControlBlock::kRingSlots / 2;
-    distance_ = distance;
-    far(std::min(pause_ * rest / gone, 8 * rest));
+    wait(far_wait_.again(distance));
+    learn(far_wait_.seen());
   }
   void take_slot(std::uint64_t slot) {
     if (slot == RingSlot::kEmpty) {
@@ -175,12 +186,24 @@ class AcquireLock {
       return;
     }
     if (!RingSlot::is_of(slot, ticket_)) {
-      // An earlier ticket's, which has gone ahead and is about to empty it.
-      memory_.pause(operation_, 1);
-      step_ = Step::kNear;
+      if (RingSlot::is_later(slot, ticket_)) {
+        // It took itself for nearer to the front than it is, and must give way.
+        later_ = slot;
+        memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), later_,
+                                 RingSlot::make(RingSlot::kWaiting, ticket_, id_, type_));
+        step_ = Step::kTakenOver;
+      } else if (hopes_) {
+        // An earlier one's, which may wait for long.
+        step_ = Step::kFar;
+      } else {
+        // It has gone ahead and is about to empty it.
+        memory_.pause(operation_, 1);
+        step_ = Step::kNear;
+      }
       return;
     }
     // The turn came first.
+    learn(far_wait_.late());
     const Turn turn = Turn::of(RingSlot::what(slot));
     if (!turn.to_next) {
       turn_ = turn;
@@ -196,7 +219,9 @@ class AcquireLock {
     switch (WakeUp::how(wake_up)) {
       case WakeUp::kAgain:
         in_ring_ = false;
-        return far(1);
+        far_wait_.slept();
+        step_ = Step::kFar;
+        return;
       case WakeUp::kDrained: drained(what); break;
       case WakeUp::kHold: turn_ = Turn::of(what); break;
     }
@@ -219,14 +244,15 @@ class AcquireLock {
   std::optional<PassTurn<M, Lock>> pass_;
   std::uint64_t id_;
   std::uint64_t ticket_ = 0;
-  std::uint64_t distance_ = 0;   // from the front, when last looked
-  std::uint64_t pause_ = 0;      // the last one, in hand-overs
+  FarWait far_wait_;
+  std::uint64_t later_ = 0;      // the entry of a later ticket, which is in the way
   std::uint64_t announces_ = 0;  // how many of the other group must leave first
   std::uint64_t end_ = 0;        // in the drain word
   Turn turn_;                    // to pass on before holding
   int target_;
   LockType type_;
   bool in_ring_ = false;
+  bool hopes_ = false;           // to be near enough, without having looked
   bool drained_ = false;         // stands in the drain word
   bool saw_exposure_ = false;
   Step step_ = Step::kDraw;

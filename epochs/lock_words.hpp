@@ -140,6 +140,11 @@ struct RingSlot {
   }
   static constexpr std::uint64_t ticket(std::uint64_t slot) { return slot >> kTicketShift; }
   static constexpr bool is_of(std::uint64_t slot, std::uint64_t of) { return slot != kEmpty && ticket(slot) == of; }
+  // Whether the holder of a later ticket than `than` sleeps there.
+  static constexpr bool is_later(std::uint64_t slot, std::uint64_t than) {
+    const std::uint64_t behind = LockWord::distance(ticket(slot), than);
+    return state(slot) == kWaiting && behind != 0 && behind < LockWord::kTickets / 2;
+  }
 };
 static_assert(WaiterId::kBits <= RingSlot::kTicketShift - RingSlot::kWhatShift);
 static_assert(Turn::kBits <= RingSlot::kTicketShift - RingSlot::kWhatShift);

@@ -82,7 +82,8 @@ class PassTurn {
       }
     } else if (slot == RingSlot::kEmpty) {
       expected_ = RingSlot::kEmpty;
-    } else if (later_waits(slot)) {
+    } else if (RingSlot::is_later(slot, ticket_)) {
+      // It took itself for nearer to the front than it is, and must give way.
       expected_ = slot;
     } else if (!RingSlot::is_of(slot, ticket_)) {
       // Whoever had the slot before has gone ahead and is about to empty it.
@@ -111,11 +112,6 @@ class PassTurn {
       wake(WakeUp::make(WakeUp::kHold));
       next(rest);
     }
-  }
-  // A later ticket took itself for nearer to the front than it is, and has the slot: it must give way.
-  bool later_waits(std::uint64_t slot) const {
-    const std::uint64_t behind = LockWord::distance(RingSlot::ticket(slot), ticket_);
-    return RingSlot::state(slot) == RingSlot::kWaiting && behind != 0 && behind < LockWord::kTickets / 2;
   }
   void next(Turn turn) {
     ++passed_;

@@ -70,7 +70,7 @@ int run(const Options& options) {
   settings.network.latency = nanoseconds(options.latency_us);
   settings.network.service = nanoseconds(options.service_us);
   settings.network.hand_over =
-      nanoseconds(options.hand_over_us > 0 ? options.hand_over_us : 6 * options.latency_us);
+      nanoseconds(options.hand_over_us > 0 ? options.hand_over_us : 8 * options.latency_us);
   settings.network.busy_for = nanoseconds(options.busy_for_us);
   settings.section = nanoseconds(options.section_us);
   const bool on_terminal = isatty(STDERR_FILENO) != 0;
@@ -185,7 +185,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command
       ->add_option("--hand-over", options->hand_over_us,
-                   "us, what pauses of far waiters count in (default: 6 latencies)")
+                   "us, what pauses of far waiters count in (default: 8 latencies)")
       ->check(CLI::Range(0.1, 1e6));
   command
       ->add_option("--busy", options->settings.network.busy,

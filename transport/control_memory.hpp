@@ -3,6 +3,7 @@
 // over the fabric elsewhere. One atomicity domain: the provider's atomics are CPU atomics executed at the target.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -43,7 +44,11 @@ class ControlMemory {
     Clock::time_point not_before_{};
   };
 
-  explicit ControlMemory(Space& space) : space_(space) {}
+  explicit ControlMemory(Space& space) : space_(space) {
+    for (int rank = 0; rank < space.ranks(); ++rank) {
+      if (space.control_word(rank, 0) == nullptr) hand_over_ = kFabricHandOver;
+    }
+  }
 
   // Mapped words: sequentially consistent, as they hand over the data that locks and notices protect, and as the bell
   // asks for (base/doorbell.hpp); on x86 acquire and release cost the same.
@@ -85,8 +90,21 @@ class ControlMemory {
     }
   }
   void pause(Operation& operation, std::uint64_t hand_overs) {
-    operation.not_before_ = Clock::now() + hand_overs * kHandOver;
+    const auto longest = static_cast<std::uint64_t>(kLongestPause / std::chrono::nanoseconds(1));
+    const auto unit = static_cast<std::uint64_t>(hand_over_.load(std::memory_order_relaxed));
+    operation.not_before_ = Clock::now() + std::chrono::nanoseconds(std::min(hand_overs, longest / unit) * unit);
   }
+  // A faster pace is believed by half, a slower one by an eighth: waiters that came late may have made it slow, and who
+  // pauses too long holds up others, while who pauses too briefly only looks once more. Threads may lose each other's
+  // changes.
+  void paused(std::uint64_t hand_overs, std::uint64_t taken_place) {
+    const double unit = static_cast<double>(hand_over_.load(std::memory_order_relaxed));
+    const double seen = unit * static_cast<double>(hand_overs) / static_cast<double>(std::max<std::uint64_t>(taken_place, 1));
+    const double next = unit + (seen - unit) / (seen < unit ? 2 : 8);
+    hand_over_.store(std::clamp(static_cast<std::int64_t>(next), kFastest, kSlowest), std::memory_order_relaxed);
+  }
+  // In nanoseconds, as estimated at present.
+  std::int64_t hand_over() const { return hand_over_.load(std::memory_order_relaxed); }
   std::uint64_t own(std::uint32_t word) const {
     return std::atomic_ref(*space_.control_word(space_.rank(), word)).load(std::memory_order_acquire);
   }
@@ -95,8 +113,13 @@ class ControlMemory {
   }
 
  private:
-  // Among ranks of one node that have a core each it is less, over a network more: only the pace of rare looks.
-  static constexpr std::chrono::microseconds kHandOver{5};
+  // Nanoseconds per hand-over. Where all ranks are mapped it begins with what waking a process takes, else with four round
+  // trips of a fast network; from the first long wait on it is measured.
+  static constexpr std::int64_t kMappedHandOver = 5'000;
+  static constexpr std::int64_t kFabricHandOver = 20'000;
+  static constexpr std::int64_t kFastest = 200;
+  static constexpr std::int64_t kSlowest = 1'000'000'000;
+  static constexpr std::chrono::seconds kLongestPause{10};
 
   void issue(Operation& operation, Space::ControlCall call, int rank, std::uint32_t word) {
     Status status = space_.control(call, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
@@ -105,6 +128,7 @@ class ControlMemory {
   }
 
   Space& space_;
+  std::atomic<std::int64_t> hand_over_{kMappedHandOver};
 };
 static_assert(RemoteMemory<ControlMemory>);
 

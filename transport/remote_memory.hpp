@@ -20,9 +20,11 @@ concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operat
   // The operation's value is what the word holds.
   memory.read(operation, rank, word);
   memory.write(operation, rank, word, value);
-  // No remote operation: done after a while, `value` times what handing a contended lock over takes here (a few
-  // round trips). For waiters that look again, rarely.
+  // No remote operation: done after a while, `value` times what handing a contended lock over takes here. The memory
+  // begins with an estimate (a few round trips) and may learn. For waiters that look again, rarely.
   memory.pause(operation, value);
+  // To learn from: a pause of the first number of hand-overs was over when the second number had taken place.
+  memory.paused(value, value);
   // True when the operation has taken effect. Only then value() may be asked, or the operation used again.
   { operation.done() } -> std::convertible_to<bool>;
   { operation.value() } -> std::convertible_to<std::uint64_t>;

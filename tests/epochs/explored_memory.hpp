@@ -177,6 +177,7 @@ class Memory {
     issue(operation, Kind::kWrite, rank, word, value, 0);
   }
   void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
+  void paused(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const {
     world_.agents[static_cast<std::size_t>(agent_)].looked = true;
     const std::uint64_t value = world_.own(rank_, word);

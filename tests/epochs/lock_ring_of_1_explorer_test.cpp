@@ -10,6 +10,7 @@
 namespace {
 
 using namespace farside::explore;
+using farside::epochs::RingSlot;
 static_assert(ControlBlock::kRingSlots == FARSIDE_SMALL_RING, "small_ring.hpp must come first");
 
 }  // namespace
@@ -47,8 +48,14 @@ TEST_CASE("a later ticket that is not told that its slot was taken is caught") {
 }
 
 TEST_CASE("a later ticket that is told so while it keeps the slot is caught") {
-  const Sabotage take_nothing = [](Request& r) {
-    if (r.kind == Kind::kCompareAndSwap && r.compare != 0) r.compare = 0;
+  // By the earlier ticket, and by who passes the turn to that.
+  const auto take_nothing = [](bool earlier_ticket) -> Sabotage {
+    return [=](Request& r) {
+      const bool takes = r.kind == Kind::kCompareAndSwap && r.compare != 0;
+      if (takes && (RingSlot::state(r.operand) == RingSlot::kWaiting) == earlier_ticket) r.compare = 0;
+    };
   };
-  CHECK(explore_locks({{"X0", "S0", "S0", "S0"}}, {.sabotage = take_nothing}).failure == kEndless);
+  const std::vector<std::string> scripts = {"X0", "S0", "S0", "S0"};
+  CHECK(explore_locks({scripts}, {.sabotage = take_nothing(true)}).failure == kTogether);
+  CHECK(explore_locks({scripts}, {.sabotage = take_nothing(false)}).failure == kDeadlock);
 }

@@ -30,7 +30,7 @@ struct NetworkSettings {
   Time latency = 1000;      // one way
   double jitter = 0.2;      // latency is up to this share longer
   Time service = 50;        // of the target's NIC, per operation
-  Time hand_over = 6000;    // what RemoteMemory::pause counts in
+  Time hand_over = 8000;    // what RemoteMemory::pause counts in: 4 round trips
   Time message_cpu = 300;   // of the target's CPU, per message
   double busy = 0.5;        // share of time in which a target computes and handles no message
   Time busy_for = 100'000;  // at a stretch
@@ -270,6 +270,8 @@ class Memory {
     operation.agent = self_;
     network_->pause(operation, hand_overs * network_->settings().hand_over);
   }
+  // Learns nothing: what a rank does at a lock that it has never waited for before.
+  void paused(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const { return network_->word(self_, word); }
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
     const std::uint64_t before = own(word);

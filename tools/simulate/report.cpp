@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <map>
+#include <set>
 #include <string_view>
 #include <sys/wait.h>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -131,31 +134,36 @@ std::string to_csv(const std::vector<Run>& runs) {
 }
 
 std::string plot(const std::vector<Run>& runs, const std::string& file) {
-  if (std::system("command -v gnuplot > /dev/null 2>&1") != 0) return "no gnuplot here (Debian: gnuplot-nox)";
+  if (std::system("command -v gnuplot > /dev/null 2>&1") != 0) return "gnuplot is not installed (Debian: gnuplot-nox)";
   const bool svg = file.size() > 4 && file.substr(file.size() - 4) == ".svg";
   const bool over_ranks = std::any_of(runs.begin(), runs.end(), [&](const Run& r) {
     return r.settings.ranks != runs.front().settings.ranks;
   });
   // A line per protocol (and mix), with its points (x, operations, waiting), for either way of arriving.
-  std::map<Arrival, std::map<std::string, std::string>> lines;
+  std::map<Arrival, std::map<std::pair<std::string, int>, std::string>> lines;
   for (const Run& run : runs) {
-    if (run.settings.lock_all > 0) continue;
-    const std::string title =
-        over_ranks ? fmt::format("{}, {}% readers", run.protocol, run.settings.readers) : run.protocol;
-    lines[run.settings.arrival][title] +=
+    // Of those that were stopped nobody knows how long they take.
+    if (run.settings.lock_all > 0 || !whole(run)) continue;
+    lines[run.settings.arrival][{run.protocol, over_ranks ? run.settings.readers : 0}] +=
         fmt::format("{} {} {}\n", over_ranks ? run.settings.ranks : run.settings.readers,
                     run.figures.operations.mean, run.figures.waiting.max);
   }
-  if (lines.empty()) return "nothing to plot: lock_all only";
+  if (lines.empty()) return "nothing to plot: lock_all only, or no run came to its end";
   FILE* gnuplot = popen("gnuplot", "w");
   if (gnuplot == nullptr) return "gnuplot does not start";
   std::string script = fmt::format("set terminal {}\nset output '{}'\n",
-                                   svg ? "svg size 1100,800" : "pngcairo size 1100,800", file);
+                                   svg ? "svg size 1200,1000" : "pngcairo size 1200,1000", file);
+  std::set<int> mixes;
+  std::size_t most_lines = 0;
+  for (const auto& [arrival, by_line] : lines) {
+    for (const auto& [line, points] : by_line) mixes.insert(line.second);
+    most_lines = std::max(most_lines, by_line.size());
+  }
   int block = 0;
   std::string plots;
-  for (const auto& [arrival, by_title] : lines) {
+  for (const auto& [arrival, by_line] : lines) {
     const int first = block;
-    for (const auto& [title, points] : by_title)
+    for (const auto& [line, points] : by_line)
       script += fmt::format("$d{} << EOD\n{}EOD\n", block++, points);
     static constexpr const char* kPanels[] = {"remote operations per acquisition, mean",
                                               "longest waiting, us"};
@@ -163,16 +171,24 @@ std::string plot(const std::vector<Run>& runs, const std::string& file) {
       plots += fmt::format("set title '{}'\nset ylabel '{}'\nplot ",
                            arrival == Arrival::kOnce ? "all at once" : "steady", kPanels[panel]);
       int index = first;
-      for (const auto& [title, points] : by_title) {
-        plots += fmt::format("{}$d{} using 1:{} with linespoints title '{}'", index == first ? "" : ", ",
-                             index, 2 + panel, title);
+      for (const auto& [line, points] : by_line) {
+        const auto& [protocol, readers] = line;
+        // A colour per protocol, a mark per mix.
+        const int mark = static_cast<int>(std::distance(mixes.begin(), mixes.find(readers)));
+        plots += fmt::format("{}$d{} using 1:{} with linespoints lw 2 ps 1.2 lc rgb '{}' dt {} pt {} title '{}'",
+                             index == first ? "" : ", ", index, 2 + panel,
+                             protocol == "farside" ? "#0060ad" : protocol == "polling" ? "#d95f02" : "#606060",
+                             1 + mark % 5, 4 + mark % 9,
+                             over_ranks ? fmt::format("{}, {}% readers", protocol, readers) : protocol);
         ++index;
       }
       plots += '\n';
     }
   }
-  script += fmt::format("set logscale y\nset grid\nset key outside below\nset xlabel '{}'\n{}",
-                        over_ranks ? "ranks" : "readers, %", over_ranks ? "set logscale x 2\n" : "");
+  script += fmt::format("set logscale y\nset grid\nset key below horizontal maxcols 3 spacing 1.2\nset bmargin {}\n"
+                        "set xlabel '{}'\n{}",
+                        5 + (most_lines + 2) / 3, over_ranks ? "ranks" : "readers, %",
+                        over_ranks ? "set logscale x 2\n" : "set xrange [-2:102]\n");
   script += fmt::format("set multiplot layout {},2\n{}unset multiplot\n", lines.size(), plots);
   std::fputs(script.c_str(), gnuplot);
   const int status = pclose(gnuplot);

@@ -23,7 +23,7 @@ nlohmann::ordered_json to_json(const std::vector<Run>& runs);
 std::string to_csv(const std::vector<Run>& runs);
 
 // Draws operations and the longest waiting over the mixes, or over the ranks if there are several numbers of
-// them, into `file` (.png or .svg). What kept it from that, or nothing.
+// them, into `file` (.png or .svg), without the runs that were stopped. What kept it from that, or nothing.
 std::string plot(const std::vector<Run>& runs, const std::string& file);
 
 }  // namespace farside::simulate
