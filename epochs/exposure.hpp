@@ -75,6 +75,15 @@ class AwaitPosts {
   std::size_t seen_ = 0;
 };
 
+// Whether some peer has posted to this rank, which has not started yet: that peer's window is exposed.
+template <RemoteMemory M>
+bool any_post(const M& memory, int ranks) {
+  for (int peer = 0; peer < ranks; peer += 64) {
+    if (memory.own(ControlBlock::posted_word(peer)) != 0) return true;
+  }
+  return false;
+}
+
 // The mark of an exposure in this rank's own lock word, by which a lock of a posted window is found, and a post of a
 // locked one.
 template <RemoteMemory M>

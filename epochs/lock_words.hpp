@@ -32,7 +32,9 @@ struct LockWord {
     return type == LockType::kShared ? readers(word) : writers(word);
   }
   static constexpr std::uint64_t ticket(std::uint64_t word) { return word / kTicket; }
-  static constexpr std::uint64_t after(std::uint64_t ticket) { return (ticket + 1) % kTickets; }
+  static constexpr std::uint64_t after(std::uint64_t ticket, std::uint64_t steps = 1) {
+    return (ticket + steps) % kTickets;
+  }
   // How far `ticket` is behind `earlier`.
   static constexpr std::uint64_t distance(std::uint64_t ticket, std::uint64_t earlier) {
     return (ticket - earlier) % kTickets;

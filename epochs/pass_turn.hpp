@@ -3,7 +3,8 @@
 //
 // Passing goes by one compare-and-swap on the slot: the sleeper is found there and woken; or its ticket is drawn but
 // it has not come yet, then it finds the turn in the slot. No call lets in more than kMost: the last of these gets the
-// rest to pass on, in its wake word or its slot.
+// rest to pass on, in its wake word or its slot; and where the number is known it is let in first, so that the rest goes
+// on meanwhile.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,13 @@ class PassTurn {
 
   // From `ticket` on, to waiters of type `group` and, where the turn says so, to the next of the other.
   PassTurn(M& memory, int target, std::uint64_t ticket, LockType group, Turn turn)
-      : memory_(memory), ticket_(ticket), turn_(turn), target_(target), group_(group) {}
+      : memory_(memory), ticket_(ticket), turn_(turn), target_(target), group_(group) {
+    if (!turn.to_next && turn.count > kMost) {
+      turn_ = Turn::members(kMost);
+      handed_ = Turn::members(turn.count - kMost);
+      ticket_ = LockWord::after(ticket, kMost - 1);
+    }
+  }
 
   bool advance() {
     while (operation_.done()) {
@@ -60,12 +67,8 @@ class PassTurn {
  private:
   enum class Step : std::uint8_t { kOffer, kOffered, kAnnounced, kDone };
 
-  bool hands_over() const { return passed_ + 1 == kMost; }
   // What one whose slot is empty will find: to the next in turn the turn goes as it is, as it may be the present ticket.
-  Turn offer() const {
-    if (turn_.to_next) return turn_;
-    return hands_over() ? Turn::members(turn_.count - 1) : Turn{};
-  }
+  Turn offer() const { return turn_.to_next ? turn_ : handed_; }
   void take_answer(std::uint64_t slot) {
     step_ = Step::kOffer;
     if (slot == expected_) {
@@ -75,10 +78,10 @@ class PassTurn {
         expected_ = RingSlot::kEmpty;
       }
       // The holder of the ticket will find it.
-      if (turn_.to_next || hands_over()) {
+      if (turn_.to_next) {
         step_ = Step::kDone;
       } else {
-        next(Turn::members(turn_.count - 1));
+        next();
       }
     } else if (slot == RingSlot::kEmpty) {
       expected_ = RingSlot::kEmpty;
@@ -104,19 +107,23 @@ class PassTurn {
     }
   }
   void let_in() {
-    const Turn rest = turn_.to_next ? Turn::next_after(turn_.count + 1) : Turn::members(turn_.count - 1);
-    if (hands_over()) {
-      wake(WakeUp::make(WakeUp::kHold, rest.bits()));
-      step_ = Step::kDone;
-    } else {
-      wake(WakeUp::make(WakeUp::kHold));
-      next(rest);
-    }
+    if (turn_.to_next && passed_ + 1 == kMost) handed_ = Turn::next_after(turn_.count + 1);
+    wake(WakeUp::make(WakeUp::kHold, handed_.bits()));
+    next();
   }
-  void next(Turn turn) {
+  // The slot of the present ticket is done with.
+  void next() {
     ++passed_;
-    turn_ = turn;
-    ticket_ = LockWord::after(ticket_);
+    if (turn_.to_next) {
+      ++turn_.count;
+      ticket_ = LockWord::after(ticket_);
+      if (passed_ == kMost) step_ = Step::kDone;
+    } else {
+      --turn_.count;
+      // After the one that has got the rest, those before it.
+      ticket_ = LockWord::after(ticket_, handed_.is_nothing() ? 1 : LockWord::kTickets - (kMost - 1));
+      handed_ = Turn{};
+    }
   }
   void wake(std::uint64_t how) { memory_.write(wake_, WaiterId::rank(waiter_), WaiterId::wake_word(waiter_), how); }
 
@@ -127,6 +134,7 @@ class PassTurn {
   std::uint64_t waiter_ = 0;
   std::uint64_t expected_ = RingSlot::kEmpty;  // in the slot: empty, or a later ticket that must give way
   Turn turn_;
+  Turn handed_;  // for the present ticket to pass on
   int target_;
   int passed_ = 0;
   LockType group_;

@@ -46,9 +46,11 @@ class Window {
     int flavor = 0;
     int model = MPI_WIN_UNIFIED;
   };
-  // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal.
+  // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal; `gate_home` is the
+  // rank of the gate that lock_all passes (epochs/lock.hpp), alike on all ranks, or kNoGate.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-         std::unique_ptr<Space> space, bool threaded);
+         std::unique_ptr<Space> space, int gate_home, bool threaded);
+  static constexpr int kNoGate = -1;
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
   ~Window();
@@ -111,8 +113,16 @@ class Window {
   Outcome begin_operation(int rank);
   Status barrier();
   // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the ticket for its release.
-  Outcome acquire(int rank, epochs::LockType type, std::uint64_t& ticket);
+  template <class Lock>
+  Status acquire(int rank, epochs::LockType type, std::uint64_t& ticket, bool& saw_exposure);
+  Outcome acquire_of(int rank, epochs::LockType type, std::uint64_t& ticket);
   Status release(int rank, epochs::LockType type, std::uint64_t ticket);
+  // For an exclusive lock, before that of its target. One thread of this process passes the gate, for all exclusive
+  // locks of the process: behind a lock_all that waits, a second one of it would wait for itself.
+  Status enter_gate();
+  // Whether it was the last one there: then the gate has to be given back.
+  bool leave_gate();
+  Status release_gate(epochs::LockType type);
   // Gives back the shared locks of the ranks below `count`, all at once.
   Status release_shared(int count);
   // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
@@ -133,6 +143,7 @@ class Window {
   std::vector<int> displacement_units_;
   std::unique_ptr<Space> space_;
   ControlMemory control_;
+  int gate_home_;
   bool threaded_;
   std::mutex mutex_;
 
@@ -141,6 +152,8 @@ class Window {
   std::uint64_t barriers_ = 0;
   std::vector<Held> held_;                  // locks; few at once
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
+  std::uint32_t behind_gate_ = 0;           // exclusive locks that this process has or waits for, the gate passed
+  bool entering_gate_ = false;              // a thread is, and the others wait for it
   std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
   bool lock_all_unchecked_ = false;
 };

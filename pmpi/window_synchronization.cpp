@@ -179,7 +179,8 @@ Outcome Window::test(int* flag) {
   return {};
 }
 
-Outcome Window::acquire(int rank, LockType type, std::uint64_t& ticket) {
+template <class Lock>
+Status Window::acquire(int rank, LockType type, std::uint64_t& ticket, bool& saw_exposure) {
   // Threads that wait for different targets at once each need a wake word of their own.
   std::uint32_t node = 0;
   const auto claim = [&] {
@@ -190,20 +191,63 @@ Outcome Window::acquire(int rank, LockType type, std::uint64_t& ticket) {
     return true;
   };
   wait_until(space_->bell(), claim);
-  epochs::AcquireLock<ControlMemory> acquire(control_, space_->rank(), rank, type, node);
+  epochs::AcquireLock<ControlMemory, Lock> acquire(control_, space_->rank(), rank, type, node);
   Status status = run(space_->bell(), acquire);
   ticket = acquire.ticket();
-  {
-    const auto held = guard();
-    wake_words_in_use_ &= ~(1U << node);
+  saw_exposure = acquire.saw_exposure();
+  const auto held = guard();
+  wake_words_in_use_ &= ~(1U << node);
+  return status;
+}
+
+Outcome Window::acquire_of(int rank, LockType type, std::uint64_t& ticket) {
+  const bool passes_gate = gate_home_ != kNoGate && type == LockType::kExclusive;
+  if (passes_gate) {
+    if (Status status = enter_gate(); !status) return status;
   }
-  if (!status || !acquire.saw_exposure()) return status;
-  Status released = release(rank, type, ticket);
-  return released ? Outcome(kPostedWhileLocked) : Outcome(released);
+  bool saw_exposure = false;
+  Status status = acquire<epochs::TargetLock>(rank, type, ticket, saw_exposure);
+  if (status && !saw_exposure) return {};
+  if (status) status = release(rank, type, ticket);
+  if (passes_gate && leave_gate()) {
+    Status left = release_gate(type);
+    if (status) status = std::move(left);
+  }
+  return status ? Outcome(kPostedWhileLocked) : Outcome(status);
 }
 
 Status Window::release(int rank, LockType type, std::uint64_t ticket) {
   epochs::ReleaseLock<ControlMemory> release(control_, rank, type, ticket);
+  return run(space_->bell(), release);
+}
+
+Status Window::enter_gate() {
+  bool first = false;
+  const auto claim = [&] {
+    const auto held = guard();
+    if (entering_gate_) return false;
+    first = behind_gate_++ == 0;
+    entering_gate_ = first;
+    return true;
+  };
+  wait_until(space_->bell(), claim);
+  if (!first) return {};
+  std::uint64_t ticket = 0;
+  bool saw_exposure = false;
+  Status status = acquire<epochs::Gate>(gate_home_, LockType::kExclusive, ticket, saw_exposure);
+  const auto held = guard();
+  entering_gate_ = false;
+  if (!status) --behind_gate_;
+  return status;
+}
+
+bool Window::leave_gate() {
+  const auto held = guard();
+  return --behind_gate_ == 0;
+}
+
+Status Window::release_gate(LockType type) {
+  epochs::ReleaseLock<ControlMemory, epochs::Gate> release(control_, gate_home_, type);
   return run(space_->bell(), release);
 }
 
@@ -221,7 +265,7 @@ Outcome Window::lock(int lock_type, int rank, int assert) {
   }
   Held lock{rank, type, (assert & MPI_MODE_NOCHECK) == 0, 0};
   if (lock.taken) {
-    if (Outcome o = acquire(rank, type, lock.ticket); !o) {
+    if (Outcome o = acquire_of(rank, type, lock.ticket); !o) {
       const auto held = guard();
       epoch_.lock_refused(rank);
       return o;
@@ -248,13 +292,19 @@ Outcome Window::unlock(int rank) {
   look_after_runtime();
   Status completed = space_->flush(rank);
   if (!lock.taken) return completed;
-  Status released = release(rank, lock.type, lock.ticket);
+  Status released;
+  if (gate_home_ != kNoGate && lock.type == LockType::kExclusive && leave_gate()) {
+    epochs::ReleaseLockAndGate<ControlMemory> both(control_, rank, lock.ticket, gate_home_);
+    released = run(space_->bell(), both);
+  } else {
+    released = release(rank, lock.type, lock.ticket);
+  }
   return completed ? std::move(released) : std::move(completed);
 }
 
-// All ranks' locks are taken here, in the order of ranks. Taking each at the first operation on it would cost less, but
-// deadlocks: of two such epochs that use the targets in different orders, each may wait behind a writer that waits for
-// the other. Loads and stores on the own window are covered as well.
+// Through the gate, or every rank's lock in the order of ranks. Taking each at the first operation on it would cost less
+// than all, but deadlocks: of two such epochs that use the targets in different orders, each may wait behind a writer that
+// waits for the other. Loads and stores on the own window are covered as well.
 Outcome Window::lock_all(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   {
@@ -263,9 +313,24 @@ Outcome Window::lock_all(int assert) {
     lock_all_unchecked_ = (assert & MPI_MODE_NOCHECK) != 0;
   }
   if (lock_all_unchecked_) return {};
+  if (gate_home_ != kNoGate) {
+    // Of the windows of others that are exposed, those exposed to this process are seen here.
+    Outcome taken;
+    std::uint64_t ticket = 0;
+    bool saw_exposure = false;
+    if (epochs::any_post(control_, space_->ranks())) {
+      taken = kPostedWhileLocked;
+    } else {
+      taken = acquire<epochs::Gate>(gate_home_, LockType::kShared, ticket, saw_exposure);
+    }
+    if (taken) return taken;
+    const auto held = guard();
+    epoch_.lock_all_refused();
+    return taken;
+  }
   for (int target = 0; target < space_->ranks(); ++target) {
     std::uint64_t ticket = 0;
-    Outcome taken = acquire(target, LockType::kShared, ticket);
+    Outcome taken = acquire_of(target, LockType::kShared, ticket);
     if (taken) continue;
     const Status released = release_shared(target);
     const auto held = guard();
@@ -295,7 +360,7 @@ Outcome Window::unlock_all() {
   look_after_runtime();
   Status completed = space_->flush_all();
   if (unchecked) return completed;
-  Status released = release_shared(space_->ranks());
+  Status released = gate_home_ != kNoGate ? release_gate(LockType::kShared) : release_shared(space_->ranks());
   return completed ? std::move(released) : std::move(completed);
 }
 

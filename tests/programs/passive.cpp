@@ -222,6 +222,83 @@ void lock_all_in_different_orders(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>() + 1), std::int64_t{kRounds} * writers);
 }
 
+// All kinds of locks among each other. Each word is a pair that only exclusive locks change, one half after the other,
+// and that all others must find equal, whatever kind of lock they have; and every lock_all and shared lock counts itself.
+void locks_of_all_kinds(check::Memory memory) {
+  constexpr int kRounds = 60;
+  check::Window window(memory, 3 * sizeof(std::int64_t), sizeof(std::int64_t));
+  const std::int64_t one = 1;
+  std::int64_t pair[2] = {};
+  const auto look = [&](int target) {
+    CHECK_MPI(MPI_Get(pair, 2, MPI_INT64_T, target, 0, 2, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Win_flush(target, window));
+    CHECK_EQ(pair[0], pair[1]);
+  };
+  const auto count = [&](int target) {
+    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 2, 1, MPI_INT64_T, MPI_SUM, window));
+  };
+  std::int64_t changes = 0;  // by this rank, of all targets
+  std::int64_t counts = 0;
+  unsigned random = 17U + static_cast<unsigned>(rank);
+  for (int round = 0; round < kRounds; ++round) {
+    random = random * 1664525U + 1013904223U;
+    const int target = static_cast<int>((random >> 8) % static_cast<unsigned>(size));
+    switch ((random >> 24) % 4) {
+      case 0:
+        CHECK_MPI(MPI_Win_lock_all(0, window));
+        for (int each = 0; each < size; ++each) {
+          look(each);
+          count(each);
+          ++counts;
+        }
+        look(target);
+        CHECK_MPI(MPI_Win_unlock_all(window));
+        break;
+      case 1:
+        CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+        look(target);
+        count(target);
+        ++counts;
+        sched_yield();
+        look(target);
+        CHECK_MPI(MPI_Win_unlock(target, window));
+        break;
+      case 2:
+        CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+        add_one(window, target, 0);
+        CHECK_MPI(MPI_Win_flush(target, window));
+        sched_yield();
+        add_one(window, target, 1);
+        CHECK_MPI(MPI_Win_unlock(target, window));
+        ++changes;
+        break;
+      default:
+        // Within one another, the outer one given back first; in the order of ranks, or two could wait for each other.
+        for (int each = target; each < size && each < target + 2; ++each) {
+          CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, each, 0, window));
+        }
+        for (int each = target; each < size && each < target + 2; ++each) {
+          add_one(window, each, 0);
+          CHECK_MPI(MPI_Win_flush(each, window));
+          add_one(window, each, 1);
+          ++changes;
+          CHECK_MPI(MPI_Win_unlock(each, window));
+          sched_yield();
+        }
+    }
+  }
+  barrier();
+  const std::int64_t mine[3] = {read_own(window, window.as<std::int64_t>()),
+                                read_own(window, window.as<std::int64_t>() + 1),
+                                read_own(window, window.as<std::int64_t>() + 2)};
+  CHECK_EQ(mine[0], mine[1]);
+  const std::int64_t own[4] = {changes, counts, mine[0], mine[2]};
+  std::int64_t all[4] = {};
+  CHECK_MPI(MPI_Allreduce(own, all, 4, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD));
+  CHECK_EQ(all[0], all[2]);
+  CHECK_EQ(all[1], all[3]);
+}
+
 // Every rank takes exclusive locks on all targets, in one order, and holds them together.
 void locks_on_all_targets(check::Memory memory) {
   constexpr int kRounds = 60;
@@ -401,6 +478,7 @@ int main(int argc, char** argv) {
       {"lock_all against exclusive locks", lock_all_and_exclusive},
       {"lock_all against an exclusive lock: loads and stores of the owner", lock_all_and_own_stores},
       {"lock_all in different orders among writers", lock_all_in_different_orders},
+      {"locks of all kinds among each other", locks_of_all_kinds},
       {"exclusive locks on all targets at once", locks_on_all_targets},
       {"locks of both kinds side by side", mixed_locks},
       {"flushes", flushes},

@@ -191,6 +191,42 @@ void lock_all_by_threads(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * kThreads * size);
 }
 
+// All threads of all ranks but the first lock a target of their own exclusively, so that those of one rank hold and wait
+// together; the first rank comes between them with lock_all.
+void locks_against_lock_all(check::Memory memory) {
+  constexpr int kRounds = 60;
+  check::Window window(memory, kThreads * sizeof(std::int64_t), sizeof(std::int64_t));
+  const std::int64_t one = 1;
+  if (rank == 0) {
+    for (int round = 0; round < kRounds; ++round) {
+      CHECK_MPI(MPI_Win_lock_all(0, window));
+      for (int target = 0; target < size; ++target) {
+        for (int word = 0; word < kThreads; ++word)
+          CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, word, 1, MPI_INT64_T, MPI_SUM, window));
+      }
+      CHECK_MPI(MPI_Win_unlock_all(window));
+      std::this_thread::yield();
+    }
+  } else {
+    in_threads([&](int t) {
+      for (int round = 0; round < kRounds && t < size; ++round) {
+        std::int64_t values[kThreads] = {};
+        CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, t, 0, window));
+        CHECK_MPI(MPI_Get(values, kThreads, MPI_INT64_T, t, 0, kThreads, MPI_INT64_T, window));
+        CHECK_MPI(MPI_Win_flush(t, window));
+        for (std::int64_t& value : values) ++value;
+        CHECK_MPI(MPI_Put(values, kThreads, MPI_INT64_T, t, 0, kThreads, MPI_INT64_T, window));
+        CHECK_MPI(MPI_Win_unlock(t, window));
+      }
+    });
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  const int lockers = rank < kThreads ? size : 1;
+  for (int word = 0; word < kThreads; ++word) {
+    CHECK_EQ(read_own(window, window.as<std::int64_t>() + word), std::int64_t{kRounds} * lockers);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -209,6 +245,7 @@ int main(int argc, char** argv) {
       {"threads with different operations on one window", one_window},
       {"threads with locks on different targets", locks_on_different_targets},
       {"threads within one lock_all", lock_all_by_threads},
+      {"locks by threads against lock_all", locks_against_lock_all},
   };
   for (const auto& [text, run] : sections) {
     if (program.has("at_once") && run == beside_a_collective) continue;
