@@ -92,8 +92,8 @@ class Window {
   // One of the five predefined attributes, as MPI_Win_get_attr gives it; null for other keys.
   void* predefined_attribute(int key);
 
-  // Tells the user, and the window's error handler; returns what the call returns. `rank` may be negative: none.
-  int raise(const char* call, const Fault& fault);
+  // Tells the user, in one line, and the window's error handler; returns what the call returns.
+  int raise(const CallSite& call, const Fault& fault);
 
  private:
   struct Held {

@@ -17,7 +17,8 @@ using epochs::LockType;
 
 Outcome check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};
-  return Fault{MPI_ERR_ASSERT, fmt::format("assertion {:#x} is not one of this call; allowed: {}", assert, allowed)};
+  return Fault{MPI_ERR_ASSERT,
+               fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
 }
 
 // Keeps the endpoint and the MPI runtime moving until done() says true.
@@ -46,24 +47,27 @@ using Mark = epochs::ExposureMark<ControlMemory>;
 
 // MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
 constexpr epochs::Violation kLockedWhilePosted{epochs::ErrorClass::kRmaConflict,
-                                               "the local window is locked by some rank",
+                                               "post while the own window is locked by some rank",
                                                "post when all locks on this window were released",
-                                               "MPI 4.0 section 12.5.3, 3.1 section 11.5.3"};
+                                               "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 constexpr epochs::Violation kPostedWhileLocked{epochs::ErrorClass::kRmaConflict,
-                                               "the target's window is exposed by MPI_Win_post",
+                                               "lock of a target whose window is exposed by its MPI_Win_post",
                                                "lock it after the target's MPI_Win_wait",
-                                               "MPI 4.0 section 12.5.3, 3.1 section 11.5.3"};
+                                               "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 
 }  // namespace
 
 Outcome Window::check_rank(int rank) const {
   if (rank >= 0 && rank < space_->ranks()) return {};
-  return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {} (0 to {}, or MPI_PROC_NULL)", rank,
-                                         space_->ranks(), space_->ranks() - 1)};
+  return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {}; use 0 to {} or MPI_PROC_NULL "
+                                         "(MPI 4.0 section 12.3)", rank, space_->ranks(), space_->ranks() - 1)};
 }
 
 Outcome Window::translate(MPI_Group group, std::vector<int>& ranks) const {
-  if (group == MPI_GROUP_NULL) return Fault{MPI_ERR_GROUP, "the group is MPI_GROUP_NULL"};
+  if (group == MPI_GROUP_NULL) {
+    return Fault{MPI_ERR_GROUP, "the group is MPI_GROUP_NULL; use MPI_GROUP_EMPTY or a part of the window's group "
+                                "(MPI 4.0 section 12.5.2)"};
+  }
   int size = 0;
   PMPI_Group_size(group, &size);
   std::vector<int> theirs(static_cast<std::size_t>(size));
@@ -72,7 +76,8 @@ Outcome Window::translate(MPI_Group group, std::vector<int>& ranks) const {
   PMPI_Group_translate_ranks(group, size, theirs.data(), group_, ranks.data());
   const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
   if (stranger == ranks.end()) return {};
-  return Fault{MPI_ERR_GROUP, fmt::format("member {} of the group is not in the window's group", stranger - ranks.begin())};
+  return Fault{MPI_ERR_GROUP, fmt::format("member {} of the group is not in the window's group; make it from that group "
+                                          "(MPI 4.0 section 12.5.2)", stranger - ranks.begin())};
 }
 
 Status Window::barrier() {
@@ -209,7 +214,8 @@ Status Window::release(int rank, LockType type, std::uint64_t ticket) {
 
 Outcome Window::lock(int lock_type, int rank, int assert) {
   if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
-    return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE", lock_type)};
+    return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE (MPI 4.0 section 12.5.3)",
+                                               lock_type)};
   }
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (rank == MPI_PROC_NULL) return {};
@@ -241,7 +247,9 @@ Outcome Window::unlock(int rank) {
     if (const epochs::Violation v = epoch_.unlock(rank)) return v;
     // The last one taken is mostly the first one given back.
     const auto found = std::find_if(held_.rbegin(), held_.rend(), [&](const Held& h) { return h.rank == rank; });
-    if (found == held_.rend()) return Fault{MPI_ERR_RMA_SYNC, "another thread is still waiting for this lock"};
+    if (found == held_.rend()) {
+      return Fault{MPI_ERR_RMA_SYNC, "another thread is still waiting for this lock; unlock it after that"};
+    }
     lock = *found;
     held_.erase(std::next(found).base());
   }
