@@ -11,6 +11,7 @@
 #include "epochs/control_block.hpp"
 #include "pmpi/agreement.hpp"
 #include "pmpi/first_window.hpp"
+#include "pmpi/promises.hpp"
 #include "pmpi/runtime.hpp"
 #include "pmpi/window.hpp"
 #include "pmpi/window_table.hpp"
@@ -41,7 +42,7 @@ Outcome check_arguments(const CreationRequest& request) {
 // What each rank contributes when its memory is made.
 struct Contribution {
   SpaceDescriptor space;
-  std::int32_t displacement_unit;
+  Given given;
 };
 
 constexpr int kNeedsFabric = 1;
@@ -66,16 +67,19 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   Result<std::unique_ptr<Space>> made = Space::make(wanted);
 
   Contribution own{};
-  own.displacement_unit = static_cast<std::int32_t>(request.displacement_unit);
+  own.given = {promises_in(request.info), static_cast<std::int32_t>(request.displacement_unit), wanted.data_bytes};
   if (made) own.space = made.value()->describe();
   std::vector<Contribution> all;
   if (auto failed = agreement.exchange(own, made.status(), all)) return in_words("memory of the window", *failed);
   Agreed agreed{std::move(made.value()), {}};
   std::vector<SpaceDescriptor> descriptors;
+  std::vector<Given> given;
   for (const Contribution& c : all) {
     descriptors.push_back(c.space);
-    agreed.displacement_units.push_back(c.displacement_unit);
+    agreed.displacement_units.push_back(c.given.displacement_unit);
+    given.push_back(c.given);
   }
+  if (Status kept = check_promises(given); !kept) return kept.error();
   if (std::ranges::all_of(agreed.displacement_units, [&](int unit) { return unit == agreed.displacement_units[0]; })) {
     agreed.displacement_units.resize(1);
   }

@@ -107,9 +107,10 @@ class Window {
   std::unique_lock<std::mutex> guard() {
     return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
-  // May an operation go to this rank now?
-  Outcome begin_operation(int rank);
-  Status barrier();
+  // May an operation go to this rank now? `updates`: it may change the window there.
+  Outcome begin_operation(int rank, bool updates);
+  // Says to the others, and hears, what it is for (epochs::BarrierWord). A fault, too, if they came for something else.
+  Outcome barrier(std::uint8_t said);
   // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the ticket for its release.
   Outcome acquire(int rank, epochs::LockType type, std::uint64_t& ticket);
   Status release(int rank, epochs::LockType type, std::uint64_t ticket);
@@ -143,6 +144,7 @@ class Window {
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
   std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
   bool lock_all_unchecked_ = false;
+  std::uint8_t said_in_barrier_ = 0;        // in the last one (epochs/barrier.hpp)
 };
 
 }  // namespace farside::pmpi

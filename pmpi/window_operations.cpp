@@ -85,9 +85,9 @@ void copy_elements(Direction direction, std::vector<std::byte>& packed, const Lo
 
 }  // namespace
 
-Outcome Window::begin_operation(int rank) {
+Outcome Window::begin_operation(int rank, bool updates) {
   const auto held = guard();
-  return epoch_.operation(rank);
+  return epoch_.operation(rank, updates);
 }
 
 Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const {
@@ -130,7 +130,7 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
     return o;
   }
   if (Outcome o = check_buffer(origin.address, *origin_type, bytes, "origin"); !o) return o;
-  if (Outcome o = begin_operation(target.rank); !o) return o;
+  if (Outcome o = begin_operation(target.rank, put); !o) return o;
   if (bytes == 0) return {};
   if (origin_type->contiguous && target_type->contiguous) [[likely]] {
     const auto offset = static_cast<std::uint64_t>(at);
@@ -194,7 +194,7 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   }
   if (bytes == 0) {
     if (Outcome o = check_displacement(target.displacement); !o) return o;
-    return begin_operation(target.rank);
+    return begin_operation(target.rank, reads_origin);
   }
   if (reads_origin) {
     if (Outcome o = check_buffer(origin.address, *origin_type, origin_bytes, "origin"); !o) return o;
@@ -221,7 +221,7 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   }
   std::int64_t at = 0;
   if (Outcome o = locate(target, *target_type, at); !o) return o;
-  if (Outcome o = begin_operation(target.rank); !o) return o;
+  if (Outcome o = begin_operation(target.rank, reads_origin); !o) return o;
 
   if (origin_bytes == 0) return {};
   const auto target_count = static_cast<std::size_t>(target.count);
@@ -288,7 +288,7 @@ Outcome Window::compare_and_swap(const void* origin, const void* compare, void* 
   }
   std::int64_t at = 0;
   if (Outcome o = locate({rank, displacement, 1, type}, *found, at); !o) return o;
-  if (Outcome o = begin_operation(rank); !o) return o;
+  if (Outcome o = begin_operation(rank, true); !o) return o;
   return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
 }
 

@@ -5,9 +5,11 @@
 #include <deque>
 #include <iterator>
 #include <thread>
+#include <utility>
 
 #include "epochs/barrier.hpp"
 #include "epochs/lock.hpp"
+#include "pmpi/collective_check.hpp"
 #include "pmpi/window.hpp"
 
 namespace farside::pmpi {
@@ -80,9 +82,20 @@ Outcome Window::translate(MPI_Group group, std::vector<int>& ranks) const {
                                           "(MPI 4.0 section 12.5.2)", stranger - ranks.begin())};
 }
 
-Status Window::barrier() {
-  epochs::Barrier<ControlMemory> barrier(control_, space_->rank(), space_->ranks(), ++barriers_);
-  return run(space_->bell(), barrier);
+Outcome Window::barrier(std::uint8_t said) {
+  const int rank = space_->rank();
+  epochs::Barrier<ControlMemory> barrier(control_, rank, space_->ranks(), ++barriers_, said,
+                                         std::exchange(said_in_barrier_, said));
+  if (Status met = run(space_->bell(), barrier); !met) return met;
+  Outcome agreed;
+  const auto held = guard();
+  if ((said & epochs::BarrierWord::kNoPut) != 0) epoch_.promised_no_put(rank);
+  for (int round = 0; round < barrier.rounds(); ++round) {
+    const std::uint8_t heard = barrier.heard(round);
+    if ((heard & epochs::BarrierWord::kNoPut) != 0) epoch_.promised_no_put(barrier.peer(round));
+    if (agreed && heard != said) agreed = check_agreement(rank, said, barrier.peer(round), heard);
+  }
+  return agreed;
 }
 
 Outcome Window::fence(int assert) {
@@ -96,8 +109,8 @@ Outcome Window::fence(int assert) {
   }
   // Also after a failed operation: the others wait in the barrier.
   Status completed = space_->flush_all();
-  Status met = barrier();
-  return completed ? std::move(met) : std::move(completed);
+  Outcome met = barrier(said_by_fence(assert));
+  return completed ? std::move(met) : Outcome(completed);
 }
 
 Outcome Window::post(MPI_Group group, int assert) {
@@ -122,7 +135,8 @@ Outcome Window::post(MPI_Group group, int assert) {
   }
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
-  return notify(space_->bell(), control_, space_->rank(), What::kPosted, origins);
+  const What notice = (assert & MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
+  return notify(space_->bell(), control_, space_->rank(), notice, origins);
 }
 
 Outcome Window::start(MPI_Group group, int assert) {
@@ -134,8 +148,13 @@ Outcome Window::start(MPI_Group group, int assert) {
     if (const epochs::Violation v = epoch_.start(targets)) return v;
   }
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
-  epochs::AwaitPosts<ControlMemory> posts(control_, targets);
+  std::vector<int> no_put;
+  epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
   wait_until(space_->bell(), [&] { return posts.advance(); });
+  if (!no_put.empty()) {
+    const auto held = guard();
+    for (const int target : no_put) epoch_.promised_no_put(target);
+  }
   return {};
 }
 
@@ -346,8 +365,8 @@ Outcome Window::check_free() {
 
 Outcome Window::end() {
   Status completed = space_->flush_all();
-  Status met = barrier();
-  return completed ? std::move(met) : std::move(completed);
+  Outcome met = barrier(epochs::BarrierWord::kFree);
+  return completed ? std::move(met) : Outcome(completed);
 }
 
 void Window::look_after_runtime() {

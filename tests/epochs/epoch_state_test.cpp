@@ -717,7 +717,7 @@ TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
   expected += "\n| call | none | fence | posted |\n|---|---|---|---|\n";
   for (const Call call : {Call::kFence, Call::kPost, Call::kWait, Call::kTest, Call::kLockAll, Call::kFree})
     expected += shown_row(call, false, numbers);
-  for (const Rule rule : {Rule::kBadTarget, Rule::kBadGroup})
+  for (const Rule rule : {Rule::kBadTarget, Rule::kBadGroup, Rule::kNoPut})
     numbers.emplace(rule, static_cast<int>(numbers.size()) + 1);
   std::map<int, Rule> by_number;
   for (const auto& [rule, number] : numbers) by_number[number] = rule;
