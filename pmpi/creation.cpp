@@ -28,13 +28,15 @@ constexpr std::size_t kMostWindows = 1900;
 
 Outcome check_arguments(const CreationRequest& request) {
   if (request.size < 0) {
-    return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative", request.size)};
+    return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative (MPI 4.0 section 12.2)", request.size)};
   }
   if (request.displacement_unit <= 0 || request.displacement_unit > std::numeric_limits<int>::max()) {
-    return Fault{MPI_ERR_DISP, fmt::format("displacement unit is {}; it must be positive", request.displacement_unit)};
+    return Fault{MPI_ERR_DISP, fmt::format("displacement unit is {}; it must be positive (MPI 4.0 section 12.2)",
+                                           request.displacement_unit)};
   }
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.base == nullptr && request.size > 0) {
-    return Fault{MPI_ERR_BASE, fmt::format("the base address is null, and the size {} bytes", request.size)};
+    return Fault{MPI_ERR_BASE, fmt::format("the base address is null, and the size {} bytes; give it memory "
+                                           "(MPI 4.0 section 12.2.1)", request.size)};
   }
   return {};
 }
@@ -127,10 +129,14 @@ Status make_handle(MPI_Info info, MPI_Win* handle) {
 
 Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier) {
   *carrier = Carrier::kFarside;
-  if (request.communicator == MPI_COMM_NULL) return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL"};
+  if (request.communicator == MPI_COMM_NULL) {
+    return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
+  }
   int inter = 0;
   PMPI_Comm_test_inter(request.communicator, &inter);
-  if (inter != 0) return Fault{MPI_ERR_COMM, "a window needs an intracommunicator"};
+  if (inter != 0) {
+    return Fault{MPI_ERR_COMM, "a window needs an intracommunicator; merge this one first (MPI 4.0 section 12.2)"};
+  }
 
   // Nobody asked for what cannot be had: the program runs on as it would without farside.
   const auto decide = [&](const Error& failed) -> Outcome {
