@@ -35,15 +35,15 @@ class BarrierProgram {
       running_.begin<Barrier>(memory, memory.rank(), ranks_, count, said(memory.rank(), count),
                               said(memory.rank(), count - 1));
     }
-    const auto& barrier = running_.get<Barrier>();
-    if (!running_.get<Barrier>().advance()) return;
+    auto& barrier = running_.get<Barrier>();
+    if (!barrier.advance()) return;
     ++left_;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (shared.entered[rank] < left_) memory.broken("a rank leaves a barrier that another has not entered");
+    }
     for (int round = 0; round < barrier.rounds(); ++round) {
       if (barrier.heard(round) != said(barrier.peer(round), left_))
         memory.broken("a rank hears what its peer has not said in this barrier");
-    }
-    for (int rank = 0; rank < ranks_; ++rank) {
-      if (shared.entered[rank] < left_) memory.broken("a rank leaves a barrier that another has not entered");
     }
     running_.end();
     memory.retire_operations();

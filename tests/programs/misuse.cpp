@@ -4,7 +4,7 @@
 //
 //   misuse [create]           all of them
 //   misuse [create] only N    the N-th (from 1)
-//   misuse report N           what the runtime says to the N-th, as "rank R: silent|right|other CLASS", for
+//   misuse report N           what the runtime says to the N-th, as "rank R: silent|right|other: CLASS", for
 //                             tests/native_misuse; afterwards the window is used as after a refusal
 //   misuse names              a line for each
 //   misuse fatal              one under MPI_ERRORS_ARE_FATAL: this run must fail

@@ -31,6 +31,28 @@ struct Case {
   std::string call() const { return std::string(name, std::string_view(name).find(',')); }
 };
 
+// The name of an error class, as the standard writes it.
+inline std::string name_of(int error_class) {
+  const std::pair<int, const char*> names[] = {
+      {MPI_ERR_RMA_SYNC, "RMA_SYNC"},     {MPI_ERR_RMA_CONFLICT, "RMA_CONFLICT"},
+      {MPI_ERR_RMA_RANGE, "RMA_RANGE"},   {MPI_ERR_RMA_ATTACH, "RMA_ATTACH"},
+      {MPI_ERR_RMA_FLAVOR, "RMA_FLAVOR"}, {MPI_ERR_RMA_SHARED, "RMA_SHARED"},
+      {MPI_ERR_ASSERT, "ASSERT"},         {MPI_ERR_LOCKTYPE, "LOCKTYPE"},
+      {MPI_ERR_RANK, "RANK"},             {MPI_ERR_DISP, "DISP"},
+      {MPI_ERR_COUNT, "COUNT"},           {MPI_ERR_TYPE, "TYPE"},
+      {MPI_ERR_OP, "OP"},                 {MPI_ERR_WIN, "WIN"},
+      {MPI_ERR_INFO, "INFO"},             {MPI_ERR_BASE, "BASE"},
+      {MPI_ERR_SIZE, "SIZE"},             {MPI_ERR_ARG, "ARG"},
+      {MPI_ERR_GROUP, "GROUP"},           {MPI_ERR_COMM, "COMM"},
+      {MPI_ERR_BUFFER, "BUFFER"},         {MPI_ERR_TRUNCATE, "TRUNCATE"},
+      {MPI_ERR_OTHER, "OTHER"},           {MPI_ERR_INTERN, "INTERN"},
+      {MPI_ERR_UNKNOWN, "UNKNOWN"},       {MPI_ERR_UNSUPPORTED_OPERATION, "UNSUPPORTED_OPERATION"},
+  };
+  for (const auto& [each, name] : names)
+    if (each == error_class) return std::string("MPI_ERR_") + name;
+  return "class " + std::to_string(error_class);
+}
+
 // What a call writes on stderr.
 class Stderr {
  public:
@@ -99,7 +121,7 @@ class Scene {
       std::printf("rank %d: %s\n", rank,
                   got == MPI_SUCCESS ? "silent"
                   : right            ? "right"
-                                     : ("other " + check::class_name(got)).c_str());
+                                     : ("other: " + name_of(got)).c_str());
       std::fflush(stdout);
       return got != MPI_SUCCESS;
     }
