@@ -6,13 +6,14 @@
 //    64  lock             the passive-target lock of this rank (lock.hpp)
 //    72  drain            its readers that a waiting writer must see off
 //   128  completed        access epochs towards this rank that were completed (exposure.hpp); only grows
-//   192  barrier[32]      round k: how many barriers the peer of that round has entered (barrier.hpp)
+//   192  barrier[32]      round k: how many barriers the peer of that round has entered, and what for (barrier.hpp)
 //   448  wake[8]          where this rank waits for locks of others, one word per lock awaited
 //   512  ring[256]        those who wait for this rank's lock
 //  2560  gate             of the window, at its home rank: lock_alls or exclusive locks (lock.hpp)
 //  2568  gate_drain[2]    its lock_alls, its exclusive locks that one of the others must see off
 //  2624  gate_ring[256]   those who wait at the gate
-//  4672  posted[]         one bit per peer: that peer has posted to this rank, which has not started yet
+//  4672  posted[]         two bits per peer: that peer has posted to this rank, which has not started yet; with
+//                         MPI_MODE_NOPUT
 #pragma once
 
 #include <cstddef>
@@ -45,8 +46,9 @@ struct ControlBlockOf {
   static constexpr std::uint32_t gate_ring_word(std::uint64_t ticket) {
     return kGateRing + 8U * static_cast<std::uint32_t>(ticket % kRingSlots);
   }
-  static constexpr std::uint32_t posted_word(int peer) { return kPosted + 8U * (static_cast<std::uint32_t>(peer) / 64); }
-  static constexpr std::uint64_t posted_bit(int peer) { return std::uint64_t{1} << (static_cast<unsigned>(peer) % 64); }
+  static constexpr std::uint32_t posted_word(int peer) { return kPosted + 8U * (static_cast<std::uint32_t>(peer) / 32); }
+  static constexpr std::uint64_t posted_bit(int peer) { return std::uint64_t{1} << (2 * (static_cast<unsigned>(peer) % 32)); }
+  static constexpr std::uint64_t no_put_bit(int peer) { return 2 * posted_bit(peer); }
   static constexpr std::size_t bytes(int ranks) { return posted_word(ranks - 1) + 8; }
 };
 using ControlBlock = ControlBlockOf<256>;

@@ -63,7 +63,8 @@ std::string counted(std::size_t n, const char* what = "target") {
 
 Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
   if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
-  const Rule rule = broken(cell(call, access_), member(target), assert);
+  const bool has_members = access_ == Access::kStarted || access_ == Access::kLocked;
+  const Rule rule = broken(cell(call, access_), has_members && takes_target(call) && has(members_, target), assert);
   return rule != Rule::kNone ? rule : broken(cell(call, exposure_), false, assert);
 }
 
@@ -126,7 +127,32 @@ void EpochState::back_to_before() {
   enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence));
 }
 
-Violation EpochState::fence(FenceAssert assert) { return apply(Call::kFence, kNoTarget, assert); }
+Violation EpochState::operate(int target, bool updates) {
+  if (const Rule rule = judge(Call::kOperation, target, {}); rule != Rule::kNone) return violation(rule);
+  if (promises_ && updates && has(no_put_, target)) return violation(Rule::kNoPut);
+  move(Call::kOperation, target);
+  if (promises_) open_below_ = 0;
+  return {};
+}
+
+void EpochState::promised_no_put(int target) {
+  if (!reserve(no_put_)) return;  // then this is not checked
+  set(no_put_, target);
+  promises_ = true;
+  open_below_ = members_below_ = 0;
+}
+
+void EpochState::forget_promises() {
+  if (!promises_) return;
+  std::fill(no_put_.begin(), no_put_.end(), 0);
+  promises_ = false;
+}
+
+Violation EpochState::fence(FenceAssert assert) {
+  const Violation refused = apply(Call::kFence, kNoTarget, assert);
+  if (!refused) forget_promises();
+  return refused;
+}
 
 bool EpochState::group_is_valid(std::span<const int> group) const {
   return std::all_of(group.begin(), group.end(),
@@ -163,14 +189,17 @@ Violation EpochState::start(std::span<const int> group) {
   if (!group.empty() && !reserve(members_)) return violation(Rule::kNoMemory);
   if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
   for (const int rank : started_group_) set(members_, rank);
+  forget_promises();  // those of a fence that nothing followed
   move(Call::kStart);
   return {};
 }
 
 Violation EpochState::complete() {
   const Violation refused = apply(Call::kComplete);
-  if (!refused) clear_started();
-  return refused;
+  if (refused) return refused;
+  clear_started();
+  forget_promises();
+  return {};
 }
 
 void EpochState::clear_started() {

@@ -58,11 +58,12 @@ class EpochState {
   // Each call below returns the rule it breaks, and then nothing has changed; or no violation, and the state
   // has moved.
 
-  // Put, get, accumulate and the like. The first after a fence makes an epoch of it.
-  Violation operation(int target) {
+  // Put, get, accumulate and the like. The first after a fence makes an epoch of it. `updates`: it may change the
+  // target's window.
+  Violation operation(int target, bool updates = true) {
     if (static_cast<unsigned>(target) < open_below_ || member(target)) [[likely]]
       return {};
-    return apply(Call::kOperation, target);
+    return operate(target, updates);
   }
   // Rput and the like.
   Violation request_operation(int target) {
@@ -102,6 +103,10 @@ class EpochState {
 
   // After it the object is good for nothing but destruction.
   Violation free() { return apply(Call::kFree); }
+
+  // The target has said that nobody will update its window until the epoch of the fence or start just opened has ended
+  // (MPI_MODE_NOPUT). From then on operation() is slower in this epoch.
+  void promised_no_put(int target);
 
   // Undo the last successful call of that name, for a protocol that found it refused or failed. As before it,
   // a fence that nothing followed is open again, unless another epoch was completed meanwhile (by another
@@ -145,6 +150,8 @@ class EpochState {
            : access_ == Access::kLockedAll ? static_cast<unsigned>(target) < ranks_
                                            : false;
   }
+  Violation operate(int target, bool updates);
+  void forget_promises();
   // The rule that the call breaks in the present state, or kNone.
   Rule judge(Call call, int target, FenceAssert assert) const;
   // Judges a call that takes no group and no lock type, and moves the state.
@@ -163,7 +170,7 @@ class EpochState {
 
   // Read by every operation. In kFenceActive and kLockedAll every rank below `open_below_` (= ranks_) may be
   // accessed, in kStarted and kLocked every member below `members_below_` (= ranks_); both are 0 in other
-  // states.
+  // states, and in an epoch in which somebody has promised MPI_MODE_NOPUT.
   unsigned open_below_ = 0;
   unsigned members_below_ = 0;
   unsigned ranks_;
@@ -173,6 +180,8 @@ class EpochState {
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
   int locks_held_ = 0;
   Bits members_;    // kStarted: the group; kLocked: the targets locked; else all 0
+  Bits no_put_;     // who has promised MPI_MODE_NOPUT in this epoch; meaningful if promises_
+  bool promises_ = false;
   Bits exclusive_;  // of the members that are locked, those held exclusively
   std::vector<int> started_group_;
   std::vector<int> posted_group_;

@@ -99,6 +99,7 @@ enum class Rule : std::uint8_t {
   kFreeInPost,
   kBadTarget,
   kBadGroup,
+  kNoPut,
   kNoMemory,
 };
 inline constexpr std::size_t kRules = static_cast<std::size_t>(Rule::kNoMemory) + 1;
@@ -182,6 +183,8 @@ inline constexpr Violation kViolations[kRules] = {
      "use 0 to the size of the window's group less 1", sections::kArguments},
     {ErrorClass::kGroup, "a member of the group is not a process of the window",
      "make the group from the window's own group", sections::kActive},
+    {ErrorClass::kRmaSync, "the target promised MPI_MODE_NOPUT, but this call updates its window",
+     "leave MPI_MODE_NOPUT out at the target, in its MPI_Win_post or MPI_Win_fence", sections::kAssertions},
     {ErrorClass::kNoMemory, "no memory for the epoch's bookkeeping", "one or two bits per process are needed",
      ""},
 };

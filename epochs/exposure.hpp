@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Post/start/complete/wait by remote atomics on control words.
 //
-//   post      adds this rank's bit to `posted` of every origin in the group
+//   post      adds this rank's bit to `posted` of every origin in the group, and with MPI_MODE_NOPUT the bit beside it
 //   start     waits until the bits of all its targets stand in its own `posted`, and takes them off
 //   complete  adds 1 to `completed` of every target, after the data of the epoch has arrived there
 //   wait      waits until its own `completed` has grown by the size of the group
@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <vector>
 
 #include "epochs/control_block.hpp"
 #include "epochs/lock_words.hpp"
@@ -28,14 +29,16 @@ namespace farside::epochs {
 template <RemoteMemory M>
 class Notify {
  public:
-  enum class What : std::uint8_t { kPosted, kCompleted };
+  enum class What : std::uint8_t { kPosted, kPostedNoPut, kCompleted };
   Notify(M& memory, int rank, What what, std::span<const int> group) : operations_(group.size()) {
     for (std::size_t i = 0; i < group.size(); ++i) {
-      if (what == What::kPosted) {
-        memory.fetch_add(operations_[i], group[i], ControlBlock::posted_word(rank), ControlBlock::posted_bit(rank));
-      } else {
+      if (what == What::kCompleted) {
         memory.fetch_add(operations_[i], group[i], ControlBlock::kCompleted, 1);
+        continue;
       }
+      const std::uint64_t promise = what == What::kPostedNoPut ? ControlBlock::no_put_bit(rank) : 0;
+      memory.fetch_add(operations_[i], group[i], ControlBlock::posted_word(rank),
+                       ControlBlock::posted_bit(rank) + promise);
     }
   }
   bool advance() {
@@ -58,13 +61,18 @@ class Notify {
 template <RemoteMemory M>
 class AwaitPosts {
  public:
-  AwaitPosts(M& memory, std::span<const int> targets) : memory_(memory), targets_(targets) {}
+  // `no_put`, if given, takes up the targets that promised MPI_MODE_NOPUT.
+  AwaitPosts(M& memory, std::span<const int> targets, std::vector<int>* no_put = nullptr)
+      : memory_(memory), targets_(targets), no_put_(no_put) {}
   bool advance() {
     for (; seen_ < targets_.size(); ++seen_) {
       const std::uint32_t word = ControlBlock::posted_word(targets_[seen_]);
       const std::uint64_t bit = ControlBlock::posted_bit(targets_[seen_]);
-      if ((memory_.own(word) & bit) == 0) return false;
-      memory_.own_fetch_add(word, -bit);
+      const std::uint64_t promise = ControlBlock::no_put_bit(targets_[seen_]);
+      const std::uint64_t posted = memory_.own(word) & (bit | promise);  // both bits are set in one step
+      if (posted == 0) return false;
+      if ((posted & promise) != 0 && no_put_ != nullptr) no_put_->push_back(targets_[seen_]);
+      memory_.own_fetch_add(word, -posted);
     }
     return true;
   }
@@ -72,6 +80,7 @@ class AwaitPosts {
  private:
   M& memory_;
   std::span<const int> targets_;
+  std::vector<int>* no_put_;
   std::size_t seen_ = 0;
 };
 

@@ -11,6 +11,7 @@
 #include "epochs/control_block.hpp"
 #include "pmpi/agreement.hpp"
 #include "pmpi/first_window.hpp"
+#include "pmpi/promises.hpp"
 #include "pmpi/runtime.hpp"
 #include "pmpi/window.hpp"
 #include "pmpi/window_table.hpp"
@@ -27,13 +28,15 @@ constexpr std::size_t kMostWindows = 1900;
 
 Outcome check_arguments(const CreationRequest& request) {
   if (request.size < 0) {
-    return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative", request.size)};
+    return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative (MPI 4.0 section 12.2)", request.size)};
   }
   if (request.displacement_unit <= 0 || request.displacement_unit > std::numeric_limits<int>::max()) {
-    return Fault{MPI_ERR_DISP, fmt::format("displacement unit is {}; it must be positive", request.displacement_unit)};
+    return Fault{MPI_ERR_DISP, fmt::format("displacement unit is {}; it must be positive (MPI 4.0 section 12.2)",
+                                           request.displacement_unit)};
   }
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.base == nullptr && request.size > 0) {
-    return Fault{MPI_ERR_BASE, fmt::format("the base address is null, and the size {} bytes", request.size)};
+    return Fault{MPI_ERR_BASE, fmt::format("the base address is null, and the size {} bytes; give it memory "
+                                           "(MPI 4.0 section 12.2.1)", request.size)};
   }
   return {};
 }
@@ -41,7 +44,7 @@ Outcome check_arguments(const CreationRequest& request) {
 // What each rank contributes when its memory is made.
 struct Contribution {
   SpaceDescriptor space;
-  std::int32_t displacement_unit;
+  Given given;
 };
 
 constexpr int kNeedsFabric = 1;
@@ -71,17 +74,20 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   Result<std::unique_ptr<Space>> made = Space::make(wanted);
 
   Contribution own{};
-  own.displacement_unit = static_cast<std::int32_t>(request.displacement_unit);
+  own.given = {promises_in(request.info), static_cast<std::int32_t>(request.displacement_unit), wanted.data_bytes};
   if (made) own.space = made.value()->describe();
   std::vector<Contribution> all;
   if (auto failed = agreement.exchange(own, made.status(), all)) return in_words("memory of the window", *failed);
   Agreed agreed;
   agreed.space = std::move(made.value());
   std::vector<SpaceDescriptor> descriptors;
+  std::vector<Given> given;
   for (const Contribution& c : all) {
     descriptors.push_back(c.space);
-    agreed.displacement_units.push_back(c.displacement_unit);
+    agreed.displacement_units.push_back(c.given.displacement_unit);
+    given.push_back(c.given);
   }
+  if (Status kept = check_promises(given); !kept) return kept.error();
   if (std::ranges::all_of(agreed.displacement_units, [&](int unit) { return unit == agreed.displacement_units[0]; })) {
     agreed.displacement_units.resize(1);
   }
@@ -133,10 +139,14 @@ Status make_handle(MPI_Info info, MPI_Win* handle) {
 
 Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier) {
   *carrier = Carrier::kFarside;
-  if (request.communicator == MPI_COMM_NULL) return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL"};
+  if (request.communicator == MPI_COMM_NULL) {
+    return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
+  }
   int inter = 0;
   PMPI_Comm_test_inter(request.communicator, &inter);
-  if (inter != 0) return Fault{MPI_ERR_COMM, "a window needs an intracommunicator"};
+  if (inter != 0) {
+    return Fault{MPI_ERR_COMM, "a window needs an intracommunicator; merge this one first (MPI 4.0 section 12.2)"};
+  }
 
   // Nobody asked for what cannot be had: the program runs on as it would without farside.
   const auto decide = [&](const Error& failed) -> Outcome {

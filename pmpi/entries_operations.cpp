@@ -43,8 +43,8 @@ int put(const char* call, Function Runtime::*original, const void* origin, Count
       return with_request(w, rank, request..., [&] { return w.put(from, to); });
     }
   };
-  return on_window(win, call, body, original, origin, origin_count, origin_type, rank, displacement, target_count,
-                   target_type, win, request...);
+  return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
+                   target_count, target_type, win, request...);
 }
 
 template <class Count, class Function, class... Args>
@@ -59,8 +59,8 @@ int get(const char* call, Function Runtime::*original, void* origin, Count origi
       return with_request(w, rank, request..., [&] { return w.get(to, from); });
     }
   };
-  return on_window(win, call, body, original, origin, origin_count, origin_type, rank, displacement, target_count,
-                   target_type, win, request...);
+  return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
+                   target_count, target_type, win, request...);
 }
 
 template <class Count, class Function, class... Args>
@@ -76,8 +76,8 @@ int accumulate(const char* call, Function Runtime::*original, const void* origin
       return with_request(w, rank, request..., [&] { return w.accumulate(from, nullptr, to, op); });
     }
   };
-  return on_window(win, call, body, original, origin, origin_count, origin_type, rank, displacement, target_count,
-                   target_type, op, win, request...);
+  return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
+                   target_count, target_type, op, win, request...);
 }
 
 template <class Count, class Function, class... Args>
@@ -95,8 +95,8 @@ int get_accumulate(const char* call, Function Runtime::*original, const void* or
       return with_request(w, rank, request..., [&] { return w.accumulate(from, &fetched, to, op); });
     }
   };
-  return on_window(win, call, body, original, origin, origin_count, origin_type, result, result_count, result_type, rank,
-                   displacement, target_count, target_type, op, win, request...);
+  return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, result, result_count,
+                   result_type, rank, displacement, target_count, target_type, op, win, request...);
 }
 
 }  // namespace
@@ -127,13 +127,13 @@ FARSIDE_ENTRY(Get_accumulate, (const void* origin, int origin_count, MPI_Datatyp
 }
 FARSIDE_ENTRY(Fetch_and_op, (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
                              MPI_Op op, MPI_Win win)) {
-  return on_window(win, "MPI_Fetch_and_op",
+  return on_window(win, {"MPI_Fetch_and_op", rank},
                    [&](Window& w) { return w.fetch_and_op(origin, result, type, rank, displacement, op); },
                    &Runtime::Fetch_and_op, origin, result, type, rank, displacement, op, win);
 }
 FARSIDE_ENTRY(Compare_and_swap, (const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                                  MPI_Aint displacement, MPI_Win win)) {
-  return on_window(win, "MPI_Compare_and_swap",
+  return on_window(win, {"MPI_Compare_and_swap", rank},
                    [&](Window& w) { return w.compare_and_swap(origin, compare, result, type, rank, displacement); },
                    &Runtime::Compare_and_swap, origin, compare, result, type, rank, displacement, win);
 }

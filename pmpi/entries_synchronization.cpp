@@ -25,11 +25,12 @@ FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag)) {
   return on_window(win, "MPI_Win_test", [&](Window& w) { return w.test(flag); }, &Runtime::Win_test, win, flag);
 }
 FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
-  return on_window(win, "MPI_Win_lock", [&](Window& w) { return w.lock(lock_type, rank, assert); }, &Runtime::Win_lock,
-                   lock_type, rank, assert, win);
+  return on_window(win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); },
+                   &Runtime::Win_lock, lock_type, rank, assert, win);
 }
 FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
-  return on_window(win, "MPI_Win_unlock", [&](Window& w) { return w.unlock(rank); }, &Runtime::Win_unlock, rank, win);
+  return on_window(win, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); },
+                   &Runtime::Win_unlock, rank, win);
 }
 FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win)) {
   return on_window(win, "MPI_Win_lock_all", [&](Window& w) { return w.lock_all(assert); }, &Runtime::Win_lock_all,
@@ -39,15 +40,16 @@ FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win)) {
   return on_window(win, "MPI_Win_unlock_all", [](Window& w) { return w.unlock_all(); }, &Runtime::Win_unlock_all, win);
 }
 FARSIDE_ENTRY(Win_flush, (int rank, MPI_Win win)) {
-  return on_window(win, "MPI_Win_flush", [&](Window& w) { return w.flush(rank); }, &Runtime::Win_flush, rank, win);
+  return on_window(win, {"MPI_Win_flush", rank}, [&](Window& w) { return w.flush(rank); },
+                   &Runtime::Win_flush, rank, win);
 }
 FARSIDE_ENTRY(Win_flush_all, (MPI_Win win)) {
   return on_window(win, "MPI_Win_flush_all", [](Window& w) { return w.flush_all(); }, &Runtime::Win_flush_all, win);
 }
 // An operation's buffers are free when it has arrived: local completion is completion.
 FARSIDE_ENTRY(Win_flush_local, (int rank, MPI_Win win)) {
-  return on_window(win, "MPI_Win_flush_local", [&](Window& w) { return w.flush(rank); }, &Runtime::Win_flush_local, rank,
-                   win);
+  return on_window(win, {"MPI_Win_flush_local", rank}, [&](Window& w) { return w.flush(rank); },
+                   &Runtime::Win_flush_local, rank, win);
 }
 FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win)) {
   return on_window(win, "MPI_Win_flush_local_all", [](Window& w) { return w.flush_all(); },

@@ -70,13 +70,16 @@ FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base)) {
 }
 
 FARSIDE_ENTRY(Win_shared_query, (MPI_Win win, int rank, MPI_Aint* size, int* unit, void* base)) {
-  return on_window(win, "MPI_Win_shared_query", [](Window&) { return not_shared(); }, &Runtime::Win_shared_query, win,
-                   rank, size, unit, base);
+  return on_window(win, {"MPI_Win_shared_query", rank}, [](Window&) { return not_shared(); },
+                   &Runtime::Win_shared_query, win, rank, size, unit, base);
 }
 
 FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
   Window* window = WindowTable::instance().find(*win);
-  if (window == nullptr) return runtime().Win_free(win);
+  if (window == nullptr) {
+    if (const char* why = WindowTable::instance().why_none(*win)) return raise_without_window("MPI_Win_free", why);
+    return runtime().Win_free(win);
+  }
   if (const Outcome outcome = window->check_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
   // Operations that failed at the end are reported, but the window goes: its peers have let go of it.
   const Outcome ended = window->end();
@@ -93,6 +96,9 @@ FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag)) {
   void* attribute = nullptr;
   const bool predefined = key == MPI_WIN_BASE || key == MPI_WIN_SIZE || key == MPI_WIN_DISP_UNIT ||
                           key == MPI_WIN_CREATE_FLAVOR || key == MPI_WIN_MODEL;
+  if (const char* why = window != nullptr ? nullptr : WindowTable::instance().why_none(win)) {
+    return raise_without_window("MPI_Win_get_attr", why);
+  }
   if (window == nullptr || !predefined) return runtime().Win_get_attr(win, key, value, flag);
   attribute = window->predefined_attribute(key);
   *address_of(value) = attribute;
@@ -132,7 +138,7 @@ FARSIDE_ENTRY(Win_allocate_shared_c,
 }
 
 FARSIDE_ENTRY(Win_shared_query_c, (MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* unit, void* base)) {
-  return on_window(win, "MPI_Win_shared_query_c", [](Window&) { return not_shared(); }, &Runtime::Win_shared_query_c,
-                   win, rank, size, unit, base);
+  return on_window(win, {"MPI_Win_shared_query_c", rank}, [](Window&) { return not_shared(); },
+                   &Runtime::Win_shared_query_c, win, rank, size, unit, base);
 }
 #endif

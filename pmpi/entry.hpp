@@ -19,11 +19,14 @@
 
 namespace farside::pmpi {
 
-// `body` gets the farside window; any other handle goes to the runtime's function with the original arguments.
+// `body` gets the farside window; another window goes to the runtime's function with the original arguments.
 template <class Body, class Function, class... Args>
-int on_window(MPI_Win win, const char* call, Body&& body, Function Runtime::*original, Args... args) {
+int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::*original, Args... args) {
   Window* window = WindowTable::instance().find(win);
-  if (window == nullptr) return (runtime().*original)(args...);
+  if (window == nullptr) [[unlikely]] {
+    if (const char* why = WindowTable::instance().why_none(win)) return raise_without_window(call, why);
+    return (runtime().*original)(args...);
+  }
   const Outcome outcome = body(*window);
   if (outcome) [[likely]] return MPI_SUCCESS;
   return window->raise(call, outcome.fault());

@@ -9,6 +9,7 @@ namespace {
 int class_of(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kNoMemory: return MPI_ERR_NO_MEM;
+    case ErrorKind::kPromise: return MPI_ERR_INFO;
     case ErrorKind::kRange: return MPI_ERR_RMA_RANGE;
     case ErrorKind::kUnsupported: return MPI_ERR_UNSUPPORTED_OPERATION;
     case ErrorKind::kBadSetting:
@@ -47,6 +48,10 @@ int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
   log(LogLevel::kError, "{}: {}", call, fault.text);
   PMPI_Comm_call_errhandler(communicator, fault.error_class);
   return fault.error_class;
+}
+
+int raise_without_window(const CallSite& call, const char* why) {
+  return raise_on(MPI_VERSION < 4 ? MPI_COMM_WORLD : MPI_COMM_SELF, call.name, {MPI_ERR_WIN, why});
 }
 
 }  // namespace farside::pmpi

@@ -3,6 +3,7 @@
 // own kinds of errors; here is where they become MPI's.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +18,14 @@ namespace farside::pmpi {
 struct Fault {
   int error_class = MPI_ERR_OTHER;
   std::string text;  // what is wrong, and what to do
+};
+
+// The MPI call that a report names, and the target it was for, if it has one.
+struct CallSite {
+  static constexpr int kNoTarget = std::numeric_limits<int>::min();
+  CallSite(const char* call, int rank = kNoTarget) : name(call), target(rank) {}  // NOLINT(google-explicit-constructor)
+  const char* name;
+  int target;
 };
 
 // Success, or a Fault. One pointer wide.
@@ -41,6 +50,9 @@ inline Outcome::Outcome(const epochs::Violation& violation)
     : fault_(violation ? std::make_unique<Fault>(fault_of(violation)) : nullptr) {}
 inline Outcome::Outcome(const Status& status)
     : fault_(status ? nullptr : std::make_unique<Fault>(fault_of(status.error()))) {}
+
+// For a handle that is no window: there, errors belong to MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI 4.0).
+int raise_without_window(const CallSite& call, const char* why);
 
 // Reports on stderr and through the error handler of the communicator; returns what the call returns.
 int raise_on(MPI_Comm communicator, const char* call, const Fault& fault);

@@ -39,7 +39,7 @@ void* Window::predefined_attribute(int key) {
   }
 }
 
-int Window::raise(const char* call, const Fault& fault) {
+int Window::raise(const CallSite& call, const Fault& fault) {
   std::array<char, MPI_MAX_OBJECT_NAME> name{};
   int length = 0;
   PMPI_Win_get_name(handle_, name.data(), &length);
@@ -49,7 +49,14 @@ int Window::raise(const char* call, const Fault& fault) {
     state = epoch_.describe_access();
     if (epoch_.exposure() == epochs::Exposure::kPosted) state += "; " + epoch_.describe_exposure();
   }
-  log(LogLevel::kError, "{} on window '{}': {}; here {}", call, length > 0 ? name.data() : "(unnamed)", fault.text, state);
+  std::string where;
+  if (call.target == MPI_PROC_NULL) {
+    where = ", target MPI_PROC_NULL";
+  } else if (call.target != CallSite::kNoTarget) {
+    where = fmt::format(", target {}", call.target);
+  }
+  log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, length > 0 ? name.data() : "(unnamed)", where,
+      fault.text, state);
   PMPI_Win_call_errhandler(handle_, fault.error_class);
   return fault.error_class;
 }

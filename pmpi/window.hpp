@@ -94,8 +94,8 @@ class Window {
   // One of the five predefined attributes, as MPI_Win_get_attr gives it; null for other keys.
   void* predefined_attribute(int key);
 
-  // Tells the user, and the window's error handler; returns what the call returns. `rank` may be negative: none.
-  int raise(const char* call, const Fault& fault);
+  // Tells the user, in one line, and the window's error handler; returns what the call returns.
+  int raise(const CallSite& call, const Fault& fault);
 
  private:
   struct Held {
@@ -109,9 +109,10 @@ class Window {
   std::unique_lock<std::mutex> guard() {
     return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
-  // May an operation go to this rank now?
-  Outcome begin_operation(int rank);
-  Status barrier();
+  // May an operation go to this rank now? `updates`: it may change the window there.
+  Outcome begin_operation(int rank, bool updates);
+  // Says to the others, and hears, what it is for (epochs::BarrierWord). A fault, too, if they came for something else.
+  Outcome barrier(std::uint8_t said);
   // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the ticket for its release.
   template <class Lock>
   Status acquire(int rank, epochs::LockType type, std::uint64_t& ticket, bool& saw_exposure);
@@ -156,6 +157,7 @@ class Window {
   bool entering_gate_ = false;              // a thread is, and the others wait for it
   std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
   bool lock_all_unchecked_ = false;
+  std::uint8_t said_in_barrier_ = 0;        // in the last one (epochs/barrier.hpp)
 };
 
 }  // namespace farside::pmpi

@@ -2,6 +2,9 @@
 // Communication calls of a window (MPI 4.0 section 12.3).
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
 
 #include "pmpi/reduce_op.hpp"
 #include "pmpi/window.hpp"
@@ -9,22 +12,48 @@
 namespace farside::pmpi {
 namespace {
 
+// Displacement arithmetic in 128 bits: nothing there can overflow.
+__extension__ using Wide = __int128;
+
 Outcome check_count(std::int64_t count, const char* whose) {
   if (count >= 0) return {};
-  return Fault{MPI_ERR_COUNT, fmt::format("{} count is {}; it may not be negative", whose, count)};
+  return Fault{MPI_ERR_COUNT,
+               fmt::format("the {} count is {}; it may not be negative (MPI 4.0 section 12.3)", whose, count)};
 }
 
 Outcome find_type(MPI_Datatype handle, const char* whose, const Datatype*& type) {
   type = find_datatype(handle);
   if (type != nullptr) [[likely]] return {};
-  return Fault{MPI_ERR_TYPE, fmt::format("{} datatype: {}", whose, datatype_error(handle).text)};
+  return Fault{MPI_ERR_TYPE, fmt::format("{} datatype: {} (MPI 4.0 section 12.3)", whose, datatype_error(handle).text)};
+}
+
+Outcome check_displacement(MPI_Aint displacement) {
+  if (displacement >= 0) [[likely]] return {};
+  return Fault{MPI_ERR_DISP, fmt::format("the target displacement is {}; it may not be negative (MPI 4.0 section 12.3.1)",
+                                         displacement)};
+}
+
+// Null is MPI_BOTTOM, which only a type made of absolute addresses can mean.
+Outcome check_buffer(const void* address, const Datatype& type, std::size_t bytes, const char* whose) {
+  if (address != nullptr || bytes == 0 || !type.contiguous) [[likely]] return {};
+  return Fault{MPI_ERR_BUFFER, fmt::format("the {} buffer is null, for {} bytes; give it memory (MPI 4.0 section 12.3)",
+                                           whose, bytes)};
 }
 
 // MPI 4.0 section 12.3.1: what is sent must fit, without truncation, as in send and receive.
 Outcome check_fits(std::size_t sent_bytes, std::size_t room_bytes) {
   if (sent_bytes <= room_bytes) [[likely]] return {};
-  return Fault{MPI_ERR_TRUNCATE, fmt::format("{} bytes are sent where count and datatype leave room for {}", sent_bytes,
-                                             room_bytes)};
+  return Fault{MPI_ERR_TRUNCATE,
+               fmt::format("{} bytes are sent where count and datatype leave room for {}; origin and target must match "
+                           "(MPI 4.0 section 12.3.1)", sent_bytes, room_bytes)};
+}
+
+// fmt 9 does not print 128 bits everywhere; what does not fit into 64 is only known to be far away.
+std::string in_digits(Wide value) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  if (value > kMost) return fmt::format("more than {}", kMost);
+  if (value < -kMost) return fmt::format("less than -{}", kMost);
+  return fmt::format("{}", static_cast<std::int64_t>(value));
 }
 
 std::byte* bytes_at(const void* address, std::ptrdiff_t offset) {
@@ -56,17 +85,13 @@ void copy_elements(Direction direction, std::vector<std::byte>& packed, const Lo
 
 }  // namespace
 
-Outcome Window::begin_operation(int rank) {
+Outcome Window::begin_operation(int rank, bool updates) {
   const auto held = guard();
-  return epoch_.operation(rank);
+  return epoch_.operation(rank, updates);
 }
 
 Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const {
-  if (target.displacement < 0) {
-    return Fault{MPI_ERR_DISP, fmt::format("target displacement is {}; it may not be negative", target.displacement)};
-  }
-  // 128 bits: nothing here can overflow.
-  __extension__ using Wide = __int128;
+  if (Outcome o = check_displacement(target.displacement); !o) return o;
   const Wide at = static_cast<Wide>(target.displacement) * displacement_unit(target.rank);
   const Wide stretch = static_cast<Wide>(target.count - 1) * type.layout->extent();
   const Wide first = at + type.layout->true_lower_bound() + std::min<Wide>(stretch, 0);
@@ -77,8 +102,10 @@ Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::in
     return {};
   }
   return Fault{MPI_ERR_RMA_RANGE,
-               fmt::format("displacement {} (unit {}), count {} reach beyond the {} bytes of rank {}'s window",
-                           target.displacement, displacement_unit(target.rank), target.count, bytes, target.rank)};
+               fmt::format("displacement {} (unit {}) and count {} reach from byte {} to {}, beyond the {} bytes of rank "
+                           "{}'s window; access only what lies within it (MPI 4.0 section 12.3.1)",
+                           target.displacement, displacement_unit(target.rank), target.count, in_digits(first),
+                           in_digits(last), bytes, target.rank)};
 }
 
 Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
@@ -99,8 +126,11 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
   std::int64_t at = 0;
   if (target_bytes > 0) {
     if (Outcome o = locate(target, *target_type, at); !o) return o;
+  } else if (Outcome o = check_displacement(target.displacement); !o) {
+    return o;
   }
-  if (Outcome o = begin_operation(target.rank); !o) return o;
+  if (Outcome o = check_buffer(origin.address, *origin_type, bytes, "origin"); !o) return o;
+  if (Outcome o = begin_operation(target.rank, put); !o) return o;
   if (bytes == 0) return {};
   if (origin_type->contiguous && target_type->contiguous) [[likely]] {
     const auto offset = static_cast<std::uint64_t>(at);
@@ -124,7 +154,14 @@ Outcome Window::get(const LocalBuffer& origin, const RemoteBuffer& target) { ret
 
 Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op) {
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
-  if (!reduce) return Fault{MPI_ERR_OP, "only predefined operations may be used (MPI 4.0 section 12.3.4)"};
+  if (!reduce) {
+    return Fault{MPI_ERR_OP, "the operation is not a predefined one; only those and MPI_REPLACE and MPI_NO_OP may be used "
+                             "(MPI 4.0 section 12.3.4)"};
+  }
+  if (result == nullptr && *reduce == ReduceOp::kNoOp) {
+    return Fault{MPI_ERR_OP, "MPI_NO_OP is only for the calls that fetch; use MPI_Get_accumulate "
+                             "(MPI 4.0 section 12.3.4)"};
+  }
   const bool reads_origin = *reduce != ReduceOp::kNoOp;
   if (reads_origin) {
     if (Outcome o = check_count(origin.count, "origin"); !o) return o;
@@ -155,25 +192,36 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
     if (Outcome o = check_fits(bytes, room); !o) return o;
     if (Outcome o = check_fits(bytes, origin_bytes); !o) return o;
   }
-  if (bytes == 0) return begin_operation(target.rank);
+  if (bytes == 0) {
+    if (Outcome o = check_displacement(target.displacement); !o) return o;
+    return begin_operation(target.rank, reads_origin);
+  }
+  if (reads_origin) {
+    if (Outcome o = check_buffer(origin.address, *origin_type, origin_bytes, "origin"); !o) return o;
+  }
+  if (result != nullptr) {
+    if (Outcome o = check_buffer(result->address, *result_type, bytes, "result"); !o) return o;
+  }
 
   const std::optional<BasicType> element = target_type->layout->uniform_type();
   if (!element) {
     return Fault{MPI_ERR_TYPE, "the target datatype mixes basic types; an accumulate needs one (MPI 4.0 section 12.3.4)"};
   }
   if (reads_origin && origin_type->layout->uniform_type() != element) {
-    return Fault{MPI_ERR_TYPE, fmt::format("the origin datatype is not made of {} as the target's is", traits(*element).name)};
+    return Fault{MPI_ERR_TYPE, fmt::format("the origin datatype is not made of {} as the target's is; use one "
+                                           "basic type (MPI 4.0 section 12.3.4)", traits(*element).name)};
   }
   if (result != nullptr && result_type->layout->uniform_type() != element) {
-    return Fault{MPI_ERR_TYPE, fmt::format("the result datatype is not made of {} as the target's is", traits(*element).name)};
+    return Fault{MPI_ERR_TYPE, fmt::format("the result datatype is not made of {} as the target's is; use one "
+                                           "basic type (MPI 4.0 section 12.3.4)", traits(*element).name)};
   }
   if (!allowed(*reduce, *element)) {
-    return Fault{MPI_ERR_OP, fmt::format("{} is not defined for {} (MPI 4.0 section 6.9.2)", name(*reduce),
-                                         traits(*element).name)};
+    return Fault{MPI_ERR_OP, fmt::format("{} is not defined for {}; use an operation that is (MPI 4.0 section 6.9.2)",
+                                         name(*reduce), traits(*element).name)};
   }
   std::int64_t at = 0;
   if (Outcome o = locate(target, *target_type, at); !o) return o;
-  if (Outcome o = begin_operation(target.rank); !o) return o;
+  if (Outcome o = begin_operation(target.rank, reads_origin); !o) return o;
 
   if (origin_bytes == 0) return {};
   const auto target_count = static_cast<std::size_t>(target.count);
@@ -235,9 +283,12 @@ Outcome Window::compare_and_swap(const void* origin, const void* compare, void* 
     return Fault{MPI_ERR_TYPE, "the datatype must be a predefined integer, logical, multi-language type or byte "
                                "(MPI 4.0 section 12.3.4)"};
   }
+  for (const auto& [address, whose] : {std::pair{origin, "origin"}, {compare, "compare"}, {result, "result"}}) {
+    if (Outcome o = check_buffer(address, *found, found->size, whose); !o) return o;
+  }
   std::int64_t at = 0;
   if (Outcome o = locate({rank, displacement, 1, type}, *found, at); !o) return o;
-  if (Outcome o = begin_operation(rank); !o) return o;
+  if (Outcome o = begin_operation(rank, true); !o) return o;
   return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
 }
 

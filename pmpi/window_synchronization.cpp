@@ -5,9 +5,11 @@
 #include <deque>
 #include <iterator>
 #include <thread>
+#include <utility>
 
 #include "epochs/barrier.hpp"
 #include "epochs/lock.hpp"
+#include "pmpi/collective_check.hpp"
 #include "pmpi/window.hpp"
 
 namespace farside::pmpi {
@@ -17,7 +19,8 @@ using epochs::LockType;
 
 Outcome check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};
-  return Fault{MPI_ERR_ASSERT, fmt::format("assertion {:#x} is not one of this call; allowed: {}", assert, allowed)};
+  return Fault{MPI_ERR_ASSERT,
+               fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
 }
 
 // Keeps the endpoint and the MPI runtime moving until done() says true.
@@ -46,24 +49,27 @@ using Mark = epochs::ExposureMark<ControlMemory>;
 
 // MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
 constexpr epochs::Violation kLockedWhilePosted{epochs::ErrorClass::kRmaConflict,
-                                               "the local window is locked by some rank",
+                                               "post while the own window is locked by some rank",
                                                "post when all locks on this window were released",
-                                               "MPI 4.0 section 12.5.3, 3.1 section 11.5.3"};
+                                               "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 constexpr epochs::Violation kPostedWhileLocked{epochs::ErrorClass::kRmaConflict,
-                                               "the target's window is exposed by MPI_Win_post",
+                                               "lock of a target whose window is exposed by its MPI_Win_post",
                                                "lock it after the target's MPI_Win_wait",
-                                               "MPI 4.0 section 12.5.3, 3.1 section 11.5.3"};
+                                               "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 
 }  // namespace
 
 Outcome Window::check_rank(int rank) const {
   if (rank >= 0 && rank < space_->ranks()) return {};
-  return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {} (0 to {}, or MPI_PROC_NULL)", rank,
-                                         space_->ranks(), space_->ranks() - 1)};
+  return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {}; use 0 to {} or MPI_PROC_NULL "
+                                         "(MPI 4.0 section 12.3)", rank, space_->ranks(), space_->ranks() - 1)};
 }
 
 Outcome Window::translate(MPI_Group group, std::vector<int>& ranks) const {
-  if (group == MPI_GROUP_NULL) return Fault{MPI_ERR_GROUP, "the group is MPI_GROUP_NULL"};
+  if (group == MPI_GROUP_NULL) {
+    return Fault{MPI_ERR_GROUP, "the group is MPI_GROUP_NULL; use MPI_GROUP_EMPTY or a part of the window's group "
+                                "(MPI 4.0 section 12.5.2)"};
+  }
   int size = 0;
   PMPI_Group_size(group, &size);
   std::vector<int> theirs(static_cast<std::size_t>(size));
@@ -72,12 +78,24 @@ Outcome Window::translate(MPI_Group group, std::vector<int>& ranks) const {
   PMPI_Group_translate_ranks(group, size, theirs.data(), group_, ranks.data());
   const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
   if (stranger == ranks.end()) return {};
-  return Fault{MPI_ERR_GROUP, fmt::format("member {} of the group is not in the window's group", stranger - ranks.begin())};
+  return Fault{MPI_ERR_GROUP, fmt::format("member {} of the group is not in the window's group; make it from that group "
+                                          "(MPI 4.0 section 12.5.2)", stranger - ranks.begin())};
 }
 
-Status Window::barrier() {
-  epochs::Barrier<ControlMemory> barrier(control_, space_->rank(), space_->ranks(), ++barriers_);
-  return run(space_->bell(), barrier);
+Outcome Window::barrier(std::uint8_t said) {
+  const int rank = space_->rank();
+  epochs::Barrier<ControlMemory> barrier(control_, rank, space_->ranks(), ++barriers_, said,
+                                         std::exchange(said_in_barrier_, said));
+  if (Status met = run(space_->bell(), barrier); !met) return met;
+  Outcome agreed;
+  const auto held = guard();
+  if ((said & epochs::BarrierWord::kNoPut) != 0) epoch_.promised_no_put(rank);
+  for (int round = 0; round < barrier.rounds(); ++round) {
+    const std::uint8_t heard = barrier.heard(round);
+    if ((heard & epochs::BarrierWord::kNoPut) != 0) epoch_.promised_no_put(barrier.peer(round));
+    if (agreed && heard != said) agreed = check_agreement(rank, said, barrier.peer(round), heard);
+  }
+  return agreed;
 }
 
 Outcome Window::fence(int assert) {
@@ -91,8 +109,8 @@ Outcome Window::fence(int assert) {
   }
   // Also after a failed operation: the others wait in the barrier.
   Status completed = space_->flush_all();
-  Status met = barrier();
-  return completed ? std::move(met) : std::move(completed);
+  Outcome met = barrier(said_by_fence(assert));
+  return completed ? std::move(met) : Outcome(completed);
 }
 
 Outcome Window::post(MPI_Group group, int assert) {
@@ -117,7 +135,8 @@ Outcome Window::post(MPI_Group group, int assert) {
   }
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
-  return notify(space_->bell(), control_, space_->rank(), What::kPosted, origins);
+  const What notice = (assert & MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
+  return notify(space_->bell(), control_, space_->rank(), notice, origins);
 }
 
 Outcome Window::start(MPI_Group group, int assert) {
@@ -129,8 +148,13 @@ Outcome Window::start(MPI_Group group, int assert) {
     if (const epochs::Violation v = epoch_.start(targets)) return v;
   }
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
-  epochs::AwaitPosts<ControlMemory> posts(control_, targets);
+  std::vector<int> no_put;
+  epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
   wait_until(space_->bell(), [&] { return posts.advance(); });
+  if (!no_put.empty()) {
+    const auto held = guard();
+    for (const int target : no_put) epoch_.promised_no_put(target);
+  }
   return {};
 }
 
@@ -253,7 +277,8 @@ Status Window::release_gate(LockType type) {
 
 Outcome Window::lock(int lock_type, int rank, int assert) {
   if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
-    return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE", lock_type)};
+    return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE (MPI 4.0 section 12.5.3)",
+                                               lock_type)};
   }
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (rank == MPI_PROC_NULL) return {};
@@ -285,7 +310,9 @@ Outcome Window::unlock(int rank) {
     if (const epochs::Violation v = epoch_.unlock(rank)) return v;
     // The last one taken is mostly the first one given back.
     const auto found = std::find_if(held_.rbegin(), held_.rend(), [&](const Held& h) { return h.rank == rank; });
-    if (found == held_.rend()) return Fault{MPI_ERR_RMA_SYNC, "another thread is still waiting for this lock"};
+    if (found == held_.rend()) {
+      return Fault{MPI_ERR_RMA_SYNC, "another thread is still waiting for this lock; unlock it after that"};
+    }
     lock = *found;
     held_.erase(std::next(found).base());
   }
@@ -403,8 +430,8 @@ Outcome Window::check_free() {
 
 Outcome Window::end() {
   Status completed = space_->flush_all();
-  Status met = barrier();
-  return completed ? std::move(met) : std::move(completed);
+  Outcome met = barrier(epochs::BarrierWord::kFree);
+  return completed ? std::move(met) : Outcome(completed);
 }
 
 void Window::look_after_runtime() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <type_traits>
 #include <vector>
 
@@ -38,6 +39,9 @@ class WindowTable {
   void erase(MPI_Win handle, Window* window);
   // The handle is the runtime's now.
   void forget(MPI_Win handle);
+  // Why no window is behind a handle that find() does not know, for people: it is MPI_WIN_NULL, or the window was
+  // farside's and has been freed. Null if it may be the runtime's.
+  const char* why_none(MPI_Win handle);
   std::size_t size() const { return size_.load(std::memory_order_relaxed); }
 
  private:
@@ -69,6 +73,7 @@ class WindowTable {
   std::atomic<Table*> table_;
   std::vector<std::unique_ptr<Table>> tables_;  // outgrown ones stay: someone may be reading them
   std::size_t used_ = 0;                        // entries with a key
+  std::set<std::uintptr_t> freed_;              // handles that were farside's, and nobody's since
   std::atomic<std::size_t> size_{0};
 };
 

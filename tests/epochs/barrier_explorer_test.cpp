@@ -43,18 +43,24 @@ TEST_CASE("a barrier holds when no interleaving is left out for being like anoth
 
 TEST_CASE("a barrier that skips the wait of its last round is caught") {
   CHECK(fault(3, [](Request& r) {
-          if (r.kind == Kind::kOwnRead && r.word == ControlBlock::barrier_word(1)) r.operand = 2;
+          if (r.kind == Kind::kOwnRead && r.word == ControlBlock::barrier_word(1)) r.operand = 2 << 8;
         }) == kEarly);
 }
 
 TEST_CASE("a barrier that a rank enters twice for one is caught") {
   CHECK(fault(2, [](Request& r) {
-          if (r.kind == Kind::kFetchAdd) r.operand = 2;
-        }) == kEarly);
+          if (r.kind == Kind::kWrite) r.operand += 1 << 8;
+        }).find("what its peer has not said") != std::string::npos);
 }
 
 TEST_CASE("a barrier whose arrival is lost is caught") {
   CHECK(fault(3, [](Request& r) {
-          r.dropped = r.kind == Kind::kFetchAdd && r.word == ControlBlock::barrier_word(1);
+          r.dropped = r.kind == Kind::kWrite && r.word == ControlBlock::barrier_word(1);
         }) == kDeadlock);
+}
+
+TEST_CASE("a barrier whose peers, one ahead, forget what they said before is caught") {
+  CHECK(fault(2, [](Request& r) {
+          if (r.kind == Kind::kWrite) r.operand &= ~std::uint64_t{0xf0};
+        }) == "a rank hears what its peer has not said in this barrier");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What an agent of the explorer does with barriers, and what must hold: nobody leaves one before all have
-// entered it.
+// entered it, and each hears what its peers say in it.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,20 @@ class BarrierProgram {
   bool begins() const { return !running_; }
 
   void step(Memory& memory, Shared& shared) {
-    if (!running_) running_.begin<Barrier>(memory, memory.rank(), ranks_, ++shared.entered[memory.rank()]);
-    if (!running_.get<Barrier>().advance()) return;
+    if (!running_) {
+      const std::uint64_t count = ++shared.entered[memory.rank()];
+      running_.begin<Barrier>(memory, memory.rank(), ranks_, count, said(memory.rank(), count),
+                              said(memory.rank(), count - 1));
+    }
+    auto& barrier = running_.get<Barrier>();
+    if (!barrier.advance()) return;
     ++left_;
     for (int rank = 0; rank < ranks_; ++rank) {
       if (shared.entered[rank] < left_) memory.broken("a rank leaves a barrier that another has not entered");
+    }
+    for (int round = 0; round < barrier.rounds(); ++round) {
+      if (barrier.heard(round) != said(barrier.peer(round), left_))
+        memory.broken("a rank hears what its peer has not said in this barrier");
     }
     running_.end();
     memory.retire_operations();
@@ -50,7 +59,7 @@ class BarrierProgram {
       const std::uint64_t entered = shared.entered[rank];
       for (int round = 0; round < static_cast<int>(ControlBlock::kBarrierRounds); ++round) {
         const std::uint64_t arrived = world.at(rank, ControlBlock::barrier_word(round));
-        if (arrived != 0 && arrived != entered)
+        if (arrived != 0 && epochs::BarrierWord::count(arrived) != entered)
           failure = "in the end a round has another count than the barriers";
       }
     }
@@ -66,6 +75,11 @@ class BarrierProgram {
   }
 
  private:
+  // Neighbours differ, and so do the barriers in a row.
+  static std::uint8_t said(int rank, std::uint64_t barrier) {
+    return static_cast<std::uint8_t>((static_cast<unsigned>(rank) * 5 + barrier * 3) % 16);
+  }
+
   std::uint64_t left_ = 0;
   std::uint64_t barriers_ = 0;
   int ranks_ = 0;

@@ -453,6 +453,46 @@ TEST_CASE("a lock refused while another is held leaves the other", "[epochs]") {
   CHECK(state.access() == Access::kNone);
 }
 
+TEST_CASE("a target that promised MPI_MODE_NOPUT is not updated until the epoch ends, and may be read") {
+  EpochState state(kRanks);
+  const auto refused = [&](int target) {
+    const std::string before = seen(state);
+    const Violation v = state.operation(target, true);
+    return std::string(v.what) == violation(Rule::kNoPut).what && seen(state) == before;
+  };
+  // By fence: from the first operation on and later, whoever else is accessed.
+  REQUIRE(!state.fence(kNoAssert));
+  state.promised_no_put(kMember);
+  CHECK(refused(kMember));
+  CHECK(state.access() == Access::kFenceOpen);
+  CHECK(!state.operation(kMember, false));
+  CHECK(!state.operation(kOther, true));
+  CHECK(refused(kMember));
+  CHECK(!state.operation(kMember, false));
+  CHECK(state.operation(kRanks, false).error == ErrorClass::kRank);
+  REQUIRE(!state.fence(kNoAssert));
+  CHECK(!state.operation(kMember, true));
+  REQUIRE(!state.fence(kNoSucceed));
+  // By start.
+  REQUIRE(!state.start(kGroup));
+  state.promised_no_put(1);
+  CHECK(refused(1));
+  CHECK(!state.operation(1, false));
+  CHECK(!state.operation(kMember, true));
+  CHECK(std::string(state.operation(kOther, true).what) == violation(Rule::kNotInGroup).what);
+  REQUIRE(!state.complete());
+  REQUIRE(!state.start(kGroup));
+  CHECK(!state.operation(1, true));
+  REQUIRE(!state.complete());
+  // A promise of a fence that nothing followed says nothing of locks.
+  REQUIRE(!state.fence(kNoAssert));
+  state.promised_no_put(kMember);
+  REQUIRE(!state.lock(kMember, LockType::kShared));
+  CHECK(!state.operation(kMember, true));
+  CHECK(!state.flush(kMember));
+  REQUIRE(!state.unlock(kMember));
+}
+
 TEST_CASE("the calls that opened and closed an epoch are known", "[epochs]") {
   EpochState state(kRanks);
   CHECK(state.opened_by() == nullptr);
@@ -717,7 +757,7 @@ TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
   expected += "\n| call | none | fence | posted |\n|---|---|---|---|\n";
   for (const Call call : {Call::kFence, Call::kPost, Call::kWait, Call::kTest, Call::kLockAll, Call::kFree})
     expected += shown_row(call, false, numbers);
-  for (const Rule rule : {Rule::kBadTarget, Rule::kBadGroup})
+  for (const Rule rule : {Rule::kBadTarget, Rule::kBadGroup, Rule::kNoPut})
     numbers.emplace(rule, static_cast<int>(numbers.size()) + 1);
   std::map<int, Rule> by_number;
   for (const auto& [rule, number] : numbers) by_number[number] = rule;

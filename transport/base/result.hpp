@@ -16,6 +16,7 @@ enum class ErrorKind {
   kNoRoute,       // a peer cannot be reached by any route that is allowed
   kNoMemory,      // shared memory, locked memory or address space is exhausted
   kPeer,          // a peer does not answer as it should, or its connection failed
+  kPromise,       // an info hint that does not hold
   kRange,         // an access beyond a region (found at the target)
   kUnsupported,   // a combination that does not exist
 };
