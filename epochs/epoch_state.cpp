@@ -16,12 +16,6 @@ bool takes_target(Call call) {
          call == Call::kLock || call == Call::kUnlock;
 }
 
-void set(std::vector<std::uint64_t>& bits, int rank) {
-  bits[static_cast<unsigned>(rank) / 64] |= std::uint64_t{1} << (static_cast<unsigned>(rank) % 64);
-}
-void clear(std::vector<std::uint64_t>& bits, int rank) {
-  bits[static_cast<unsigned>(rank) / 64] &= ~(std::uint64_t{1} << (static_cast<unsigned>(rank) % 64));
-}
 bool has(const std::vector<std::uint64_t>& bits, int rank) {
   return !bits.empty() &&
          ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
@@ -112,13 +106,6 @@ void EpochState::move_exposure(Call call, FenceAssert assert) {
   exposure_after_fence_ = exposure_ == Exposure::kFence;
   exposure_opened_by_ = next == Exposure::kNone ? nullptr : call_name(call);
   exposure_ = next;
-}
-
-void EpochState::enter(Access next, const char* by) {
-  access_ = next;
-  opened_by_ = next == Access::kNone ? nullptr : by;
-  open_below_ = next == Access::kFenceActive || next == Access::kLockedAll ? ranks_ : 0;
-  members_below_ = (next == Access::kStarted || next == Access::kLocked) && !members_.empty() ? ranks_ : 0;
 }
 
 // The access epoch just opened was never open: none is, or the fence before it.

@@ -60,7 +60,7 @@ class EpochState {
 
   // Put, get, accumulate and the like. The first after a fence makes an epoch of it.
   Violation operation(int target) {
-    if (static_cast<unsigned>(target) < open_below_ || member(target)) [[likely]]
+    if (operation_quickly(target)) [[likely]]
       return {};
     return apply(Call::kOperation, target);
   }
@@ -72,7 +72,7 @@ class EpochState {
   }
   // Flush and flush_local.
   Violation flush(int target) {
-    if (passive(target)) [[likely]]
+    if (flush_quickly(target)) [[likely]]
       return {};
     return apply(Call::kFlush, target);
   }
@@ -97,6 +97,14 @@ class EpochState {
 
   Violation lock(int target, LockType type);
   Violation unlock(int target);
+  // The calls that programs make all the time, in the states in which they mostly make them. True: allowed, and the
+  // state is where operation(), flush(), lock() or unlock() would have put it. False: nothing has changed; ask those.
+  bool operation_quickly(int target) const {
+    return static_cast<unsigned>(target) < open_below_ || member(target);
+  }
+  bool flush_quickly(int target) const { return passive(target); }
+  bool lock_quickly(int target, LockType type);
+  bool unlock_quickly(int target);
   Violation lock_all() { return apply(Call::kLockAll); }
   Violation unlock_all() { return apply(Call::kUnlockAll); }
 
@@ -136,6 +144,12 @@ class EpochState {
  private:
   using Bits = std::vector<std::uint64_t>;  // one per rank, or empty
 
+  static void set(Bits& bits, int rank) {
+    bits[static_cast<unsigned>(rank) / 64] |= std::uint64_t{1} << (static_cast<unsigned>(rank) % 64);
+  }
+  static void clear(Bits& bits, int rank) {
+    bits[static_cast<unsigned>(rank) / 64] &= ~(std::uint64_t{1} << (static_cast<unsigned>(rank) % 64));
+  }
   bool member(int target) const {
     const auto rank = static_cast<unsigned>(target);
     return rank < members_below_ && ((members_[rank / 64] >> (rank % 64)) & 1) != 0;
@@ -181,5 +195,48 @@ class EpochState {
   const char* exposure_opened_by_ = nullptr;
   const char* exposure_closed_by_ = nullptr;
 };
+
+// What the quick ways take for granted of the tables.
+static_assert(cell(Call::kLock, Access::kNone).kind == AccessCell::Kind::kGo);
+static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
+static_assert(cell(Call::kLock, Access::kLocked).kind == AccessCell::Kind::kIfNotMember);
+static_assert(cell(Call::kLock, Access::kLocked).next == Access::kLocked);
+static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);
+static_assert(leaves_alone(Call::kOperation) && leaves_alone(Call::kFlush) && leaves_alone(Call::kLock) &&
+              leaves_alone(Call::kUnlock));
+
+inline bool EpochState::lock_quickly(int target, LockType type) {
+  if (static_cast<unsigned>(target) >= ranks_ || members_.empty()) return false;
+  if (type == LockType::kExclusive && exclusive_.empty()) return false;
+  if (access_ == Access::kNone) {
+    after_fence_ = false;
+    enter(Access::kLocked, call_name(Call::kLock));
+  } else if (access_ != Access::kLocked || member(target)) {
+    return false;
+  }
+  set(members_, target);
+  if (type == LockType::kExclusive) set(exclusive_, target);
+  ++locks_held_;
+  return true;
+}
+
+inline bool EpochState::unlock_quickly(int target) {
+  if (access_ != Access::kLocked || !member(target)) return false;
+  clear(members_, target);
+  if (!exclusive_.empty()) clear(exclusive_, target);
+  after_fence_ = false;
+  if (--locks_held_ == 0) {
+    closed_by_ = call_name(Call::kUnlock);
+    enter(Access::kNone, nullptr);
+  }
+  return true;
+}
+
+inline void EpochState::enter(Access next, const char* by) {
+  access_ = next;
+  opened_by_ = next == Access::kNone ? nullptr : by;
+  open_below_ = next == Access::kFenceActive || next == Access::kLockedAll ? ranks_ : 0;
+  members_below_ = (next == Access::kStarted || next == Access::kLocked) && !members_.empty() ? ranks_ : 0;
+}
 
 }  // namespace farside::epochs

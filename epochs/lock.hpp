@@ -144,19 +144,26 @@ class PassTurn {
 
 // Takes the lock of `target` for rank `self`, which may wait on its wake word `node` meanwhile. Call advance() until
 // it says true, between other things that must go on; it never waits. Must stay where it is until then.
+//
+// Where a word is at hand (ControlMemory::fetch_add_now) an uncontended lock is not worth an object: add
+// LockWord::come(type), and if holds_at_once() said no to what was there, an object that was given it goes on.
 template <RemoteMemory M>
 class AcquireLock {
  public:
   AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node = 0)
       : memory_(memory), id_(WaiterId::make(self, node)), target_(target), type_(type) {}
+  // The ticket was drawn: `before` was in the lock word.
+  AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node, std::uint64_t before)
+      : AcquireLock(memory, self, target, type, node) {
+    take_ticket(before);
+  }
 
   bool advance() {
     if (pass_) return pass_->advance();
     while (operation_.done()) {
       switch (step_) {
         case Step::kDraw:
-          memory_.fetch_add(operation_, target_, ControlBlock::kLock,
-                            LockWord::kTicket + (exclusive() ? LockWord::kWriter : LockWord::kReader));
+          memory_.fetch_add(operation_, target_, ControlBlock::kLock, LockWord::come(type_));
           step_ = Step::kDrawn;
           break;
         case Step::kDrawn: take_ticket(operation_.value()); break;
@@ -232,10 +239,10 @@ class AcquireLock {
 
   void take_ticket(std::uint64_t before) {
     ticket_ = LockWord::ticket(before);
-    saw_exposure_ = (before & LockWord::kExposed) != 0;
+    saw_exposure_ = LockWord::exposed(before);
     const std::uint64_t writers = LockWord::writers(before);
     const std::uint64_t readers = LockWord::readers(before);
-    if (writers == 0 && (readers == 0 || !exclusive())) {
+    if (LockWord::holds_at_once(before, type_)) {
       step_ = Step::kHeld;
     } else if (writers == 0) {
       announce(readers);
@@ -316,27 +323,24 @@ class AcquireLock {
 };
 
 // Gives the lock back. What was done under it must have completed at the target before. `ticket` is AcquireLock's.
+// As above: add LockWord::leave(type), and if nobody_waits() said no, an object that was given what was there goes on.
 template <RemoteMemory M>
 class ReleaseLock {
  public:
   ReleaseLock(M& memory, int target, LockType type, std::uint64_t ticket)
       : memory_(memory), ticket_(ticket), target_(target), type_(type) {
-    memory_.fetch_add(operation_, target_, ControlBlock::kLock,
-                      type_ == LockType::kExclusive ? -LockWord::kWriter : -LockWord::kReader);
+    memory_.fetch_add(operation_, target_, ControlBlock::kLock, LockWord::leave(type_));
+  }
+  // It has left: `before` was in the lock word.
+  ReleaseLock(M& memory, int target, LockType type, std::uint64_t ticket, std::uint64_t before)
+      : memory_(memory), ticket_(ticket), target_(target), type_(type) {
+    tell(before);
   }
 
   bool advance() {
-    if (pass_) return pass_->advance();
-    while (operation_.done()) {
+    while (!pass_ && operation_.done()) {
       switch (step_) {
-        case Step::kLeft:
-          if (type_ == LockType::kShared) {
-            if (LockWord::writers(operation_.value()) == 0) return true;
-            memory_.fetch_add(operation_, target_, ControlBlock::kDrain, DrainWord::kOne);
-            step_ = Step::kDrained;
-            break;
-          }
-          return pass_on(operation_.value());
+        case Step::kLeft: tell(operation_.value()); break;
         case Step::kDrained: {
           const std::uint64_t now = operation_.value() + DrainWord::kOne;
           const std::uint64_t writer = DrainWord::writer(now);
@@ -348,7 +352,7 @@ class ReleaseLock {
         case Step::kDone: return true;
       }
     }
-    return false;
+    return pass_ && pass_->advance();
   }
   typename M::Operation* failed_operation() {
     return pass_ ? pass_->failed_operation() : operation_.failed() ? &operation_ : nullptr;
@@ -357,17 +361,19 @@ class ReleaseLock {
  private:
   enum class Step : std::uint8_t { kLeft, kDrained, kDone };
 
-  bool pass_on(std::uint64_t before) {
-    const std::uint64_t writers = LockWord::writers(before) - 1;
-    const std::uint64_t readers = LockWord::readers(before);
-    if (writers == 0 && readers == 0) {
-      step_ = Step::kDone;
-      return true;
+  // Those whose turn it is now.
+  void tell(std::uint64_t before) {
+    step_ = Step::kDone;
+    if (LockWord::nobody_waits(before, type_)) return;
+    if (type_ == LockType::kShared) {
+      memory_.fetch_add(operation_, target_, ControlBlock::kDrain, DrainWord::kOne);
+      step_ = Step::kDrained;
+      return;
     }
     using To = typename PassTurn<M>::To;
-    pass_.emplace(memory_, target_, LockWord::after(ticket_), writers == 0 ? To::kReaders : To::kNextWriter,
-                  writers == 0 ? readers : 0);
-    return pass_->advance();
+    const bool readers_only = LockWord::writers(before) == 1;
+    pass_.emplace(memory_, target_, LockWord::after(ticket_), readers_only ? To::kReaders : To::kNextWriter,
+                  readers_only ? LockWord::readers(before) : 0);
   }
 
   M& memory_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "epochs/control_block.hpp"
+#include "epochs/epoch_state.hpp"
 
 namespace farside::epochs {
 
@@ -24,14 +25,29 @@ struct LockWord {
   static constexpr std::uint64_t kTicket = 1ULL << 41;
   static constexpr std::uint64_t kTickets = 1ULL << 23;
 
+  // What coming and leaving add.
+  static constexpr std::uint64_t come(LockType type) { return kTicket + one(type); }
+  static constexpr std::uint64_t leave(LockType type) { return -one(type); }
+  // Of the word before: whether who came holds at once, and whether who left has nobody to tell.
+  static constexpr bool holds_at_once(std::uint64_t before, LockType type) {
+    return writers(before) == 0 && (type == LockType::kShared || readers(before) == 0);
+  }
+  static constexpr bool nobody_waits(std::uint64_t before, LockType type) {
+    return type == LockType::kShared ? writers(before) == 0 : writers(before) == 1 && readers(before) == 0;
+  }
+
   static constexpr std::uint64_t readers(std::uint64_t word) { return word % kWriter; }
   static constexpr std::uint64_t writers(std::uint64_t word) { return (word / kWriter) % kWriter; }
+  static constexpr bool exposed(std::uint64_t word) { return (word & kExposed) != 0; }
   static constexpr std::uint64_t ticket(std::uint64_t word) { return word / kTicket; }
   static constexpr std::uint64_t after(std::uint64_t ticket) { return (ticket + 1) % kTickets; }
   // How far `ticket` is behind `earlier`.
   static constexpr std::uint64_t distance(std::uint64_t ticket, std::uint64_t earlier) {
     return (ticket - earlier) % kTickets;
   }
+
+ private:
+  static constexpr std::uint64_t one(LockType type) { return type == LockType::kExclusive ? kWriter : kReader; }
 };
 
 // Who waits, and on which of its wake words: never 0.

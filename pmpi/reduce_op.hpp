@@ -14,4 +14,10 @@ namespace farside::pmpi {
 // accumulate family does not take (MPI 4.0 section 12.3.4).
 std::optional<ReduceOp> find_reduce_op(MPI_Op op);
 
+// MPI 4.0 section 12.3.4: C integer, Fortran integer, logical, multi-language types and byte.
+inline bool can_compare_and_swap(BasicType type) {
+  return type <= BasicType::kUint64 || type == BasicType::kByte ||
+         (type >= BasicType::kLogical1 && type <= BasicType::kLogical8);
+}
+
 }  // namespace farside::pmpi

@@ -179,7 +179,7 @@ Outcome Window::test(int* flag) {
   return {};
 }
 
-Outcome Window::acquire(int rank, LockType type, std::uint64_t& ticket) {
+Outcome Window::acquire(int rank, LockType type, std::uint64_t& ticket, std::optional<std::uint64_t> before) {
   // Threads that wait for different targets at once each need a wake word of their own.
   std::uint32_t node = 0;
   const auto claim = [&] {
@@ -190,7 +190,9 @@ Outcome Window::acquire(int rank, LockType type, std::uint64_t& ticket) {
     return true;
   };
   wait_until(space_->bell(), claim);
-  epochs::AcquireLock<ControlMemory> acquire(control_, space_->rank(), rank, type, node);
+  using Acquire = epochs::AcquireLock<ControlMemory>;
+  const int self = space_->rank();
+  Acquire acquire = before ? Acquire(control_, self, rank, type, node, *before) : Acquire(control_, self, rank, type, node);
   Status status = run(space_->bell(), acquire);
   ticket = acquire.ticket();
   {
@@ -207,7 +209,27 @@ Status Window::release(int rank, LockType type, std::uint64_t ticket) {
   return run(space_->bell(), release);
 }
 
-Outcome Window::lock(int lock_type, int rank, int assert) {
+// A lock that the epoch knows of already.
+Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
+  if (lock.taken) {
+    if (Outcome o = acquire(lock.rank, lock.type, lock.ticket, before); !o) {
+      const auto held = guard();
+      epoch_.lock_refused(lock.rank);
+      return o;
+    }
+  }
+  const auto held = guard();
+  held_.push_back(lock);
+  return {};
+}
+
+// A lock that was left while others wait.
+Status Window::pass_lock_on(const Held& lock, std::uint64_t before) {
+  epochs::ReleaseLock<ControlMemory> release(control_, lock.rank, lock.type, lock.ticket, before);
+  return run(space_->bell(), release);
+}
+
+Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
   if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
     return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE", lock_type)};
   }
@@ -219,20 +241,10 @@ Outcome Window::lock(int lock_type, int rank, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.lock(rank, type)) return v;
   }
-  Held lock{rank, type, (assert & MPI_MODE_NOCHECK) == 0, 0};
-  if (lock.taken) {
-    if (Outcome o = acquire(rank, type, lock.ticket); !o) {
-      const auto held = guard();
-      epoch_.lock_refused(rank);
-      return o;
-    }
-  }
-  const auto held = guard();
-  held_.push_back(lock);
-  return {};
+  return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, 0}, {});
 }
 
-Outcome Window::unlock(int rank) {
+Outcome Window::unlock_anyhow(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   Held lock;
@@ -299,7 +311,7 @@ Outcome Window::unlock_all() {
   return completed ? std::move(released) : std::move(completed);
 }
 
-Outcome Window::flush(int rank) {
+Outcome Window::flush_anyhow(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   {
@@ -340,14 +352,6 @@ Outcome Window::end() {
   Status completed = space_->flush_all();
   Status met = barrier();
   return completed ? std::move(met) : std::move(completed);
-}
-
-void Window::look_after_runtime() {
-  // Not a counter to rely on: threads may lose each other's steps.
-  constexpr std::uint32_t kEvery = 64;
-  const std::uint32_t calls = calls_.load(std::memory_order_relaxed) + 1;
-  calls_.store(calls, std::memory_order_relaxed);
-  if (calls % kEvery == 0) [[unlikely]] Process::instance().poll_runtime();
 }
 
 }  // namespace farside::pmpi

@@ -30,6 +30,12 @@ bool allowed(ReduceOp op, BasicType type) { return class_allows(kClasses[static_
 
 bool has_cpu_atomics(BasicType type) { return !has_gap(type) && traits(type).size <= sizeof(std::uint64_t); }
 
+bool has_cpu_arithmetic(BasicType type) {
+  const TypeClass type_class = kClasses[static_cast<std::size_t>(type)];
+  return has_cpu_atomics(type) && type_class != TypeClass::kFloating && type_class != TypeClass::kComplex &&
+         type_class != TypeClass::kPair;
+}
+
 AtomicWay atomic_way(BasicType type, const void* address) {
   if (!has_cpu_atomics(type)) return AtomicWay::kLocked;
   const bool aligned = reinterpret_cast<std::uintptr_t>(address) % traits(type).size == 0;

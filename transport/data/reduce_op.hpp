@@ -28,6 +28,10 @@ enum class AtomicWay : std::uint8_t { kAtomic, kLocked };
 // Whether elements of this type can be combined by CPU atomics at all (size == extent, of 1, 2, 4 or 8 bytes).
 bool has_cpu_atomics(BasicType type);
 
+// Whether the CPU adds to such elements in one atomic step: not to floating-point ones, for which kAtomic is a loop of
+// compare-and-swaps.
+bool has_cpu_arithmetic(BasicType type);
+
 // The way for an access to `type` at `address`: kAtomic where the type allows it and the address is naturally
 // aligned. Every process sees a region at the same alignment, so that all agree.
 AtomicWay atomic_way(BasicType type, const void* address);
