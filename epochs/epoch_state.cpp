@@ -76,7 +76,7 @@ void EpochState::move_access(Call call, int target, FenceAssert assert) {
   const AccessCell& to = cell(call, access_);
   Access next = to.next;
   if (to.kind == AccessCell::Kind::kLeave) {
-    clear(members_, target);
+    drop(target);
     after_fence_ = false;
     if (--locks_held_ == 0) next = Access::kNone;
   }
@@ -106,6 +106,13 @@ void EpochState::move_exposure(Call call, FenceAssert assert) {
   exposure_after_fence_ = exposure_ == Exposure::kFence;
   exposure_opened_by_ = next == Exposure::kNone ? nullptr : call_name(call);
   exposure_ = next;
+}
+
+void EpochState::enter(Access next, const char* by) {
+  access_ = next;
+  opened_by_ = next == Access::kNone ? nullptr : by;
+  open_below_ = next == Access::kFenceActive || next == Access::kLockedAll ? ranks_ : 0;
+  members_below_ = (next == Access::kStarted || next == Access::kLocked) && !members_.empty() ? ranks_ : 0;
 }
 
 // The access epoch just opened was never open: none is, or the fence before it.
@@ -166,29 +173,42 @@ void EpochState::clear_started() {
 
 Violation EpochState::lock(int target, LockType type) {
   if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
-  if (!reserve(members_)) return violation(Rule::kNoMemory);
-  if (type == LockType::kExclusive && !reserve(exclusive_)) return violation(Rule::kNoMemory);
+  const bool lone = lone_ == kNobody;
+  if (!lone && !reserve(members_)) return violation(Rule::kNoMemory);
+  if (!lone && type == LockType::kExclusive && !reserve(exclusive_)) return violation(Rule::kNoMemory);
   move(Call::kLock, target);
+  ++locks_held_;
+  if (lone) {
+    lone_ = static_cast<unsigned>(target);
+    lone_type_ = type;
+    return {};
+  }
+  members_below_ = ranks_;
   set(members_, target);
   if (type == LockType::kExclusive) set(exclusive_, target);
-  ++locks_held_;
   return {};
 }
 
-Violation EpochState::unlock(int target) {
-  const Violation refused = apply(Call::kUnlock, target);
-  if (!refused && !exclusive_.empty()) clear(exclusive_, target);
-  return refused;
+Violation EpochState::unlock(int target) { return apply(Call::kUnlock, target); }
+
+// A target that is locked is so no longer.
+void EpochState::drop(int target) {
+  if (is_lone(target)) {
+    lone_ = kNobody;
+    return;
+  }
+  clear(members_, target);
+  if (!exclusive_.empty()) clear(exclusive_, target);
 }
 
 std::optional<LockType> EpochState::locked(int target) const {
   if (!passive(target)) return std::nullopt;
+  if (is_lone(target)) return lone_type_;
   return access_ == Access::kLocked && has(exclusive_, target) ? LockType::kExclusive : LockType::kShared;
 }
 
 void EpochState::lock_refused(int target) {
-  clear(members_, target);
-  if (!exclusive_.empty()) clear(exclusive_, target);
+  drop(target);
   if (--locks_held_ == 0) back_to_before();
 }
 

@@ -51,8 +51,8 @@ struct FenceAssert {
 
 class EpochState {
  public:
-  // For a window of `ranks` processes (at least 1). Allocates nothing; the first lock or start allocates a
-  // bit per rank, the first exclusive lock another.
+  // For a window of `ranks` processes (at least 1). Allocates nothing; the first start, or lock of a second
+  // target, allocates a bit per rank, the first such lock that is exclusive another.
   explicit EpochState(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
 
   // Each call below returns the rule it breaks, and then nothing has changed; or no violation, and the state
@@ -100,11 +100,24 @@ class EpochState {
   // The calls that programs make all the time, in the states in which they mostly make them. True: allowed, and the
   // state is where operation(), flush(), lock() or unlock() would have put it. False: nothing has changed; ask those.
   bool operation_quickly(int target) const {
-    return static_cast<unsigned>(target) < open_below_ || member(target);
+    return is_lone(target) || static_cast<unsigned>(target) < open_below_ || listed(target);
   }
   bool flush_quickly(int target) const { return passive(target); }
-  bool lock_quickly(int target, LockType type);
-  bool unlock_quickly(int target);
+  bool lock_quickly(int target, LockType type) {
+    if (!may_lock_quickly(target)) return false;
+    locked_quickly(target, type);
+    return true;
+  }
+  bool unlock_quickly(int target) {
+    if (!may_unlock_quickly(target)) return false;
+    unlocked_quickly();
+    return true;
+  }
+  // The same in two steps, for what goes between them.
+  bool may_lock_quickly(int target) const;
+  void locked_quickly(int target, LockType type);
+  bool may_unlock_quickly(int target) const { return is_lone(target) && locks_held_ == 1 && !after_fence_; }
+  void unlocked_quickly();
   Violation lock_all() { return apply(Call::kLockAll); }
   Violation unlock_all() { return apply(Call::kUnlockAll); }
 
@@ -150,7 +163,10 @@ class EpochState {
   static void clear(Bits& bits, int rank) {
     bits[static_cast<unsigned>(rank) / 64] &= ~(std::uint64_t{1} << (static_cast<unsigned>(rank) % 64));
   }
-  bool member(int target) const {
+  // kStarted: in the group; kLocked: locked; else false.
+  bool member(int target) const { return is_lone(target) || listed(target); }
+  bool is_lone(int target) const { return lone_ == static_cast<unsigned>(target); }
+  bool listed(int target) const {
     const auto rank = static_cast<unsigned>(target);
     return rank < members_below_ && ((members_[rank / 64] >> (rank % 64)) & 1) != 0;
   }
@@ -173,7 +189,10 @@ class EpochState {
   bool reserve(Bits& bits) const;
   void clear_started();
 
+  void drop(int target);
+
   static constexpr int kNoTarget = -1;
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // unlike any rank
 
   // Read by every operation. In kFenceActive and kLockedAll every rank below `open_below_` (= ranks_) may be
   // accessed, in kStarted and kLocked every member below `members_below_` (= ranks_); both are 0 in other
@@ -186,8 +205,12 @@ class EpochState {
   bool after_fence_ = false;           // kStarted, kLocked, kLockedAll: entered from kFenceOpen
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
   int locks_held_ = 0;
-  Bits members_;    // kStarted: the group; kLocked: the targets locked; else all 0
-  Bits exclusive_;  // of the members that are locked, those held exclusively
+  LockType lone_type_ = LockType::kShared;
+  // kLocked: a target that is locked and has no bit below; else nobody. Programs mostly lock one target at a time: then
+  // it is all there is.
+  std::uint64_t lone_ = kNobody;
+  Bits members_;    // kStarted: the group; kLocked: the targets locked, without lone_; else all 0
+  Bits exclusive_;  // of those that are locked, those held exclusively
   std::vector<int> started_group_;
   std::vector<int> posted_group_;
   const char* opened_by_ = nullptr;
@@ -199,44 +222,29 @@ class EpochState {
 // What the quick ways take for granted of the tables.
 static_assert(cell(Call::kLock, Access::kNone).kind == AccessCell::Kind::kGo);
 static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
-static_assert(cell(Call::kLock, Access::kLocked).kind == AccessCell::Kind::kIfNotMember);
-static_assert(cell(Call::kLock, Access::kLocked).next == Access::kLocked);
 static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);
 static_assert(leaves_alone(Call::kOperation) && leaves_alone(Call::kFlush) && leaves_alone(Call::kLock) &&
               leaves_alone(Call::kUnlock));
 
-inline bool EpochState::lock_quickly(int target, LockType type) {
-  if (static_cast<unsigned>(target) >= ranks_ || members_.empty()) return false;
-  if (type == LockType::kExclusive && exclusive_.empty()) return false;
-  if (access_ == Access::kNone) {
-    after_fence_ = false;
-    enter(Access::kLocked, call_name(Call::kLock));
-  } else if (access_ != Access::kLocked || member(target)) {
-    return false;
-  }
-  set(members_, target);
-  if (type == LockType::kExclusive) set(exclusive_, target);
-  ++locks_held_;
-  return true;
+inline bool EpochState::may_lock_quickly(int target) const {
+  return access_ == Access::kNone && !after_fence_ && static_cast<unsigned>(target) < ranks_;
 }
 
-inline bool EpochState::unlock_quickly(int target) {
-  if (access_ != Access::kLocked || !member(target)) return false;
-  clear(members_, target);
-  if (!exclusive_.empty()) clear(exclusive_, target);
-  after_fence_ = false;
-  if (--locks_held_ == 0) {
-    closed_by_ = call_name(Call::kUnlock);
-    enter(Access::kNone, nullptr);
-  }
-  return true;
+inline void EpochState::locked_quickly(int target, LockType type) {
+  access_ = Access::kLocked;
+  lone_type_ = type;
+  lone_ = static_cast<unsigned>(target);
+  locks_held_ = 1;
+  opened_by_ = call_name(Call::kLock);
 }
 
-inline void EpochState::enter(Access next, const char* by) {
-  access_ = next;
-  opened_by_ = next == Access::kNone ? nullptr : by;
-  open_below_ = next == Access::kFenceActive || next == Access::kLockedAll ? ranks_ : 0;
-  members_below_ = (next == Access::kStarted || next == Access::kLocked) && !members_.empty() ? ranks_ : 0;
+inline void EpochState::unlocked_quickly() {
+  access_ = Access::kNone;
+  lone_ = kNobody;
+  locks_held_ = 0;
+  members_below_ = 0;
+  opened_by_ = nullptr;
+  closed_by_ = call_name(Call::kUnlock);
 }
 
 }  // namespace farside::epochs

@@ -127,7 +127,7 @@ class Window {
   // what the lock word held, if the ticket was drawn.
   Outcome acquire(int rank, epochs::LockType type, std::uint64_t& ticket, std::optional<std::uint64_t> before = {});
   Status release(int rank, epochs::LockType type, std::uint64_t ticket);
-  Outcome keep_lock(Held lock, std::optional<std::uint64_t> before);
+  Outcome keep_lock(const Held& lock, std::optional<std::uint64_t> before);
   Status pass_lock_on(const Held& lock, std::uint64_t before);
   // The calls in general.
   Outcome accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);

@@ -38,7 +38,7 @@ inline bool Window::put_direct(const LocalBuffer& origin, const RemoteBuffer& ta
   if (origin.type != target.type || origin.count != target.count) return false;
   const std::size_t bytes = plain_bytes(predefined_table.find(origin.type), origin.count);
   std::byte* to = direct_address(target.rank, target.displacement, bytes);
-  if (to == nullptr) return false;
+  if (to == nullptr || origin.address == nullptr) return false;
   space_->put_at(target.rank, to, origin.address, bytes);
   return true;
 }
@@ -47,7 +47,7 @@ inline bool Window::get_direct(const LocalBuffer& origin, const RemoteBuffer& ta
   if (origin.type != target.type || origin.count != target.count) return false;
   const std::size_t bytes = plain_bytes(predefined_table.find(origin.type), origin.count);
   const std::byte* from = direct_address(target.rank, target.displacement, bytes);
-  if (from == nullptr) return false;
+  if (from == nullptr || origin.address == nullptr) return false;
   space_->get_at(target.rank, from, origin.address, bytes);
   return true;
 }
@@ -65,7 +65,7 @@ inline bool Window::accumulate_direct(const void* origin, void* result, std::int
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
   if (found == nullptr || !found->basic || !reduce || !allowed(*reduce, *found->basic)) return false;
   std::byte* at = direct_address(rank, displacement, plain_bytes(found, count));
-  if (at == nullptr) return false;
+  if (at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
   space_->accumulate_at(rank, at, *reduce, *found->basic, origin, result, static_cast<std::size_t>(count), access(rank));
   return true;
 }
@@ -75,7 +75,7 @@ inline bool Window::compare_and_swap_direct(const void* origin, const void* comp
   const Datatype* found = predefined_table.find(type);
   if (found == nullptr || !found->basic || !can_compare_and_swap(*found->basic)) return false;
   std::byte* at = direct_address(rank, displacement, plain_bytes(found, 1));
-  if (at == nullptr) return false;
+  if (at == nullptr || origin == nullptr || compare == nullptr || result == nullptr) return false;
   space_->compare_and_swap_at(rank, at, *found->basic, origin, compare, result);
   return true;
 }
@@ -102,7 +102,7 @@ inline Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* 
   const auto as_target = [&](const LocalBuffer& buffer) {
     return buffer.type == target.type && buffer.count == target.count;
   };
-  if (as_target(origin) && (result == nullptr || as_target(*result)) &&
+  if (as_target(origin) && (result == nullptr || (as_target(*result) && result->address != nullptr)) &&
       accumulate_direct(origin.address, result != nullptr ? result->address : nullptr, target.count, target.type,
                         target.rank, target.displacement, op)) [[likely]] {
     return {};
@@ -112,7 +112,7 @@ inline Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* 
 
 inline Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
                                     MPI_Op op) {
-  if (accumulate_direct(origin, result, 1, type, rank, displacement, op)) [[likely]] return {};
+  if (result != nullptr && accumulate_direct(origin, result, 1, type, rank, displacement, op)) [[likely]] return {};
   return fetch_and_op_anyhow(origin, result, type, rank, displacement, op);
 }
 
@@ -122,33 +122,36 @@ inline Outcome Window::compare_and_swap(const void* origin, const void* compare,
   return compare_and_swap_anyhow(origin, compare, result, type, rank, displacement);
 }
 
+// A lock that nobody holds is one atomic, and so is its end.
 inline Outcome Window::lock(int lock_type, int rank, int assert) {
-  const epochs::LockType type = lock_type == MPI_LOCK_SHARED ? epochs::LockType::kShared : epochs::LockType::kExclusive;
-  const bool plain = assert == 0 && (lock_type == MPI_LOCK_SHARED || lock_type == MPI_LOCK_EXCLUSIVE);
-  if (!plain || threaded_ || !epoch_.lock_quickly(rank, type)) return lock_anyhow(lock_type, rank, assert);
-  if (!control_.mapped(rank)) return keep_lock({rank, type, true, 0}, {});
-  const std::uint64_t before =
-      control_.fetch_add_now(rank, epochs::ControlBlock::kLock, epochs::LockWord::come(type));
-  const Held lock{rank, type, true, epochs::LockWord::ticket(before)};
-  if (!epochs::LockWord::holds_at_once(before, type) || epochs::LockWord::exposed(before)) [[unlikely]] {
-    return keep_lock(lock, before);
+  using epochs::ControlBlock, epochs::LockType, epochs::LockWord;
+  const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
+  const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
+  if (threaded_ || !plain || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
+    return lock_anyhow(lock_type, rank, assert);
   }
+  const std::uint64_t before = control_.fetch_add_now(rank, ControlBlock::kLock, LockWord::come(type));
+  epoch_.locked_quickly(rank, type);
+  const Held lock{rank, type, true, LockWord::ticket(before)};
+  if (!LockWord::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]] return keep_lock(lock, before);
   held_.push_back(lock);
   return {};
 }
 
 inline Outcome Window::unlock(int rank) {
-  if (threaded_ || held_.empty() || held_.back().rank != rank || !held_.back().taken || !control_.mapped(rank) ||
-      !space_->immediate(rank) || !epoch_.unlock_quickly(rank)) {
+  using epochs::ControlBlock, epochs::LockWord;
+  if (threaded_ || held_.empty() || held_.back().rank != rank || !held_.back().taken ||
+      !epoch_.may_unlock_quickly(rank) || !control_.mapped(rank) || !space_->immediate(rank)) {
     return unlock_anyhow(rank);
   }
   const Held lock = held_.back();
-  held_.pop_back();
-  look_after_runtime();
   // The data is there already.
-  const std::uint64_t before = control_.fetch_add_now(rank, epochs::ControlBlock::kLock, epochs::LockWord::leave(lock.type));
+  const std::uint64_t before = control_.fetch_add_now(rank, ControlBlock::kLock, LockWord::leave(lock.type));
   space_->settled_by_atomic();
-  if (!epochs::LockWord::nobody_waits(before, lock.type)) [[unlikely]] return pass_lock_on(lock, before);
+  held_.pop_back();
+  epoch_.unlocked_quickly();
+  look_after_runtime();
+  if (!LockWord::nobody_waits(before, lock.type)) [[unlikely]] return pass_lock_on(lock, before);
   return {};
 }
 

@@ -210,16 +210,17 @@ Status Window::release(int rank, LockType type, std::uint64_t ticket) {
 }
 
 // A lock that the epoch knows of already.
-Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
+Outcome Window::keep_lock(const Held& lock, std::optional<std::uint64_t> before) {
+  std::uint64_t ticket = 0;
   if (lock.taken) {
-    if (Outcome o = acquire(lock.rank, lock.type, lock.ticket, before); !o) {
+    if (Outcome o = acquire(lock.rank, lock.type, ticket, before); !o) {
       const auto held = guard();
       epoch_.lock_refused(lock.rank);
       return o;
     }
   }
   const auto held = guard();
-  held_.push_back(lock);
+  held_.push_back({lock.rank, lock.type, lock.taken, ticket});
   return {};
 }
 

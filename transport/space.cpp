@@ -235,8 +235,9 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
     return;
   }
   // In pieces, so that no other rank waits long for the lock.
+  const std::size_t most = elements * extent <= kLockedBytes ? elements : kLockedBytes / extent;
   for (std::size_t done = 0; done < elements;) {
-    const std::size_t part = std::min(elements - done, kLockedBytes / extent);
+    const std::size_t part = std::min(elements - done, most);
     const auto piece = [&](auto* buffer) { return buffer != nullptr ? buffer + done * extent : nullptr; };
     const AccumulateLock held(accumulate_lock(target(rank)));
     combine(AtomicWay::kLocked, op, type, at + done * extent, piece(static_cast<const std::byte*>(origin)),

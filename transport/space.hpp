@@ -181,7 +181,7 @@ class Space {
   Status keep_order(Target& target, bool by_request);
   Status complete(Target& target);
   AtomicWay way(BasicType type, const void* address) const {
-    if (always_locked_ || (floats_locked_ && !has_cpu_arithmetic(type))) return AtomicWay::kLocked;
+    if (always_locked_ || (floats_locked_ && !traits(type).cpu_adds)) return AtomicWay::kLocked;
     return atomic_way(type, address);
   }
   AccumulateLockWord& accumulate_lock(const Target& target) const {

@@ -230,11 +230,10 @@ TEST_CASE("every call in every pair of states does what MPI says", "[epochs]") {
   CHECK(pairs == 27 * 17);
 }
 
-// The same, but a single target is locked, and where none is, some were: the bits that the first locks of a window allocate
-// are there.
+// The same, but a single target is locked, and where none is, one was.
 EpochState make_used(const std::string& access, const std::string& exposure) {
   EpochState state = make(access, exposure);
-  if (access == "locked") REQUIRE(!state.unlock(1));
+  if (access == "locked") REQUIRE(!state.unlock(kMember));
   if (access != "none") return state;
   REQUIRE(!state.lock(kOther, LockType::kExclusive));
   REQUIRE(!state.unlock(kOther));
@@ -293,13 +292,19 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
     INFO(pair.name);
     CHECK(taken > 0);
   }
-  EpochState state = make_used("none", "none");
+  EpochState state = make("none", "none");
   CHECK(state.lock_quickly(1, LockType::kExclusive));
-  CHECK(state.lock_quickly(kMember, LockType::kShared));
   CHECK(state.locked(1) == LockType::kExclusive);
+  CHECK(!state.lock(kMember, LockType::kShared));
+  CHECK(!state.unlock_quickly(1));
+  CHECK(!state.unlock(1));
+  CHECK(state.locked(1) == std::nullopt);
+  CHECK(!state.lock(kOther, LockType::kExclusive));
   CHECK(state.locked(kMember) == LockType::kShared);
-  CHECK(state.unlock_quickly(1));
-  CHECK(state.unlock_quickly(kMember));
+  CHECK(state.locked(kOther) == LockType::kExclusive);
+  CHECK(state.locks_held() == 2);
+  CHECK(!state.unlock(kMember));
+  CHECK(state.unlock_quickly(kOther));
   CHECK(state.access() == Access::kNone);
 }
 
