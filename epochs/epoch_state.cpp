@@ -16,12 +16,6 @@ bool takes_target(Call call) {
          call == Call::kLock || call == Call::kUnlock;
 }
 
-void set(std::vector<std::uint64_t>& bits, int rank) {
-  bits[static_cast<unsigned>(rank) / 64] |= std::uint64_t{1} << (static_cast<unsigned>(rank) % 64);
-}
-void clear(std::vector<std::uint64_t>& bits, int rank) {
-  bits[static_cast<unsigned>(rank) / 64] &= ~(std::uint64_t{1} << (static_cast<unsigned>(rank) % 64));
-}
 bool has(const std::vector<std::uint64_t>& bits, int rank) {
   return !bits.empty() &&
          ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
@@ -64,7 +58,7 @@ std::string counted(std::size_t n, const char* what = "target") {
 Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
   if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
   const bool has_members = access_ == Access::kStarted || access_ == Access::kLocked;
-  const Rule rule = broken(cell(call, access_), has_members && takes_target(call) && has(members_, target), assert);
+  const Rule rule = broken(cell(call, access_), has_members && takes_target(call) && (is_lone(target) || has(members_, target)), assert);
   return rule != Rule::kNone ? rule : broken(cell(call, exposure_), false, assert);
 }
 
@@ -83,7 +77,7 @@ void EpochState::move_access(Call call, int target, FenceAssert assert) {
   const AccessCell& to = cell(call, access_);
   Access next = to.next;
   if (to.kind == AccessCell::Kind::kLeave) {
-    clear(members_, target);
+    drop(target);
     after_fence_ = false;
     if (--locks_held_ == 0) next = Access::kNone;
   }
@@ -208,29 +202,42 @@ void EpochState::clear_started() {
 
 Violation EpochState::lock(int target, LockType type) {
   if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
-  if (!reserve(members_)) return violation(Rule::kNoMemory);
-  if (type == LockType::kExclusive && !reserve(exclusive_)) return violation(Rule::kNoMemory);
+  const bool lone = lone_ == kNobody;
+  if (!lone && !reserve(members_)) return violation(Rule::kNoMemory);
+  if (!lone && type == LockType::kExclusive && !reserve(exclusive_)) return violation(Rule::kNoMemory);
   move(Call::kLock, target);
+  ++locks_held_;
+  if (lone) {
+    lone_ = static_cast<unsigned>(target);
+    lone_type_ = type;
+    return {};
+  }
+  members_below_ = ranks_;
   set(members_, target);
   if (type == LockType::kExclusive) set(exclusive_, target);
-  ++locks_held_;
   return {};
 }
 
-Violation EpochState::unlock(int target) {
-  const Violation refused = apply(Call::kUnlock, target);
-  if (!refused && !exclusive_.empty()) clear(exclusive_, target);
-  return refused;
+Violation EpochState::unlock(int target) { return apply(Call::kUnlock, target); }
+
+// A target that is locked is so no longer.
+void EpochState::drop(int target) {
+  if (is_lone(target)) {
+    lone_ = kNobody;
+    return;
+  }
+  clear(members_, target);
+  if (!exclusive_.empty()) clear(exclusive_, target);
 }
 
 std::optional<LockType> EpochState::locked(int target) const {
   if (!passive(target)) return std::nullopt;
+  if (is_lone(target)) return lone_type_;
   return access_ == Access::kLocked && has(exclusive_, target) ? LockType::kExclusive : LockType::kShared;
 }
 
 void EpochState::lock_refused(int target) {
-  clear(members_, target);
-  if (!exclusive_.empty()) clear(exclusive_, target);
+  drop(target);
   if (--locks_held_ == 0) back_to_before();
 }
 

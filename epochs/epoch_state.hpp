@@ -51,8 +51,8 @@ struct FenceAssert {
 
 class EpochState {
  public:
-  // For a window of `ranks` processes (at least 1). Allocates nothing; the first lock or start allocates a
-  // bit per rank, the first exclusive lock another.
+  // For a window of `ranks` processes (at least 1). Allocates nothing; the first start, or lock of a second
+  // target, allocates a bit per rank, the first such lock that is exclusive another.
   explicit EpochState(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
 
   // Each call below returns the rule it breaks, and then nothing has changed; or no violation, and the state
@@ -61,7 +61,7 @@ class EpochState {
   // Put, get, accumulate and the like. The first after a fence makes an epoch of it. `updates`: it may change the
   // target's window.
   Violation operation(int target, bool updates = true) {
-    if (static_cast<unsigned>(target) < open_below_ || member(target)) [[likely]]
+    if (operation_quickly(target)) [[likely]]
       return {};
     return operate(target, updates);
   }
@@ -73,7 +73,7 @@ class EpochState {
   }
   // Flush and flush_local.
   Violation flush(int target) {
-    if (passive(target)) [[likely]]
+    if (flush_quickly(target)) [[likely]]
       return {};
     return apply(Call::kFlush, target);
   }
@@ -98,6 +98,27 @@ class EpochState {
 
   Violation lock(int target, LockType type);
   Violation unlock(int target);
+  // The calls that programs make all the time, in the states in which they mostly make them. True: allowed, and the
+  // state is where operation(), flush(), lock() or unlock() would have put it. False: nothing has changed; ask those.
+  bool operation_quickly(int target) const {
+    return is_lone(target) || static_cast<unsigned>(target) < open_below_ || listed(target);
+  }
+  bool flush_quickly(int target) const { return passive(target); }
+  bool lock_quickly(int target, LockType type) {
+    if (!may_lock_quickly(target)) return false;
+    locked_quickly(target, type);
+    return true;
+  }
+  bool unlock_quickly(int target) {
+    if (!may_unlock_quickly(target)) return false;
+    unlocked_quickly();
+    return true;
+  }
+  // The same in two steps, for what goes between them.
+  bool may_lock_quickly(int target) const;
+  void locked_quickly(int target, LockType type);
+  bool may_unlock_quickly(int target) const { return is_lone(target) && locks_held_ == 1 && !after_fence_; }
+  void unlocked_quickly();
   Violation lock_all() { return apply(Call::kLockAll); }
   Violation unlock_all() { return apply(Call::kUnlockAll); }
 
@@ -141,7 +162,16 @@ class EpochState {
  private:
   using Bits = std::vector<std::uint64_t>;  // one per rank, or empty
 
-  bool member(int target) const {
+  static void set(Bits& bits, int rank) {
+    bits[static_cast<unsigned>(rank) / 64] |= std::uint64_t{1} << (static_cast<unsigned>(rank) % 64);
+  }
+  static void clear(Bits& bits, int rank) {
+    bits[static_cast<unsigned>(rank) / 64] &= ~(std::uint64_t{1} << (static_cast<unsigned>(rank) % 64));
+  }
+  // kStarted: in the group; kLocked: locked; else false.
+  bool member(int target) const { return is_lone(target) || listed(target); }
+  bool is_lone(int target) const { return lone_ == static_cast<unsigned>(target); }
+  bool listed(int target) const {
     const auto rank = static_cast<unsigned>(target);
     return rank < members_below_ && ((members_[rank / 64] >> (rank % 64)) & 1) != 0;
   }
@@ -166,7 +196,10 @@ class EpochState {
   bool reserve(Bits& bits) const;
   void clear_started();
 
+  void drop(int target);
+
   static constexpr int kNoTarget = -1;
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // unlike any rank
 
   // Read by every operation. In kFenceActive and kLockedAll every rank below `open_below_` (= ranks_) may be
   // accessed, in kStarted and kLocked every member below `members_below_` (= ranks_); both are 0 in other
@@ -179,10 +212,14 @@ class EpochState {
   bool after_fence_ = false;           // kStarted, kLocked, kLockedAll: entered from kFenceOpen
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
   int locks_held_ = 0;
-  Bits members_;    // kStarted: the group; kLocked: the targets locked; else all 0
+  LockType lone_type_ = LockType::kShared;
+  // kLocked: a target that is locked and has no bit below; else nobody. Programs mostly lock one target at a time: then
+  // it is all there is.
+  std::uint64_t lone_ = kNobody;
+  Bits members_;    // kStarted: the group; kLocked: the targets locked, without lone_; else all 0
   Bits no_put_;     // who has promised MPI_MODE_NOPUT in this epoch; meaningful if promises_
   bool promises_ = false;
-  Bits exclusive_;  // of the members that are locked, those held exclusively
+  Bits exclusive_;  // of those that are locked, those held exclusively
   std::vector<int> started_group_;
   std::vector<int> posted_group_;
   const char* opened_by_ = nullptr;
@@ -190,5 +227,33 @@ class EpochState {
   const char* exposure_opened_by_ = nullptr;
   const char* exposure_closed_by_ = nullptr;
 };
+
+// What the quick ways take for granted of the tables.
+static_assert(cell(Call::kLock, Access::kNone).kind == AccessCell::Kind::kGo);
+static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
+static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);
+static_assert(leaves_alone(Call::kOperation) && leaves_alone(Call::kFlush) && leaves_alone(Call::kLock) &&
+              leaves_alone(Call::kUnlock));
+
+inline bool EpochState::may_lock_quickly(int target) const {
+  return access_ == Access::kNone && !after_fence_ && static_cast<unsigned>(target) < ranks_;
+}
+
+inline void EpochState::locked_quickly(int target, LockType type) {
+  access_ = Access::kLocked;
+  lone_type_ = type;
+  lone_ = static_cast<unsigned>(target);
+  locks_held_ = 1;
+  opened_by_ = call_name(Call::kLock);
+}
+
+inline void EpochState::unlocked_quickly() {
+  access_ = Access::kNone;
+  lone_ = kNobody;
+  locks_held_ = 0;
+  members_below_ = 0;
+  opened_by_ = nullptr;
+  closed_by_ = call_name(Call::kUnlock);
+}
 
 }  // namespace farside::epochs

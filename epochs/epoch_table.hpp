@@ -305,6 +305,15 @@ constexpr const ExposureCell& cell(Call call, Exposure state) {
   return table::kExposure[static_cast<std::size_t>(call)].in[static_cast<std::size_t>(state)];
 }
 
+// Whether a call concerns the access side alone: the exposure side allows it, and stays as it is, in every state.
+constexpr bool leaves_alone(Call call) {
+  for (std::size_t i = 0; i < kExposureStates; ++i) {
+    const auto state = static_cast<Exposure>(i);
+    if (cell(call, state).kind != ExposureCell::Kind::kGo || cell(call, state).next != state) return false;
+  }
+  return true;
+}
+
 // The rows stand in the order of Call.
 static_assert([] {
   for (std::size_t i = 0; i < kCalls; ++i) {

@@ -47,11 +47,19 @@ namespace farside::epochs {
 
 // Takes the lock at `target` for rank `self`, which may wait on its wake word `node` meanwhile. Call advance() until
 // it says true, between other things that must go on; it never waits. Must stay where it is until then.
+//
+// Where a word is at hand (ControlMemory::fetch_add_now) an uncontended lock is not worth an object: add
+// LockWord::come(type), and if Lock::holds_at_once() said no to what was there, an object that was given it goes on.
 template <RemoteMemory M, class Lock = TargetLock>
 class AcquireLock {
  public:
   AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node = 0)
       : memory_(memory), id_(WaiterId::make(self, node)), target_(target), type_(type) {}
+  // The ticket was drawn: `before` was in the lock word.
+  AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node, std::uint64_t before)
+      : AcquireLock(memory, self, target, type, node) {
+    take_ticket(before);
+  }
 
   bool advance() {
     if (pass_) {
@@ -61,7 +69,7 @@ class AcquireLock {
     while (operation_.done()) {
       switch (step_) {
         case Step::kDraw:
-          memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::kTicket + LockWord::one(type_));
+          memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::come(type_));
           step_ = Step::kDrawn;
           break;
         case Step::kDrawn: take_ticket(operation_.value()); break;
@@ -135,16 +143,14 @@ class AcquireLock {
     kDraw, kDrawn, kFar, kLooked, kNear, kOffered, kTakenOver, kAnnounced, kAsleep, kTurn, kHeld
   };
 
-  static constexpr bool together(LockType type) { return type == LockType::kShared || Lock::kWritersTogether; }
-
   void take_ticket(std::uint64_t before) {
     ticket_ = LockWord::ticket(before);
-    saw_exposure_ = (before & LockWord::kExposed) != 0;
+    saw_exposure_ = LockWord::exposed(before);
     const std::uint64_t own = LockWord::present(before, type_);
     const std::uint64_t others = LockWord::present(before, opposite(type_));
-    if (others == 0 && (own == 0 || together(type_))) {
+    if (Lock::holds_at_once(before, type_)) {
       step_ = Step::kHeld;
-    } else if (own == 0 && together(opposite(type_))) {
+    } else if (own == 0 && Lock::together(opposite(type_))) {
       announce(others);
     } else if (own + others < ControlBlock::kRingSlots) {
       step_ = Step::kNear;
@@ -232,7 +238,7 @@ class AcquireLock {
   void drained(std::uint64_t end) {
     drained_ = true;
     end_ = end;
-    if (together(type_)) turn_ = end > 0 ? Turn::members(end - 1) : Turn::next_after(1);
+    if (Lock::together(type_)) turn_ = end > 0 ? Turn::members(end - 1) : Turn::next_after(1);
   }
   void empty_slot() {
     memory_.write(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty);
@@ -260,20 +266,24 @@ class AcquireLock {
 
 // Gives the lock back. What was done under it must have completed at the target before. `ticket` is AcquireLock's; only
 // a writer that is alone needs it.
+// As above: add LockWord::leave(type), and if Lock::nobody_waits() said no, an object that was given what was there goes on.
 template <RemoteMemory M, class Lock = TargetLock>
 class ReleaseLock {
  public:
   ReleaseLock(M& memory, int target, LockType type, std::uint64_t ticket = 0)
       : memory_(memory), ticket_(ticket), target_(target), type_(type) {
-    memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::one(type_));
+    memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::leave(type_));
+  }
+  // It has left: `before` was in the lock word.
+  ReleaseLock(M& memory, int target, LockType type, std::uint64_t ticket, std::uint64_t before)
+      : memory_(memory), ticket_(ticket), target_(target), type_(type) {
+    left(before);
   }
 
   bool advance() {
-    if (pass_) return pass_->advance();
-    while (operation_.done()) {
+    while (!pass_ && operation_.done()) {
       switch (step_) {
         case Step::kLeft: left(operation_.value()); break;
-        case Step::kPassing: return pass_->advance();
         case Step::kDrained: {
           const std::uint64_t now = operation_.value() + added_;
           const std::uint64_t waiter = DrainWord::waiter(now);
@@ -286,30 +296,27 @@ class ReleaseLock {
         case Step::kDone: return true;
       }
     }
-    return false;
+    return pass_ && pass_->advance();
   }
   typename M::Operation* failed_operation() {
     return operation_.failed() ? &operation_ : pass_ ? pass_->failed_operation() : nullptr;
   }
 
  private:
-  enum class Step : std::uint8_t { kLeft, kPassing, kDrained, kDone };
+  enum class Step : std::uint8_t { kLeft, kDrained, kDone };
 
   void left(std::uint64_t before) {
     const std::uint64_t own = LockWord::present(before, type_) - 1;
     const std::uint64_t others = LockWord::present(before, opposite(type_));
-    if (type_ == LockType::kShared || Lock::kWritersTogether) {
+    if (Lock::nobody_waits(before, type_)) {
       step_ = Step::kDone;
-      if (others == 0) return;
+    } else if (Lock::together(type_)) {
       added_ = DrainWord::leave(own == 0 && Lock::kWritersTogether ? others : 0);
       memory_.fetch_add(operation_, target_, Lock::drain_word(type_), added_);
       step_ = Step::kDrained;
-    } else if (own + others == 0) {
-      step_ = Step::kDone;
     } else {
       pass_.emplace(memory_, target_, LockWord::after(ticket_), LockType::kShared,
                     own == 0 ? Turn::members(others) : Turn::next_after(0));
-      step_ = Step::kPassing;
     }
   }
 

@@ -25,12 +25,16 @@ struct LockWord {
   static constexpr std::uint64_t kTicket = 1ULL << 41;
   static constexpr std::uint64_t kTickets = 1ULL << 23;
 
+  // What coming and leaving add.
+  static constexpr std::uint64_t come(LockType type) { return kTicket + one(type); }
+  static constexpr std::uint64_t leave(LockType type) { return -one(type); }
   static constexpr std::uint64_t readers(std::uint64_t word) { return word % kWriter; }
   static constexpr std::uint64_t writers(std::uint64_t word) { return (word / kWriter) % kWriter; }
   static constexpr std::uint64_t one(LockType type) { return type == LockType::kShared ? kReader : kWriter; }
   static constexpr std::uint64_t present(std::uint64_t word, LockType type) {
     return type == LockType::kShared ? readers(word) : writers(word);
   }
+  static constexpr bool exposed(std::uint64_t word) { return (word & kExposed) != 0; }
   static constexpr std::uint64_t ticket(std::uint64_t word) { return word / kTicket; }
   static constexpr std::uint64_t after(std::uint64_t ticket, std::uint64_t steps = 1) {
     return (ticket + steps) % kTickets;
@@ -166,20 +170,31 @@ struct WakeUp {
   static constexpr std::uint64_t what(std::uint64_t word) { return word >> 2; }
 };
 
-// Where the words of a lock are, and who is compatible with whom. Readers always are with each other; readers and
-// writers never.
-struct TargetLock {
+// Who is compatible with whom: readers always are with each other, readers and writers never.
+template <bool kTogether>
+struct Company {
+  static constexpr bool kWritersTogether = kTogether;
+  static constexpr bool together(LockType type) { return type == LockType::kShared || kTogether; }
+  // Of the word before: whether who came holds at once, and whether who left has nobody to tell.
+  static constexpr bool holds_at_once(std::uint64_t before, LockType type) {
+    return LockWord::present(before, opposite(type)) == 0 && (together(type) || LockWord::present(before, type) == 0);
+  }
+  static constexpr bool nobody_waits(std::uint64_t before, LockType type) {
+    return LockWord::present(before, opposite(type)) == 0 && (together(type) || LockWord::present(before, type) == 1);
+  }
+};
+
+// Where the words of a lock are.
+struct TargetLock : Company<false> {
   static constexpr std::uint32_t kWord = ControlBlock::kLock;
-  static constexpr bool kWritersTogether = false;
   // Of the group that must leave: always readers, as a writer that leaves passes the turn on itself.
   static constexpr std::uint32_t drain_word(LockType) { return ControlBlock::kDrain; }
   static constexpr std::uint32_t ring_word(std::uint64_t ticket) { return ControlBlock::ring_word(ticket); }
 };
 
 // Readers are lock_alls, writers are who locks any target exclusively.
-struct Gate {
+struct Gate : Company<true> {
   static constexpr std::uint32_t kWord = ControlBlock::kGate;
-  static constexpr bool kWritersTogether = true;
   static constexpr std::uint32_t drain_word(LockType leaving) {
     return ControlBlock::kGateDrain + (leaving == LockType::kExclusive ? 8U : 0U);
   }

@@ -2,11 +2,9 @@
 // Finding a datatype's translation: a hash table for the predefined ones, an attribute for the others.
 #include "pmpi/datatype.hpp"
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -19,14 +17,6 @@
 namespace farside::pmpi {
 namespace {
 
-// A handle is an int (MPICH) or a pointer (Open MPI).
-std::uintptr_t handle_bits(MPI_Datatype handle) {
-  std::uintptr_t bits = 0;
-  static_assert(sizeof(handle) <= sizeof(bits));
-  std::memcpy(&bits, &handle, sizeof(handle));
-  return bits;
-}
-
 // The owner of everything here: made at the first use, when MPI is initialized, and never destroyed, because types may
 // be freed (and call back) until the very end of the process.
 class Datatypes {
@@ -34,14 +24,6 @@ class Datatypes {
   static Datatypes& instance() {
     static Datatypes& datatypes = *new Datatypes;
     return datatypes;
-  }
-
-  const Datatype* find_predefined(MPI_Datatype handle) const {
-    const std::uintptr_t bits = handle_bits(handle);
-    for (std::size_t slot = slot_of(bits);; slot = (slot + 1) % kSlots) {
-      if (slots_[slot].bits == bits) return slots_[slot].datatype;
-      if (!slots_[slot].datatype) return nullptr;
-    }
   }
 
   const Datatype* find_derived(MPI_Datatype handle) {
@@ -52,7 +34,7 @@ class Datatypes {
       const Datatype* datatype = nullptr;
     };
     static thread_local Recent recent;
-    const std::uintptr_t bits = handle_bits(handle);
+    const std::uintptr_t bits = PredefinedTable::bits_of(handle);
     // Acquire, with the release in release(): a handle that another thread freed and made anew is never found here.
     const std::uint64_t freed = freed_.load(std::memory_order_acquire);
     if (recent.bits == bits && recent.freed == freed && recent.datatype) return recent.datatype;
@@ -70,27 +52,8 @@ class Datatypes {
 
  private:
   Datatypes() : predefined_(make_predefined_types()) {
-    for (const PredefinedType& type : predefined_) insert(type);
+    for (const PredefinedType& type : predefined_) predefined_table.insert(type.handle, &type.datatype);
     PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, release, &keyval_, this);
-  }
-
-  struct Slot {
-    std::uintptr_t bits = 0;
-    const Datatype* datatype = nullptr;
-  };
-  // About a quarter of the slots is used.
-  static constexpr std::size_t kSlotBits = 8;
-  static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
-
-  static std::size_t slot_of(std::uintptr_t bits) {
-    return static_cast<std::size_t>((bits * 0x9e3779b97f4a7c15u) >> (64 - kSlotBits));  // Fibonacci hashing
-  }
-
-  void insert(const PredefinedType& type) {
-    const std::uintptr_t bits = handle_bits(type.handle);
-    std::size_t slot = slot_of(bits);
-    while (slots_[slot].datatype && slots_[slot].bits != bits) slot = (slot + 1) % kSlots;
-    if (!slots_[slot].datatype) slots_[slot] = {bits, &type.datatype};
   }
 
   const Datatype* attribute(MPI_Datatype handle) const {
@@ -121,7 +84,6 @@ class Datatypes {
   }
 
   std::vector<PredefinedType> predefined_;
-  std::array<Slot, kSlots> slots_;
   int keyval_ = MPI_KEYVAL_INVALID;
   std::mutex making_;
   std::atomic<std::uint64_t> freed_{0};
@@ -129,11 +91,20 @@ class Datatypes {
 
 }  // namespace
 
-const Datatype* find_predefined(MPI_Datatype handle) { return Datatypes::instance().find_predefined(handle); }
+constinit PredefinedTable predefined_table;
+
+void PredefinedTable::insert(MPI_Datatype handle, const Datatype* datatype) {
+  const std::uintptr_t bits = bits_of(handle);
+  std::size_t slot = slot_of(bits);
+  while (slots_[slot].datatype != nullptr && slots_[slot].bits != bits) slot = (slot + 1) % kSlots;
+  if (slots_[slot].datatype == nullptr) slots_[slot] = {bits, datatype};
+}
+
+void prepare_datatypes() { Datatypes::instance(); }
 
 const Datatype* find_datatype(MPI_Datatype handle) {
   Datatypes& datatypes = Datatypes::instance();
-  if (const Datatype* const predefined = datatypes.find_predefined(handle)) return predefined;
+  if (const Datatype* const predefined = predefined_table.find(handle)) return predefined;
   return datatypes.find_derived(handle);
 }
 

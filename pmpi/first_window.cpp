@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 
+#include "pmpi/datatype.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
@@ -40,6 +41,7 @@ std::optional<Error> take() {
     return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
   }
   Process::instance().set_runtime_progress(progress_runtime);
+  prepare_datatypes();
   return std::nullopt;
 }
 

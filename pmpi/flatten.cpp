@@ -273,7 +273,7 @@ Result<Datatype> flatten_f90(MPI_Datatype handle, const Envelope& envelope) {
 }  // namespace
 
 Result<Datatype> flatten(MPI_Datatype handle) {
-  if (const Datatype* const predefined = find_predefined(handle)) return *predefined;
+  if (const Datatype* const predefined = predefined_table.find(handle)) return *predefined;
   const Envelope envelope = envelope_of(handle);
   if (is_f90(envelope.combiner)) return flatten_f90(handle, envelope);
   if (envelope.combiner == MPI_COMBINER_NAMED) {

@@ -9,10 +9,7 @@
 
 namespace farside::pmpi {
 
-// Looks a predefined type up; null if it is none.
-const Datatype* find_predefined(MPI_Datatype handle);
-
-// Translates any type but MPI_DATATYPE_NULL, recursively, without a cache.
+// Translates any type but MPI_DATATYPE_NULL, recursively, without a cache; after prepare_datatypes().
 Result<Datatype> flatten(MPI_Datatype handle);
 
 }  // namespace farside::pmpi

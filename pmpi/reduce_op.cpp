@@ -6,7 +6,7 @@
 
 namespace farside::pmpi {
 
-std::optional<ReduceOp> find_reduce_op(MPI_Op op) {
+std::optional<ReduceOp> find_reduce_op_in_list(MPI_Op op) {
   struct Entry {
     MPI_Op handle;
     ReduceOp op;

@@ -12,6 +12,15 @@ namespace farside::pmpi {
 
 // The predefined operation behind a handle; nothing for MPI_OP_NULL and user-defined operations, which the
 // accumulate family does not take (MPI 4.0 section 12.3.4).
-std::optional<ReduceOp> find_reduce_op(MPI_Op op);
+std::optional<ReduceOp> find_reduce_op_in_list(MPI_Op op);
+inline std::optional<ReduceOp> find_reduce_op(MPI_Op op) {
+  return op == MPI_SUM ? ReduceOp::kSum : find_reduce_op_in_list(op);
+}
+
+// MPI 4.0 section 12.3.4: C integer, Fortran integer, logical, multi-language types and byte.
+inline bool can_compare_and_swap(BasicType type) {
+  return type <= BasicType::kUint64 || type == BasicType::kByte ||
+         (type >= BasicType::kLogical1 && type <= BasicType::kLogical8);
+}
 
 }  // namespace farside::pmpi

@@ -14,6 +14,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       group_(group),
       attributes_(attributes),
       displacement_units_(std::move(displacement_units)),
+      same_unit_(displacement_units_.size() == 1),
       space_(std::move(space)),
       control_(*space_),
       gate_home_(gate_home),

@@ -57,7 +57,8 @@ class Window {
 
   MPI_Win handle() const { return handle_; }
 
-  // Communication (MPI 4.0 section 12.3).
+  // Communication (MPI 4.0 section 12.3). These and the synchronization calls that programs make all the time go straight
+  // to memory where they can (window_direct.hpp).
   Outcome put(const LocalBuffer& origin, const RemoteBuffer& target);
   Outcome get(const LocalBuffer& origin, const RemoteBuffer& target);
   // `result` null: plain accumulate. With MPI_NO_OP the origin is not looked at.
@@ -105,6 +106,18 @@ class Window {
     std::uint64_t ticket;   // of an exclusive lock
   };
 
+  // The direct ways: true if all of the call was done, false if nothing was; then the general way does it, or says
+  // what is wrong.
+  bool put_direct(const LocalBuffer& origin, const RemoteBuffer& target);
+  bool get_direct(const LocalBuffer& origin, const RemoteBuffer& target);
+  bool accumulate_direct(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
+                         MPI_Aint displacement, MPI_Op op);
+  bool compare_and_swap_direct(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                               MPI_Aint displacement);
+  bool flush_direct(int rank);
+  std::byte* direct_address(int rank, MPI_Aint displacement, std::size_t bytes) const;
+  Space::Access access(int rank) const;
+
   // Held around the epoch state if several threads may call; released while waiting.
   std::unique_lock<std::mutex> guard() {
     return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
@@ -113,17 +126,31 @@ class Window {
   Outcome begin_operation(int rank, bool updates);
   // Says to the others, and hears, what it is for (epochs::BarrierWord). A fault, too, if they came for something else.
   Outcome barrier(std::uint8_t said);
-  // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the ticket for its release.
+  // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the ticket for its release. `before`:
+  // what its word held, if the ticket was drawn.
   template <class Lock>
-  Status acquire(int rank, epochs::LockType type, std::uint64_t& ticket, bool& saw_exposure);
-  Outcome acquire_of(int rank, epochs::LockType type, std::uint64_t& ticket);
+  Status acquire(int rank, epochs::LockType type, std::uint64_t& ticket, bool& saw_exposure,
+                 std::optional<std::uint64_t> before = {});
+  Outcome acquire_of(int rank, epochs::LockType type, std::uint64_t& ticket, std::optional<std::uint64_t> before = {});
   Status release(int rank, epochs::LockType type, std::uint64_t ticket);
+  Outcome keep_lock(Held lock, std::optional<std::uint64_t> before);
+  Status pass_lock_on(const Held& lock, std::uint64_t before);
+  bool passes_gate(epochs::LockType type) const { return gate_home_ != kNoGate && type == epochs::LockType::kExclusive; }
   // For an exclusive lock, before that of its target. One thread of this process passes the gate, for all exclusive
   // locks of the process: behind a lock_all that waits, a second one of it would wait for itself.
   Status enter_gate();
   // Whether it was the last one there: then the gate has to be given back.
   bool leave_gate();
   Status release_gate(epochs::LockType type);
+  // The calls in general.
+  Outcome accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
+  Outcome fetch_and_op_anyhow(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
+                              MPI_Op op);
+  Outcome compare_and_swap_anyhow(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                                  MPI_Aint displacement);
+  Outcome lock_anyhow(int lock_type, int rank, int assert);
+  Outcome unlock_anyhow(int rank);
+  Outcome flush_anyhow(int rank);
   // Gives back the shared locks of the ranks below `count`, all at once.
   Status release_shared(int count);
   // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
@@ -134,14 +161,13 @@ class Window {
   void look_after_runtime();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
   Outcome translate(MPI_Group group, std::vector<int>& ranks) const;
-  int displacement_unit(int rank) const {
-    return displacement_units_[displacement_units_.size() == 1 ? 0 : static_cast<std::size_t>(rank)];
-  }
+  int displacement_unit(int rank) const { return displacement_units_[same_unit_ ? 0 : static_cast<std::size_t>(rank)]; }
 
   MPI_Win handle_;
   MPI_Group group_;
   Attributes attributes_;
   std::vector<int> displacement_units_;
+  bool same_unit_;
   std::unique_ptr<Space> space_;
   ControlMemory control_;
   int gate_home_;
@@ -161,3 +187,5 @@ class Window {
 };
 
 }  // namespace farside::pmpi
+
+#include "pmpi/window_direct.hpp"

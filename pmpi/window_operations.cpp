@@ -60,12 +60,6 @@ std::byte* bytes_at(const void* address, std::ptrdiff_t offset) {
   return static_cast<std::byte*>(const_cast<void*>(address)) + offset;
 }
 
-// MPI 4.0 section 12.3.4: C integer, Fortran integer, logical, multi-language types and byte.
-bool can_compare_and_swap(BasicType type) {
-  return type <= BasicType::kUint64 || type == BasicType::kByte ||
-         (type >= BasicType::kLogical1 && type <= BasicType::kLogical8);
-}
-
 // Between a contiguous copy of elements and a buffer with a layout; kOut copies into the buffer.
 enum class Direction : std::uint8_t { kIn, kOut };
 void copy_elements(Direction direction, std::vector<std::byte>& packed, const LocalBuffer& buffer, const Datatype& type,
@@ -149,10 +143,8 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
   return {};
 }
 
-Outcome Window::put(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, true); }
-Outcome Window::get(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, false); }
-
-Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op) {
+Outcome Window::accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
+                                  MPI_Op op) {
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
   if (!reduce) {
     return Fault{MPI_ERR_OP, "the operation is not a predefined one; only those and MPI_REPLACE and MPI_NO_OP may be used "
@@ -229,14 +221,15 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   if (target_type->basic && origin_type->basic && result_type->basic) [[likely]] {
     const std::size_t count = reads_origin ? static_cast<std::size_t>(origin.count) : target_count;
     return space_->accumulate(target.rank, static_cast<std::uint64_t>(at), *reduce, *element, from,
-                              result != nullptr ? result->address : nullptr, count);
+                              result != nullptr ? result->address : nullptr, count, access(target.rank));
   }
   if (result == nullptr) {
     if (!reads_origin) return {};
     ElementPieces pieces(*origin_type->layout, static_cast<std::size_t>(origin.count), *target_type->layout, target_count);
     for (ElementPiece piece; pieces.next(piece);) {
       Status status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), *reduce,
-                                         *element, bytes_at(from, piece.origin_offset), nullptr, piece.count);
+                                         *element, bytes_at(from, piece.origin_offset), nullptr, piece.count,
+                                         access(target.rank));
       if (!status) return status;
     }
     return {};
@@ -252,7 +245,7 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   for (ElementPiece piece; status && pieces.next(piece);) {
     status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), *reduce, *element,
                                 reads_origin ? packed.data() + piece.origin_offset : nullptr,
-                                fetched.data() + piece.origin_offset, piece.count);
+                                fetched.data() + piece.origin_offset, piece.count, access(target.rank));
   }
   Status completed = space_->flush(target.rank);
   if (!status) return status;
@@ -261,8 +254,8 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   return {};
 }
 
-Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
-                             MPI_Op op) {
+Outcome Window::fetch_and_op_anyhow(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
+                                    MPI_Op op) {
   const Datatype* found = nullptr;
   if (Outcome o = find_type(type, "the", found); !o) return o;
   if (!found->basic) {
@@ -270,11 +263,11 @@ Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type
   }
   const LocalBuffer from{const_cast<void*>(origin), 1, type};
   const LocalBuffer to{result, 1, type};
-  return accumulate(from, &to, {rank, displacement, 1, type}, op);
+  return accumulate_anyhow(from, &to, {rank, displacement, 1, type}, op);
 }
 
-Outcome Window::compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
-                                 MPI_Aint displacement) {
+Outcome Window::compare_and_swap_anyhow(const void* origin, const void* compare, void* result, MPI_Datatype type,
+                                        int rank, MPI_Aint displacement) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   const Datatype* found = nullptr;

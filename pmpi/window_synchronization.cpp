@@ -204,7 +204,8 @@ Outcome Window::test(int* flag) {
 }
 
 template <class Lock>
-Status Window::acquire(int rank, LockType type, std::uint64_t& ticket, bool& saw_exposure) {
+Status Window::acquire(int rank, LockType type, std::uint64_t& ticket, bool& saw_exposure,
+                       std::optional<std::uint64_t> before) {
   // Threads that wait for different targets at once each need a wake word of their own.
   std::uint32_t node = 0;
   const auto claim = [&] {
@@ -215,7 +216,9 @@ Status Window::acquire(int rank, LockType type, std::uint64_t& ticket, bool& saw
     return true;
   };
   wait_until(space_->bell(), claim);
-  epochs::AcquireLock<ControlMemory, Lock> acquire(control_, space_->rank(), rank, type, node);
+  using Acquire = epochs::AcquireLock<ControlMemory, Lock>;
+  const int self = space_->rank();
+  Acquire acquire = before ? Acquire(control_, self, rank, type, node, *before) : Acquire(control_, self, rank, type, node);
   Status status = run(space_->bell(), acquire);
   ticket = acquire.ticket();
   saw_exposure = acquire.saw_exposure();
@@ -224,16 +227,15 @@ Status Window::acquire(int rank, LockType type, std::uint64_t& ticket, bool& saw
   return status;
 }
 
-Outcome Window::acquire_of(int rank, LockType type, std::uint64_t& ticket) {
-  const bool passes_gate = gate_home_ != kNoGate && type == LockType::kExclusive;
-  if (passes_gate) {
+Outcome Window::acquire_of(int rank, LockType type, std::uint64_t& ticket, std::optional<std::uint64_t> before) {
+  if (passes_gate(type)) {
     if (Status status = enter_gate(); !status) return status;
   }
   bool saw_exposure = false;
-  Status status = acquire<epochs::TargetLock>(rank, type, ticket, saw_exposure);
+  Status status = acquire<epochs::TargetLock>(rank, type, ticket, saw_exposure, before);
   if (status && !saw_exposure) return {};
   if (status) status = release(rank, type, ticket);
-  if (passes_gate && leave_gate()) {
+  if (passes_gate(type) && leave_gate()) {
     Status left = release_gate(type);
     if (status) status = std::move(left);
   }
@@ -275,7 +277,27 @@ Status Window::release_gate(LockType type) {
   return run(space_->bell(), release);
 }
 
-Outcome Window::lock(int lock_type, int rank, int assert) {
+// A lock that the epoch knows of already.
+Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
+  if (lock.taken) {
+    if (Outcome o = acquire_of(lock.rank, lock.type, lock.ticket, before); !o) {
+      const auto held = guard();
+      epoch_.lock_refused(lock.rank);
+      return o;
+    }
+  }
+  const auto held = guard();
+  held_.push_back(lock);
+  return {};
+}
+
+// A lock that was left while others wait.
+Status Window::pass_lock_on(const Held& lock, std::uint64_t before) {
+  epochs::ReleaseLock<ControlMemory> release(control_, lock.rank, lock.type, lock.ticket, before);
+  return run(space_->bell(), release);
+}
+
+Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
   if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
     return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE (MPI 4.0 section 12.5.3)",
                                                lock_type)};
@@ -288,20 +310,10 @@ Outcome Window::lock(int lock_type, int rank, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.lock(rank, type)) return v;
   }
-  Held lock{rank, type, (assert & MPI_MODE_NOCHECK) == 0, 0};
-  if (lock.taken) {
-    if (Outcome o = acquire_of(rank, type, lock.ticket); !o) {
-      const auto held = guard();
-      epoch_.lock_refused(rank);
-      return o;
-    }
-  }
-  const auto held = guard();
-  held_.push_back(lock);
-  return {};
+  return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, 0}, {});
 }
 
-Outcome Window::unlock(int rank) {
+Outcome Window::unlock_anyhow(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   Held lock;
@@ -320,7 +332,7 @@ Outcome Window::unlock(int rank) {
   Status completed = space_->flush(rank);
   if (!lock.taken) return completed;
   Status released;
-  if (gate_home_ != kNoGate && lock.type == LockType::kExclusive && leave_gate()) {
+  if (passes_gate(lock.type) && leave_gate()) {
     epochs::ReleaseLockAndGate<ControlMemory> both(control_, rank, lock.ticket, gate_home_);
     released = run(space_->bell(), both);
   } else {
@@ -391,7 +403,7 @@ Outcome Window::unlock_all() {
   return completed ? std::move(released) : std::move(completed);
 }
 
-Outcome Window::flush(int rank) {
+Outcome Window::flush_anyhow(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   {
@@ -432,14 +444,6 @@ Outcome Window::end() {
   Status completed = space_->flush_all();
   Outcome met = barrier(epochs::BarrierWord::kFree);
   return completed ? std::move(met) : Outcome(completed);
-}
-
-void Window::look_after_runtime() {
-  // Not a counter to rely on: threads may lose each other's steps.
-  constexpr std::uint32_t kEvery = 64;
-  const std::uint32_t calls = calls_.load(std::memory_order_relaxed) + 1;
-  calls_.store(calls, std::memory_order_relaxed);
-  if (calls % kEvery == 0) [[unlikely]] Process::instance().poll_runtime();
 }
 
 }  // namespace farside::pmpi

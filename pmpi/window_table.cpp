@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/window_table.hpp"
 
+#include <algorithm>
+#include <new>
+
 #include "pmpi/window.hpp"
 
 namespace farside::pmpi {
 
-WindowTable::WindowTable() {
-  tables_.push_back(std::make_unique<Table>(64));
-  table_.store(tables_.back().get(), std::memory_order_release);
-}
+constinit WindowTable::NoEntries WindowTable::no_entries_;
+constinit WindowTable WindowTable::instance_(&no_entries_.table);
+static_assert(std::is_trivially_destructible_v<WindowTable>);
 
-WindowTable& WindowTable::instance() {
-  static auto* const table = new WindowTable();
-  return *table;
+WindowTable::Table* WindowTable::make_table(std::size_t size, Table* outgrown) {
+  void* memory = ::operator new(sizeof(Table) + size * sizeof(Entry));
+  auto* table = new (memory) Table{size - 1, outgrown};
+  for (std::size_t i = 0; i < size; ++i) new (&table->entry(i)) Entry();
+  return table;
 }
 
 WindowTable::Entry& WindowTable::slot(Table& table, std::uintptr_t key) {
   for (std::size_t i = hash(key);; ++i) {
-    Entry& entry = table.entries[i & table.mask];
+    Entry& entry = table.entry(i);
     const std::uintptr_t found = entry.key.load(std::memory_order_relaxed);
     if (found == key || found == kNone) return entry;
   }
@@ -27,9 +31,10 @@ void WindowTable::insert(MPI_Win handle, std::unique_ptr<Window> window) {
   const std::scoped_lock held(changing_);
   Table* table = table_.load(std::memory_order_relaxed);
   if (2 * (used_ + 1) > table->mask) {
-    auto larger = std::make_unique<Table>(2 * (table->mask + 1));
+    Table* const larger = make_table(std::max<std::size_t>(64, 2 * (table->mask + 1)), table);
     used_ = 0;
-    for (Entry& entry : table->entries) {
+    for (std::size_t i = 0; i <= table->mask; ++i) {
+      const Entry& entry = table->entry(i);
       Window* live = entry.window.load(std::memory_order_relaxed);
       if (live == nullptr) continue;
       const std::uintptr_t key = entry.key.load(std::memory_order_relaxed);
@@ -38,8 +43,7 @@ void WindowTable::insert(MPI_Win handle, std::unique_ptr<Window> window) {
       place.key.store(key, std::memory_order_relaxed);
       ++used_;
     }
-    table = larger.get();
-    tables_.push_back(std::move(larger));
+    table = larger;
     table_.store(table, std::memory_order_release);
   }
   const std::uintptr_t key = key_of(handle);

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <set>
 #include <type_traits>
-#include <vector>
 
 #include <mpi.h>
 
@@ -20,7 +19,7 @@ class Window;
 
 class WindowTable {
  public:
-  static WindowTable& instance();
+  static WindowTable& instance() { return instance_; }
 
   // Null if the handle is not farside's.
   Window* find(MPI_Win handle) const {
@@ -28,7 +27,7 @@ class WindowTable {
     // Acquire: a table, and an entry in it, is complete when it can be seen.
     const Table* table = table_.load(std::memory_order_acquire);
     for (std::size_t i = hash(key);; ++i) {
-      const Entry& entry = table->entries[i & table->mask];
+      const Entry& entry = table->entry(i);
       const std::uintptr_t found = entry.key.load(std::memory_order_acquire);
       if (found == key) return entry.window.load(std::memory_order_acquire);
       if (found == kNone) return nullptr;
@@ -50,13 +49,20 @@ class WindowTable {
     std::atomic<std::uintptr_t> key{kNone};   // stays when the window goes; taken up again by the same handle
     std::atomic<Window*> window{nullptr};
   };
+  // Its entries follow it in memory: one load less for every call.
   struct Table {
-    explicit Table(std::size_t size) : mask(size - 1), entries(size) {}
     std::size_t mask;
-    std::vector<Entry> entries;
+    Table* outgrown;  // the smaller one before it, which stays: someone may be reading it
+    Entry& entry(std::size_t i) { return reinterpret_cast<Entry*>(this + 1)[i & mask]; }
+    const Entry& entry(std::size_t i) const { return reinterpret_cast<const Entry*>(this + 1)[i & mask]; }
+  };
+  static_assert(alignof(Entry) <= alignof(Table));
+  struct NoEntries {
+    Table table{0, nullptr};
+    Entry none;
   };
 
-  WindowTable();
+  constexpr explicit WindowTable(Table* table) : table_(table) {}
   // MPI_Win is an int (MPICH) or a pointer (Open MPI); 0 is no handle in either.
   template <class Handle>
   static std::uintptr_t key_of(Handle handle) {
@@ -68,10 +74,14 @@ class WindowTable {
   }
   static std::size_t hash(std::uintptr_t key) { return (key * 0x9E3779B97F4A7C15ULL) >> 40; }
   static Entry& slot(Table& table, std::uintptr_t key);
+  static Table* make_table(std::size_t size, Table* outgrown);
+
+  static NoEntries no_entries_;
+  // Constant from the start, so that a lookup has no guard to pass, and never destroyed.
+  static WindowTable instance_;
 
   std::mutex changing_;
   std::atomic<Table*> table_;
-  std::vector<std::unique_ptr<Table>> tables_;  // outgrown ones stay: someone may be reading them
   std::size_t used_ = 0;                        // entries with a key
   std::set<std::uintptr_t> freed_;              // handles that were farside's, and nobody's since
   std::atomic<std::size_t> size_{0};

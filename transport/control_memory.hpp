@@ -61,6 +61,12 @@ class ControlMemory {
       issue(operation, Space::ControlCall::kFetchAdd, rank, word);
     }
   }
+  // For the first step of a protocol that mostly is its last: no operation to construct. Precondition: the word is
+  // mapped. Nobody is woken: for words that no owner waits for in its sleep.
+  std::uint64_t fetch_add_now(int rank, std::uint32_t word, std::uint64_t value) {
+    return std::atomic_ref(*space_.control_word(rank, word)).fetch_add(value, std::memory_order_seq_cst);
+  }
+  bool mapped(int rank) const { return space_.control_word(rank, 0) != nullptr; }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
                         std::uint64_t desired) {
     if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {

@@ -172,55 +172,79 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
 
 void Space::finish(bool some_cma) {
   always_locked_ = some_cma;
+  // Either all ranks have opened the fabric or none has.
+  floats_locked_ = exposed_ == nullptr;
   segment_.fd.reset();
 }
 
 Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes) {
   Target& to = target(rank);
-  process_.statistics().add(to.route, Counted::kPut, bytes);
   if (to.data != nullptr) [[likely]] {
-    std::memcpy(to.data + offset, origin, bytes);
+    put_at(rank, to.data + offset, origin, bytes);
     return {};
   }
+  count(rank, Counted::kPut, bytes);
   if (to.route == RouteKind::kCma) return write_process_memory(to.pid, to.address + offset, origin, bytes);
   return exposed_->fabric.write(*to.pending, {to.peer, to.data_key, offset}, origin, bytes);
 }
 
 Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t bytes) {
   Target& from = target(rank);
-  process_.statistics().add(from.route, Counted::kGet, bytes);
   if (from.data != nullptr) [[likely]] {
-    std::memcpy(origin, from.data + offset, bytes);
+    get_at(rank, from.data + offset, origin, bytes);
     return {};
   }
+  count(rank, Counted::kGet, bytes);
   if (from.route == RouteKind::kCma) return read_process_memory(from.pid, from.address + offset, origin, bytes);
   return exposed_->fabric.read(*from.pending, {from.peer, from.data_key, offset}, origin, bytes);
 }
 
 Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
-                         void* fetched, std::size_t count) {
+                         void* fetched, std::size_t elements, Access access) {
   Target& to = target(rank);
-  process_.statistics().add(to.route, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate,
-                            count * traits(type).extent);
+  if (to.data != nullptr) [[likely]] {
+    accumulate_at(rank, to.data + offset, op, type, origin, fetched, elements, access);
+    return {};
+  }
+  count(rank, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, elements * traits(type).extent);
   if (op == ReduceOp::kNoOp) {
     if (fetched == nullptr) return {};
     origin = nullptr;
   }
-  if (to.data != nullptr) [[likely]] return accumulate_mapped(to, offset, op, type, origin, fetched, count);
-  if (to.route == RouteKind::kCma) return accumulate_by_cma(to, offset, op, type, origin, fetched, count);
-  return accumulate_over_fabric(to, offset, op, type, origin, fetched, count);
+  if (to.route == RouteKind::kCma) return accumulate_by_cma(to, offset, op, type, origin, fetched, elements);
+  return accumulate_over_fabric(to, offset, op, type, origin, fetched, elements);
 }
 
-Status Space::accumulate_mapped(Target& to, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
-                                void* fetched, std::size_t count) {
-  std::byte* at = to.data + offset;
-  if (way(type, at) == AtomicWay::kAtomic) [[likely]] {
-    combine(AtomicWay::kAtomic, op, type, at, origin, fetched, count);
-    return {};
+void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                          std::size_t elements, Access access) {
+  const std::size_t extent = traits(type).extent;
+  count(rank, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, elements * extent);
+  if (op == ReduceOp::kNoOp) {
+    if (fetched == nullptr) return;
+    origin = nullptr;
   }
-  const AccumulateLock held(accumulate_lock(to));
-  combine(AtomicWay::kLocked, op, type, at, origin, fetched, count);
-  return {};
+  if (access == Access::kAlone) {
+    combine(AtomicWay::kLocked, op, type, at, origin, fetched, elements);
+    stores_.made();
+    return;
+  }
+  if (way(type, at) == AtomicWay::kAtomic) {
+    combine(AtomicWay::kAtomic, op, type, at, origin, fetched, elements);
+    // Everything else is a read-modify-write, or nothing is stored.
+    if (op == ReduceOp::kReplace && fetched == nullptr) stores_.made();
+    return;
+  }
+  // In pieces, so that no other rank waits long for the lock.
+  const std::size_t most = elements * extent <= kLockedBytes ? elements : kLockedBytes / extent;
+  for (std::size_t done = 0; done < elements;) {
+    const std::size_t part = std::min(elements - done, most);
+    const auto piece = [&](auto* buffer) { return buffer != nullptr ? buffer + done * extent : nullptr; };
+    const AccumulateLock held(accumulate_lock(target(rank)));
+    combine(AtomicWay::kLocked, op, type, at + done * extent, piece(static_cast<const std::byte*>(origin)),
+            piece(static_cast<std::byte*>(fetched)), part);
+    done += part;
+  }
+  stores_.made();
 }
 
 namespace {
@@ -246,11 +270,10 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
 Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count) {
   // Read, combine, write back in pieces, so that no other rank waits long for the lock.
-  constexpr std::size_t kPiece = 16384;
-  alignas(16) std::array<std::byte, kPiece> copy;
+  alignas(16) std::array<std::byte, kLockedBytes> copy;
   const std::size_t extent = traits(type).extent;
   for (std::size_t done = 0; done < count;) {
-    const std::size_t part = std::min(count - done, kPiece / extent);
+    const std::size_t part = std::min(count - done, kLockedBytes / extent);
     const std::uint64_t at = to.address + offset + done * extent;
     const AccumulateLock held(accumulate_lock(to));
     const std::size_t span = span_of(type, part);
@@ -307,21 +330,27 @@ Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp 
   return {};
 }
 
+void Space::compare_and_swap_at(int rank, std::byte* at, BasicType type, const void* origin, const void* compare,
+                                void* fetched) {
+  count(rank, Counted::kCompareAndSwap, traits(type).extent);
+  if (way(type, at) == AtomicWay::kAtomic) [[likely]] {
+    farside::compare_and_swap(AtomicWay::kAtomic, type, at, origin, compare, fetched);
+    return;
+  }
+  const AccumulateLock held(accumulate_lock(target(rank)));
+  farside::compare_and_swap(AtomicWay::kLocked, type, at, origin, compare, fetched);
+  stores_.made();
+}
+
 Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin,
                                const void* compare, void* fetched) {
   Target& to = target(rank);
-  const std::size_t extent = traits(type).extent;
-  process_.statistics().add(to.route, Counted::kCompareAndSwap, extent);
   if (to.data != nullptr) [[likely]] {
-    std::byte* at = to.data + offset;
-    if (way(type, at) == AtomicWay::kAtomic) [[likely]] {
-      farside::compare_and_swap(AtomicWay::kAtomic, type, at, origin, compare, fetched);
-      return {};
-    }
-    const AccumulateLock held(accumulate_lock(to));
-    farside::compare_and_swap(AtomicWay::kLocked, type, at, origin, compare, fetched);
+    compare_and_swap_at(rank, to.data + offset, type, origin, compare, fetched);
     return {};
   }
+  const std::size_t extent = traits(type).extent;
+  count(rank, Counted::kCompareAndSwap, extent);
   if (to.route == RouteKind::kCma) {
     std::array<std::byte, 64> copy;
     const AccumulateLock held(accumulate_lock(to));
@@ -368,8 +397,7 @@ Status Space::complete(Target& to) {
 
 Status Space::flush(int rank) {
   Status status = complete(target(rank));
-  // Stores made so far before loads made later: an origin that flushed a put and then reads must not read the past.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  settle();
   return status;
 }
 
@@ -379,7 +407,7 @@ Status Space::flush_all() {
     Status status = complete(to);
     if (!status && first) first = std::move(status);
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  settle();
   return first;
 }
 

@@ -17,9 +17,11 @@
 #include <string>
 #include <vector>
 
+#include "transport/base/copy.hpp"
 #include "transport/base/doorbell.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/base/stores.hpp"
 #include "transport/data/reduce_op.hpp"
 #include "transport/fabric/address.hpp"
 #include "transport/fabric/pending.hpp"
@@ -99,13 +101,35 @@ class Space {
   // issued; local buffers stay in use until flush. Status: errors of issuing.
   Status put(int target, std::uint64_t offset, const void* origin, std::size_t bytes);
   Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes);
+  // The same where the target is mapped, at an address in its data.
+  void put_at(int target, std::byte* at, const void* origin, std::size_t bytes) {
+    count(target, Counted::kPut, bytes);
+    copy_bytes(at, origin, bytes);
+    stores_.made();
+  }
+  void get_at(int target, const std::byte* at, void* origin, std::size_t bytes) const {
+    count(target, Counted::kGet, bytes);
+    copy_bytes(origin, at, bytes);
+  }
+  // Whether others may access the target's data meanwhile, or nobody (an exclusive lock is held, and this process has
+  // one thread): then nothing need be atomic.
+  enum class Access : std::uint8_t { kShared, kAlone };
   // Element-wise atomic. `fetched` may be null.
   Status accumulate(int target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                    std::size_t count);
+                    std::size_t count, Access access = Access::kShared);
+  void accumulate_at(int target, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                     std::size_t count, Access access = Access::kShared);
   Status compare_and_swap(int target, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
                           void* fetched);
+  void compare_and_swap_at(int target, std::byte* at, BasicType type, const void* origin, const void* compare,
+                           void* fetched);
   // All operations towards the target have completed there; the first error among them.
   Status flush(int target);
+  // Whether operations towards the target are complete when they return: then settle() is all that a flush does, and
+  // whoever gives a mapped lock back by an atomic need not even do that.
+  bool immediate(int target) const { return route(target) != RouteKind::kFabric; }
+  void settle() { stores_.settle(); }
+  void settled_by_atomic() { stores_.settled_by_atomic(); }
   Status flush_all();
 
   // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.
@@ -141,11 +165,15 @@ class Space {
     std::unique_ptr<Pending> requests; // to its agent
   };
 
+  // How much is combined under the accumulate lock at a time.
+  static constexpr std::size_t kLockedBytes = 16384;
+
   Space();
   Target& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
   bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
-  Status accumulate_mapped(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
-                           void* fetched, std::size_t count);
+  void count(int target, Counted what, std::size_t bytes) const {
+    process_.statistics().add(route(target), what, bytes);
+  }
   Status accumulate_by_cma(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                            void* fetched, std::size_t count);
   Status accumulate_over_fabric(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
@@ -153,7 +181,8 @@ class Space {
   Status keep_order(Target& target, bool by_request);
   Status complete(Target& target);
   AtomicWay way(BasicType type, const void* address) const {
-    return always_locked_ ? AtomicWay::kLocked : atomic_way(type, address);
+    if (always_locked_ || (floats_locked_ && !traits(type).cpu_adds)) return AtomicWay::kLocked;
+    return atomic_way(type, address);
   }
   AccumulateLockWord& accumulate_lock(const Target& target) const {
     return reinterpret_cast<Header*>(target.control)->accumulate_lock;
@@ -168,6 +197,8 @@ class Space {
   std::uint64_t data_bytes_ = 0;
   bool private_data_ = false;
   bool always_locked_ = false;         // every accumulate takes the accumulate lock: some rank uses CMA
+  bool floats_locked_ = false;         // those of floating-point types do: no rank uses the fabric
+  Stores stores_;
   std::vector<Target> targets_;
   struct Exposed;                      // registrations and the agent's region
   std::unique_ptr<Exposed> exposed_;

@@ -230,6 +230,84 @@ TEST_CASE("every call in every pair of states does what MPI says", "[epochs]") {
   CHECK(pairs == 27 * 17);
 }
 
+// The same, but a single target is locked, and where none is, one was.
+EpochState make_used(const std::string& access, const std::string& exposure) {
+  EpochState state = make(access, exposure);
+  if (access == "locked") REQUIRE(!state.unlock(kMember));
+  if (access != "none") return state;
+  REQUIRE(!state.lock(kOther, LockType::kExclusive));
+  REQUIRE(!state.unlock(kOther));
+  return state;
+}
+
+TEST_CASE("the quick ways say yes only where the tables do, and then move the state as they do", "[epochs]") {
+  struct Pair {
+    const char* name;
+    bool (*quickly)(EpochState&, int);
+    Violation (*in_general)(EpochState&, int);
+  };
+  const Pair pairs[] = {
+      {"operation", [](EpochState& s, int rank) { return s.operation_quickly(rank); },
+       [](EpochState& s, int rank) { return s.operation(rank); }},
+      {"flush", [](EpochState& s, int rank) { return s.flush_quickly(rank); },
+       [](EpochState& s, int rank) { return s.flush(rank); }},
+      {"lock shared", [](EpochState& s, int rank) { return s.lock_quickly(rank, LockType::kShared); },
+       [](EpochState& s, int rank) { return s.lock(rank, LockType::kShared); }},
+      {"lock exclusive", [](EpochState& s, int rank) { return s.lock_quickly(rank, LockType::kExclusive); },
+       [](EpochState& s, int rank) { return s.lock(rank, LockType::kExclusive); }},
+      {"unlock", [](EpochState& s, int rank) { return s.unlock_quickly(rank); },
+       [](EpochState& s, int rank) { return s.unlock(rank); }},
+  };
+  for (const Pair& pair : pairs) {
+    int taken = 0;
+    for (const std::string& access : kAccessNames) {
+      for (const std::string& exposure : kExposureNames) {
+        if (access == "all" && exposure == "posted") continue;  // there is no such state
+        for (const int rank : {-1, 0, 1, kOther, kMember, kRanks - 1, kRanks}) {
+          for (const bool fresh : {true, false}) {
+            EpochState quick = fresh ? make(access, exposure) : make_used(access, exposure);
+            EpochState general = quick;
+            const std::string before = seen(quick);
+            INFO(pair.name << " of " << rank << " in " << access << ", " << exposure);
+            if (pair.quickly(quick, rank)) {
+              ++taken;
+              CHECK(!pair.in_general(general, rank));
+              CHECK(seen(quick) == seen(general));
+              CHECK(quick.describe_access() == general.describe_access());
+              // What comes after is the same as well.
+              for (const int next : {1, kOther, kMember}) {
+                CHECK(!quick.unlock(next) == !general.unlock(next));
+                CHECK(seen(quick) == seen(general));
+              }
+              CHECK(!quick.lock(rank, LockType::kShared) == !general.lock(rank, LockType::kShared));
+              CHECK(seen(quick) == seen(general));
+            } else {
+              CHECK(seen(quick) == before);
+            }
+          }
+        }
+      }
+    }
+    // They are there for something: what is done in a used window is done quickly.
+    INFO(pair.name);
+    CHECK(taken > 0);
+  }
+  EpochState state = make("none", "none");
+  CHECK(state.lock_quickly(1, LockType::kExclusive));
+  CHECK(state.locked(1) == LockType::kExclusive);
+  CHECK(!state.lock(kMember, LockType::kShared));
+  CHECK(!state.unlock_quickly(1));
+  CHECK(!state.unlock(1));
+  CHECK(state.locked(1) == std::nullopt);
+  CHECK(!state.lock(kOther, LockType::kExclusive));
+  CHECK(state.locked(kMember) == LockType::kShared);
+  CHECK(state.locked(kOther) == LockType::kExclusive);
+  CHECK(state.locks_held() == 2);
+  CHECK(!state.unlock(kMember));
+  CHECK(state.unlock_quickly(kOther));
+  CHECK(state.access() == Access::kNone);
+}
+
 TEST_CASE("a violation names the rule, the advice and the section", "[epochs]") {
   CHECK(!violation(Rule::kNone));
   std::set<std::string> rules;

@@ -3,19 +3,9 @@
 
 #include <sched.h>
 
+#include "transport/base/relax.hpp"
+
 namespace farside {
-
-namespace {
-
-inline void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-}  // namespace
 
 void Waiter::arm() {
   progress_.listen(bell_);

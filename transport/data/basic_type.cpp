@@ -25,8 +25,12 @@ constexpr BasicTypeTraits traits_of(const char* name) {
     first = sizeof(typename T::Value);
     second = offsetof(T, index);
   }
+  constexpr bool kAtomics = !kHasGap<T> && sizeof(T) <= sizeof(std::uint64_t);
+  constexpr TypeClass kClass = kClassOf<T>;
+  constexpr bool kComputes =
+      kClass == TypeClass::kFloating || kClass == TypeClass::kComplex || kClass == TypeClass::kPair;
   return {name, static_cast<std::uint8_t>(data_size<T>()), static_cast<std::uint8_t>(sizeof(T)),
-          static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second)};
+          static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second), kAtomics, kAtomics && !kComputes};
 }
 
 template <std::size_t... kIndex>
@@ -34,10 +38,9 @@ constexpr std::array<BasicTypeTraits, kBasicTypes> make_traits(std::index_sequen
   return {traits_of<std::tuple_element_t<kIndex, Elements>>(kNames[kIndex])...};
 }
 
-constexpr auto kTraits = make_traits(std::make_index_sequence<kBasicTypes>());
-
 }  // namespace
 
-const BasicTypeTraits& traits(BasicType type) { return kTraits[static_cast<std::size_t>(type)]; }
+constinit const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits =
+    make_traits(std::make_index_sequence<kBasicTypes>());
 
 }  // namespace farside

@@ -4,6 +4,7 @@
 // type (MPI_MINLOC, MPI_MAXLOC; MPI 4.0 section 6.9.4), laid out as the C struct of its two members.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,9 +31,12 @@ struct BasicTypeTraits {
   std::uint8_t extent;   // bytes from one element to the next (16 for kDoubleInt)
   std::uint8_t first;    // bytes of the first member of a pair type (8 for kDoubleInt), else size
   std::uint8_t second;   // pair types: offset of the second member, else 0
+  bool cpu_atomics;      // elements can be combined by CPU atomics at all: no gap, of 1, 2, 4 or 8 bytes
+  bool cpu_adds;         // the CPU adds to them in one step: not to floating-point ones, which take a loop
 };
 
-const BasicTypeTraits& traits(BasicType type);
+extern const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits;
+inline const BasicTypeTraits& traits(BasicType type) { return basic_type_traits[static_cast<std::size_t>(type)]; }
 
 // True for types whose elements have gaps (size != extent): those bytes are never written at a target.
 inline bool has_gap(BasicType type) { return traits(type).size != traits(type).extent; }

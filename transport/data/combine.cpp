@@ -89,6 +89,12 @@ inline T apply(T target, [[maybe_unused]] T origin) {
 // fetched is null in the kernels that do not fetch, origin may be null in those of kNoOp.
 using Kernel = void (*)(std::byte* target, const std::byte* origin, std::byte* fetched, std::size_t count);
 
+// g++ -O2 vectorizes only loops whose trip count it knows: blocks of so many elements.
+constexpr std::size_t kBlock = 32;
+
+template <ReduceOp kOp, class T> inline constexpr bool kMovesBytes =
+    (kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp) && !kHasGap<T>;
+
 template <ReduceOp kOp, class T, bool kFetch>
 inline void locked_step(std::byte* __restrict target, const std::byte* __restrict origin,
                         std::byte* __restrict fetched, std::size_t index) {
@@ -99,20 +105,36 @@ inline void locked_step(std::byte* __restrict target, const std::byte* __restric
 }
 
 template <ReduceOp kOp, class T, bool kFetch>
-void combine_locked(std::byte* __restrict target, const std::byte* __restrict origin,
-                    std::byte* __restrict fetched, std::size_t count) {
-  if constexpr ((kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp) && !kHasGap<T>) {
+[[gnu::always_inline]] inline void combine_plainly(std::byte* __restrict target, const std::byte* __restrict origin,
+                                                   std::byte* __restrict fetched, std::size_t count) {
+  if constexpr (kMovesBytes<kOp, T>) {
     if constexpr (kFetch) std::memcpy(fetched, target, count * sizeof(T));
     if constexpr (kOp == ReduceOp::kReplace) std::memcpy(target, origin, count * sizeof(T));
   } else {
-    // A block of constant length: g++ -O2 vectorizes only loops whose trip count it knows.
-    constexpr std::size_t kBlock = 16;
     std::size_t index = 0;
     for (; index + kBlock <= count; index += kBlock) {
       for (std::size_t k = 0; k < kBlock; ++k) locked_step<kOp, T, kFetch>(target, origin, fetched, index + k);
     }
     for (; index < count; ++index) locked_step<kOp, T, kFetch>(target, origin, fetched, index);
   }
+}
+
+template <ReduceOp kOp, class T, bool kFetch>
+void combine_locked(std::byte* __restrict target, const std::byte* __restrict origin, std::byte* __restrict fetched,
+                    std::size_t count) {
+  combine_plainly<kOp, T, kFetch>(target, origin, fetched, count);
+}
+
+// The same by vectors of 32 bytes, where the CPU has them: half the time for long rows. Not fused, so not rounded otherwise.
+#if defined(__x86_64__)
+#define FARSIDE_WIDE [[gnu::target("avx2")]]
+#else
+#define FARSIDE_WIDE
+#endif
+template <ReduceOp kOp, class T, bool kFetch>
+FARSIDE_WIDE void combine_locked_wide(std::byte* __restrict target, const std::byte* __restrict origin,
+                                      std::byte* __restrict fetched, std::size_t count) {
+  combine_plainly<kOp, T, kFetch>(target, origin, fetched, count);
 }
 
 // Combines one word and returns what it was. The orders are acquire and release, so that in the unified memory
@@ -160,7 +182,9 @@ void combine_atomic(std::byte* target, const std::byte* origin, std::byte* fetch
 }
 
 struct Kernels {
-  Kernel atomic = nullptr, atomic_fetch = nullptr, locked = nullptr, locked_fetch = nullptr;
+  Kernel atomic = nullptr, atomic_fetch = nullptr;
+  Kernel locked = nullptr, locked_fetch = nullptr;
+  Kernel wide = nullptr, wide_fetch = nullptr;  // as locked, by wide vectors, for types that fill them
 };
 
 template <ReduceOp kOp, class T>
@@ -170,6 +194,12 @@ constexpr Kernels make_kernels() {
     using Computed = Operand<kOp, T>;
     kernels.locked = combine_locked<kOp, Computed, false>;
     kernels.locked_fetch = combine_locked<kOp, Computed, true>;
+    kernels.wide = kernels.locked;
+    kernels.wide_fetch = kernels.locked_fetch;
+    if constexpr (std::is_arithmetic_v<Computed> && sizeof(Computed) <= 8 && !kMovesBytes<kOp, Computed>) {
+      kernels.wide = combine_locked_wide<kOp, Computed, false>;
+      kernels.wide_fetch = combine_locked_wide<kOp, Computed, true>;
+    }
     if constexpr (kFitsWord<T>) {
       kernels.atomic = combine_atomic<kOp, Computed, false>;
       kernels.atomic_fetch = combine_atomic<kOp, Computed, true>;
@@ -188,6 +218,15 @@ constexpr std::array<std::array<Kernels, kBasicTypes>, kReduceOps> make_table(st
   return {make_row<static_cast<ReduceOp>(kOp)>(std::make_index_sequence<kBasicTypes>())...};
 }
 
+#if defined(__x86_64__)
+const bool has_wide_vectors = [] {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") != 0;
+}();
+#else
+constexpr bool has_wide_vectors = false;
+#endif
+
 constexpr auto kTable = make_table(std::make_index_sequence<kReduceOps>());
 
 template <class Word>
@@ -204,7 +243,9 @@ void combine(AtomicWay way, ReduceOp op, BasicType type, void* target, const voi
              std::size_t count) {
   if (count == 0) return;
   const Kernels& kernels = kTable[static_cast<std::size_t>(op)][static_cast<std::size_t>(type)];
+  const bool wide = has_wide_vectors && count >= kBlock;
   const Kernel kernel = way == AtomicWay::kAtomic ? (fetched ? kernels.atomic_fetch : kernels.atomic)
+                        : wide                    ? (fetched ? kernels.wide_fetch : kernels.wide)
                                                   : (fetched ? kernels.locked_fetch : kernels.locked);
   kernel(static_cast<std::byte*>(target), static_cast<const std::byte*>(origin), static_cast<std::byte*>(fetched),
          count);

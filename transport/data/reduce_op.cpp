@@ -15,25 +15,25 @@ namespace {
 constexpr std::array<const char*, kReduceOps> kNames = {"sum",  "prod", "min",  "max",    "land",   "lor",     "lxor",
                                                         "band", "bor",  "bxor", "minloc", "maxloc", "replace", "no_op"};
 
-template <std::size_t... kIndex>
-constexpr std::array<TypeClass, kBasicTypes> make_classes(std::index_sequence<kIndex...>) {
-  return {kClassOf<std::tuple_element_t<kIndex, Elements>>...};
+template <class T>
+constexpr std::uint16_t operations_on() {
+  unsigned bits = 0;
+  for (std::size_t op = 0; op < kReduceOps; ++op) {
+    if (class_allows(kClassOf<T>, static_cast<ReduceOp>(op))) bits |= 1U << op;
+  }
+  return static_cast<std::uint16_t>(bits);
 }
 
-constexpr auto kClasses = make_classes(std::make_index_sequence<kBasicTypes>());
+template <std::size_t... kIndex>
+constexpr std::array<std::uint16_t, kBasicTypes> make_operations(std::index_sequence<kIndex...>) {
+  return {operations_on<std::tuple_element_t<kIndex, Elements>>()...};
+}
 
 }  // namespace
 
+constinit const std::array<std::uint16_t, kBasicTypes> allowed_operations =
+    make_operations(std::make_index_sequence<kBasicTypes>());
+
 const char* name(ReduceOp op) { return kNames[static_cast<std::size_t>(op)]; }
-
-bool allowed(ReduceOp op, BasicType type) { return class_allows(kClasses[static_cast<std::size_t>(type)], op); }
-
-bool has_cpu_atomics(BasicType type) { return !has_gap(type) && traits(type).size <= sizeof(std::uint64_t); }
-
-AtomicWay atomic_way(BasicType type, const void* address) {
-  if (!has_cpu_atomics(type)) return AtomicWay::kLocked;
-  const bool aligned = reinterpret_cast<std::uintptr_t>(address) % traits(type).size == 0;
-  return aligned ? AtomicWay::kAtomic : AtomicWay::kLocked;
-}
 
 }  // namespace farside

@@ -6,6 +6,7 @@
 //   - kLocked: plain loops, and the caller holds the accumulate lock of the region.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,16 +22,22 @@ inline constexpr std::size_t kReduceOps = 14;
 const char* name(ReduceOp op);
 
 // Whether MPI allows op on type (MPI 4.0 section 6.9.2: integer, floating point, logical, complex, byte, pair).
-bool allowed(ReduceOp op, BasicType type);
+extern const std::array<std::uint16_t, kBasicTypes> allowed_operations;  // a bit per ReduceOp
+inline bool allowed(ReduceOp op, BasicType type) {
+  return ((allowed_operations[static_cast<std::size_t>(type)] >> static_cast<unsigned>(op)) & 1) != 0;
+}
 
 enum class AtomicWay : std::uint8_t { kAtomic, kLocked };
 
-// Whether elements of this type can be combined by CPU atomics at all (size == extent, of 1, 2, 4 or 8 bytes).
-bool has_cpu_atomics(BasicType type);
+inline bool has_cpu_atomics(BasicType type) { return traits(type).cpu_atomics; }
 
 // The way for an access to `type` at `address`: kAtomic where the type allows it and the address is naturally
 // aligned. Every process sees a region at the same alignment, so that all agree.
-AtomicWay atomic_way(BasicType type, const void* address);
+inline AtomicWay atomic_way(BasicType type, const void* address) {
+  const BasicTypeTraits& of = traits(type);
+  const bool aligned = (reinterpret_cast<std::uintptr_t>(address) & (std::size_t{of.size} - 1)) == 0;
+  return of.cpu_atomics && aligned ? AtomicWay::kAtomic : AtomicWay::kLocked;
+}
 
 // target[i] = target[i] op origin[i] for i < count; both in the memory layout of `type` (extent apart). With
 // kAtomic each element is read and replaced in one step. The three buffers may not overlap. If `fetched` is

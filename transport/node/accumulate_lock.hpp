@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "transport/base/relax.hpp"
+
 namespace farside {
 
 // In shared memory: 0 free, 1 held.
@@ -22,7 +24,9 @@ class AccumulateLock {
   explicit AccumulateLock(AccumulateLockWord& word) : word_(word) {
     while (word_.held.exchange(1, std::memory_order_acquire) != 0) {
       // The holder may have been descheduled: there may be more ranks than cores.
-      while (word_.held.load(std::memory_order_relaxed) != 0) sched_yield();
+      for (int looks = 0; word_.held.load(std::memory_order_relaxed) != 0; ++looks) {
+        looks < kSpins ? relax() : static_cast<void>(sched_yield());
+      }
     }
   }
   AccumulateLock(const AccumulateLock&) = delete;
@@ -30,6 +34,9 @@ class AccumulateLock {
   ~AccumulateLock() { word_.held.store(0, std::memory_order_release); }
 
  private:
+  // About what a holder needs for one piece (Space::kLockedBytes).
+  static constexpr int kSpins = 64;
+
   AccumulateLockWord& word_;
 };
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The direct way: what most calls are, done in place. An operation with one predefined datatype without gaps, in an epoch
+// that allows it, within a target whose memory is mapped, is a load or a store; a flush of such a target is a fence; a
+// lock that nobody holds is one atomic. Each condition here is one of the general way (window_operations.cpp,
+// window_synchronization.cpp), or stricter: a call that does not meet it goes there, to be done or to be refused with words.
+// Included by window.hpp; inline, so that an entry point is one function.
+#pragma once
+
+#include "epochs/lock_words.hpp"
+#include "pmpi/reduce_op.hpp"
+#include "pmpi/window.hpp"
+
+namespace farside::pmpi {
+
+// The size of `count` elements that lie in a row, or 0 if it is not to be told at a glance.
+inline std::size_t plain_bytes(const Datatype* type, std::int64_t count) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // no product overflows; negative counts are beyond it
+  if (type == nullptr || !type->contiguous || static_cast<std::uint64_t>(count) > kMost) return 0;
+  return static_cast<std::size_t>(count) * type->size;
+}
+
+// Where `bytes` at the displacement lie in this process, if an operation may go there now; else null.
+inline std::byte* Window::direct_address(int rank, MPI_Aint displacement, std::size_t bytes) const {
+  if (threaded_ || bytes == 0 || !epoch_.operation_quickly(rank)) return nullptr;
+  std::uint64_t at = 0;
+  // A negative displacement is one beyond any memory.
+  if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement), static_cast<std::uint64_t>(displacement_unit(rank)),
+                             &at)) {
+    return nullptr;
+  }
+  const std::uint64_t room = space_->bytes(rank);
+  if (at > room || bytes > room - at) return nullptr;
+  std::byte* data = space_->mapped(rank);
+  return data != nullptr ? data + at : nullptr;
+}
+
+inline bool Window::put_direct(const LocalBuffer& origin, const RemoteBuffer& target) {
+  if (origin.type != target.type || origin.count != target.count) return false;
+  const std::size_t bytes = plain_bytes(predefined_table.find(origin.type), origin.count);
+  std::byte* to = direct_address(target.rank, target.displacement, bytes);
+  if (to == nullptr || origin.address == nullptr) return false;
+  space_->put_at(target.rank, to, origin.address, bytes);
+  return true;
+}
+
+inline bool Window::get_direct(const LocalBuffer& origin, const RemoteBuffer& target) {
+  if (origin.type != target.type || origin.count != target.count) return false;
+  const std::size_t bytes = plain_bytes(predefined_table.find(origin.type), origin.count);
+  const std::byte* from = direct_address(target.rank, target.displacement, bytes);
+  if (from == nullptr || origin.address == nullptr) return false;
+  space_->get_at(target.rank, from, origin.address, bytes);
+  return true;
+}
+
+// An exclusive lock that was really taken keeps all others out; threads of this process it does not.
+inline Space::Access Window::access(int rank) const {
+  const bool alone = !threaded_ && !held_.empty() && held_.back().rank == rank && held_.back().taken &&
+                     held_.back().type == epochs::LockType::kExclusive;
+  return alone ? Space::Access::kAlone : Space::Access::kShared;
+}
+
+inline bool Window::accumulate_direct(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
+                                      MPI_Aint displacement, MPI_Op op) {
+  const Datatype* found = predefined_table.find(type);
+  const std::optional<ReduceOp> reduce = find_reduce_op(op);
+  if (found == nullptr || !found->basic || !reduce || !allowed(*reduce, *found->basic)) return false;
+  if (result == nullptr && *reduce == ReduceOp::kNoOp) return false;
+  std::byte* at = direct_address(rank, displacement, plain_bytes(found, count));
+  if (at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
+  space_->accumulate_at(rank, at, *reduce, *found->basic, origin, result, static_cast<std::size_t>(count), access(rank));
+  return true;
+}
+
+inline bool Window::compare_and_swap_direct(const void* origin, const void* compare, void* result, MPI_Datatype type,
+                                            int rank, MPI_Aint displacement) {
+  const Datatype* found = predefined_table.find(type);
+  if (found == nullptr || !found->basic || !can_compare_and_swap(*found->basic)) return false;
+  std::byte* at = direct_address(rank, displacement, plain_bytes(found, 1));
+  if (at == nullptr || origin == nullptr || compare == nullptr || result == nullptr) return false;
+  space_->compare_and_swap_at(rank, at, *found->basic, origin, compare, result);
+  return true;
+}
+
+inline bool Window::flush_direct(int rank) {
+  if (threaded_ || !epoch_.flush_quickly(rank) || !space_->immediate(rank)) return false;
+  look_after_runtime();
+  space_->settle();
+  return true;
+}
+
+inline Outcome Window::put(const LocalBuffer& origin, const RemoteBuffer& target) {
+  if (put_direct(origin, target)) [[likely]] return {};
+  return transfer(origin, target, true);
+}
+
+inline Outcome Window::get(const LocalBuffer& origin, const RemoteBuffer& target) {
+  if (get_direct(origin, target)) [[likely]] return {};
+  return transfer(origin, target, false);
+}
+
+inline Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
+                                  MPI_Op op) {
+  const auto as_target = [&](const LocalBuffer& buffer) {
+    return buffer.type == target.type && buffer.count == target.count;
+  };
+  if (as_target(origin) && (result == nullptr || (as_target(*result) && result->address != nullptr)) &&
+      accumulate_direct(origin.address, result != nullptr ? result->address : nullptr, target.count, target.type,
+                        target.rank, target.displacement, op)) [[likely]] {
+    return {};
+  }
+  return accumulate_anyhow(origin, result, target, op);
+}
+
+inline Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
+                                    MPI_Op op) {
+  if (result != nullptr && accumulate_direct(origin, result, 1, type, rank, displacement, op)) [[likely]] return {};
+  return fetch_and_op_anyhow(origin, result, type, rank, displacement, op);
+}
+
+inline Outcome Window::compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
+                                        int rank, MPI_Aint displacement) {
+  if (compare_and_swap_direct(origin, compare, result, type, rank, displacement)) [[likely]] return {};
+  return compare_and_swap_anyhow(origin, compare, result, type, rank, displacement);
+}
+
+// A lock that nobody holds is one atomic, and so is its end.
+inline Outcome Window::lock(int lock_type, int rank, int assert) {
+  using epochs::LockType, epochs::LockWord, epochs::TargetLock;
+  const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
+  const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
+  if (threaded_ || !plain || passes_gate(type) || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
+    return lock_anyhow(lock_type, rank, assert);
+  }
+  const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::come(type));
+  epoch_.locked_quickly(rank, type);
+  const Held lock{rank, type, true, LockWord::ticket(before)};
+  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]] return keep_lock(lock, before);
+  held_.push_back(lock);
+  return {};
+}
+
+inline Outcome Window::unlock(int rank) {
+  using epochs::LockWord, epochs::TargetLock;
+  if (threaded_ || held_.empty() || held_.back().rank != rank || !held_.back().taken ||
+      passes_gate(held_.back().type) || !epoch_.may_unlock_quickly(rank) || !control_.mapped(rank) || !space_->immediate(rank)) {
+    return unlock_anyhow(rank);
+  }
+  const Held lock = held_.back();
+  // The data is there already.
+  const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::leave(lock.type));
+  space_->settled_by_atomic();
+  held_.pop_back();
+  epoch_.unlocked_quickly();
+  look_after_runtime();
+  if (!TargetLock::nobody_waits(before, lock.type)) [[unlikely]] return pass_lock_on(lock, before);
+  return {};
+}
+
+inline Outcome Window::flush(int rank) {
+  if (flush_direct(rank)) [[likely]] return {};
+  return flush_anyhow(rank);
+}
+
+inline void Window::look_after_runtime() {
+  // Not a counter to rely on: threads may lose each other's steps.
+  constexpr std::uint32_t kEvery = 64;
+  const std::uint32_t calls = calls_.load(std::memory_order_relaxed) + 1;
+  calls_.store(calls, std::memory_order_relaxed);
+  if (calls % kEvery == 0) [[unlikely]] Process::instance().poll_runtime();
+}
+
+}  // namespace farside::pmpi
