@@ -135,6 +135,7 @@ class Fabric {
 
   Doorbell own_bell_;                               // of threads that wait to issue
   std::atomic<std::uint32_t> polls_{0};             // by application threads: while it moves, the thread stays away
+  Doorbell away_;                                   // of the progress thread while it stays away
   std::atomic<std::uint32_t> listening_{0};         // size of listeners_, read without its mutex
   std::mutex listeners_mutex_;
   std::vector<Doorbell*> listeners_;                // of application threads that sleep
