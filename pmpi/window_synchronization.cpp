@@ -128,6 +128,7 @@ Outcome Window::start(MPI_Group group, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.start(targets)) return v;
   }
+  for (const int target : targets) space_->expect_release(target);
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
   epochs::AwaitPosts<ControlMemory> posts(control_, targets);
   wait_until(space_->bell(), [&] { return posts.advance(); });
@@ -141,13 +142,15 @@ Outcome Window::complete() {
     if (const epochs::Violation v = epoch_.complete()) return v;
     targets.assign(epoch_.started_group().begin(), epoch_.started_group().end());
   }
-  // The endpoint does not order atomics behind writes: the data must have arrived before the notice leaves.
+  // The data must take effect before the notice does; this waits for what the notice would overtake.
   Status first;
-  for (const int target : targets) {
-    if (Status status = space_->flush(target); !status && first) first = std::move(status);
-  }
-  Status told = notify(space_->bell(), control_, space_->rank(), What::kCompleted, targets);
-  return first ? std::move(told) : std::move(first);
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  for (const int target : targets) keep(space_->settle(target));
+  keep(notify(space_->bell(), control_, space_->rank(), What::kCompleted, targets));
+  for (const int target : targets) keep(space_->flush(target));
+  return first;
 }
 
 Outcome Window::wait() {
@@ -227,6 +230,7 @@ Outcome Window::lock(int lock_type, int rank, int assert) {
       return o;
     }
   }
+  if (lock.taken) space_->expect_release(rank);
   const auto held = guard();
   held_.push_back(lock);
   return {};
@@ -246,9 +250,12 @@ Outcome Window::unlock(int rank) {
     held_.erase(std::next(found).base());
   }
   look_after_runtime();
-  Status completed = space_->flush(rank);
-  if (!lock.taken) return completed;
+  if (!lock.taken) return space_->flush(rank);
+  // The data must take effect before the release does; this waits for what the release would overtake.
+  Status settled = space_->settle(rank);
   Status released = release(rank, lock.type, lock.ticket);
+  Status completed = space_->flush(rank);
+  if (!settled) return settled;
   return completed ? std::move(released) : std::move(completed);
 }
 

@@ -117,6 +117,7 @@ Status Fabric::set_up() {
   code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
   query_atomics();
+  orders_atomics_ = farside::orders_atomics(*info_);
   // Control words need these (Space::control); without one, Fabric::atomic would not end.
   if (atomic_limit(AtomicCall::kFetch, ReduceOp::kSum, BasicType::kUint64) == 0 ||
       atomic_limit(AtomicCall::kFetch, ReduceOp::kNoOp, BasicType::kUint64) == 0 ||

@@ -73,6 +73,9 @@ class Fabric {
   // Whether the provider combines `op` on `type` by itself; at most how many elements in one call (0: not at all).
   enum class AtomicCall : std::uint8_t { kPlain, kFetch, kCompare };
   std::size_t atomic_limit(AtomicCall call, ReduceOp op, BasicType type) const;
+  // Whether atomics towards one peer take effect there in the order in which they were issued, among themselves: a
+  // call of atomic or compare_and_swap has been accepted by the provider when it returns, so none can overtake it.
+  bool orders_atomics() const { return orders_atomics_; }
   // `fetched` null: no result. Splits what is longer than one call.
   Status atomic(Pending& pending, const Place& place, ReduceOp op, BasicType type, const void* origin, void* fetched,
                 std::size_t count);
@@ -122,6 +125,7 @@ class Fabric {
   FabricHandle<fid_ep> endpoint_;
   FabricAddress address_;
   int queue_fd_ = -1;
+  bool orders_atomics_ = false;
   std::array<std::array<std::array<std::size_t, kBasicTypes>, kReduceOps>, 3> atomic_limits_{};
 
   // Guards everything below, and the endpoint while operations are issued. Held for microseconds, never while
