@@ -71,7 +71,8 @@ SpaceDescriptor Space::describe() const {
 bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& why) {
   const Settings& settings = *process_.settings().value();
   if (!settings.mapped) {
-    why = "FARSIDE_ROUTES does not allow mapped";
+    why = settings.cma ? "FARSIDE_ROUTES allows cma without mapped, by which cma reaches the control block"
+                       : "FARSIDE_ROUTES does not allow mapped";
     return false;
   }
   Result<Mapping> mapping = map_peer_segment(peer.pid, peer.segment_fd, peer.segment_bytes);

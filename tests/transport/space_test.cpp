@@ -895,6 +895,25 @@ TEST_CASE("a peer that cannot be mapped needs the fabric, and why is said") {
   }));
 }
 
+TEST_CASE("cma without mapped reaches oneself, and says what is missing for others") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    use_routes("cma");
+    static std::array<std::byte, 4096> memory;
+    for (void* data : {static_cast<void*>(memory.data()), static_cast<void*>(nullptr)}) {
+      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 4096, data}).value());
+      const Space::Reach reach = space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
+      ranks.barrier();
+      space->finish(reach.uses_cma);
+      ranks.check(reach.needs_fabric && reach.why.find("cma without mapped") != std::string::npos, "why is said");
+      ranks.check(space->route(ranks.rank()) == RouteKind::kSelf, "one's own memory needs no route");
+      const std::uint64_t sent = 7;
+      std::uint64_t got = 0;
+      ranks.check(space->put(ranks.rank(), 8, &sent, 8).ok() && space->get(ranks.rank(), 8, &got, 8).ok() && got == 7,
+                  "and is reached");
+    }
+  }));
+}
+
 TEST_CASE("a provider that does not exist is a bad setting, said again at every window, with those that exist") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     use_routes("fabric");

@@ -49,7 +49,8 @@ bool parse_stats(std::string_view value, Settings& settings) {
 
 constexpr Setting kSettings[] = {
     {"FARSIDE_ROUTES", "mapped,cma,fabric", "one or more of mapped, cma, fabric, separated by commas",
-     "ways to a peer's memory that may be used; fabric alone sends everything through libfabric, inside a node too",
+     "ways to a peer's memory that may be used; cma works next to mapped only; "
+     "fabric alone sends everything through libfabric, inside a node too",
      parse_routes},
     {"FARSIDE_PROVIDER", "", "a libfabric provider as fi_info names it, for instance tcp;ofi_rxm",
      "libfabric provider; when unset farside chooses the best one it can use", parse_provider},
