@@ -52,7 +52,10 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
 }
 
 Space::Space() : process_(Process::instance()) {}
-Space::~Space() = default;
+Space::~Space() {
+  // The endpoint still has what is under way, if an error kept the caller from a flush; each ends, or its peer is given up.
+  for (Target& to : targets_) (void)complete(to);
+}
 
 SpaceDescriptor Space::describe() const {
   SpaceDescriptor descriptor;

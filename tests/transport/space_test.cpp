@@ -833,6 +833,126 @@ TEST_CASE("a peer that is gone is an error of the flush") {
   }, 20), "rank 1: ended by signal 9\n");
 }
 
+namespace {
+
+// What may be under way to a rank that dies, or be asked of it after it has died.
+enum class Last { kPut, kFetch, kAgent, kControl };
+
+void outlive(Ranks& ranks, Last last, bool when_dead) {
+  setenv("FARSIDE_PEER_TIMEOUT", "2", 1);
+  World world(ranks, Way::kFabric, 1 << 16);
+  std::vector<std::uint64_t> words(8192, 1);
+  const long double real = 1;
+  ControlMemory memory(*world);
+  ControlMemory::Operation operation;
+  const auto finish = [&] {
+    for (Waiter waiter(Process::instance(), world->bell()); !operation.done() && !operation.failed();) waiter.pause();
+    return operation.take_error();
+  };
+  if (ranks.rank() == 0) {
+    // All connections are made.
+    world.good(world->put(1, 0, words.data(), 8), "put");
+    world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+    world.good(world->flush(1), "flush");
+  }
+  const auto pids = ranks.all_gather(getpid());
+  if (ranks.rank() == 1) {
+    ranks.barrier();
+    while (true) raise(SIGSTOP);
+  }
+  ranks.barrier();
+  std::this_thread::sleep_for(100ms);
+  const auto begin = Clock::now();
+  if (when_dead) {
+    kill(pids[1], SIGKILL);
+    std::this_thread::sleep_for(100ms);
+  }
+  Status issued;
+  switch (last) {
+    case Last::kPut:
+      for (int i = 0; i < 50 && issued.ok(); ++i) issued = world->put(1, 0, words.data(), 8 * words.size());
+      break;
+    case Last::kFetch:
+      issued = world->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
+      break;
+    case Last::kAgent:
+      issued = world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
+      break;
+    case Last::kControl: memory.fetch_add(operation, 1, 64, 1); break;
+  }
+  if (!when_dead) {
+    std::this_thread::sleep_for(100ms);
+    kill(pids[1], SIGKILL);
+  }
+  Status status = last == Last::kControl ? finish() : world->flush(1);
+  if (!issued) status = std::move(issued);
+  ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the error says that the peer is gone");
+  ranks.check(Clock::now() - begin < 10s, "in time");
+  // Nothing is left that could write here later.
+  world->flush(1).ok();
+  _exit(ranks.failures() == 0 ? 0 : 1);
+}
+
+}  // namespace
+
+TEST_CASE("what waits for a peer that has died ends with an error, whatever it is and whenever that was") {
+  for (const Last last : {Last::kPut, Last::kFetch, Last::kAgent, Last::kControl}) {
+    for (const bool when_dead : {false, true}) {
+      INFO("operation " << static_cast<int>(last) << (when_dead ? " to a dead peer" : " under way"));
+      expect_well(run_processes(2, [&](Ranks& ranks) { outlive(ranks, last, when_dead); }, 20),
+                  "rank 1: ended by signal 9\n");
+    }
+  }
+}
+
+TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
+    World world(ranks, Way::kFabric, 4096);
+    const std::uint64_t one = 1;
+    std::uint64_t fetched = 0;
+    const long double real = 1;
+    world.good(world->put(1 - ranks.rank(), 0, &one, 8), "put");
+    world.good(world->flush(1 - ranks.rank()), "flush");
+    const auto pids = ranks.all_gather(getpid());
+    if (ranks.rank() == 1) {
+      raise(SIGSTOP);
+    } else {
+      std::this_thread::sleep_for(100ms);
+      std::thread later([&] {
+        std::this_thread::sleep_for(2500ms);
+        kill(pids[1], SIGCONT);
+      });
+      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+      world.good(world->accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
+      world.good(world->flush(1), "flush");
+      later.join();
+    }
+    ranks.barrier();
+  }));
+}
+
+TEST_CASE("a space may end while operations are under way") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    use_routes("fabric");
+    std::vector<std::uint64_t> words(8192, 7);
+    {
+      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 1 << 16, nullptr}).value());
+      space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
+      ranks.check(space->connect(ranks.all_gather(space->open_fabric().value()), false).ok(), "connected");
+      ranks.barrier();
+      space->finish(false);
+      if (ranks.rank() == 0) {
+        for (int i = 0; i < 20; ++i) ranks.check(space->put(1, 0, words.data(), 8 * words.size()).ok(), "put");
+        space.reset();
+      }
+      ranks.barrier();
+    }
+    Process::instance().shut_down();
+    ranks.barrier();
+  }));
+}
+
 TEST_CASE("private memory that is gone is an error of the operation") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     use_routes("mapped,cma");
