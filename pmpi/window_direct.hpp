@@ -84,7 +84,7 @@ inline bool Window::compare_and_swap_direct(const void* origin, const void* comp
 inline bool Window::flush_direct(int rank) {
   if (threaded_ || !epoch_.flush_quickly(rank) || !space_->immediate(rank)) return false;
   look_after_runtime();
-  space_->settle();
+  space_->settle_stores();
   return true;
 }
 
@@ -148,7 +148,7 @@ inline Outcome Window::unlock(int rank) {
   const Held lock = held_.back();
   // The data is there already.
   const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::leave(lock.type));
-  space_->settled_by_atomic();
+  space_->stores_settled_by_atomic();
   held_.pop_back();
   epoch_.unlocked_quickly();
   look_after_runtime();

@@ -147,6 +147,7 @@ Outcome Window::start(MPI_Group group, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.start(targets)) return v;
   }
+  for (const int target : targets) space_->expect_release(target);
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
   std::vector<int> no_put;
   epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
@@ -165,13 +166,15 @@ Outcome Window::complete() {
     if (const epochs::Violation v = epoch_.complete()) return v;
     targets.assign(epoch_.started_group().begin(), epoch_.started_group().end());
   }
-  // The endpoint does not order atomics behind writes: the data must have arrived before the notice leaves.
+  // The data must take effect before the notice does; this waits for what the notice would overtake.
   Status first;
-  for (const int target : targets) {
-    if (Status status = space_->flush(target); !status && first) first = std::move(status);
-  }
-  Status told = notify(space_->bell(), control_, space_->rank(), What::kCompleted, targets);
-  return first ? std::move(told) : std::move(first);
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  for (const int target : targets) keep(space_->settle(target));
+  keep(notify(space_->bell(), control_, space_->rank(), What::kCompleted, targets));
+  for (const int target : targets) keep(space_->flush(target));
+  return first;
 }
 
 Outcome Window::wait() {
@@ -285,6 +288,7 @@ Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
       epoch_.lock_refused(lock.rank);
       return o;
     }
+    if (!passes_gate(lock.type)) space_->expect_release(lock.rank);
   }
   const auto held = guard();
   held_.push_back(lock);
@@ -329,15 +333,21 @@ Outcome Window::unlock_anyhow(int rank) {
     held_.erase(std::next(found).base());
   }
   look_after_runtime();
-  Status completed = space_->flush(rank);
-  if (!lock.taken) return completed;
+  if (!lock.taken) return space_->flush(rank);
+  Status settled;
   Status released;
   if (passes_gate(lock.type) && leave_gate()) {
+    // Nothing orders the gate's word, which is elsewhere, behind the data.
+    settled = space_->flush(rank);
     epochs::ReleaseLockAndGate<ControlMemory> both(control_, rank, lock.ticket, gate_home_);
     released = run(space_->bell(), both);
   } else {
+    // The data must take effect before the release does; this waits for what the release would overtake.
+    settled = space_->settle(rank);
     released = release(rank, lock.type, lock.ticket);
   }
+  Status completed = space_->flush(rank);
+  if (!settled) return settled;
   return completed ? std::move(released) : std::move(completed);
 }
 

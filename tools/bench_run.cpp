@@ -63,7 +63,8 @@ std::vector<std::string> command_for(const BenchRequest& request,
   for (const auto* info : measures) names.push_back(info->name);
   words.insert(words.end(),
                {request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")), "--window",
-                request.window, "--compute-seconds", fmt::format("{}", request.compute_seconds)});
+                request.window, "--provider", request.provider, "--compute-seconds",
+                fmt::format("{}", request.compute_seconds)});
   return words;
 }
 
@@ -220,7 +221,10 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     }
     const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
     if (fine) {
-      if (request.variant != Variant::kNative) check_statistics(request, prefix, outcome.warnings);
+      const bool uses_mpi =
+          std::any_of(request.measures.begin(), request.measures.end(),
+                      [](const auto* info) { return info->target != bench::TargetState::kServes; });
+      if (request.variant != Variant::kNative && uses_mpi) check_statistics(request, prefix, outcome.warnings);
       // All were measured; a program that left one out without a word would keep this loop going for ever.
       const auto unsaid = left;
       for (const auto* info : unsaid)

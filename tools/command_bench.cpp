@@ -188,7 +188,8 @@ bool measure_runtime(const Settings& settings, const std::vector<Variant>& varia
       request.runtime = report.runtime;
       request.variant = variant;
       for (const auto* info : measures) {
-        if (series[info->name].broken()) {
+        const bool elsewhere = info->target == bench::TargetState::kServes && variant != Variant::kFabric;
+        if (elsewhere || series[info->name].broken()) {
           progress.skip();
         } else {
           request.measures.push_back(info);
@@ -292,6 +293,14 @@ void print_report(const Settings& settings, const std::vector<Variant>& variants
   if (left_out > 0) {
     fmt::print("  left out: {} figure{} of runs in which a spinning rank lost its core to another program\n",
                left_out, left_out == 1 ? "" : "s");
+  }
+  // The same round trip is behind both: this ratio suffers less from a noisy machine than the figures do.
+  const Series& round_trip = find(Variant::kFabric, "bare_fetch_add");
+  for (const auto* info : measures) {
+    const Series& series = find(Variant::kFabric, info->name);
+    if (!info->name.starts_with("lock_put_unlock") || !series.measured() || !round_trip.measured()) continue;
+    fmt::print("  {}, {}: {:.1f} bare round trips (fetch-add)\n", variant_title(Variant::kFabric, settings),
+               info->title, series.median() / round_trip.median());
   }
   for (const auto& [note, titles] : notes) fmt::print("  {} [{}]\n", note, fmt::join(titles, "; "));
   for (const std::string& warning : report.warnings) fmt::print("  WARNING: {}\n", warning);

@@ -27,7 +27,7 @@ Result<Fabric*> Process::fabric() {
   const std::scoped_lock held(mutex_);
   if (fabric_) return fabric_.get();
   if (fabric_error_) return *fabric_error_;
-  Result<std::unique_ptr<Fabric>> opened = Fabric::open(known.value()->provider, *this, statistics_);
+  Result<std::unique_ptr<Fabric>> opened = Fabric::open(*known.value(), *this, statistics_);
   if (!opened) {
     fabric_error_ = opened.error();
     return opened.error();

@@ -52,7 +52,10 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
 }
 
 Space::Space() : process_(Process::instance()) {}
-Space::~Space() = default;
+Space::~Space() {
+  // The endpoint still has what is under way, if an error kept the caller from a flush; each ends, or its peer is given up.
+  for (Target& to : targets_) (void)complete(to);
+}
 
 SpaceDescriptor Space::describe() const {
   SpaceDescriptor descriptor;
@@ -71,7 +74,8 @@ SpaceDescriptor Space::describe() const {
 bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& why) {
   const Settings& settings = *process_.settings().value();
   if (!settings.mapped) {
-    why = "FARSIDE_ROUTES does not allow mapped";
+    why = settings.cma ? "FARSIDE_ROUTES allows cma without mapped, by which cma reaches the control block"
+                       : "FARSIDE_ROUTES does not allow mapped";
     return false;
   }
   Result<Mapping> mapping = map_peer_segment(peer.pid, peer.segment_fd, peer.segment_bytes);
@@ -163,7 +167,8 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
     target.control_key = peers[r].control;
     target.data_key = peers[r].data;
     target.region = peers[r].region;
-    target.pending = std::make_unique<Pending>();
+    target.transfers = std::make_unique<Pending>();
+    target.atomics = std::make_unique<Pending>();
     target.requests = std::make_unique<Pending>();
   }
   exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
@@ -185,7 +190,30 @@ Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_
   }
   count(rank, Counted::kPut, bytes);
   if (to.route == RouteKind::kCma) return write_process_memory(to.pid, to.address + offset, origin, bytes);
-  return exposed_->fabric.write(*to.pending, {to.peer, to.data_key, offset}, origin, bytes);
+  return put_over_fabric(to, offset, origin, bytes);
+}
+
+// A small put before a release travels as an atomic write, in whatever elements fit: the release, an atomic too, then
+// needs no round trip of waiting between. Measured over loopback: an atomic write takes 3 to 5 us longer than a write,
+// and 3 to 5 ns more per element, where the round trip takes 20 to 40 us.
+Status Space::put_over_fabric(Target& to, std::uint64_t offset, const void* origin, std::size_t bytes) {
+  constexpr std::size_t kMostElements = 2048;
+  Fabric& fabric = exposed_->fabric;
+  const Fabric::Place place{to.peer, to.data_key, offset};
+  // Relaxed: threads that put at the same time may lose a step, no more.
+  const std::atomic_ref ordered_puts(to.ordered_puts);
+  const std::uint32_t left = ordered_puts.load(std::memory_order_relaxed);
+  if (left > 0 && fabric.orders_atomics() && to.transfers->done() && to.requests->done()) {
+    for (const BasicType type : {BasicType::kUint64, BasicType::kUint32, BasicType::kUint8}) {
+      const std::size_t size = traits(type).size;
+      if (bytes % size != 0 || (to.address + offset) % size != 0) continue;
+      const std::size_t limit = fabric.atomic_limit(Fabric::AtomicCall::kPlain, ReduceOp::kReplace, type);
+      if (bytes / size > std::min(kMostElements, limit)) break;
+      ordered_puts.store(left - 1, std::memory_order_relaxed);
+      return fabric.atomic(*to.atomics, place, ReduceOp::kReplace, type, origin, nullptr, bytes / size);
+    }
+  }
+  return fabric.write(*to.transfers, place, origin, bytes);
 }
 
 Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t bytes) {
@@ -196,7 +224,7 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
   }
   count(rank, Counted::kGet, bytes);
   if (from.route == RouteKind::kCma) return read_process_memory(from.pid, from.address + offset, origin, bytes);
-  return exposed_->fabric.read(*from.pending, {from.peer, from.data_key, offset}, origin, bytes);
+  return exposed_->fabric.read(*from.transfers, {from.peer, from.data_key, offset}, origin, bytes);
 }
 
 Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
@@ -292,9 +320,14 @@ Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, B
 }
 
 // Accumulates towards one target take effect in the order in which they were issued (accumulate_ordering, MPI 4.0
-// section 12.7.2). Requests stay in order among themselves, and so do provider atomics; before one kind is issued the
-// other is waited for.
-Status Space::keep_order(Target& to, bool by_request) { return wait_for(by_request ? *to.pending : *to.requests); }
+// section 12.7.2). Requests stay in order among themselves, and so do atomics of a provider that orders them; before one
+// kind is issued the other is waited for.
+Status Space::keep_order(Target& to, bool by_request) {
+  if (by_request) return wait_for(*to.atomics);
+  Status requested = wait_for(*to.requests);
+  if (!requested || exposed_->fabric.orders_atomics()) return requested;
+  return wait_for(*to.atomics);
+}
 
 Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp op, BasicType type,
                                      const void* origin, void* fetched, std::size_t count) {
@@ -307,7 +340,7 @@ Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp 
   const bool by_request = way(type, address) == AtomicWay::kLocked || fabric.atomic_limit(call, op, type) == 0;
   if (Status status = keep_order(to, by_request); !status) return status;
   if (!by_request) {
-    return fabric.atomic(*to.pending, {to.peer, to.data_key, offset}, op, type, origin, fetched, count);
+    return fabric.atomic(*to.atomics, {to.peer, to.data_key, offset}, op, type, origin, fetched, count);
   }
   RequestHeader header{};
   header.kind = MessageKind::kAccumulate;
@@ -364,7 +397,7 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
                           fabric.atomic_limit(Fabric::AtomicCall::kCompare, ReduceOp::kReplace, type) == 0;
   if (Status status = keep_order(to, by_request); !status) return status;
   if (!by_request) {
-    return fabric.compare_and_swap(*to.pending, {to.peer, to.data_key, offset}, type, origin, compare, fetched);
+    return fabric.compare_and_swap(*to.atomics, {to.peer, to.data_key, offset}, type, origin, compare, fetched);
   }
   std::array<std::byte, 64> elements;
   std::memcpy(elements.data(), compare, extent);
@@ -389,15 +422,25 @@ Status Space::wait_for(Pending& pending) {
 }
 
 Status Space::complete(Target& to) {
-  if (to.pending == nullptr) return {};
-  Status moved = wait_for(*to.pending);
-  Status requested = wait_for(*to.requests);
-  return moved ? std::move(requested) : std::move(moved);
+  if (to.transfers == nullptr) return {};
+  Status first = wait_for(*to.transfers);
+  for (Pending* pending : {to.atomics.get(), to.requests.get()}) {
+    if (Status status = wait_for(*pending); !status && first) first = std::move(status);
+  }
+  std::atomic_ref(to.ordered_puts).store(0, std::memory_order_relaxed);
+  return first;
+}
+
+Status Space::settle(int rank) {
+  Target& to = target(rank);
+  if (to.transfers == nullptr) return {};  // inside the node nothing is outstanding
+  const bool ordered = exposed_->fabric.orders_atomics() && to.transfers->done() && to.requests->done();
+  return ordered ? Status() : complete(to);
 }
 
 Status Space::flush(int rank) {
   Status status = complete(target(rank));
-  settle();
+  settle_stores();
   return status;
 }
 
@@ -407,7 +450,7 @@ Status Space::flush_all() {
     Status status = complete(to);
     if (!status && first) first = std::move(status);
   }
-  settle();
+  settle_stores();
   return first;
 }
 

@@ -10,6 +10,7 @@
 //   make -> map_peers(all SpaceDescriptors) -> [open_fabric -> connect(all FabricDescriptors)] -> finish
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -125,12 +126,22 @@ class Space {
                            void* fetched);
   // All operations towards the target have completed there; the first error among them.
   Status flush(int target);
-  // Whether operations towards the target are complete when they return: then settle() is all that a flush does, and
-  // whoever gives a mapped lock back by an atomic need not even do that.
+  // Whether operations towards the target are complete when they return: then settle_stores() is all that a flush does,
+  // and whoever gives a mapped lock back by an atomic need not even do that.
   bool immediate(int target) const { return route(target) != RouteKind::kFabric; }
-  void settle() { stores_.settle(); }
-  void settled_by_atomic() { stores_.settled_by_atomic(); }
+  void settle_stores() { stores_.settle(); }
+  void stores_settled_by_atomic() { stores_.settled_by_atomic(); }
   Status flush_all();
+
+  // Waits for what a control atomic towards the target would overtake if it were issued now: everything, unless the
+  // route orders it behind some. For the atomic that says that the operations are over (a lock's release, complete's
+  // notice); the operations themselves are over after a flush, as ever.
+  Status settle(int target);
+  // Such an atomic will follow what is put to this target next: a few small puts may travel so that it is ordered behind
+  // them. A flush ends the expectation: whoever flushes waits anyway.
+  void expect_release(int target) {
+    std::atomic_ref(this->target(target).ordered_puts).store(kOrderedPuts, std::memory_order_relaxed);
+  }
 
   // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.
   std::uint64_t* control_word(int target, std::uint32_t word) const {
@@ -161,12 +172,18 @@ class Space {
     RemoteKey control_key, data_key;
     std::uint64_t region = 0;
     Mapping mapping;
-    std::unique_ptr<Pending> pending;  // of RDMA operations and provider atomics on its data
-    std::unique_ptr<Pending> requests; // to its agent
+    // Three classes of operations on its data, kept in order among themselves (atomics: if the provider does), not with
+    // the others.
+    std::unique_ptr<Pending> transfers;  // RDMA writes and reads
+    std::unique_ptr<Pending> atomics;    // by the provider
+    std::unique_ptr<Pending> requests;   // to its agent
+    std::uint32_t ordered_puts = 0;      // how many may still travel as atomics before the release
   };
 
   // How much is combined under the accumulate lock at a time.
   static constexpr std::size_t kLockedBytes = 16384;
+  // Many small writes are cheaper than as many atomics and a round trip saved.
+  static constexpr std::uint32_t kOrderedPuts = 4;
 
   Space();
   Target& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
@@ -178,6 +195,7 @@ class Space {
                            void* fetched, std::size_t count);
   Status accumulate_over_fabric(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count);
+  Status put_over_fabric(Target& target, std::uint64_t offset, const void* origin, std::size_t bytes);
   Status keep_order(Target& target, bool by_request);
   Status complete(Target& target);
   AtomicWay way(BasicType type, const void* address) const {

@@ -550,6 +550,68 @@ TEST_CASE("control words are added to, swapped, read and written, from everywher
   }
 }
 
+TEST_CASE("who sees a control atomic sees what was put before it, though nothing was waited for between") {
+  // Few credits: the provider often refuses what is issued, and it is issued again.
+  setenv("FI_OFI_RXM_TX_SIZE", "8", 1);
+  for (const Way way : {Way::kFabric, Way::kFabricPrivate}) {
+    INFO(kWayNames[static_cast<std::size_t>(way)]);
+    constexpr std::uint64_t kRounds = 5000;
+    constexpr std::uint32_t kFlag = 64, kEnd = 72;
+    // Where the round is put: a word, the first and last word of a long piece, a byte at an odd place.
+    constexpr std::uint64_t kWord = 0, kLong = 64, kLongWords = 512, kByte = 8191;
+    constexpr std::uint64_t kLast = kLong + 8 * (kLongWords - 1);
+    expect_well(run_world(2, way, 8192, [&](Ranks& ranks, World& world) {
+      std::fill_n(world->data(), 8192, std::byte{0});
+      ControlMemory memory(*world);
+      ranks.barrier();
+      ranks.check(Process::instance().fabric().value()->orders_atomics(), "this provider orders atomics");
+      if (ranks.rank() == 0) {
+        constexpr std::size_t kUnderWay = 32;
+        std::array<ControlMemory::Operation, kUnderWay> operations;
+        std::vector<std::array<std::uint64_t, kLongWords>> rounds(kUnderWay);
+        const auto finish = [&](ControlMemory::Operation& operation) {
+          Waiter waiter(Process::instance(), world->bell());
+          while (!operation.done() && !operation.failed()) waiter.pause();
+          world.good(operation.take_error(), "a control operation");
+        };
+        for (std::uint64_t round = 1; round <= kRounds; ++round) {
+          ControlMemory::Operation& operation = operations[round % kUnderWay];
+          auto& words = rounds[round % kUnderWay];
+          finish(operation);
+          words.fill(round);
+          world->expect_release(1);
+          world.good(world->put(1, kLong, words.data(), sizeof words), "put");
+          world.good(world->put(1, kByte, words.data(), 1), "put");
+          world.good(world->put(1, kWord, words.data(), 8), "put");
+          world.good(world->settle(1), "settle");
+          memory.fetch_add(operation, 1, kFlag, 1);
+        }
+        for (auto& operation : operations) finish(operation);
+        world.good(world->flush(1), "flush");
+        memory.write(operations[0], 1, kEnd, 1);
+        finish(operations[0]);
+      } else {
+        std::uint64_t looks = 0, late = 0;
+        while (memory.own(kEnd) == 0) {
+          const std::uint64_t seen = memory.own(kFlag);
+          const auto word = [&](std::uint64_t offset) {
+            return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + offset)).load();
+          };
+          late += word(kWord) < seen || word(kLong) < seen || word(kLast) < seen ? 1 : 0;
+          // A byte has the round modulo 256; the data may be ahead of the flag by what is under way.
+          const auto byte = std::to_integer<std::uint8_t>(std::atomic_ref(world->data()[kByte]).load());
+          late += static_cast<std::uint8_t>(byte - seen) >= 128 && memory.own(kFlag) == seen ? 1 : 0;
+          ++looks;
+        }
+        ranks.check(late == 0, fmt::format("no flag comes before its data ({} of {} looks)", late, looks));
+        ranks.check(memory.own(kFlag) == kRounds, "all flags have come");
+        ranks.check(read_data<std::uint64_t>(world, kWord) == kRounds, "the last round is here");
+      }
+    }));
+  }
+  unsetenv("FI_OFI_RXM_TX_SIZE");
+}
+
 namespace {
 
 std::atomic<bool> woken{false};
@@ -771,6 +833,126 @@ TEST_CASE("a peer that is gone is an error of the flush") {
   }, 20), "rank 1: ended by signal 9\n");
 }
 
+namespace {
+
+// What may be under way to a rank that dies, or be asked of it after it has died.
+enum class Last { kPut, kFetch, kAgent, kControl };
+
+void outlive(Ranks& ranks, Last last, bool when_dead) {
+  setenv("FARSIDE_PEER_TIMEOUT", "2", 1);
+  World world(ranks, Way::kFabric, 1 << 16);
+  std::vector<std::uint64_t> words(8192, 1);
+  const long double real = 1;
+  ControlMemory memory(*world);
+  ControlMemory::Operation operation;
+  const auto finish = [&] {
+    for (Waiter waiter(Process::instance(), world->bell()); !operation.done() && !operation.failed();) waiter.pause();
+    return operation.take_error();
+  };
+  if (ranks.rank() == 0) {
+    // All connections are made.
+    world.good(world->put(1, 0, words.data(), 8), "put");
+    world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+    world.good(world->flush(1), "flush");
+  }
+  const auto pids = ranks.all_gather(getpid());
+  if (ranks.rank() == 1) {
+    ranks.barrier();
+    while (true) raise(SIGSTOP);
+  }
+  ranks.barrier();
+  std::this_thread::sleep_for(100ms);
+  const auto begin = Clock::now();
+  if (when_dead) {
+    kill(pids[1], SIGKILL);
+    std::this_thread::sleep_for(100ms);
+  }
+  Status issued;
+  switch (last) {
+    case Last::kPut:
+      for (int i = 0; i < 50 && issued.ok(); ++i) issued = world->put(1, 0, words.data(), 8 * words.size());
+      break;
+    case Last::kFetch:
+      issued = world->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
+      break;
+    case Last::kAgent:
+      issued = world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
+      break;
+    case Last::kControl: memory.fetch_add(operation, 1, 64, 1); break;
+  }
+  if (!when_dead) {
+    std::this_thread::sleep_for(100ms);
+    kill(pids[1], SIGKILL);
+  }
+  Status status = last == Last::kControl ? finish() : world->flush(1);
+  if (!issued) status = std::move(issued);
+  ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the error says that the peer is gone");
+  ranks.check(Clock::now() - begin < 10s, "in time");
+  // Nothing is left that could write here later.
+  world->flush(1).ok();
+  _exit(ranks.failures() == 0 ? 0 : 1);
+}
+
+}  // namespace
+
+TEST_CASE("what waits for a peer that has died ends with an error, whatever it is and whenever that was") {
+  for (const Last last : {Last::kPut, Last::kFetch, Last::kAgent, Last::kControl}) {
+    for (const bool when_dead : {false, true}) {
+      INFO("operation " << static_cast<int>(last) << (when_dead ? " to a dead peer" : " under way"));
+      expect_well(run_processes(2, [&](Ranks& ranks) { outlive(ranks, last, when_dead); }, 20),
+                  "rank 1: ended by signal 9\n");
+    }
+  }
+}
+
+TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
+    World world(ranks, Way::kFabric, 4096);
+    const std::uint64_t one = 1;
+    std::uint64_t fetched = 0;
+    const long double real = 1;
+    world.good(world->put(1 - ranks.rank(), 0, &one, 8), "put");
+    world.good(world->flush(1 - ranks.rank()), "flush");
+    const auto pids = ranks.all_gather(getpid());
+    if (ranks.rank() == 1) {
+      raise(SIGSTOP);
+    } else {
+      std::this_thread::sleep_for(100ms);
+      std::thread later([&] {
+        std::this_thread::sleep_for(2500ms);
+        kill(pids[1], SIGCONT);
+      });
+      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+      world.good(world->accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
+      world.good(world->flush(1), "flush");
+      later.join();
+    }
+    ranks.barrier();
+  }));
+}
+
+TEST_CASE("a space may end while operations are under way") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    use_routes("fabric");
+    std::vector<std::uint64_t> words(8192, 7);
+    {
+      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 1 << 16, nullptr}).value());
+      space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
+      ranks.check(space->connect(ranks.all_gather(space->open_fabric().value()), false).ok(), "connected");
+      ranks.barrier();
+      space->finish(false);
+      if (ranks.rank() == 0) {
+        for (int i = 0; i < 20; ++i) ranks.check(space->put(1, 0, words.data(), 8 * words.size()).ok(), "put");
+        space.reset();
+      }
+      ranks.barrier();
+    }
+    Process::instance().shut_down();
+    ranks.barrier();
+  }));
+}
+
 TEST_CASE("private memory that is gone is an error of the operation") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     use_routes("mapped,cma");
@@ -830,6 +1012,25 @@ TEST_CASE("a peer that cannot be mapped needs the fabric, and why is said") {
     static std::array<std::byte, 4096> memory;
     reach = reach_of(same, 1, memory.data());
     ranks.check(reach.needs_fabric && !reach.uses_cma && contains(reach.why, "cma"), "cma is not allowed");
+  }));
+}
+
+TEST_CASE("cma without mapped reaches oneself, and says what is missing for others") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    use_routes("cma");
+    static std::array<std::byte, 4096> memory;
+    for (void* data : {static_cast<void*>(memory.data()), static_cast<void*>(nullptr)}) {
+      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 4096, data}).value());
+      const Space::Reach reach = space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
+      ranks.barrier();
+      space->finish(reach.uses_cma);
+      ranks.check(reach.needs_fabric && reach.why.find("cma without mapped") != std::string::npos, "why is said");
+      ranks.check(space->route(ranks.rank()) == RouteKind::kSelf, "one's own memory needs no route");
+      const std::uint64_t sent = 7;
+      std::uint64_t got = 0;
+      ranks.check(space->put(ranks.rank(), 8, &sent, 8).ok() && space->get(ranks.rank(), 8, &got, 8).ok() && got == 7,
+                  "and is reached");
+    }
   }));
 }
 

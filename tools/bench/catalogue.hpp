@@ -19,6 +19,7 @@ enum class TargetState {  // what the target does while the origin measures
   kTakesPart,             // the measure is a call of both
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
+  kServes,                // no MPI at all: bare libfabric (bench/bare_fabric.hpp), over the fabric variant's provider
 };
 
 struct MeasureInfo {
@@ -50,6 +51,8 @@ inline constexpr auto kCatalogue = std::to_array<MeasureInfo>({
      TargetState::kComputes, false},
     {"fence_put", "fence with a put", Unit::kMicroseconds, TargetState::kTakesPart, false},
     {"pscw_put", "post-start-put-complete-wait", Unit::kMicroseconds, TargetState::kTakesPart, false},
+    {"bare_write", "bare libfabric: write 8 B", Unit::kMicroseconds, TargetState::kServes, false},
+    {"bare_fetch_add", "bare libfabric: fetch-add int64", Unit::kMicroseconds, TargetState::kServes, true},
 });
 
 constexpr const MeasureInfo* find_measure(std::string_view name) {

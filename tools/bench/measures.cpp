@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <thread>
 
+#include "tools/bench/bare_fabric.hpp"
 #include "tools/bench/sampler.hpp"
 
 namespace farside::bench {
@@ -396,6 +397,11 @@ Outcome together(const MeasureInfo& info, const Pair& pair, const Options& optio
   return outcome;
 }
 
+template <BareOperation operation>
+Outcome bare(const MeasureInfo&, const Pair& pair, const Options& options) {
+  return measure_bare(operation, pair, options);
+}
+
 struct Entry {
   std::string_view name;
   Outcome (*run)(const MeasureInfo&, const Pair&, const Options&);
@@ -417,6 +423,8 @@ constexpr auto kEntries = std::to_array<Entry>({
     {"fetch_and_op_compute", passive<FetchAndAdd, FlushEach>},
     {"fence_put", together<Put, Fence>},
     {"pscw_put", together<Put, PostStart>},
+    {"bare_write", bare<BareOperation::kWrite>},
+    {"bare_fetch_add", bare<BareOperation::kFetchAdd>},
 });
 
 constexpr bool same_lists() {

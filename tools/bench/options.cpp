@@ -26,6 +26,7 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
   app.add_option("--window", window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
       ->check(CLI::IsMember({"allocate", "create"}))
       ->capture_default_str();
+  app.add_option("--provider", options.provider, "libfabric provider of the bare measures")->capture_default_str();
   app.add_option("--compute-seconds", options.compute_seconds, "how long a computing target stays out of MPI")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 
 namespace farside {
@@ -34,6 +35,11 @@ bool parse_provider(std::string_view value, Settings& settings) {
   return true;
 }
 
+bool parse_peer_timeout(std::string_view value, Settings& settings) {
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), settings.peer_timeout);
+  return error == std::errc() && end == value.data() + value.size() && settings.peer_timeout <= 86400;
+}
+
 bool parse_log(std::string_view value, Settings& settings) {
   static constexpr std::array<std::string_view, 4> kLevels = {"error", "warn", "info", "debug"};
   const auto* level = std::find(kLevels.begin(), kLevels.end(), value);
@@ -49,10 +55,14 @@ bool parse_stats(std::string_view value, Settings& settings) {
 
 constexpr Setting kSettings[] = {
     {"FARSIDE_ROUTES", "mapped,cma,fabric", "one or more of mapped, cma, fabric, separated by commas",
-     "ways to a peer's memory that may be used; fabric alone sends everything through libfabric, inside a node too",
+     "ways to a peer's memory that may be used; cma works next to mapped only; "
+     "fabric alone sends everything through libfabric, inside a node too",
      parse_routes},
     {"FARSIDE_PROVIDER", "", "a libfabric provider as fi_info names it, for instance tcp;ofi_rxm",
      "libfabric provider; when unset farside chooses the best one it can use", parse_provider},
+    {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
+     "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
+     parse_peer_timeout},
     {"FARSIDE_LOG", "warn", "error, warn, info or debug", "how much farside says on stderr", parse_log},
     {"FARSIDE_STATS", "", "a path prefix", "each rank writes PREFIX.RANK.json at MPI_Finalize", parse_stats},
 };

@@ -3,6 +3,7 @@
 // parser; parsing, error messages and the tables of README.md and `farside` come from it.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,8 @@ struct Settings {
   bool fabric = true;  // libfabric
   // FARSIDE_PROVIDER: libfabric provider, as in fi_info; empty: farside chooses.
   std::string provider;
+  // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.
+  std::uint32_t peer_timeout = 60;
   // FARSIDE_LOG
   LogLevel log = LogLevel::kWarn;
   // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize; empty: nothing is counted.

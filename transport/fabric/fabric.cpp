@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -25,7 +26,10 @@ namespace {
 constexpr std::size_t kReceives = 32;
 constexpr std::chrono::milliseconds kSafetyNet{250};       // the longest sleep of the progress thread
 constexpr std::chrono::milliseconds kTryAgain{1};          // while answers are unsent
-constexpr std::chrono::microseconds kStayAway{50};         // while an application thread polls
+// How long the progress thread stays away while application threads issue and poll: at first, and at most. When they
+// have left to compute, what arrives may wait that long once. (Fetch-add over loopback on 2 busy cores: 58 us when the
+// thread woke for each completion and looked for 50 us of peace then, 35 us so.)
+constexpr std::chrono::microseconds kStayAway{50}, kStayAwayLongest{200};
 
 // The provider's name for a type, and for an operation; only for elements that CPUs combine atomically as well, so
 // that both ways meet in one atomicity domain.
@@ -73,10 +77,11 @@ Status open_step(const char* what, int code, T* const& opened, FabricHandle<T>& 
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> Fabric::open(const std::string& asked, Progress& progress, Statistics& statistics) {
-  Result<InfoHandle> info = choose_provider(asked);
+Result<std::unique_ptr<Fabric>> Fabric::open(const Settings& settings, Progress& progress, Statistics& statistics) {
+  Result<InfoHandle> info = choose_provider(settings.provider);
   if (!info) return info.error();
-  std::unique_ptr<Fabric> fabric(new Fabric(std::move(info.value()), progress, statistics));
+  std::unique_ptr<Fabric> fabric(new Fabric(std::move(info.value()), std::chrono::seconds(settings.peer_timeout), progress,
+                                            statistics));
   if (Status status = fabric->set_up(); !status) {
     return Error{status.error().kind, fmt::format("provider {}: {}", fabric->provider(), status.error().text)};
   }
@@ -114,6 +119,7 @@ Status Fabric::set_up() {
   code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
   query_atomics();
+  orders_atomics_ = farside::orders_atomics(*info_);
   // Control words need these (Space::control); without one, Fabric::atomic would not end.
   if (atomic_limit(AtomicCall::kFetch, ReduceOp::kSum, BasicType::kUint64) == 0 ||
       atomic_limit(AtomicCall::kFetch, ReduceOp::kNoOp, BasicType::kUint64) == 0 ||
@@ -148,6 +154,7 @@ Status Fabric::set_up() {
 Fabric::~Fabric() {
   if (thread_.joinable()) {
     stop_.store(true, std::memory_order_release);
+    away_.ring();
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof one);
     thread_.join();
@@ -186,6 +193,7 @@ Result<Peer> Fabric::insert(const FabricAddress& address) {
   fi_addr_t peer = FI_ADDR_UNSPEC;
   const int inserted = fi_av_insert(address_vector_.get(), address.bytes.data(), 1, &peer, 0, nullptr);
   if (inserted != 1) return fabric_error(ErrorKind::kNoRoute, "fi_av_insert", inserted < 0 ? inserted : -FI_EOTHER);
+  if (peer >= contacts_.size()) contacts_.resize(peer + 1);
   return peer;
 }
 
@@ -207,25 +215,37 @@ Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {
   return registration;
 }
 
-// Issues one operation, again while the provider asks for it (queue full, connection being made).
+// Issues one operation, again while the provider asks for it (queue full, connection being made) and the peer is not
+// given up.
 template <class Issue>
-Status Fabric::issue(Pending& pending, const char* what, Issue&& call) {
+Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
   Operation* operation = nullptr;
+  std::uint32_t given_up = 0;
   for (Waiter waiter(progress_, own_bell_);; waiter.pause()) {
-    std::unique_lock held(mutex_);
+    polls_.fetch_add(1, std::memory_order_relaxed);  // a sent message alone wakes the progress thread
+    const std::unique_lock held(mutex_);
+    Contact& contact = contacts_[peer];
     if (operation == nullptr) {
       operation = &operations_.take();
-      operation->pending = &pending;
       operation->parts = 1;
+      given_up = contact.given_up;
+      if (contact.under_way++ == 0) contact.quiet_since = Clock::now();
     }
     const ssize_t code = call(*operation);
     if (code == 0) {
       // Nobody can complete it before the mutex is released.
+      operation->pending = &pending;
+      operation->peer = peer;
       pending.issued();
       return {};
     }
-    if (code == -FI_EAGAIN) continue;
+    if (code == -FI_EAGAIN && contact.given_up == given_up) continue;
+    --contact.under_way;
     operations_.give_back(*operation);
+    if (code == -FI_EAGAIN) {
+      return Error{ErrorKind::kPeer, fmt::format("{}: the peer is out of reach for {} s (FARSIDE_PEER_TIMEOUT)", what,
+                                                 peer_timeout_.count())};
+    }
     return fabric_error(ErrorKind::kPeer, what, code);
   }
 }
@@ -235,7 +255,7 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
   std::uint64_t address = place.key.base + place.offset;
   while (bytes > 0) {
     const std::size_t part = std::min(bytes, info_->ep_attr->max_msg_size);
-    Status status = issue(pending, "fi_writemsg", [&](Operation& operation) {
+    Status status = issue(pending, place.peer, "fi_writemsg", [&](Operation& operation) {
       const iovec here{const_cast<std::byte*>(from), part};
       const fi_rma_iov there{address, part, place.key.key};
       const fi_msg_rma message{&here, nullptr, 1, place.peer, &there, 1, &operation.reserved, 0};
@@ -254,7 +274,7 @@ Status Fabric::read(Pending& pending, const Place& place, void* local, std::size
   std::uint64_t address = place.key.base + place.offset;
   while (bytes > 0) {
     const std::size_t part = std::min(bytes, info_->ep_attr->max_msg_size);
-    Status status = issue(pending, "fi_readmsg", [&](Operation& operation) {
+    Status status = issue(pending, place.peer, "fi_readmsg", [&](Operation& operation) {
       const iovec here{to, part};
       const fi_rma_iov there{address, part, place.key.key};
       const fi_msg_rma message{&here, nullptr, 1, place.peer, &there, 1, &operation.reserved, 0};
@@ -278,7 +298,7 @@ Status Fabric::atomic(Pending& pending, const Place& place, ReduceOp op, BasicTy
   const std::size_t limit = atomic_limit(fetched != nullptr ? AtomicCall::kFetch : AtomicCall::kPlain, op, type);
   for (std::size_t done = 0; done < count;) {
     const std::size_t part = std::min(count - done, limit);
-    Status status = issue(pending, fetched != nullptr ? "fi_fetch_atomicmsg" : "fi_atomicmsg", [&](Operation& operation) {
+    Status status = issue(pending, place.peer, fetched != nullptr ? "fi_fetch_atomicmsg" : "fi_atomicmsg", [&](Operation& operation) {
       // FI_ATOMIC_READ reads no operand, but providers look at the vector all the same.
       void* operand = origin != nullptr ? static_cast<std::byte*>(const_cast<void*>(origin)) + done * extent : nullptr;
       const fi_ioc here{operand, part};
@@ -300,7 +320,7 @@ Status Fabric::compare_and_swap(Pending& pending, const Place& place, BasicType 
                                 const void* compare, void* fetched) {
   fi_datatype datatype{};
   fabric_type(type, datatype);
-  return issue(pending, "fi_compare_atomicmsg", [&](Operation& operation) {
+  return issue(pending, place.peer, "fi_compare_atomicmsg", [&](Operation& operation) {
     const fi_ioc here{const_cast<void*>(origin), 1};
     const fi_ioc expected{const_cast<void*>(compare), 1};
     fi_ioc result{fetched, 1};
@@ -312,7 +332,7 @@ Status Fabric::compare_and_swap(Pending& pending, const Place& place, BasicType 
 
 Status Fabric::request(Pending& pending, Peer peer, RequestHeader header, const void* payload, std::size_t bytes,
                        void* fetched, std::size_t fetched_bytes) {
-  return issue(pending, "fi_sendmsg", [&](Operation& operation) {
+  return issue(pending, peer, "fi_sendmsg", [&](Operation& operation) {
     operation.parts = 2;
     operation.awaits_reply = true;
     operation.fetched = fetched;
@@ -364,6 +384,7 @@ void Fabric::listen(Doorbell& bell) {
   // Sequentially consistent, as in Doorbell: either the progress thread sees the listener, or the listener's next look
   // sees what the thread has done.
   listening_.fetch_add(1, std::memory_order_seq_cst);
+  away_.ring_if_armed();
 }
 
 void Fabric::stop_listening(Doorbell& bell) {
@@ -402,9 +423,14 @@ bool Fabric::drain() {
 
 // The last the provider says of an operation. Whoever waits for `pending` may be gone right after.
 void Fabric::finish(Operation& operation) {
-  Pending& pending = *operation.pending;
+  Pending* pending = operation.pending;
+  if (pending != nullptr) {
+    Contact& contact = contacts_[operation.peer];
+    --contact.under_way;
+    ++contact.completed;
+  }
   operations_.give_back(operation);
-  pending.completed();
+  if (pending != nullptr) pending->completed();
 }
 
 void Fabric::receive_again(Receive& buffer) {
@@ -443,7 +469,9 @@ void Fabric::complete_with_error() {
   switch (context->kind) {
     case Context::Kind::kOperation: {
       auto& operation = static_cast<Operation&>(*context);
-      operation.pending->failed(Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}", provider(), text)});
+      if (operation.pending != nullptr) {
+        operation.pending->failed(Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}", provider(), text)});
+      }
       // A request whose send failed gets no reply.
       finish(operation);
       return;
@@ -465,6 +493,7 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   if (bytes == 0) return;
   const auto kind = static_cast<MessageKind>(message[0]);
   if (kind == MessageKind::kReply) return take_reply(message);
+  if (kind == MessageKind::kProbe) return;
   if (kind != MessageKind::kAccumulate && kind != MessageKind::kCompareAndSwap) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
@@ -473,13 +502,8 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the agent was refused: {}", answer.refused);
   if (!answer.known_sender) return;
   statistics_.add(RouteKind::kFabric, Counted::kAgent, bytes);
-  std::unique_ptr<Reply> reply;
-  if (spare_.empty()) {
-    reply = std::make_unique<Reply>();
-  } else {
-    reply = std::move(spare_.back());
-    spare_.pop_back();
-  }
+  std::unique_ptr<Reply> reply = take_reply_buffer();
+  reply->refused_since = {};
   reply->peer = answer.peer;
   reply->header = answer.header;
   reply->fetched = std::move(answer.fetched);
@@ -487,21 +511,95 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   send_replies();
 }
 
+std::unique_ptr<Reply> Fabric::take_reply_buffer() {
+  if (spare_.empty()) return std::make_unique<Reply>();
+  std::unique_ptr<Reply> reply = std::move(spare_.back());
+  spare_.pop_back();
+  return reply;
+}
+
+ssize_t Fabric::send(Reply& reply) {
+  const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
+  const fi_msg message{parts, nullptr, reply.fetched.empty() ? 1U : 2U, reply.peer, &reply.reserved, 0};
+  return fi_sendmsg(endpoint_.get(), &message, FI_COMPLETION);
+}
+
 void Fabric::send_replies() {
-  while (!unsent_.empty()) {
-    Reply& reply = *unsent_.front();
-    const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
-    const fi_msg message{parts, nullptr, reply.fetched.empty() ? 1U : 2U, reply.peer, &reply.reserved, 0};
-    const ssize_t code = fi_sendmsg(endpoint_.get(), &message, FI_COMPLETION);
-    if (code == -FI_EAGAIN) return;  // again at the next poll
-    if (code != 0) {
-      log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
-      unsent_.pop_front();
+  // What one peer does not take must not hold up the others.
+  std::optional<Peer> refused;
+  for (auto next = unsent_.begin(); next != unsent_.end();) {
+    Reply& reply = **next;
+    if (reply.peer == refused) {
+      ++next;
       continue;
     }
-    unsent_.front().release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
-    unsent_.pop_front();
+    const ssize_t code = send(reply);
+    if (code == -FI_EAGAIN) {  // again at the next poll
+      refused = reply.peer;
+      const Clock::time_point now = Clock::now();
+      if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
+      const bool patient = peer_timeout_.count() == 0 || now - reply.refused_since < peer_timeout_;
+      if (patient) {
+        ++next;
+        continue;
+      }
+    }
+    if (code == 0) {
+      next->release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
+    } else {
+      log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
+    }
+    next = unsent_.erase(next);
   }
+}
+
+// Gives up peers that stay out of reach. A peer from which nothing has come for half the time is sent a probe: whether it
+// answers does not matter, it may be stopped; but one that has died cannot be sent anything. Called with the mutex held.
+void Fabric::look_after_peers() {
+  const Clock::time_point now = Clock::now();
+  for (Peer peer = 0; peer < contacts_.size(); ++peer) {
+    Contact& contact = contacts_[peer];
+    if (contact.under_way == 0) continue;
+    if (contact.completed != contact.completed_then) {
+      contact.completed_then = contact.completed;
+      contact.quiet_since = now;
+    }
+    if (now - contact.quiet_since < peer_timeout_ / 2.0) continue;
+    std::unique_ptr<Reply> probe = take_reply_buffer();
+    probe->peer = peer;
+    probe->header = {};
+    probe->header.kind = MessageKind::kProbe;
+    probe->fetched.clear();
+    const ssize_t code = send(*probe);
+    if (code == 0) {
+      probe.release();  // until its completion: NOLINT(bugprone-unused-return-value)
+      contact.quiet_since = now;
+      continue;
+    }
+    spare_.push_back(std::move(probe));
+    if (code != -FI_EAGAIN || now - contact.quiet_since >= peer_timeout_) {
+      give_up(peer, fabric_error(ErrorKind::kPeer, "a probe", code).text);
+    }
+  }
+}
+
+// What the provider still has is forgotten, not reused.
+void Fabric::give_up(Peer peer, const std::string& why) {
+  Contact& contact = contacts_[peer];
+  ++contact.given_up;
+  contact.quiet_since = Clock::now();
+  operations_.for_each([&](Operation& operation) {
+    if (operation.pending == nullptr || operation.peer != peer) return;
+    Pending& pending = *std::exchange(operation.pending, nullptr);
+    --contact.under_way;
+    // Of a request that was sent nothing more will come.
+    if (operation.awaits_reply && --operation.parts == 0) operations_.give_back(operation);
+    operation.awaits_reply = false;
+    pending.failed(Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is out of reach for {} s "
+                                                       "(FARSIDE_PEER_TIMEOUT): {}", provider(), peer_timeout_.count(),
+                                                       why)});
+    pending.completed();
+  });
 }
 
 void Fabric::take_reply(std::span<const std::byte> message) {
@@ -531,22 +629,41 @@ void Fabric::take_reply(std::span<const std::byte> message) {
 void Fabric::run_progress_thread() {
   fid* const waited[] = {&queue_->fid};
   std::uint32_t last_polls = polls_.load(std::memory_order_relaxed);
+  auto stay_away = kStayAway;
+  // An application thread that issues and polls does the work sooner than this thread could, which would only take the
+  // provider's locks from it: fi_trywait alone makes progress.
+  const auto others_poll = [&] {
+    const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
+    if (polls == last_polls || listening_.load(std::memory_order_relaxed) != 0) {
+      last_polls = polls;
+      stay_away = kStayAway;
+      return false;
+    }
+    last_polls = polls;
+    const std::uint32_t seen = away_.arm();
+    if (listening_.load(std::memory_order_seq_cst) == 0 && !stop_.load(std::memory_order_acquire)) {
+      away_.sleep(seen, stay_away);
+    }
+    away_.disarm();
+    stay_away = std::min(2 * stay_away, kStayAwayLongest);
+    return true;
+  };
   auto limit = kSafetyNet;
+  Clock::time_point look_again = Clock::now() + kSafetyNet;
   while (!stop_.load(std::memory_order_acquire)) {
+    if (peer_timeout_.count() > 0 && Clock::now() >= look_again) {
+      const std::scoped_lock held(mutex_);
+      look_after_peers();
+      look_again = Clock::now() + kSafetyNet;
+    }
+    if (others_poll()) continue;
     int ready = 0;
     if (fi_trywait(fabric_.get(), const_cast<fid**>(waited), 1) == FI_SUCCESS) {
       pollfd fds[] = {{queue_fd_, POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}};
       ready = ::poll(fds, 2, static_cast<int>(limit.count()));
       if (stop_.load(std::memory_order_acquire)) return;
     }
-    // An application thread that polls does the work sooner than this thread could.
-    const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
-    if (polls != last_polls && ready > 0 && listening_.load(std::memory_order_relaxed) == 0) {
-      last_polls = polls;
-      std::this_thread::sleep_for(kStayAway);
-      continue;
-    }
-    last_polls = polls;
+    if (ready > 0 && others_poll()) continue;
     {
       const std::scoped_lock held(mutex_);
       drain();

@@ -6,6 +6,9 @@
 // queue takes it off. An operation is complete when it has taken effect at the target (FI_DELIVERY_COMPLETE), and
 // its local buffers must stay until then.
 //
+// A peer that stays out of reach (it cannot be connected to, or takes nothing any more) is given up after a while: what is
+// under way towards it fails. One that is merely slow to answer is waited for.
+//
 // Progress: the progress thread sleeps on the completion queue's file descriptor and executes what arrives, so that
 // a target that computes never delays an origin. While an application thread polls, the progress thread stays out
 // of its way; while application threads sleep, it wakes them.
@@ -28,6 +31,7 @@
 #include <rdma/fi_eq.h>
 
 #include "transport/base/result.hpp"
+#include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/unique_fd.hpp"
 #include "transport/base/doorbell.hpp"
@@ -42,8 +46,8 @@ namespace farside {
 
 class Fabric {
  public:
-  // Opens provider `asked` (FARSIDE_PROVIDER; empty: chosen) and starts the progress thread.
-  static Result<std::unique_ptr<Fabric>> open(const std::string& asked, Progress& progress, Statistics& statistics);
+  // Opens the provider asked for, or chooses one, and starts the progress thread.
+  static Result<std::unique_ptr<Fabric>> open(const Settings& settings, Progress& progress, Statistics& statistics);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
   ~Fabric();
@@ -73,6 +77,9 @@ class Fabric {
   // Whether the provider combines `op` on `type` by itself; at most how many elements in one call (0: not at all).
   enum class AtomicCall : std::uint8_t { kPlain, kFetch, kCompare };
   std::size_t atomic_limit(AtomicCall call, ReduceOp op, BasicType type) const;
+  // Whether atomics towards one peer take effect there in the order in which they were issued, among themselves: a
+  // call of atomic or compare_and_swap has been accepted by the provider when it returns, so none can overtake it.
+  bool orders_atomics() const { return orders_atomics_; }
   // `fetched` null: no result. Splits what is longer than one call.
   Status atomic(Pending& pending, const Place& place, ReduceOp op, BasicType type, const void* origin, void* fetched,
                 std::size_t count);
@@ -93,14 +100,24 @@ class Fabric {
   void stop_listening(Doorbell& bell);
 
  private:
-  Fabric(InfoHandle info, Progress& progress, Statistics& statistics)
-      : info_(std::move(info)), progress_(progress), statistics_(statistics) {}
+  using Clock = std::chrono::steady_clock;
+  // How it goes with a peer.
+  struct Contact {
+    std::uint32_t under_way = 0;      // operations issued, or being issued
+    std::uint32_t completed = 0;      // ever
+    std::uint32_t completed_then = 0; // at quiet_since
+    std::uint32_t given_up = 0;       // how often
+    Clock::time_point quiet_since{};  // nothing has completed, and no probe was taken
+  };
+
+  Fabric(InfoHandle info, std::chrono::seconds peer_timeout, Progress& progress, Statistics& statistics)
+      : info_(std::move(info)), peer_timeout_(peer_timeout), progress_(progress), statistics_(statistics) {}
   Status set_up();
   void query_atomics();
   Status post_receive(Receive& buffer);
   void receive_again(Receive& buffer);
   template <class Issue>
-  Status issue(Pending& pending, const char* what, Issue&& call);
+  Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
   bool drain();
   void ring_listeners();
   void complete(const fi_cq_msg_entry& entry);
@@ -109,9 +126,14 @@ class Fabric {
   void receive(Receive& buffer, std::size_t bytes);
   void take_reply(std::span<const std::byte> message);
   void send_replies();
+  std::unique_ptr<Reply> take_reply_buffer();
+  ssize_t send(Reply& reply);
+  void look_after_peers();
+  void give_up(Peer peer, const std::string& why);
   void run_progress_thread();
 
   InfoHandle info_;
+  std::chrono::seconds peer_timeout_;               // 0: none
   Progress& progress_;
   Statistics& statistics_;
   // libfabric objects, in the order in which they are opened.
@@ -122,12 +144,14 @@ class Fabric {
   FabricHandle<fid_ep> endpoint_;
   FabricAddress address_;
   int queue_fd_ = -1;
+  bool orders_atomics_ = false;
   std::array<std::array<std::array<std::size_t, kBasicTypes>, kReduceOps>, 3> atomic_limits_{};
 
   // Guards everything below, and the endpoint while operations are issued. Held for microseconds, never while
   // waiting or calling out of transport/.
   std::mutex mutex_;
   OperationPool operations_;
+  std::vector<Contact> contacts_;                   // by peer: addresses are indices (FI_AV_TABLE)
   std::vector<std::unique_ptr<Receive>> receives_;
   std::deque<std::unique_ptr<Reply>> unsent_;       // refused with EAGAIN, or behind one that was
   std::vector<std::unique_ptr<Reply>> spare_;
@@ -135,6 +159,7 @@ class Fabric {
 
   Doorbell own_bell_;                               // of threads that wait to issue
   std::atomic<std::uint32_t> polls_{0};             // by application threads: while it moves, the thread stays away
+  Doorbell away_;                                   // of the progress thread while it stays away
   std::atomic<std::uint32_t> listening_{0};         // size of listeners_, read without its mutex
   std::mutex listeners_mutex_;
   std::vector<Doorbell*> listeners_;                // of application threads that sleep

@@ -6,6 +6,7 @@
 //              accumulate        count elements of origin data (none for MPI_NO_OP), `extent` apart, without a gap at the end
 //              compare_and_swap  the compare element, then the origin element
 //   reply:   ReplyHeader, then the fetched elements if the request asked for them
+//   probe:   ReplyHeader; dropped. What counts is whether it can be sent.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@
 
 namespace farside {
 
-enum class MessageKind : std::uint8_t { kAccumulate = 1, kCompareAndSwap = 2, kReply = 3 };
+enum class MessageKind : std::uint8_t { kAccumulate = 1, kCompareAndSwap = 2, kReply = 3, kProbe = 4 };
 
 struct RequestHeader {
   MessageKind kind;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -27,7 +28,8 @@ struct Context {
 // An operation issued by this process. A request to an agent is complete when both its send and its reply are.
 struct Operation : Context {
   Operation() : Context(Kind::kOperation) {}
-  Pending* pending = nullptr;
+  Pending* pending = nullptr;    // null: not in use, or given up
+  Peer peer = 0;
   std::uint32_t index = 0;
   std::uint32_t generation = 0;  // moves with each use, so that a stray reply is recognised
   std::uint8_t parts = 0;        // completions still to come
@@ -64,6 +66,11 @@ class OperationPool {
     return operation.awaits_reply && operation.generation == generation ? &operation : nullptr;
   }
 
+  template <class Do>
+  void for_each(Do&& act) {
+    for (Operation& operation : all_) act(operation);
+  }
+
  private:
   std::deque<Operation> all_;
   std::vector<std::uint32_t> free_;
@@ -75,10 +82,11 @@ struct Receive : Context {
   alignas(16) std::array<std::byte, kMaxMessage> bytes;
 };
 
-// An answer of this process's agent on its way.
+// An answer of this process's agent on its way, or a probe.
 struct Reply : Context {
   Reply() : Context(Kind::kReply) {}
   Peer peer = 0;
+  std::chrono::steady_clock::time_point refused_since{};  // by the provider
   ReplyHeader header{};
   std::vector<std::byte> fetched;
 };

@@ -17,15 +17,17 @@ constexpr const char* kPreferred[] = {"tcp;ofi_rxm"};
 
 constexpr std::uint32_t kApiVersion = FI_VERSION(1, 15);
 
-InfoHandle make_hints(const std::string& provider) {
+// What a provider that orders atomics is asked for (Fabric::orders_atomics). This is what rxm grants with atomics in 1.17;
+// the generic FI_ORDER_RAW and so on are refused together with FI_ATOMIC, and so is ATOMIC_WAR (whose read is over when
+// the target has executed the fetch: in order of arrival all the same).
+constexpr std::uint64_t kAtomicOrder = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAW;
+
+InfoHandle make_hints(const std::string& provider, std::uint64_t order) {
   InfoHandle hints(fi_allocinfo());
   hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
-  // What rxm grants with atomics in 1.17; the generic FI_ORDER_RAW and so on are refused together with FI_ATOMIC, and
-  // so is ATOMIC_WAR (whose read is over when the target has executed the fetch: in order of arrival all the same).
-  // SAS keeps one origin's requests to the agent in order, ATOMIC_* its accumulates (accumulate_ordering).
-  hints->tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAW;
+  hints->tx_attr->msg_order = order;
   hints->rx_attr->msg_order = hints->tx_attr->msg_order;
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_SAFE;
@@ -35,10 +37,16 @@ InfoHandle make_hints(const std::string& provider) {
 }
 
 Result<InfoHandle> find_provider(const std::string& name) {
-  const InfoHandle hints = make_hints(name);
-  fi_info* found = nullptr;
-  const int code = fi_getinfo(kApiVersion, nullptr, nullptr, 0, hints.get(), &found);
-  InfoHandle infos(found);
+  // SAS keeps one origin's requests to the agent in order.
+  InfoHandle infos;
+  int code = 0;
+  for (const std::uint64_t order : {FI_ORDER_SAS | kAtomicOrder, FI_ORDER_SAS}) {
+    const InfoHandle hints = make_hints(name, order);
+    fi_info* found = nullptr;
+    code = fi_getinfo(kApiVersion, nullptr, nullptr, 0, hints.get(), &found);
+    infos.reset(found);
+    if (code == 0) break;
+  }
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code);
   // fi_getinfo matches layered providers by part of their name: ask for exactly what was asked for, as far as given.
   for (fi_info* info = infos.get(); info != nullptr; info = info->next) {
@@ -58,6 +66,10 @@ std::string available_providers() {
 }
 
 }  // namespace
+
+bool orders_atomics(const fi_info& info) {
+  return (info.tx_attr->msg_order & info.rx_attr->msg_order & kAtomicOrder) == kAtomicOrder;
+}
 
 Result<InfoHandle> choose_provider(const std::string& asked) {
   if (!asked.empty()) {

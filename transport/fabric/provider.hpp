@@ -12,4 +12,7 @@ namespace farside {
 // (kBadSetting when `asked` cannot be had, else kNoRoute) lists the providers that there are.
 Result<InfoHandle> choose_provider(const std::string& asked);
 
+// Whether it grants that one origin's atomics on one target take effect in the order in which they were issued.
+bool orders_atomics(const fi_info& info);
+
 }  // namespace farside
