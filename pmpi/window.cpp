@@ -9,13 +9,14 @@
 namespace farside::pmpi {
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-               std::unique_ptr<Space> space, bool threaded)
+               std::unique_ptr<Space> space, Hints hints, bool threaded)
     : handle_(handle),
       group_(group),
       attributes_(attributes),
       displacement_units_(std::move(displacement_units)),
       space_(std::move(space)),
       control_(*space_),
+      hints_(std::move(hints)),
       threaded_(threaded),
       epoch_(space_->ranks()) {}
 

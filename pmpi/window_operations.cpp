@@ -65,6 +65,7 @@ Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::in
   if (target.displacement < 0) {
     return Fault{MPI_ERR_DISP, fmt::format("target displacement is {}; it may not be negative", target.displacement)};
   }
+  if (space_->regions() != nullptr) [[unlikely]] return locate_attached(target, type, origin_at);
   // 128 bits: nothing here can overflow.
   __extension__ using Wide = __int128;
   const Wide at = static_cast<Wide>(target.displacement) * displacement_unit(target.rank);
