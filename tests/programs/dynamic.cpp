@@ -259,6 +259,7 @@ void absolute_datatype() {
   for (std::size_t i = 0; i < 3; ++i) CHECK_EQ(first[1 + i], origin * 10 + static_cast<int>(i));
   for (std::size_t i = 0; i < 2; ++i) CHECK_EQ(second[2 + i], origin * 10 + 3 + static_cast<int>(i));
   CHECK_EQ(gap[2], -1);
+  CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_MPI(MPI_Accumulate(values, 5, MPI_INT, static_cast<int>(target), 0, 1, both, MPI_SUM, window));
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
   CHECK_EQ(second[3], 2 * (origin * 10 + 4));
@@ -278,6 +279,7 @@ void detached() {
   CHECK_MPI(MPI_Win_lock_all(0, window));
   int value = 1;
   CHECK_REFUSED(MPI_Put(&value, 1, MPI_INT, target, there, 1, MPI_INT, window), MPI_ERR_RMA_RANGE);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   for (int round = 0; round < 50; ++round) {
     // Another part each time.
     const int part = round % 4;
