@@ -3,6 +3,7 @@
 // ranks load and store.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -25,6 +27,8 @@ using namespace farside::testing;
 
 namespace {
 
+constexpr std::size_t kControlBytes = 1000;
+
 // A rank's end of a Space, made as pmpi/ makes it.
 class World {
  public:
@@ -37,7 +41,7 @@ class World {
     setenv("FI_OFI_RXM_BUFFER_SIZE", "16384", 1);
     request.rank = ranks.rank();
     request.ranks = ranks.size();
-    request.control_bytes = 1000;
+    request.control_bytes = kControlBytes;
     Result<std::unique_ptr<Space>> made = Space::make(request);
     require(made.status());
     space_ = std::move(made.value());
@@ -343,6 +347,33 @@ TEST_CASE("tables are read whole while they change") {
       ranks.barrier();
     }));
   }
+}
+
+TEST_CASE("a table that is being changed is not believed") {
+  expect_well(run_world(2, false, dynamic_request(), [&](Ranks& ranks, World& world) {
+    std::array<std::int64_t, 8> memory{};
+    const auto bases = ranks.all_gather(address_of(memory.data()));
+    world.require(world.regions().attach(memory.data(), sizeof memory));
+    ranks.barrier();
+    if (ranks.rank() == 1) {
+      // As if rank 0 were in the middle of a change: its words lie behind the control words.
+      const RegionWords words{reinterpret_cast<std::byte*>(world->control_word(0, (kControlBytes + 63) / 64 * 64))};
+      words.word(RegionWords::kVersion).fetch_add(1);
+      words.word(RegionWords::kCount).store(0);
+      std::atomic<bool> answered{false};
+      bool covered = false;
+      std::thread reader([&] {
+        covered = world.covered(0, bases[0], 8);
+        answered.store(true);
+      });
+      for (int i = 0; i < 5000 && !answered.load(); ++i) std::this_thread::yield();
+      words.word(RegionWords::kCount).store(1);
+      words.word(RegionWords::kVersion).fetch_add(1);
+      reader.join();
+      ranks.check(covered, "who reads waits until the change is over");
+    }
+    ranks.barrier();
+  }));
 }
 
 TEST_CASE("shared data are loaded and stored by all, whatever the routes of operations are") {
