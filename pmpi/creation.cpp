@@ -11,6 +11,7 @@
 #include "epochs/control_block.hpp"
 #include "pmpi/agreement.hpp"
 #include "pmpi/first_window.hpp"
+#include "pmpi/hints.hpp"
 #include "pmpi/promises.hpp"
 #include "pmpi/runtime.hpp"
 #include "pmpi/window.hpp"
@@ -62,6 +63,33 @@ struct Agreed {
 
 Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
 
+// What a rank says before shared memory is made: all its parts are made by one rank.
+struct Share {
+  std::uint64_t bytes;
+  bool contiguous;
+};
+
+// All ranks on one node; contiguous unless every one of them has allowed pages of its own (MPI 4.0 section 12.2.3).
+Status plan_sharing(const CreationRequest& request, Agreement& agreement, Space::Request& wanted) {
+  // The same on all ranks: who sees all of them on its node is seen by all of them.
+  if (!std::ranges::all_of(same_node(request.communicator), [](char here) { return here != 0; })) {
+    return Error{ErrorKind::kNotOneNode, "the ranks of the communicator are not all on one node; take one of "
+                                         "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
+  }
+  std::vector<Share> all;
+  const Share own{wanted.data_bytes, !is_true(request.info, "alloc_shared_noncontig")};
+  if (auto failed = agreement.exchange(own, Status(), all)) return *failed;
+  wanted.shared = true;
+  if (!std::ranges::any_of(all, &Share::contiguous)) return {};
+  for (const Share& share : all) {
+    if (share.bytes > std::numeric_limits<std::uint64_t>::max() - wanted.contiguous_bytes) {
+      return Error{ErrorKind::kNoMemory, "the sizes of all ranks are together more than an address space"};
+    }
+    wanted.contiguous_bytes += share.bytes;
+  }
+  return {};
+}
+
 // The steps of space.hpp, with all ranks in agreement.
 Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) {
   Space::Request wanted;
@@ -71,6 +99,10 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   wanted.data_bytes = static_cast<std::uint64_t>(request.size);
   // An empty window on private memory is like an empty allocated one: there is nothing to reach.
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0) wanted.private_data = request.base;
+  wanted.dynamic = request.flavor == MPI_WIN_FLAVOR_DYNAMIC;
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
+    if (Status planned = plan_sharing(request, agreement, wanted); !planned) return planned.error();
+  }
   Result<std::unique_ptr<Space>> made = Space::make(wanted);
 
   Contribution own{};
@@ -93,6 +125,11 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   }
 
   const Space::Reach reach = agreed.space->map_peers(descriptors, same_node(request.communicator));
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
+    // The runtime may know another way to share memory.
+    const Status shared = reach.unshared ? Status(Error{ErrorKind::kNoRoute, reach.why}) : Status();
+    if (auto failed = agreement.confirm(shared)) return *failed;
+  }
   const int needed = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0));
   const bool some_cma = (needed & kUsesCma) != 0;
   // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
@@ -175,7 +212,9 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   int level = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&level);
   Window::Attributes attributes;
-  attributes.base = request.flavor == MPI_WIN_FLAVOR_CREATE ? request.base : agreed.value().space->data();
+  // A dynamic window begins at MPI_BOTTOM (MPI 4.0 section 12.2.6), as its request says.
+  const bool made_here = request.flavor == MPI_WIN_FLAVOR_ALLOCATE || request.flavor == MPI_WIN_FLAVOR_SHARED;
+  attributes.base = made_here ? agreed.value().space->data() : request.base;
   attributes.size = request.size;
   attributes.displacement_unit = static_cast<int>(request.displacement_unit);
   attributes.flavor = request.flavor;
@@ -183,6 +222,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   *win = handle;
   auto window = std::make_unique<Window>(handle, group, attributes, std::move(agreed.value().displacement_units),
                                          std::move(agreed.value().space), agreed.value().gate_home,
+                                         Hints(request.flavor, request.info),
                                          level == MPI_THREAD_MULTIPLE);
   WindowTable::instance().insert(handle, std::move(window));
   farside_windows.fetch_add(1, std::memory_order_relaxed);

@@ -10,8 +10,8 @@
 namespace farside::pmpi {
 
 struct CreationRequest {
-  const char* call;        // MPI_Win_create or MPI_Win_allocate
-  int flavor;              // MPI_WIN_FLAVOR_CREATE or MPI_WIN_FLAVOR_ALLOCATE
+  const char* call;        // MPI_Win_create, MPI_Win_allocate and so on
+  int flavor;              // MPI_WIN_FLAVOR_*
   void* base;              // of MPI_Win_create, else null
   MPI_Aint size;           // bytes
   MPI_Aint displacement_unit;

@@ -26,15 +26,6 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
 // The base addresses of MPI_Win_allocate and others are void* arguments that mean void**.
 void** address_of(void* base) { return static_cast<void**>(base); }
 
-constexpr const char* kNotYet = "farside does not carry windows of this flavor";
-
-Outcome not_shared() {
-  return Fault{MPI_ERR_RMA_FLAVOR, "the window was not made by MPI_Win_allocate_shared (MPI 4.0 section 12.2.3)"};
-}
-Outcome not_dynamic() {
-  return Fault{MPI_ERR_RMA_FLAVOR, "the window was not made by MPI_Win_create_dynamic (MPI 4.0 section 12.2.4)"};
-}
-
 }  // namespace
 }  // namespace farside::pmpi
 
@@ -52,25 +43,28 @@ FARSIDE_ENTRY(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm co
 }
 
 FARSIDE_ENTRY(Win_allocate_shared, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
-  leave_to_runtime("MPI_Win_allocate_shared", kNotYet);
-  return by_runtime(win, runtime().Win_allocate_shared(size, unit, info, comm, base, win));
+  return create({"MPI_Win_allocate_shared", MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, address_of(base), win,
+                [&] { return runtime().Win_allocate_shared(size, unit, info, comm, base, win); });
 }
 
 FARSIDE_ENTRY(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
-  leave_to_runtime("MPI_Win_create_dynamic", kNotYet);
-  return by_runtime(win, runtime().Win_create_dynamic(info, comm, win));
+  void* bottom = nullptr;
+  return create({"MPI_Win_create_dynamic", MPI_WIN_FLAVOR_DYNAMIC, MPI_BOTTOM, 0, 1, info, comm}, &bottom, win,
+                [&] { return runtime().Win_create_dynamic(info, comm, win); });
 }
 
 FARSIDE_ENTRY(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
-  return on_window(win, "MPI_Win_attach", [](Window&) { return not_dynamic(); }, &Runtime::Win_attach, win, base, size);
+  return on_window(win, "MPI_Win_attach", [&](Window& w) { return w.attach(base, size); }, &Runtime::Win_attach, win, base,
+                   size);
 }
 
 FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base)) {
-  return on_window(win, "MPI_Win_detach", [](Window&) { return not_dynamic(); }, &Runtime::Win_detach, win, base);
+  return on_window(win, "MPI_Win_detach", [&](Window& w) { return w.detach(base); }, &Runtime::Win_detach, win, base);
 }
 
 FARSIDE_ENTRY(Win_shared_query, (MPI_Win win, int rank, MPI_Aint* size, int* unit, void* base)) {
-  return on_window(win, {"MPI_Win_shared_query", rank}, [](Window&) { return not_shared(); },
+  return on_window(win, {"MPI_Win_shared_query", rank},
+                   [&](Window& w) { return w.shared_query(rank, size, unit, address_of(base)); },
                    &Runtime::Win_shared_query, win, rank, size, unit, base);
 }
 
@@ -111,6 +105,16 @@ FARSIDE_ENTRY(Win_get_group, (MPI_Win win, MPI_Group* group)) {
                    group);
 }
 
+FARSIDE_ENTRY(Win_set_info, (MPI_Win win, MPI_Info info)) {
+  return on_window(win, "MPI_Win_set_info", [&](Window& w) { return w.set_info(info); }, &Runtime::Win_set_info, win,
+                   info);
+}
+
+FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info)) {
+  return on_window(win, "MPI_Win_get_info", [&](Window& w) { return w.get_info(info); }, &Runtime::Win_get_info, win,
+                   info);
+}
+
 FARSIDE_ENTRY(Finalize, (void)) {
   write_statistics();
   // Windows that were not freed keep the endpoint; the process is about to end.
@@ -133,12 +137,13 @@ FARSIDE_ENTRY(Win_allocate_c, (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_
 
 FARSIDE_ENTRY(Win_allocate_shared_c,
               (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
-  leave_to_runtime("MPI_Win_allocate_shared_c", kNotYet);
-  return by_runtime(win, runtime().Win_allocate_shared_c(size, unit, info, comm, base, win));
+  return create({"MPI_Win_allocate_shared_c", MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, address_of(base),
+                win, [&] { return runtime().Win_allocate_shared_c(size, unit, info, comm, base, win); });
 }
 
 FARSIDE_ENTRY(Win_shared_query_c, (MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* unit, void* base)) {
-  return on_window(win, {"MPI_Win_shared_query_c", rank}, [](Window&) { return not_shared(); },
+  return on_window(win, {"MPI_Win_shared_query_c", rank},
+                   [&](Window& w) { return w.shared_query(rank, size, unit, address_of(base)); },
                    &Runtime::Win_shared_query_c, win, rank, size, unit, base);
 }
 #endif

@@ -10,6 +10,8 @@ int class_of(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kNoMemory: return MPI_ERR_NO_MEM;
     case ErrorKind::kPromise: return MPI_ERR_INFO;
+    case ErrorKind::kNotOneNode: return MPI_ERR_RMA_SHARED;
+    case ErrorKind::kAttach: return MPI_ERR_RMA_ATTACH;
     case ErrorKind::kRange: return MPI_ERR_RMA_RANGE;
     case ErrorKind::kUnsupported: return MPI_ERR_UNSUPPORTED_OPERATION;
     case ErrorKind::kBadSetting:

@@ -9,7 +9,7 @@
 namespace farside::pmpi {
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-               std::unique_ptr<Space> space, int gate_home, bool threaded)
+               std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded)
     : handle_(handle),
       group_(group),
       attributes_(attributes),
@@ -18,6 +18,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       space_(std::move(space)),
       control_(*space_),
       gate_home_(gate_home),
+      hints_(std::move(hints)),
       threaded_(threaded),
       epoch_(space_->ranks()) {}
 

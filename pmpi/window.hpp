@@ -19,6 +19,7 @@
 #include "epochs/exposure.hpp"
 #include "pmpi/datatype.hpp"
 #include "pmpi/fault.hpp"
+#include "pmpi/hints.hpp"
 #include "transport/control_memory.hpp"
 #include "transport/space.hpp"
 
@@ -49,7 +50,7 @@ class Window {
   // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal; `gate_home` is the
   // rank of the gate that lock_all passes (epochs/lock.hpp), alike on all ranks, or kNoGate.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-         std::unique_ptr<Space> space, int gate_home, bool threaded);
+         std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded);
   static constexpr int kNoGate = -1;
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
@@ -89,6 +90,25 @@ class Window {
   // remains is to free the handle and destroy this.
   Outcome check_free();
   Outcome end();
+
+  // Dynamic memory (MPI 4.0 section 12.2.4).
+  Outcome attach(const void* base, MPI_Aint size);
+  Outcome detach(const void* base);
+
+  // Shared memory (MPI 4.0 section 12.2.3); int and MPI_Aint units.
+  template <class Unit>
+  Outcome shared_query(int rank, MPI_Aint* size, Unit* unit, void** base) const {
+    if (Outcome o = check_shared(rank); !o) return o;
+    const int owner = shared_rank(rank);
+    *size = static_cast<MPI_Aint>(space_->bytes(owner));
+    *unit = displacement_unit(owner);
+    *base = space_->address(owner);
+    return {};
+  }
+
+  // Hints (MPI 4.0 section 12.2.7).
+  Outcome set_info(MPI_Info info);
+  Outcome get_info(MPI_Info* info);
 
   // The group of the window, the caller's to free.
   Outcome group(MPI_Group* group) const;
@@ -156,7 +176,12 @@ class Window {
   // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
   // or a range fault. `origin_at` is where element 0 lies: it may be negative where the layout begins later.
   Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
+  // The same in a dynamic window, where displacements are addresses.
+  Outcome locate_attached(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
   Outcome check_rank(int rank) const;
+  Outcome check_shared(int rank) const;
+  // Whose memory a query for `rank` means.
+  int shared_rank(int rank) const;
   // A program that calls nothing but flushes must still move its messages; every so often.
   void look_after_runtime();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
@@ -171,6 +196,7 @@ class Window {
   std::unique_ptr<Space> space_;
   ControlMemory control_;
   int gate_home_;
+  Hints hints_;
   bool threaded_;
   std::mutex mutex_;
 

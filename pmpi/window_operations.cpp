@@ -86,6 +86,7 @@ Outcome Window::begin_operation(int rank, bool updates) {
 
 Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const {
   if (Outcome o = check_displacement(target.displacement); !o) return o;
+  if (space_->regions() != nullptr) [[unlikely]] return locate_attached(target, type, origin_at);
   const Wide at = static_cast<Wide>(target.displacement) * displacement_unit(target.rank);
   const Wide stretch = static_cast<Wide>(target.count - 1) * type.layout->extent();
   const Wide first = at + type.layout->true_lower_bound() + std::min<Wide>(stretch, 0);

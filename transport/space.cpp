@@ -15,6 +15,7 @@
 #include "transport/base/random.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/node/process_memory.hpp"
+#include "transport/regions/regions.hpp"
 
 namespace farside {
 
@@ -33,19 +34,30 @@ struct Space::Exposed {
 Result<std::unique_ptr<Space>> Space::make(const Request& request) {
   std::unique_ptr<Space> space(new Space());
   space->rank_ = request.rank;
-  space->private_data_ = request.private_data != nullptr;
-  space->data_bytes_ = request.data_bytes;
+  space->private_data_ = request.private_data != nullptr || request.dynamic;
+  space->data_bytes_ = request.dynamic ? Regions::kBytes : request.data_bytes;
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  space->control_bytes_ = (request.control_bytes + page - 1) / page * page;
-  if (request.data_bytes > SIZE_MAX / 2 - space->control_bytes_) {
-    return Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", request.data_bytes)};
+  const std::size_t region_words = (request.control_bytes + 63) / 64 * 64;
+  const std::size_t control_bytes = region_words + (request.dynamic ? RegionWords::bytes(request.ranks) : 0);
+  space->control_bytes_ = (control_bytes + page - 1) / page * page;
+  space->shared_ = request.shared;
+  space->contiguous_ = request.contiguous_bytes > 0;
+  std::uint64_t allocated = space->private_data_ ? 0 : request.data_bytes;
+  if (space->contiguous_) allocated = request.rank == 0 ? request.contiguous_bytes : 0;
+  if (allocated > SIZE_MAX / 2 - space->control_bytes_) {
+    return Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", allocated)};
   }
-  Result<Segment> segment = make_segment(space->control_bytes_ + (space->private_data_ ? 0 : request.data_bytes));
+  Result<Segment> segment = make_segment(space->control_bytes_ + allocated);
   if (!segment) return segment.error();
   space->segment_ = std::move(segment.value());
   std::byte* base = space->segment_.mapping.base();
   space->data_ = space->private_data_ ? static_cast<std::byte*>(request.private_data) : base + space->control_bytes_;
   new (base) Header{random_bits(), {}, {}};
+  if (request.dynamic) {
+    space->data_ = reinterpret_cast<std::byte*>(Regions::kFirst);  // NOLINT(performance-no-int-to-ptr)
+    space->regions_ = std::make_unique<Regions>(*space, static_cast<std::uint32_t>(region_words), base + region_words,
+                                                request.ranks);
+  }
   if (space->private_data_) allow_process_memory_access();
   space->targets_.resize(static_cast<std::size_t>(request.ranks));
   return space;
@@ -76,7 +88,7 @@ bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& w
   if (!settings.mapped) {
     why = settings.cma ? "FARSIDE_ROUTES allows cma without mapped, by which cma reaches the control block"
                        : "FARSIDE_ROUTES does not allow mapped";
-    return false;
+    if (!shared_) return false;
   }
   Result<Mapping> mapping = map_peer_segment(peer.pid, peer.segment_fd, peer.segment_bytes);
   if (!mapping) {
@@ -103,12 +115,27 @@ bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& w
     }
     target.route = RouteKind::kCma;
   } else {
-    target.route = RouteKind::kMapped;
-    target.data = mapping.value().base() + control_bytes_;
+    target.memory = mapping.value().base() + control_bytes_;
   }
-  target.control = mapping.value().base();
   target.mapping = std::move(mapping.value());
+  if (!settings.mapped) return false;
+  if (target.memory != nullptr) target.route = RouteKind::kMapped;
+  target.data = target.memory;
+  target.control = target.mapping.base();
   return true;
+}
+
+// All data lie in rank 0's segment, one rank's behind the other's.
+void Space::place_contiguously() {
+  const Mapping& all = rank_ == 0 ? segment_.mapping : targets_[0].mapping;
+  std::uint64_t before = 0;
+  for (Target& target : targets_) {
+    target.memory = all.base() + control_bytes_ + before;
+    if (target.data != nullptr) target.data = target.memory;
+    target.address = reinterpret_cast<std::uint64_t>(target.memory);
+    before += target.bytes;
+  }
+  data_ = target(rank_).memory;
 }
 
 Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node) {
@@ -120,18 +147,22 @@ Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<
     target.address = peers[r].data_address;
     if (static_cast<int>(r) == rank_) {
       target.route = RouteKind::kSelf;
+      target.memory = data_;
       target.data = data_;
       target.control = segment_.mapping.base();
       continue;
     }
     std::string why = "on another node";
     const bool reached = same_node[r] != 0 && map_peer(target, peers[r], why);
-    if (!reached && !reach.needs_fabric) {
+    const bool unshared = shared_ && target.memory == nullptr;
+    if ((!reached && !reach.needs_fabric) || (unshared && !reach.unshared)) {
       reach.needs_fabric = true;
       reach.why = fmt::format("rank {}: {}", r, why);
     }
+    reach.unshared = reach.unshared || unshared;
     reach.uses_cma = reach.uses_cma || target.route == RouteKind::kCma;
   }
+  if (contiguous_ && !reach.unshared) place_contiguously();
   return reach;
 }
 
@@ -145,13 +176,15 @@ Result<FabricDescriptor> Space::open_fabric() {
   if (!control) return control.error();
   exposed_->control = std::move(control.value());
   descriptor.control = exposed_->control.key;
-  if (data_bytes_ > 0) {
+  // Regions are exposed one by one, when they are attached.
+  if (data_bytes_ > 0 && regions_ == nullptr) {
     Result<Fabric::Registration> data = fabric.value()->expose(data_, data_bytes_);
     if (!data) return data.error();
     exposed_->data = std::move(data.value());
     descriptor.data = exposed_->data.key;
   }
-  exposed_->region = fabric.value()->publish({data_, data_bytes_, &accumulate_lock(target(rank_)), false, {}});
+  exposed_->region = fabric.value()->publish({data_, data_bytes_, &accumulate_lock(target(rank_)), false, {},
+                                               regions_ != nullptr ? &regions_->own() : nullptr});
   descriptor.region = exposed_->region;
   return descriptor;
 }
@@ -182,6 +215,43 @@ void Space::finish(bool some_cma) {
   segment_.fd.reset();
 }
 
+Fabric& Space::fabric() const { return exposed_->fabric; }
+
+Result<Space::Keyed> Space::keyed(const Target& to, std::uint64_t offset, std::size_t bytes) {
+  if (regions_ == nullptr) [[likely]] return Keyed{to.data_key, offset, bytes};
+  const std::uint64_t address = Regions::kFirst + offset;
+  const Result<Region> region = regions_->find(static_cast<int>(&to - targets_.data()), address);
+  if (!region) return region.error();
+  return Keyed{region.value().key, address - region.value().address, std::min(bytes, region.value().end() - address)};
+}
+
+template <class Transfer>
+Status Space::by_keys(const Target& to, std::uint64_t offset, std::size_t bytes, Transfer&& transfer) {
+  for (std::size_t done = 0; done < bytes;) {
+    const Result<Keyed> part = keyed(to, offset + done, bytes - done);
+    if (!part) return part.error();
+    const Keyed& here = part.value();
+    if (Status status = transfer({to.peer, here.key, here.offset}, done, here.bytes); !status) return status;
+    done += here.bytes;
+  }
+  return {};
+}
+
+Status Space::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page) {
+  const Target& to = target(rank);
+  RequestHeader header{};
+  header.kind = MessageKind::kRegions;
+  header.type = BasicType::kByte;
+  header.fetch = 1;
+  header.sender = static_cast<std::uint32_t>(rank_);
+  header.region = to.region;
+  header.offset = first;
+  header.count = static_cast<std::uint32_t>(page.size());
+  Pending pending;
+  if (Status asked = fabric().request(pending, to.peer, header, nullptr, 0, page.data(), page.size()); !asked) return asked;
+  return wait_for(pending);
+}
+
 Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes) {
   Target& to = target(rank);
   if (to.data != nullptr) [[likely]] {
@@ -190,30 +260,33 @@ Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_
   }
   count(rank, Counted::kPut, bytes);
   if (to.route == RouteKind::kCma) return write_process_memory(to.pid, to.address + offset, origin, bytes);
-  return put_over_fabric(to, offset, origin, bytes);
+  return by_keys(to, offset, bytes, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
+    return put_over_fabric(to, {place.key, place.offset, part}, to.address + offset + done,
+                           static_cast<const std::byte*>(origin) + done);
+  });
 }
 
 // A small put before a release travels as an atomic write, in whatever elements fit: the release, an atomic too, then
 // needs no round trip of waiting between. Measured over loopback: an atomic write takes 3 to 5 us longer than a write,
 // and 3 to 5 ns more per element, where the round trip takes 20 to 40 us.
-Status Space::put_over_fabric(Target& to, std::uint64_t offset, const void* origin, std::size_t bytes) {
+Status Space::put_over_fabric(Target& to, const Keyed& keyed, std::uint64_t address, const void* origin) {
   constexpr std::size_t kMostElements = 2048;
-  Fabric& fabric = exposed_->fabric;
-  const Fabric::Place place{to.peer, to.data_key, offset};
+  const std::size_t bytes = keyed.bytes;
+  const Fabric::Place place{to.peer, keyed.key, keyed.offset};
   // Relaxed: threads that put at the same time may lose a step, no more.
   const std::atomic_ref ordered_puts(to.ordered_puts);
   const std::uint32_t left = ordered_puts.load(std::memory_order_relaxed);
-  if (left > 0 && fabric.orders_atomics() && to.transfers->done() && to.requests->done()) {
+  if (left > 0 && fabric().orders_atomics() && to.transfers->done() && to.requests->done()) {
     for (const BasicType type : {BasicType::kUint64, BasicType::kUint32, BasicType::kUint8}) {
       const std::size_t size = traits(type).size;
-      if (bytes % size != 0 || (to.address + offset) % size != 0) continue;
-      const std::size_t limit = fabric.atomic_limit(Fabric::AtomicCall::kPlain, ReduceOp::kReplace, type);
+      if (bytes % size != 0 || address % size != 0) continue;
+      const std::size_t limit = fabric().atomic_limit(Fabric::AtomicCall::kPlain, ReduceOp::kReplace, type);
       if (bytes / size > std::min(kMostElements, limit)) break;
       ordered_puts.store(left - 1, std::memory_order_relaxed);
-      return fabric.atomic(*to.atomics, place, ReduceOp::kReplace, type, origin, nullptr, bytes / size);
+      return fabric().atomic(*to.atomics, place, ReduceOp::kReplace, type, origin, nullptr, bytes / size);
     }
   }
-  return fabric.write(*to.transfers, place, origin, bytes);
+  return fabric().write(*to.transfers, place, origin, bytes);
 }
 
 Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t bytes) {
@@ -224,7 +297,9 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
   }
   count(rank, Counted::kGet, bytes);
   if (from.route == RouteKind::kCma) return read_process_memory(from.pid, from.address + offset, origin, bytes);
-  return exposed_->fabric.read(*from.transfers, {from.peer, from.data_key, offset}, origin, bytes);
+  return by_keys(from, offset, bytes, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
+    return fabric().read(*from.transfers, place, static_cast<std::byte*>(origin) + done, part);
+  });
 }
 
 Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
@@ -337,10 +412,14 @@ Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp 
   // that maps it, and private data has one address.
   const auto* address = reinterpret_cast<const void*>(to.address != 0 ? to.address + offset : offset);
   const auto call = fetched != nullptr ? Fabric::AtomicCall::kFetch : Fabric::AtomicCall::kPlain;
-  const bool by_request = way(type, address) == AtomicWay::kLocked || fabric.atomic_limit(call, op, type) == 0;
+  const Result<Keyed> place = keyed(to, offset, count * extent);
+  if (!place) return place.error();
+  // The agent knows no borders between regions.
+  const bool by_request = way(type, address) == AtomicWay::kLocked || fabric.atomic_limit(call, op, type) == 0 ||
+                          place.value().bytes < count * extent;
   if (Status status = keep_order(to, by_request); !status) return status;
   if (!by_request) {
-    return fabric.atomic(*to.atomics, {to.peer, to.data_key, offset}, op, type, origin, fetched, count);
+    return fabric.atomic(*to.atomics, {to.peer, place.value().key, place.value().offset}, op, type, origin, fetched, count);
   }
   RequestHeader header{};
   header.kind = MessageKind::kAccumulate;
@@ -393,11 +472,14 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
   }
   Fabric& fabric = exposed_->fabric;
   const auto* address = reinterpret_cast<const void*>(to.address != 0 ? to.address + offset : offset);
-  const bool by_request = way(type, address) == AtomicWay::kLocked ||
+  const Result<Keyed> place = keyed(to, offset, extent);
+  if (!place) return place.error();
+  const bool by_request = way(type, address) == AtomicWay::kLocked || place.value().bytes < extent ||
                           fabric.atomic_limit(Fabric::AtomicCall::kCompare, ReduceOp::kReplace, type) == 0;
   if (Status status = keep_order(to, by_request); !status) return status;
   if (!by_request) {
-    return fabric.compare_and_swap(*to.atomics, {to.peer, to.data_key, offset}, type, origin, compare, fetched);
+    return fabric.compare_and_swap(*to.atomics, {to.peer, place.value().key, place.value().offset}, type, origin, compare,
+                                   fetched);
   }
   std::array<std::byte, 64> elements;
   std::memcpy(elements.data(), compare, extent);

@@ -32,6 +32,8 @@
 
 namespace farside {
 
+class Regions;
+
 // What a rank tells the others about its memory. Plain bytes.
 struct SpaceDescriptor {
   std::uint64_t nonce = 0;
@@ -67,6 +69,13 @@ class Space {
     std::size_t control_bytes = 0;  // with the header; the same on all ranks
     std::uint64_t data_bytes = 0;
     void* private_data = nullptr;   // null: allocate the data
+    // Every rank loads from and stores to every other's data, whatever the routes of operations are.
+    bool shared = false;
+    // If not 0: the data of all ranks, so many bytes together, are one piece in the order of ranks, in the segment of
+    // rank 0.
+    std::uint64_t contiguous_bytes = 0;
+    // No data but the regions that each rank attaches later (regions/regions.hpp).
+    bool dynamic = false;
   };
   static Result<std::unique_ptr<Space>> make(const Request& request);
   Space(const Space&) = delete;
@@ -80,6 +89,7 @@ class Space {
     bool needs_fabric = false;     // some peer is not reached inside the node
     bool uses_cma = false;         // some peer's data is reached by process_vm_readv/writev
     std::string why;               // of needs_fabric, for a message
+    bool unshared = false;         // some peer's data, which were to be shared, could not be mapped; `why` says why
   };
   // same_node[r]: whether rank r may be on this node (MPI_Comm_split_type); a mapping must succeed as well.
   Reach map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node);
@@ -93,10 +103,12 @@ class Space {
   int rank() const { return rank_; }
   int ranks() const { return static_cast<int>(targets_.size()); }
   std::byte* data() const { return data_; }
+  // Of a dynamic space, else null.
+  Regions* regions() const { return regions_.get(); }
   RouteKind route(int target) const { return targets_[static_cast<std::size_t>(target)].route; }
   std::uint64_t bytes(int target) const { return targets_[static_cast<std::size_t>(target)].bytes; }
-  // Address of a target's data in this process, or null if it is not mapped.
-  std::byte* mapped(int target) const { return targets_[static_cast<std::size_t>(target)].data; }
+  // Where this process loads and stores a target's data, or null; always there if the space is shared.
+  std::byte* address(int target) const { return targets_[static_cast<std::size_t>(target)].memory; }
 
   // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. They return when
   // issued; local buffers stay in use until flush. Status: errors of issuing.
@@ -164,9 +176,10 @@ class Space {
   struct Target {
     RouteKind route = RouteKind::kFabric;
     std::byte* data = nullptr;         // when mapped
+    std::byte* memory = nullptr;       // the same, or of a shared space that the fabric serves
     std::byte* control = nullptr;      // when mapped
     std::uint64_t bytes = 0;
-    std::uint64_t address = 0;         // of private data, in its process
+    std::uint64_t address = 0;         // of private data, in its process; of contiguous data, here
     std::int32_t pid = 0;
     Peer peer = 0;
     RemoteKey control_key, data_key;
@@ -185,9 +198,11 @@ class Space {
   // Many small writes are cheaper than as many atomics and a round trip saved.
   static constexpr std::uint32_t kOrderedPuts = 4;
 
+  friend class Regions;
   Space();
   Target& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
   bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
+  void place_contiguously();
   void count(int target, Counted what, std::size_t bytes) const {
     process_.statistics().add(route(target), what, bytes);
   }
@@ -195,7 +210,8 @@ class Space {
                            void* fetched, std::size_t count);
   Status accumulate_over_fabric(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count);
-  Status put_over_fabric(Target& target, std::uint64_t offset, const void* origin, std::size_t bytes);
+  // All of it behind one key. `address`: at the target, or what is aligned as that is.
+  Status put_over_fabric(Target& target, const Keyed& place, std::uint64_t address, const void* origin);
   Status keep_order(Target& target, bool by_request);
   Status complete(Target& target);
   AtomicWay way(BasicType type, const void* address) const {
@@ -206,6 +222,19 @@ class Space {
     return reinterpret_cast<Header*>(target.control)->accumulate_lock;
   }
   Status wait_for(Pending& pending);
+  Fabric& fabric() const;
+  // What one key gives access to, of `bytes` of a target's data: all of them, but for regions that end before.
+  struct Keyed {
+    RemoteKey key;
+    std::uint64_t offset = 0;   // from where the key's memory begins
+    std::size_t bytes = 0;
+  };
+  Result<Keyed> keyed(const Target& target, std::uint64_t offset, std::size_t bytes);
+  // Calls transfer(place, bytes done before, bytes) until all is done.
+  template <class Transfer>
+  Status by_keys(const Target& target, std::uint64_t offset, std::size_t bytes, Transfer&& transfer);
+  // A page of a target's table of regions (Regions).
+  Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);
 
   Process& process_;
   int rank_ = 0;
@@ -214,10 +243,13 @@ class Space {
   std::byte* data_ = nullptr;
   std::uint64_t data_bytes_ = 0;
   bool private_data_ = false;
+  bool shared_ = false;
+  bool contiguous_ = false;
   bool always_locked_ = false;         // every accumulate takes the accumulate lock: some rank uses CMA
   bool floats_locked_ = false;         // those of floating-point types do: no rank uses the fabric
   Stores stores_;
   std::vector<Target> targets_;
+  std::unique_ptr<Regions> regions_;
   struct Exposed;                      // registrations and the agent's region
   std::unique_ptr<Exposed> exposed_;
 };

@@ -17,6 +17,8 @@ enum class ErrorKind {
   kNoMemory,      // shared memory, locked memory or address space is exhausted
   kPeer,          // a peer does not answer as it should, or its connection failed
   kPromise,       // an info hint that does not hold
+  kNotOneNode,    // memory that is to be shared by ranks of several nodes
+  kAttach,        // memory that cannot be attached or detached
   kRange,         // an access beyond a region (found at the target)
   kUnsupported,   // a combination that does not exist
 };

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "transport/base/random.hpp"
+#include "transport/regions/attached_regions.hpp"
 
 namespace farside {
 namespace {
@@ -16,6 +17,10 @@ const char* find_fault(const RequestHeader& request, std::size_t payload, const 
   }
   const std::size_t extent = traits(request.type).extent;
   if (request.count == 0 || extent * request.count > kMaxPayload) return "bad element count";
+  if (request.kind == MessageKind::kRegions) {
+    if (region.attached == nullptr) return "no regions are attached here";
+    return payload == 0 && extent * request.count >= sizeof(AttachedRegions::Page) ? nullptr : "bad length";
+  }
   const std::size_t bytes = span_of(request.type, request.count);
   if (request.offset > region.bytes || bytes > region.bytes - request.offset) return "beyond the region";
   if (request.kind == MessageKind::kCompareAndSwap) {
@@ -65,17 +70,32 @@ Agent::Answer Agent::execute(std::span<const std::byte> message) {
     return answer;
   }
   const std::size_t extent = traits(request.type).extent;
+  if (request.kind == MessageKind::kRegions) {
+    answer.fetched.resize(extent * request.count);
+    region.attached->read_page(static_cast<int>(request.sender), request.offset, answer.fetched);
+    return answer;
+  }
   std::byte* target = region.base + request.offset;
   const AtomicWay way = region.always_locked ? AtomicWay::kLocked : atomic_way(request.type, target);
   if (request.fetch != 0) answer.fetched.resize(extent * request.count);
   void* fetched = request.fetch != 0 ? answer.fetched.data() : nullptr;
-  std::optional<AccumulateLock> lock;
-  if (way == AtomicWay::kLocked) lock.emplace(*region.lock);
-  if (request.kind == MessageKind::kCompareAndSwap) {
-    answer.fetched.resize(extent);
-    compare_and_swap(way, request.type, target, payload.data() + extent, payload.data(), answer.fetched.data());
-  } else {
-    combine(way, request.op, request.type, target, payload.data(), fetched, request.count);
+  const auto work = [&] {
+    std::optional<AccumulateLock> lock;
+    if (way == AtomicWay::kLocked) lock.emplace(*region.lock);
+    if (request.kind == MessageKind::kCompareAndSwap) {
+      answer.fetched.resize(extent);
+      compare_and_swap(way, request.type, target, payload.data() + extent, payload.data(), answer.fetched.data());
+    } else {
+      combine(way, request.op, request.type, target, payload.data(), fetched, request.count);
+    }
+  };
+  const auto address = reinterpret_cast<std::uint64_t>(target);
+  if (region.attached == nullptr) {
+    work();
+  } else if (!region.attached->while_attached(address, span_of(request.type, request.count), work)) {
+    answer.refused = "not attached";
+    answer.header.status = ReplyStatus::kRefused;
+    answer.fetched.clear();
   }
   return answer;
 }

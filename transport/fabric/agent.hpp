@@ -15,6 +15,8 @@
 
 namespace farside {
 
+class AttachedRegions;
+
 class Agent {
  public:
   struct Region {
@@ -23,6 +25,7 @@ class Agent {
     AccumulateLockWord* lock = nullptr;
     bool always_locked = false;           // every accumulate takes the lock (some peer can do no CPU atomics)
     std::vector<std::uint64_t> peers;     // fabric addresses of those who may ask, by their index
+    AttachedRegions* attached = nullptr;  // of a dynamic space: only what is attached may be touched
   };
 
   // Makes a region known under an id that cannot be guessed. Nobody may ask until admit.

@@ -494,7 +494,7 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   const auto kind = static_cast<MessageKind>(message[0]);
   if (kind == MessageKind::kReply) return take_reply(message);
   if (kind == MessageKind::kProbe) return;
-  if (kind != MessageKind::kAccumulate && kind != MessageKind::kCompareAndSwap) {
+  if (kind != MessageKind::kAccumulate && kind != MessageKind::kCompareAndSwap && kind != MessageKind::kRegions) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
   }

@@ -5,6 +5,8 @@
 //   request: RequestHeader, then
 //              accumulate        count elements of origin data (none for MPI_NO_OP), `extent` apart, without a gap at the end
 //              compare_and_swap  the compare element, then the origin element
+//              regions           nothing: `count` bytes are asked for, a page of the table of attached regions from the
+//                                `offset`-th on (regions/attached_regions.hpp)
 //   reply:   ReplyHeader, then the fetched elements if the request asked for them
 //   probe:   ReplyHeader; dropped. What counts is whether it can be sent.
 #pragma once
@@ -17,7 +19,7 @@
 
 namespace farside {
 
-enum class MessageKind : std::uint8_t { kAccumulate = 1, kCompareAndSwap = 2, kReply = 3, kProbe = 4 };
+enum class MessageKind : std::uint8_t { kAccumulate = 1, kCompareAndSwap = 2, kReply = 3, kRegions = 4, kProbe = 5 };
 
 struct RequestHeader {
   MessageKind kind;

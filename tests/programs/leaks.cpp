@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows of every flavor made, used and freed by the thousand: descriptors, mappings and memory are where they were.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "check.hpp"
+
+namespace {
+
+int rank;
+int size;
+
+struct Usage {
+  std::int64_t descriptors = 0;
+  std::int64_t mappings = 0;
+  std::int64_t kilobytes = 0;  // resident
+};
+
+Usage usage() {
+  Usage now;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++now.descriptors;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) ++now.mappings;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) now.kilobytes = std::strtoll(line.c_str() + 6, nullptr, 10);
+  }
+  return now;
+}
+
+void use(MPI_Win window, int target, MPI_Aint displacement) {
+  const int value = rank;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, target, displacement, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Win_unlock(target, window));
+}
+
+// One window of each flavor, each used and freed.
+void round_of_all(int round) {
+  const int target = (rank + round) % size;
+  static int memory[64];
+  void* base = nullptr;
+  MPI_Win window;
+  CHECK_MPI(MPI_Win_allocate(256, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+  use(window, target, 5);
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Win_create(memory, 256, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  use(window, target, 5);
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Win_allocate_shared(256, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+  use(window, target, 5);
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  CHECK_MPI(MPI_Win_attach(window, memory, 256));
+  std::vector<MPI_Aint> where(static_cast<std::size_t>(size));
+  MPI_Aint mine = 0;
+  CHECK_MPI(MPI_Get_address(memory, &mine));
+  CHECK_MPI(MPI_Allgather(&mine, 1, MPI_AINT, where.data(), 1, MPI_AINT, MPI_COMM_WORLD));
+  use(window, target, where[static_cast<std::size_t>(target)] + 20);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  // Every other time the window takes the region with it.
+  if (round % 2 == 0) CHECK_MPI(MPI_Win_detach(window, memory));
+  CHECK_MPI(MPI_Win_free(&window));
+  // Memory of MPI_Alloc_mem, with and without a window on it.
+  CHECK_MPI(MPI_Alloc_mem(256, MPI_INFO_NULL, &base));
+  if (round % 2 == 0) {
+    CHECK_MPI(MPI_Win_create(base, 256, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    use(window, target, 5);
+    CHECK_MPI(MPI_Win_free(&window));
+  }
+  CHECK_MPI(MPI_Free_mem(base));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  int rounds = 2500;  // of four or five windows
+  for (int i = 1; i < argc; ++i) rounds = std::max(1, std::atoi(argv[i]));
+  // What is made once, and what allocators keep, is made before.
+  check::section("before");
+  const int warm_up = std::max(50, rounds / 10);
+  for (int round = 0; round < warm_up; ++round) round_of_all(round);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  const Usage before = usage();
+  check::section("rounds");
+  for (int round = 0; round < rounds; ++round) round_of_all(round);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  check::section("after");
+  const Usage after = usage();
+  CHECK_EQ(after.descriptors, before.descriptors);
+  // The heap may split or grow a mapping or two, not one per window.
+  CHECK(after.mappings <= before.mappings + 8);
+  if (after.mappings > before.mappings + 8) CHECK_EQ(after.mappings, before.mappings);
+  // 64 bytes lost per window would be 800 KiB for 12,500 windows.
+  if (after.kilobytes > before.kilobytes + 2048) CHECK_EQ(after.kilobytes, before.kilobytes);
+  return 0;
+}
