@@ -2,6 +2,8 @@
 #include "pmpi/window_table.hpp"
 
 #include <algorithm>
+
+#include <algorithm>
 #include <new>
 
 #include "pmpi/window.hpp"
@@ -51,7 +53,7 @@ void WindowTable::insert(MPI_Win handle, std::unique_ptr<Window> window) {
   if (entry.key.load(std::memory_order_relaxed) == kNone) ++used_;
   entry.window.store(window.release(), std::memory_order_release);
   entry.key.store(key, std::memory_order_release);
-  freed_.erase(key);
+  std::erase(freed_, key);
   size_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -61,7 +63,7 @@ void WindowTable::erase(MPI_Win handle, Window* window) {
   Entry& entry = slot(*table_.load(std::memory_order_relaxed), key_of(handle));
   if (entry.window.load(std::memory_order_relaxed) == window) {
     entry.window.store(nullptr, std::memory_order_release);
-    freed_.insert(key_of(handle));
+    freed_.push_back(key_of(handle));
   }
   size_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -69,13 +71,13 @@ void WindowTable::erase(MPI_Win handle, Window* window) {
 void WindowTable::forget(MPI_Win handle) {
   const std::scoped_lock held(changing_);
   slot(*table_.load(std::memory_order_relaxed), key_of(handle)).window.store(nullptr, std::memory_order_release);
-  freed_.erase(key_of(handle));
+  std::erase(freed_, key_of(handle));
 }
 
 const char* WindowTable::why_none(MPI_Win handle) {
   if (handle == MPI_WIN_NULL) return "the window is MPI_WIN_NULL; make one first (MPI 4.0 section 12.2)";
   const std::scoped_lock held(changing_);
-  return freed_.count(key_of(handle)) == 0
+  return std::find(freed_.begin(), freed_.end(), key_of(handle)) == freed_.end()
              ? nullptr
              : "the window has been freed; do not keep copies of its handle (MPI 4.0 section 12.2.5)";
 }

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <type_traits>
+#include <vector>
 
 #include <mpi.h>
 
@@ -83,7 +83,7 @@ class WindowTable {
   std::mutex changing_;
   std::atomic<Table*> table_;
   std::size_t used_ = 0;                        // entries with a key
-  std::set<std::uintptr_t> freed_;              // handles that were farside's, and nobody's since
+  std::vector<std::uintptr_t> freed_;           // handles that were farside's, and nobody's since
   std::atomic<std::size_t> size_{0};
 };
 

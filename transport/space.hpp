@@ -107,7 +107,9 @@ class Space {
   Regions* regions() const { return regions_.get(); }
   RouteKind route(int target) const { return targets_[static_cast<std::size_t>(target)].route; }
   std::uint64_t bytes(int target) const { return targets_[static_cast<std::size_t>(target)].bytes; }
-  // Where this process loads and stores a target's data, or null; always there if the space is shared.
+  // Where operations on a target's data are loads and stores of this process, or null.
+  std::byte* mapped(int target) const { return targets_[static_cast<std::size_t>(target)].data; }
+  // Where the application loads and stores a target's data, or null; always there if the space is shared.
   std::byte* address(int target) const { return targets_[static_cast<std::size_t>(target)].memory; }
 
   // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. They return when
@@ -210,6 +212,12 @@ class Space {
                            void* fetched, std::size_t count);
   Status accumulate_over_fabric(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count);
+  // What one key gives access to, of `bytes` of a target's data: all of them, but for regions that end before.
+  struct Keyed {
+    RemoteKey key;
+    std::uint64_t offset = 0;   // from where the key's memory begins
+    std::size_t bytes = 0;
+  };
   // All of it behind one key. `address`: at the target, or what is aligned as that is.
   Status put_over_fabric(Target& target, const Keyed& place, std::uint64_t address, const void* origin);
   Status keep_order(Target& target, bool by_request);
@@ -223,12 +231,6 @@ class Space {
   }
   Status wait_for(Pending& pending);
   Fabric& fabric() const;
-  // What one key gives access to, of `bytes` of a target's data: all of them, but for regions that end before.
-  struct Keyed {
-    RemoteKey key;
-    std::uint64_t offset = 0;   // from where the key's memory begins
-    std::size_t bytes = 0;
-  };
   Result<Keyed> keyed(const Target& target, std::uint64_t offset, std::size_t bytes);
   // Calls transfer(place, bytes done before, bytes) until all is done.
   template <class Transfer>
