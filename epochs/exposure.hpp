@@ -87,8 +87,8 @@ class AwaitPosts {
 // Whether some peer has posted to this rank, which has not started yet: that peer's window is exposed.
 template <RemoteMemory M>
 bool any_post(const M& memory, int ranks) {
-  for (int peer = 0; peer < ranks; peer += 64) {
-    if (memory.own(ControlBlock::posted_word(peer)) != 0) return true;
+  for (std::uint32_t word = ControlBlock::posted_word(0); word <= ControlBlock::posted_word(ranks - 1); word += 8) {
+    if (memory.own(word) != 0) return true;
   }
   return false;
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The locks that the simulation compares: farside's own code, and plain models of two others. All have the
-// form
+// The locks that the simulation compares: farside's own code, and plain models of two others. All have the form
 //
-//   Acquire(memory, self, target, type), Release(memory, target, type, ticket)   and advance(), as in
-//   epochs/lock.hpp Protocol::handle(network, message)                what the target's CPU does with a
-//   message uncontended(type)                                 remote operations of lock and unlock with
-//   nobody in the way bytes_per_rank, bytes_per_waiter                  memory; the second at the target,
-//   which keeps the queue
+//   Acquire(memory, self, target, type), Release(memory, target, type, ticket)   and advance(), as in epochs/lock.hpp;
+//                                                                                target kAll: for lock_all
+//   Protocol::kGate                       whether kAll is a lock of its own, which exclusive locks take first
+//   Protocol::handle(network, message)    what the target's CPU does with a message
+//   uncontended(type)                     remote operations of lock and unlock with nobody in the way
+//   bytes_per_rank, bytes_per_waiter      memory; the second at the target, which keeps the queue
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 
 #include "epochs/lock.hpp"
@@ -22,14 +23,40 @@ namespace farside::simulate {
 using epochs::ControlBlock;
 using epochs::LockType;
 
-inline constexpr int kAllTargets = -1;
+inline constexpr int kAll = -1;
+// Where the word of all targets is: farside's gate, the global word of the polling lock.
+inline constexpr int kHome = 0;
 
 struct FarsideLock {
-  using Acquire = epochs::AcquireLock<Memory>;
-  using Release = epochs::ReleaseLock<Memory>;
-  static constexpr bool kWholeLockAll = false;  // takes a target's share at the first use
+  template <class OfTarget, class OfGate>
+  class Either {
+   public:
+    Either(Memory& memory, int self, int target, LockType type) {
+      if (target == kAll) {
+        gate_.emplace(memory, self, kHome, type);
+      } else {
+        lock_.emplace(memory, self, target, type);
+      }
+    }
+    Either(Memory& memory, int target, LockType type, std::uint64_t ticket) {
+      if (target == kAll) {
+        gate_.emplace(memory, kHome, type);
+      } else {
+        lock_.emplace(memory, target, type, ticket);
+      }
+    }
+    bool advance() { return gate_ ? gate_->advance() : lock_->advance(); }
+    std::uint64_t ticket() const { return gate_ ? gate_->ticket() : lock_->ticket(); }
+
+   private:
+    std::optional<OfTarget> lock_;
+    std::optional<OfGate> gate_;
+  };
+  using Acquire = Either<epochs::AcquireLock<Memory>, epochs::AcquireLock<Memory, epochs::Gate>>;
+  using Release = Either<epochs::ReleaseLock<Memory>, epochs::ReleaseLock<Memory, epochs::Gate>>;
+  static constexpr bool kGate = true;
   static constexpr std::uint64_t kBytesPerRank =
-      8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords);
+      8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords + 3 + ControlBlock::kRingSlots);
   static constexpr std::uint64_t kBytesPerWaiter = 0;
   static constexpr std::uint32_t uncontended(LockType) { return 2; }
   void handle(Network&, Operation&) {}
@@ -47,7 +74,7 @@ struct FarsideLock {
 // here all back off exponentially up to kMostBackOff round trips, which is kinder to the network and to their
 // figures.
 struct PollingLock {
-  static constexpr bool kWholeLockAll = true;
+  static constexpr bool kGate = false;
   static constexpr std::uint64_t kBytesPerRank = 16;
   static constexpr std::uint64_t kBytesPerWaiter = 0;
   static constexpr std::uint32_t uncontended(LockType type) { return type == LockType::kExclusive ? 4 : 2; }
@@ -108,7 +135,7 @@ struct PollingLock {
             back_off(Step::kLookAll);
             break;
           case Step::kLookAll:
-            memory_.read(operation_, 0, kGlobal);
+            memory_.read(operation_, kHome, kGlobal);
             step_ = Step::kAllShared;
             break;
         }
@@ -131,11 +158,11 @@ struct PollingLock {
       kLookAll
     };
     static Step first_step(int target, LockType type) {
-      if (target == kAllTargets) return Step::kShareAll;
+      if (target == kAll) return Step::kShareAll;
       return type == LockType::kExclusive ? Step::kCount : Step::kShare;
     }
     void global(std::uint64_t value, Step then) {
-      memory_.fetch_add(operation_, 0, kGlobal, value);
+      memory_.fetch_add(operation_, kHome, kGlobal, value);
       step_ = then;
     }
     void back_off(Step then) {
@@ -155,8 +182,8 @@ struct PollingLock {
    public:
     Release(Memory& memory, int target, LockType type, std::uint64_t)
         : memory_(memory), exclusive_(type == LockType::kExclusive) {
-      if (target == kAllTargets) {
-        memory_.fetch_add(operation_, 0, kGlobal, -kLockAll);
+      if (target == kAll) {
+        memory_.fetch_add(operation_, kHome, kGlobal, -kLockAll);
       } else {
         memory_.fetch_add(operation_, target, kLocal, exclusive_ ? -kWriter : -kReader);
       }
@@ -165,7 +192,7 @@ struct PollingLock {
       if (!operation_.done()) return false;
       if (!exclusive_) return true;
       exclusive_ = false;
-      memory_.fetch_add(operation_, 0, kGlobal, -std::uint64_t{1});
+      memory_.fetch_add(operation_, kHome, kGlobal, -std::uint64_t{1});
       return false;
     }
 
@@ -180,7 +207,7 @@ struct PollingLock {
 // CPU queues and grants in order of arrival, neighbouring readers together; a message gives back, and is
 // acknowledged.
 struct QueueLock {
-  static constexpr bool kWholeLockAll = false;  // a message to every rank: not simulated
+  static constexpr bool kGate = false;  // lock_all is a message to every rank: not simulated
   static constexpr std::uint64_t kBytesPerRank = 16;
   static constexpr std::uint64_t kBytesPerWaiter = 32;
   static constexpr std::uint32_t uncontended(LockType) { return 4; }

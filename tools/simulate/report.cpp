@@ -40,6 +40,7 @@ constexpr Column kColumns[] = {
     {"acquisitions", [](const Run& r) { return static_cast<double>(r.figures.acquisitions); }},
     {"asked", [](const Run& r) { return static_cast<double>(r.figures.asked); }},
     {"stuck", [](const Run& r) { return r.figures.stuck ? 1.0 : 0.0; }},
+    {"locks", [](const Run& r) { return static_cast<double>(r.figures.locks); }},
     {"contended", [](const Run& r) { return static_cast<double>(r.figures.contended); }},
     {"operations_mean", [](const Run& r) { return r.figures.operations.mean; }},
     {"operations_p99", [](const Run& r) { return r.figures.operations.p99; }},
@@ -68,7 +69,7 @@ std::string table(const std::vector<Run>& runs) {
                        "trips", "max", "looks", "max", "waiting", "p99", "max", "overtaken", "slow/fast",
                        "hot spot", "bytes", "in all"});
   bool first = true;
-  std::tuple<int, Arrival, int, int> last;
+  std::tuple<int, Arrival, int, bool> last;
   for (const Run& run : runs) {
     const Settings& s = run.settings;
     const Figures& f = run.figures;
@@ -78,7 +79,7 @@ std::string table(const std::vector<Run>& runs) {
     first = false;
     result.add({same ? ""
                      : fmt::format("{} {} {}% {}", s.ranks, name(s.arrival), s.readers,
-                                   s.lock_all > 0 ? "lock_all" : ""),
+                                   s.lock_all ? "lock_all" : ""),
                 run.protocol, served(run), count(f.operations.mean),
                 f.contended == 0 ? "-" : count(f.contended_mean), fmt::format("{:.0f}", f.operations.max),
                 count(f.round_trips.mean), fmt::format("{:.0f}", f.round_trips.max), count(f.looks.mean),
@@ -143,7 +144,7 @@ std::string plot(const std::vector<Run>& runs, const std::string& file) {
   std::map<Arrival, std::map<std::pair<std::string, int>, std::string>> lines;
   for (const Run& run : runs) {
     // Of those that were stopped nobody knows how long they take.
-    if (run.settings.lock_all > 0 || !whole(run)) continue;
+    if (run.settings.lock_all || !whole(run)) continue;
     lines[run.settings.arrival][{run.protocol, over_ranks ? run.settings.readers : 0}] +=
         fmt::format("{} {} {}\n", over_ranks ? run.settings.ranks : run.settings.readers,
                     run.figures.operations.mean, run.figures.waiting.max);

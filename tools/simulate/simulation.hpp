@@ -29,8 +29,8 @@ struct Settings {
   NetworkSettings network;
   int ranks = 1024;
   int targets = 1;   // lock words; each lock takes one of them at random
-  int readers = 50;  // per cent of the locks that are shared; with lock_all: that are lock_all
-  int lock_all = 0;  // how many targets each lock_all uses; 0: no lock_all. Then every rank is a target.
+  int readers = 50;       // per cent of the locks that are shared; with lock_all: that are lock_all
+  bool lock_all = false;  // the others are exclusive locks of any rank
   int rounds = 1;    // locks per rank
   Arrival arrival = Arrival::kOnce;
   Time section = 1000;  // inside the lock
@@ -40,7 +40,7 @@ struct Settings {
   std::uint64_t most_operations = 0;
   bool operator==(const Settings&) const = default;
 };
-inline constexpr int kMostTargetsUsed = 8;
+inline constexpr int kMostParts = 2;
 
 struct Figures {
   struct Spread {
@@ -52,9 +52,10 @@ struct Figures {
   std::uint64_t acquisitions = 0;  // that came to their end
   std::uint64_t asked = 0;         // more than acquisitions if the run was stopped, or is stuck
   bool stuck = false;              // nothing can happen any more, but some wait
-  std::uint64_t contended = 0;     // did not hold after the least number of operations
+  std::uint64_t locks = 0;         // of one word: with lock_all, an exclusive lock takes two of farside's
+  std::uint64_t contended = 0;     // of these: did not hold after the least number of operations
   Spread operations;               // remote ones, per acquisition: lock and unlock together
-  double contended_mean = 0;       // what the uncontended did not need, per contended one
+  double contended_mean = 0;       // what the uncontended did not need, per contended lock of one word
   Spread round_trips;              // waited for one after another, likewise
   Spread looks;                    // those of the operations that only read
   Spread waiting;                  // microseconds from asking to holding; until the end where it never held
@@ -73,18 +74,15 @@ class Order {
  public:
   std::uint32_t arrive() {
     const std::uint32_t number = ++arrived_;
-    while (all_.size() <= number) grow();
+    while (served_[0].size() <= number) grow();
     return number;
   }
-  // Of those who came after `number` and are in conflict with it: how many have been served.
-  std::uint64_t overtakers(std::uint32_t number, bool exclusive) const {
-    const Sums& sums = exclusive ? all_ : writers_;
+  // Of those of a type who came after `number`: how many have been served.
+  std::uint64_t overtakers(std::uint32_t number, LockType type) const {
+    const Sums& sums = served_[static_cast<std::size_t>(type)];
     return sum(sums, arrived_) - sum(sums, number);
   }
-  void serve(std::uint32_t number, bool exclusive) {
-    add(all_, number);
-    if (exclusive) add(writers_, number);
-  }
+  void serve(std::uint32_t number, LockType type) { add(served_[static_cast<std::size_t>(type)], number); }
 
  private:
   // Fenwick trees: node i holds the sum over the (i & -i) numbers up to i.
@@ -99,14 +97,13 @@ class Order {
   }
   // The size is a power of two and one: the new last node covers all the old ones.
   void grow() {
-    for (Sums* sums : {&all_, &writers_}) {
-      const std::size_t last = sums->size() - 1;
-      sums->resize(2 * last + 1);
-      sums->back() = (*sums)[last];
+    for (Sums& sums : served_) {
+      const std::size_t last = sums.size() - 1;
+      sums.resize(2 * last + 1);
+      sums.back() = sums[last];
     }
   }
-  Sums all_ = Sums(2);
-  Sums writers_ = Sums(2);
+  std::array<Sums, 2> served_{Sums(2), Sums(2)};  // by type
   std::uint32_t arrived_ = 0;
 };
 
@@ -117,7 +114,7 @@ class Simulation final : public Actor {
       : settings_(settings),
         network_(settings.network, settings.seed, settings.ranks, *this),
         ranks_(static_cast<std::size_t>(settings.ranks)),
-        locks_(static_cast<std::size_t>(settings.lock_all > 0 ? settings.ranks : settings.targets)) {
+        locks_(static_cast<std::size_t>(settings.lock_all ? settings.ranks : settings.targets) + 1) {
     total_ = static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
     for (int r = 0; r < settings.ranks; ++r) {
       rank(r).memory = Memory(network_, r);
@@ -159,21 +156,21 @@ class Simulation final : public Actor {
             begin_acquire(agent, at);
             again = true;
           } else {
+            waiting_.add(static_cast<double>(network_.now() - at.began) / 1000);
             at.inside = true;
             pause(agent, settings_.section);
           }
           break;
-        case State::kReleasing:
-          if (!at.release->advance()) return;
-          released(at);
-          if (at.part + 1 < at.parts) {
-            ++at.part;
-            begin_release(at);
-            again = true;
-          } else {
-            end_section(agent, at);
+        case State::kReleasing: {
+          bool done = true;
+          for (at.part = 0; at.part < at.parts; ++at.part) {
+            done = at.releases[static_cast<std::size_t>(at.part)]->advance() && done;
           }
+          if (!done) return;
+          released(at);
+          end_section(agent, at);
           break;
+        }
         case State::kFinished:
           return;
       }
@@ -182,17 +179,16 @@ class Simulation final : public Actor {
   void issued(const Operation& operation) override {
     Rank& at = rank(operation.agent);
     const bool message = operation.kind == Operation::Kind::kMessage;
-    Part& part = at.using_part();
-    part.operations += message ? 2 : 1;  // and the reply
-    if (operation.kind == Operation::Kind::kRead) ++part.looks;
+    at.using_part().operations += message ? 2 : 1;  // and the reply
+    if (operation.kind == Operation::Kind::kRead) ++at.looks;
     // What is issued while nothing else is under way was waited for.
-    if (at.last_issue != network_.now() || part.round_trips == 0) ++part.round_trips;
+    if (at.last_issue != network_.now() || at.round_trips == 0) ++at.round_trips;
     at.last_issue = network_.now();
   }
   void took_effect(const Operation& operation) override {
     Rank& at = rank(operation.agent);
     Part& part = at.using_part();
-    if (at.state != State::kAcquiring || part.number != 0 || part.target == kAllTargets) return;
+    if (at.state != State::kAcquiring || part.number != 0) return;
     part.number = lock(part.target).order.arrive();
     Lock& of = lock(part.target);
     of.most_waiting = std::max(of.most_waiting, ++of.waiting);
@@ -201,26 +197,25 @@ class Simulation final : public Actor {
 
  private:
   enum class State : std::uint8_t { kPaused, kAcquiring, kReleasing, kFinished };
-  // A lock taken, of which a section under lock_all may have several.
+  // A lock of one word: of a target, or of all (kAll).
   struct Part {
     int target = 0;
     std::uint32_t number = 0;  // in order of arrival at the target; 0: not there yet
     std::uint64_t ticket = 0;
-    Time asked = 0;
     std::uint32_t operations = 0;
-    std::uint32_t round_trips = 0;
-    std::uint32_t looks = 0;
     bool contended = false;
   };
   struct Rank {
     Memory memory;
     std::optional<typename Protocol::Acquire> acquire;
-    std::optional<typename Protocol::Release> release;
-    std::array<Part, kMostTargetsUsed> taken{};
+    std::array<std::optional<typename Protocol::Release>, kMostParts> releases;
+    std::array<Part, kMostParts> taken{};
     Time until = 0;
     Time began = 0;
     Time in_sections = 0;
     Time last_issue = 0;
+    std::uint32_t round_trips = 0;  // of this acquisition
+    std::uint32_t looks = 0;
     int round = 0;
     int part = 0;
     int parts = 0;
@@ -232,8 +227,7 @@ class Simulation final : public Actor {
   };
   struct Lock {
     Order order;
-    int readers = 0;
-    int writers = 0;
+    std::array<int, 2> inside{};  // by type
     std::uint64_t waiting = 0;
     std::uint64_t most_waiting = 0;
   };
@@ -256,8 +250,19 @@ class Simulation final : public Actor {
 
   Rank& rank(int index) { return ranks_[static_cast<std::size_t>(index)]; }
   Lock& lock(int target) {
-    return locks_[static_cast<std::size_t>(
-        settings_.lock_all > 0 ? target : target * settings_.targets / settings_.ranks)];
+    if (target == kAll) return locks_.back();
+    return locks_[static_cast<std::size_t>(settings_.lock_all ? target : target * settings_.targets / settings_.ranks)];
+  }
+  // Whether two locks exclude each other.
+  static bool in_conflict(int target, LockType one, LockType other) {
+    return one != other || (target != kAll && one == LockType::kExclusive);
+  }
+  std::uint64_t overtakers(const Part& part, LockType type) {
+    std::uint64_t count = 0;
+    for (const LockType other : {LockType::kShared, LockType::kExclusive}) {
+      if (in_conflict(part.target, type, other)) count += lock(part.target).order.overtakers(part.number, other);
+    }
+    return count;
   }
 
   void pause(int agent, Time duration) {
@@ -267,89 +272,90 @@ class Simulation final : public Actor {
   }
   // Exponential, so that arrivals are independent of one another.
   Time think() {
-    const double writers = 1 - settings_.readers / 100.0;
-    const auto turn = static_cast<double>(settings_.network.hand_over + settings_.section);
-    // Between two writers there is one group of readers.
-    const double cost = writers == 0 ? 4.0 * static_cast<double>(settings_.network.service)
-                                     : writers * turn * (settings_.readers > 0 ? 2 : 1);
-    const double mean = settings_.ranks * cost / (settings_.load * static_cast<double>(locks_.size()));
+    const double mean = settings_.ranks * cost() / (settings_.load * (settings_.lock_all ? 1 : settings_.targets));
     return static_cast<Time>(-mean * std::log1p(-network_.random().fraction()));
+  }
+  // How long a word is busy with an acquisition, at best.
+  double cost() const {
+    const double readers = settings_.readers / 100.0;
+    const double writers = 1 - readers;
+    const auto turn = static_cast<double>(settings_.network.hand_over + settings_.section);
+    // Nobody waits there: its NIC.
+    if (writers == 0 || (settings_.lock_all && readers == 0)) return 4.0 * static_cast<double>(settings_.network.service);
+    // Of lock_alls and exclusive locks in random order, groups take turns; in a group one is let in after the other.
+    if (settings_.lock_all) return 2 * readers * writers * turn + 2 * static_cast<double>(settings_.network.latency);
+    // Between two writers there is one group of readers.
+    return writers * turn * (readers > 0 ? 2 : 1);
   }
 
   void begin_section(int agent, Rank& at) {
-    Random& random = network_.random();
-    const bool shared = static_cast<int>(random.below(100)) < settings_.readers;
-    const bool all = shared && settings_.lock_all > 0;
+    const bool shared = static_cast<int>(network_.random().below(100)) < settings_.readers;
     at.type = shared ? LockType::kShared : LockType::kExclusive;
-    at.parts = all && !Protocol::kWholeLockAll ? settings_.lock_all : 1;
-    for (int p = 0; p < at.parts; ++p) {
-      int target = kAllTargets;
-      const auto used = [&] {
-        return std::any_of(at.taken.begin(), at.taken.begin() + p,
-                           [&](const Part& part) { return part.target == target; });
-      };
-      if (!all || !Protocol::kWholeLockAll) {
-        do target = some_target();
-        while (used());
-      }
-      at.taken[static_cast<std::size_t>(p)] = Part{};
-      at.taken[static_cast<std::size_t>(p)].target = target;
-    }
+    at.parts = 0;
+    const auto take = [&](int target) {
+      Part& part = at.taken[static_cast<std::size_t>(at.parts++)];
+      part = Part{};
+      part.target = target;
+    };
+    if (settings_.lock_all && (shared || Protocol::kGate)) take(kAll);
+    if (!settings_.lock_all || !shared) take(some_target());
     at.part = 0;
+    at.round_trips = 0;
+    at.looks = 0;
     at.began = network_.now();
     begin_acquire(agent, at);
   }
   int some_target() {
     Random& random = network_.random();
-    if (settings_.lock_all > 0)
-      return static_cast<int>(random.below(static_cast<std::uint64_t>(settings_.ranks)));
+    if (settings_.lock_all) return static_cast<int>(random.below(static_cast<std::uint64_t>(settings_.ranks)));
     // In the middle of its share of the ranks: not rank 0, which has the global word of the polling lock.
     const auto index = random.below(static_cast<std::uint64_t>(settings_.targets));
     return static_cast<int>((2 * index + 1) * static_cast<std::uint64_t>(settings_.ranks) /
                             (2 * static_cast<std::uint64_t>(settings_.targets)));
   }
   void begin_acquire(int agent, Rank& at) {
-    at.using_part().asked = network_.now();
     at.state = State::kAcquiring;
     at.acquire.emplace(at.memory, agent, at.using_part().target, at.type);
   }
   void acquired(Rank& at) {
     Part& part = at.using_part();
     part.ticket = at.acquire->ticket();
-    waiting_.add(static_cast<double>(network_.now() - part.asked) / 1000);
     part.contended = part.operations > Protocol::uncontended(at.type) / 2;
-    if (part.target == kAllTargets) return;
     Lock& of = lock(part.target);
-    const bool exclusive = at.type == LockType::kExclusive;
-    figures_.overtaken = std::max(figures_.overtaken, of.order.overtakers(part.number, exclusive));
-    of.order.serve(part.number, exclusive);
+    figures_.overtaken = std::max(figures_.overtaken, overtakers(part, at.type));
+    of.order.serve(part.number, at.type);
     --of.waiting;
-    ++(exclusive ? of.writers : of.readers);
-    if (of.writers > 1 || (of.writers == 1 && of.readers > 0)) ++figures_.violations;
+    for (const LockType other : {LockType::kShared, LockType::kExclusive}) {
+      if (of.inside[static_cast<std::size_t>(other)] > 0 && in_conflict(part.target, at.type, other)) ++figures_.violations;
+    }
+    ++of.inside[static_cast<std::size_t>(at.type)];
   }
   void begin_release(Rank& at) {
-    if (at.state != State::kReleasing) at.part = 0;
     at.state = State::kReleasing;
-    Part& part = at.using_part();
-    if (part.target != kAllTargets) {
-      Lock& of = lock(part.target);
-      --(at.type == LockType::kExclusive ? of.writers : of.readers);
+    for (at.part = at.parts - 1; at.part >= 0; --at.part) {
+      const Part& part = at.using_part();
+      --lock(part.target).inside[static_cast<std::size_t>(at.type)];
+      at.releases[static_cast<std::size_t>(at.part)].emplace(at.memory, part.target, at.type, part.ticket);
     }
-    at.release.emplace(at.memory, part.target, at.type, part.ticket);
   }
   void released(Rank& at) {
-    const Part& part = at.using_part();
     ++figures_.acquisitions;
-    operations_.add(part.operations);
-    round_trips_.add(part.round_trips);
-    looks_.add(part.looks);
-    if (part.contended) {
-      ++figures_.contended;
-      contended_operations_ += part.operations;
-    } else {
-      // What passing the turn on costs the uncontended is owed to those who got it.
-      contended_operations_ += part.operations - Protocol::uncontended(at.type);
+    std::uint32_t operations = 0;
+    for (at.part = 0; at.part < at.parts; ++at.part) {
+      const Part& part = at.using_part();
+      operations += part.operations;
+      ++figures_.locks;
+      if (part.contended) {
+        ++figures_.contended;
+        contended_operations_ += part.operations;
+      } else {
+        // What passing the turn on costs the uncontended is owed to those who got it.
+        contended_operations_ += part.operations - Protocol::uncontended(at.type);
+      }
     }
+    operations_.add(operations);
+    round_trips_.add(at.round_trips);
+    looks_.add(at.looks);
   }
   void end_section(int agent, Rank& at) {
     at.in_sections += network_.now() - at.began;
@@ -369,12 +375,8 @@ class Simulation final : public Actor {
     for (Rank& at : ranks_) {
       if (at.state == State::kAcquiring) {
         const Part& part = at.using_part();
-        waiting_.add(static_cast<double>(network_.now() - part.asked) / 1000);
-        if (part.number != 0) {
-          figures_.overtaken =
-              std::max(figures_.overtaken,
-                       lock(part.target).order.overtakers(part.number, at.type == LockType::kExclusive));
-        }
+        waiting_.add(static_cast<double>(network_.now() - at.began) / 1000);
+        if (part.number != 0) figures_.overtaken = std::max(figures_.overtaken, overtakers(part, at.type));
       }
       fastest = std::min(fastest, at.in_sections);
       slowest = std::max(slowest, at.in_sections);
