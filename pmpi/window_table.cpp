@@ -2,8 +2,6 @@
 #include "pmpi/window_table.hpp"
 
 #include <algorithm>
-
-#include <algorithm>
 #include <new>
 
 #include "pmpi/window.hpp"

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -147,12 +148,13 @@ class Space {
   void stores_settled_by_atomic() { stores_.settled_by_atomic(); }
   Status flush_all();
 
-  // Waits for what a control atomic towards the target would overtake if it were issued now: everything, unless the
-  // route orders it behind some. For the atomic that says that the operations are over (a lock's release, complete's
-  // notice); the operations themselves are over after a flush, as ever.
+  // Waits for what a control fetch-add towards the target would overtake if it were issued next: everything, unless the
+  // route orders it behind some or carries it along. For the atomic that says that the operations are over (a lock's
+  // release, complete's notice); the operations themselves are over after a flush, as ever.
   Status settle(int target);
-  // Such an atomic will follow what is put to this target next: a few small puts may travel so that it is ordered behind
-  // them. A flush ends the expectation: whoever flushes waits anyway.
+  // Such an atomic will follow what is put to this target next: a small put may wait for it and travel in one message
+  // with it, a few may travel so that it is ordered behind them. A flush ends the expectation: whoever flushes waits
+  // anyway.
   void expect_release(int target) {
     std::atomic_ref(this->target(target).ordered_puts).store(kOrderedPuts, std::memory_order_relaxed);
   }
@@ -175,6 +177,13 @@ class Space {
                  const std::uint64_t* compare, std::uint64_t* fetched);
 
  private:
+  // A small put that waits for the release behind it. Its buffer is the caller's until a flush.
+  struct HeldPut {
+    const void* origin = nullptr;  // null: there is none
+    std::uint64_t offset = 0;
+    std::size_t bytes = 0;
+    bool settled = false;          // the next control fetch-add takes it along
+  };
   struct Target {
     RouteKind route = RouteKind::kFabric;
     std::byte* data = nullptr;         // when mapped
@@ -192,6 +201,7 @@ class Space {
     std::unique_ptr<Pending> transfers;  // RDMA writes and reads
     std::unique_ptr<Pending> atomics;    // by the provider
     std::unique_ptr<Pending> requests;   // to its agent
+    HeldPut held;                        // guarded by held_mutex_
     std::uint32_t ordered_puts = 0;      // how many may still travel as atomics before the release
   };
 
@@ -218,8 +228,14 @@ class Space {
     std::uint64_t offset = 0;   // from where the key's memory begins
     std::size_t bytes = 0;
   };
+  HeldPut take_held(Target& target);
+  Status issue_held(Target& target);
+  Status write_over_fabric(Target& target, std::uint64_t offset, const void* origin, std::size_t bytes);
+  Status add_with_held(Target& target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
+                       std::uint64_t* fetched, const HeldPut& held);
+  Status put_over_fabric(Target& target, std::uint64_t offset, const void* origin, std::size_t bytes);
   // All of it behind one key. `address`: at the target, or what is aligned as that is.
-  Status put_over_fabric(Target& target, const Keyed& place, std::uint64_t address, const void* origin);
+  Status write_behind_key(Target& target, const Keyed& place, std::uint64_t address, const void* origin);
   Status keep_order(Target& target, bool by_request);
   Status complete(Target& target);
   AtomicWay way(BasicType type, const void* address) const {
@@ -251,6 +267,7 @@ class Space {
   bool floats_locked_ = false;         // those of floating-point types do: no rank uses the fabric
   Stores stores_;
   std::vector<Target> targets_;
+  std::mutex held_mutex_;
   std::unique_ptr<Regions> regions_;
   struct Exposed;                      // registrations and the agent's region
   std::unique_ptr<Exposed> exposed_;

@@ -31,7 +31,7 @@ struct Fixture {
   explicit Fixture(bool always_locked = false, std::size_t region_bytes = kRegionBytes) : bytes(region_bytes) {
     memory = std::make_unique<std::byte[]>(bytes + 2 * kGuard);
     std::fill_n(memory.get(), bytes + 2 * kGuard, kFilling);
-    region = agent.publish({base(), bytes, &lock, false, {}});
+    region = agent.publish({base(), bytes, &lock, false, {}, reinterpret_cast<std::byte*>(words.get()), kWords * 8});
     agent.admit(region, {11, kOrigin, 12}, always_locked);
   }
   std::byte* base() const { return memory.get() + kGuard; }
@@ -57,6 +57,8 @@ struct Fixture {
 #endif
   std::size_t bytes;
   std::unique_ptr<std::byte[]> memory;
+  static constexpr std::size_t kWords = 16;
+  std::unique_ptr<std::uint64_t[]> words = std::make_unique<std::uint64_t[]>(kWords);  // the control block
   AccumulateLockWord lock;
   Agent agent;
   std::uint64_t region = 0;
@@ -262,6 +264,41 @@ TEST_CASE("an operation that MPI does not define for the type is refused") {
     INFO(traits(type).name << " compare_and_swap");
     check_refused(on, message_of(on.compare_and_swap(type, 0), Bytes(2 * std::size_t{traits(type).extent})));
   }
+}
+
+TEST_CASE("a put with an addition puts, adds and fetches, or does nothing") {
+  Fixture on;
+  const auto message = [&](std::uint64_t offset, std::size_t bytes, std::size_t said, const ControlAdd& add) {
+    Bytes payload(bytes + sizeof add, std::byte{0x21});
+    std::memcpy(payload.data() + bytes, &add, sizeof add);
+    return message_of(on.header(MessageKind::kPutAndAdd, ReduceOp::kReplace, BasicType::kByte, offset,
+                                static_cast<std::uint32_t>(said), true), payload);
+  };
+  std::uint64_t sum = 0;
+  for (const std::size_t bytes : {0UL, 1UL, 13UL, kRegionBytes}) {
+    std::fill_n(on.base(), on.bytes, kFilling);
+    const std::uint64_t offset = (kRegionBytes - bytes) / 2;
+    const Agent::Answer answer = on.agent.execute(message(offset, bytes, bytes, {8 * 15, 7}));
+    CHECK(answer.refused == nullptr);
+    CHECK(answer.header.status == ReplyStatus::kDone);
+    std::uint64_t before = 1;
+    REQUIRE(answer.fetched.size() == sizeof before);
+    std::memcpy(&before, answer.fetched.data(), sizeof before);
+    CHECK(before == sum);
+    CHECK(on.words[15] == (sum += 7));
+    for (std::size_t i = 0; i < on.bytes; ++i) {
+      if (on.base()[i] != (i >= offset && i < offset + bytes ? std::byte{0x21} : kFilling)) FAIL("byte " << i);
+    }
+  }
+  check_refused(on, message(kRegionBytes, 1, 1, {0, 7}));
+  check_refused(on, message(UINT64_MAX, 8, 8, {0, 7}));
+  check_refused(on, message(0, 8, 9, {0, 7}));
+  check_refused(on, message(0, 8, 7, {0, 7}));
+  check_refused(on, message(0, 8, UINT32_MAX, {0, 7}));
+  for (const std::uint64_t word : {std::uint64_t{1}, std::uint64_t{124}, std::uint64_t{128}, UINT64_MAX - 7}) {
+    check_refused(on, message(0, 8, 8, {word, 7}));
+  }
+  CHECK(std::count(on.words.get(), on.words.get() + on.kWords, 0U) == 15);
 }
 
 TEST_CASE("nobody may ask before admission or after withdrawal") {

@@ -612,6 +612,96 @@ TEST_CASE("who sees a control atomic sees what was put before it, though nothing
   unsetenv("FI_OFI_RXM_TX_SIZE");
 }
 
+TEST_CASE("a small put before a release travels with it, and without one all the same") {
+  for (const Way way : {Way::kFabric, Way::kFabricPrivate}) {
+    INFO(kWayNames[static_cast<std::size_t>(way)]);
+    constexpr std::uint64_t kRounds = 3000;
+    constexpr std::uint32_t kFlag = 64, kOther = 72, kEnd = 80;
+    expect_well(run_world(3, way, 16384, [&](Ranks& ranks, World& world) {
+      std::fill_n(world->data(), 16384, std::byte{0});
+      ControlMemory memory(*world);
+      ControlMemory::Operation operation;
+      const auto finish = [&] {
+        Waiter waiter(Process::instance(), world->bell());
+        while (!operation.done() && !operation.failed()) waiter.pause();
+        world.good(operation.take_error(), "a control operation");
+        return operation.value();
+      };
+      ranks.barrier();
+      const auto there = [&](std::uint64_t offset) {
+        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + offset)).load();
+      };
+      const auto fetch = [&](std::uint64_t offset) {
+        std::uint64_t got = 0;
+        world.good(world->get(1, offset, &got, 8), "get");
+        world.good(world->flush(1), "flush");
+        return got;
+      };
+      if (ranks.rank() == 0) {
+        std::vector<std::uint64_t> words(2048);
+        for (std::uint64_t round = 1; round <= kRounds; ++round) {
+          words[0] = words[511] = round;
+          world->expect_release(1);
+          world.good(world->put(1, 0, words.data(), round % 2 == 0 ? 8 : 4096), "put");
+          world.good(world->settle(1), "settle");
+          memory.fetch_add(operation, 1, kFlag, 1);
+          ranks.check(finish() == round - 1, "what the word held is fetched");
+          words[0] = 0;  // over is over
+        }
+        // What ends the wait of a held put: a flush, a second put, a get, an accumulate; nothing, if none was put.
+        words[0] = 77;
+        world->expect_release(1);
+        world.good(world->put(1, 8192, words.data(), 8), "put");
+        world.good(world->flush(1), "flush");
+        ranks.check(fetch(8192) == 77, "a flush sends it");
+        world->expect_release(1);
+        world.good(world->put(1, 8200, words.data(), 8), "put");
+        world.good(world->put(1, 8208, words.data(), 8), "put");
+        world.good(world->flush_all(), "flush_all");
+        ranks.check(fetch(8200) == 77 && fetch(8208) == 77, "a second put sends it");
+        std::uint64_t one = 1, got = 0;
+        world->expect_release(1);
+        world.good(world->put(1, 8216, words.data(), 8), "put");
+        world.good(world->accumulate(1, 8224, ReduceOp::kSum, BasicType::kUint64, &one, &got, 1), "accumulate");
+        world.good(world->settle(1), "settle");
+        memory.fetch_add(operation, 1, kOther, 1);
+        finish();
+        world.good(world->flush(1), "flush");
+        ranks.check(fetch(8216) == 77 && fetch(8224) == 1, "an accumulate sends it");
+        world->expect_release(1);
+        world.good(world->put(1, 8232, words.data(), 8), "put");
+        world.good(world->get(1, 8192, &got, 8), "get");
+        // To another rank, which nothing is put to.
+        memory.fetch_add(operation, 2, kOther, 1);
+        finish();
+        world.good(world->flush(1), "flush");
+        ranks.check(got == 77 && fetch(8232) == 77, "a get sends it");
+        // A large one does not wait, and is waited for.
+        words.assign(words.size(), 5);
+        world->expect_release(1);
+        world.good(world->put(1, 0, words.data(), 16384), "put");
+        world.good(world->settle(1), "settle");
+        memory.fetch_add(operation, 1, kEnd, 1);
+        finish();
+        world.good(world->flush(1), "flush");
+      } else if (ranks.rank() == 1) {
+        std::uint64_t late = 0;
+        while (memory.own(kEnd) == 0) {
+          const std::uint64_t seen = memory.own(kFlag);
+          late += there(0) < seen && there(0) != 5 ? 1 : 0;
+        }
+        ranks.check(late == 0, "no flag comes before its data");
+        ranks.check(there(0) == 5 && there(16376) == 5, "the large put is here when its flag is");
+        ranks.check(memory.own(kOther) == 1, "the accumulate's flag is here");
+      }
+      ranks.barrier();
+      if (ranks.rank() == 1) {
+        ranks.check(counted(RouteKind::kFabric, Counted::kAgent) == kRounds, "each put came with its flag");
+      }
+    }));
+  }
+}
+
 namespace {
 
 std::atomic<bool> woken{false};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/agent.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <optional>
 
@@ -10,11 +11,22 @@
 namespace farside {
 namespace {
 
+const char* find_fault_of_put(const RequestHeader& request, std::span<const std::byte> payload,
+                              const Agent::Region& region) {
+  if (request.count > kMaxPutAndAdd || payload.size() != request.count + sizeof(ControlAdd)) return "bad length";
+  if (request.offset > region.bytes || request.count > region.bytes - request.offset) return "beyond the region";
+  ControlAdd add;
+  std::memcpy(&add, payload.data() + request.count, sizeof add);
+  const bool inside = region.control_bytes >= sizeof add.value && add.word <= region.control_bytes - sizeof add.value;
+  return inside && add.word % sizeof add.value == 0 ? nullptr : "no control word";
+}
+
 // Nothing if the request is well formed and within the region.
-const char* find_fault(const RequestHeader& request, std::size_t payload, const Agent::Region& region) {
+const char* find_fault(const RequestHeader& request, std::span<const std::byte> payload, const Agent::Region& region) {
   if (static_cast<std::size_t>(request.op) >= kReduceOps || static_cast<std::size_t>(request.type) >= kBasicTypes) {
     return "unknown operation or type";
   }
+  if (request.kind == MessageKind::kPutAndAdd) return find_fault_of_put(request, payload, region);
   const std::size_t extent = traits(request.type).extent;
   if (request.count == 0 || extent * request.count > kMaxPayload) return "bad element count";
   if (request.kind == MessageKind::kRegions) {
@@ -25,10 +37,10 @@ const char* find_fault(const RequestHeader& request, std::size_t payload, const 
   if (request.offset > region.bytes || bytes > region.bytes - request.offset) return "beyond the region";
   if (request.kind == MessageKind::kCompareAndSwap) {
     if (has_gap(request.type)) return "operation not defined for the type";
-    return request.count == 1 && payload == 2 * extent ? nullptr : "bad length";
+    return request.count == 1 && payload.size() == 2 * extent ? nullptr : "bad length";
   }
   if (!allowed(request.op, request.type)) return "operation not defined for the type";
-  return payload == (request.op == ReduceOp::kNoOp ? 0 : bytes) ? nullptr : "bad length";
+  return payload.size() == (request.op == ReduceOp::kNoOp ? 0 : bytes) ? nullptr : "bad length";
 }
 
 }  // namespace
@@ -64,7 +76,7 @@ Agent::Answer Agent::execute(std::span<const std::byte> message) {
   answer.known_sender = true;
   answer.peer = region.peers[request.sender];
   answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
-  answer.refused = find_fault(request, payload.size(), region);
+  answer.refused = find_fault(request, payload, region);
   if (answer.refused != nullptr) {
     answer.header.status = ReplyStatus::kRefused;
     return answer;
@@ -76,6 +88,17 @@ Agent::Answer Agent::execute(std::span<const std::byte> message) {
     return answer;
   }
   std::byte* target = region.base + request.offset;
+  if (request.kind == MessageKind::kPutAndAdd) {
+    ControlAdd add;
+    std::memcpy(&add, payload.data() + request.count, sizeof add);
+    std::memcpy(target, payload.data(), request.count);
+    // Sequentially consistent: it hands over what was put, as the control words of neighbours do.
+    const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(region.control + add.word));
+    const std::uint64_t before = word.fetch_add(add.value, std::memory_order_seq_cst);
+    answer.fetched.resize(sizeof before);
+    std::memcpy(answer.fetched.data(), &before, sizeof before);
+    return answer;
+  }
   const AtomicWay way = region.always_locked ? AtomicWay::kLocked : atomic_way(request.type, target);
   if (request.fetch != 0) answer.fetched.resize(extent * request.count);
   void* fetched = request.fetch != 0 ? answer.fetched.data() : nullptr;

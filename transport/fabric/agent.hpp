@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The agent: executes what no provider atomic can (pair types, long double, complex, ...) on this process's regions
-// for origins that are reached over the fabric. It runs wherever the endpoint is progressed, usually on the progress
+// for origins that are reached over the fabric, and puts together with the control atomic that follows them. It runs wherever the endpoint is progressed, usually on the progress
 // thread; it never calls MPI and never waits for the application.
 #pragma once
 
@@ -25,6 +25,8 @@ class Agent {
     AccumulateLockWord* lock = nullptr;
     bool always_locked = false;           // every accumulate takes the lock (some peer can do no CPU atomics)
     std::vector<std::uint64_t> peers;     // fabric addresses of those who may ask, by their index
+    std::byte* control = nullptr;         // the control block, if any
+    std::uint64_t control_bytes = 0;
     AttachedRegions* attached = nullptr;  // of a dynamic space: only what is attached may be touched
   };
 

@@ -332,6 +332,16 @@ Status Fabric::compare_and_swap(Pending& pending, const Place& place, BasicType 
 
 Status Fabric::request(Pending& pending, Peer peer, RequestHeader header, const void* payload, std::size_t bytes,
                        void* fetched, std::size_t fetched_bytes) {
+  return send_request(pending, peer, header, payload, bytes, nullptr, fetched, fetched_bytes);
+}
+
+Status Fabric::put_and_add(Pending& pending, Peer peer, RequestHeader header, const void* data, const ControlAdd& add,
+                           std::uint64_t* fetched) {
+  return send_request(pending, peer, header, data, header.count, &add, fetched, sizeof *fetched);
+}
+
+Status Fabric::send_request(Pending& pending, Peer peer, const RequestHeader& header, const void* payload,
+                            std::size_t bytes, const ControlAdd* add, void* fetched, std::size_t fetched_bytes) {
   return issue(pending, peer, "fi_sendmsg", [&](Operation& operation) {
     operation.parts = 2;
     operation.awaits_reply = true;
@@ -340,8 +350,15 @@ Status Fabric::request(Pending& pending, Peer peer, RequestHeader header, const 
     operation.header = header;
     operation.header.operation = operation.index;
     operation.header.generation = operation.generation;
-    const iovec parts[] = {{&operation.header, sizeof operation.header}, {const_cast<void*>(payload), bytes}};
-    const fi_msg message{parts, nullptr, bytes > 0 ? 2U : 1U, peer, &operation.reserved, 0};
+    std::array<iovec, 3> parts;
+    std::size_t count = 0;
+    parts[count++] = {&operation.header, sizeof operation.header};
+    if (bytes > 0) parts[count++] = {const_cast<void*>(payload), bytes};
+    if (add != nullptr) {
+      operation.add = *add;
+      parts[count++] = {&operation.add, sizeof operation.add};
+    }
+    const fi_msg message{parts.data(), nullptr, count, peer, &operation.reserved, 0};
     return fi_sendmsg(endpoint_.get(), &message, FI_COMPLETION);
   });
 }
@@ -494,7 +511,8 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   const auto kind = static_cast<MessageKind>(message[0]);
   if (kind == MessageKind::kReply) return take_reply(message);
   if (kind == MessageKind::kProbe) return;
-  if (kind != MessageKind::kAccumulate && kind != MessageKind::kCompareAndSwap && kind != MessageKind::kRegions) {
+  if (kind != MessageKind::kAccumulate && kind != MessageKind::kCompareAndSwap && kind != MessageKind::kPutAndAdd &&
+      kind != MessageKind::kRegions) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
   }

@@ -89,6 +89,10 @@ class Fabric {
   Status request(Pending& pending, Peer peer, RequestHeader header, const void* payload, std::size_t bytes,
                  void* fetched, std::size_t fetched_bytes);
 
+  // The same for a put together with an addition to a control word, which is fetched.
+  Status put_and_add(Pending& pending, Peer peer, RequestHeader header, const void* data, const ControlAdd& add,
+                     std::uint64_t* fetched);
+
   // The agent's regions (agent.hpp).
   std::uint64_t publish(Agent::Region region);
   void admit(std::uint64_t region, std::vector<Peer> peers, bool always_locked);
@@ -118,6 +122,8 @@ class Fabric {
   void receive_again(Receive& buffer);
   template <class Issue>
   Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
+  Status send_request(Pending& pending, Peer peer, const RequestHeader& header, const void* payload, std::size_t bytes,
+                      const ControlAdd* add, void* fetched, std::size_t fetched_bytes);
   bool drain();
   void ring_listeners();
   void complete(const fi_cq_msg_entry& entry);

@@ -7,6 +7,7 @@
 //              compare_and_swap  the compare element, then the origin element
 //              regions           nothing: `count` bytes are asked for, a page of the table of attached regions from the
 //                                `offset`-th on (regions/attached_regions.hpp)
+//              put_and_add       `count` bytes to put, then a ControlAdd to do when they are there; fetches the word
 //   reply:   ReplyHeader, then the fetched elements if the request asked for them
 //   probe:   ReplyHeader; dropped. What counts is whether it can be sent.
 #pragma once
@@ -19,7 +20,16 @@
 
 namespace farside {
 
-enum class MessageKind : std::uint8_t { kAccumulate = 1, kCompareAndSwap = 2, kReply = 3, kRegions = 4, kProbe = 5 };
+enum class MessageKind : std::uint8_t {
+  kAccumulate = 1, kCompareAndSwap = 2, kReply = 3, kProbe = 4, kPutAndAdd = 5, kRegions = 6
+};
+
+
+// To a control word, of the region's own control block.
+struct ControlAdd {
+  std::uint64_t word;   // bytes from the start of the control block
+  std::uint64_t value;
+};
 
 struct RequestHeader {
   MessageKind kind;
@@ -49,6 +59,7 @@ static_assert(sizeof(ReplyHeader) == 16);
 // The longest payload of one message in bytes; longer accumulates are sent in several. With its header it stays
 // below the eager limit of rxm (16 KiB), so that no rendezvous is needed.
 inline constexpr std::size_t kMaxPayload = 8192;
+inline constexpr std::size_t kMaxPutAndAdd = kMaxPayload - sizeof(ControlAdd);
 inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;
 
 }  // namespace farside

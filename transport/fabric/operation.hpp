@@ -37,6 +37,7 @@ struct Operation : Context {
   void* fetched = nullptr;
   std::size_t fetched_bytes = 0;
   RequestHeader header{};
+  ControlAdd add{};              // of put_and_add
 };
 
 // Operations are never freed, only reused: their addresses are with the provider.
