@@ -172,7 +172,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   *base = attributes.base;
   *win = handle;
   auto window = std::make_unique<Window>(handle, group, attributes, std::move(agreed.value().displacement_units),
-                                         std::move(agreed.value().space), level == MPI_THREAD_MULTIPLE);
+                                         std::move(agreed.value().space), level == MPI_THREAD_MULTIPLE, Process::instance().settings().value()->check);
   WindowTable::instance().insert(handle, std::move(window));
   farside_windows.fetch_add(1, std::memory_order_relaxed);
   return {};

@@ -9,15 +9,19 @@
 namespace farside::pmpi {
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-               std::unique_ptr<Space> space, bool threaded)
+               std::unique_ptr<Space> space, bool threaded, Check check)
     : handle_(handle),
       group_(group),
       attributes_(attributes),
       displacement_units_(std::move(displacement_units)),
       space_(std::move(space)),
       control_(*space_),
-      threaded_(threaded),
-      epoch_(space_->ranks()) {}
+      threaded_(threaded || check == Check::kStrict),  // strict: no way that is only for one thread leads past it
+      epoch_(space_->ranks()),
+      marks_exposure_(check != Check::kOff) {
+  if (check == Check::kOff) epoch_.uncheck();
+  if (check == Check::kStrict) strict_ = std::make_unique<Strict>();
+}
 
 Window::~Window() { PMPI_Group_free(&group_); }
 

@@ -19,6 +19,8 @@
 #include "epochs/exposure.hpp"
 #include "pmpi/datatype.hpp"
 #include "pmpi/fault.hpp"
+#include "pmpi/strict.hpp"
+#include "transport/base/settings.hpp"
 #include "transport/control_memory.hpp"
 #include "transport/space.hpp"
 
@@ -48,7 +50,7 @@ class Window {
   };
   // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-         std::unique_ptr<Space> space, bool threaded);
+         std::unique_ptr<Space> space, bool threaded, Check check);
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
   ~Window();
@@ -144,6 +146,8 @@ class Window {
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
   std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
   bool lock_all_unchecked_ = false;
+  bool marks_exposure_;                     // in the lock word, for who locks meanwhile; not with FARSIDE_CHECK=off
+  std::unique_ptr<Strict> strict_;          // FARSIDE_CHECK=strict, else null
   std::uint8_t said_in_barrier_ = 0;        // in the last one (epochs/barrier.hpp)
 };
 

@@ -107,6 +107,7 @@ Outcome Window::fence(int assert) {
                                     (assert & MPI_MODE_NOSTORE) != 0, (assert & MPI_MODE_NOPUT) != 0};
     if (const epochs::Violation v = epoch_.fence(given)) return v;
   }
+  if (strict_) [[unlikely]] strict_->completed_all();
   // Also after a failed operation: the others wait in the barrier.
   Status completed = space_->flush_all();
   Outcome met = barrier(said_by_fence(assert));
@@ -123,7 +124,7 @@ Outcome Window::post(MPI_Group group, int assert) {
     if (const epochs::Violation v = epoch_.post(origins)) return v;
   }
   // The group may be empty: then nobody is exposed to.
-  if (!origins.empty() && !Mark::set(control_)) {
+  if (marks_exposure_ && !origins.empty() && !Mark::set(control_)) {
     // Somebody may be about to leave: look once more before accusing.
     Process::instance().poll();
     std::this_thread::yield();
@@ -165,6 +166,7 @@ Outcome Window::complete() {
     if (const epochs::Violation v = epoch_.complete()) return v;
     targets.assign(epoch_.started_group().begin(), epoch_.started_group().end());
   }
+  if (strict_) [[unlikely]] strict_->completed_all();
   // The endpoint does not order atomics behind writes: the data must have arrived before the notice leaves.
   Status first;
   for (const int target : targets) {
@@ -182,7 +184,7 @@ Outcome Window::wait() {
     origins = epoch_.posted_group().size();
   }
   wait_until(space_->bell(), [&] { return completions_.take(control_, origins); });
-  if (origins > 0) Mark::clear(control_);
+  if (marks_exposure_ && origins > 0) Mark::clear(control_);
   const auto held = guard();
   epoch_.exposure_ended();
   return {};
@@ -197,7 +199,7 @@ Outcome Window::test(int* flag) {
   if (const epochs::Violation v = epoch_.test()) return v;
   const std::size_t origins = epoch_.posted_group().size();
   if (!completions_.take(control_, origins)) return {};
-  if (origins > 0) Mark::clear(control_);
+  if (marks_exposure_ && origins > 0) Mark::clear(control_);
   epoch_.exposure_ended(epochs::Call::kTest);
   *flag = 1;
   return {};
@@ -273,6 +275,7 @@ Outcome Window::unlock(int rank) {
     held_.erase(std::next(found).base());
   }
   look_after_runtime();
+  if (strict_) [[unlikely]] strict_->completed(rank);
   Status completed = space_->flush(rank);
   if (!lock.taken) return completed;
   Status released = release(rank, lock.type, lock.ticket);
@@ -320,6 +323,7 @@ Outcome Window::unlock_all() {
     unchecked = lock_all_unchecked_;
   }
   look_after_runtime();
+  if (strict_) [[unlikely]] strict_->completed_all();
   Status completed = space_->flush_all();
   if (unchecked) return completed;
   Status released = release_shared(space_->ranks());
@@ -334,6 +338,7 @@ Outcome Window::flush(int rank) {
     if (const epochs::Violation v = epoch_.flush(rank)) return v;
   }
   look_after_runtime();
+  if (strict_) [[unlikely]] strict_->completed(rank);
   return space_->flush(rank);
 }
 
@@ -343,6 +348,7 @@ Outcome Window::flush_all() {
     if (const epochs::Violation v = epoch_.flush_all()) return v;
   }
   look_after_runtime();
+  if (strict_) [[unlikely]] strict_->completed_all();
   return space_->flush_all();
 }
 

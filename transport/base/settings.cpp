@@ -34,6 +34,14 @@ bool parse_provider(std::string_view value, Settings& settings) {
   return true;
 }
 
+bool parse_check(std::string_view value, Settings& settings) {
+  static constexpr std::array<std::string_view, 3> kWords = {"off", "on", "strict"};
+  const auto* word = std::find(kWords.begin(), kWords.end(), value);
+  if (word == kWords.end()) return false;
+  settings.check = static_cast<Check>(word - kWords.begin());
+  return true;
+}
+
 bool parse_log(std::string_view value, Settings& settings) {
   static constexpr std::array<std::string_view, 4> kLevels = {"error", "warn", "info", "debug"};
   const auto* level = std::find(kLevels.begin(), kLevels.end(), value);
@@ -53,6 +61,10 @@ constexpr Setting kSettings[] = {
      parse_routes},
     {"FARSIDE_PROVIDER", "", "a libfabric provider as fi_info names it, for instance tcp;ofi_rxm",
      "libfabric provider; when unset farside chooses the best one it can use", parse_provider},
+    {"FARSIDE_CHECK", "on", "off, on or strict",
+     "checking of MPI's rules; off: only of what protects memory and locks; strict: also conflicting accesses of one rank "
+     "(slow)",
+     parse_check},
     {"FARSIDE_LOG", "warn", "error, warn, info or debug", "how much farside says on stderr", parse_log},
     {"FARSIDE_STATS", "", "a path prefix", "each rank writes PREFIX.RANK.json at MPI_Finalize", parse_stats},
 };

@@ -12,6 +12,9 @@
 
 namespace farside {
 
+// How much of MPI's rules is checked.
+enum class Check : int { kOff, kOn, kStrict };
+
 struct Settings {
   // FARSIDE_ROUTES: which ways to a peer's memory may be used.
   bool mapped = true;  // shared memory, inside a node
@@ -19,6 +22,8 @@ struct Settings {
   bool fabric = true;  // libfabric
   // FARSIDE_PROVIDER: libfabric provider, as in fi_info; empty: farside chooses.
   std::string provider;
+  // FARSIDE_CHECK
+  Check check = Check::kOn;
   // FARSIDE_LOG
   LogLevel log = LogLevel::kWarn;
   // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize; empty: nothing is counted.
