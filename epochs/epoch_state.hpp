@@ -54,6 +54,8 @@ class EpochState {
   // For a window of `ranks` processes (at least 1). Allocates nothing; the first start, or lock of a second
   // target, allocates a bit per rank, the first such lock that is exclusive another.
   explicit EpochState(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
+  // From now on operations and flushes are allowed anywhere; what opens and closes epochs is judged as before.
+  void uncheck() { unchecked_ = true; }
 
   // Each call below returns the rule it breaks, and then nothing has changed; or no violation, and the state
   // has moved.
@@ -219,6 +221,7 @@ class EpochState {
   Bits members_;    // kStarted: the group; kLocked: the targets locked, without lone_; else all 0
   Bits no_put_;     // who has promised MPI_MODE_NOPUT in this epoch; meaningful if promises_
   bool promises_ = false;
+  bool unchecked_ = false;
   Bits exclusive_;  // of those that are locked, those held exclusively
   std::vector<int> started_group_;
   std::vector<int> posted_group_;

@@ -223,7 +223,8 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   auto window = std::make_unique<Window>(handle, group, attributes, std::move(agreed.value().displacement_units),
                                          std::move(agreed.value().space), agreed.value().gate_home,
                                          Hints(request.flavor, request.info),
-                                         level == MPI_THREAD_MULTIPLE);
+                                         level == MPI_THREAD_MULTIPLE,
+                                         Process::instance().settings().value()->check);
   WindowTable::instance().insert(handle, std::move(window));
   farside_windows.fetch_add(1, std::memory_order_relaxed);
   return {};

@@ -9,7 +9,7 @@
 namespace farside::pmpi {
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-               std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded)
+               std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded, Check check)
     : handle_(handle),
       group_(group),
       attributes_(attributes),
@@ -20,7 +20,12 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       gate_home_(gate_home),
       hints_(std::move(hints)),
       threaded_(threaded),
-      epoch_(space_->ranks()) {}
+      direct_(!threaded && check != Check::kStrict),
+      epoch_(space_->ranks()),
+      marks_exposure_(check != Check::kOff) {
+  if (check == Check::kOff) epoch_.uncheck();
+  if (check == Check::kStrict) strict_ = std::make_unique<Strict>();
+}
 
 Window::~Window() { PMPI_Group_free(&group_); }
 

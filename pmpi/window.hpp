@@ -20,6 +20,8 @@
 #include "pmpi/datatype.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/hints.hpp"
+#include "pmpi/strict.hpp"
+#include "transport/base/settings.hpp"
 #include "transport/control_memory.hpp"
 #include "transport/space.hpp"
 
@@ -50,7 +52,7 @@ class Window {
   // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal; `gate_home` is the
   // rank of the gate that lock_all passes (epochs/lock.hpp), alike on all ranks, or kNoGate.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-         std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded);
+         std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded, Check check);
   static constexpr int kNoGate = -1;
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
@@ -198,6 +200,7 @@ class Window {
   int gate_home_;
   Hints hints_;
   bool threaded_;
+  bool direct_;              // the direct ways are open: one thread, and no strict checks
   std::mutex mutex_;
 
   epochs::EpochState epoch_;
@@ -209,6 +212,8 @@ class Window {
   bool entering_gate_ = false;              // a thread is, and the others wait for it
   std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
   bool lock_all_unchecked_ = false;
+  bool marks_exposure_;                     // in the lock word, for who locks meanwhile; not with FARSIDE_CHECK=off
+  std::unique_ptr<Strict> strict_;          // FARSIDE_CHECK=strict, else null
   std::uint8_t said_in_barrier_ = 0;        // in the last one (epochs/barrier.hpp)
 };
 

@@ -21,7 +21,7 @@ inline std::size_t plain_bytes(const Datatype* type, std::int64_t count) {
 
 // Where `bytes` at the displacement lie in this process, if an operation may go there now; else null.
 inline std::byte* Window::direct_address(int rank, MPI_Aint displacement, std::size_t bytes) const {
-  if (threaded_ || bytes == 0 || !epoch_.operation_quickly(rank)) return nullptr;
+  if (!direct_ || bytes == 0 || !epoch_.operation_quickly(rank)) return nullptr;
   std::uint64_t at = 0;
   // A negative displacement is one beyond any memory.
   if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement), static_cast<std::uint64_t>(displacement_unit(rank)),
@@ -82,7 +82,7 @@ inline bool Window::compare_and_swap_direct(const void* origin, const void* comp
 }
 
 inline bool Window::flush_direct(int rank) {
-  if (threaded_ || !epoch_.flush_quickly(rank) || !space_->immediate(rank)) return false;
+  if (!direct_ || !epoch_.flush_quickly(rank) || !space_->immediate(rank)) return false;
   look_after_runtime();
   space_->settle_stores();
   return true;
@@ -128,7 +128,7 @@ inline Outcome Window::lock(int lock_type, int rank, int assert) {
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
-  if (threaded_ || !plain || passes_gate(type) || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
+  if (!direct_ || !plain || passes_gate(type) || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
     return lock_anyhow(lock_type, rank, assert);
   }
   const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::come(type));
@@ -141,7 +141,7 @@ inline Outcome Window::lock(int lock_type, int rank, int assert) {
 
 inline Outcome Window::unlock(int rank) {
   using epochs::LockWord, epochs::TargetLock;
-  if (threaded_ || held_.empty() || held_.back().rank != rank || !held_.back().taken ||
+  if (!direct_ || held_.empty() || held_.back().rank != rank || !held_.back().taken ||
       passes_gate(held_.back().type) || !epoch_.may_unlock_quickly(rank) || !control_.mapped(rank) || !space_->immediate(rank)) {
     return unlock_anyhow(rank);
   }

@@ -127,6 +127,11 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
   if (Outcome o = check_buffer(origin.address, *origin_type, bytes, "origin"); !o) return o;
   if (Outcome o = begin_operation(target.rank, put); !o) return o;
   if (bytes == 0) return {};
+  if (strict_) [[unlikely]] {
+    Outcome o = strict_->transfer({origin.address, origin.count, origin_type},
+                                  {target.rank, at, target.count, target_type}, put);
+    if (!o) return o;
+  }
   if (origin_type->contiguous && target_type->contiguous) [[likely]] {
     const auto offset = static_cast<std::uint64_t>(at);
     return put ? space_->put(target.rank, offset, origin.address, bytes)
@@ -217,6 +222,14 @@ Outcome Window::accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* 
   if (Outcome o = begin_operation(target.rank, reads_origin); !o) return o;
 
   if (origin_bytes == 0) return {};
+  if (strict_) [[unlikely]] {
+    const Strict::Side from{origin.address, origin.count, origin_type};
+    const Strict::Side to = result != nullptr ? Strict::Side{result->address, result->count, result_type} : from;
+    Outcome o = strict_->accumulate(result != nullptr ? "MPI_Get_accumulate or MPI_Fetch_and_op" : "MPI_Accumulate",
+                                    reads_origin ? &from : nullptr, result != nullptr ? &to : nullptr,
+                                    {target.rank, at, target.count, target_type}, *element);
+    if (!o) return o;
+  }
   const auto target_count = static_cast<std::size_t>(target.count);
   const void* from = reads_origin ? origin.address : nullptr;
   if (target_type->basic && origin_type->basic && result_type->basic) [[likely]] {
@@ -283,6 +296,12 @@ Outcome Window::compare_and_swap_anyhow(const void* origin, const void* compare,
   std::int64_t at = 0;
   if (Outcome o = locate({rank, displacement, 1, type}, *found, at); !o) return o;
   if (Outcome o = begin_operation(rank, true); !o) return o;
+  if (strict_) [[unlikely]] {
+    const Strict::Side from{origin, 1, found};
+    const Strict::Side to{result, 1, found};
+    Outcome o = strict_->accumulate("MPI_Compare_and_swap", &from, &to, {rank, at, 1, found}, *found->basic);
+    if (!o) return o;
+  }
   return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
 }
 
@@ -296,6 +315,7 @@ Outcome Window::check_request_operation(int rank) {
 Outcome Window::complete_operations(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   look_after_runtime();
+  if (strict_) [[unlikely]] strict_->request_completed(rank);
   return space_->flush(rank);
 }
 

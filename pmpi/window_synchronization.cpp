@@ -107,6 +107,7 @@ Outcome Window::fence(int assert) {
                                     (assert & MPI_MODE_NOSTORE) != 0, (assert & MPI_MODE_NOPUT) != 0};
     if (const epochs::Violation v = epoch_.fence(given)) return v;
   }
+  if (strict_) [[unlikely]] strict_->completed_all();
   // Also after a failed operation: the others wait in the barrier.
   Status completed = space_->flush_all();
   Outcome met = barrier(said_by_fence(assert));
@@ -123,7 +124,7 @@ Outcome Window::post(MPI_Group group, int assert) {
     if (const epochs::Violation v = epoch_.post(origins)) return v;
   }
   // The group may be empty: then nobody is exposed to.
-  if (!origins.empty() && !Mark::set(control_)) {
+  if (marks_exposure_ && !origins.empty() && !Mark::set(control_)) {
     // Somebody may be about to leave: look once more before accusing.
     Process::instance().poll();
     std::this_thread::yield();
@@ -166,6 +167,7 @@ Outcome Window::complete() {
     if (const epochs::Violation v = epoch_.complete()) return v;
     targets.assign(epoch_.started_group().begin(), epoch_.started_group().end());
   }
+  if (strict_) [[unlikely]] strict_->completed_all();
   // The data must take effect before the notice does; this waits for what the notice would overtake.
   Status first;
   const auto keep = [&first](Status status) {
@@ -185,7 +187,7 @@ Outcome Window::wait() {
     origins = epoch_.posted_group().size();
   }
   wait_until(space_->bell(), [&] { return completions_.take(control_, origins); });
-  if (origins > 0) Mark::clear(control_);
+  if (marks_exposure_ && origins > 0) Mark::clear(control_);
   const auto held = guard();
   epoch_.exposure_ended();
   return {};
@@ -200,7 +202,7 @@ Outcome Window::test(int* flag) {
   if (const epochs::Violation v = epoch_.test()) return v;
   const std::size_t origins = epoch_.posted_group().size();
   if (!completions_.take(control_, origins)) return {};
-  if (origins > 0) Mark::clear(control_);
+  if (marks_exposure_ && origins > 0) Mark::clear(control_);
   epoch_.exposure_ended(epochs::Call::kTest);
   *flag = 1;
   return {};
@@ -333,6 +335,7 @@ Outcome Window::unlock_anyhow(int rank) {
     held_.erase(std::next(found).base());
   }
   look_after_runtime();
+  if (strict_) [[unlikely]] strict_->completed(rank);
   if (!lock.taken) return space_->flush(rank);
   Status settled;
   Status released;
@@ -407,6 +410,7 @@ Outcome Window::unlock_all() {
     unchecked = lock_all_unchecked_;
   }
   look_after_runtime();
+  if (strict_) [[unlikely]] strict_->completed_all();
   Status completed = space_->flush_all();
   if (unchecked) return completed;
   Status released = gate_home_ != kNoGate ? release_gate(LockType::kShared) : release_shared(space_->ranks());
@@ -421,6 +425,7 @@ Outcome Window::flush_anyhow(int rank) {
     if (const epochs::Violation v = epoch_.flush(rank)) return v;
   }
   look_after_runtime();
+  if (strict_) [[unlikely]] strict_->completed(rank);
   return space_->flush(rank);
 }
 
@@ -430,6 +435,7 @@ Outcome Window::flush_all() {
     if (const epochs::Violation v = epoch_.flush_all()) return v;
   }
   look_after_runtime();
+  if (strict_) [[unlikely]] strict_->completed_all();
   return space_->flush_all();
 }
 

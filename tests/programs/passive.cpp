@@ -27,6 +27,7 @@ void add_one(MPI_Win window, int target, MPI_Aint at) {
   CHECK_MPI(MPI_Win_flush(target, window));
   ++value;
   CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_flush_local(target, window));  // `value` goes
 }
 
 void put_and_get(check::Memory memory) {

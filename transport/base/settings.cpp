@@ -40,6 +40,14 @@ bool parse_peer_timeout(std::string_view value, Settings& settings) {
   return error == std::errc() && end == value.data() + value.size() && settings.peer_timeout <= 86400;
 }
 
+bool parse_check(std::string_view value, Settings& settings) {
+  static constexpr std::array<std::string_view, 3> kWords = {"off", "on", "strict"};
+  const auto* word = std::find(kWords.begin(), kWords.end(), value);
+  if (word == kWords.end()) return false;
+  settings.check = static_cast<Check>(word - kWords.begin());
+  return true;
+}
+
 bool parse_log(std::string_view value, Settings& settings) {
   static constexpr std::array<std::string_view, 4> kLevels = {"error", "warn", "info", "debug"};
   const auto* level = std::find(kLevels.begin(), kLevels.end(), value);
@@ -63,6 +71,10 @@ constexpr Setting kSettings[] = {
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
      parse_peer_timeout},
+    {"FARSIDE_CHECK", "on", "off, on or strict",
+     "checking of MPI's rules; off: only of what protects memory and locks; strict: also conflicting accesses of one rank "
+     "(slow)",
+     parse_check},
     {"FARSIDE_LOG", "warn", "error, warn, info or debug", "how much farside says on stderr", parse_log},
     {"FARSIDE_STATS", "", "a path prefix", "each rank writes PREFIX.RANK.json at MPI_Finalize", parse_stats},
 };

@@ -13,6 +13,9 @@
 
 namespace farside {
 
+// How much of MPI's rules is checked.
+enum class Check : int { kOff, kOn, kStrict };
+
 struct Settings {
   // FARSIDE_ROUTES: which ways to a peer's memory may be used.
   bool mapped = true;  // shared memory, inside a node
@@ -22,6 +25,8 @@ struct Settings {
   std::string provider;
   // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.
   std::uint32_t peer_timeout = 60;
+  // FARSIDE_CHECK
+  Check check = Check::kOn;
   // FARSIDE_LOG
   LogLevel log = LogLevel::kWarn;
   // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize; empty: nothing is counted.

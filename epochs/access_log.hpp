@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// FARSIDE_CHECK=strict: what one origin has accessed and not completed yet, to find accesses that conflict (MPI 4.0
+// section 12.7) and local buffers that are used again too early. Pure: no I/O, no MPI. For debugging, and slow.
+//
+// Two accesses of the same bytes of a target may both be under way if both are gets, or both accumulates of one basic
+// type (which an origin's order keeps apart); of the same local bytes if both only read them. So at any time a byte has
+// one kind of use, and the log is a map of disjoint ranges.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace farside::epochs {
+
+enum class Use : std::uint8_t { kPut, kGet, kAccumulate };  // at the target
+enum class LocalUse : std::uint8_t { kRead, kWritten };      // at the origin
+
+// Bytes from `first` to below `last`.
+struct ByteRange {
+  std::uint64_t first;
+  std::uint64_t last;
+};
+
+class AccessLog {
+ public:
+  struct Operation {
+    const char* name;   // the MPI call, for reports
+    int target;
+    Use use;
+    int basic_type;     // of an accumulate; any number that tells types apart
+  };
+  // An earlier operation that is in the way: which one it was of those since the log was made, and where they meet.
+  struct Conflict {
+    const char* name;
+    int target;
+    std::uint64_t number;
+    ByteRange range;
+  };
+
+  // Begins the next operation.
+  void begin(const Operation& operation);
+  // Is there a conflict at the target, in the origin's memory? Changes nothing.
+  std::optional<Conflict> at_target(ByteRange range) const;
+  std::optional<Conflict> in_memory(ByteRange range, LocalUse use) const;
+  // Both were asked, and it goes ahead.
+  void add_at_target(ByteRange range);
+  void add_in_memory(ByteRange range, LocalUse use);
+
+  // All operations to the target, or to all targets, are complete.
+  void completed(int target);
+  void completed_all();
+  // An operation with a request is complete at the origin, as its gets are everywhere. The log does not know which one:
+  // it forgets all to that target that may be.
+  void request_completed(int target);
+
+ private:
+  struct Entry {
+    std::uint64_t last;
+    int use;
+    const char* name;
+    int target;
+    std::uint64_t number;
+  };
+  using Ranges = std::map<std::uint64_t, Entry>;  // by their first byte; disjoint
+
+  static std::optional<Conflict> find(const Ranges& ranges, ByteRange range, int compatible);
+  static void add(Ranges& ranges, ByteRange range, const Entry& entry);
+  int use_at_target() const;
+
+  Operation operation_{};
+  std::uint64_t number_ = 0;
+  std::map<int, Ranges> targets_;
+  Ranges memory_;
+};
+
+}  // namespace farside::epochs

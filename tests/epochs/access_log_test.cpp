@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which accesses of one origin may be under way together, and what ends them.
+#include "epochs/access_log.hpp"
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace farside::epochs;
+
+namespace {
+
+constexpr int kInt = 1;
+constexpr int kDouble = 2;
+
+// The name of the operation in the way, or "".
+std::string access(AccessLog& log, const char* name, int target, Use use, ByteRange range, int type = kInt) {
+  log.begin({name, target, use, type});
+  if (const auto conflict = log.at_target(range)) return conflict->name;
+  log.add_at_target(range);
+  return "";
+}
+
+std::string local(AccessLog& log, const char* name, int target, LocalUse use, ByteRange range) {
+  log.begin({name, target, Use::kPut, kInt});
+  if (const auto conflict = log.in_memory(range, use)) return conflict->name;
+  log.add_in_memory(range, use);
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("gets may meet, and accumulates of one type; nothing else") {
+  const std::vector<std::pair<Use, int>> uses = {
+      {Use::kPut, kInt}, {Use::kGet, kInt}, {Use::kAccumulate, kInt}, {Use::kAccumulate, kDouble}};
+  for (const auto& [first, first_type] : uses) {
+    for (const auto& [second, second_type] : uses) {
+      AccessLog log;
+      CHECK(access(log, "first", 0, first, {8, 16}, first_type).empty());
+      const bool may = first == second && first != Use::kPut && (first == Use::kGet || first_type == second_type);
+      CHECK(access(log, "second", 0, second, {15, 20}, second_type) == (may ? "" : "first"));
+      CHECK(access(log, "beside", 0, second, {20, 24}, second_type).empty());
+      CHECK(access(log, "elsewhere", 1, second, {8, 16}, second_type).empty());
+    }
+  }
+}
+
+TEST_CASE("a conflict says which operation it is with, and where") {
+  AccessLog log;
+  CHECK(access(log, "a", 3, Use::kPut, {0, 8}).empty());
+  CHECK(access(log, "b", 3, Use::kPut, {16, 24}).empty());
+  log.begin({"c", 3, Use::kGet, kInt});
+  const auto conflict = log.at_target({8, 100});
+  REQUIRE(conflict);
+  CHECK(std::string(conflict->name) == "b");
+  CHECK(conflict->number == 2);
+  CHECK(conflict->target == 3);
+  CHECK(conflict->range.first == 16);
+  CHECK(conflict->range.last == 24);
+}
+
+TEST_CASE("what is complete is in nobody's way") {
+  AccessLog log;
+  CHECK(access(log, "a", 0, Use::kPut, {0, 8}).empty());
+  CHECK(access(log, "b", 1, Use::kPut, {0, 8}).empty());
+  log.completed(0);
+  CHECK(access(log, "c", 0, Use::kPut, {0, 8}).empty());
+  CHECK(access(log, "d", 1, Use::kGet, {0, 8}) == "b");
+  log.completed_all();
+  CHECK(access(log, "e", 1, Use::kGet, {0, 8}).empty());
+  // A request says that a get is complete, not that a put is.
+  CHECK(access(log, "f", 1, Use::kPut, {8, 16}).empty());
+  log.request_completed(1);
+  CHECK(access(log, "g", 1, Use::kPut, {0, 8}).empty());
+  CHECK(access(log, "h", 1, Use::kPut, {8, 16}) == "f");
+}
+
+TEST_CASE("a buffer that is read may be read again; one that is written is nobody else's") {
+  for (const LocalUse first : {LocalUse::kRead, LocalUse::kWritten}) {
+    for (const LocalUse second : {LocalUse::kRead, LocalUse::kWritten}) {
+      AccessLog log;
+      CHECK(local(log, "first", 0, first, {100, 200}).empty());
+      const bool may = first == LocalUse::kRead && second == LocalUse::kRead;
+      CHECK(local(log, "second", 1, second, {150, 151}) == (may ? "" : "first"));
+      log.completed(0);
+      CHECK(local(log, "third", 1, LocalUse::kWritten, {100, 140}).empty());
+    }
+  }
+}
+
+TEST_CASE("random accesses agree with a map of bytes") {
+  std::mt19937 random(4711);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int round = 0; round < 300; ++round) {
+    AccessLog log;
+    std::vector<int> bytes(64, -1);
+    for (int i = 0; i < 40; ++i) {
+      const auto first = static_cast<std::uint64_t>(below(60));
+      const auto last = first + 1 + static_cast<std::uint64_t>(below(4 + below(20))) % (64 - first);
+      const auto use = static_cast<Use>(below(3));
+      const int type = use == Use::kAccumulate ? below(2) : 0;
+      const int kind = static_cast<int>(use) * 2 + type;
+      bool free = true;
+      for (auto at = first; at < last; ++at) free = free && (bytes[at] == -1 || (bytes[at] == kind && use != Use::kPut));
+      CHECK(access(log, "x", 0, use, {first, last}, type).empty() == free);
+      for (auto at = first; free && at < last; ++at) bytes[at] = kind;
+    }
+  }
+}
