@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kFenceNoSucceed = "MPI_Win_fence with MPI_MODE_NOSUCCEED";
 
-bool takes_target(Call call) {
+constexpr bool takes_target(Call call) {
   return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush ||
          call == Call::kLock || call == Call::kUnlock;
 }
@@ -55,24 +55,31 @@ std::string counted(std::size_t n, const char* what = "target") {
 
 }  // namespace
 
-Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
+#define FARSIDE_INLINE [[gnu::always_inline]] inline
+
+FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
   if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
-  const Rule rule = broken(cell(call, access_), member(target), assert);
-  return rule != Rule::kNone ? rule : broken(cell(call, exposure_), false, assert);
+  if (shape(call).access) {
+    const Rule rule = broken(cell(call, access_), shape(call).members && member(target), assert);
+    if (rule != Rule::kNone) return rule;
+  }
+  return shape(call).exposure ? broken(cell(call, exposure_), false, assert) : Rule::kNone;
 }
 
-Violation EpochState::apply(Call call, int target, FenceAssert assert) {
-  if (const Rule rule = judge(call, target, assert); rule != Rule::kNone) return violation(rule);
+FARSIDE_INLINE Violation EpochState::decide(Call call, int target, FenceAssert assert) {
+  if (const Rule rule = judge(call, target, assert); rule != Rule::kNone) [[unlikely]] return violation(rule);
   move(call, target, assert);
   return {};
 }
 
-void EpochState::move(Call call, int target, FenceAssert assert) {
-  move_access(call, target, assert);
-  move_exposure(call, assert);
+Violation EpochState::apply(Call call, int target, FenceAssert assert) { return decide(call, target, assert); }
+
+FARSIDE_INLINE void EpochState::move(Call call, int target, FenceAssert assert) {
+  if (shape(call).access) move_access(call, target, assert);
+  if (shape(call).exposure) move_exposure(call, assert);
 }
 
-void EpochState::move_access(Call call, int target, FenceAssert assert) {
+FARSIDE_INLINE void EpochState::move_access(Call call, int target, FenceAssert assert) {
   const AccessCell& to = cell(call, access_);
   Access next = to.next;
   if (to.kind == AccessCell::Kind::kLeave) {
@@ -96,7 +103,7 @@ void EpochState::move_access(Call call, int target, FenceAssert assert) {
   enter(next, opens ? call_name(call) : opened_by_);
 }
 
-void EpochState::move_exposure(Call call, FenceAssert assert) {
+FARSIDE_INLINE void EpochState::move_exposure(Call call, FenceAssert assert) {
   const ExposureCell& to = cell(call, exposure_);
   const Exposure next =
       to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
@@ -120,7 +127,9 @@ void EpochState::back_to_before() {
   enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence));
 }
 
-Violation EpochState::fence(FenceAssert assert) { return apply(Call::kFence, kNoTarget, assert); }
+Violation EpochState::fence(FenceAssert assert) { return decide(Call::kFence, kNoTarget, assert); }
+
+Violation EpochState::wait() { return decide(Call::kWait); }
 
 bool EpochState::group_is_valid(std::span<const int> group) const {
   return std::all_of(group.begin(), group.end(),
@@ -162,7 +171,7 @@ Violation EpochState::start(std::span<const int> group) {
 }
 
 Violation EpochState::complete() {
-  const Violation refused = apply(Call::kComplete);
+  const Violation refused = decide(Call::kComplete);
   if (!refused) clear_started();
   return refused;
 }
