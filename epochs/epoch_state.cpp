@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kFenceNoSucceed = "MPI_Win_fence with MPI_MODE_NOSUCCEED";
 
-bool takes_target(Call call) {
+constexpr bool takes_target(Call call) {
   return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush ||
          call == Call::kLock || call == Call::kUnlock;
 }
@@ -60,29 +60,36 @@ std::string counted(std::size_t n, const char* what = "target") {
 
 }  // namespace
 
-Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
+#define FARSIDE_INLINE [[gnu::always_inline]] inline
+
+FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
   if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
-  // With promises in this epoch the fast test is off.
-  const bool is_member =
-      member(target) || (promises_ && access_ == Access::kStarted && takes_target(call) && has(members_, target));
-  const Rule rule = broken(cell(call, access_), is_member, assert);
-  return rule != Rule::kNone ? rule : broken(cell(call, exposure_), false, assert);
+  if (shape(call).access) {
+    // With promises in this epoch the fast test is off.
+    const bool is_member = shape(call).members &&
+                           (member(target) || (promises_ && access_ == Access::kStarted && has(members_, target)));
+    const Rule rule = broken(cell(call, access_), is_member, assert);
+    if (rule != Rule::kNone) return rule;
+  }
+  return shape(call).exposure ? broken(cell(call, exposure_), false, assert) : Rule::kNone;
 }
 
-Violation EpochState::apply(Call call, int target, FenceAssert assert) {
-  if (const Rule rule = judge(call, target, assert); rule != Rule::kNone) {
+FARSIDE_INLINE Violation EpochState::decide(Call call, int target, FenceAssert assert) {
+  if (const Rule rule = judge(call, target, assert); rule != Rule::kNone) [[unlikely]] {
     return unchecked_ && rule != Rule::kBadTarget && may_go_unchecked(call) ? Violation() : violation(rule);
   }
   move(call, target, assert);
   return {};
 }
 
-void EpochState::move(Call call, int target, FenceAssert assert) {
-  move_access(call, target, assert);
-  move_exposure(call, assert);
+Violation EpochState::apply(Call call, int target, FenceAssert assert) { return decide(call, target, assert); }
+
+FARSIDE_INLINE void EpochState::move(Call call, int target, FenceAssert assert) {
+  if (shape(call).access) move_access(call, target, assert);
+  if (shape(call).exposure) move_exposure(call, assert);
 }
 
-void EpochState::move_access(Call call, int target, FenceAssert assert) {
+FARSIDE_INLINE void EpochState::move_access(Call call, int target, FenceAssert assert) {
   const AccessCell& to = cell(call, access_);
   Access next = to.next;
   if (to.kind == AccessCell::Kind::kLeave) {
@@ -106,7 +113,7 @@ void EpochState::move_access(Call call, int target, FenceAssert assert) {
   enter(next, opens ? call_name(call) : opened_by_);
 }
 
-void EpochState::move_exposure(Call call, FenceAssert assert) {
+FARSIDE_INLINE void EpochState::move_exposure(Call call, FenceAssert assert) {
   const ExposureCell& to = cell(call, exposure_);
   const Exposure next =
       to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
@@ -154,10 +161,12 @@ void EpochState::forget_promises() {
 }
 
 Violation EpochState::fence(FenceAssert assert) {
-  const Violation refused = apply(Call::kFence, kNoTarget, assert);
+  const Violation refused = decide(Call::kFence, kNoTarget, assert);
   if (!refused) forget_promises();
   return refused;
 }
+
+Violation EpochState::wait() { return decide(Call::kWait); }
 
 bool EpochState::group_is_valid(std::span<const int> group) const {
   return std::all_of(group.begin(), group.end(),
@@ -200,7 +209,7 @@ Violation EpochState::start(std::span<const int> group) {
 }
 
 Violation EpochState::complete() {
-  const Violation refused = apply(Call::kComplete);
+  const Violation refused = decide(Call::kComplete);
   if (refused) return refused;
   clear_started();
   forget_promises();

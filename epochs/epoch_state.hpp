@@ -93,7 +93,7 @@ class EpochState {
   Violation complete();
   // May this process wait for (test) the end of its exposure epoch? The epoch stays open until
   // exposure_ended().
-  Violation wait() { return apply(Call::kWait); }
+  Violation wait();
   Violation test() { return apply(Call::kTest); }
   // After a wait, or a test that answered true; only when exposure() is kPosted.
   void exposure_ended(Call by = Call::kWait);
@@ -184,14 +184,16 @@ class EpochState {
   }
   Violation operate(int target, bool updates);
   void forget_promises();
-  // The rule that the call breaks in the present state, or kNone.
-  Rule judge(Call call, int target, FenceAssert assert) const;
-  // Judges a call that takes no group and no lock type, and moves the state.
-  Violation apply(Call call, int target = kNoTarget, FenceAssert assert = {});
+  // The rule that the call breaks in the present state, or kNone. This and the others up to decide() are inline: where the
+  // call is known they are a few instructions.
+  inline Rule judge(Call call, int target, FenceAssert assert) const;
   // Moves both sides by a call that was judged.
-  void move(Call call, int target = kNoTarget, FenceAssert assert = {});
-  void move_access(Call call, int target, FenceAssert assert);
-  void move_exposure(Call call, FenceAssert assert);
+  inline void move(Call call, int target = kNoTarget, FenceAssert assert = {});
+  inline void move_access(Call call, int target, FenceAssert assert);
+  inline void move_exposure(Call call, FenceAssert assert);
+  // Judges a call that takes no group and no lock type, and moves the state.
+  inline Violation decide(Call call, int target = kNoTarget, FenceAssert assert = {});
+  Violation apply(Call call, int target = kNoTarget, FenceAssert assert = {});
   void enter(Access next, const char* by);
   void back_to_before();
   bool group_is_valid(std::span<const int> group) const;
@@ -235,8 +237,8 @@ class EpochState {
 static_assert(cell(Call::kLock, Access::kNone).kind == AccessCell::Kind::kGo);
 static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
 static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);
-static_assert(leaves_alone(Call::kOperation) && leaves_alone(Call::kFlush) && leaves_alone(Call::kLock) &&
-              leaves_alone(Call::kUnlock));
+static_assert(!shape(Call::kOperation).exposure && !shape(Call::kFlush).exposure && !shape(Call::kLock).exposure &&
+              !shape(Call::kUnlock).exposure);
 
 inline bool EpochState::may_lock_quickly(int target) const {
   return access_ == Access::kNone && !after_fence_ && static_cast<unsigned>(target) < ranks_;

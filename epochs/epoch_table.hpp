@@ -5,6 +5,7 @@
 // them (a test compares). Sections are those of MPI 4.0; in MPI 3.1 the same sections stand in chapter 11.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -305,14 +306,31 @@ constexpr const ExposureCell& cell(Call call, Exposure state) {
   return table::kExposure[static_cast<std::size_t>(call)].in[static_cast<std::size_t>(state)];
 }
 
-// Whether a call concerns the access side alone: the exposure side allows it, and stays as it is, in every state.
-constexpr bool leaves_alone(Call call) {
-  for (std::size_t i = 0; i < kExposureStates; ++i) {
-    const auto state = static_cast<Exposure>(i);
-    if (cell(call, state).kind != ExposureCell::Kind::kGo || cell(call, state).next != state) return false;
+// What there is in a row at all: where the call is known, the compiler drops the rest.
+struct RowShape {
+  bool access = false;     // some state of the access side refuses the call or is changed by it
+  bool exposure = false;   // the same of the exposure side
+  bool members = false;    // it matters somewhere whether the target is a member
+};
+inline constexpr auto kShapes = [] {
+  std::array<RowShape, kCalls> shapes{};
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    const auto call = static_cast<Call>(i);
+    for (std::size_t k = 0; k < kAccessStates; ++k) {
+      const auto state = static_cast<Access>(k);
+      const AccessCell::Kind kind = cell(call, state).kind;
+      using enum AccessCell::Kind;
+      if (kind != kGo || cell(call, state).next != state) shapes[i].access = true;
+      if (kind == kIfMember || kind == kIfNotMember || kind == kLeave) shapes[i].members = true;
+    }
+    for (std::size_t k = 0; k < kExposureStates; ++k) {
+      const auto state = static_cast<Exposure>(k);
+      if (cell(call, state).kind != ExposureCell::Kind::kGo || cell(call, state).next != state) shapes[i].exposure = true;
+    }
   }
-  return true;
-}
+  return shapes;
+}();
+constexpr const RowShape& shape(Call call) { return kShapes[static_cast<std::size_t>(call)]; }
 
 // The rows stand in the order of Call.
 static_assert([] {

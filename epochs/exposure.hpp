@@ -31,15 +31,20 @@ class Notify {
  public:
   enum class What : std::uint8_t { kPosted, kPostedNoPut, kCompleted };
   Notify(M& memory, int rank, What what, std::span<const int> group) : operations_(group.size()) {
+    const Notice notice = notice_of(rank, what);
     for (std::size_t i = 0; i < group.size(); ++i) {
-      if (what == What::kCompleted) {
-        memory.fetch_add(operations_[i], group[i], ControlBlock::kCompleted, 1);
-        continue;
-      }
-      const std::uint64_t promise = what == What::kPostedNoPut ? ControlBlock::no_put_bit(rank) : 0;
-      memory.fetch_add(operations_[i], group[i], ControlBlock::posted_word(rank),
-                       ControlBlock::posted_bit(rank) + promise);
+      memory.fetch_add(operations_[i], group[i], notice.word, notice.added);
     }
+  }
+  // What is added where, for those who have a member's words at hand and need no operation.
+  struct Notice {
+    std::uint32_t word;
+    std::uint64_t added;
+  };
+  static constexpr Notice notice_of(int rank, What what) {
+    if (what == What::kCompleted) return {ControlBlock::kCompleted, 1};
+    const std::uint64_t promise = what == What::kPostedNoPut ? ControlBlock::no_put_bit(rank) : 0;
+    return {ControlBlock::posted_word(rank), ControlBlock::posted_bit(rank) + promise};
   }
   bool advance() {
     for (; done_ < operations_.size(); ++done_) {

@@ -115,6 +115,12 @@ FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info)) {
                    info);
 }
 
+// Not of windows, but they remember groups (members.hpp).
+FARSIDE_ENTRY(Group_free, (MPI_Group * group)) {
+  groups_freed.fetch_add(1, std::memory_order_relaxed);
+  return runtime().Group_free(group);
+}
+
 FARSIDE_ENTRY(Finalize, (void)) {
   write_statistics();
   // Windows that were not freed keep the endpoint; the process is about to end.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "pmpi/datatype.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/hints.hpp"
+#include "pmpi/members.hpp"
 #include "pmpi/strict.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/control_memory.hpp"
@@ -187,7 +189,10 @@ class Window {
   // A program that calls nothing but flushes must still move its messages; every so often.
   void look_after_runtime();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
-  Outcome translate(MPI_Group group, std::vector<int>& ranks) const;
+  Outcome translate(MPI_Group group, Members& members) const;
+  // The members of a group, in `known` or, with several threads, in `own`.
+  Outcome members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const;
+  Status tell(epochs::Notify<ControlMemory>::What what, std::span<const int> members);
   int displacement_unit(int rank) const { return displacement_units_[same_unit_ ? 0 : static_cast<std::size_t>(rank)]; }
 
   MPI_Win handle_;
@@ -205,6 +210,7 @@ class Window {
 
   epochs::EpochState epoch_;
   epochs::CompletionCount completions_;
+  KnownGroup last_posted_, last_started_;
   std::uint64_t barriers_ = 0;
   std::vector<Held> held_;                  // locks; few at once
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock

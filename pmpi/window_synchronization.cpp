@@ -4,6 +4,7 @@
 #include <bit>
 #include <deque>
 #include <iterator>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -26,7 +27,11 @@ Outcome check_assert(int assert, int allowed_bits, const char* allowed) {
 // Keeps the endpoint and the MPI runtime moving until done() says true.
 template <class Done>
 void wait_until(Doorbell& bell, Done&& done) {
-  for (Waiter waiter(Process::instance(), bell); !done();) waiter.pause();
+  if (done()) return;
+  for (Waiter waiter(Process::instance(), bell);;) {
+    waiter.pause();
+    if (done()) return;
+  }
 }
 
 // Runs a protocol to its end, or until an operation of it has failed.
@@ -35,13 +40,6 @@ Status run(Doorbell& bell, Protocol& protocol) {
   ControlMemory::Operation* failed = nullptr;
   wait_until(bell, [&] { return protocol.advance() || (failed = protocol.failed_operation()) != nullptr; });
   return failed == nullptr ? Status() : failed->take_error();
-}
-
-// Tells all members of a group and waits until they have been told.
-Status notify(Doorbell& bell, ControlMemory& control, int rank, epochs::Notify<ControlMemory>::What what,
-              std::span<const int> group) {
-  epochs::Notify<ControlMemory> notice(control, rank, what, group);
-  return run(bell, notice);
 }
 
 using What = epochs::Notify<ControlMemory>::What;
@@ -65,21 +63,51 @@ Outcome Window::check_rank(int rank) const {
                                          "(MPI 4.0 section 12.3)", rank, space_->ranks(), space_->ranks() - 1)};
 }
 
-Outcome Window::translate(MPI_Group group, std::vector<int>& ranks) const {
+Outcome Window::translate(MPI_Group group, Members& members) const {
   if (group == MPI_GROUP_NULL) {
     return Fault{MPI_ERR_GROUP, "the group is MPI_GROUP_NULL; use MPI_GROUP_EMPTY or a part of the window's group "
                                 "(MPI 4.0 section 12.5.2)"};
   }
   int size = 0;
   PMPI_Group_size(group, &size);
-  std::vector<int> theirs(static_cast<std::size_t>(size));
-  for (int i = 0; i < size; ++i) theirs[static_cast<std::size_t>(i)] = i;
-  ranks.resize(theirs.size());
-  PMPI_Group_translate_ranks(group, size, theirs.data(), group_, ranks.data());
+  Members theirs(static_cast<std::size_t>(size));
+  std::iota(theirs.ranks().begin(), theirs.ranks().end(), 0);
+  members.resize(static_cast<std::size_t>(size));
+  const std::span<int> ranks = members.ranks();
+  PMPI_Group_translate_ranks(group, size, theirs.ranks().data(), group_, ranks.data());
   const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
   if (stranger == ranks.end()) return {};
   return Fault{MPI_ERR_GROUP, fmt::format("member {} of the group is not in the window's group; make it from that group "
                                           "(MPI 4.0 section 12.5.2)", stranger - ranks.begin())};
+}
+
+Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const {
+  if (threaded_) {
+    Outcome outcome = translate(group, own);
+    ranks = own.ranks();
+    return outcome;
+  }
+  if (!known.is(group)) {
+    if (Outcome o = translate(group, known.learn(group)); !o) {
+      known.forget();
+      return o;
+    }
+  }
+  ranks = known.members();
+  return {};
+}
+
+// Tells all members of a group and waits until they have been told.
+Status Window::tell(What what, std::span<const int> members) {
+  const int self = space_->rank();
+  if (!space_->all_immediate()) {
+    epochs::Notify<ControlMemory> notice(control_, self, what, members);
+    return run(space_->bell(), notice);
+  }
+  const auto notice = epochs::Notify<ControlMemory>::notice_of(self, what);
+  for (const int member : members) control_.tell_now(member, notice.word, notice.added);
+  if (!members.empty()) space_->stores_settled_by_atomic();
+  return {};
 }
 
 Outcome Window::barrier(std::uint8_t said) {
@@ -117,8 +145,9 @@ Outcome Window::fence(int assert) {
 Outcome Window::post(MPI_Group group, int assert) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
   if (Outcome o = check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
-  std::vector<int> origins;
-  if (Outcome o = translate(group, origins); !o) return o;
+  Members own;
+  std::span<const int> origins;
+  if (Outcome o = members_of(group, last_posted_, own, origins); !o) return o;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.post(origins)) return v;
@@ -137,13 +166,14 @@ Outcome Window::post(MPI_Group group, int assert) {
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
   if ((assert & MPI_MODE_NOCHECK) != 0) return {};
   const What notice = (assert & MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
-  return notify(space_->bell(), control_, space_->rank(), notice, origins);
+  return tell(notice, origins);
 }
 
 Outcome Window::start(MPI_Group group, int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
-  std::vector<int> targets;
-  if (Outcome o = translate(group, targets); !o) return o;
+  Members own;
+  std::span<const int> targets;
+  if (Outcome o = members_of(group, last_started_, own, targets); !o) return o;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.start(targets)) return v;
@@ -161,11 +191,18 @@ Outcome Window::start(MPI_Group group, int assert) {
 }
 
 Outcome Window::complete() {
-  std::vector<int> targets;
+  std::span<const int> targets;
+  Members own;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.complete()) return v;
-    targets.assign(epoch_.started_group().begin(), epoch_.started_group().end());
+    targets = epoch_.started_group();
+    if (threaded_) {
+      // Another thread may start again before all are told.
+      own.resize(targets.size());
+      std::copy(targets.begin(), targets.end(), own.ranks().begin());
+      targets = own.ranks();
+    }
   }
   if (strict_) [[unlikely]] strict_->completed_all();
   // The data must take effect before the notice does; this waits for what the notice would overtake.
@@ -173,9 +210,14 @@ Outcome Window::complete() {
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
-  for (const int target : targets) keep(space_->settle(target));
-  keep(notify(space_->bell(), control_, space_->rank(), What::kCompleted, targets));
-  for (const int target : targets) keep(space_->flush(target));
+  const bool immediate = space_->all_immediate();
+  for (const int target : targets) {
+    if (!immediate) keep(space_->settle(target));
+  }
+  keep(tell(What::kCompleted, targets));
+  for (const int target : targets) {
+    if (!immediate) keep(space_->flush(target));
+  }
   return first;
 }
 

@@ -53,8 +53,8 @@ class ControlMemory {
   // Mapped words: sequentially consistent, as they hand over the data that locks and notices protect, and as the bell
   // asks for (base/doorbell.hpp); on x86 acquire and release cost the same.
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
-      operation.value_ = std::atomic_ref(*mapped).fetch_add(value, std::memory_order_seq_cst);
+    if (mapped(rank)) [[likely]] {
+      operation.value_ = fetch_add_now(rank, word, value);
       space_.ring(rank);
     } else {
       operation.operand_ = value;
@@ -65,6 +65,11 @@ class ControlMemory {
   // mapped. Nobody is woken: for words that no owner waits for in its sleep.
   std::uint64_t fetch_add_now(int rank, std::uint32_t word, std::uint64_t value) {
     return std::atomic_ref(*space_.control_word(rank, word)).fetch_add(value, std::memory_order_seq_cst);
+  }
+  // The same, and the owner is woken if it sleeps.
+  void tell_now(int rank, std::uint32_t word, std::uint64_t value) {
+    fetch_add_now(rank, word, value);
+    space_.ring(rank);
   }
   bool mapped(int rank) const { return space_.control_word(rank, 0) != nullptr; }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,

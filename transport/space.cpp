@@ -217,6 +217,8 @@ void Space::finish(bool some_cma) {
   always_locked_ = some_cma;
   // Either all ranks have opened the fabric or none has.
   floats_locked_ = exposed_ == nullptr;
+  all_immediate_ = std::none_of(targets_.begin(), targets_.end(),
+                                [](const Target& target) { return target.route == RouteKind::kFabric; });
   segment_.fd.reset();
 }
 
@@ -572,6 +574,10 @@ Status Space::flush(int rank) {
 }
 
 Status Space::flush_all() {
+  if (all_immediate_) [[likely]] {
+    settle();
+    return {};
+  }
   Status first;
   for (Target& to : targets_) {
     Status status = complete(to);

@@ -144,6 +144,8 @@ class Space {
   // Whether operations towards the target are complete when they return: then settle_stores() is all that a flush does,
   // and whoever gives a mapped lock back by an atomic need not even do that.
   bool immediate(int target) const { return route(target) != RouteKind::kFabric; }
+  // Whether this is so for all targets; then their control words are mapped, too.
+  bool all_immediate() const { return all_immediate_; }
   void settle_stores() { stores_.settle(); }
   void stores_settled_by_atomic() { stores_.settled_by_atomic(); }
   Status flush_all();
@@ -265,6 +267,7 @@ class Space {
   bool contiguous_ = false;
   bool always_locked_ = false;         // every accumulate takes the accumulate lock: some rank uses CMA
   bool floats_locked_ = false;         // those of floating-point types do: no rank uses the fabric
+  bool all_immediate_ = false;
   Stores stores_;
   std::vector<Target> targets_;
   std::mutex held_mutex_;

@@ -3,8 +3,6 @@
 
 #include <sched.h>
 
-#include "transport/base/relax.hpp"
-
 namespace farside {
 
 void Waiter::arm() {
@@ -19,7 +17,7 @@ void Waiter::disarm() {
   armed_ = false;
 }
 
-void Waiter::pause() {
+void Waiter::pause_longer() {
   if (armed_) {
     // The caller has looked once more since the bell was armed.
     bell_.sleep(seen_, kLongestSleep);
@@ -28,11 +26,6 @@ void Waiter::pause() {
     return;
   }
   ++rounds_;
-  if (rounds_ <= kSpins) {
-    relax();
-    if (rounds_ % 8 == 0) progress_.poll();
-    return;
-  }
   progress_.poll();
   if (rounds_ <= kSpins + kYields) {
     if (rounds_ % 16 == 0) progress_.poll_runtime();

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The members of a group, as ranks of the window. Groups of start and post are mostly small, and the same ones come again
+// and again: a few ranks need no memory, and the last group is known.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <mpi.h>
+
+namespace farside::pmpi {
+
+class Members {
+ public:
+  Members() = default;
+  explicit Members(std::size_t size) { resize(size); }
+  Members(const Members&) = delete;
+  Members& operator=(const Members&) = delete;
+
+  void resize(std::size_t size) {
+    if (size > kFew) many_.resize(size);
+    ranks_ = size > kFew ? std::span<int>(many_) : std::span<int>(few_.data(), size);
+  }
+  std::span<int> ranks() const { return ranks_; }
+
+ private:
+  static constexpr std::size_t kFew = 16;
+  std::array<int, kFew> few_;
+  std::vector<int> many_;
+  std::span<int> ranks_;
+};
+
+// How often MPI_Group_free was called in this process, counted before it goes on (entries_windows.cpp).
+inline constinit std::atomic<std::uint64_t> groups_freed{0};
+
+// The last group that was translated. A handle names the same members until it is freed; then it may name others, so
+// nothing is known any more after any group was freed. For one thread.
+class KnownGroup {
+ public:
+  bool is(MPI_Group group) const {
+    return group == group_ && freed_ == groups_freed.load(std::memory_order_relaxed) && group_ != MPI_GROUP_NULL;
+  }
+  // Before its members are filled in.
+  Members& learn(MPI_Group group) {
+    group_ = group;
+    freed_ = groups_freed.load(std::memory_order_relaxed);
+    return members_;
+  }
+  void forget() { group_ = MPI_GROUP_NULL; }
+  std::span<const int> members() const { return members_.ranks(); }
+
+ private:
+  MPI_Group group_ = MPI_GROUP_NULL;
+  std::uint64_t freed_ = 0;
+  Members members_;
+};
+
+}  // namespace farside::pmpi
