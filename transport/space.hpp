@@ -40,6 +40,8 @@ struct SpaceDescriptor {
   std::uint64_t segment_bytes = 0;
   std::uint64_t data_bytes = 0;
   std::uint64_t data_address = 0;   // of private data, else 0
+  std::int32_t data_fd = -1;        // private data in a file that peers can map (ShareableMemory), and where
+  std::uint64_t data_offset = 0;
 };
 
 struct FabricDescriptor {
@@ -103,7 +105,10 @@ class Space {
   // Of a dynamic space, else null.
   Regions* regions() const { return regions_.get(); }
   RouteKind route(int target) const { return targets_[static_cast<std::size_t>(target)].route; }
+  // 0 in a dynamic space: regions are no data of a known size.
   std::uint64_t bytes(int target) const { return targets_[static_cast<std::size_t>(target)].bytes; }
+  // Address of a target's data in this process, or null if operations do not go there directly.
+  std::byte* mapped(int target) const { return targets_[static_cast<std::size_t>(target)].data; }
   // Where this process loads and stores a target's data, or null; always there if the space is shared.
   std::byte* address(int target) const { return targets_[static_cast<std::size_t>(target)].memory; }
 
@@ -150,6 +155,7 @@ class Space {
     RemoteKey control_key, data_key;
     std::uint64_t region = 0;
     Mapping mapping;
+    Mapping data_mapping;              // of data in a file of their own
     std::unique_ptr<Pending> pending;  // of RDMA operations and provider atomics on its data
     std::unique_ptr<Pending> requests; // to its agent
   };
@@ -157,6 +163,7 @@ class Space {
   friend class Regions;
   Space();
   Target& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
+  Result<std::byte*> map_data(Target& target, const SpaceDescriptor& peer);
   bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
   void place_contiguously();
   Status accumulate_mapped(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
