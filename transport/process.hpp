@@ -12,6 +12,7 @@
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/node/shareable_memory.hpp"
 
 namespace farside {
 
@@ -25,6 +26,9 @@ class Process final : public Progress {
   // Settings, read once; the error of a bad one stays.
   Result<const Settings*> settings();
   Statistics& statistics() { return statistics_; }
+
+  // What the application has allocated so that windows may be made of it.
+  ShareableMemory& shareable_memory() { return shareable_memory_; }
 
   // The endpoint, opened when first asked for; a failure stays.
   Result<Fabric*> fabric();
@@ -49,6 +53,7 @@ class Process final : public Progress {
   std::mutex mutex_;  // of what is made once: settings_, fabric_
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
+  ShareableMemory shareable_memory_;
   Doorbell own_bell_;
   std::unique_ptr<Fabric> fabric_;
   std::optional<Error> fabric_error_;

@@ -82,8 +82,24 @@ SpaceDescriptor Space::describe() const {
   descriptor.segment_fd = segment_.fd.get();
   descriptor.segment_bytes = segment_.mapping.bytes();
   descriptor.data_bytes = data_bytes_;
-  descriptor.data_address = private_data_ ? reinterpret_cast<std::uint64_t>(data_) : 0;
+  if (!private_data_) return descriptor;
+  descriptor.data_address = reinterpret_cast<std::uint64_t>(data_);
+  if (regions_ != nullptr) return descriptor;
+  if (const auto place = process_.shareable_memory().find(data_, data_bytes_)) {
+    descriptor.data_fd = place->fd;
+    descriptor.data_offset = place->offset;
+  }
   return descriptor;
+}
+
+// Data that a peer made a window of are part of a file of its memory: from the page on where they begin.
+Result<std::byte*> Space::map_data(Target& target, const SpaceDescriptor& peer) {
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t before = peer.data_offset % page;
+  Result<Mapping> mapping = map_peer_segment(peer.pid, peer.data_fd, before + peer.data_bytes, peer.data_offset - before);
+  if (!mapping) return mapping.error();
+  target.data_mapping = std::move(mapping.value());
+  return target.data_mapping.base() + before;
 }
 
 // Maps the peer's segment and, for private data, tries process_vm_readv; false, and why, if it cannot be reached so.
@@ -103,7 +119,14 @@ bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& w
     why = fmt::format("process {} here is another one", peer.pid);
     return false;
   }
-  if (peer.data_address != 0 && peer.data_bytes > 0) {
+  if (settings.mapped && peer.data_fd >= 0) {
+    Result<std::byte*> data = map_data(target, peer);
+    if (!data) {
+      why = data.error().text;
+      return false;
+    }
+    target.memory = data.value();
+  } else if (peer.data_address != 0 && peer.data_bytes > 0) {
     if (!settings.cma) {
       why = "its memory is private and FARSIDE_ROUTES does not allow cma";
       return false;
@@ -146,7 +169,7 @@ Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<
   Reach reach;
   for (std::size_t r = 0; r < targets_.size(); ++r) {
     Target& target = targets_[r];
-    target.bytes = peers[r].data_bytes;
+    target.bytes = regions_ == nullptr ? peers[r].data_bytes : 0;
     target.pid = peers[r].pid;
     target.address = peers[r].data_address;
     if (static_cast<int>(r) == rank_) {

@@ -44,6 +44,8 @@ struct SpaceDescriptor {
   std::uint64_t segment_bytes = 0;
   std::uint64_t data_bytes = 0;
   std::uint64_t data_address = 0;   // of private data, else 0
+  std::int32_t data_fd = -1;        // private data in a file that peers can map (ShareableMemory), and where
+  std::uint64_t data_offset = 0;
 };
 
 struct FabricDescriptor {
@@ -107,6 +109,7 @@ class Space {
   // Of a dynamic space, else null.
   Regions* regions() const { return regions_.get(); }
   RouteKind route(int target) const { return targets_[static_cast<std::size_t>(target)].route; }
+  // 0 in a dynamic space: regions are no data of a known size.
   std::uint64_t bytes(int target) const { return targets_[static_cast<std::size_t>(target)].bytes; }
   // Where operations on a target's data are loads and stores of this process, or null.
   std::byte* mapped(int target) const { return targets_[static_cast<std::size_t>(target)].data; }
@@ -198,6 +201,7 @@ class Space {
     RemoteKey control_key, data_key;
     std::uint64_t region = 0;
     Mapping mapping;
+    Mapping data_mapping;              // of data in a file of their own
     // Three classes of operations on its data, kept in order among themselves (atomics: if the provider does), not with
     // the others.
     std::unique_ptr<Pending> transfers;  // RDMA writes and reads
@@ -215,6 +219,7 @@ class Space {
   friend class Regions;
   Space();
   Target& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
+  Result<std::byte*> map_data(Target& target, const SpaceDescriptor& peer);
   bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
   void place_contiguously();
   void count(int target, Counted what, std::size_t bytes) const {

@@ -162,32 +162,71 @@ void user_attributes() {
   CHECK_MPI(MPI_Win_free_keyval(&keyval));
 }
 
-void names_and_info() {
+// What the window says of a hint; "" if nothing.
+std::string hint(MPI_Win window, const char* key) {
   MPI_Info info;
-  CHECK_MPI(MPI_Info_create(&info));
-  CHECK_MPI(MPI_Info_set(info, "no_locks", "true"));
-  CHECK_MPI(MPI_Info_set(info, "accumulate_ordering", "none"));
-  CHECK_MPI(MPI_Info_set(info, "a_hint_that_nobody_knows", "42"));
-  void* base = nullptr;
-  MPI_Win window;
-  CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
-  CHECK_MPI(MPI_Info_free(&info));
   CHECK_MPI(MPI_Win_get_info(window, &info));
   char text[MPI_MAX_INFO_VAL + 1] = "";
   int found = 0;
-  CHECK_MPI(MPI_Info_get(info, "no_locks", MPI_MAX_INFO_VAL, text, &found));
-  if (found) CHECK_EQ(std::string(text), std::string("true"));
+  CHECK_MPI(MPI_Info_get(info, key, MPI_MAX_INFO_VAL, text, &found));
   CHECK_MPI(MPI_Info_free(&info));
-  CHECK_MPI(MPI_Info_create(&info));
-  CHECK_MPI(MPI_Info_set(info, "no_locks", "false"));
+  return found ? text : "";
+}
+
+void hints() {
+  const std::vector<std::pair<const char*, const char*>> given = {
+      {"no_locks", "true"},           {"accumulate_ordering", "rar,waw"}, {"accumulate_ops", "same_op"},
+      {"same_size", "true"},          {"same_disp_unit", "true"},         {"which_accumulate_ops", "sum,no_op"},
+      {"epochs_used", "lock_all"},    {"mpi_assert_something", "true"},
+  };
+  const std::vector<std::pair<const char*, const char*>> defaults = {
+      {"no_locks", "false"},   {"accumulate_ordering", "rar,raw,war,waw"}, {"accumulate_ops", "same_op_no_op"},
+      {"same_size", "false"}, {"same_disp_unit", "false"},
+  };
+  const auto make_info = [](const std::vector<std::pair<const char*, const char*>>& hints) {
+    MPI_Info info;
+    CHECK_MPI(MPI_Info_create(&info));
+    for (const auto& [key, value] : hints) CHECK_MPI(MPI_Info_set(info, key, value));
+    return info;
+  };
+  void* base = nullptr;
+  MPI_Win window;
+  CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+  for (const auto& [key, value] : defaults) CHECK_EQ(hint(window, key), std::string(value));
+  MPI_Info info = make_info(given);
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
-  CHECK_MPI(MPI_Win_get_info(window, &info));
-  int keys = -1;
-  CHECK_MPI(MPI_Info_get_nkeys(info, &keys));
-  CHECK(keys >= 0);
+  for (const auto& [key, value] : given) CHECK_EQ(hint(window, key), std::string(value));
+  check_works(window, base, MPI_COMM_WORLD);
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  // Values that are none change nothing; keys that mean nothing are not reported.
+  info = make_info({{"no_locks", "perhaps"}, {"accumulate_ordering", "rar,wow"}, {"accumulate_ops", "any"},
+                    {"nobody_knows", "42"}, {"alloc_shared_noncontig", "true"}});
+  CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
+  for (const auto& [key, value] : given) CHECK_EQ(hint(window, key), std::string(value));
+  CHECK_EQ(hint(window, "nobody_knows"), std::string());
+  CHECK_EQ(hint(window, "alloc_shared_noncontig"), std::string());
+  info = make_info(defaults);
+  CHECK_MPI(MPI_Win_set_info(window, info));
+  CHECK_MPI(MPI_Info_free(&info));
+  for (const auto& [key, value] : defaults) CHECK_EQ(hint(window, key), std::string(value));
+  // Locks all the same, although they were ruled out.
+  CHECK_MPI(MPI_Win_free(&window));
+  info = make_info({{"no_locks", "true"}, {"accumulate_ordering", "none"}});
+  CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
+  CHECK_MPI(MPI_Info_free(&info));
+  CHECK_EQ(hint(window, "no_locks"), std::string("true"));
+  CHECK_EQ(hint(window, "accumulate_ordering"), std::string("none"));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
+  CHECK_MPI(MPI_Win_unlock(0, window));
+  CHECK_MPI(MPI_Win_free(&window));
+}
 
+void names() {
+  void* base = nullptr;
+  MPI_Win window;
+  CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
   char name[MPI_MAX_OBJECT_NAME] = "";
   int length = -1;
   CHECK_MPI(MPI_Win_get_name(window, name, &length));
@@ -363,7 +402,8 @@ int main(int argc, char** argv) {
       {"sizes and units", sizes_and_units},
       {"kinds of memory", kinds_of_memory},
       {"user attributes", user_attributes},
-      {"names and info", names_and_info},
+      {"hints", hints},
+      {"names", names},
       {"error handlers", error_handlers},
       {"communicators", communicators},
       {"disjoint communicators", disjoint_communicators},

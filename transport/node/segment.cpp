@@ -52,14 +52,18 @@ std::uint64_t available_in_cgroup() {
 }
 
 // The kernel would rather kill a process than refuse pages of a memfd, so look before reserving.
-Status check_limits(std::size_t bytes) {
+Status check_limits(std::uint64_t offset, std::size_t bytes) {
   rlimit limit{};
   // Beyond RLIMIT_FSIZE ftruncate(2) raises SIGXFSZ; RLIMIT_AS makes mmap fail by itself.
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      (bytes > limit.rlim_cur || offset > limit.rlim_cur - bytes)) {
     return Error{ErrorKind::kNoMemory,
                  fmt::format("shared memory of {} bytes is more than the file size limit of this process ({} bytes); "
                              "raise it with ulimit -f", bytes, static_cast<std::uint64_t>(limit.rlim_cur))};
   }
+  // Looking costs some 50 us, which small pieces are not worth.
+  constexpr std::size_t kSmall = std::size_t{64} << 10;
+  if (bytes <= kSmall) return {};
   const std::uint64_t available = std::min(available_memory(), available_in_cgroup());
   if (bytes > available) {
     return Error{ErrorKind::kNoMemory,
@@ -70,18 +74,22 @@ Status check_limits(std::size_t bytes) {
 
 // Before Linux 6.11 a signal makes fallocate(2) on a memfd undo everything: a profiler's timer would keep it from ever
 // ending. So no signals meanwhile, for a piece at a time.
-int reserve(int fd, std::size_t bytes) {
+int reserve(int fd, std::uint64_t offset, std::size_t bytes) {
   constexpr std::size_t kPiece = std::size_t{256} << 20;
   sigset_t all, before;
   sigfillset(&all);
   for (std::size_t done = 0; done < bytes; done += std::min(bytes - done, kPiece)) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int code = fallocate(fd, 0, static_cast<off_t>(done), static_cast<off_t>(std::min(bytes - done, kPiece))) == 0
-                         ? 0 : errno;
+    const std::size_t piece = std::min(bytes - done, kPiece);
+    const int code = fallocate(fd, 0, static_cast<off_t>(offset + done), static_cast<off_t>(piece)) == 0 ? 0 : errno;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (code != 0) return code;
   }
   return 0;
+}
+
+Error failed(const char* call) {
+  return Error{ErrorKind::kNoMemory, fmt::format("shared memory: {}: {}", call, std::strerror(errno))};
 }
 
 Error failed(const char* call, std::size_t bytes) {
@@ -94,28 +102,36 @@ Mapping::~Mapping() {
   if (base_ != nullptr) munmap(base_, bytes_);
 }
 
-Result<Segment> make_segment(std::size_t bytes) {
-  if (Status status = check_limits(bytes); !status) return status.error();
-  Segment segment;
-  segment.fd = UniqueFd(memfd_create("farside", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!segment.fd.valid()) return failed("memfd_create", bytes);
+Result<UniqueFd> make_memory_file() {
+  UniqueFd fd(memfd_create("farside", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return failed("memfd_create");
   // Only this user's processes may open it through /proc.
-  if (fchmod(segment.fd.get(), 0600) != 0) return failed("fchmod", bytes);
+  if (fchmod(fd.get(), 0600) != 0) return failed("fchmod");
+  return fd;
+}
+
+Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes) {
+  if (Status status = check_limits(offset, bytes); !status) return status.error();
   // Reserving also touches the pages from the owner's process: they are zeroed on its NUMA node.
-  if (const int code = reserve(segment.fd.get(), bytes); code != 0) {
+  if (const int code = reserve(fd, offset, bytes); code != 0) {
     errno = code;
     return failed("fallocate", bytes);
   }
-  if (fcntl(segment.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return failed("sealing", bytes);
-  }
-  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd.get(), 0);
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (base == MAP_FAILED) return failed("mmap", bytes);
-  segment.mapping = Mapping(base, bytes);
-  return segment;
+  return Mapping(base, bytes);
 }
 
-Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes) {
+Result<Segment> make_segment(std::size_t bytes) {
+  Result<UniqueFd> file = make_memory_file();
+  if (!file) return file.error();
+  Result<Mapping> mapping = extend_memory_file(file.value().get(), 0, bytes);
+  if (!mapping) return mapping.error();
+  if (fcntl(file.value().get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return failed("sealing", bytes);
+  return Segment{std::move(mapping.value()), std::move(file.value())};
+}
+
+Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   const auto failed_on = [&](const char* call) {
     return Error{ErrorKind::kNoRoute, fmt::format("{} {}: {}", call, path, std::strerror(errno))};
@@ -125,10 +141,10 @@ Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes) {
   if (!peer.valid()) return failed_on("open");
   struct stat info {};
   if (fstat(peer.get(), &info) != 0) return failed_on("fstat");
-  if (!S_ISREG(info.st_mode) || static_cast<std::size_t>(info.st_size) < bytes) {
+  if (!S_ISREG(info.st_mode) || static_cast<std::uint64_t>(info.st_size) < offset + bytes) {
     return Error{ErrorKind::kNoRoute, fmt::format("{} is not the peer's segment", path)};
   }
-  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer.get(), 0);
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer.get(), static_cast<off_t>(offset));
   if (base == MAP_FAILED) return failed_on("mmap");
   return Mapping(base, bytes);
 }

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "transport/base/result.hpp"
 #include "transport/base/unique_fd.hpp"
@@ -42,8 +43,12 @@ struct Segment {
 // Errors: kNoMemory, with the limit that was met.
 Result<Segment> make_segment(std::size_t bytes);
 
-// Maps the segment that process `pid` of this node holds open as `fd`. The caller must make sure that it is the
-// right one (a nonce inside): process ids mean nothing across pid namespaces.
-Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes);
+// The same in pieces: a file of memory without any, and more of it, from `offset` on: a whole page, not before the end.
+Result<UniqueFd> make_memory_file();
+Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes);
+
+// Maps the segment that process `pid` of this node holds open as `fd`, or a part of it from a whole page on. The
+// caller must make sure that it is the right one (a nonce inside): process ids mean nothing across pid namespaces.
+Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset = 0);
 
 }  // namespace farside

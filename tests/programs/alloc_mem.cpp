@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// MPI_Alloc_mem: windows on such memory, of all of it or a part, made at any time, are reached as those of
+// MPI_Win_allocate are.
+#include "check.hpp"
+
+namespace {
+
+int rank;
+int size;
+
+template <class T>
+T* allocate(MPI_Aint bytes) {
+  T* memory = nullptr;
+  CHECK_MPI(MPI_Alloc_mem(bytes, MPI_INFO_NULL, &memory));
+  CHECK(memory != nullptr);
+  return memory;
+}
+
+// To the first and the last byte of the next rank, and around it nothing.
+void check_window(unsigned char* base, MPI_Aint bytes) {
+  MPI_Win window;
+  CHECK_MPI(MPI_Win_create(base, bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  std::memset(base, 0, static_cast<std::size_t>(bytes));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  const int next = (rank + 1) % size;
+  const auto mark = static_cast<unsigned char>(1 + rank);
+  CHECK_MPI(MPI_Put(&mark, 1, MPI_UNSIGNED_CHAR, next, 0, 1, MPI_UNSIGNED_CHAR, window));
+  CHECK_MPI(MPI_Accumulate(&mark, 1, MPI_UNSIGNED_CHAR, next, bytes - 1, 1, MPI_UNSIGNED_CHAR, MPI_SUM, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  const int previous = (rank + size - 1) % size;
+  for (MPI_Aint i = 0; i < bytes; ++i) CHECK_EQ(+base[i], i == 0 || i == bytes - 1 ? 1 + previous : 0);
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  CHECK_REFUSED(MPI_Put(&mark, 1, MPI_UNSIGNED_CHAR, next, bytes, 1, MPI_UNSIGNED_CHAR, window), MPI_ERR_RMA_RANGE);
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  CHECK_MPI(MPI_Win_free(&window));
+}
+
+// Allocated before this process has had any window.
+unsigned char* early = nullptr;
+constexpr MPI_Aint kEarly = 10'000;
+
+void before_the_first_window() { check_window(early, kEarly); }
+
+void parts() {
+  for (MPI_Aint bytes : {MPI_Aint{2}, MPI_Aint{4096}, MPI_Aint{50'000}}) {
+    auto* memory = allocate<unsigned char>(bytes + 200);
+    check_window(memory, bytes + 200);
+    // From places that differ from rank to rank.
+    check_window(memory + 64 + rank, bytes);
+    check_window(memory + 3, bytes);
+    CHECK_MPI(MPI_Free_mem(memory));
+  }
+  check_window(early + 5000, 5000);
+}
+
+// Atomic, whoever reaches it by whatever window.
+void atomics() {
+  auto* words = allocate<std::int64_t>(64);
+  MPI_Win whole;
+  CHECK_MPI(MPI_Win_create(words, 64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &whole));
+  MPI_Win part;
+  CHECK_MPI(MPI_Win_create(words + 2, 16, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &part));
+  std::memset(words, 0, 64);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock_all(0, whole));
+  CHECK_MPI(MPI_Win_lock_all(0, part));
+  const std::int64_t one = 1;
+  std::vector<std::int64_t> before(200);
+  for (std::size_t i = 0; i < 200; ++i) {
+    CHECK_MPI(MPI_Fetch_and_op(&one, &before[i], MPI_INT64_T, 0, 2, MPI_SUM, whole));
+    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 1, 1, MPI_INT64_T, MPI_SUM, part));
+  }
+  CHECK_MPI(MPI_Win_unlock_all(part));
+  CHECK_MPI(MPI_Win_unlock_all(whole));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank == 0) {
+    CHECK_EQ(words[2], std::int64_t{200 * size});
+    CHECK_EQ(words[3], std::int64_t{200 * size});
+  }
+  CHECK_MPI(MPI_Win_free(&whole));
+  CHECK_MPI(MPI_Win_free(&part));
+  CHECK_MPI(MPI_Free_mem(words));
+}
+
+// As any other memory, also in messages and as an origin; sizes of nothing; freed in any order.
+void plain_use() {
+  std::vector<unsigned char*> all;
+  for (int i = 0; i < 300; ++i) all.push_back(allocate<unsigned char>(1 + i * 17 % 9000));
+  for (std::size_t i = 0; i < all.size(); i += 2) CHECK_MPI(MPI_Free_mem(all[i]));
+  for (std::size_t i = 1; i < all.size(); i += 2) {
+    all[i][0] = static_cast<unsigned char>(rank);
+    CHECK_MPI(MPI_Bcast(all[i], 1, MPI_UNSIGNED_CHAR, size - 1, MPI_COMM_WORLD));
+    CHECK_EQ(+all[i][0], size - 1);
+  }
+  for (std::size_t i = all.size(); i-- > 0;) {
+    if (i % 2 == 1) CHECK_MPI(MPI_Free_mem(all[i]));
+  }
+  void* nothing = nullptr;
+  CHECK_MPI(MPI_Alloc_mem(0, MPI_INFO_NULL, &nothing));
+  CHECK_MPI(MPI_Free_mem(nothing));
+}
+
+// Hints are for the runtime; its memory is freed by it.
+void hints() {
+  MPI_Info info;
+  CHECK_MPI(MPI_Info_create(&info));
+  void* memory = nullptr;
+  CHECK_MPI(MPI_Alloc_mem(100, info, &memory));
+  CHECK_MPI(MPI_Free_mem(memory));
+  CHECK_MPI(MPI_Info_set(info, "a_hint_that_nobody_knows", "1"));
+  CHECK_MPI(MPI_Alloc_mem(100, info, &memory));
+  std::memset(memory, 1, 100);
+  CHECK_MPI(MPI_Free_mem(memory));
+  CHECK_MPI(MPI_Info_free(&info));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  early = allocate<unsigned char>(kEarly);
+  const std::pair<const char*, void (*)()> sections[] = {
+      {"memory from before the first window", before_the_first_window},
+      {"parts of an allocation", parts},
+      {"atomics", atomics},
+      {"plain use", plain_use},
+      {"hints", hints},
+  };
+  for (const auto& [text, run] : sections) {
+    check::section(text);
+    run();
+  }
+  CHECK_MPI(MPI_Free_mem(early));
+  return 0;
+}

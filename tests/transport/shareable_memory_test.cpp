@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory that the application allocates and that peers map later: what is found where, and that nothing stays behind.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/processes.hpp"
+#include "transport/node/shareable_memory.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+namespace {
+
+std::size_t open_files() {
+  const auto files = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+
+std::size_t mapped_pieces() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:farside") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("pieces are zeroed, on pages of their own, and found as a whole and in part") {
+  ShareableMemory memory;
+  std::vector<std::byte*> pieces;
+  const std::vector<std::size_t> sizes = {1, 4096, 4097, 100'000, 8};
+  for (const std::size_t bytes : sizes) {
+    const Result<void*> made = memory.allocate(bytes);
+    REQUIRE(made.ok());
+    auto* piece = static_cast<std::byte*>(made.value());
+    CHECK(reinterpret_cast<std::uintptr_t>(piece) % 4096 == 0);
+    CHECK(std::all_of(piece, piece + bytes, [](std::byte b) { return b == std::byte{0}; }));
+    std::memset(piece, static_cast<int>(bytes % 251), bytes);
+    pieces.push_back(piece);
+  }
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto whole = memory.find(pieces[i], sizes[i]);
+    const auto last = memory.find(pieces[i] + sizes[i] - 1, 1);
+    REQUIRE(whole.has_value());
+    REQUIRE(last.has_value());
+    CHECK(last->offset == whole->offset + sizes[i] - 1);
+    // In the file are the same bytes.
+    std::byte found{};
+    REQUIRE(pread(last->fd, &found, 1, static_cast<off_t>(last->offset)) == 1);
+    CHECK(found == std::byte(sizes[i] % 251));
+    CHECK_FALSE(memory.find(pieces[i], sizes[i] + 4096).has_value());
+  }
+  int local = 0;
+  CHECK_FALSE(memory.find(&local, sizeof local).has_value());
+  CHECK_FALSE(memory.find(nullptr, 1).has_value());
+  CHECK_FALSE(memory.free(&local));
+  CHECK_FALSE(memory.free(pieces[3] + 4096));
+  for (std::byte* piece : pieces) {
+    CHECK(memory.free(piece));
+    CHECK_FALSE(memory.free(piece));
+    CHECK_FALSE(memory.find(piece, 1).has_value());
+  }
+}
+
+TEST_CASE("what is freed gives back its pages, and the last one the descriptor") {
+  const std::size_t files = open_files();
+  const std::size_t mappings = mapped_pieces();
+  ShareableMemory memory;
+  CHECK(open_files() == files);
+  const Result<void*> first = memory.allocate(4096);
+  REQUIRE(first.ok());
+  const int fd = memory.find(first.value(), 1)->fd;
+  for (int i = 0; i < 200; ++i) {
+    const Result<void*> piece = memory.allocate(1 << 20);
+    REQUIRE(piece.ok());
+    REQUIRE(memory.free(piece.value()));
+  }
+  CHECK(open_files() == files + 1);
+  CHECK(mapped_pieces() == mappings + 1);
+  struct stat info {};
+  REQUIRE(fstat(fd, &info) == 0);
+  CHECK(info.st_blocks * 512 <= 64 * 1024);
+  CHECK(memory.free(first.value()));
+  CHECK(open_files() == files);
+  CHECK(mapped_pieces() == mappings);
+}
+
+TEST_CASE("more memory than there is, is refused, and the rest goes on") {
+  ShareableMemory memory;
+  for (const std::size_t bytes : {std::size_t{1} << 46, SIZE_MAX / 2, SIZE_MAX}) {
+    const Result<void*> made = memory.allocate(bytes);
+    REQUIRE_FALSE(made.ok());
+    CHECK(made.error().kind == ErrorKind::kNoMemory);
+  }
+  const Result<void*> small = memory.allocate(10);
+  REQUIRE(small.ok());
+  CHECK(memory.free(small.value()));
+}
+
+TEST_CASE("a peer maps the part of the file that it was told of") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    struct Offer {
+      pid_t pid;
+      int fd;
+      std::uint64_t offset;
+    };
+    ShareableMemory memory;
+    (void)memory.allocate(10'000);
+    const Result<void*> made = memory.allocate(20'000);
+    ranks.check(made.ok(), "memory is allocated");
+    std::memset(made.value(), 10 + ranks.rank(), 20'000);
+    // From its second page on.
+    const auto place = memory.find(static_cast<std::byte*>(made.value()) + 4096, 5000);
+    const auto offers = ranks.all_gather(Offer{getpid(), place->fd, place->offset});
+    const Offer& other = offers[1 - static_cast<std::size_t>(ranks.rank())];
+    const Result<Mapping> theirs = map_peer_segment(other.pid, other.fd, 5000, other.offset);
+    ranks.check(theirs.ok(), "it can be mapped");
+    ranks.check(theirs.value().base()[4999] == std::byte(11 - ranks.rank()), "and has what the peer has stored");
+    ranks.check(!map_peer_segment(other.pid, other.fd, 1 << 20, other.offset).ok(), "not beyond the end of the file");
+    ranks.barrier();
+    theirs.value().base()[0] = std::byte(50 + ranks.rank());
+    ranks.barrier();
+    ranks.check(static_cast<std::byte*>(made.value())[4096] == std::byte(51 - ranks.rank()), "what is stored there is here");
+    ranks.barrier();
+    (void)memory.free(made.value());
+  }));
+}
+
+TEST_CASE("threads allocate and free at once") {
+  ShareableMemory memory;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&memory, t] {
+      for (int i = 0; i < 200; ++i) {
+        const Result<void*> made = memory.allocate(100);
+        if (!made) std::abort();
+        std::memset(made.value(), t, 100);
+        if (!memory.find(made.value(), 100) || !memory.free(made.value())) std::abort();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
