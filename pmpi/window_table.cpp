@@ -3,10 +3,20 @@
 
 #include <algorithm>
 #include <new>
+#include <vector>
 
 #include "pmpi/window.hpp"
 
 namespace farside::pmpi {
+namespace {
+
+// Handles that were farside's, and nobody's since. Guarded by the table's mutex, and never destroyed.
+std::vector<std::uintptr_t>& freed() {
+  static auto* const handles = new std::vector<std::uintptr_t>();
+  return *handles;
+}
+
+}  // namespace
 
 constinit WindowTable::NoEntries WindowTable::no_entries_;
 constinit WindowTable WindowTable::instance_(&no_entries_.table);
@@ -51,7 +61,7 @@ void WindowTable::insert(MPI_Win handle, std::unique_ptr<Window> window) {
   if (entry.key.load(std::memory_order_relaxed) == kNone) ++used_;
   entry.window.store(window.release(), std::memory_order_release);
   entry.key.store(key, std::memory_order_release);
-  std::erase(freed_, key);
+  std::erase(freed(), key);
   size_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -61,7 +71,7 @@ void WindowTable::erase(MPI_Win handle, Window* window) {
   Entry& entry = slot(*table_.load(std::memory_order_relaxed), key_of(handle));
   if (entry.window.load(std::memory_order_relaxed) == window) {
     entry.window.store(nullptr, std::memory_order_release);
-    freed_.push_back(key_of(handle));
+    freed().push_back(key_of(handle));
   }
   size_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -69,13 +79,13 @@ void WindowTable::erase(MPI_Win handle, Window* window) {
 void WindowTable::forget(MPI_Win handle) {
   const std::scoped_lock held(changing_);
   slot(*table_.load(std::memory_order_relaxed), key_of(handle)).window.store(nullptr, std::memory_order_release);
-  std::erase(freed_, key_of(handle));
+  std::erase(freed(), key_of(handle));
 }
 
 const char* WindowTable::why_none(MPI_Win handle) {
   if (handle == MPI_WIN_NULL) return "the window is MPI_WIN_NULL; make one first (MPI 4.0 section 12.2)";
   const std::scoped_lock held(changing_);
-  return std::find(freed_.begin(), freed_.end(), key_of(handle)) == freed_.end()
+  return std::find(freed().begin(), freed().end(), key_of(handle)) == freed().end()
              ? nullptr
              : "the window has been freed; do not keep copies of its handle (MPI 4.0 section 12.2.5)";
 }

@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <type_traits>
-#include <vector>
 
 #include <mpi.h>
 
@@ -83,7 +82,6 @@ class WindowTable {
   std::mutex changing_;
   std::atomic<Table*> table_;
   std::size_t used_ = 0;                        // entries with a key
-  std::vector<std::uintptr_t> freed_;           // handles that were farside's, and nobody's since
   std::atomic<std::size_t> size_{0};
 };
 

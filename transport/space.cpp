@@ -598,7 +598,7 @@ Status Space::flush(int rank) {
 
 Status Space::flush_all() {
   if (all_immediate_) [[likely]] {
-    settle();
+    settle_stores();
     return {};
   }
   Status first;

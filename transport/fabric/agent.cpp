@@ -31,7 +31,7 @@ const char* find_fault(const RequestHeader& request, std::span<const std::byte> 
   if (request.count == 0 || extent * request.count > kMaxPayload) return "bad element count";
   if (request.kind == MessageKind::kRegions) {
     if (region.attached == nullptr) return "no regions are attached here";
-    return payload == 0 && extent * request.count >= sizeof(AttachedRegions::Page) ? nullptr : "bad length";
+    return payload.empty() && extent * request.count >= sizeof(AttachedRegions::Page) ? nullptr : "bad length";
   }
   const std::size_t bytes = span_of(request.type, request.count);
   if (request.offset > region.bytes || bytes > region.bytes - request.offset) return "beyond the region";
