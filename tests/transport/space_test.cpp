@@ -628,9 +628,8 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         return operation.value();
       };
       ranks.barrier();
-      const auto there = [&](std::uint64_t offset) {
-        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + offset)).load();
-      };
+      // While the agent writes: that is the point.
+      const auto there = [&](std::uint64_t offset) { return read_data<std::uint64_t>(world, offset); };
       const auto fetch = [&](std::uint64_t offset) {
         std::uint64_t got = 0;
         world.good(world->get(1, offset, &got, 8), "get");
