@@ -68,7 +68,7 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 bool same(const Settings& a, const Settings& b) {
   return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider && a.log == b.log &&
-         a.stats == b.stats;
+         a.stats == b.stats && a.peer_timeout == b.peer_timeout;
 }
 
 struct Documented {
@@ -93,6 +93,8 @@ const std::map<std::string, std::vector<Documented>>& documented() {
         {"fabric,cma,mapped", [](Settings& s) { routes(s, true, true, true); }}}},
       {"FARSIDE_PROVIDER", {{"tcp;ofi_rxm", [](Settings& s) { s.provider = "tcp;ofi_rxm"; }},
                             {"verbs", [](Settings& s) { s.provider = "verbs"; }}}},
+      {"FARSIDE_PEER_TIMEOUT", {{"0", [](Settings& s) { s.peer_timeout = 0; }},
+                                {"86400", [](Settings& s) { s.peer_timeout = 86400; }}}},
       {"FARSIDE_LOG",
        {{"error", [](Settings& s) { s.log = LogLevel::kError; }},
         {"warn", [](Settings& s) { s.log = LogLevel::kWarn; }},
@@ -154,7 +156,8 @@ TEST_CASE("a bad value is an error that names the variable, the value and what i
       {"FARSIDE_ROUTES", ",mapped"},     {"FARSIDE_ROUTES", "Mapped"},  {"FARSIDE_ROUTES", "mapped cma"},
       {"FARSIDE_ROUTES", "mapped, cma"}, {"FARSIDE_ROUTES", "mappedd"}, {"FARSIDE_LOG", "loudly"},
       {"FARSIDE_LOG", ""},               {"FARSIDE_LOG", "WARN"},       {"FARSIDE_LOG", "warn "},
-      {"FARSIDE_LOG", "2"},
+      {"FARSIDE_LOG", "2"},              {"FARSIDE_PEER_TIMEOUT", ""},  {"FARSIDE_PEER_TIMEOUT", "-1"},
+      {"FARSIDE_PEER_TIMEOUT", "86401"}, {"FARSIDE_PEER_TIMEOUT", "1s"},
   };
   for (const auto& [name, value] : bad) {
     INFO(name << "='" << value << "'");
