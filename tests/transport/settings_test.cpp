@@ -68,7 +68,7 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 bool same(const Settings& a, const Settings& b) {
   return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider && a.log == b.log &&
-         a.stats == b.stats && a.check == b.check;
+         a.stats == b.stats && a.check == b.check && a.peer_timeout == b.peer_timeout;
 }
 
 struct Documented {
@@ -97,6 +97,8 @@ const std::map<std::string, std::vector<Documented>>& documented() {
        {{"off", [](Settings& s) { s.check = Check::kOff; }},
         {"on", [](Settings& s) { s.check = Check::kOn; }},
         {"strict", [](Settings& s) { s.check = Check::kStrict; }}}},
+      {"FARSIDE_PEER_TIMEOUT", {{"0", [](Settings& s) { s.peer_timeout = 0; }},
+                                {"86400", [](Settings& s) { s.peer_timeout = 86400; }}}},
       {"FARSIDE_LOG",
        {{"error", [](Settings& s) { s.log = LogLevel::kError; }},
         {"warn", [](Settings& s) { s.log = LogLevel::kWarn; }},
@@ -160,6 +162,8 @@ TEST_CASE("a bad value is an error that names the variable, the value and what i
       {"FARSIDE_LOG", ""},               {"FARSIDE_LOG", "WARN"},       {"FARSIDE_LOG", "warn "},
       {"FARSIDE_LOG", "2"},              {"FARSIDE_CHECK", ""},         {"FARSIDE_CHECK", "On"},
       {"FARSIDE_CHECK", "paranoid"},
+      {"FARSIDE_PEER_TIMEOUT", ""},  {"FARSIDE_PEER_TIMEOUT", "-1"},
+      {"FARSIDE_PEER_TIMEOUT", "86401"}, {"FARSIDE_PEER_TIMEOUT", "1s"},
   };
   for (const auto& [name, value] : bad) {
     INFO(name << "='" << value << "'");

@@ -162,6 +162,11 @@ __attribute__((no_sanitize("thread"))) T read_data(World& world, std::uint64_t o
   return std::bit_cast<T>(bytes);
 }
 
+// In one load, perhaps while somebody writes there.
+__attribute__((no_sanitize("thread"))) std::uint64_t look_at_word(World& world, std::uint64_t offset) {
+  return *reinterpret_cast<const volatile std::uint64_t*>(world->data() + offset);
+}
+
 }  // namespace
 
 TEST_CASE("what is put arrives, and what is got is what is there, at any size and offset") {
@@ -628,9 +633,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         return operation.value();
       };
       ranks.barrier();
-      const auto there = [&](std::uint64_t offset) {
-        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + offset)).load();
-      };
+      const auto there = [&](std::uint64_t offset) { return look_at_word(world, offset); };
       const auto fetch = [&](std::uint64_t offset) {
         std::uint64_t got = 0;
         world.good(world->get(1, offset, &got, 8), "get");
