@@ -82,6 +82,9 @@ class Window {
   Outcome unlock_all();
   Outcome flush(int rank);
   Outcome flush_all();
+  // When an operation's buffers are free it has arrived: local completion is completion; only strict tells them apart.
+  Outcome flush_local(int rank) { return strict_ == nullptr ? flush(rank) : flush_local_strictly(rank); }
+  Outcome flush_local_all() { return strict_ == nullptr ? flush_all() : flush_local_all_strictly(); }
   Outcome sync();
 
   // Whether it may be freed now. Then end(), collective: all operations everywhere are complete or have failed; what
@@ -122,6 +125,8 @@ class Window {
   // or a range fault. `origin_at` is where element 0 lies: it may be negative where the layout begins later.
   Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
   Outcome check_rank(int rank) const;
+  Outcome flush_local_strictly(int rank);
+  Outcome flush_local_all_strictly();
   // A program that calls nothing but flushes must still move its messages; every so often.
   void look_after_runtime();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
