@@ -88,7 +88,7 @@ void AccessLog::completed_all() {
   memory_.clear();
 }
 
-void AccessLog::request_completed(int target) {
+void AccessLog::locally_completed(int target) {
   std::erase_if(memory_, [&](const auto& range) { return range.second.target == target; });
   if (const auto ranges = targets_.find(target); ranges != targets_.end()) {
     std::erase_if(ranges->second, [](const auto& range) { return range.second.use != kPutUse; });

@@ -52,9 +52,10 @@ class AccessLog {
   // All operations to the target, or to all targets, are complete.
   void completed(int target);
   void completed_all();
-  // An operation with a request is complete at the origin, as its gets are everywhere. The log does not know which one:
-  // it forgets all to that target that may be.
-  void request_completed(int target);
+  // Operations to the target are complete at the origin: by flush_local, or one of them by its request (the log does
+  // not know which). Puts are not complete at the target, gets are, and of accumulates those that fetch: all are
+  // forgotten.
+  void locally_completed(int target);
 
  private:
   struct Entry {

@@ -46,13 +46,12 @@ FARSIDE_ENTRY(Win_flush, (int rank, MPI_Win win)) {
 FARSIDE_ENTRY(Win_flush_all, (MPI_Win win)) {
   return on_window(win, "MPI_Win_flush_all", [](Window& w) { return w.flush_all(); }, &Runtime::Win_flush_all, win);
 }
-// An operation's buffers are free when it has arrived: local completion is completion.
 FARSIDE_ENTRY(Win_flush_local, (int rank, MPI_Win win)) {
-  return on_window(win, {"MPI_Win_flush_local", rank}, [&](Window& w) { return w.flush(rank); },
+  return on_window(win, {"MPI_Win_flush_local", rank}, [&](Window& w) { return w.flush_local(rank); },
                    &Runtime::Win_flush_local, rank, win);
 }
 FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win)) {
-  return on_window(win, "MPI_Win_flush_local_all", [](Window& w) { return w.flush_all(); },
+  return on_window(win, "MPI_Win_flush_local_all", [](Window& w) { return w.flush_local_all(); },
                    &Runtime::Win_flush_local_all, win);
 }
 FARSIDE_ENTRY(Win_sync, (MPI_Win win)) {

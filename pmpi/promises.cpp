@@ -25,8 +25,8 @@ Status check(std::span<const Given> all, const char* promise, Value&& value) {
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (value(all[rank]) == value(all[0])) continue;
     return Error{ErrorKind::kPromise,
-                 fmt::format("{} was promised, but rank {} has {} where rank 0 has {}; leave it out of the info (MPI 4.0 "
-                             "section 12.2.1)", promise, rank, value(all[rank]), value(all[0]))};
+                 fmt::format("{} was promised, but rank {} has {} where rank 0 has {}; leave it out of the info "
+                             "(MPI 4.0 section 12.2.1)", promise, rank, value(all[rank]), value(all[0]))};
   }
   return {};
 }

@@ -14,17 +14,17 @@ using epochs::LocalUse;
 
 Outcome conflict_at_target(const AccessLog::Conflict& with) {
   return Fault{MPI_ERR_RMA_CONFLICT,
-               fmt::format("bytes {} to {} of rank {}'s window are in use by {} (operation {} of this rank on this window), "
-                           "which is not complete; flush between the two, or let both accumulate with one type "
-                           "(MPI 4.0 section 12.7)",
+               fmt::format("bytes {} to {} of rank {}'s window are in use by {} (operation {} of this rank on this "
+                           "window), which is not complete; flush between the two, or let both accumulate with one "
+                           "type (MPI 4.0 section 12.7)",
                            with.range.first, with.range.last, with.target, with.name, with.number)};
 }
 
 Outcome conflict_in_memory(const AccessLog::Conflict& with) {
   return Fault{MPI_ERR_RMA_CONFLICT,
-               fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of this rank "
-                           "on this window), which is not complete; flush between the two, or use another buffer "
-                           "(MPI 4.0 section 12.7)",
+               fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of "
+                           "this rank on this window), which is not complete; flush between the two, or use another "
+                           "buffer (MPI 4.0 section 12.7)",
                            with.range.last - with.range.first, with.range.first, with.name, with.target, with.number)};
 }
 
@@ -80,9 +80,9 @@ void Strict::completed_all() {
   const std::scoped_lock held(mutex_);
   log_.completed_all();
 }
-void Strict::request_completed(int target) {
+void Strict::locally_completed(int target) {
   const std::scoped_lock held(mutex_);
-  log_.request_completed(target);
+  log_.locally_completed(target);
 }
 
 }  // namespace farside::pmpi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_CHECK=strict for one window: the operations of this rank that are under way, as ranges of bytes, and the report
-// of two that conflict (epochs/access_log.hpp). For debugging: it walks through datatypes and takes a lock.
+// FARSIDE_CHECK=strict for one window: the operations of this rank that are under way, as ranges of bytes, and the
+// report of two that conflict (epochs/access_log.hpp). For debugging: it walks through datatypes and takes a lock.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class Strict {
 
   void completed(int target);
   void completed_all();
-  void request_completed(int target);
+  void locally_completed(int target);
 
  private:
   enum class Then : std::uint8_t { kLook, kAdd };

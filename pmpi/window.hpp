@@ -88,6 +88,9 @@ class Window {
   Outcome unlock_all();
   Outcome flush(int rank);
   Outcome flush_all();
+  // When an operation's buffers are free it has arrived: local completion is completion; only strict tells them apart.
+  Outcome flush_local(int rank) { return strict_ == nullptr ? flush(rank) : flush_local_strictly(rank); }
+  Outcome flush_local_all() { return strict_ == nullptr ? flush_all() : flush_local_all_strictly(); }
   Outcome sync();
 
   // Whether it may be freed now. Then end(), collective: all operations everywhere are complete or have failed; what
@@ -186,6 +189,8 @@ class Window {
   Outcome check_shared(int rank) const;
   // Whose memory a query for `rank` means.
   int shared_rank(int rank) const;
+  Outcome flush_local_strictly(int rank);
+  Outcome flush_local_all_strictly();
   // A program that calls nothing but flushes must still move its messages; every so often.
   void look_after_runtime();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);

@@ -315,7 +315,7 @@ Outcome Window::check_request_operation(int rank) {
 Outcome Window::complete_operations(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   look_after_runtime();
-  if (strict_) [[unlikely]] strict_->request_completed(rank);
+  if (strict_) [[unlikely]] strict_->locally_completed(rank);
   return space_->flush(rank);
 }
 

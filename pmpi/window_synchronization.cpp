@@ -481,6 +481,26 @@ Outcome Window::flush_all() {
   return space_->flush_all();
 }
 
+Outcome Window::flush_local_strictly(int rank) {
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = check_rank(rank); !o) return o;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.flush(rank)) return v;
+  }
+  strict_->locally_completed(rank);
+  return space_->flush(rank);
+}
+
+Outcome Window::flush_local_all_strictly() {
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.flush_all()) return v;
+  }
+  for (int rank = 0; rank < space_->ranks(); ++rank) strict_->locally_completed(rank);
+  return space_->flush_all();
+}
+
 Outcome Window::sync() {
   {
     const auto held = guard();

@@ -70,9 +70,9 @@ TEST_CASE("what is complete is in nobody's way") {
   CHECK(access(log, "d", 1, Use::kGet, {0, 8}) == "b");
   log.completed_all();
   CHECK(access(log, "e", 1, Use::kGet, {0, 8}).empty());
-  // A request says that a get is complete, not that a put is.
+  // Local completion says that a get is complete, not that a put is.
   CHECK(access(log, "f", 1, Use::kPut, {8, 16}).empty());
-  log.request_completed(1);
+  log.locally_completed(1);
   CHECK(access(log, "g", 1, Use::kPut, {0, 8}).empty());
   CHECK(access(log, "h", 1, Use::kPut, {8, 16}) == "f");
 }

@@ -49,6 +49,12 @@ void at_the_target(MPI_Win window) {
   CHECK_MPI(MPI_Win_flush(next, window));
   CHECK_MPI(put(3, 2));
   CHECK_MPI(MPI_Win_flush_all(window));
+  // A local flush gives the buffer back, no more.
+  CHECK_MPI(put(3, 2));
+  CHECK_MPI(MPI_Win_flush_local(next, window));
+  CONFLICT("MPI_Put (operation ", kWindow, MPI_Get(out, 2, MPI_INT, next, 3, 2, MPI_INT, window));
+  CHECK_MPI(MPI_Get(out, 2, MPI_INT, next, 12, 2, MPI_INT, window));
+  CHECK_MPI(MPI_Win_flush_all(window));
   // Gets meet, into other memory; accumulates of one type do, with any operation, in the order in which they
   // are made.
   CHECK_MPI(get(0, 4));
