@@ -474,6 +474,80 @@ void large_counts(check::Memory memory) {
   }
 }
 
+// Long rows that may go in pieces and single elements meet in the same locations, in shared epochs.
+template <class T>
+void large_and_small(check::Memory memory, MPI_Datatype type) {
+  constexpr int kCount = 5000;
+  constexpr int kRows = 40;
+  constexpr int kSingles = 2000;
+  const auto place = [](int k) { return k * 7 % kCount; };
+  check::Window window(memory, kCount * sizeof(T), sizeof(T));
+  const std::vector<T> ones(kCount, T{1});
+  std::vector<T> seen(kSingles);
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  if (rank % 2 == 0) {
+    for (int i = 0; i < kRows; ++i) {
+      CHECK_MPI(MPI_Accumulate(ones.data(), kCount, type, 0, 0, kCount, type, MPI_SUM, window));
+    }
+  } else {
+    for (int k = 0; k < kSingles; ++k) {
+      CHECK_MPI(MPI_Fetch_and_op(ones.data(), &seen[static_cast<std::size_t>(k)], type, 0, place(k), MPI_SUM, window));
+    }
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank == 0) {
+    std::vector<int> expected(kCount, kRows * ((size + 1) / 2));
+    for (int k = 0; k < kSingles; ++k) expected[static_cast<std::size_t>(place(k))] += size / 2;
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+    for (int i = 0; i < kCount; ++i) {
+      CHECK_EQ(window.as<T>()[i], static_cast<T>(expected[static_cast<std::size_t>(i)]));
+    }
+    CHECK_MPI(MPI_Win_unlock(0, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// Under an exclusive lock nobody else is there, which may make it faster and must not make it different; a lock that is
+// shared with the others, beside it and after it, is no such lock.
+template <class T>
+void alone(check::Memory memory, MPI_Datatype type) {
+  constexpr int kCount = 70;
+  constexpr int kTimes = 200;
+  check::Window window(memory, 2 * kCount * sizeof(T), sizeof(T));
+  const int own = size > 1 ? size - 1 : 0;  // locked exclusively by all in turn; 0 is shared
+  const std::vector<T> ones(kCount, T{1});
+  std::vector<T> before(kCount);
+  T last{};
+  for (int i = 0; i < kTimes; ++i) {
+    if (own != 0) CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, own, 0, window));
+    CHECK_MPI(MPI_Get_accumulate(ones.data(), kCount, type, before.data(), kCount, type, own, 0, kCount, type, MPI_SUM,
+                                 window));
+    CHECK_MPI(MPI_Accumulate(ones.data(), kCount, type, own, kCount, kCount, type, MPI_SUM, window));
+    if (own != 0) CHECK_MPI(MPI_Accumulate(ones.data(), kCount, type, 0, 0, kCount, type, MPI_SUM, window));
+    CHECK_MPI(MPI_Win_flush(own, window));
+    CHECK(i == 0 || before[0] > last);
+    for (const T value : before) CHECK_EQ(value, before[0]);
+    last = before[0];
+    CHECK_MPI(MPI_Win_unlock(own, window));
+    if (own != 0) CHECK_MPI(MPI_Win_unlock(0, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+  for (int i = 0; own != 0 && i < kTimes; ++i) {
+    CHECK_MPI(MPI_Accumulate(ones.data(), kCount, type, 0, kCount, kCount, type, MPI_SUM, window));
+  }
+  CHECK_MPI(MPI_Win_unlock(0, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank == 0 || rank == own) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+    for (int i = 0; i < 2 * kCount; ++i) CHECK_EQ(window.as<T>()[i], static_cast<T>(kTimes * size));
+    CHECK_MPI(MPI_Win_unlock(rank, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
 // accumulate_ordering, by default: reads and writes of one origin to one location happen as they were called,
 // whatever their sizes.
 void ordered(check::Memory memory) {
@@ -586,6 +660,15 @@ int main(int argc, char** argv) {
   without_an_atomic(memory);
   check::section("100,000 doubles");
   large_counts(memory);
+  check::section("long rows and single elements in the same places");
+  large_and_small<double>(memory, MPI_DOUBLE);
+  large_and_small<float>(memory, MPI_FLOAT);
+  large_and_small<int>(memory, MPI_INT);
+  check::section("accumulates under an exclusive lock");
+  alone<double>(memory, MPI_DOUBLE);
+  alone<std::int64_t>(memory, MPI_INT64_T);
+  alone<std::int16_t>(memory, MPI_INT16_T);
+  alone<long double>(memory, MPI_LONG_DOUBLE);
   check::section("accumulates of one origin are ordered");
   ordered(memory);
   check::section("strided accumulates");

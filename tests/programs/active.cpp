@@ -284,6 +284,30 @@ void taking_turns(check::Memory memory) {
   }
 }
 
+// Groups that come and go: the handle of one that was freed may be that of the next one, which has other members.
+void groups_come_and_go(check::Memory memory) {
+  check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
+  for (int i = 0; i < 200; ++i) {
+    // To the rank `step` ahead; sometimes with myself as well, or to everybody.
+    const int step = i % size;
+    const int target = (rank + step) % size;
+    std::vector<int> targets{target}, origins{(rank + size - step) % size};
+    if (i % 3 == 1 && target != rank) {
+      targets.push_back(rank);
+      origins.push_back(rank);
+    }
+    if (i % 7 == 6) targets = origins = check::all_ranks();
+    const check::Group exposed_to(origins), accessed(targets);
+    CHECK_MPI(MPI_Win_post(exposed_to, 0, window));
+    CHECK_MPI(MPI_Win_start(accessed, 0, window));
+    const int value = 1000 * (i + 1) + rank;
+    for (const int each : targets) put(window, value, each, rank);
+    CHECK_MPI(MPI_Win_complete(window));
+    CHECK_MPI(MPI_Win_wait(window));
+    for (const int each : origins) CHECK_EQ(window.as<int>()[each], 1000 * (i + 1) + each);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -300,6 +324,7 @@ int main(int argc, char** argv) {
       {"one origin", one_origin},
       {"one target", one_target},
       {"two windows", two_windows},
+      {"groups come and go", groups_come_and_go},
       {"MPI_MODE_NOCHECK", without_check},
       {"large puts", large_puts},
       {"fence, locks and posts in turn", taking_turns},

@@ -254,6 +254,40 @@ void shorter_senders(check::Memory memory) {
   CHECK_MPI(MPI_Type_free(&every_second));
 }
 
+// The lengths of single elements and those around them, at any address on either side, out of the own window too; the
+// bytes beside them stay as they are.
+void small_pieces(check::Memory memory) {
+  constexpr int kRoom = 64;
+  check::Window window(memory, 2 * kRoom, 1);
+  const int target = (rank + 1) % size;
+  std::array<unsigned char, kRoom> out{}, in{};
+  for (int bytes = 1; bytes <= 33; ++bytes) {
+    for (int skew = 0; skew < 9; ++skew) {
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = check::pattern(i, rank, bytes, skew);
+      std::memset(window.as<unsigned char>(), 0, 2 * kRoom);
+      std::memcpy(window.as<unsigned char>() + kRoom, out.data(), kRoom);
+      in.fill(0);
+      CHECK_MPI(MPI_Win_fence(0, window));
+      // At even lengths the origin is memory that others may access at the same time, but do not.
+      unsigned char* from = bytes % 2 == 0 ? window.as<unsigned char>() + kRoom : out.data();
+      CHECK_MPI(MPI_Put(from + 3 + skew, bytes, MPI_BYTE, target, 8 - skew % 8, bytes, MPI_BYTE, window));
+      CHECK_MPI(MPI_Win_fence(0, window));
+      CHECK_MPI(MPI_Get(in.data() + skew, bytes, MPI_BYTE, target, 8 - skew % 8, bytes, MPI_BYTE, window));
+      CHECK_MPI(MPI_Win_fence(0, window));
+      const int origin = (rank + size - 1) % size;
+      for (int i = 0; i < kRoom; ++i) {
+        const int k = i - (8 - skew % 8);
+        const bool put = k >= 0 && k < bytes;
+        CHECK_EQ(window.as<unsigned char>()[i],
+                 put ? check::pattern(static_cast<std::size_t>(k + 3 + skew), origin, bytes, skew) : 0);
+        const bool got = i >= skew && i < skew + bytes;
+        CHECK_EQ(in[static_cast<std::size_t>(i)], got ? out[static_cast<std::size_t>(i + 3)] : 0);
+      }
+      CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    }
+  }
+}
+
 // Thousands of small operations in one epoch: nothing is lost where something below has a limit.
 void many_in_one_epoch(check::Memory memory) {
   constexpr int kMany = 3000;
@@ -303,6 +337,8 @@ int main(int argc, char** argv) {
   transposed_matrix(program.memory());
   check::section("who sends may send less");
   shorter_senders(program.memory());
+  check::section("small pieces at any address");
+  small_pieces(program.memory());
   check::section("thousands of operations in one epoch");
   many_in_one_epoch(program.memory());
   return 0;
