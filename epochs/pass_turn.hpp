@@ -3,8 +3,8 @@
 //
 // Passing goes by one compare-and-swap on the slot: the sleeper is found there and woken; or its ticket is drawn but
 // it has not come yet, then it finds the turn in the slot. No call lets in more than kMost: the last of these gets the
-// rest to pass on, in its wake word or its slot; and where the number is known it is let in first, so that the rest goes
-// on meanwhile.
+// rest to pass on, in its wake word or its slot. Strictly in the order of tickets, so that there is one who passes on at
+// a time: a later ticket found waiting in the slot of an earlier one has not been let in by anybody else.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,7 @@ class PassTurn {
 
   // From `ticket` on, to waiters of type `group` and, where the turn says so, to the next of the other.
   PassTurn(M& memory, int target, std::uint64_t ticket, LockType group, Turn turn)
-      : memory_(memory), ticket_(ticket), turn_(turn), target_(target), group_(group) {
-    if (!turn.to_next && turn.count > kMost) {
-      turn_ = Turn::members(kMost);
-      handed_ = Turn::members(turn.count - kMost);
-      ticket_ = LockWord::after(ticket, kMost - 1);
-    }
-  }
+      : memory_(memory), ticket_(ticket), turn_(turn), target_(target), group_(group) {}
 
   bool advance() {
     while (operation_.done()) {
@@ -68,7 +62,12 @@ class PassTurn {
   enum class Step : std::uint8_t { kOffer, kOffered, kAnnounced, kDone };
 
   // What one whose slot is empty will find: to the next in turn the turn goes as it is, as it may be the present ticket.
-  Turn offer() const { return turn_.to_next ? turn_ : handed_; }
+  Turn offer() const { return turn_.to_next ? turn_ : handed_over(); }
+  // What the present ticket, if it is of the group, passes on.
+  Turn handed_over() const {
+    if (passed_ + 1 < kMost) return Turn{};
+    return turn_.to_next ? Turn::next_after(turn_.count + 1) : Turn::members(turn_.count - 1);
+  }
   void take_answer(std::uint64_t slot) {
     step_ = Step::kOffer;
     if (slot == expected_) {
@@ -107,23 +106,14 @@ class PassTurn {
     }
   }
   void let_in() {
-    if (turn_.to_next && passed_ + 1 == kMost) handed_ = Turn::next_after(turn_.count + 1);
-    wake(WakeUp::make(WakeUp::kHold, handed_.bits()));
+    wake(WakeUp::make(WakeUp::kHold, handed_over().bits()));
     next();
   }
   // The slot of the present ticket is done with.
   void next() {
-    ++passed_;
-    if (turn_.to_next) {
-      ++turn_.count;
-      ticket_ = LockWord::after(ticket_);
-      if (passed_ == kMost) step_ = Step::kDone;
-    } else {
-      --turn_.count;
-      // After the one that has got the rest, those before it.
-      ticket_ = LockWord::after(ticket_, handed_.is_nothing() ? 1 : LockWord::kTickets - (kMost - 1));
-      handed_ = Turn{};
-    }
+    turn_ = turn_.to_next ? Turn::next_after(turn_.count + 1) : Turn::members(turn_.count - 1);
+    ticket_ = LockWord::after(ticket_);
+    if (++passed_ == kMost) step_ = Step::kDone;
   }
   void wake(std::uint64_t how) { memory_.write(wake_, WaiterId::rank(waiter_), WaiterId::wake_word(waiter_), how); }
 
@@ -134,7 +124,6 @@ class PassTurn {
   std::uint64_t waiter_ = 0;
   std::uint64_t expected_ = RingSlot::kEmpty;  // in the slot: empty, or a later ticket that must give way
   Turn turn_;
-  Turn handed_;  // for the present ticket to pass on
   int target_;
   int passed_ = 0;
   LockType group_;
