@@ -624,6 +624,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
     constexpr std::uint32_t kFlag = 64, kOther = 72, kEnd = 80;
     expect_well(run_world(3, way, 16384, [&](Ranks& ranks, World& world) {
       std::fill_n(world->data(), 16384, std::byte{0});
+      Process::instance().poll();  // the agent, on another thread, comes after that
       ControlMemory memory(*world);
       ControlMemory::Operation operation;
       const auto finish = [&] {
