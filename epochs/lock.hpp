@@ -35,6 +35,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "epochs/control_block.hpp"
 #include "epochs/epoch_state.hpp"
@@ -328,6 +329,58 @@ class ReleaseLock {
   int target_;
   LockType type_;
   Step step_ = Step::kLeft;
+};
+
+// Takes the gate and the exclusive lock of a target, by asking for both at once: one round trip where nobody is in the
+// way. A lock that is got in front of the gate is given back at once, and asked for again behind it: there it would hold
+// up those who are past the gate, and whom a lock_all that waits at the gate waits for.
+template <RemoteMemory M>
+class AcquireLockAndGate {
+ public:
+  // `gate_node`, `lock_node`: two wake words, as this rank may wait at both.
+  AcquireLockAndGate(M& memory, int self, int target, int home, std::uint32_t gate_node, std::uint32_t lock_node)
+      : memory_(memory),
+        self_(self),
+        target_(target),
+        lock_node_(lock_node),
+        gate_(memory, self, home, LockType::kExclusive, gate_node),
+        lock_(std::in_place, memory, self, target, LockType::kExclusive, lock_node) {}
+
+  bool advance() {
+    const bool passed = gate_.advance();
+    for (;;) {
+      if (release_) {
+        if (!release_->advance()) return false;
+        release_.reset();
+        lock_.reset();
+      }
+      if (!lock_) {
+        if (!passed) return false;
+        lock_.emplace(memory_, self_, target_, LockType::kExclusive, lock_node_);
+      }
+      if (!lock_->advance()) return false;
+      if (passed) return true;
+      release_.emplace(memory_, target_, LockType::kExclusive, lock_->ticket());
+    }
+  }
+
+  bool saw_exposure() const { return lock_->saw_exposure(); }
+  std::uint64_t ticket() const { return lock_->ticket(); }
+  typename M::Operation* failed_operation() {
+    typename M::Operation* failed = gate_.failed_operation();
+    if (failed == nullptr && release_) failed = release_->failed_operation();
+    if (failed == nullptr && lock_) failed = lock_->failed_operation();
+    return failed;
+  }
+
+ private:
+  M& memory_;
+  int self_;
+  int target_;
+  std::uint32_t lock_node_;
+  AcquireLock<M, Gate> gate_;
+  std::optional<AcquireLock<M, TargetLock>> lock_;
+  std::optional<ReleaseLock<M, TargetLock>> release_;  // of a lock that was got in front of the gate
 };
 
 // Gives back an exclusive lock and, where it was the last of this process, the gate, both at once: what was done under

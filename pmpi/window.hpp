@@ -4,6 +4,7 @@
 // that into MPI's return codes.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -158,14 +159,20 @@ class Window {
   template <class Lock>
   Status acquire(int rank, epochs::LockType type, std::uint64_t& ticket, bool& saw_exposure,
                  std::optional<std::uint64_t> before = {});
+  template <class Acquire>
+  Status acquire_by(Acquire& acquire, std::span<const std::uint32_t> wake_words, std::uint64_t& ticket, bool& saw_exposure);
+  template <std::size_t kCount>
+  std::array<std::uint32_t, kCount> claim_wake_words();
   Outcome acquire_of(int rank, epochs::LockType type, std::uint64_t& ticket, std::optional<std::uint64_t> before = {});
   Status release(int rank, epochs::LockType type, std::uint64_t ticket);
   Outcome keep_lock(Held lock, std::optional<std::uint64_t> before);
   Status pass_lock_on(const Held& lock, std::uint64_t before);
   bool passes_gate(epochs::LockType type) const { return gate_home_ != kNoGate && type == epochs::LockType::kExclusive; }
-  // For an exclusive lock, before that of its target. One thread of this process passes the gate, for all exclusive
-  // locks of the process: behind a lock_all that waits, a second one of it would wait for itself.
-  Status enter_gate();
+  // For an exclusive lock: true if it has to pass the gate together with its target's lock (acquire_with_gate), false if
+  // this process is behind the gate already. One thread passes it for all exclusive locks of the process: behind a
+  // lock_all that waits, a second one of it would wait for itself.
+  bool come_to_gate();
+  Status acquire_with_gate(int rank, std::uint64_t& ticket, bool& saw_exposure);
   // Whether it was the last one there: then the gate has to be given back.
   bool leave_gate();
   Status release_gate(epochs::LockType type);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Synchronization calls of a window (MPI 4.0 section 12.5).
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <deque>
 #include <iterator>
@@ -250,36 +251,54 @@ Outcome Window::test(int* flag) {
   return {};
 }
 
-template <class Lock>
-Status Window::acquire(int rank, LockType type, std::uint64_t& ticket, bool& saw_exposure,
-                       std::optional<std::uint64_t> before) {
-  // Threads that wait for different targets at once each need a wake word of their own.
-  std::uint32_t node = 0;
+// Threads that wait for different targets at once each need wake words of their own.
+template <std::size_t kCount>
+std::array<std::uint32_t, kCount> Window::claim_wake_words() {
+  std::array<std::uint32_t, kCount> words{};
   const auto claim = [&] {
     const auto held = guard();
-    node = static_cast<std::uint32_t>(std::countr_one(wake_words_in_use_));
-    if (node >= epochs::ControlBlock::kWakeWords) return false;
-    wake_words_in_use_ |= 1U << node;
+    std::uint32_t in_use = wake_words_in_use_;
+    for (std::uint32_t& word : words) {
+      word = static_cast<std::uint32_t>(std::countr_one(in_use));
+      if (word >= epochs::ControlBlock::kWakeWords) return false;
+      in_use |= 1U << word;
+    }
+    wake_words_in_use_ = in_use;
     return true;
   };
   wait_until(space_->bell(), claim);
-  using Acquire = epochs::AcquireLock<ControlMemory, Lock>;
-  const int self = space_->rank();
-  Acquire acquire = before ? Acquire(control_, self, rank, type, node, *before) : Acquire(control_, self, rank, type, node);
+  return words;
+}
+
+template <class Acquire>
+Status Window::acquire_by(Acquire& acquire, std::span<const std::uint32_t> wake_words, std::uint64_t& ticket,
+                          bool& saw_exposure) {
   Status status = run(space_->bell(), acquire);
-  ticket = acquire.ticket();
-  saw_exposure = acquire.saw_exposure();
+  if (status) {
+    ticket = acquire.ticket();
+    saw_exposure = acquire.saw_exposure();
+  }
   const auto held = guard();
-  wake_words_in_use_ &= ~(1U << node);
+  for (const std::uint32_t word : wake_words) wake_words_in_use_ &= ~(1U << word);
   return status;
 }
 
+template <class Lock>
+Status Window::acquire(int rank, LockType type, std::uint64_t& ticket, bool& saw_exposure,
+                       std::optional<std::uint64_t> before) {
+  const auto words = claim_wake_words<1>();
+  using Acquire = epochs::AcquireLock<ControlMemory, Lock>;
+  const int self = space_->rank();
+  Acquire acquire =
+      before ? Acquire(control_, self, rank, type, words[0], *before) : Acquire(control_, self, rank, type, words[0]);
+  return acquire_by(acquire, words, ticket, saw_exposure);
+}
+
 Outcome Window::acquire_of(int rank, LockType type, std::uint64_t& ticket, std::optional<std::uint64_t> before) {
-  if (passes_gate(type)) {
-    if (Status status = enter_gate(); !status) return status;
-  }
   bool saw_exposure = false;
-  Status status = acquire<epochs::TargetLock>(rank, type, ticket, saw_exposure, before);
+  Status status = passes_gate(type) && come_to_gate()
+                      ? acquire_with_gate(rank, ticket, saw_exposure)
+                      : acquire<epochs::TargetLock>(rank, type, ticket, saw_exposure, before);
   if (status && !saw_exposure) return {};
   if (status) status = release(rank, type, ticket);
   if (passes_gate(type) && leave_gate()) {
@@ -289,12 +308,7 @@ Outcome Window::acquire_of(int rank, LockType type, std::uint64_t& ticket, std::
   return status ? Outcome(kPostedWhileLocked) : Outcome(status);
 }
 
-Status Window::release(int rank, LockType type, std::uint64_t ticket) {
-  epochs::ReleaseLock<ControlMemory> release(control_, rank, type, ticket);
-  return run(space_->bell(), release);
-}
-
-Status Window::enter_gate() {
+bool Window::come_to_gate() {
   bool first = false;
   const auto claim = [&] {
     const auto held = guard();
@@ -304,14 +318,21 @@ Status Window::enter_gate() {
     return true;
   };
   wait_until(space_->bell(), claim);
-  if (!first) return {};
-  std::uint64_t ticket = 0;
-  bool saw_exposure = false;
-  Status status = acquire<epochs::Gate>(gate_home_, LockType::kExclusive, ticket, saw_exposure);
+  return first;
+}
+
+Status Window::acquire_with_gate(int rank, std::uint64_t& ticket, bool& saw_exposure) {
+  const auto words = claim_wake_words<2>();
+  epochs::AcquireLockAndGate<ControlMemory> acquire(control_, space_->rank(), rank, gate_home_, words[0], words[1]);
+  Status status = acquire_by(acquire, words, ticket, saw_exposure);
   const auto held = guard();
   entering_gate_ = false;
-  if (!status) --behind_gate_;
   return status;
+}
+
+Status Window::release(int rank, LockType type, std::uint64_t ticket) {
+  epochs::ReleaseLock<ControlMemory> release(control_, rank, type, ticket);
+  return run(space_->bell(), release);
 }
 
 bool Window::leave_gate() {

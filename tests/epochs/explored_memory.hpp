@@ -21,7 +21,7 @@ namespace farside::explore {
 
 inline constexpr int kRanks = 4;
 inline constexpr int kAgents = 6;
-inline constexpr int kSlots = 4;  // operations of one protocol object
+inline constexpr int kSlots = 12;  // operations of one protocol object
 // Behind the control block of so few ranks: words for the data that protocols protect.
 inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
 inline constexpr std::uint32_t kWords = kData / 8 + 4;

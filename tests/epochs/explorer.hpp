@@ -137,14 +137,14 @@ class Explorer {
   struct Event {
     enum class What : std::uint8_t { kEffect, kStep, kAppear } what;
     std::int8_t who;      // agent; of kAppear the rank
-    std::uint8_t which;   // kEffect: the slot; kStep: the set of slots that become done
+    std::uint16_t which;  // kEffect: the slot; kStep: the set of slots that become done
   };
   static constexpr std::size_t kMaxEvents = 64;
   struct Events {
     std::array<Event, kMaxEvents> list;
     std::size_t count = 0;
     void add(typename Event::What what, int who, unsigned which) {
-      list.at(count++) = Event{what, static_cast<std::int8_t>(who), static_cast<std::uint8_t>(which)};
+      list.at(count++) = Event{what, static_cast<std::int8_t>(who), static_cast<std::uint16_t>(which)};
     }
   };
 

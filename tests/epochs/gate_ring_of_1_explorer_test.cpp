@@ -32,7 +32,8 @@ TEST_CASE("with a ring of 1 slot, more rounds and more ranks pass the gate") {
 }
 
 TEST_CASE("with a ring of 1 slot, lock_all, exclusive and shared locks exclude each other and all finish") {
-  must_hold({{"L L", "X0 S0", "S0 X0"}, {}, false, true});
+  must_hold({{"L S0", "X0", "S0 L"}, {}, false, true});
+  must_hold({{"L", "L", "X0", "S0"}, {}, false, true});
   must_hold({{"L", "X0(X1)", "X1 S0"}, {}, false, true});
 }
 

@@ -32,6 +32,7 @@ TEST_CASE("with a ring of 2 slots, more rounds and more ranks pass the gate") {
 }
 
 TEST_CASE("with a ring of 2 slots, lock_all, exclusive and shared locks exclude each other and all finish") {
-  must_hold({{"L L", "X0 S0", "S0 X0"}, {}, false, true});
+  must_hold({{"L S0", "X0", "S0 L"}, {}, false, true});
+  must_hold({{"L", "L", "X0", "S0"}, {}, false, true});
   must_hold({{"L", "X0(X1)", "X1 S0"}, {}, false, true});
 }

@@ -25,7 +25,7 @@ inline constexpr int kHome = 0;        // rank of the gate
 inline constexpr int kGate = kRanks;  // as a place, next to the ranks' locks
 
 struct LockAction {
-  enum class What : std::uint8_t { kAcquire, kRelease, kReleaseWithGate } what;
+  enum class What : std::uint8_t { kAcquire, kAcquireWithGate, kRelease, kReleaseWithGate } what;
   int place;  // whose lock, or kGate
   LockType type;
 };
@@ -37,6 +37,7 @@ class LockProgram {
   using Release = epochs::ReleaseLock<Memory>;
   using Enter = epochs::AcquireLock<Memory, epochs::Gate>;
   using Leave = epochs::ReleaseLock<Memory, epochs::Gate>;
+  using AcquireBoth = epochs::AcquireLockAndGate<Memory>;
   using ReleaseBoth = epochs::ReleaseLockAndGate<Memory>;
 
  public:
@@ -78,7 +79,10 @@ class LockProgram {
     if (request.kind != Kind::kFetchAdd || (!at_gate && request.word != ControlBlock::kLock)) return;
     const LockAction action = (*script_)[position_];
     auto& place = shared.places[at_gate ? kGate : action.place];
-    if (action.what == What::kAcquire) {
+    if (action.what == What::kAcquireWithGate && request.operand == LockWord::leave(action.type)) {
+      // Got in front of the gate, and given back: it comes again.
+      forget_arrival(place, memory.index());
+    } else if (action.what == What::kAcquire || action.what == What::kAcquireWithGate) {
       place.arrived_type[place.arrivals] = static_cast<std::int8_t>(action.type);
       place.arrived[place.arrivals++] = static_cast<std::int8_t>(1 + memory.index());
     } else {
@@ -117,7 +121,9 @@ class LockProgram {
     if (over()) return "";
     const LockAction action = (*script_)[position_];
     return std::string(" (") + (running_ ? "in " : "begins ") +
-           (action.what == What::kAcquire ? "acquire " : action.what == What::kRelease ? "release " : "release with gate ") +
+           (action.what == What::kAcquire           ? "acquire "
+            : action.what == What::kAcquireWithGate ? "acquire with gate "
+            : action.what == What::kRelease ? "release " : "release with gate ") +
            (action.type == LockType::kShared ? "shared " : "exclusive ") +
            (action.place == kGate ? "gate" : std::to_string(action.place)) + ")";
   }
@@ -127,7 +133,9 @@ class LockProgram {
 
  private:
   void begin(Memory& memory, LockAction action) {
-    if (action.what == What::kReleaseWithGate) {
+    if (action.what == What::kAcquireWithGate) {
+      running_.begin<AcquireBoth>(memory, memory.rank(), action.place, kHome, node_ + ControlBlock::kWakeWords / 2, node_);
+    } else if (action.what == What::kReleaseWithGate) {
       running_.begin<ReleaseBoth>(memory, action.place, tickets_[action.place], kHome);
     } else if (action.place == kGate && action.what == What::kAcquire) {
       running_.begin<Enter>(memory, memory.rank(), kHome, action.type, node_);
@@ -147,6 +155,14 @@ class LockProgram {
       return true;
     };
     const bool at_gate = action.place == kGate;
+    if (action.what == What::kAcquireWithGate) {
+      auto& both = running_.get<AcquireBoth>();
+      if (!both.advance()) return false;
+      tickets_[action.place] = both.ticket();
+      enter(shared.places[kGate], memory, {What::kAcquire, kGate, action.type});
+      enter(shared.places[action.place], memory, action);
+      return true;
+    }
     if (action.what == What::kAcquire) return at_gate ? acquire(running_.get<Enter>()) : acquire(running_.get<Acquire>());
     const bool over = action.what == What::kReleaseWithGate ? running_.get<ReleaseBoth>().advance()
                       : at_gate                             ? running_.get<Leave>().advance()
@@ -171,17 +187,22 @@ class LockProgram {
     const auto together = static_cast<int>(std::count(std::begin(target.inside), std::end(target.inside), inside));
     int& most = (action.place == kGate ? seen_->at_gate : seen_->together)[static_cast<int>(type)];
     most = std::max(most, together);
-    int i = 0;
-    for (; i < target.arrivals && target.arrived[i] != 1 + self; ++i) {
+    for (int i = 0; i < target.arrivals && target.arrived[i] != 1 + self; ++i) {
       if (in_the_way(target.arrived_type[i])) memory.broken("an agent overtook one that came before it");
     }
-    if (i == target.arrivals) return memory.broken("a lock is held before anything took effect");
-    for (--target.arrivals; i < target.arrivals; ++i) {
-      target.arrived[i] = target.arrived[i + 1];
-      target.arrived_type[i] = target.arrived_type[i + 1];
+    if (!forget_arrival(target, self)) memory.broken("a lock is held before anything took effect");
+  }
+  static bool forget_arrival(Shared::Place& place, int agent) {
+    int i = 0;
+    while (i < place.arrivals && place.arrived[i] != 1 + agent) ++i;
+    if (i == place.arrivals) return false;
+    for (--place.arrivals; i < place.arrivals; ++i) {
+      place.arrived[i] = place.arrived[i + 1];
+      place.arrived_type[i] = place.arrived_type[i + 1];
     }
-    target.arrived[target.arrivals] = 0;
-    target.arrived_type[target.arrivals] = 0;
+    place.arrived[place.arrivals] = 0;
+    place.arrived_type[place.arrivals] = 0;
+    return true;
   }
 
   const LockScript* script_ = nullptr;
@@ -189,7 +210,7 @@ class LockProgram {
   std::uint64_t position_ = 0;
   std::uint64_t tickets_[kRanks] = {};
   std::uint32_t node_ = 0;
-  Running<Acquire, Release, Enter, Leave, ReleaseBoth> running_;
+  Running<Acquire, Release, Enter, Leave, AcquireBoth, ReleaseBoth> running_;
 };
 static_assert(std::has_unique_object_representations_v<LockProgram::Shared>);
 
@@ -215,8 +236,9 @@ inline LockScript parse_script(const std::string& text, bool gated = false) {
       LockAction action{What::kAcquire, kGate, LockType::kShared};
       if (text[i] == 'X' || text[i] == 'E') action.type = LockType::kExclusive;
       if (text[i] == 'X' || text[i] == 'S') action.place = text[++i] - '0';
-      if (passes_gate(action)) script.push_back({What::kAcquire, kGate, action.type});
+      if (passes_gate(action)) action.what = What::kAcquireWithGate;
       script.push_back(action);
+      action.what = What::kAcquire;
       open.push_back(action);
       if (i + 1 == text.size() || text[i + 1] != '(') close();
     } else if (text[i] == ')') {

@@ -228,6 +228,12 @@ class Group {
   MPI_Group group_ = MPI_GROUP_EMPTY;
 };
 
+// Windows that are not mapped as a whole, or have more than 16 ranks, take lock_all through a gate (epochs/README.md).
+inline bool lock_all_has_gate() {
+  const char* routes = std::getenv("FARSIDE_ROUTES");
+  return size() > 16 || (routes != nullptr && std::string(routes) == "fabric");
+}
+
 inline std::vector<int> all_ranks() {
   std::vector<int> ranks(static_cast<std::size_t>(size()));
   for (int i = 0; i < size(); ++i) ranks[static_cast<std::size_t>(i)] = i;

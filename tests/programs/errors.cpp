@@ -251,13 +251,8 @@ void lock_of_a_posted_window(const check::Window& window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// Through a gate lock_all looks at no other rank: who the window is exposed to sees it by the post, others do not.
-bool has_gate() {
-  const char* routes = std::getenv("FARSIDE_ROUTES");
-  return size > 16 || (routes != nullptr && std::string(routes) == "fabric");
-}
-
-// One posted window is enough to refuse a lock_all, and then nobody's lock is left behind.
+// One posted window is enough to refuse a lock_all, and then nobody's lock is left behind. Through a gate lock_all looks at no
+// other rank: who the window is exposed to sees it by the post, others do not.
 void lock_all_and_one_posted_window(const check::Window& window) {
   if (size == 1) return;
   const check::Group first({0});
@@ -265,7 +260,7 @@ void lock_all_and_one_posted_window(const check::Window& window) {
   if (rank == size - 1) CHECK_MPI(MPI_Win_post(first, 0, window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   if (rank != size - 1) {
-    for (int i = 0; i < 2 && (rank == 0 || !has_gate()); ++i) {
+    for (int i = 0; i < 2 && (rank == 0 || !check::lock_all_has_gate()); ++i) {
       CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
       CHECK_REFUSED(put_at(window, 0, 0), MPI_ERR_RMA_SYNC);
       CHECK_REFUSED(MPI_Win_unlock_all(window), MPI_ERR_RMA_SYNC);

@@ -186,8 +186,8 @@ TEST_CASE("the agent touches attached memory only, and shows the table page by p
   alignas(16) std::array<std::int64_t, 64> data{};
   Agent agent;
   AccumulateLockWord lock;
-  const std::uint64_t id = agent.publish({reinterpret_cast<std::byte*>(Regions::kFirst), Regions::kBytes, &lock, false, {}, &regions});
-  const std::uint64_t other = agent.publish({reinterpret_cast<std::byte*>(data.data()), sizeof data, &lock, false, {}, nullptr});
+  const std::uint64_t id = agent.publish({reinterpret_cast<std::byte*>(Regions::kFirst), Regions::kBytes, &lock, false, {}, nullptr, 0, &regions});
+  const std::uint64_t other = agent.publish({reinterpret_cast<std::byte*>(data.data()), sizeof data, &lock, false, {}});
   agent.admit(id, {5, 6, 7}, false);
   agent.admit(other, {5, 6, 7}, false);
   const auto ask = [&](RequestHeader header, const void* payload, std::size_t bytes) {
