@@ -54,6 +54,7 @@ constexpr int kUsesCma = 2;
 // Up to so many ranks whose control words are all mapped, lock_all takes every rank's lock, at some 10 ns each: then an
 // exclusive lock is one atomic, and not one more at the gate.
 constexpr int kMostRanksWithoutGate = 16;
+constexpr int kMostRanksWithoutGateByFabric = 2;  // one remote atomic either way
 
 struct Agreed {
   std::unique_ptr<Space> space;
@@ -133,7 +134,7 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   const int needed = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0));
   const bool some_cma = (needed & kUsesCma) != 0;
   // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
-  if ((needed & kNeedsFabric) != 0 || agreement.ranks() > kMostRanksWithoutGate) {
+  if (agreement.ranks() > ((needed & kNeedsFabric) != 0 ? kMostRanksWithoutGateByFabric : kMostRanksWithoutGate)) {
     agreed.gate_home = static_cast<int>(descriptors[0].nonce % static_cast<std::uint64_t>(agreement.ranks()));
   }
   if ((needed & kNeedsFabric) != 0) {

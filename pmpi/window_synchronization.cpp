@@ -353,7 +353,10 @@ Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
       epoch_.lock_refused(lock.rank);
       return o;
     }
-    if (!passes_gate(lock.type)) space_->expect_release(lock.rank);
+    // Of a gate elsewhere the release is not ordered behind the data: nothing would be gained.
+    const bool gate = passes_gate(lock.type);
+    const bool near = gate_home_ == lock.rank || gate_home_ == space_->rank();
+    if (!gate || near) space_->expect_release(lock.rank, !gate || gate_home_ != lock.rank);
   }
   const auto held = guard();
   held_.push_back(lock);
@@ -400,21 +403,24 @@ Outcome Window::unlock_anyhow(int rank) {
   look_after_runtime();
   if (strict_) [[unlikely]] strict_->completed(rank);
   if (!lock.taken) return space_->flush(rank);
-  Status settled;
-  Status released;
-  if (passes_gate(lock.type) && leave_gate()) {
-    // Nothing orders the gate's word, which is elsewhere, behind the data.
-    settled = space_->flush(rank);
+  // The data must take effect before the releases do; this waits for what they would overtake.
+  const bool leaves_gate = passes_gate(lock.type) && leave_gate();
+  const bool gate_here = leaves_gate && gate_home_ == space_->rank();
+  const bool gate_elsewhere = leaves_gate && !gate_here && gate_home_ != rank;
+  Status first = gate_elsewhere ? space_->flush(rank) : space_->settle(rank);
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  if (leaves_gate && !gate_here) {
     epochs::ReleaseLockAndGate<ControlMemory> both(control_, rank, lock.ticket, gate_home_);
-    released = run(space_->bell(), both);
+    keep(run(space_->bell(), both));
   } else {
-    // The data must take effect before the release does; this waits for what the release would overtake.
-    settled = space_->settle(rank);
-    released = release(rank, lock.type, lock.ticket);
+    keep(release(rank, lock.type, lock.ticket));
   }
-  Status completed = space_->flush(rank);
-  if (!settled) return settled;
-  return completed ? std::move(released) : std::move(completed);
+  keep(space_->flush(rank));
+  // The gate's word in this rank's own memory: nothing orders it behind the data but their completion.
+  if (gate_here) keep(release_gate(lock.type));
+  return first;
 }
 
 // Through the gate, or every rank's lock in the order of ranks. Taking each at the first operation on it would cost less

@@ -160,8 +160,9 @@ class Space {
   // Such an atomic will follow what is put to this target next: a small put may wait for it and travel in one message
   // with it, a few may travel so that it is ordered behind them. A flush ends the expectation: whoever flushes waits
   // anyway.
-  void expect_release(int target) {
-    std::atomic_ref(this->target(target).ordered_puts).store(kOrderedPuts, std::memory_order_relaxed);
+  // `alone` false: several atomics will follow, so that none may carry a put along.
+  void expect_release(int target, bool alone = true) {
+    std::atomic_ref(this->target(target).ordered_puts).store(kOrderedPuts - (alone ? 0 : 1), std::memory_order_relaxed);
   }
 
   // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.

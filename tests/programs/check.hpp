@@ -228,10 +228,10 @@ class Group {
   MPI_Group group_ = MPI_GROUP_EMPTY;
 };
 
-// Windows that are not mapped as a whole, or have more than 16 ranks, take lock_all through a gate (epochs/README.md).
+// Windows of more than 16 ranks, or more than 2 that are not mapped as a whole, take lock_all through a gate (epochs/README.md).
 inline bool lock_all_has_gate() {
   const char* routes = std::getenv("FARSIDE_ROUTES");
-  return size() > 16 || (routes != nullptr && std::string(routes) == "fabric");
+  return size() > (routes != nullptr && std::string(routes) == "fabric" ? 2 : 16);
 }
 
 inline std::vector<int> all_ranks() {
