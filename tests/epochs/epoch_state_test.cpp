@@ -4,7 +4,6 @@
 #include "epochs/epoch_state.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -849,7 +848,7 @@ TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
     expected +=
         std::to_string(number) + ". " + v.what + ": " + v.advice + ". `" + error + "`, " + v.section + "\n";
   }
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "../../epochs/README.md");
+  std::ifstream file(FARSIDE_SOURCE_DIR "/epochs/README.md");
   std::stringstream readme;
   readme << file.rdbuf();
   INFO("the README should contain:\n" << expected);
