@@ -223,7 +223,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     if (fine) {
       const bool uses_mpi =
           std::any_of(request.measures.begin(), request.measures.end(),
-                      [](const auto* info) { return info->target != bench::TargetState::kServes; });
+                      [](const auto* info) { return !bench::is_bare(*info); });
       if (request.variant != Variant::kNative && uses_mpi) check_statistics(request, prefix, outcome.warnings);
       // All were measured; a program that left one out without a word would keep this loop going for ever.
       const auto unsaid = left;

@@ -188,7 +188,8 @@ bool measure_runtime(const Settings& settings, const std::vector<Variant>& varia
       request.runtime = report.runtime;
       request.variant = variant;
       for (const auto* info : measures) {
-        const bool elsewhere = info->target == bench::TargetState::kServes && variant != Variant::kFabric;
+        const bool elsewhere = (info->target == bench::TargetState::kServes && variant != Variant::kFabric) ||
+                               (info->target == bench::TargetState::kSpins && variant != Variant::kNode);
         if (elsewhere || series[info->name].broken()) {
           progress.skip();
         } else {

@@ -20,6 +20,7 @@ enum class TargetState {  // what the target does while the origin measures
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
   kServes,                // no MPI at all: bare libfabric (bench/bare_fabric.hpp), over the fabric variant's provider
+  kSpins,                 // no MPI at all: bare shared memory (bench/bare_memory.hpp), beside the node variant
 };
 
 struct MeasureInfo {
@@ -51,9 +52,16 @@ inline constexpr auto kCatalogue = std::to_array<MeasureInfo>({
      TargetState::kComputes, false},
     {"fence_put", "fence with a put", Unit::kMicroseconds, TargetState::kTakesPart, false},
     {"pscw_put", "post-start-put-complete-wait", Unit::kMicroseconds, TargetState::kTakesPart, false},
+    {"bare_lock", "bare memory: two fetch-adds and a store", Unit::kMicroseconds, TargetState::kSpins, false},
+    {"bare_exchange", "bare memory: a word there, a word back", Unit::kMicroseconds, TargetState::kSpins, false},
     {"bare_write", "bare libfabric: write 8 B", Unit::kMicroseconds, TargetState::kServes, false},
     {"bare_fetch_add", "bare libfabric: fetch-add int64", Unit::kMicroseconds, TargetState::kServes, true},
 });
+
+// The physical limits: measures that use neither MPI nor farside.
+constexpr bool is_bare(const MeasureInfo& info) {
+  return info.target == TargetState::kServes || info.target == TargetState::kSpins;
+}
 
 constexpr const MeasureInfo* find_measure(std::string_view name) {
   for (const MeasureInfo& info : kCatalogue) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tools/bench/bare_fabric.hpp"
+#include "tools/bench/bare_memory.hpp"
 #include "tools/bench/sampler.hpp"
 
 namespace farside::bench {
@@ -402,6 +403,11 @@ Outcome bare(const MeasureInfo&, const Pair& pair, const Options& options) {
   return measure_bare(operation, pair, options);
 }
 
+template <BareMemory what>
+Outcome bare(const MeasureInfo&, const Pair& pair, const Options& options) {
+  return measure_bare(what, pair, options);
+}
+
 struct Entry {
   std::string_view name;
   Outcome (*run)(const MeasureInfo&, const Pair&, const Options&);
@@ -423,6 +429,8 @@ constexpr auto kEntries = std::to_array<Entry>({
     {"fetch_and_op_compute", passive<FetchAndAdd, FlushEach>},
     {"fence_put", together<Put, Fence>},
     {"pscw_put", together<Put, PostStart>},
+    {"bare_lock", bare<BareMemory::kLock>},
+    {"bare_exchange", bare<BareMemory::kExchange>},
     {"bare_write", bare<BareOperation::kWrite>},
     {"bare_fetch_add", bare<BareOperation::kFetchAdd>},
 });
