@@ -8,7 +8,8 @@
 
 namespace {
 
-int rank;
+MPI_Comm node;  // whose ranks share memory: mostly all
+int rank;       // in it, as all ranks below
 int size;
 
 struct Part {
@@ -26,7 +27,7 @@ Part query(MPI_Win window, int of) {
 class SharedWindow {
  public:
   SharedWindow(MPI_Aint bytes, int unit, MPI_Info info = MPI_INFO_NULL) {
-    CHECK_MPI(MPI_Win_allocate_shared(bytes, unit, info, MPI_COMM_WORLD, &base, &window));
+    CHECK_MPI(MPI_Win_allocate_shared(bytes, unit, info, node, &base, &window));
   }
   ~SharedWindow() { CHECK_MPI(MPI_Win_free(&window)); }
   SharedWindow(const SharedWindow&) = delete;
@@ -40,7 +41,7 @@ void check_loads_and_stores(MPI_Win window, const std::vector<Part>& parts, int 
   CHECK_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window));
   const auto meet = [&] {
     CHECK_MPI(MPI_Win_sync(window));
-    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    CHECK_MPI(MPI_Barrier(node));
     CHECK_MPI(MPI_Win_sync(window));
   };
   const auto fill = [&](int owner, int writer) {
@@ -180,7 +181,7 @@ void operations() {
       }
     }
     CHECK_MPI(MPI_Win_unlock_all(shared.window));
-    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    CHECK_MPI(MPI_Barrier(node));
     std::memcpy(&seen, query(shared.window, 0).base + kBytes - 8, sizeof seen);
     CHECK_EQ(seen, std::int64_t{kRounds * size});
     CHECK_MPI(MPI_Win_fence(0, shared.window));
@@ -208,7 +209,7 @@ void processor_atomics() {
     }
   }
   CHECK_MPI(MPI_Win_unlock_all(shared.window));
-  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Barrier(node));
   CHECK_EQ(std::atomic_ref(*word).load(), std::int64_t{500 * size});
 }
 
@@ -231,12 +232,12 @@ void synchronization() {
   auto* mine = reinterpret_cast<int*>(shared.base);
   for (int round = 0; round < 20; ++round) {
     if (rank == 0) {
-      check::Group origin({1});
+      const check::Group origin({1}, node);
       CHECK_MPI(MPI_Win_post(origin, 0, shared.window));
       CHECK_MPI(MPI_Win_wait(shared.window));
       CHECK_EQ(mine[1], 40 + round);
     } else if (rank == 1) {
-      check::Group target({0});
+      const check::Group target({0}, node);
       CHECK_MPI(MPI_Win_start(target, 0, shared.window));
       counter[1] = 40 + round;
       CHECK_MPI(MPI_Win_complete(shared.window));
@@ -260,23 +261,44 @@ void refused() {
   CHECK_EQ(query(shared.window, rank).bytes, MPI_Aint{64});
 
   // A bad argument of one rank is an error on all.
-  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  CHECK_MPI(MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN));
   void* base = nullptr;
   MPI_Win window = MPI_WIN_NULL;
-  CHECK(MPI_Win_allocate_shared(rank == 0 ? -1 : 64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window) != MPI_SUCCESS);
+  CHECK(MPI_Win_allocate_shared(rank == 0 ? -1 : 64, 1, MPI_INFO_NULL, node, &base, &window) != MPI_SUCCESS);
   // More than there is, by one rank and by all together.
   constexpr MPI_Aint kHuge = MPI_Aint{1} << 46;
-  CHECK_REFUSED(MPI_Win_allocate_shared(rank == size - 1 ? kHuge : 64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window),
+  CHECK_REFUSED(MPI_Win_allocate_shared(rank == size - 1 ? kHuge : 64, 1, MPI_INFO_NULL, node, &base, &window),
                 MPI_ERR_NO_MEM);
-  CHECK_REFUSED(MPI_Win_allocate_shared(MPI_Aint{1} << 62, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window), MPI_ERR_NO_MEM);
+  CHECK_REFUSED(MPI_Win_allocate_shared(MPI_Aint{1} << 62, 1, MPI_INFO_NULL, node, &base, &window), MPI_ERR_NO_MEM);
+  CHECK_MPI(MPI_Comm_set_errhandler(node, MPI_ERRORS_ARE_FATAL));
+}
+
+// On two hosts the ranks of all have no memory in common; what they say to each other goes by other ways.
+void over_nodes() {
+  if (check::size() == size) return;
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  void* base = nullptr;
+  MPI_Win none = MPI_WIN_NULL;
+  CHECK_REFUSED(MPI_Win_allocate_shared(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &none), MPI_ERR_RMA_SHARED);
   CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+  const SharedWindow shared(sizeof(int), sizeof(int));
+  const check::Window all(check::Memory::kAllocate, sizeof(int), sizeof(int));
+  const int next = (check::rank() + 1) % check::size();
+  const int told = check::rank();
+  CHECK_MPI(MPI_Win_fence(0, all));
+  CHECK_MPI(MPI_Put(&told, 1, MPI_INT, next, 0, 1, MPI_INT, all));
+  CHECK_MPI(MPI_Win_fence(0, all));
+  int got = -1;
+  CHECK_MPI(MPI_Get(&got, 1, MPI_INT, check::rank(), 0, 1, MPI_INT, all));
+  CHECK_MPI(MPI_Win_fence(0, all));
+  CHECK_EQ(got, (check::rank() + check::size() - 1) % check::size());
 }
 
 #if MPI_VERSION >= 4
 void large_units() {
   void* base = nullptr;
   MPI_Win window;
-  CHECK_MPI(MPI_Win_allocate_shared_c(64, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+  CHECK_MPI(MPI_Win_allocate_shared_c(64, 4, MPI_INFO_NULL, node, &base, &window));
   MPI_Aint bytes = 0;
   MPI_Aint unit = 0;
   void* theirs = nullptr;
@@ -303,8 +325,9 @@ void many_rounds() {
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
-  rank = check::rank();
-  size = check::size();
+  CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  CHECK_MPI(MPI_Comm_rank(node, &rank));
+  CHECK_MPI(MPI_Comm_size(node, &size));
   const std::pair<const char*, void (*)()> sections[] = {
       {"sizes and units", sizes_and_units},
       {"attributes", attributes},
@@ -316,10 +339,12 @@ int main(int argc, char** argv) {
       {"large units", large_units},
 #endif
       {"many rounds", many_rounds},
+      {"over nodes", over_nodes},
   };
   for (const auto& [text, run] : sections) {
     check::section(text);
     run();
   }
+  CHECK_MPI(MPI_Comm_free(&node));
   return 0;
 }
