@@ -3,6 +3,7 @@
 #include "pmpi/creation.hpp"
 #include "pmpi/entry.hpp"
 #include "pmpi/first_window.hpp"
+#include "pmpi/requests.hpp"
 #include "pmpi/statistics_file.hpp"
 #include "transport/process.hpp"
 
@@ -83,6 +84,7 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
   const int code = runtime().Win_free(win);
   WindowTable::instance().erase(handle, window);
   return lost != MPI_SUCCESS ? lost : code;
+  Requests::instance().give_up(*window);
 }
 
 FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag)) {

@@ -154,6 +154,12 @@ class Space {
   Status flush_all();
 
   // Waits for what a control fetch-add towards the target would overtake if it were issued next: everything, unless the
+  // Whether all operations that were issued towards the target are over, well or badly. Does not wait, nor move the
+  // endpoint; errors remain for a flush. A put that is held back for a release (expect_release) counts as over.
+  bool over(int target) const {
+    const Target& to = targets_[static_cast<std::size_t>(target)];
+    return to.transfers == nullptr || (to.transfers->done() && to.atomics->done() && to.requests->done());
+  }
   // route orders it behind some or carries it along. For the atomic that says that the operations are over (a lock's
   // release, complete's notice); the operations themselves are over after a flush, as ever.
   Status settle(int target);
@@ -168,6 +174,13 @@ class Space {
   // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.
   std::uint64_t* control_word(int target, std::uint32_t word) const {
     std::byte* control = targets_[static_cast<std::size_t>(target)].control;
+  // Until the next such expectation no put is held back: somebody waits for the next one before the release.
+  void hold_nothing(int target) {
+    const std::atomic_ref ordered_puts(this->target(target).ordered_puts);
+    if (ordered_puts.load(std::memory_order_relaxed) == kOrderedPuts) {
+      ordered_puts.store(kOrderedPuts - 1, std::memory_order_relaxed);
+    }
+  }
     return control == nullptr ? nullptr : reinterpret_cast<std::uint64_t*>(control + word);
   }
   // After a control word of a mapped target was changed: wakes it if it sleeps. Its own bell is rung by others.
