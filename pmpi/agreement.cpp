@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "pmpi/runtime.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
@@ -64,7 +65,7 @@ std::optional<Error> Agreement::greet(const Status& own, const char* call) {
   bool warned = false;
   int arrived = 0;
   for (Waiter waiter(Process::instance(), Process::instance().own_bell());;) {
-    PMPI_Test(&request, &arrived, MPI_STATUS_IGNORE);
+    runtime().Test(&request, &arrived, MPI_STATUS_IGNORE);
     if (arrived != 0) break;
     waiter.pause();
     if (!warned && std::chrono::steady_clock::now() - begun > kPatience) {

@@ -216,6 +216,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   // A dynamic window begins at MPI_BOTTOM (MPI 4.0 section 12.2.6), as its request says.
   const bool made_here = request.flavor == MPI_WIN_FLAVOR_ALLOCATE || request.flavor == MPI_WIN_FLAVOR_SHARED;
   attributes.base = made_here ? agreed.value().space->data() : request.base;
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) attributes.base = agreed.value().space->address(agreement.rank());
   attributes.size = request.size;
   attributes.displacement_unit = static_cast<int>(request.displacement_unit);
   attributes.flavor = request.flavor;

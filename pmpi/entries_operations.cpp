@@ -2,33 +2,18 @@
 // Entry points: communication calls (MPI 4.0 sections 12.3.1 to 12.3.5), with int counts and, where the runtime has
 // them, with MPI_Count ones.
 #include "pmpi/entry.hpp"
+#include "pmpi/requests.hpp"
 
 namespace farside::pmpi {
 namespace {
 
-// A generalized request that is complete already.
-int complete_request(MPI_Request* request) {
-  const auto query = [](void*, MPI_Status* status) {
-    PMPI_Status_set_elements(status, MPI_BYTE, 0);
-    PMPI_Status_set_cancelled(status, 0);
-    status->MPI_SOURCE = MPI_UNDEFINED;
-    status->MPI_TAG = MPI_UNDEFINED;
-    return static_cast<int>(MPI_SUCCESS);
-  };
-  const auto nothing = [](void*) { return static_cast<int>(MPI_SUCCESS); };
-  const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
-  const int code = PMPI_Grequest_start(query, nothing, cancel, nullptr, request);
-  return code == MPI_SUCCESS ? PMPI_Grequest_complete(*request) : code;
-}
-
-// A request-based operation: done at once, as its request says.
+// A request-based operation (MPI 4.0 section 12.3.5).
 template <class Operation>
-Outcome with_request(Window& window, int rank, MPI_Request* request, Operation&& operation) {
-  if (Outcome o = window.check_request_operation(rank); !o) return o;
+Outcome with_request(const char* call, Window& window, int rank, MPI_Request* request, Operation&& operation) {
+  if (Outcome o = window.begin_request_operation(rank); !o) return o;
   if (Outcome o = operation(); !o) return o;
-  if (Outcome o = window.complete_operations(rank); !o) return o;
-  const int code = complete_request(request);
-  return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime made no request"});
+  if (Outcome o = window.end_request_operation(rank); !o) return o;
+  return Requests::instance().start(call, window, rank, request);
 }
 
 template <class Count, class Function, class... Args>
@@ -40,7 +25,7 @@ int put(const char* call, Function Runtime::*original, const void* origin, Count
     if constexpr (sizeof...(request) == 0) {
       return w.put(from, to);
     } else {
-      return with_request(w, rank, request..., [&] { return w.put(from, to); });
+      return with_request(call, w, rank, request..., [&] { return w.put(from, to); });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
@@ -56,7 +41,7 @@ int get(const char* call, Function Runtime::*original, void* origin, Count origi
     if constexpr (sizeof...(request) == 0) {
       return w.get(to, from);
     } else {
-      return with_request(w, rank, request..., [&] { return w.get(to, from); });
+      return with_request(call, w, rank, request..., [&] { return w.get(to, from); });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
@@ -73,7 +58,7 @@ int accumulate(const char* call, Function Runtime::*original, const void* origin
     if constexpr (sizeof...(request) == 0) {
       return w.accumulate(from, nullptr, to, op);
     } else {
-      return with_request(w, rank, request..., [&] { return w.accumulate(from, nullptr, to, op); });
+      return with_request(call, w, rank, request..., [&] { return w.accumulate(from, nullptr, to, op); });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
@@ -92,7 +77,7 @@ int get_accumulate(const char* call, Function Runtime::*original, const void* or
     if constexpr (sizeof...(request) == 0) {
       return w.accumulate(from, &fetched, to, op);
     } else {
-      return with_request(w, rank, request..., [&] { return w.accumulate(from, &fetched, to, op); });
+      return with_request(call, w, rank, request..., [&] { return w.accumulate(from, &fetched, to, op); });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, result, result_count,

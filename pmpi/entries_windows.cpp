@@ -3,6 +3,7 @@
 #include "pmpi/creation.hpp"
 #include "pmpi/entry.hpp"
 #include "pmpi/first_window.hpp"
+#include "pmpi/requests.hpp"
 #include "pmpi/statistics_file.hpp"
 #include "transport/process.hpp"
 
@@ -21,6 +22,12 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
   const Outcome outcome = create_window(request, base, win, &carrier);
   if (!outcome) return raise_on(request.communicator, request.call, outcome.fault());
   return carrier == Carrier::kFarside ? MPI_SUCCESS : by_runtime(win, original());
+}
+
+void end_with_runtime() {
+  write_statistics();
+  // Windows that were not freed keep the endpoint; the process is about to end.
+  if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
 }
 
 // The base addresses of MPI_Win_allocate and others are void* arguments that mean void**.
@@ -77,6 +84,7 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
   if (const Outcome outcome = window->check_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
   // Operations that failed at the end are reported, but the window goes: its peers have let go of it.
   const Outcome ended = window->end();
+  Requests::instance().give_up(*window);
   const int lost = ended ? MPI_SUCCESS : window->raise("MPI_Win_free", ended.fault());
   // Delete callbacks of attributes run in here and may still ask the window.
   const MPI_Win handle = *win;
@@ -122,14 +130,25 @@ FARSIDE_ENTRY(Group_free, (MPI_Group * group)) {
 }
 
 FARSIDE_ENTRY(Finalize, (void)) {
-  write_statistics();
-  // Windows that were not freed keep the endpoint; the process is about to end.
-  if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
-  give_back();
+  end_with_runtime();
+  world_ends();
   return runtime().Finalize();
 }
 
 #if MPI_VERSION >= 4
+FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session* session)) {
+  const int code = runtime().Session_init(info, handler, session);
+  if (code == MPI_SUCCESS) session_begins(*session);
+  return code;
+}
+
+// A program with sessions only does not call MPI_Finalize.
+FARSIDE_ENTRY(Session_finalize, (MPI_Session * session)) {
+  if (is_last(*session)) end_with_runtime();
+  session_ends(*session);
+  return runtime().Session_finalize(session);
+}
+
 FARSIDE_ENTRY(Win_create_c, (void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   void* same = nullptr;
   return create({"MPI_Win_create_c", MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win,

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/first_window.hpp"
 
+#include <atomic>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "pmpi/datatype.hpp"
+#include "pmpi/runtime.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
@@ -19,19 +22,51 @@ MPI_Request never_complete = MPI_REQUEST_NULL;
 // MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter it.
 void progress_runtime() {
   int flag = 0;
-  PMPI_Request_get_status(never_complete, &flag, MPI_STATUS_IGNORE);
+  runtime().Request_get_status(never_complete, &flag, MPI_STATUS_IGNORE);
+}
+
+std::atomic<bool> world_over{false};
+
+bool in_world() {
+  int begun = 0;
+  PMPI_Initialized(&begun);
+  return begun != 0 && !world_over.load(std::memory_order_relaxed);
+}
+
+#if MPI_VERSION >= 4
+std::mutex session_mutex;
+std::vector<MPI_Session> sessions;  // that have begun and not ended
+
+MPI_Session some_session() {
+  const std::scoped_lock held(session_mutex);
+  return sessions.empty() ? MPI_SESSION_NULL : sessions.back();
+}
+
+// Of this process alone, or of all processes.
+MPI_Group group_from(MPI_Session session, const char* set) {
+  MPI_Group group = MPI_GROUP_NULL;
+  const bool got = session != MPI_SESSION_NULL && PMPI_Group_from_session_pset(session, set, &group) == MPI_SUCCESS;
+  return got ? group : MPI_GROUP_NULL;
+}
+
+MPI_Session source = MPI_SESSION_NULL;  // of what was taken; null: MPI_COMM_WORLD's
+#endif
+
+int make_communicator() {
+#if MPI_VERSION >= 4
+  source = in_world() ? MPI_SESSION_NULL : some_session();
+  if (MPI_Group self = group_from(source, "mpi://SELF"); self != MPI_GROUP_NULL) {
+    const int code = PMPI_Comm_create_from_group(self, "farside", MPI_INFO_NULL, MPI_ERRORS_RETURN, &alone);
+    PMPI_Group_free(&self);
+    return code;
+  }
+#endif
+  return PMPI_Comm_dup(MPI_COMM_SELF, &alone);
 }
 
 std::optional<Error> take() {
-  int world = 0;
-  PMPI_Initialized(&world);
-  if (world != 0) {
-    int rank = -1;
-    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    Log::set_rank(rank);
-  }
-  if (PMPI_Comm_dup(MPI_COMM_SELF, &alone) != MPI_SUCCESS ||
-      PMPI_Comm_set_errhandler(alone, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
+  Log::set_rank(process_rank());
+  if (make_communicator() != MPI_SUCCESS || PMPI_Comm_set_errhandler(alone, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
     return Error{ErrorKind::kOther, "the runtime made no communicator for farside"};
   }
   const auto query = [](void*, MPI_Status*) { return static_cast<int>(MPI_SUCCESS); };
@@ -45,22 +80,84 @@ std::optional<Error> take() {
   return std::nullopt;
 }
 
+// Nobody waits with it, and what is called under it talks to nobody.
+std::mutex waking;
+bool awake = false;
+std::optional<Error> failed;
+
+// What farside has is about to end. `others`: some other part of MPI goes on, to take it from.
+void give_back(bool others) {
+  if (never_complete != MPI_REQUEST_NULL) {
+    Process::instance().set_runtime_progress(nullptr);
+    PMPI_Grequest_complete(never_complete);
+    runtime().Request_free(&never_complete);
+    PMPI_Comm_free(&alone);
+  }
+  awake = others;
+  if (others) failed = take();
+}
+
 }  // namespace
 
 Status wake_up() {
-  static const std::optional<Error> failed = take();
-  if (failed) return *failed;
+  {
+    const std::scoped_lock held(waking);
+    if (!awake) failed = take();
+    awake = true;
+    if (failed) return *failed;
+  }
   return Process::instance().settings().status();
 }
 
 MPI_Comm own_communicator() { return alone; }
 
-void give_back() {
-  if (never_complete == MPI_REQUEST_NULL) return;
-  Process::instance().set_runtime_progress(nullptr);
-  PMPI_Grequest_complete(never_complete);
-  PMPI_Request_free(&never_complete);
-  PMPI_Comm_free(&alone);
+int process_rank() {
+  int rank = -1;
+  if (in_world()) {
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank;
+  }
+#if MPI_VERSION >= 4
+  if (MPI_Group all = group_from(some_session(), "mpi://WORLD"); all != MPI_GROUP_NULL) {
+    PMPI_Group_rank(all, &rank);
+    PMPI_Group_free(&all);
+  }
+#endif
+  return rank;
 }
+
+#if MPI_VERSION >= 4
+void world_ends() {
+  world_over.store(true, std::memory_order_relaxed);
+  const std::scoped_lock held(waking);
+  if (awake && source == MPI_SESSION_NULL) give_back(some_session() != MPI_SESSION_NULL);
+}
+
+void session_begins(MPI_Session session) {
+  const std::scoped_lock held(session_mutex);
+  sessions.push_back(session);
+}
+
+bool is_last(MPI_Session session) {
+  if (in_world()) return false;
+  const std::scoped_lock held(session_mutex);
+  return sessions.size() == 1 && sessions.front() == session;
+}
+
+void session_ends(MPI_Session session) {
+  {
+    const std::scoped_lock held(session_mutex);
+    std::erase(sessions, session);
+  }
+  const std::scoped_lock held(waking);
+  if (awake && source == session) give_back(in_world() || some_session() != MPI_SESSION_NULL);
+}
+#else
+void world_ends() {
+  world_over.store(true, std::memory_order_relaxed);
+  const std::scoped_lock held(waking);
+  if (awake) give_back(false);
+}
+#endif
 
 }  // namespace farside::pmpi

@@ -15,6 +15,16 @@ Status wake_up();
 // This process alone, errors returned: for questions to the runtime that may fail. Only after wake_up().
 MPI_Comm own_communicator();
 
-void give_back();
+// This process in MPI_COMM_WORLD or, where a program has sessions only, among the processes of mpi://WORLD.
+int process_rank();
+
+// To be called before: what was taken is given back. If other sessions or the world go on, it is taken from them.
+void world_ends();
+#if MPI_VERSION >= 4
+void session_begins(MPI_Session session);
+// Whether MPI ends with this session, which has not ended yet (MPI 4.0 section 11.3).
+bool is_last(MPI_Session session);
+void session_ends(MPI_Session session);
+#endif
 
 }  // namespace farside::pmpi

@@ -70,8 +70,8 @@ Hints::Hints(int flavor, MPI_Info info) {
   for (const Hint& hint : kHints) {
     if (hint.standard != nullptr) values_[hint.key] = hint.standard;
   }
+  if (flavor == MPI_WIN_FLAVOR_SHARED) values_[kNoncontiguous] = "false";
   take(info);
-  if (flavor == MPI_WIN_FLAVOR_SHARED) values_[kNoncontiguous] = is_true(info, kNoncontiguous) ? "true" : "false";
 }
 
 void Hints::take(MPI_Info info) {
@@ -82,7 +82,8 @@ void Hints::take(MPI_Info info) {
     std::array<char, MPI_MAX_INFO_KEY + 1> key{};
     PMPI_Info_get_nthkey(info, i, key.data());
     std::string value = value_of(info, key.data());
-    if (key.data() != std::string_view(kNoncontiguous) && good(key.data(), value)) values_[key.data()] = std::move(value);
+    const bool meant = key.data() != std::string_view(kNoncontiguous) || values_.contains(kNoncontiguous);
+    if (meant && good(key.data(), value)) values_[key.data()] = std::move(value);
   }
 }
 

@@ -21,7 +21,7 @@ class Hints {
   // The defaults of a window of this flavor, and what the info object given at its creation says of them.
   Hints(int flavor, MPI_Info info);
   // Later hints replace earlier ones. Keys that mean nothing here and values that are none are ignored (MPI 4.0
-  // section 10). How the memory was laid out does not change.
+  // section 10). How the memory was laid out does not change, but as in both runtimes the last word on it is reported.
   void take(MPI_Info info);
   // A new info object with all that is in effect, the caller's to free.
   Outcome report(MPI_Info* info) const;

@@ -5,13 +5,14 @@
 
 #include <cstddef>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace farside::pmpi {
 namespace {
 
 enum class Kind {
-  kSigned, kUnsigned, kFloating, kQuad, kComplex, kComplexQuad, kCharacter, kByte, kLogical,
+  kSigned, kUnsigned, kFloating, kQuad, kComplex, kComplexQuad, kCharacter, kCountingCharacter, kByte, kLogical,
   kFloatInt, kDoubleInt, kLongInt, kInts, kShortInt, kLongDoubleInt, kReals,
   kComplexes,  // two complex numbers (Open MPI's MPI_2COMPLEX): can be moved, not combined
 };
@@ -25,7 +26,8 @@ struct Entry {
 std::vector<Entry> entries() {
 #define FARSIDE_TYPE(name, kind) {name, #name, Kind::kind}
   return {
-      FARSIDE_TYPE(MPI_CHAR, kCharacter),
+      // The standard has no arithmetic on MPI_CHAR, but both runtimes have, and programs that count in chars rely on it.
+      FARSIDE_TYPE(MPI_CHAR, kCountingCharacter),
       FARSIDE_TYPE(MPI_WCHAR, kCharacter),
       FARSIDE_TYPE(MPI_BYTE, kByte),
       FARSIDE_TYPE(MPI_PACKED, kByte),
@@ -148,6 +150,7 @@ std::vector<BasicType> candidates(Kind kind) {
     case Kind::kComplex: return {kComplexFloat, kComplexDouble, kComplexLongDouble};
     case Kind::kComplexQuad: return {kComplexQuad};
     case Kind::kCharacter: return {kCharacter, kCharacter4};
+    case Kind::kCountingCharacter: return {std::is_signed_v<char> ? kInt8 : kUint8};
     case Kind::kByte: return {kByte};
     case Kind::kLogical: return {kLogical1, kLogical2, kLogical4, kLogical8};
     case Kind::kFloatInt: return {kFloatInt};

@@ -18,7 +18,7 @@ inline std::optional<ReduceOp> find_reduce_op(MPI_Op op) {
 }
 
 // MPI 4.0 section 12.3.4: C integer, Fortran integer, logical, multi-language types and byte. MPI_CHAR is none of them,
-// but both runtimes take it, and MPICH's tests (errors/rma/cas_type_check) want that.
+// but both runtimes take it (predefined_types.cpp), and MPI_CHARACTER is as good.
 inline bool can_compare_and_swap(BasicType type) {
   return type <= BasicType::kUint64 || type == BasicType::kByte || type == BasicType::kCharacter ||
          (type >= BasicType::kLogical1 && type <= BasicType::kLogical8);

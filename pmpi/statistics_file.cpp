@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "pmpi/creation.hpp"
+#include "pmpi/first_window.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
@@ -15,8 +16,7 @@ namespace farside::pmpi {
 void write_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
   if (!settings || settings.value()->stats.empty()) return;
-  int rank = 0;
-  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const int rank = process_rank();
 
   nlohmann::json json;
   const WindowCounts windows = window_counts();

@@ -72,9 +72,12 @@ class Window {
   Outcome fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op);
   Outcome compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                            MPI_Aint displacement);
-  // For the request-based calls: whether they are allowed now, and completion of what was issued.
-  Outcome check_request_operation(int rank);
-  Outcome complete_operations(int rank);
+  // For the request-based calls: before the operation, whether they are allowed now; behind it, what is left to do; then
+  // whether all operations on the target are over (no wait), and, if they are, how they ended.
+  Outcome begin_request_operation(int rank);
+  Outcome end_request_operation(int rank);
+  bool operations_over(int rank) const { return rank == MPI_PROC_NULL || space_->over(rank); }
+  Outcome end_of_operations(int rank);
 
   // Synchronization (MPI 4.0 section 12.5).
   Outcome fence(int assert);

@@ -305,18 +305,24 @@ Outcome Window::compare_and_swap_anyhow(const void* origin, const void* compare,
   return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
 }
 
-Outcome Window::check_request_operation(int rank) {
+Outcome Window::begin_request_operation(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   const auto held = guard();
-  return epoch_.request_operation(rank);
+  Outcome allowed = epoch_.request_operation(rank);
+  if (allowed) space_->hold_nothing(rank);
+  return allowed;
 }
 
-Outcome Window::complete_operations(int rank) {
+Outcome Window::end_request_operation(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   look_after_runtime();
-  if (strict_) [[unlikely]] strict_->locally_completed(rank);
+  if (!strict_) [[likely]] return {};
+  // Strict follows no requests: what they would complete is completed now.
+  strict_->locally_completed(rank);
   return space_->flush(rank);
 }
+
+Outcome Window::end_of_operations(int rank) { return rank == MPI_PROC_NULL ? Outcome() : Outcome(space_->flush(rank)); }
 
 }  // namespace farside::pmpi

@@ -113,8 +113,12 @@ class Space {
   std::uint64_t bytes(int target) const { return targets_[static_cast<std::size_t>(target)].bytes; }
   // Where operations on a target's data are loads and stores of this process, or null.
   std::byte* mapped(int target) const { return targets_[static_cast<std::size_t>(target)].data; }
-  // Where the application loads and stores a target's data, or null; always there if the space is shared.
-  std::byte* address(int target) const { return targets_[static_cast<std::size_t>(target)].memory; }
+  // Where the application loads and stores a target's data, or null; always there if the space is shared, but for data
+  // of no bytes that lie by themselves.
+  std::byte* address(int target) const {
+    const Target& to = targets_[static_cast<std::size_t>(target)];
+    return to.bytes > 0 || contiguous_ ? to.memory : nullptr;
+  }
 
   // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. They return when
   // issued; local buffers stay in use until flush. Status: errors of issuing.
@@ -150,6 +154,12 @@ class Space {
   // Whether this is so for all targets; then their control words are mapped, too.
   bool all_immediate() const { return all_immediate_; }
   void settle_stores() { stores_.settle(); }
+  // Whether all operations that were issued towards the target are over, well or badly. Does not wait, nor move the
+  // endpoint; errors remain for a flush. A put that is held back for a release (expect_release) counts as over.
+  bool over(int target) const {
+    const Target& to = targets_[static_cast<std::size_t>(target)];
+    return to.transfers == nullptr || (to.transfers->done() && to.atomics->done() && to.requests->done());
+  }
   void stores_settled_by_atomic() { stores_.settled_by_atomic(); }
   Status flush_all();
 
@@ -163,6 +173,13 @@ class Space {
   // `alone` false: several atomics will follow, so that none may carry a put along.
   void expect_release(int target, bool alone = true) {
     std::atomic_ref(this->target(target).ordered_puts).store(kOrderedPuts - (alone ? 0 : 1), std::memory_order_relaxed);
+  }
+  // Until the next such expectation no put is held back: somebody waits for the next one before the release.
+  void hold_nothing(int target) {
+    const std::atomic_ref ordered_puts(this->target(target).ordered_puts);
+    if (ordered_puts.load(std::memory_order_relaxed) == kOrderedPuts) {
+      ordered_puts.store(kOrderedPuts - 1, std::memory_order_relaxed);
+    }
   }
 
   // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.

@@ -312,7 +312,8 @@ TEST_CASE("predefined types are what their names say") {
   using enum BasicType;
   CHECK(find_datatype(MPI_INT)->basic == kInt32);
   CHECK(find_datatype(MPI_UNSIGNED_LONG)->basic == kUint64);
-  CHECK(find_datatype(MPI_CHAR)->basic == kCharacter);
+  CHECK(find_datatype(MPI_CHAR)->basic == kInt8);
+  CHECK(find_datatype(MPI_CHARACTER)->basic == kCharacter);
   CHECK(find_datatype(MPI_SIGNED_CHAR)->basic == kInt8);
   CHECK(find_datatype(MPI_BYTE)->basic == kByte);
   CHECK(find_datatype(MPI_DOUBLE_PRECISION)->basic == kDouble);

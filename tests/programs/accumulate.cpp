@@ -233,7 +233,7 @@ void every_type(check::Memory memory) {
   every_operation<MPI_Aint>(memory, MPI_AINT, bits<MPI_Aint>());
   check::section("MPI_BYTE, MPI_CHAR and MPI_C_BOOL");
   every_operation<unsigned char>(memory, MPI_BYTE, bits<unsigned char>());
-  every_operation<char>(memory, MPI_CHAR, moves<char>());
+  every_operation<char>(memory, MPI_CHAR, integers<char>());
   every_operation<wchar_t>(memory, MPI_WCHAR, moves<wchar_t>());
   every_operation<bool>(memory, MPI_C_BOOL, logicals<bool>());
   check::section("floating point");

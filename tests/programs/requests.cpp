@@ -2,6 +2,10 @@
 // Operations with a request: completed one by one, all together, by tests, and next to requests of messages.
 #include "check.hpp"
 
+#include <fstream>
+
+#include <sched.h>
+
 namespace {
 
 int rank;
@@ -180,6 +184,101 @@ void completed_late(check::Memory memory) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+// Stops a process for a while, from outside: it answers nobody.
+class Stopped {
+ public:
+  explicit Stopped(pid_t pid) : pid_(pid) {
+    CHECK_EQ(kill(pid_, SIGSTOP), 0);
+    for (char state = 'R'; state != 'T'; sched_yield()) {
+      std::ifstream stat("/proc/" + std::to_string(pid_) + "/stat");
+      std::string line;
+      std::getline(stat, line);
+      state = line[line.rfind(')') + 2];
+    }
+  }
+  ~Stopped() { CHECK_EQ(kill(pid_, SIGCONT), 0); }
+  Stopped(const Stopped&) = delete;
+  Stopped& operator=(const Stopped&) = delete;
+
+ private:
+  pid_t pid_;
+};
+
+// While the target is stopped, what needs it is issued and stays under way: the calls return, tests say no, and what
+// does not need it completes beside it. (Inside a node nothing needs the target.)
+void under_way(check::Memory memory) {
+  check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * kMany * kInts, sizeof(int));
+  for (int i = 0; i < kMany * kInts; ++i) window.as<int>()[i] = rank * 1000000 + i;
+  std::vector<int> pids(static_cast<std::size_t>(size));
+  const int own = getpid();
+  CHECK_MPI(MPI_Allgather(&own, 1, MPI_INT, pids.data(), 1, MPI_INT, MPI_COMM_WORLD));
+  const char* routes = std::getenv("FARSIDE_ROUTES");
+  const bool needs_target = routes != nullptr && std::string(routes) == "fabric";
+  Buffers in;
+  for (Complete complete : kWays) {
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (rank == 0 && size > 1) {
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));
+      int first = -1;
+      CHECK_MPI(MPI_Get(&first, 1, MPI_INT, 1, 0, 1, MPI_INT, window));
+      CHECK_MPI(MPI_Win_flush(1, window));
+      in.fill(-1);
+      std::vector<MPI_Request> requests(kMany);
+      int put = 1000000;
+      {
+        Stopped stopped(pids[1]);
+        CHECK_MPI(MPI_Rput(&put, 1, MPI_INT, 1, 0, 1, MPI_INT, window, &requests[0]));
+        for (int i = 1; i < kMany; ++i) {
+          CHECK_MPI(MPI_Rget(in[i], kInts, MPI_INT, 1, i * kInts, kInts, MPI_INT, window,
+                             &requests[static_cast<std::size_t>(i)]));
+        }
+        if (needs_target) {
+          for (MPI_Request request : requests) {
+            int done = 1;
+            CHECK_MPI(MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE));
+            CHECK_EQ(done, 0);
+          }
+          int message = 5;
+          int received = 0;
+          int index = -1;
+          std::vector<MPI_Request> mixed = {requests[1], MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+          CHECK_MPI(MPI_Irecv(&received, 1, MPI_INT, 0, 2, MPI_COMM_SELF, &mixed[2]));
+          CHECK_MPI(MPI_Send(&message, 1, MPI_INT, 0, 2, MPI_COMM_SELF));
+          CHECK_MPI(MPI_Waitany(3, mixed.data(), &index, MPI_STATUS_IGNORE));
+          CHECK_EQ(index, 2);
+          CHECK_EQ(received, 5);
+          int done = 1;
+          CHECK_MPI(MPI_Testall(kMany, requests.data(), &done, MPI_STATUSES_IGNORE));
+          CHECK_EQ(done, 0);
+        }
+      }
+      complete(requests);
+      for (int i = 1; i < kMany; ++i) {
+        for (int j = 0; j < kInts; ++j) CHECK_EQ(in[i][j], 1000000 + i * kInts + j);
+      }
+      CHECK_MPI(MPI_Win_unlock(1, window));
+    }
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
+}
+
+// Nobody asks for a request any more when its window goes.
+void left_behind(check::Memory memory) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  int seen = -1;
+  {
+    check::Window window(memory, sizeof(int), sizeof(int));
+    *window.as<int>() = 40 + rank;
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));
+    CHECK_MPI(MPI_Rget(&seen, 1, MPI_INT, next(), 0, 1, MPI_INT, window, &request));
+    CHECK_MPI(MPI_Win_unlock(next(), window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
+  CHECK_EQ(seen, 40 + next());
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -194,5 +293,9 @@ int main(int argc, char** argv) {
   next_to_messages(program.memory());
   check::section("requests completed after their epoch");
   completed_late(program.memory());
+  check::section("requests completed after their window");
+  left_behind(program.memory());
+  check::section("requests that are under way while the target is stopped");
+  under_way(program.memory());
   return 0;
 }

@@ -99,6 +99,7 @@ void sizes_and_units() {
         const Part& before = parts[static_cast<std::size_t>(r - 1)];
         const Part& part = parts[static_cast<std::size_t>(r)];
         if (contiguous && part.bytes > 0) CHECK_EQ(part.base, before.base + before.bytes);
+        if (!contiguous && part.bytes == 0) CHECK(part.base == nullptr);
         if (!contiguous && part.bytes > 0) CHECK_EQ(reinterpret_cast<std::uintptr_t>(part.base) % 4096, 0U);
       }
       check_loads_and_stores(shared.window, parts, round);
@@ -129,6 +130,15 @@ void attributes() {
   CHECK_MPI(MPI_Info_get(info, "alloc_shared_noncontig", MPI_MAX_INFO_VAL, text, &found));
   CHECK(found);
   CHECK_EQ(std::string(text), std::string("false"));
+  // The last word is reported, though the memory stays where it is.
+  CHECK_MPI(MPI_Info_set(info, "alloc_shared_noncontig", "true"));
+  CHECK_MPI(MPI_Win_set_info(shared.window, info));
+  CHECK_MPI(MPI_Info_free(&info));
+  CHECK_MPI(MPI_Win_get_info(shared.window, &info));
+  CHECK_MPI(MPI_Info_get(info, "alloc_shared_noncontig", MPI_MAX_INFO_VAL, text, &found));
+  CHECK(found);
+  CHECK_EQ(std::string(text), std::string("true"));
+  CHECK_EQ(query(shared.window, rank).base, shared.base);
   CHECK_MPI(MPI_Info_free(&info));
 }
 

@@ -153,6 +153,18 @@ TEST_CASE("CPU atomics are used for aligned words without gaps only") {
   }
 }
 
+TEST_CASE("counters are the integers and logicals of 4 and 8 bytes") {
+  for (const BasicType type : {BasicType::kInt32, BasicType::kUint32, BasicType::kInt64, BasicType::kUint64,
+                               BasicType::kLogical4, BasicType::kCharacter4}) {
+    CHECK(traits(type).cpu_adds);
+  }
+  for (const BasicType type : {BasicType::kInt8, BasicType::kUint8, BasicType::kInt16, BasicType::kUint16,
+                               BasicType::kByte, BasicType::kCharacter, BasicType::kLogical1, BasicType::kFloat,
+                               BasicType::kDouble, BasicType::kInt32Int32, BasicType::kComplexFloat}) {
+    CHECK_FALSE(traits(type).cpu_adds);
+  }
+}
+
 TEMPLATE_TEST_CASE("integers take every operation but the pair ones", "", std::int8_t, std::int16_t, std::int32_t,
                    std::int64_t, std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t) {
   using T = TestType;

@@ -30,7 +30,8 @@ constexpr BasicTypeTraits traits_of(const char* name) {
   constexpr bool kComputes =
       kClass == TypeClass::kFloating || kClass == TypeClass::kComplex || kClass == TypeClass::kPair;
   return {name, static_cast<std::uint8_t>(data_size<T>()), static_cast<std::uint8_t>(sizeof(T)),
-          static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second), kAtomics, kAtomics && !kComputes};
+          static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second), kAtomics,
+          kAtomics && !kComputes && sizeof(T) >= sizeof(std::int32_t)};
 }
 
 template <std::size_t... kIndex>

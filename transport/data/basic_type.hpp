@@ -16,7 +16,7 @@ enum class BasicType : std::uint8_t {
   kFloat, kDouble, kLongDouble,
   kComplexFloat, kComplexDouble, kComplexLongDouble,
   kByte,       // MPI_BYTE, MPI_PACKED: bitwise operations and MPI_REPLACE only
-  kCharacter,  // MPI_CHAR, MPI_WCHAR (4 bytes: kCharacter4), MPI_CHARACTER: no arithmetic
+  kCharacter,  // MPI_CHARACTER, MPI_WCHAR (4 bytes: kCharacter4): no arithmetic
   kCharacter4,
   kLogical1, kLogical2, kLogical4, kLogical8,  // C bool and Fortran LOGICAL: logical operations
   kFloatInt, kDoubleInt, kLongInt, kInt32Int32, kShortInt, kLongDoubleInt,  // MPI_FLOAT_INT, ... (C)
@@ -32,7 +32,7 @@ struct BasicTypeTraits {
   std::uint8_t first;    // bytes of the first member of a pair type (8 for kDoubleInt), else size
   std::uint8_t second;   // pair types: offset of the second member, else 0
   bool cpu_atomics;      // elements can be combined by CPU atomics at all: no gap, of 1, 2, 4 or 8 bytes
-  bool cpu_adds;         // the CPU adds to them in one step: not to floating-point ones, which take a loop
+  bool cpu_adds;         // counters, to which the CPU adds in one step: not floating-point (a loop), not of 1 or 2 bytes
 };
 
 extern const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits;
