@@ -64,7 +64,7 @@ std::size_t SharedLog::bytes(int ranks, std::uint32_t capacity) {
 
 std::uint32_t SharedLog::capacity_for(int ranks) {
   const std::size_t most = (std::size_t{1} << 20) / sizeof(Entry) / static_cast<std::size_t>(ranks);
-  return static_cast<std::uint32_t>(std::clamp<std::size_t>(most, 16, 1024));
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(most, 16, 256));
 }
 
 SharedLog::SharedLog(LogMemory& memory, int rank, int ranks, std::uint32_t capacity)

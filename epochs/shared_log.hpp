@@ -73,7 +73,7 @@ class SharedLog {
 
   // So many bytes per rank; the log begins as zeros.
   static std::size_t bytes(int ranks, std::uint32_t capacity);
-  // 1 MiB per rank, at least 16 entries for each origin, at most 1,024.
+  // About 1 MiB per rank, at least 16 entries for each origin, at most 256: each access reads those of the others.
   static std::uint32_t capacity_for(int ranks);
 
   SharedLog(LogMemory& memory, int rank, int ranks, std::uint32_t capacity);

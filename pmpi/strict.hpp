@@ -106,8 +106,8 @@ class Strict {
   // What lingering may take: some at first, then a part of the time that the window has been in use.
   static constexpr std::chrono::milliseconds kLinger{5};
   static constexpr std::chrono::milliseconds kStep{2};
-  static constexpr std::chrono::milliseconds kAllowance{100};
-  static constexpr int kShare = 10;
+  static constexpr std::chrono::milliseconds kAllowance{30};
+  static constexpr int kShare = 20;
 
   Space& space_;
   LogSpace log_space_;

@@ -262,6 +262,7 @@ void buffers_in_the_window(MPI_Win window, int* own) {
     CONFLICT("in which the local buffer lies, are in use by MPI_Put of rank ", "(its operation ",
              MPI_Put(own + 16, 4, MPI_INT, 1, 40, 4, MPI_INT, window));
   }
+  barrier();
   CHECK_MPI(MPI_Win_unlock_all(window));
   barrier();
 }
