@@ -4,36 +4,18 @@
 #include <algorithm>
 
 namespace farside::epochs {
-namespace {
-
-constexpr int kPutUse = -1;
-constexpr int kGetUse = -2;
-constexpr int kReadUse = -3;
-constexpr int kWrittenUse = -4;
-constexpr int kNothing = -5;  // compatible with nothing
-
-}  // namespace
-
-int AccessLog::use_at_target() const {
-  switch (operation_.use) {
-    case Use::kPut: return kPutUse;
-    case Use::kGet: return kGetUse;
-    case Use::kAccumulate: return operation_.basic_type;
-  }
-  return kPutUse;
-}
 
 void AccessLog::begin(const Operation& operation) {
   operation_ = operation;
   ++number_;
 }
 
-std::optional<AccessLog::Conflict> AccessLog::find(const Ranges& ranges, ByteRange range, int compatible) {
+std::optional<AccessLog::Conflict> AccessLog::find(const Ranges& ranges, ByteRange range, AccessKind kind) {
   auto it = ranges.upper_bound(range.first);
   if (it != ranges.begin() && std::prev(it)->second.last > range.first) --it;
   for (; it != ranges.end() && it->first < range.last; ++it) {
     const auto& [first, entry] = *it;
-    if (entry.use == compatible) continue;
+    if (may_meet(entry.kind, kind)) continue;
     return Conflict{entry.name, entry.target, entry.number,
                     {std::max(first, range.first), std::min(entry.last, range.last)}};
   }
@@ -41,14 +23,14 @@ std::optional<AccessLog::Conflict> AccessLog::find(const Ranges& ranges, ByteRan
 }
 
 std::optional<AccessLog::Conflict> AccessLog::at_target(ByteRange range) const {
-  const auto ranges = targets_.find(operation_.target);
-  if (ranges == targets_.end()) return std::nullopt;
-  const int use = use_at_target();
-  return find(ranges->second, range, use == kPutUse ? kNothing : use);
+  const auto target = targets_.find(operation_.target);
+  if (target == targets_.end()) return std::nullopt;
+  if (auto conflict = find(target->second.others, range, kind_at_target())) return conflict;
+  return find(target->second.fetches, range, kind_at_target());
 }
 
 std::optional<AccessLog::Conflict> AccessLog::in_memory(ByteRange range, LocalUse use) const {
-  return find(memory_, range, use == LocalUse::kRead ? kReadUse : kNothing);
+  return find(memory_, range, kind_of(use));
 }
 
 // Only what is not covered yet: the earlier entry stands for both.
@@ -70,12 +52,13 @@ void AccessLog::add(Ranges& ranges, ByteRange range, const Entry& entry) {
 }
 
 void AccessLog::add_at_target(ByteRange range) {
-  add(targets_[operation_.target], range, {0, use_at_target(), operation_.name, operation_.target, number_});
+  Target& target = targets_[operation_.target];
+  add(operation_.use == Use::kFetch ? target.fetches : target.others, range,
+      {0, kind_at_target(), operation_.name, operation_.target, number_});
 }
 
 void AccessLog::add_in_memory(ByteRange range, LocalUse use) {
-  add(memory_, range,
-      {0, use == LocalUse::kRead ? kReadUse : kWrittenUse, operation_.name, operation_.target, number_});
+  add(memory_, range, {0, kind_of(use), operation_.name, operation_.target, number_});
 }
 
 void AccessLog::completed(int target) {
@@ -90,8 +73,9 @@ void AccessLog::completed_all() {
 
 void AccessLog::locally_completed(int target) {
   std::erase_if(memory_, [&](const auto& range) { return range.second.target == target; });
-  if (const auto ranges = targets_.find(target); ranges != targets_.end()) {
-    std::erase_if(ranges->second, [](const auto& range) { return range.second.use != kPutUse; });
+  if (const auto found = targets_.find(target); found != targets_.end()) {
+    found->second.fetches.clear();
+    std::erase_if(found->second.others, [](const auto& range) { return range.second.kind.use != Use::kPut; });
   }
 }
 

@@ -2,9 +2,9 @@
 // FARSIDE_CHECK=strict: what one origin has accessed and not completed yet, to find accesses that conflict (MPI 4.0
 // section 12.7) and local buffers that are used again too early. Pure: no I/O, no MPI. For debugging, and slow.
 //
-// Two accesses of the same bytes of a target may both be under way if both are gets, or both accumulates of one basic
-// type (which an origin's order keeps apart); of the same local bytes if both only read them. So at any time a byte has
-// one kind of use, and the log is a map of disjoint ranges.
+// Two accesses of the same bytes of a target may both be under way if both only read, or both are atomic on one basic
+// type (an origin's are kept in order); of the same local bytes if both only read them. So at any time a byte has one kind
+// of use, but that atomic reads meet gets and accumulates: those are in a map of their own, and each map has disjoint ranges.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,11 @@
 #include <span>
 #include <utility>
 
+#include "epochs/access_kind.hpp"
+
 namespace farside::epochs {
 
-enum class Use : std::uint8_t { kPut, kGet, kAccumulate };  // at the target
 enum class LocalUse : std::uint8_t { kRead, kWritten };      // at the origin
-
-// Bytes from `first` to below `last`.
-struct ByteRange {
-  std::uint64_t first;
-  std::uint64_t last;
-};
 
 class AccessLog {
  public:
@@ -30,7 +25,7 @@ class AccessLog {
     const char* name;   // the MPI call, for reports
     int target;
     Use use;
-    int basic_type;     // of an accumulate; any number that tells types apart
+    int basic_type;     // of an atomic one; any number that tells types apart
   };
   // An earlier operation that is in the way: which one it was of those since the log was made, and where they meet.
   struct Conflict {
@@ -60,20 +55,26 @@ class AccessLog {
  private:
   struct Entry {
     std::uint64_t last;
-    int use;
+    AccessKind kind;
     const char* name;
     int target;
     std::uint64_t number;
   };
   using Ranges = std::map<std::uint64_t, Entry>;  // by their first byte; disjoint
 
-  static std::optional<Conflict> find(const Ranges& ranges, ByteRange range, int compatible);
+  struct Target {
+    Ranges others, fetches;  // fetches: Use::kFetch
+  };
+
+  static std::optional<Conflict> find(const Ranges& ranges, ByteRange range, AccessKind kind);
   static void add(Ranges& ranges, ByteRange range, const Entry& entry);
-  int use_at_target() const;
+  AccessKind kind_at_target() const { return {operation_.use, operation_.basic_type}; }
+  // Of local memory: who reads may meet who reads.
+  static AccessKind kind_of(LocalUse use) { return {use == LocalUse::kRead ? Use::kGet : Use::kPut, 0}; }
 
   Operation operation_{};
   std::uint64_t number_ = 0;
-  std::map<int, Ranges> targets_;
+  std::map<int, Target> targets_;
   Ranges memory_;
 };
 

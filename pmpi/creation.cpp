@@ -202,6 +202,22 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   Result<Agreed> agreed = make_space(request, agreement);
   if (!agreed) return decide(agreed.error());
 
+  // Memory for the logs of strict, alike on all ranks.
+  std::unique_ptr<Space> logs;
+  const Check check = Process::instance().settings().value()->check;
+  if (check == Check::kStrict) {
+    CreationRequest of_logs = request;
+    of_logs.flavor = MPI_WIN_FLAVOR_ALLOCATE;
+    of_logs.base = nullptr;
+    of_logs.size = static_cast<MPI_Aint>(
+        epochs::SharedLog::bytes(agreement.ranks(), epochs::SharedLog::capacity_for(agreement.ranks())));
+    of_logs.displacement_unit = 1;
+    of_logs.info = MPI_INFO_NULL;
+    Result<Agreed> made = make_space(of_logs, agreement);
+    if (!made) return decide(made.error());
+    logs = std::move(made.value().space);
+  }
+
   MPI_Win handle = MPI_WIN_NULL;
   const Status made = make_handle(request.info, &handle);
   if (auto failed = agreement.confirm(made)) {
@@ -226,7 +242,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
                                          std::move(agreed.value().space), agreed.value().gate_home,
                                          Hints(request.flavor, request.info),
                                          level == MPI_THREAD_MULTIPLE,
-                                         Process::instance().settings().value()->check);
+                                         check, std::move(logs));
   WindowTable::instance().insert(handle, std::move(window));
   farside_windows.fetch_add(1, std::memory_order_relaxed);
   return {};

@@ -43,6 +43,9 @@ class [[nodiscard]] Outcome {
   std::unique_ptr<Fault> fault_;
 };
 
+// Of two things that were both done: the first that went wrong.
+inline Outcome first_of(Outcome one, Outcome other) { return one ? std::move(other) : std::move(one); }
+
 Fault fault_of(const Error& error);
 Fault fault_of(const epochs::Violation& violation);
 

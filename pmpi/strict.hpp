@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_CHECK=strict for one window: the operations of this rank that are under way, as ranges of bytes, and the
-// report of two that conflict (epochs/access_log.hpp). For debugging: it walks through datatypes and takes a lock.
+// FARSIDE_CHECK=strict for one window: what is under way, seen from the origin (epochs/access_log.hpp, buffer_watch.hpp)
+// and from the target (epochs/shared_log.hpp), and the reports of what conflicts. For debugging: it walks through
+// datatypes, completes each operation at once, and lets ranks linger, so that others come in between.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
-#include <mutex>
+#include <memory>
+#include <vector>
 
 #include "epochs/access_log.hpp"
+#include "epochs/shared_log.hpp"
+#include "pmpi/buffer_watch.hpp"
 #include "pmpi/datatype.hpp"
 #include "pmpi/fault.hpp"
+#include "pmpi/log_space.hpp"
 
 namespace farside::pmpi {
 
 class Strict {
  public:
+  using Call = epochs::SharedLog::Call;
+  using Epoch = epochs::SharedLog::Epoch;
+
   // One side of an operation.
   struct Side {
     const void* address;
@@ -26,23 +36,89 @@ class Strict {
     std::int64_t count;
     const Datatype* type;
   };
+  // An operation that is allowed by its epoch. `origin` is read, `result` written; null where the call has none.
+  struct Operation {
+    Call call;
+    epochs::Use use;
+    BasicType type;  // of atomic uses
+    Epoch epoch;
+    const Side* origin;
+    const Side* result;
+    Target target;
+  };
 
-  // An operation that is about to be issued, and is allowed by its epoch. A fault if it conflicts with one before it;
-  // else it is remembered. `origin` and `result` are null where the call has none.
-  Outcome transfer(const Side& origin, const Target& target, bool put);
-  Outcome accumulate(const char* call, const Side* origin, const Side* result, const Target& target, BasicType type);
+  // `space`: the window's; `logs`: of all ranks, SharedLog::bytes() each.
+  Strict(Space& space, std::unique_ptr<Space> logs);
 
-  void completed(int target);
-  void completed_all();
-  void locally_completed(int target);
+  // Issues an operation by carry_out(), which also completes it, unless it conflicts with another: then a fault, and
+  // nothing has happened.
+  template <class CarryOut>
+  Outcome watch(const Operation& operation, CarryOut&& carry_out) {
+    const Turn turn(*this);
+    Places places;
+    if (Outcome o = begin(operation, places); !o) return o;
+    if (Outcome o = carry_out(); !o) return o;
+    return carried_out(operation, places);
+  }
+
+  // Called by what completes operations, before it tells anybody. A fault says that a buffer was changed before; the call
+  // is to be done all the same. `alone`: nobody else may access the target now.
+  Outcome completed(int target, bool alone = false);
+  Outcome completed_all();
+  Outcome locally_completed(int target);
+  Outcome locally_completed_all();
+  Outcome start_completed();
+  // Before and after all ranks have met in a fence. Ranks leave one after the other, in the order of ranks and in the
+  // opposite order by turns: who leaves late finds the accesses of the others made.
+  Outcome fence_reached();
+  void fence_passed(bool more_follows);
+  // When all origins have completed.
+  Outcome exposure_ended();
 
  private:
-  enum class Then : std::uint8_t { kLook, kAdd };
-  // Looks for conflicts of a pair of sides, or adds it.
-  Outcome walk(Then then, const Side& local, epochs::LocalUse use, const Target& target);
+  using Clock = std::chrono::steady_clock;
+  // Bytes of an operation: of the target's window, of the local buffers (addresses).
+  struct Places {
+    epochs::RunBuilder target, read, written;
+  };
+  // One thread of the process at a time, without a mutex: it waits inside.
+  class Turn {
+   public:
+    explicit Turn(Strict& strict);
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() { strict_.busy_.store(false, std::memory_order_release); }
 
-  std::mutex mutex_;
+   private:
+    Strict& strict_;
+  };
+
+  Outcome begin(const Operation& operation, Places& places);
+  Outcome carried_out(const Operation& operation, const Places& places);
+  Outcome look(const Places& places) const;
+  Outcome look_at_others(const Operation& operation, const Places& places);
+  // Of a local buffer, what lies in the own window.
+  std::vector<epochs::StridedRun> in_own_window(const std::vector<epochs::StridedRun>& addresses) const;
+  Outcome changes_of_own_window(Epoch epoch, const char* until);
+  void linger(std::chrono::microseconds time);
+  bool lingers(bool under_way, bool alone) const { return under_way && !alone && space_.ranks() > 1; }
+
+  // What lingering may take: some at first, then a part of the time that the window has been in use.
+  static constexpr std::chrono::milliseconds kLinger{5};
+  static constexpr std::chrono::milliseconds kStep{2};
+  static constexpr std::chrono::milliseconds kAllowance{30};
+  static constexpr int kShare = 20;
+
+  Space& space_;
+  LogSpace log_space_;
+  std::atomic<bool> busy_{false};
+  std::uint64_t number_ = 0;          // of the last operation
   epochs::AccessLog log_;
+  epochs::SharedLog shared_;
+  BufferWatch buffers_;
+  Clock::time_point made_ = Clock::now();
+  Clock::duration lingered_{};
+  bool ascending_ = true;
 };
 
 }  // namespace farside::pmpi

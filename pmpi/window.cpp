@@ -9,7 +9,8 @@
 namespace farside::pmpi {
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-               std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded, Check check)
+               std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded, Check check,
+               std::unique_ptr<Space> logs)
     : handle_(handle),
       group_(group),
       attributes_(attributes),
@@ -24,7 +25,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       epoch_(space_->ranks()),
       marks_exposure_(check != Check::kOff) {
   if (check == Check::kOff) epoch_.uncheck();
-  if (check == Check::kStrict) strict_ = std::make_unique<Strict>();
+  if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
 }
 
 Window::~Window() { PMPI_Group_free(&group_); }

@@ -53,9 +53,11 @@ class Window {
     int model = MPI_WIN_UNIFIED;
   };
   // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal; `gate_home` is the
-  // rank of the gate that lock_all passes (epochs/lock.hpp), alike on all ranks, or kNoGate.
+  // rank of the gate that lock_all passes (epochs/lock.hpp), alike on all ranks, or kNoGate; `logs`, with FARSIDE_CHECK=strict,
+  // where its logs lie (pmpi/log_space.hpp).
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-         std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded, Check check);
+         std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded, Check check,
+         std::unique_ptr<Space> logs);
   static constexpr int kNoGate = -1;
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
@@ -204,6 +206,15 @@ class Window {
   // A program that calls nothing but flushes must still move its messages; every so often.
   void look_after_runtime();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
+  // Both without checks, at a place in the target's data.
+  Outcome move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
+               const Datatype& target_type, std::int64_t at, bool put);
+  Outcome combine(const LocalBuffer& origin, const Datatype& origin_type, const LocalBuffer* result,
+                  const Datatype& result_type, const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
+                  ReduceOp op, BasicType element);
+  // Issues an operation that strict watches.
+  template <class CarryOut>
+  Outcome watched(Strict::Operation operation, CarryOut&& carry_out);
   Outcome translate(MPI_Group group, Members& members) const;
   // The members of a group, in `known` or, with several threads, in `own`.
   Outcome members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const;

@@ -127,17 +127,38 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
   if (Outcome o = check_buffer(origin.address, *origin_type, bytes, "origin"); !o) return o;
   if (Outcome o = begin_operation(target.rank, put); !o) return o;
   if (bytes == 0) return {};
-  if (strict_) [[unlikely]] {
-    Outcome o = strict_->transfer({origin.address, origin.count, origin_type},
-                                  {target.rank, at, target.count, target_type}, put);
-    if (!o) return o;
+  if (strict_ == nullptr) [[likely]] return move(origin, *origin_type, target, *target_type, at, put);
+  const Strict::Side here{origin.address, origin.count, origin_type};
+  return watched({put ? Strict::Call::kPut : Strict::Call::kGet, put ? epochs::Use::kPut : epochs::Use::kGet,
+                  BasicType::kByte, {}, put ? &here : nullptr, put ? nullptr : &here,
+                  {target.rank, at, target.count, target_type}},
+                 [&] { return move(origin, *origin_type, target, *target_type, at, put); });
+}
+
+template <class CarryOut>
+Outcome Window::watched(Strict::Operation operation, CarryOut&& carry_out) {
+  {
+    const auto held = guard();
+    switch (epoch_.access()) {
+      case epochs::Access::kStarted: operation.epoch = Strict::Epoch::kStarted; break;
+      case epochs::Access::kLocked:
+      case epochs::Access::kLockedAll: operation.epoch = Strict::Epoch::kPassive; break;
+      default: operation.epoch = Strict::Epoch::kFence;
+    }
   }
-  if (origin_type->contiguous && target_type->contiguous) [[likely]] {
+  return strict_->watch(operation, carry_out);
+}
+
+Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
+                     const Datatype& target_type, std::int64_t at, bool put) {
+  if (origin_type.contiguous && target_type.contiguous) [[likely]] {
     const auto offset = static_cast<std::uint64_t>(at);
+    const std::size_t bytes = put ? static_cast<std::size_t>(origin.count) * origin_type.size
+                                  : static_cast<std::size_t>(target.count) * target_type.size;
     return put ? space_->put(target.rank, offset, origin.address, bytes)
                : space_->get(target.rank, offset, origin.address, bytes);
   }
-  BytePieces pieces(*origin_type->layout, static_cast<std::size_t>(origin.count), *target_type->layout,
+  BytePieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
                     static_cast<std::size_t>(target.count));
   for (BytePiece piece; pieces.next(piece);) {
     const auto offset = static_cast<std::uint64_t>(at + piece.target_offset);
@@ -222,49 +243,58 @@ Outcome Window::accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* 
   if (Outcome o = begin_operation(target.rank, reads_origin); !o) return o;
 
   if (origin_bytes == 0) return {};
-  if (strict_) [[unlikely]] {
-    const Strict::Side from{origin.address, origin.count, origin_type};
-    const Strict::Side to = result != nullptr ? Strict::Side{result->address, result->count, result_type} : from;
-    Outcome o = strict_->accumulate(result != nullptr ? "MPI_Get_accumulate or MPI_Fetch_and_op" : "MPI_Accumulate",
-                                    reads_origin ? &from : nullptr, result != nullptr ? &to : nullptr,
-                                    {target.rank, at, target.count, target_type}, *element);
-    if (!o) return o;
+  if (strict_ == nullptr) [[likely]] {
+    return combine(origin, *origin_type, result, *result_type, target, *target_type, at, *reduce, *element);
   }
+  const Strict::Side from{origin.address, origin.count, origin_type};
+  const Strict::Side to = result != nullptr ? Strict::Side{result->address, result->count, result_type} : from;
+  return watched({result != nullptr ? Strict::Call::kGetAccumulate : Strict::Call::kAccumulate,
+                  reads_origin ? epochs::Use::kAccumulate : epochs::Use::kFetch, *element, {},
+                  reads_origin ? &from : nullptr, result != nullptr ? &to : nullptr,
+                  {target.rank, at, target.count, target_type}},
+                 [&] {
+                   return combine(origin, *origin_type, result, *result_type, target, *target_type, at, *reduce, *element);
+                 });
+}
+
+Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, const LocalBuffer* result,
+                        const Datatype& result_type, const RemoteBuffer& target, const Datatype& target_type,
+                        std::int64_t at, ReduceOp op, BasicType element) {
+  const bool reads_origin = op != ReduceOp::kNoOp;
   const auto target_count = static_cast<std::size_t>(target.count);
   const void* from = reads_origin ? origin.address : nullptr;
-  if (target_type->basic && origin_type->basic && result_type->basic) [[likely]] {
+  if (target_type.basic && origin_type.basic && result_type.basic) [[likely]] {
     const std::size_t count = reads_origin ? static_cast<std::size_t>(origin.count) : target_count;
-    return space_->accumulate(target.rank, static_cast<std::uint64_t>(at), *reduce, *element, from,
+    return space_->accumulate(target.rank, static_cast<std::uint64_t>(at), op, element, from,
                               result != nullptr ? result->address : nullptr, count, access(target.rank));
   }
   if (result == nullptr) {
     if (!reads_origin) return {};
-    ElementPieces pieces(*origin_type->layout, static_cast<std::size_t>(origin.count), *target_type->layout, target_count);
+    ElementPieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout, target_count);
     for (ElementPiece piece; pieces.next(piece);) {
-      Status status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), *reduce,
-                                         *element, bytes_at(from, piece.origin_offset), nullptr, piece.count,
-                                         access(target.rank));
+      Status status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), op, element,
+                                         bytes_at(from, piece.origin_offset), nullptr, piece.count, access(target.rank));
       if (!status) return status;
     }
     return {};
   }
   // Three layouts: origin and result go through contiguous copies, which must live until all has completed.
-  const std::size_t elements = target_type->layout->elements() * target_count;
-  std::vector<std::byte> packed(reads_origin ? elements * traits(*element).extent : 0);
-  std::vector<std::byte> fetched(elements * traits(*element).extent);
-  if (reads_origin) copy_elements(Direction::kIn, packed, origin, *origin_type, *element);
-  const auto flat = Layout::basic(*element);
-  ElementPieces pieces(*flat, elements, *target_type->layout, target_count);
+  const std::size_t elements = target_type.layout->elements() * target_count;
+  std::vector<std::byte> packed(reads_origin ? elements * traits(element).extent : 0);
+  std::vector<std::byte> fetched(elements * traits(element).extent);
+  if (reads_origin) copy_elements(Direction::kIn, packed, origin, origin_type, element);
+  const auto flat = Layout::basic(element);
+  ElementPieces pieces(*flat, elements, *target_type.layout, target_count);
   Status status;
   for (ElementPiece piece; status && pieces.next(piece);) {
-    status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), *reduce, *element,
+    status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), op, element,
                                 reads_origin ? packed.data() + piece.origin_offset : nullptr,
                                 fetched.data() + piece.origin_offset, piece.count, access(target.rank));
   }
   Status completed = space_->flush(target.rank);
   if (!status) return status;
   if (!completed) return completed;
-  copy_elements(Direction::kOut, fetched, *result, *result_type, *element);
+  copy_elements(Direction::kOut, fetched, *result, result_type, element);
   return {};
 }
 
@@ -296,13 +326,14 @@ Outcome Window::compare_and_swap_anyhow(const void* origin, const void* compare,
   std::int64_t at = 0;
   if (Outcome o = locate({rank, displacement, 1, type}, *found, at); !o) return o;
   if (Outcome o = begin_operation(rank, true); !o) return o;
-  if (strict_) [[unlikely]] {
-    const Strict::Side from{origin, 1, found};
-    const Strict::Side to{result, 1, found};
-    Outcome o = strict_->accumulate("MPI_Compare_and_swap", &from, &to, {rank, at, 1, found}, *found->basic);
-    if (!o) return o;
-  }
-  return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
+  const auto swap = [&]() -> Outcome {
+    return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
+  };
+  if (strict_ == nullptr) [[likely]] return swap();
+  const Strict::Side from{origin, 1, found};
+  const Strict::Side to{result, 1, found};
+  return watched({Strict::Call::kCompareAndSwap, epochs::Use::kAccumulate, *found->basic, {}, &from, &to, {rank, at, 1, found}},
+                 swap);
 }
 
 Outcome Window::begin_request_operation(int rank) {
@@ -317,10 +348,11 @@ Outcome Window::begin_request_operation(int rank) {
 Outcome Window::end_request_operation(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   look_after_runtime();
-  if (!strict_) [[likely]] return {};
+  if (strict_ == nullptr) [[likely]] return {};
   // Strict follows no requests: what they would complete is completed now.
-  strict_->locally_completed(rank);
-  return space_->flush(rank);
+  Outcome checked = strict_->locally_completed(rank);
+  Status completed = space_->flush(rank);
+  return completed ? std::move(checked) : Outcome(completed);
 }
 
 Outcome Window::end_of_operations(int rank) { return rank == MPI_PROC_NULL ? Outcome() : Outcome(space_->flush(rank)); }

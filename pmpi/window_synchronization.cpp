@@ -136,11 +136,13 @@ Outcome Window::fence(int assert) {
                                     (assert & MPI_MODE_NOSTORE) != 0, (assert & MPI_MODE_NOPUT) != 0};
     if (const epochs::Violation v = epoch_.fence(given)) return v;
   }
-  if (strict_) [[unlikely]] strict_->completed_all();
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->fence_reached();
   // Also after a failed operation: the others wait in the barrier.
   Status completed = space_->flush_all();
   Outcome met = barrier(said_by_fence(assert));
-  return completed ? std::move(met) : Outcome(completed);
+  if (strict_) [[unlikely]] strict_->fence_passed((assert & MPI_MODE_NOSUCCEED) == 0);
+  return first_of(first_of(completed, std::move(met)), std::move(checked));
 }
 
 Outcome Window::post(MPI_Group group, int assert) {
@@ -205,7 +207,8 @@ Outcome Window::complete() {
       targets = own.ranks();
     }
   }
-  if (strict_) [[unlikely]] strict_->completed_all();
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->start_completed();
   // The data must take effect before the notice does; this waits for what the notice would overtake.
   Status first;
   const auto keep = [&first](Status status) {
@@ -219,7 +222,7 @@ Outcome Window::complete() {
   for (const int target : targets) {
     if (!immediate) keep(space_->flush(target));
   }
-  return first;
+  return first_of(first, std::move(checked));
 }
 
 Outcome Window::wait() {
@@ -230,10 +233,12 @@ Outcome Window::wait() {
     origins = epoch_.posted_group().size();
   }
   wait_until(space_->bell(), [&] { return completions_.take(control_, origins); });
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->exposure_ended();
   if (marks_exposure_ && origins > 0) Mark::clear(control_);
   const auto held = guard();
   epoch_.exposure_ended();
-  return {};
+  return checked;
 }
 
 Outcome Window::test(int* flag) {
@@ -241,14 +246,20 @@ Outcome Window::test(int* flag) {
   // A program that only tests must still make progress.
   Process::instance().poll();
   Process::instance().poll_runtime();
-  const auto held = guard();
-  if (const epochs::Violation v = epoch_.test()) return v;
-  const std::size_t origins = epoch_.posted_group().size();
-  if (!completions_.take(control_, origins)) return {};
+  std::size_t origins = 0;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.test()) return v;
+    origins = epoch_.posted_group().size();
+    if (!completions_.take(control_, origins)) return {};
+  }
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->exposure_ended();
   if (marks_exposure_ && origins > 0) Mark::clear(control_);
+  const auto held = guard();
   epoch_.exposure_ended(epochs::Call::kTest);
   *flag = 1;
-  return {};
+  return checked;
 }
 
 // Threads that wait for different targets at once each need wake words of their own.
@@ -401,8 +412,9 @@ Outcome Window::unlock_anyhow(int rank) {
     held_.erase(std::next(found).base());
   }
   look_after_runtime();
-  if (strict_) [[unlikely]] strict_->completed(rank);
-  if (!lock.taken) return space_->flush(rank);
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->completed(rank, lock.type == LockType::kExclusive);
+  if (!lock.taken) return first_of(space_->flush(rank), std::move(checked));
   // The data must take effect before the releases do; this waits for what they would overtake.
   const bool leaves_gate = passes_gate(lock.type) && leave_gate();
   const bool gate_here = leaves_gate && gate_home_ == space_->rank();
@@ -420,7 +432,7 @@ Outcome Window::unlock_anyhow(int rank) {
   keep(space_->flush(rank));
   // The gate's word in this rank's own memory: nothing orders it behind the data but their completion.
   if (gate_here) keep(release_gate(lock.type));
-  return first;
+  return first_of(first, std::move(checked));
 }
 
 // Through the gate, or every rank's lock in the order of ranks. Taking each at the first operation on it would cost less
@@ -479,11 +491,12 @@ Outcome Window::unlock_all() {
     unchecked = lock_all_unchecked_;
   }
   look_after_runtime();
-  if (strict_) [[unlikely]] strict_->completed_all();
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->completed_all();
   Status completed = space_->flush_all();
-  if (unchecked) return completed;
+  if (unchecked) return first_of(completed, std::move(checked));
   Status released = gate_home_ != kNoGate ? release_gate(LockType::kShared) : release_shared(space_->ranks());
-  return completed ? std::move(released) : std::move(completed);
+  return first_of(first_of(completed, released), std::move(checked));
 }
 
 Outcome Window::flush_anyhow(int rank) {
@@ -493,9 +506,15 @@ Outcome Window::flush_anyhow(int rank) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush(rank)) return v;
   }
+  bool alone = false;
+  if (strict_) [[unlikely]] {
+    const auto held = guard();
+    alone = epoch_.locked(rank) == LockType::kExclusive;
+  }
   look_after_runtime();
-  if (strict_) [[unlikely]] strict_->completed(rank);
-  return space_->flush(rank);
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->completed(rank, alone);
+  return first_of(space_->flush(rank), std::move(checked));
 }
 
 Outcome Window::flush_all() {
@@ -504,8 +523,9 @@ Outcome Window::flush_all() {
     if (const epochs::Violation v = epoch_.flush_all()) return v;
   }
   look_after_runtime();
-  if (strict_) [[unlikely]] strict_->completed_all();
-  return space_->flush_all();
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->completed_all();
+  return first_of(space_->flush_all(), std::move(checked));
 }
 
 Outcome Window::flush_local_strictly(int rank) {
@@ -515,8 +535,8 @@ Outcome Window::flush_local_strictly(int rank) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush(rank)) return v;
   }
-  strict_->locally_completed(rank);
-  return space_->flush(rank);
+  Outcome checked = strict_->locally_completed(rank);
+  return first_of(space_->flush(rank), std::move(checked));
 }
 
 Outcome Window::flush_local_all_strictly() {
@@ -524,8 +544,8 @@ Outcome Window::flush_local_all_strictly() {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush_all()) return v;
   }
-  for (int rank = 0; rank < space_->ranks(); ++rank) strict_->locally_completed(rank);
-  return space_->flush_all();
+  Outcome checked = strict_->locally_completed_all();
+  return first_of(space_->flush_all(), std::move(checked));
 }
 
 Outcome Window::sync() {

@@ -32,19 +32,34 @@ std::string local(AccessLog& log, const char* name, int target, LocalUse use, By
 
 }  // namespace
 
-TEST_CASE("gets may meet, and accumulates of one type; nothing else") {
-  const std::vector<std::pair<Use, int>> uses = {
-      {Use::kPut, kInt}, {Use::kGet, kInt}, {Use::kAccumulate, kInt}, {Use::kAccumulate, kDouble}};
+TEST_CASE("readers may meet, and what is atomic on one type; nothing else") {
+  const std::vector<std::pair<Use, int>> uses = {{Use::kPut, kInt},          {Use::kGet, kInt},
+                                                 {Use::kAccumulate, kInt},   {Use::kAccumulate, kDouble},
+                                                 {Use::kFetch, kInt},        {Use::kFetch, kDouble}};
+  const auto reads = [](Use use) { return use == Use::kGet || use == Use::kFetch; };
   for (const auto& [first, first_type] : uses) {
     for (const auto& [second, second_type] : uses) {
       AccessLog log;
       CHECK(access(log, "first", 0, first, {8, 16}, first_type).empty());
-      const bool may = first == second && first != Use::kPut && (first == Use::kGet || first_type == second_type);
+      const bool both_atomic = first >= Use::kAccumulate && second >= Use::kAccumulate;
+      const bool may = (reads(first) && reads(second)) || (both_atomic && first_type == second_type);
+      CHECK(may_meet({first, first_type}, {second, second_type}) == may);
       CHECK(access(log, "second", 0, second, {15, 20}, second_type) == (may ? "" : "first"));
       CHECK(access(log, "beside", 0, second, {20, 24}, second_type).empty());
       CHECK(access(log, "elsewhere", 1, second, {8, 16}, second_type).empty());
     }
   }
+}
+
+TEST_CASE("an atomic read meets a get and an accumulate, which may not meet each other") {
+  AccessLog log;
+  CHECK(access(log, "get", 0, Use::kGet, {0, 4}).empty());
+  CHECK(access(log, "read", 0, Use::kFetch, {0, 8}).empty());
+  CHECK(access(log, "add", 0, Use::kAccumulate, {4, 8}).empty());
+  CHECK(access(log, "another get", 0, Use::kGet, {4, 8}) == "add");
+  CHECK(access(log, "another add", 0, Use::kAccumulate, {0, 4}) == "get");
+  log.locally_completed(0);
+  CHECK(access(log, "put", 0, Use::kPut, {0, 8}).empty());
 }
 
 TEST_CASE("a conflict says which operation it is with, and where") {

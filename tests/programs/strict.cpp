@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// With FARSIDE_CHECK=strict: accesses of one origin that conflict within its epoch are refused, both calls
-// are named, and what is allowed is let through. Without it (argument lenient) all of it passes, as the
-// results are not looked at.
+// With FARSIDE_CHECK=strict: accesses that conflict, of one origin or of several, are refused, both calls are
+// named, and what is allowed is let through; buffers and window memory that are stored to too early are
+// reported. Without it (argument lenient) all of it passes, as the results are not looked at.
 #include "misuse.hpp"
 
 namespace {
@@ -9,20 +9,24 @@ namespace {
 bool strict;
 int rank;
 int next;
+int last;
 
 // The second of two calls that conflict. `with`: how the report names the first.
-void conflict(const std::function<int()>& call, const char* with, const char* what) {
+void conflict(const std::function<int()>& call, const char* with, const char* what,
+              const char* third = ", target ") {
   misuse::Stderr heard;
   const int code = call();
   const std::string text = heard.end();
   const int wanted = strict ? MPI_ERR_RMA_CONFLICT : MPI_SUCCESS;
   if (check::class_of(code) != wanted)
     check::fail(__FILE__, __LINE__, "class " + check::class_name(code) + ": " + text);
-  for (const char* part : {with, what, ", target ", "MPI 4.0 section 12.7"}) {
+  for (const char* part : {with, what, third, "MPI 4.0 section 12."}) {
     if (strict && text.find(part) == std::string::npos)
       check::fail(__FILE__, __LINE__, std::string("'") + part + "' is not said: " + text);
   }
 }
+// A call that ends an epoch in which somebody has stored too early: all of it is done, but the class is returned.
+#define STORED(with, what, call) conflict([&] { return (call); }, with, what, "MPI_Win_")
 #define CONFLICT(with, what, call) conflict([&] { return (call); }, with, what)
 
 constexpr const char* kWindow = "window are in use by ";
@@ -120,6 +124,211 @@ void in_local_memory(MPI_Win window) {
   CHECK_MPI(MPI_Win_unlock_all(window));
 }
 
+// From here on: rank 0's window, which rank 0 and the last rank access.
+
+void barrier() { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
+
+void between_fences(MPI_Win window) {
+  int out[4] = {};
+  int in[4] = {};
+  float numbers[4] = {};
+  CHECK_MPI(MPI_Win_fence(0, window));
+  if (rank == 0) CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+  barrier();
+  if (rank == last) {
+    CONFLICT("MPI_Put of rank 0 (its operation ", kWindow, MPI_Get(in, 2, MPI_INT, 0, 3, 2, MPI_INT, window));
+    CONFLICT("put an MPI_Win_fence between the two", kWindow,
+             MPI_Put(out, 1, MPI_INT, 0, 0, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Get(in, 2, MPI_INT, 0, 4, 2, MPI_INT, window));
+    CHECK_MPI(MPI_Accumulate(out, 4, MPI_INT, 0, 8, 4, MPI_INT, MPI_SUM, window));
+  }
+  barrier();
+  if (rank == 0) {
+    CHECK_MPI(MPI_Get(in, 2, MPI_INT, 0, 4, 2, MPI_INT, window));
+    CHECK_MPI(MPI_Accumulate(out, 4, MPI_INT, 0, 10, 4, MPI_INT, MPI_SUM, window));
+    CONFLICT("MPI_Accumulate of rank ", kWindow,
+             MPI_Accumulate(numbers, 1, MPI_FLOAT, 0, 8, 1, MPI_FLOAT, MPI_SUM, window));
+    CONFLICT("MPI_Accumulate of rank ", kWindow, MPI_Get(in + 2, 1, MPI_INT, 0, 8, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Fetch_and_op(nullptr, in + 2, MPI_INT, 0, 8, MPI_NO_OP, window));
+  }
+  CHECK_MPI(MPI_Win_fence(0, window));
+  if (rank == last) {
+    CHECK_MPI(MPI_Get(in, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+    CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 8, 4, MPI_INT, window));
+  }
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+}
+
+void under_locks(MPI_Win window) {
+  int out[4] = {};
+  int in[4] = {};
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  // To wait for one another is not enough: it takes a flush.
+  if (rank == 0) CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+  barrier();
+  if (rank == last) {
+    CONFLICT("MPI_Put of rank 0 (its operation ", kWindow, MPI_Get(in, 1, MPI_INT, 0, 0, 1, MPI_INT, window));
+  }
+  barrier();
+  if (rank == 0) CHECK_MPI(MPI_Win_flush_local(0, window));
+  barrier();
+  if (rank == last) {
+    CONFLICT("MPI_Put of rank 0 (its operation ", kWindow, MPI_Get(in, 1, MPI_INT, 0, 0, 1, MPI_INT, window));
+  }
+  barrier();
+  if (rank == 0) CHECK_MPI(MPI_Win_flush(0, window));
+  barrier();
+  if (rank == last) CHECK_MPI(MPI_Get(in, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+  if (rank == last) CHECK_MPI(MPI_Win_flush_local(0, window));
+  barrier();
+  if (rank == 0) CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+  if (rank == 0) CHECK_MPI(MPI_Win_flush_all(window));
+  barrier();
+  // A counter for all, and a request that is complete.
+  for (int i = 0; i < 20; ++i) {
+    CHECK_MPI(MPI_Fetch_and_op(out, in, MPI_INT, 0, 5, MPI_SUM, window));
+    CHECK_MPI(MPI_Win_flush(0, window));
+  }
+  MPI_Request request = MPI_REQUEST_NULL;
+  CHECK_MPI(MPI_Rget(in, 1, MPI_INT, 0, 0, 1, MPI_INT, window, &request));
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  barrier();
+  // Exclusive locks order, in whatever order; and shared ones with a barrier.
+  for (int i = 0; i < 20; ++i) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
+    CHECK_MPI(MPI_Get(in, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+    CHECK_MPI(MPI_Win_flush(0, window));
+    CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+    CHECK_MPI(MPI_Win_unlock(0, window));
+  }
+  for (int turn = 0; turn <= last; ++turn) {
+    barrier();
+    if (turn != rank) continue;
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+    CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+    CHECK_MPI(MPI_Win_unlock(0, window));
+  }
+  barrier();
+}
+
+void within_an_exposure(MPI_Win window) {
+  int out[4] = {};
+  int in[4] = {};
+  const check::Group origins({0, last});
+  const check::Group target({0});
+  for (int round = 0; round < 2; ++round) {
+    if (rank == 0) CHECK_MPI(MPI_Win_post(origins, 0, window));
+    if (rank == 0 || rank == last) CHECK_MPI(MPI_Win_start(target, 0, window));
+    if (rank == 0) {
+      CHECK_MPI(MPI_Put(out, 2, MPI_INT, 0, 0, 2, MPI_INT, window));
+      CHECK_MPI(MPI_Get(in, 2, MPI_INT, 0, 2, 2, MPI_INT, window));
+      CHECK_MPI(MPI_Win_complete(window));
+    }
+    barrier();
+    // A put is complete at the wait, a get when its origin has completed.
+    if (rank == last) {
+      CONFLICT("let the target post for one after the other", "MPI_Put of rank 0 (its operation ",
+               MPI_Get(in, 2, MPI_INT, 0, 0, 2, MPI_INT, window));
+      CHECK_MPI(MPI_Put(out, 2, MPI_INT, 0, 2, 2, MPI_INT, window));
+      CHECK_MPI(MPI_Win_complete(window));
+    }
+    if (rank == 0) CHECK_MPI(MPI_Win_wait(window));
+    barrier();
+  }
+}
+
+void buffers_in_the_window(MPI_Win window, int* own) {
+  // Rank 0 puts out of its own window, to another part of rank 1's.
+  int out[4] = {};
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  if (rank == 0) CHECK_MPI(MPI_Put(own + 16, 4, MPI_INT, 1, 32, 4, MPI_INT, window));
+  barrier();
+  if (rank == last) {
+    CONFLICT("window are in use by the local buffer of MPI_Put of rank 0", "(its operation ",
+             MPI_Put(out, 1, MPI_INT, 0, 19, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Get(out, 1, MPI_INT, 0, 19, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_flush(0, window));
+    CHECK_MPI(MPI_Put(out, 1, MPI_INT, 0, 20, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_flush(0, window));
+  }
+  barrier();
+  // The other order: a buffer where another puts.
+  if (rank == 0) CHECK_MPI(MPI_Win_flush_local(1, window));
+  barrier();
+  if (rank == last) CHECK_MPI(MPI_Put(out, 1, MPI_INT, 0, 19, 1, MPI_INT, window));
+  barrier();
+  if (rank == 0) {
+    CONFLICT("in which the local buffer lies, are in use by MPI_Put of rank ", "(its operation ",
+             MPI_Put(own + 16, 4, MPI_INT, 1, 40, 4, MPI_INT, window));
+  }
+  barrier();
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  barrier();
+}
+
+void stores(MPI_Win window, int* own) {
+  // To a buffer that an operation has.
+  int out[4] = {};
+  int in[4] = {};
+  volatile int* const to_out = out;
+  volatile int* const to_in = in;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window));
+  CHECK_MPI(MPI_Put(out, 4, MPI_INT, next, 0, 4, MPI_INT, window));
+  to_out[3] = 7;
+  STORED("the origin buffer of MPI_Put towards rank ", "has been changed", MPI_Win_flush(next, window));
+  CHECK_MPI(MPI_Get(in, 4, MPI_INT, next, 8, 4, MPI_INT, window));
+  to_in[0] = 12345;
+  STORED("the result buffer of MPI_Get towards rank ", "has been changed", MPI_Win_unlock(next, window));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window));
+  CHECK_MPI(MPI_Put(out, 4, MPI_INT, next, 0, 4, MPI_INT, window));
+  CHECK_MPI(MPI_Win_flush_local(next, window));
+  to_out[3] = 8;
+  CHECK_MPI(MPI_Win_unlock(next, window));
+  barrier();
+  // To what another has accessed, by fence and by post.
+  volatile int* const mine = own;
+  for (int round = 0; round < 2; ++round) {
+    CHECK_MPI(MPI_Win_fence(0, window));
+    if (rank == last && round == 0) CHECK_MPI(MPI_Get(in, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+    if (rank == last && round == 1) CHECK_MPI(MPI_Accumulate(out, 4, MPI_INT, 0, 0, 4, MPI_INT, MPI_SUM, window));
+    barrier();
+    if (rank == 0) {
+      mine[3] = mine[3] + 1;
+      STORED(round == 0 ? "after MPI_Get of rank " : "after MPI_Accumulate of rank ", "stored to by this rank",
+             MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+    } else {
+      CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+    }
+    barrier();
+  }
+  const check::Group origins({last});
+  const check::Group target({0});
+  if (rank == 0) CHECK_MPI(MPI_Win_post(origins, 0, window));
+  if (rank == last) {
+    CHECK_MPI(MPI_Win_start(target, 0, window));
+    CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+    CHECK_MPI(MPI_Win_complete(window));
+  }
+  barrier();
+  if (rank == 0) {
+    mine[4] = 5;  // beside it
+    mine[0] = mine[0] + 1;
+    STORED("after MPI_Put of rank ", "stored to by this rank", MPI_Win_wait(window));
+    mine[0] = 0;
+  }
+  barrier();
+  // All may add, and the target store when it knows that all is over.
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Accumulate(out, 4, MPI_INT, 0, 0, 4, MPI_INT, MPI_SUM, window));
+  barrier();
+  CHECK_MPI(MPI_Accumulate(out, 4, MPI_INT, 0, 0, 4, MPI_INT, MPI_SUM, window));
+  if (rank == 0) mine[4] = 6;
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  if (rank == 0) mine[0] = 0;
+  barrier();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -127,6 +336,7 @@ int main(int argc, char** argv) {
   strict = !program.has("lenient");
   rank = check::rank();
   next = (rank + 1) % check::size();
+  last = check::size() - 1;
   check::Window window(program.memory(), 64 * sizeof(int), sizeof(int));
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   check::section("at the target");
@@ -135,6 +345,17 @@ int main(int argc, char** argv) {
   between_the_bytes(window);
   check::section("in local memory");
   in_local_memory(window);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  check::section("between fences");
+  between_fences(window);
+  check::section("under locks");
+  under_locks(window);
+  check::section("within an exposure");
+  within_an_exposure(window);
+  check::section("buffers in the window");
+  buffers_in_the_window(window, window.as<int>());
+  check::section("stores");
+  stores(window, window.as<int>());
   check::section("MPI_Win_free");
   return 0;
 }

@@ -72,8 +72,8 @@ constexpr Setting kSettings[] = {
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
      parse_peer_timeout},
     {"FARSIDE_CHECK", "on", "off, on or strict",
-     "checking of MPI's rules; off: only of what protects memory and locks; strict: also conflicting accesses of one rank "
-     "(slow)",
+     "checking of MPI's rules; off: only of what protects memory and locks; strict: also accesses that conflict, of one rank "
+     "and of several (slow)",
      parse_check},
     {"FARSIDE_LOG", "warn", "error, warn, info or debug", "how much farside says on stderr", parse_log},
     {"FARSIDE_STATS", "", "a path prefix", "each rank writes PREFIX.RANK.json at MPI_Finalize", parse_stats},

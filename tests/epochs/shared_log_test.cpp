@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The target's view: which accesses of several origins conflict, and what ends them.
+#include "epochs/shared_log.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace farside;
+using namespace farside::epochs;
+
+namespace {
+
+constexpr int kRanks = 3;
+constexpr std::uint32_t kCapacity = 8;
+constexpr int kInt = 1;
+constexpr int kDouble = 2;
+using Call = SharedLog::Call;
+using Epoch = SharedLog::Epoch;
+
+class Logs final : public LogMemory {
+ public:
+  Logs() {
+    for (auto& log : logs_) log.resize(SharedLog::bytes(kRanks, kCapacity));
+  }
+  Status read(int rank, std::uint64_t offset, void* to, std::size_t bytes) override {
+    REQUIRE(offset + bytes <= log(rank).size());
+    std::memcpy(to, log(rank).data() + offset, bytes);
+    return {};
+  }
+  Status write(int rank, std::uint64_t offset, const void* from, std::size_t bytes) override {
+    REQUIRE(offset + bytes <= log(rank).size());
+    std::memcpy(log(rank).data() + offset, from, bytes);
+    ++writes;
+    return {};
+  }
+  int writes = 0;
+
+ private:
+  std::vector<std::byte>& log(int rank) { return logs_.at(static_cast<std::size_t>(rank)); }
+  std::array<std::vector<std::byte>, kRanks> logs_;
+};
+
+struct Ranks {
+  Logs memory;
+  std::array<SharedLog, kRanks> log{SharedLog(memory, 0, kRanks, kCapacity), SharedLog(memory, 1, kRanks, kCapacity),
+                                    SharedLog(memory, 2, kRanks, kCapacity)};
+  std::array<std::uint64_t, kRanks> number{};
+
+  SharedLog& operator[](int rank) { return log.at(static_cast<std::size_t>(rank)); }
+
+  // An access to rank 1, by a rank; who is in the way, or -1.
+  int access(int by, Use use, Epoch epoch, StridedRun run, int type = kInt, bool local = false) {
+    const Call call = use == Use::kPut   ? Call::kPut
+                      : use == Use::kGet ? Call::kGet
+                                         : (use == Use::kFetch ? Call::kGetAccumulate : Call::kAccumulate);
+    return with_call(by, call, use, epoch, run, type, local);
+  }
+  int with_call(int by, Call call, Use use, Epoch epoch, StridedRun run, int type = kInt, bool local = false) {
+    const std::uint32_t element = type == kDouble ? 8 : 4;
+    auto conflict = (*this)[by].add(
+        1, {call, use, type, element, epoch, local ? 2 : 1, ++number.at(static_cast<std::size_t>(by)), local},
+        std::span(&run, 1));
+    REQUIRE(conflict);
+    last = conflict.value().value_or(SharedLog::Conflict{});
+    return conflict.value() ? conflict.value()->origin : -1;
+  }
+  SharedLog::Conflict last{};
+};
+
+constexpr StridedRun kFirstFour{0, 4, 0, 1};
+
+}  // namespace
+
+TEST_CASE("accesses of two origins between two fences conflict, whatever comes in between") {
+  Ranks r;
+  CHECK(r.access(0, Use::kPut, Epoch::kFence, kFirstFour) == -1);
+  CHECK(r.access(2, Use::kGet, Epoch::kFence, {4, 4, 0, 1}) == -1);
+  CHECK(r.access(2, Use::kGet, Epoch::kFence, {3, 4, 0, 1}) == 0);
+  CHECK(r.last.number == 1);
+  CHECK(r.last.call == Call::kPut);
+  CHECK(r.last.range.first == 3);
+  CHECK(r.last.range.last == 4);
+  // Nothing but a fence completes it.
+  CHECK(r[0].completed_all());
+  CHECK(r[0].start_completed());
+  CHECK(r.access(2, Use::kAccumulate, Epoch::kFence, kFirstFour) == 0);
+  // Refused accesses are not in the way, and those behind the fence are not compared with those before it.
+  CHECK(r.access(0, Use::kPut, Epoch::kFence, {6, 2, 0, 1}) == 2);
+  CHECK(r.access(0, Use::kPut, Epoch::kFence, {8, 8, 0, 1}) == -1);
+  r[2].fence_passed();
+  CHECK(r.access(2, Use::kGet, Epoch::kFence, kFirstFour) == -1);
+  r[0].fence_passed();
+  CHECK(r.access(0, Use::kPut, Epoch::kFence, {0, 8, 0, 1}) == 2);
+  CHECK(r.access(0, Use::kPut, Epoch::kFence, {4, 4, 0, 1}) == -1);
+}
+
+TEST_CASE("an origin does not meet itself in the log, and what is atomic may meet") {
+  Ranks r;
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, kFirstFour) == -1);
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, kFirstFour) == -1);
+  CHECK(r.access(0, Use::kAccumulate, Epoch::kPassive, {8, 8, 0, 1}) == -1);
+  CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, {12, 4, 0, 1}) == -1);
+  CHECK(r.access(2, Use::kFetch, Epoch::kPassive, {8, 8, 0, 1}) == -1);
+  // Of another type, or of elements that begin elsewhere.
+  CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, {8, 8, 0, 1}, kDouble) == 0);
+  CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, {10, 4, 0, 1}) == 0);
+  CHECK(r.access(2, Use::kGet, Epoch::kPassive, {8, 4, 0, 1}) == 0);
+}
+
+TEST_CASE("a flush or unlock takes accesses out, a local flush those that read") {
+  Ranks r;
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, kFirstFour) == -1);
+  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {4, 4, 0, 1}) == -1);
+  CHECK(r[0].under_way(1));
+  CHECK(r[0].completed(2));
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, {4, 4, 0, 1}) == 0);
+  CHECK(r[0].locally_completed(1));
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, {4, 4, 0, 1}) == -1);
+  CHECK(r.access(2, Use::kGet, Epoch::kPassive, kFirstFour) == 0);
+  CHECK(r[0].completed(1));
+  CHECK_FALSE(r[0].under_way(1));
+  CHECK(r.access(2, Use::kGet, Epoch::kPassive, kFirstFour) == -1);
+  CHECK(r[2].completed_all());
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, {0, 8, 0, 1}) == -1);
+  // Nothing is written where there is nothing to take out.
+  const int writes = r.memory.writes;
+  CHECK(r[2].completed_all());
+  CHECK(r[2].completed(1));
+  CHECK(r.memory.writes == writes);
+}
+
+TEST_CASE("in an exposure an update lasts until the wait, a read until the complete") {
+  Ranks r;
+  CHECK(r.access(0, Use::kPut, Epoch::kStarted, kFirstFour) == -1);
+  CHECK(r.access(0, Use::kGet, Epoch::kStarted, {4, 4, 0, 1}) == -1);
+  CHECK(r[0].reads_started());
+  CHECK(r[0].start_completed());
+  CHECK_FALSE(r[0].reads_started());
+  CHECK(r.access(2, Use::kPut, Epoch::kStarted, {4, 4, 0, 1}) == -1);
+  CHECK(r.access(2, Use::kGet, Epoch::kStarted, kFirstFour) == 0);
+  CHECK(r[2].start_completed());
+  CHECK(r[1].exposure_ended());
+  CHECK(r.access(2, Use::kGet, Epoch::kStarted, {0, 8, 0, 1}) == -1);
+  CHECK(r.access(0, Use::kPut, Epoch::kStarted, {4, 4, 0, 1}) == 2);
+}
+
+TEST_CASE("a fetch that an epoch of start has completed is over") {
+  Ranks r;
+  CHECK(r.with_call(0, Call::kGetAccumulate, Use::kAccumulate, Epoch::kStarted, kFirstFour) == -1);
+  CHECK(r[0].start_completed());
+  CHECK(r.access(2, Use::kGet, Epoch::kStarted, kFirstFour) == -1);
+}
+
+TEST_CASE("local buffers in the own window are accesses, too") {
+  Ranks r;
+  // Rank 1 puts to rank 2 out of its own window.
+  CHECK(r.access(1, Use::kGet, Epoch::kPassive, kFirstFour, kInt, true) == -1);
+  CHECK(r.access(0, Use::kGet, Epoch::kPassive, kFirstFour) == -1);
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, kFirstFour) == 1);
+  CHECK(r.last.local);
+  CHECK(r[1].locally_completed(2));
+  CHECK(r[0].completed(1));
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, kFirstFour) == -1);
+}
+
+TEST_CASE("what there is no room for is missed, and no more") {
+  Ranks r;
+  for (std::uint64_t i = 0; i < kCapacity + 2; ++i) {
+    CHECK(r.access(0, Use::kPut, Epoch::kPassive, {i * 8, 4, 0, 1}) == -1);
+  }
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, {(kCapacity - 1) * 8, 4, 0, 1}) == 0);
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, {kCapacity * 8, 4, 0, 1}) == -1);
+  CHECK(r[0].completed(1));
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, {(kCapacity + 1) * 8, 4, 0, 1}) == -1);
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, {(kCapacity + 1) * 8, 4, 0, 1}) == 0);
+}
+
+TEST_CASE("what the target stores to what an origin has accessed shows before the epoch ends") {
+  for (const Epoch epoch : {Epoch::kFence, Epoch::kStarted}) {
+    Ranks r;
+    const auto changes = [&](std::uint64_t now) {
+      auto found = r[1].changed(epoch, [&](const StridedRun&) { return now; });
+      REQUIRE(found);
+      return found.value();
+    };
+    const std::array<std::uint64_t, 1> image{77};
+    CHECK(r.access(0, Use::kPut, epoch, kFirstFour) == -1);
+    CHECK(changes(5).empty());  // not known to be carried out
+    CHECK(r[0].executed(1, image));
+    CHECK(changes(77).empty());
+    REQUIRE(changes(5).size() == 1);
+    CHECK(changes(5)[0].origin == 0);
+    CHECK(changes(5)[0].call == Call::kPut);
+    // The epoch is over.
+    if (epoch == Epoch::kFence) {
+      for (auto& log : r.log) log.fence_passed();
+    } else {
+      CHECK(r[1].exposure_ended());
+    }
+    CHECK(changes(5).empty());
+  }
+}
+
+TEST_CASE("what others have updated is no store of the target") {
+  const std::array<std::uint64_t, 1> image{77};
+  const auto changed = [](Ranks& r, Epoch epoch) {
+    auto found = r[1].changed(epoch, [](const StridedRun&) { return std::uint64_t{5}; });
+    REQUIRE(found);
+    return !found.value().empty();
+  };
+  SECTION("by an accumulate that may meet the first") {
+    Ranks r;
+    CHECK(r.access(0, Use::kAccumulate, Epoch::kFence, kFirstFour) == -1);
+    CHECK(r[0].executed(1, image));
+    CHECK(changed(r, Epoch::kFence));
+    CHECK(r.access(2, Use::kAccumulate, Epoch::kFence, kFirstFour) == -1);
+    CHECK_FALSE(changed(r, Epoch::kFence));
+  }
+  SECTION("by one that is over, of an epoch of start") {
+    Ranks r;
+    CHECK(r.access(0, Use::kAccumulate, Epoch::kStarted, kFirstFour) == -1);
+    CHECK(r[0].executed(1, image));
+    CHECK(r.with_call(2, Call::kGetAccumulate, Use::kAccumulate, Epoch::kStarted, kFirstFour) == -1);
+    CHECK(r[2].start_completed());
+    CHECK_FALSE(changed(r, Epoch::kStarted));
+  }
+  SECTION("by one under a lock, which has left the log") {
+    Ranks r;
+    CHECK(r.access(0, Use::kAccumulate, Epoch::kFence, kFirstFour) == -1);
+    CHECK(r[0].executed(1, image));
+    CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, kFirstFour) == -1);
+    CHECK(r[2].completed(1));
+    CHECK_FALSE(changed(r, Epoch::kFence));
+  }
+  SECTION("by one that the log had no room for") {
+    Ranks r;
+    CHECK(r.access(0, Use::kAccumulate, Epoch::kFence, kFirstFour) == -1);
+    CHECK(r[0].executed(1, image));
+    for (std::uint64_t i = 1; i <= kCapacity + 1; ++i) {
+      CHECK(r.access(2, Use::kAccumulate, Epoch::kFence, {i * 8, 4, 0, 1}) == -1);
+    }
+    CHECK_FALSE(changed(r, Epoch::kFence));
+  }
+}
+
+TEST_CASE("a block that changes while it is read is read again") {
+  // A reader comes in between two parts of a write.
+  class Torn final : public LogMemory {
+   public:
+    Status read(int rank, std::uint64_t offset, void* to, std::size_t bytes) override {
+      if (halves > 0 && bytes == 32 && --halves == 0) REQUIRE(whole_.write(rank, at_, held_.data(), held_.size()));
+      return whole_.read(rank, offset, to, bytes);
+    }
+    Status write(int rank, std::uint64_t offset, const void* from, std::size_t bytes) override {
+      if (hold && bytes > 64) {
+        const auto* first = static_cast<const std::byte*>(from);
+        held_.assign(first, first + bytes);
+        at_ = offset;
+        return whole_.write(rank, offset, from, 48);
+      }
+      return whole_.write(rank, offset, from, bytes);
+    }
+    bool hold = false;
+    int halves = 0;
+
+   private:
+    Logs whole_;
+    std::vector<std::byte> held_;
+    std::uint64_t at_ = 0;
+  };
+  Torn memory;
+  SharedLog first(memory, 0, kRanks, kCapacity);
+  SharedLog second(memory, 2, kRanks, kCapacity);
+  memory.hold = true;
+  const SharedLog::Access put{Call::kPut, Use::kPut, 0, 1, Epoch::kFence, 1, 1};
+  REQUIRE(first.add(1, put, std::span(&kFirstFour, 1)));
+  memory.hold = false;
+  memory.halves = 2;  // whole when it is read for the second time
+  auto conflict = second.add(1, put, std::span(&kFirstFour, 1));
+  REQUIRE(conflict);
+  CHECK(conflict.value());
+}
+
+TEST_CASE("of two origins that come at once, at least one sees the other") {
+  // Words as processes share them.
+  class Shared final : public LogMemory {
+   public:
+    Status read(int, std::uint64_t offset, void* to, std::size_t bytes) override {
+      for (std::size_t i = 0; i < bytes; i += 8) {
+        const std::uint64_t word = words_.at((offset + i) / 8).load();
+        std::memcpy(static_cast<std::byte*>(to) + i, &word, 8);
+      }
+      return {};
+    }
+    Status write(int, std::uint64_t offset, const void* from, std::size_t bytes) override {
+      for (std::size_t i = 0; i < bytes; i += 8) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, static_cast<const std::byte*>(from) + i, 8);
+        words_.at((offset + i) / 8).store(word);
+      }
+      return {};
+    }
+
+   private:
+    std::vector<std::atomic<std::uint64_t>> words_ = std::vector<std::atomic<std::uint64_t>>(SharedLog::bytes(2, kCapacity) / 8);
+  };
+  Shared memory;
+  constexpr int kRounds = 20000;
+  std::atomic<int> arrived{0};
+  std::array<std::vector<char>, 2> saw{std::vector<char>(kRounds), std::vector<char>(kRounds)};
+  const auto origin = [&](int rank) {
+    SharedLog log(memory, rank, 2, kCapacity);
+    const SharedLog::Access put{Call::kPut, Use::kPut, 0, 1, Epoch::kPassive, 1, 1};
+    const auto meet_other = [&](int count) {
+      arrived.fetch_add(1);
+      while (arrived.load() < 2 * count) std::this_thread::yield();
+    };
+    for (int round = 0; round < kRounds; ++round) {
+      meet_other(2 * round + 1);
+      const auto conflict = log.add(1, put, std::span(&kFirstFour, 1));
+      saw.at(static_cast<std::size_t>(rank))[static_cast<std::size_t>(round)] = conflict && conflict.value() ? 1 : 0;
+      meet_other(2 * round + 2);
+      (void)log.completed_all();
+    }
+  };
+  std::thread other(origin, 0);
+  origin(1);
+  other.join();
+  int missed = 0;
+  for (std::size_t i = 0; i < kRounds; ++i) missed += saw[0][i] == 0 && saw[1][i] == 0 ? 1 : 0;
+  CHECK(missed == 0);
+}
