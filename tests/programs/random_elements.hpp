@@ -247,6 +247,7 @@ class Elements {
     integers();
     numbers();
     pairs();
+    optional();
   }
   const std::vector<Element>& all() const { return list_; }
 
@@ -361,6 +362,33 @@ class Elements {
     pair<MPI_Fint, MPI_Fint>("MPI_2INTEGER", MPI_2INTEGER);
     pair<float, float>("MPI_2REAL", MPI_2REAL);
     pair<double, double>("MPI_2DOUBLE_PRECISION", MPI_2DOUBLE_PRECISION);
+  }
+  // Those that a runtime need not have.
+  void optional() {
+#ifdef MPI_INTEGER1
+    RANDOM_TEST_TYPE(language, std::int8_t, MPI_INTEGER1);
+    RANDOM_TEST_TYPE(language, std::int16_t, MPI_INTEGER2);
+    RANDOM_TEST_TYPE(language, std::int32_t, MPI_INTEGER4);
+    RANDOM_TEST_TYPE(language, std::int64_t, MPI_INTEGER8);
+#endif
+#ifdef MPI_REAL4
+    RANDOM_TEST_TYPE(floating, float, MPI_REAL4);
+    RANDOM_TEST_TYPE(floating, double, MPI_REAL8);
+#endif
+#if defined(MPI_REAL16) && defined(__SIZEOF_FLOAT128__)
+    __extension__ typedef __float128 Quad;
+    RANDOM_TEST_TYPE(floating, Quad, MPI_REAL16);
+#endif
+#ifdef MPI_COMPLEX8
+    RANDOM_TEST_TYPE(complex, float, MPI_COMPLEX8);
+    RANDOM_TEST_TYPE(complex, double, MPI_COMPLEX16);
+#endif
+#ifdef MPI_CXX_BOOL
+    RANDOM_TEST_TYPE(logical, bool, MPI_CXX_BOOL);
+    RANDOM_TEST_TYPE(complex, float, MPI_CXX_FLOAT_COMPLEX);
+    RANDOM_TEST_TYPE(complex, double, MPI_CXX_DOUBLE_COMPLEX);
+    RANDOM_TEST_TYPE(complex, long double, MPI_CXX_LONG_DOUBLE_COMPLEX);
+#endif
   }
 #undef RANDOM_TEST_TYPE
 
