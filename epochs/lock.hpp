@@ -22,14 +22,22 @@
 //   - else the members up to the first of the other group go, and that one is next in turn, behind them.
 //
 // Who passes it on: a writer of a target when it unlocks, as it was alone; otherwise whoever was next in turn, when it is
-// woken. The last one to leave has told it in the drain word which way (DrainWord: end).
+// woken. If it came first of its group, the last one to leave has told it in the drain word which way (DrainWord: end).
+//
+// Those who were let in in front of a next in turn know that it is there. They do not leave in the lock word, to find
+// somebody there and count in the drain word as well, but in the drain word only, and the next in turn sees them off, that
+// is, takes them off the lock word (Hold): a writer of a target when it leaves itself; at the gate when it is woken, and what
+// the lock word holds then tells which way the turn goes on. The first Turn::kMostSeenOff of a group are seen off, no more.
+//
+// Who is alone in its group, and finds the next in turn while it passes the turn on, announces it nowhere, but keeps
+// its id, and wakes it when it leaves.
 //
 // The ring is shorter than the number of ranks: who is further than its length from the front comes to it later, at a
 // time that it estimates (FarWait), mostly from one look at the word. Who comes too early finds its slot taken, and
 // looks; or takes it before an earlier ticket, and then must give way to that.
 //
-// Cost in remote operations: uncontended 1 and 1. Contended, lock and unlock together: 4 to 7 of its own, of which 3
-// for passing the turn on; plus the looks of those far from the front. In one call at most PassTurn::kMost waiters are
+// Cost in remote operations: uncontended 1 and 1. Contended, lock and unlock together, with what others do to let it in: 6
+// to 9; plus the looks of those far from the front. In one call at most PassTurn::kMost waiters are
 // let in. Memory: 8 * (2 + 256 + 8) bytes per rank, the gate 8 * (3 + 256).
 #pragma once
 
@@ -98,7 +106,7 @@ class AcquireLock {
         case Step::kAnnounced: {
           const std::uint64_t drain = operation_.value();
           if (DrainWord::left(drain) == static_cast<std::int64_t>(announces_)) {
-            drained(DrainWord::end(drain));
+            drained(first_ ? DrainWord::end(drain) : Turn::seen_off(announces_));
             step_ = Step::kTurn;
           } else {
             step_ = Step::kAsleep;
@@ -118,30 +126,49 @@ class AcquireLock {
             announce(announces_);
             break;
           }
+          if (sees_off_ > 0 && Lock::together(type_)) {
+            memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::leave(opposite(type_), sees_off_));
+            step_ = Step::kSawOff;
+            break;
+          }
           step_ = Step::kHeld;
           if (drained_) {
             memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)), DrainWord::withdraw(id_, end_));
           }
           if (turn_.is_nothing()) break;
-          pass_.emplace(memory_, target_, LockWord::after(ticket_), type_, turn_);
+          pass_.emplace(memory_, target_, LockWord::after(ticket_), type_, turn_, true);
           return advance();
+        case Step::kSawOff: {
+          const std::uint64_t before = operation_.value();
+          const std::uint64_t others = LockWord::present(before, opposite(type_)) - sees_off_;
+          sees_off_ = 0;
+          take_turn(Turn::behind(others, LockWord::present(before, type_)));
+          step_ = Step::kTurn;
+          break;
+        }
         case Step::kHeld: return true;
       }
     }
     return false;
   }
 
+  // Whether it is known if somebody is in the way.
+  bool drawn() const { return step_ > Step::kDrawn; }
   // Whether the target was exposed by a post when this lock was asked for: against the rules.
   bool saw_exposure() const { return saw_exposure_; }
   // What ReleaseLock needs, once held.
-  std::uint64_t ticket() const { return ticket_; }
+  Hold hold() const {
+    if (pass_ && pass_->successor() != 0) return Hold(ticket_, Hold::kSuccessor, pass_->successor());
+    if (seen_off_) return Hold(ticket_, Hold::kSeenOff);
+    return sees_off_ > 0 ? Hold(ticket_, Hold::kSeesOff, sees_off_) : Hold(ticket_);
+  }
   typename M::Operation* failed_operation() {
     return operation_.failed() ? &operation_ : pass_ ? pass_->failed_operation() : nullptr;
   }
 
  private:
   enum class Step : std::uint8_t {
-    kDraw, kDrawn, kFar, kLooked, kNear, kOffered, kTakenOver, kAnnounced, kAsleep, kTurn, kHeld
+    kDraw, kDrawn, kFar, kLooked, kNear, kOffered, kTakenOver, kAnnounced, kAsleep, kTurn, kSawOff, kHeld
   };
 
   void take_ticket(std::uint64_t before) {
@@ -152,6 +179,7 @@ class AcquireLock {
     if (Lock::holds_at_once(before, type_)) {
       step_ = Step::kHeld;
     } else if (own == 0 && Lock::together(opposite(type_))) {
+      first_ = true;
       announce(others);
     } else if (own + others < ControlBlock::kRingSlots) {
       step_ = Step::kNear;
@@ -162,7 +190,8 @@ class AcquireLock {
   // Waits for so many of the other group, that hold now, to leave.
   void announce(std::uint64_t others) {
     announces_ = others;
-    memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)), DrainWord::announce(id_, others));
+    memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)),
+                      DrainWord::announce(id_, others, first_ ? 0 : Turn::seen_off(others)));
     step_ = Step::kAnnounced;
   }
   void wait(FarWait::Pause pause) {
@@ -213,9 +242,9 @@ class AcquireLock {
     learn(far_wait_.late());
     const Turn turn = Turn::of(RingSlot::what(slot));
     if (!turn.to_next) {
-      turn_ = turn;
+      take_turn(turn);
     } else if (RingSlot::type(slot) == type_) {
-      turn_ = Turn::next_after(turn.count + 1);
+      take_turn(Turn::next_after(turn.count + 1));
     } else {
       announces_ = turn.count;
     }
@@ -230,16 +259,24 @@ class AcquireLock {
         step_ = Step::kFar;
         return;
       case WakeUp::kDrained: drained(what); break;
-      case WakeUp::kHold: turn_ = Turn::of(what); break;
+      case WakeUp::kHold: take_turn(Turn::of(what)); break;
     }
     if (in_ring_) return empty_slot();
     step_ = Step::kTurn;
   }
-  // Who was waited for has left. `end`: how many of this group waited then, if none of the other did.
+  // Who was waited for has left. `end`: of the drain word.
   void drained(std::uint64_t end) {
     drained_ = true;
     end_ = end;
-    if (Lock::together(type_)) turn_ = end > 0 ? Turn::members(end - 1) : Turn::next_after(1);
+    if (!first_) {
+      sees_off_ = end;
+    } else if (Lock::together(type_)) {
+      take_turn(end > 0 ? Turn::members(end - 1) : Turn::next_after(1));
+    }
+  }
+  void take_turn(Turn turn) {
+    seen_off_ = turn.to_next && turn.count <= Turn::kMostSeenOff;
+    turn_ = turn.count > 0 ? turn : Turn{};
   }
   void empty_slot() {
     memory_.write(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty);
@@ -255,29 +292,37 @@ class AcquireLock {
   std::uint64_t later_ = 0;      // the entry of a later ticket, which is in the way
   std::uint64_t announces_ = 0;  // how many of the other group must leave first
   std::uint64_t end_ = 0;        // in the drain word
+  std::uint64_t sees_off_ = 0;   // how many of the other group are to be taken off the lock word
   Turn turn_;                    // to pass on before holding
   int target_;
   LockType type_;
   bool in_ring_ = false;
   bool hopes_ = false;           // to be near enough, without having looked
+  bool first_ = false;           // of its group when it came
   bool drained_ = false;         // stands in the drain word
+  bool seen_off_ = false;        // somebody of the other group takes it off the lock word
   bool saw_exposure_ = false;
   Step step_ = Step::kDraw;
 };
 
-// Gives the lock back. What was done under it must have completed at the target before. `ticket` is AcquireLock's; only
-// a writer that is alone needs it.
-// As above: add LockWord::leave(type), and if Lock::nobody_waits() said no, an object that was given what was there goes on.
+// Gives the lock back. What was done under it must have completed at the target before. `hold` is AcquireLock's.
+// As above, where the hold is plain: add LockWord::leave(type), and if Lock::nobody_waits() said no, an object that was given
+// what was there goes on.
 template <RemoteMemory M, class Lock = TargetLock>
 class ReleaseLock {
  public:
-  ReleaseLock(M& memory, int target, LockType type, std::uint64_t ticket = 0)
-      : memory_(memory), ticket_(ticket), target_(target), type_(type) {
-    memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::leave(type_));
+  ReleaseLock(M& memory, int target, LockType type, Hold hold)
+      : memory_(memory), hold_(hold), target_(target), type_(type) {
+    if (hold_.how() == Hold::kSeenOff) {
+      count(0);
+    } else {
+      memory_.fetch_add(operation_, target_, Lock::kWord,
+                        LockWord::leave(type_) + LockWord::leave(opposite(type_), hold_.sees_off()));
+    }
   }
   // It has left: `before` was in the lock word.
-  ReleaseLock(M& memory, int target, LockType type, std::uint64_t ticket, std::uint64_t before)
-      : memory_(memory), ticket_(ticket), target_(target), type_(type) {
+  ReleaseLock(M& memory, int target, LockType type, Hold hold, std::uint64_t before)
+      : memory_(memory), hold_(hold), target_(target), type_(type) {
     left(before);
   }
 
@@ -308,23 +353,31 @@ class ReleaseLock {
 
   void left(std::uint64_t before) {
     const std::uint64_t own = LockWord::present(before, type_) - 1;
-    const std::uint64_t others = LockWord::present(before, opposite(type_));
-    if (Lock::nobody_waits(before, type_)) {
+    const std::uint64_t others = LockWord::present(before, opposite(type_)) - hold_.sees_off();
+    if (const std::uint64_t successor = hold_.successor(); successor != 0) {
+      const Turn turn = Lock::together(opposite(type_)) ? Turn::behind(own, others) : Turn{};
+      memory_.write(operation_, WaiterId::rank(successor), WaiterId::wake_word(successor),
+                    WakeUp::make(WakeUp::kHold, turn.bits()));
+      step_ = Step::kDone;
+    } else if (others == 0 && (Lock::together(type_) || own == 0)) {
       step_ = Step::kDone;
     } else if (Lock::together(type_)) {
-      added_ = DrainWord::leave(own == 0 && Lock::kWritersTogether ? others : 0);
-      memory_.fetch_add(operation_, target_, Lock::drain_word(type_), added_);
-      step_ = Step::kDrained;
+      count(own == 0 && Lock::kWritersTogether ? others : 0);
     } else {
-      pass_.emplace(memory_, target_, LockWord::after(ticket_), LockType::kShared,
-                    own == 0 ? Turn::members(others) : Turn::next_after(0));
+      pass_.emplace(memory_, target_, LockWord::after(hold_.ticket()), LockType::kShared,
+                    own == 0 ? Turn::members(others) : Turn::next_after(0), false);
     }
+  }
+  void count(std::uint64_t end) {
+    added_ = DrainWord::leave(end);
+    memory_.fetch_add(operation_, target_, Lock::drain_word(type_), added_);
+    step_ = Step::kDrained;
   }
 
   M& memory_;
   typename M::Operation operation_;
   std::optional<PassTurn<M, Lock>> pass_;
-  std::uint64_t ticket_;
+  Hold hold_;
   std::uint64_t added_ = 0;  // to the drain word
   int target_;
   LockType type_;
@@ -332,8 +385,8 @@ class ReleaseLock {
 };
 
 // Takes the gate and the exclusive lock of a target, by asking for both at once: one round trip where nobody is in the
-// way. A lock that is got in front of the gate is given back at once, and asked for again behind it: there it would hold
-// up those who are past the gate, and whom a lock_all that waits at the gate waits for.
+// way. A lock that is got, while it turns out that the gate is not passed at once, is given back, and asked for again behind
+// the gate: in front of it it would hold up those who are past the gate, and whom a lock_all that waits there waits for.
 template <RemoteMemory M>
 class AcquireLockAndGate {
  public:
@@ -360,12 +413,15 @@ class AcquireLockAndGate {
       }
       if (!lock_->advance()) return false;
       if (passed) return true;
-      release_.emplace(memory_, target_, LockType::kExclusive, lock_->ticket());
+      if (!gate_.drawn()) return false;
+      release_.emplace(memory_, target_, LockType::kExclusive, lock_->hold());
     }
   }
 
   bool saw_exposure() const { return lock_->saw_exposure(); }
-  std::uint64_t ticket() const { return lock_->ticket(); }
+  // Of the lock, and of the gate.
+  Hold hold() const { return lock_->hold(); }
+  Hold gate_hold() const { return gate_.hold(); }
   typename M::Operation* failed_operation() {
     typename M::Operation* failed = gate_.failed_operation();
     if (failed == nullptr && release_) failed = release_->failed_operation();
@@ -388,8 +444,8 @@ class AcquireLockAndGate {
 template <RemoteMemory M>
 class ReleaseLockAndGate {
  public:
-  ReleaseLockAndGate(M& memory, int target, std::uint64_t ticket, int home)
-      : lock_(memory, target, LockType::kExclusive, ticket), gate_(memory, home, LockType::kExclusive) {}
+  ReleaseLockAndGate(M& memory, int target, Hold hold, int home, Hold gate_hold)
+      : lock_(memory, target, LockType::kExclusive, hold), gate_(memory, home, LockType::kExclusive, gate_hold) {}
 
   bool advance() {
     const bool unlocked = lock_.advance();

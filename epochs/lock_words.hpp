@@ -2,6 +2,7 @@
 // The words of the passive-target lock and of the gate, bit by bit. lock.hpp has the protocol.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "epochs/control_block.hpp"
@@ -27,7 +28,7 @@ struct LockWord {
 
   // What coming and leaving add.
   static constexpr std::uint64_t come(LockType type) { return kTicket + one(type); }
-  static constexpr std::uint64_t leave(LockType type) { return -one(type); }
+  static constexpr std::uint64_t leave(LockType type, std::uint64_t count = 1) { return -(count * one(type)); }
   static constexpr std::uint64_t readers(std::uint64_t word) { return word % kWriter; }
   static constexpr std::uint64_t writers(std::uint64_t word) { return (word / kWriter) % kWriter; }
   static constexpr std::uint64_t one(LockType type) { return type == LockType::kShared ? kReader : kWriter; }
@@ -71,7 +72,9 @@ static_assert(ControlBlock::kWakeWords <= WaiterId::kNodes);
 //   left    members that left while somebody of the other group was present, less those that the waiter waits for:
 //           whoever brings it to 0 with a waiter there is the last, and wakes it
 //   waiter  the first of the other group in turn
-//   end     of the gate: if no member waited when the last one left, how many of the other group did then
+//   end     if they were let in in front of the waiter: how many of them are seen off, that is, leave in this word only and
+//           are taken off the lock word by the waiter. Else, at the gate: if no member waited when the last one left, how
+//           many of the other group did then
 struct DrainWord {
   static constexpr std::uint64_t kOne = 1;
   static constexpr unsigned kWaiterShift = 21;
@@ -86,9 +89,10 @@ struct DrainWord {
   static constexpr std::uint64_t end(std::uint64_t word) { return without_left(word) >> kEndShift; }
   // What one who leaves adds; `end` unless 0.
   static constexpr std::uint64_t leave(std::uint64_t end) { return kOne + (end << kEndShift); }
-  // What announces a waiter that waits for `count` to leave, and what takes it back when they are gone.
-  static constexpr std::uint64_t announce(std::uint64_t waiter, std::uint64_t count) {
-    return (waiter << kWaiterShift) - count;
+  // What announces a waiter that waits for `count` to leave, and sees `end` of them off, and what takes it back when they
+  // are gone.
+  static constexpr std::uint64_t announce(std::uint64_t waiter, std::uint64_t count, std::uint64_t end) {
+    return (waiter << kWaiterShift) + (end << kEndShift) - count;
   }
   static constexpr std::uint64_t withdraw(std::uint64_t waiter, std::uint64_t end) {
     return -((waiter << kWaiterShift) + (end << kEndShift));
@@ -107,17 +111,59 @@ static_assert(DrainWord::kEndShift + 20 == 64);
 //   next 0   to the holders of `count` tickets, all of its group, and to nobody after them; 0: to nobody
 //   next 1   to its group up to the first ticket of the other group, which is next in turn; `count` of the group hold
 //            or have been let in so far, and must leave before that one holds
+//
+// Of those who go in front of a next in turn, the first are seen off (Hold); one that is, and passes nothing on, gets it with
+// next 1 and count 0.
 struct Turn {
   static constexpr unsigned kBits = 22;
+  // So many of a group, its first, are seen off. The lock word still shows them after they have left: a few enough for
+  // those behind them to find that they have got within reach of the ring.
+  static constexpr std::uint64_t kMostSeenOff = std::max<std::uint64_t>(ControlBlock::kRingSlots / 4, 1);
+  static constexpr std::uint64_t seen_off(std::uint64_t group) { return std::min(group, kMostSeenOff); }
+
   std::uint64_t count = 0;
   bool to_next = false;
 
   static constexpr Turn members(std::uint64_t count) { return {count, false}; }
   static constexpr Turn next_after(std::uint64_t count) { return {count, true}; }
+  // Of the first of a group of `present`, of which nobody holds yet, when `others` wait.
+  static constexpr Turn behind(std::uint64_t others, std::uint64_t present) {
+    return others == 0 ? members(present - 1) : next_after(1);
+  }
   static constexpr Turn of(std::uint64_t bits) { return {bits >> 1, (bits & 1) != 0}; }
   constexpr std::uint64_t bits() const { return count << 1 | (to_next ? 1 : 0); }
   constexpr bool is_nothing() const { return bits() == 0; }
 };
+
+// How a lock that is held is to be given back: what AcquireLock leaves to ReleaseLock.
+//
+//    63    48 47  46 45         23 22          0
+//   | unused |  how |  what       |   ticket    |
+//
+//   ticket     its own: a writer that is alone passes the turn on from there
+//   plain      it takes itself off the lock word, and counts in the drain word if somebody of the other group is present
+//   seen off   it counts in the drain word, and who is next in turn takes it off the lock word
+//   sees off   what: how many of the other group left so, and are to be taken off the lock word with it
+//   successor  what: the waiter id of the next in turn, which waits for this one only
+class Hold {
+ public:
+  enum How : std::uint64_t { kPlain, kSeenOff, kSeesOff, kSuccessor };
+  constexpr Hold() = default;
+  constexpr explicit Hold(std::uint64_t ticket, How how = kPlain, std::uint64_t what = 0)
+      : bits_(ticket | what << kWhatShift | how << kHowShift) {}
+  constexpr How how() const { return static_cast<How>(bits_ >> kHowShift); }
+  constexpr std::uint64_t ticket() const { return bits_ % LockWord::kTickets; }
+  constexpr std::uint64_t sees_off() const { return how() == kSeesOff ? what() : 0; }
+  constexpr std::uint64_t successor() const { return how() == kSuccessor ? what() : 0; }
+  constexpr bool operator==(const Hold&) const = default;
+
+ private:
+  static constexpr unsigned kWhatShift = 23;
+  static constexpr unsigned kHowShift = kWhatShift + WaiterId::kBits;
+  constexpr std::uint64_t what() const { return (bits_ >> kWhatShift) % (1ULL << WaiterId::kBits); }
+  std::uint64_t bits_ = 0;
+};
+static_assert(LockWord::kTickets == 1ULL << 23);
 
 // A slot of a ring, at the lock or the gate: where the holder of a ticket and the one who passes the turn to it settle
 // who came first. 0: empty.
@@ -162,7 +208,7 @@ static_assert(Turn::kBits <= RingSlot::kTicketShift - RingSlot::kWhatShift);
 struct WakeUp {
   enum How : std::uint64_t {
     kHold = 1,     // it has the turn; what: the Turn that it takes over
-    kDrained = 2,  // those it waited for have left, and it takes itself out of the drain word; what: their end
+    kDrained = 2,  // those it waited for have left, and it takes itself out of the drain word; what: end of that
     kAgain = 3,    // its slot was taken from it for an earlier ticket: it comes again
   };
   static constexpr std::uint64_t make(How how, std::uint64_t what = 0) { return how | what << 2; }

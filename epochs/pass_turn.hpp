@@ -21,9 +21,10 @@ class PassTurn {
  public:
   static constexpr int kMost = std::min<int>(8, ControlBlock::kRingSlots);
 
-  // From `ticket` on, to waiters of type `group` and, where the turn says so, to the next of the other.
-  PassTurn(M& memory, int target, std::uint64_t ticket, LockType group, Turn turn)
-      : memory_(memory), ticket_(ticket), turn_(turn), target_(target), group_(group) {}
+  // From `ticket` on, to waiters of type `group` and, where the turn says so, to the next of the other. `holds`: who passes
+  // it on is of the group, and counted in the turn.
+  PassTurn(M& memory, int target, std::uint64_t ticket, LockType group, Turn turn, bool holds)
+      : memory_(memory), ticket_(ticket), turn_(turn), target_(target), group_(group), holds_(holds) {}
 
   bool advance() {
     while (operation_.done()) {
@@ -43,7 +44,7 @@ class PassTurn {
         case Step::kAnnounced: {
           const std::uint64_t drain = operation_.value();
           if (DrainWord::left(drain) == static_cast<std::int64_t>(turn_.count)) {
-            wake(WakeUp::make(WakeUp::kDrained, DrainWord::end(drain)));
+            wake(WakeUp::make(WakeUp::kDrained, Turn::seen_off(turn_.count)));
           }
           step_ = Step::kDone;
           break;
@@ -53,6 +54,8 @@ class PassTurn {
     }
     return false;
   }
+  // The next in turn, if it waits for nobody but the one who passed the turn on, which is to wake it; else 0.
+  std::uint64_t successor() const { return successor_; }
   // An operation that failed, or null. On memory that can fail, a failed operation is never done.
   typename M::Operation* failed_operation() {
     return operation_.failed() ? &operation_ : wake_.failed() ? &wake_ : nullptr;
@@ -65,7 +68,7 @@ class PassTurn {
   Turn offer() const { return turn_.to_next ? turn_ : handed_over(); }
   // What the present ticket, if it is of the group, passes on.
   Turn handed_over() const {
-    if (passed_ + 1 < kMost) return Turn{};
+    if (passed_ + 1 < kMost) return turn_.to_next && turn_.count < Turn::kMostSeenOff ? Turn::next_after(0) : Turn{};
     return turn_.to_next ? Turn::next_after(turn_.count + 1) : Turn::members(turn_.count - 1);
   }
   void take_answer(std::uint64_t slot) {
@@ -99,8 +102,12 @@ class PassTurn {
       } else if (turn_.count == 0) {
         wake(WakeUp::make(WakeUp::kHold));
         step_ = Step::kDone;
+      } else if (holds_ && turn_.count == 1) {
+        successor_ = waiter_;
+        step_ = Step::kDone;
       } else {
-        memory_.fetch_add(operation_, target_, Lock::drain_word(group_), DrainWord::announce(waiter_, turn_.count));
+        memory_.fetch_add(operation_, target_, Lock::drain_word(group_),
+                          DrainWord::announce(waiter_, turn_.count, Turn::seen_off(turn_.count)));
         step_ = Step::kAnnounced;
       }
     }
@@ -122,11 +129,13 @@ class PassTurn {
   typename M::Operation wake_;
   std::uint64_t ticket_;
   std::uint64_t waiter_ = 0;
+  std::uint64_t successor_ = 0;
   std::uint64_t expected_ = RingSlot::kEmpty;  // in the slot: empty, or a later ticket that must give way
   Turn turn_;
   int target_;
   int passed_ = 0;
   LockType group_;
+  bool holds_;
   Step step_ = Step::kOffer;
 };
 

@@ -51,10 +51,8 @@ struct Contribution {
 constexpr int kNeedsFabric = 1;
 constexpr int kUsesCma = 2;
 
-// Up to so many ranks whose control words are all mapped, lock_all takes every rank's lock, at some 10 ns each: then an
-// exclusive lock is one atomic, and not one more at the gate.
-constexpr int kMostRanksWithoutGate = 16;
-constexpr int kMostRanksWithoutGateByFabric = 2;  // one remote atomic either way
+// As Window::kMostRanksWithoutGate, where some are reached by the fabric.
+constexpr std::size_t kMostRanksWithoutGateByFabric = 2;  // one remote atomic either way
 
 struct Agreed {
   std::unique_ptr<Space> space;
@@ -134,7 +132,8 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   const int needed = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0));
   const bool some_cma = (needed & kUsesCma) != 0;
   // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
-  if (agreement.ranks() > ((needed & kNeedsFabric) != 0 ? kMostRanksWithoutGateByFabric : kMostRanksWithoutGate)) {
+  const std::size_t most = (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGateByFabric : Window::kMostRanksWithoutGate;
+  if (static_cast<std::size_t>(agreement.ranks()) > most) {
     agreed.gate_home = static_cast<int>(descriptors[0].nonce % static_cast<std::uint64_t>(agreement.ranks()));
   }
   if ((needed & kNeedsFabric) != 0) {

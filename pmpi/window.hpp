@@ -59,6 +59,9 @@ class Window {
          std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded, Check check,
          std::unique_ptr<Space> logs);
   static constexpr int kNoGate = -1;
+  // Up to so many ranks whose control words are all mapped, lock_all takes every rank's lock, at some 10 ns each: then an
+  // exclusive lock is one atomic, and not one more at the gate.
+  static constexpr std::size_t kMostRanksWithoutGate = 16;
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
   ~Window();
@@ -136,7 +139,8 @@ class Window {
     int rank;
     epochs::LockType type;
     bool taken;             // false: MPI_MODE_NOCHECK, nothing to release
-    std::uint64_t ticket;   // of an exclusive lock
+    bool plain;             // taken, and released by leaving the lock word
+    epochs::Hold hold;      // for the release
   };
 
   // The direct ways: true if all of the call was done, false if nothing was; then the general way does it, or says
@@ -159,17 +163,17 @@ class Window {
   Outcome begin_operation(int rank, bool updates);
   // Says to the others, and hears, what it is for (epochs::BarrierWord). A fault, too, if they came for something else.
   Outcome barrier(std::uint8_t said);
-  // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the ticket for its release. `before`:
-  // what its word held, if the ticket was drawn.
+  // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the hold for its release. `before`: what
+  // its word held, if the ticket was drawn.
   template <class Lock>
-  Status acquire(int rank, epochs::LockType type, std::uint64_t& ticket, bool& saw_exposure,
+  Status acquire(int rank, epochs::LockType type, epochs::Hold& hold, bool& saw_exposure,
                  std::optional<std::uint64_t> before = {});
   template <class Acquire>
-  Status acquire_by(Acquire& acquire, std::span<const std::uint32_t> wake_words, std::uint64_t& ticket, bool& saw_exposure);
+  Status acquire_by(Acquire& acquire, std::span<const std::uint32_t> wake_words, epochs::Hold& hold, bool& saw_exposure);
   template <std::size_t kCount>
   std::array<std::uint32_t, kCount> claim_wake_words();
-  Outcome acquire_of(int rank, epochs::LockType type, std::uint64_t& ticket, std::optional<std::uint64_t> before = {});
-  Status release(int rank, epochs::LockType type, std::uint64_t ticket);
+  Outcome acquire_of(int rank, epochs::LockType type, epochs::Hold& hold, std::optional<std::uint64_t> before = {});
+  Status release(int rank, epochs::LockType type, epochs::Hold hold);
   Outcome keep_lock(Held lock, std::optional<std::uint64_t> before);
   Status pass_lock_on(const Held& lock, std::uint64_t before);
   bool passes_gate(epochs::LockType type) const { return gate_home_ != kNoGate && type == epochs::LockType::kExclusive; }
@@ -177,10 +181,10 @@ class Window {
   // this process is behind the gate already. One thread passes it for all exclusive locks of the process: behind a
   // lock_all that waits, a second one of it would wait for itself.
   bool come_to_gate();
-  Status acquire_with_gate(int rank, std::uint64_t& ticket, bool& saw_exposure);
-  // Whether it was the last one there: then the gate has to be given back.
-  bool leave_gate();
-  Status release_gate(epochs::LockType type);
+  Status acquire_with_gate(int rank, epochs::Hold& hold, bool& saw_exposure);
+  // If it was the last one there, the gate has to be given back: this hold of it.
+  std::optional<epochs::Hold> leave_gate();
+  Status release_gate(epochs::LockType type, epochs::Hold hold);
   // The calls in general.
   Outcome accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
   Outcome fetch_and_op_anyhow(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
@@ -190,8 +194,8 @@ class Window {
   Outcome lock_anyhow(int lock_type, int rank, int assert);
   Outcome unlock_anyhow(int rank);
   Outcome flush_anyhow(int rank);
-  // Gives back the shared locks of the ranks below `count`, all at once.
-  Status release_shared(int count);
+  // Gives back the shared locks of the first ranks, all at once.
+  Status release_shared(std::span<const epochs::Hold> holds);
   // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
   // or a range fault. `origin_at` is where element 0 lies: it may be negative where the layout begins later.
   Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
@@ -242,6 +246,8 @@ class Window {
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
   std::uint32_t behind_gate_ = 0;           // exclusive locks that this process has or waits for, the gate passed
   bool entering_gate_ = false;              // a thread is, and the others wait for it
+  epochs::Hold gate_hold_;                  // of the gate, by lock_all or by these exclusive locks
+  std::array<epochs::Hold, kMostRanksWithoutGate> lock_all_holds_;  // of every rank's lock, in a lock_all without a gate
   std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
   bool lock_all_unchecked_ = false;
   bool marks_exposure_;                     // in the lock word, for who locks meanwhile; not with FARSIDE_CHECK=off

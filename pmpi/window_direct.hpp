@@ -133,7 +133,7 @@ inline Outcome Window::lock(int lock_type, int rank, int assert) {
   }
   const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::come(type));
   epoch_.locked_quickly(rank, type);
-  const Held lock{rank, type, true, LockWord::ticket(before)};
+  const Held lock{rank, type, true, true, epochs::Hold(LockWord::ticket(before))};
   if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]] return keep_lock(lock, before);
   held_.push_back(lock);
   return {};
@@ -141,7 +141,7 @@ inline Outcome Window::lock(int lock_type, int rank, int assert) {
 
 inline Outcome Window::unlock(int rank) {
   using epochs::LockWord, epochs::TargetLock;
-  if (!direct_ || held_.empty() || held_.back().rank != rank || !held_.back().taken ||
+  if (!direct_ || held_.empty() || held_.back().rank != rank || !held_.back().plain ||
       passes_gate(held_.back().type) || !epoch_.may_unlock_quickly(rank) || !control_.mapped(rank) || !space_->immediate(rank)) {
     return unlock_anyhow(rank);
   }

@@ -282,11 +282,11 @@ std::array<std::uint32_t, kCount> Window::claim_wake_words() {
 }
 
 template <class Acquire>
-Status Window::acquire_by(Acquire& acquire, std::span<const std::uint32_t> wake_words, std::uint64_t& ticket,
+Status Window::acquire_by(Acquire& acquire, std::span<const std::uint32_t> wake_words, epochs::Hold& hold,
                           bool& saw_exposure) {
   Status status = run(space_->bell(), acquire);
   if (status) {
-    ticket = acquire.ticket();
+    hold = acquire.hold();
     saw_exposure = acquire.saw_exposure();
   }
   const auto held = guard();
@@ -295,26 +295,28 @@ Status Window::acquire_by(Acquire& acquire, std::span<const std::uint32_t> wake_
 }
 
 template <class Lock>
-Status Window::acquire(int rank, LockType type, std::uint64_t& ticket, bool& saw_exposure,
+Status Window::acquire(int rank, LockType type, epochs::Hold& hold, bool& saw_exposure,
                        std::optional<std::uint64_t> before) {
   const auto words = claim_wake_words<1>();
   using Acquire = epochs::AcquireLock<ControlMemory, Lock>;
   const int self = space_->rank();
   Acquire acquire =
       before ? Acquire(control_, self, rank, type, words[0], *before) : Acquire(control_, self, rank, type, words[0]);
-  return acquire_by(acquire, words, ticket, saw_exposure);
+  return acquire_by(acquire, words, hold, saw_exposure);
 }
 
-Outcome Window::acquire_of(int rank, LockType type, std::uint64_t& ticket, std::optional<std::uint64_t> before) {
+Outcome Window::acquire_of(int rank, LockType type, epochs::Hold& hold, std::optional<std::uint64_t> before) {
   bool saw_exposure = false;
   Status status = passes_gate(type) && come_to_gate()
-                      ? acquire_with_gate(rank, ticket, saw_exposure)
-                      : acquire<epochs::TargetLock>(rank, type, ticket, saw_exposure, before);
+                      ? acquire_with_gate(rank, hold, saw_exposure)
+                      : acquire<epochs::TargetLock>(rank, type, hold, saw_exposure, before);
   if (status && !saw_exposure) return {};
-  if (status) status = release(rank, type, ticket);
-  if (passes_gate(type) && leave_gate()) {
-    Status left = release_gate(type);
-    if (status) status = std::move(left);
+  if (status) status = release(rank, type, hold);
+  if (passes_gate(type)) {
+    if (const auto gate_hold = leave_gate()) {
+      Status left = release_gate(type, *gate_hold);
+      if (status) status = std::move(left);
+    }
   }
   return status ? Outcome(kPostedWhileLocked) : Outcome(status);
 }
@@ -332,38 +334,40 @@ bool Window::come_to_gate() {
   return first;
 }
 
-Status Window::acquire_with_gate(int rank, std::uint64_t& ticket, bool& saw_exposure) {
+Status Window::acquire_with_gate(int rank, epochs::Hold& hold, bool& saw_exposure) {
   const auto words = claim_wake_words<2>();
   epochs::AcquireLockAndGate<ControlMemory> acquire(control_, space_->rank(), rank, gate_home_, words[0], words[1]);
-  Status status = acquire_by(acquire, words, ticket, saw_exposure);
+  Status status = acquire_by(acquire, words, hold, saw_exposure);
   const auto held = guard();
+  gate_hold_ = status ? acquire.gate_hold() : epochs::Hold{};
   entering_gate_ = false;
   return status;
 }
 
-Status Window::release(int rank, LockType type, std::uint64_t ticket) {
-  epochs::ReleaseLock<ControlMemory> release(control_, rank, type, ticket);
+Status Window::release(int rank, LockType type, epochs::Hold hold) {
+  epochs::ReleaseLock<ControlMemory> release(control_, rank, type, hold);
   return run(space_->bell(), release);
 }
 
-bool Window::leave_gate() {
+std::optional<epochs::Hold> Window::leave_gate() {
   const auto held = guard();
-  return --behind_gate_ == 0;
+  return --behind_gate_ == 0 ? std::optional(gate_hold_) : std::nullopt;
 }
 
-Status Window::release_gate(LockType type) {
-  epochs::ReleaseLock<ControlMemory, epochs::Gate> release(control_, gate_home_, type);
+Status Window::release_gate(LockType type, epochs::Hold hold) {
+  epochs::ReleaseLock<ControlMemory, epochs::Gate> release(control_, gate_home_, type, hold);
   return run(space_->bell(), release);
 }
 
 // A lock that the epoch knows of already.
 Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
   if (lock.taken) {
-    if (Outcome o = acquire_of(lock.rank, lock.type, lock.ticket, before); !o) {
+    if (Outcome o = acquire_of(lock.rank, lock.type, lock.hold, before); !o) {
       const auto held = guard();
       epoch_.lock_refused(lock.rank);
       return o;
     }
+    lock.plain = lock.hold.how() == epochs::Hold::kPlain;
     // Of a gate elsewhere the release is not ordered behind the data: nothing would be gained.
     const bool gate = passes_gate(lock.type);
     const bool near = gate_home_ == lock.rank || gate_home_ == space_->rank();
@@ -376,7 +380,7 @@ Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
 
 // A lock that was left while others wait.
 Status Window::pass_lock_on(const Held& lock, std::uint64_t before) {
-  epochs::ReleaseLock<ControlMemory> release(control_, lock.rank, lock.type, lock.ticket, before);
+  epochs::ReleaseLock<ControlMemory> release(control_, lock.rank, lock.type, lock.hold, before);
   return run(space_->bell(), release);
 }
 
@@ -393,7 +397,7 @@ Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.lock(rank, type)) return v;
   }
-  return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, 0}, {});
+  return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, false, {}}, {});
 }
 
 Outcome Window::unlock_anyhow(int rank) {
@@ -416,22 +420,22 @@ Outcome Window::unlock_anyhow(int rank) {
   if (strict_) [[unlikely]] checked = strict_->completed(rank, lock.type == LockType::kExclusive);
   if (!lock.taken) return first_of(space_->flush(rank), std::move(checked));
   // The data must take effect before the releases do; this waits for what they would overtake.
-  const bool leaves_gate = passes_gate(lock.type) && leave_gate();
-  const bool gate_here = leaves_gate && gate_home_ == space_->rank();
-  const bool gate_elsewhere = leaves_gate && !gate_here && gate_home_ != rank;
+  const auto gate_hold = passes_gate(lock.type) ? leave_gate() : std::nullopt;
+  const bool gate_here = gate_hold && gate_home_ == space_->rank();
+  const bool gate_elsewhere = gate_hold && !gate_here && gate_home_ != rank;
   Status first = gate_elsewhere ? space_->flush(rank) : space_->settle(rank);
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
-  if (leaves_gate && !gate_here) {
-    epochs::ReleaseLockAndGate<ControlMemory> both(control_, rank, lock.ticket, gate_home_);
+  if (gate_hold && !gate_here) {
+    epochs::ReleaseLockAndGate<ControlMemory> both(control_, rank, lock.hold, gate_home_, *gate_hold);
     keep(run(space_->bell(), both));
   } else {
-    keep(release(rank, lock.type, lock.ticket));
+    keep(release(rank, lock.type, lock.hold));
   }
   keep(space_->flush(rank));
   // The gate's word in this rank's own memory: nothing orders it behind the data but their completion.
-  if (gate_here) keep(release_gate(lock.type));
+  if (gate_here) keep(release_gate(lock.type, *gate_hold));
   return first_of(first, std::move(checked));
 }
 
@@ -449,23 +453,23 @@ Outcome Window::lock_all(int assert) {
   if (gate_home_ != kNoGate) {
     // Of the windows of others that are exposed, those exposed to this process are seen here.
     Outcome taken;
-    std::uint64_t ticket = 0;
+    epochs::Hold hold;
     bool saw_exposure = false;
     if (epochs::any_post(control_, space_->ranks())) {
       taken = kPostedWhileLocked;
     } else {
-      taken = acquire<epochs::Gate>(gate_home_, LockType::kShared, ticket, saw_exposure);
+      taken = acquire<epochs::Gate>(gate_home_, LockType::kShared, hold, saw_exposure);
     }
-    if (taken) return taken;
     const auto held = guard();
-    epoch_.lock_all_refused();
+    gate_hold_ = hold;
+    if (!taken) epoch_.lock_all_refused();
     return taken;
   }
-  for (int target = 0; target < space_->ranks(); ++target) {
-    std::uint64_t ticket = 0;
-    Outcome taken = acquire_of(target, LockType::kShared, ticket);
+  const std::span holds(lock_all_holds_.data(), static_cast<std::size_t>(space_->ranks()));
+  for (std::size_t target = 0; target < holds.size(); ++target) {
+    Outcome taken = acquire_of(static_cast<int>(target), LockType::kShared, holds[target]);
     if (taken) continue;
-    const Status released = release_shared(target);
+    const Status released = release_shared(holds.first(target));
     const auto held = guard();
     epoch_.lock_all_refused();
     return taken;
@@ -473,9 +477,11 @@ Outcome Window::lock_all(int assert) {
   return {};
 }
 
-Status Window::release_shared(int count) {
+Status Window::release_shared(std::span<const epochs::Hold> holds) {
   std::deque<epochs::ReleaseLock<ControlMemory>> releases;
-  for (int target = 0; target < count; ++target) releases.emplace_back(control_, target, LockType::kShared, 0);
+  for (const epochs::Hold hold : holds) {
+    releases.emplace_back(control_, static_cast<int>(releases.size()), LockType::kShared, hold);
+  }
   Status first;
   for (auto& release : releases) {
     if (Status status = run(space_->bell(), release); !status && first) first = std::move(status);
@@ -485,17 +491,23 @@ Status Window::release_shared(int count) {
 
 Outcome Window::unlock_all() {
   bool unchecked = false;
+  epochs::Hold gate_hold;
+  std::array<epochs::Hold, kMostRanksWithoutGate> holds;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.unlock_all()) return v;
     unchecked = lock_all_unchecked_;
+    gate_hold = gate_hold_;
+    holds = lock_all_holds_;
   }
   look_after_runtime();
   Outcome checked;
   if (strict_) [[unlikely]] checked = strict_->completed_all();
   Status completed = space_->flush_all();
   if (unchecked) return first_of(completed, std::move(checked));
-  Status released = gate_home_ != kNoGate ? release_gate(LockType::kShared) : release_shared(space_->ranks());
+  Status released = gate_home_ != kNoGate
+                        ? release_gate(LockType::kShared, gate_hold)
+                        : release_shared(std::span(holds).first(static_cast<std::size_t>(space_->ranks())));
   return first_of(first_of(completed, released), std::move(checked));
 }
 

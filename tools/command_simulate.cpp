@@ -112,8 +112,8 @@ int run(const Options& options) {
       "acquisition.\n",
       kMostPerLock);
   if (settings.lock_all) {
-    fmt::print("lock_all: contended is per word, as an exclusive lock of farside takes two; the queue at the target would "
-               "send 4 messages\nper rank and lock_all.\n");
+    fmt::print("lock_all: contended is per word, as an exclusive lock of farside takes two, at gate of the one that "
+               "lock_all takes;\nthe queue at the target would send 4 messages per rank and lock_all.\n");
   }
   bool good = true;
   for (const Run& each : runs) {

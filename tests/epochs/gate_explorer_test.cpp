@@ -13,6 +13,8 @@ namespace {
 using namespace farside::explore;
 using farside::epochs::DrainWord;
 using farside::epochs::RingSlot;
+using farside::epochs::Turn;
+using farside::epochs::WakeUp;
 
 bool is_slot(std::uint32_t word) { return word >= ControlBlock::kGateRing && word < ControlBlock::kPosted; }
 bool is_drain(std::uint32_t word) { return word == ControlBlock::kGateDrain || word == ControlBlock::kGateDrain + 8; }
@@ -88,7 +90,7 @@ TEST_CASE("two threads of a rank that wait at the gate at once are woken each by
 // waits at the gate must let the other, which is past the gate, have it.
 TEST_CASE("an exclusive lock that is kept in front of the gate is caught") {
   must_hold({{"L", "X0", "X0"}, {}, false, true});
-  CHECK(fault({{"L", "X0", "X0"}, {}, false, true}, [](Request& r) {
+  CHECK(some_fault({{"L", "X0", "X0"}, {}, false, true}, [](Request& r) {
           r.dropped = r.word == ControlBlock::kLock && r.operand == LockWord::leave(LockType::kExclusive);
         }) != "");
 }
@@ -144,6 +146,46 @@ TEST_CASE("a gate that tells an end while its own group waits is caught") {
 TEST_CASE("a gate that lets one less in than wait is caught") {
   CHECK(fault({{"L", "E", "E"}}, [](Request& r) {
           if (leaves(r) && DrainWord::end(r.operand) > 1) r.operand = DrainWord::leave(1);
+        }) != "");
+}
+
+// Those let in in front of a next in turn leave in the drain word only, and that one takes them off.
+TEST_CASE("a gate whose next in turn does not take off those that it saw off is caught") {
+  // The last one finds its turn in its slot.
+  CHECK(some_fault({{"L", "E", "L"}}, [](Request& r) {
+          r.dropped = r.word == ControlBlock::kGate && r.operand == LockWord::leave(LockType::kExclusive) && r.agent != 1;
+        }) != "");
+  CHECK(some_fault({{"E", "L", "L", "E"}}, [](Request& r) {
+          r.dropped = r.word == ControlBlock::kGate && r.operand == LockWord::leave(LockType::kShared, 2);
+        }) != "");
+}
+
+TEST_CASE("a gate whose next in turn takes off one more is caught") {
+  CHECK(some_fault({{"E", "L", "L", "E"}}, [](Request& r) {
+          if (announces(r) && DrainWord::end(r.operand) == 2) r.operand += DrainWord::leave(1) - DrainWord::kOne;
+        }) != "");
+}
+
+TEST_CASE("a gate whose members leave by themselves, and are taken off as well, is caught") {
+  CHECK(some_fault({{"E", "L", "L", "E"}}, [](Request& r) {
+          if (wakes(r) && r.operand == WakeUp::make(WakeUp::kHold, Turn::next_after(0).bits())) r.operand = WakeUp::kHold;
+        }) != "");
+}
+
+// One that is alone in its group, and found the next in turn behind it, wakes that when it leaves.
+TEST_CASE("a gate whose lone member tells its successor of nobody behind it is caught") {
+  CHECK(some_fault({{"L", "E", "L", "E"}}, [](Request& r) {
+          if (wakes(r) && r.operand == WakeUp::make(WakeUp::kHold, Turn::next_after(1).bits())) r.operand = WakeUp::kHold;
+        }) == kDeadlock);
+  CHECK(some_fault({{"E", "L", "E", "E"}}, [](Request& r) {
+          if (wakes(r) && r.operand == WakeUp::make(WakeUp::kHold, Turn::members(1).bits())) r.operand = WakeUp::kHold;
+        }) == kDeadlock);
+}
+
+TEST_CASE("a gate whose successor takes itself out of a drain word that it does not stand in is caught") {
+  CHECK(some_fault({{"L", "E", "L", "E"}}, [](Request& r) {
+          if (wakes(r) && r.operand == WakeUp::make(WakeUp::kHold, Turn::next_after(1).bits()))
+            r.operand = WakeUp::make(WakeUp::kDrained, 1);
         }) != "");
 }
 

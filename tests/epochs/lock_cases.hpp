@@ -26,10 +26,12 @@ inline void mixes_must_hold(const Options& options, bool wraps = false, const st
   each_mix_of_three([&](const std::vector<std::string>& scripts) { must_hold({scripts, {}, wraps}, options); }, one, other);
 }
 
-// What is wrong if requests are changed like this; "" if the explorer finds nothing.
-inline std::string fault(const LockCase& each, const Sabotage& sabotage) {
-  return explore_locks(each, {.sabotage = sabotage}).failure;
+// What is wrong if requests are changed like this; "" if the explorer finds nothing. On the shortest way to a fault, or,
+// which is faster, on the first one found.
+inline std::string fault(const LockCase& each, const Sabotage& sabotage, bool shortest = true) {
+  return explore_locks(each, {.shorten = shortest, .sabotage = sabotage}).failure;
 }
+inline std::string some_fault(const LockCase& each, const Sabotage& sabotage) { return fault(each, sabotage, false); }
 
 inline bool is_wake_word(std::uint32_t word) { return LockProgram::own_word(word); }
 

@@ -10,6 +10,7 @@ namespace {
 using namespace farside::explore;
 using farside::epochs::DrainWord;
 using farside::epochs::RingSlot;
+using farside::epochs::Turn;
 using farside::epochs::WakeUp;
 
 bool is_slot(std::uint32_t word) { return word >= ControlBlock::kRing && word < ControlBlock::kGate; }
@@ -112,6 +113,36 @@ TEST_CASE("a lock whose last reader wakes the writer as if it had not announced 
   CHECK(fault({{"S0", "X0"}}, [](Request& r) {
           if (r.kind == Kind::kWrite && is_wake_word(r.word)) r.operand = WakeUp::make(WakeUp::kHold);
         }) == kDrainLeft);
+}
+
+// Readers let in in front of a writer leave in the drain word only, and it takes them along.
+TEST_CASE("a lock whose writer does not take along the readers that it saw off is caught") {
+  CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
+          const bool leaves = r.word == ControlBlock::kLock && static_cast<std::int64_t>(r.operand) < 0;
+          if (leaves && LockWord::writers(-r.operand) == 1) r.operand = -LockWord::kWriter;
+        }) != "");
+}
+
+TEST_CASE("a lock whose writer is not told how many readers it sees off is caught") {
+  CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
+          const bool announces =
+              r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && DrainWord::left(r.operand) < 0;
+          if (announces && DrainWord::end(r.operand) == 1) r.operand -= DrainWord::leave(1) - DrainWord::kOne;
+        }) != "");
+}
+
+TEST_CASE("a lock whose readers leave by themselves, and are taken along as well, is caught") {
+  CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
+          const bool wakes = r.kind == Kind::kWrite && is_wake_word(r.word);
+          if (wakes && r.operand == WakeUp::make(WakeUp::kHold, Turn::next_after(0).bits())) r.operand = WakeUp::kHold;
+        }) != "");
+}
+
+TEST_CASE("a lock whose reader, alone in front of a writer, does not wake it is caught") {
+  // It found the turn in its slot, so it passes it on itself and knows who is next.
+  CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
+          r.dropped = r.kind == Kind::kWrite && is_wake_word(r.word) && r.operand == WakeUp::kHold && r.agent == 1;
+        }) == kDeadlock);
 }
 
 TEST_CASE("a lock whose writer leaves as a reader is caught") {

@@ -75,25 +75,30 @@ class LockProgram {
   }
 
   void effect(const Request& request, Memory& memory, Shared& shared) {
-    const bool at_gate = request.word == ControlBlock::kGate;
-    if (request.kind != Kind::kFetchAdd || (!at_gate && request.word != ControlBlock::kLock)) return;
+    if (request.kind != Kind::kFetchAdd) return;
+    const bool at_gate = request.word >= ControlBlock::kGate;
+    const bool drain = request.word == ControlBlock::kDrain || request.word == ControlBlock::kGateDrain ||
+                       request.word == ControlBlock::kGateDrain + 8;
     const LockAction action = (*script_)[position_];
     auto& place = shared.places[at_gate ? kGate : action.place];
-    if (action.what == What::kAcquireWithGate && request.operand == LockWord::leave(action.type)) {
-      // Got in front of the gate, and given back: it comes again.
-      forget_arrival(place, memory.index());
-    } else if (action.what == What::kAcquire || action.what == What::kAcquireWithGate) {
+    if (action.what == What::kRelease || action.what == What::kReleaseWithGate) {
+      // In the lock word or, who is seen off, in the drain word; who counts in both leaves the lock word first.
+      place.inside[memory.index()] = 0;
+    } else if (drain) {
+      return;
+    } else if (static_cast<std::int64_t>(request.operand) > 0) {
       place.arrived_type[place.arrivals] = static_cast<std::int8_t>(action.type);
       place.arrived[place.arrivals++] = static_cast<std::int8_t>(1 + memory.index());
-    } else {
-      place.inside[memory.index()] = 0;
+    } else if (!at_gate) {
+      // Got in front of the gate, and given back: it comes again. (At the gate it takes others off.)
+      forget_arrival(place, memory.index());
     }
   }
 
   bool begins() const { return !running_; }
   std::uint64_t hash(std::uint64_t seed) const {
     seed = running_.hash(mix(seed, position_));
-    return hash_bytes(seed, tickets_, sizeof(tickets_));
+    return hash_bytes(seed, holds_, sizeof(holds_));
   }
   static bool own_word(std::uint32_t word) {
     return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
@@ -136,21 +141,21 @@ class LockProgram {
     if (action.what == What::kAcquireWithGate) {
       running_.begin<AcquireBoth>(memory, memory.rank(), action.place, kHome, node_ + ControlBlock::kWakeWords / 2, node_);
     } else if (action.what == What::kReleaseWithGate) {
-      running_.begin<ReleaseBoth>(memory, action.place, tickets_[action.place], kHome);
+      running_.begin<ReleaseBoth>(memory, action.place, holds_[action.place], kHome, holds_[kGate]);
     } else if (action.place == kGate && action.what == What::kAcquire) {
       running_.begin<Enter>(memory, memory.rank(), kHome, action.type, node_);
     } else if (action.place == kGate) {
-      running_.begin<Leave>(memory, kHome, action.type);
+      running_.begin<Leave>(memory, kHome, action.type, holds_[kGate]);
     } else if (action.what == What::kAcquire) {
       running_.begin<Acquire>(memory, memory.rank(), action.place, action.type, node_);
     } else {
-      running_.begin<Release>(memory, action.place, action.type, tickets_[action.place]);
+      running_.begin<Release>(memory, action.place, action.type, holds_[action.place]);
     }
   }
   bool advance(Memory& memory, Shared& shared, LockAction action) {
     const auto acquire = [&](auto& protocol) {
       if (!protocol.advance()) return false;
-      if (action.place != kGate) tickets_[action.place] = protocol.ticket();
+      holds_[action.place] = protocol.hold();
       enter(shared.places[action.place], memory, action);
       return true;
     };
@@ -158,7 +163,8 @@ class LockProgram {
     if (action.what == What::kAcquireWithGate) {
       auto& both = running_.get<AcquireBoth>();
       if (!both.advance()) return false;
-      tickets_[action.place] = both.ticket();
+      holds_[action.place] = both.hold();
+      holds_[kGate] = both.gate_hold();
       enter(shared.places[kGate], memory, {What::kAcquire, kGate, action.type});
       enter(shared.places[action.place], memory, action);
       return true;
@@ -168,7 +174,8 @@ class LockProgram {
                       : at_gate                             ? running_.get<Leave>().advance()
                                                             : running_.get<Release>().advance();
     if (!over) return false;
-    if (!at_gate) tickets_[action.place] = 0;
+    holds_[action.place] = {};
+    if (action.what == What::kReleaseWithGate) holds_[kGate] = {};
     return true;
   }
   void enter(Shared::Place& target, Memory& memory, LockAction action) {
@@ -208,7 +215,7 @@ class LockProgram {
   const LockScript* script_ = nullptr;
   Seen* seen_ = nullptr;
   std::uint64_t position_ = 0;
-  std::uint64_t tickets_[kRanks] = {};
+  epochs::Hold holds_[kRanks + 1] = {};
   std::uint32_t node_ = 0;
   Running<Acquire, Release, Enter, Leave, AcquireBoth, ReleaseBoth> running_;
 };

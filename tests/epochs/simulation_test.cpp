@@ -38,8 +38,8 @@ TEST_CASE("everyone gets the lock, in order of arrival, at a cost that does not 
   check_all_served(figures);
   CHECK(figures.overtaken == 0);
   CHECK(figures.contended > 0);
-  // 6 for a writer behind a writer, 7 for a reader, 8 for a writer behind readers, and one look of most that are far.
-  CHECK(figures.contended_mean <= (readers == 95 ? 8.2 : 8.0));
+  // 6 for a writer behind a writer, 6 for a reader, 8 for a writer behind readers, and one look of most that are far.
+  CHECK(figures.contended_mean <= 7.5);
   CHECK(figures.looks.max <= 2);
   // Nobody lets in more than 8.
   CHECK(figures.operations.max <= 40);
@@ -83,10 +83,10 @@ TEST_CASE("lock_all is one atomic to take and one to give back, an exclusive loc
   check_all_served(figures);
   CHECK(figures.contended == 0);
   CHECK(figures.operations.max == 2);
-  // Exclusive locks of different targets are not in the way of each other.
-  settings = small(2, 1, Arrival::kSteady, 0);
+  // Exclusive locks of different targets are not in the way of each other; and the target's answer may come before the gate's.
+  settings = small(2, 50, Arrival::kSteady, 0);
   settings.lock_all = true;
-  settings.load = 0.001;
+  settings.load = 0.0001;
   CHECK(simulate<FarsideLock>(settings).operations.max == 4);
 }
 
@@ -101,9 +101,11 @@ TEST_CASE("lock_all and exclusive locks are served in order at the gate, at a co
   check_all_served(figures);
   CHECK(figures.overtaken == 0);
   CHECK(figures.contended > 0);
-  // 6 among exclusive locks alone. Else 7 for a member of a group and 9 for who is next in turn, of which there are many
-  // at 50%, and one look of most that are far.
-  CHECK(figures.contended_mean <= (readers == 0 ? 6 : readers == 50 ? 9.2 : 8.4));
+  // Among exclusive locks alone nobody waits at the gate. Else 6 for a member of a group or one behind a lone member, 9 for
+  // who is next in turn behind several, and one look of most that are far.
+  CHECK(figures.contended_mean_at_gate <= (readers == 0 ? 0 : 7.8));
+  // Over the targets' locks too, of which those that ask for both at once take, give back and take again: 4.
+  CHECK(figures.contended_mean <= 7.8);
   CHECK(figures.looks.max <= 2);
   // 8 that are let in, at two words.
   CHECK(figures.operations.max <= 50);

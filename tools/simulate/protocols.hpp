@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The locks that the simulation compares: farside's own code, and plain models of two others. All have the form
 //
-//   Acquire(memory, self, target, type), Release(memory, target, type, ticket)   and advance(), as in epochs/lock.hpp;
+//   Acquire(memory, self, target, type), Release(memory, target, type, hold)     and advance(), as in epochs/lock.hpp;
 //                                                                                target kAll: for lock_all
-//   Protocol::kGate                       whether kAll is a lock of its own, which exclusive locks take first
+//   Protocol::kGate                       whether kAll is a lock of its own, which exclusive locks take as well, by
+//   Protocol::AcquireBoth                 all in one: (memory, self, target)
+//   Protocol::at_gate(operation)          whether it belongs to that, and not to the target's lock
+//   Protocol::comes(operation)            whether, in acquiring, it may be what takes the place in the queue
+//   Protocol::gives_back(operation)       and whether it gives that up, to come again
 //   Protocol::handle(network, message)    what the target's CPU does with a message
 //   uncontended(type)                     remote operations of lock and unlock with nobody in the way
 //   bytes_per_rank, bytes_per_waiter      memory; the second at the target, which keeps the queue
@@ -21,6 +25,7 @@
 namespace farside::simulate {
 
 using epochs::ControlBlock;
+using epochs::Hold;
 using epochs::LockType;
 
 inline constexpr int kAll = -1;
@@ -28,25 +33,27 @@ inline constexpr int kAll = -1;
 inline constexpr int kHome = 0;
 
 struct FarsideLock {
+  static constexpr std::uint32_t kGateNode = 1;  // the wake word of those who wait at the gate
+
   template <class OfTarget, class OfGate>
   class Either {
    public:
     Either(Memory& memory, int self, int target, LockType type) {
       if (target == kAll) {
-        gate_.emplace(memory, self, kHome, type);
+        gate_.emplace(memory, self, kHome, type, kGateNode);
       } else {
         lock_.emplace(memory, self, target, type);
       }
     }
-    Either(Memory& memory, int target, LockType type, std::uint64_t ticket) {
+    Either(Memory& memory, int target, LockType type, Hold hold) {
       if (target == kAll) {
-        gate_.emplace(memory, kHome, type);
+        gate_.emplace(memory, kHome, type, hold);
       } else {
-        lock_.emplace(memory, target, type, ticket);
+        lock_.emplace(memory, target, type, hold);
       }
     }
     bool advance() { return gate_ ? gate_->advance() : lock_->advance(); }
-    std::uint64_t ticket() const { return gate_ ? gate_->ticket() : lock_->ticket(); }
+    Hold hold() const { return gate_ ? gate_->hold() : lock_->hold(); }
 
    private:
     std::optional<OfTarget> lock_;
@@ -54,12 +61,40 @@ struct FarsideLock {
   };
   using Acquire = Either<epochs::AcquireLock<Memory>, epochs::AcquireLock<Memory, epochs::Gate>>;
   using Release = Either<epochs::ReleaseLock<Memory>, epochs::ReleaseLock<Memory, epochs::Gate>>;
+  class AcquireBoth : public epochs::AcquireLockAndGate<Memory> {
+   public:
+    AcquireBoth(Memory& memory, int self, int target)
+        : epochs::AcquireLockAndGate<Memory>(memory, self, target, kHome, kGateNode, 0) {}
+  };
   static constexpr bool kGate = true;
+  static bool at_gate(const Operation& operation) {
+    return operation.word >= ControlBlock::kGate || operation.word == ControlBlock::wake_word(kGateNode);
+  }
+  static bool comes(const Operation& operation) {
+    return operation.word == ControlBlock::kLock || operation.word == ControlBlock::kGate;
+  }
+  static bool gives_back(const Operation& operation) {
+    return operation.kind == Operation::Kind::kFetchAdd && operation.word == ControlBlock::kLock &&
+           operation.operand == epochs::LockWord::leave(LockType::kExclusive);
+  }
   static constexpr std::uint64_t kBytesPerRank =
       8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords + 3 + ControlBlock::kRingSlots);
   static constexpr std::uint64_t kBytesPerWaiter = 0;
   static constexpr std::uint32_t uncontended(LockType) { return 2; }
   void handle(Network&, Operation&) {}
+};
+
+struct WithoutGate {
+  static constexpr bool kGate = false;
+  struct AcquireBoth {
+    AcquireBoth(Memory&, int, int) {}
+    bool advance() const { return true; }
+    Hold hold() const { return {}; }
+    Hold gate_hold() const { return {}; }
+  };
+  static bool at_gate(const Operation&) { return false; }
+  static bool comes(const Operation&) { return true; }
+  static bool gives_back(const Operation&) { return false; }
 };
 
 // The two-level lock of foMPI (Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable Remote Memory Access
@@ -73,8 +108,7 @@ struct FarsideLock {
 // in local and reads until the writer is gone; lock_all likewise in global. The originals try again at once;
 // here all back off exponentially up to kMostBackOff round trips, which is kinder to the network and to their
 // figures.
-struct PollingLock {
-  static constexpr bool kGate = false;
+struct PollingLock : WithoutGate {
   static constexpr std::uint64_t kBytesPerRank = 16;
   static constexpr std::uint64_t kBytesPerWaiter = 0;
   static constexpr std::uint32_t uncontended(LockType type) { return type == LockType::kExclusive ? 4 : 2; }
@@ -142,7 +176,7 @@ struct PollingLock {
       }
       return false;
     }
-    std::uint64_t ticket() const { return 0; }
+    Hold hold() const { return {}; }
 
    private:
     enum class Step : std::uint8_t {
@@ -180,7 +214,7 @@ struct PollingLock {
 
   class Release {
    public:
-    Release(Memory& memory, int target, LockType type, std::uint64_t)
+    Release(Memory& memory, int target, LockType type, Hold)
         : memory_(memory), exclusive_(type == LockType::kExclusive) {
       if (target == kAll) {
         memory_.fetch_add(operation_, kHome, kGlobal, -kLockAll);
@@ -206,8 +240,7 @@ struct PollingLock {
 // The queue at the target, as in MPICH without hardware support (MPIDIG, ch4): a message asks, the target's
 // CPU queues and grants in order of arrival, neighbouring readers together; a message gives back, and is
 // acknowledged.
-struct QueueLock {
-  static constexpr bool kGate = false;  // lock_all is a message to every rank: not simulated
+struct QueueLock : WithoutGate {  // lock_all is a message to every rank: not simulated
   static constexpr std::uint64_t kBytesPerRank = 16;
   static constexpr std::uint64_t kBytesPerWaiter = 32;
   static constexpr std::uint32_t uncontended(LockType) { return 4; }
@@ -220,14 +253,14 @@ struct QueueLock {
       memory.message(operation_, target, type == LockType::kExclusive ? kLockExclusive : kLockShared);
     }
     bool advance() const { return operation_.done(); }
-    std::uint64_t ticket() const { return 0; }
+    Hold hold() const { return {}; }
 
    private:
     Operation operation_;
   };
   class Release {
    public:
-    Release(Memory& memory, int target, LockType, std::uint64_t) {
+    Release(Memory& memory, int target, LockType, Hold) {
       memory.message(operation_, target, kUnlock);
     }
     bool advance() const { return operation_.done(); }

@@ -46,6 +46,7 @@ constexpr Column kColumns[] = {
     {"operations_p99", [](const Run& r) { return r.figures.operations.p99; }},
     {"operations_max", [](const Run& r) { return r.figures.operations.max; }},
     {"operations_contended_mean", [](const Run& r) { return r.figures.contended_mean; }},
+    {"operations_contended_mean_at_gate", [](const Run& r) { return r.figures.contended_mean_at_gate; }},
     {"round_trips_mean", [](const Run& r) { return r.figures.round_trips.mean; }},
     {"round_trips_max", [](const Run& r) { return r.figures.round_trips.max; }},
     {"looks_mean", [](const Run& r) { return r.figures.looks.mean; }},
@@ -65,7 +66,7 @@ constexpr Column kColumns[] = {
 }  // namespace
 
 std::string table(const std::vector<Run>& runs) {
-  tools::Table result({"ranks arrival readers", "protocol", "served", "operations", "contended", "max",
+  tools::Table result({"ranks arrival readers", "protocol", "served", "operations", "contended", "at gate", "max",
                        "trips", "max", "looks", "max", "waiting", "p99", "max", "overtaken", "slow/fast",
                        "hot spot", "bytes", "in all"});
   bool first = true;
@@ -81,7 +82,8 @@ std::string table(const std::vector<Run>& runs) {
                      : fmt::format("{} {} {}% {}", s.ranks, name(s.arrival), s.readers,
                                    s.lock_all ? "lock_all" : ""),
                 run.protocol, served(run), count(f.operations.mean),
-                f.contended == 0 ? "-" : count(f.contended_mean), fmt::format("{:.0f}", f.operations.max),
+                f.contended == 0 ? "-" : count(f.contended_mean),
+                f.contended_at_gate == 0 ? "-" : count(f.contended_mean_at_gate), fmt::format("{:.0f}", f.operations.max),
                 count(f.round_trips.mean), fmt::format("{:.0f}", f.round_trips.max), count(f.looks.mean),
                 fmt::format("{:.0f}", f.looks.max), time(f.waiting.mean), time(f.waiting.p99),
                 time(f.waiting.max), fmt::format("{}", f.overtaken),

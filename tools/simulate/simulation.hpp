@@ -56,6 +56,8 @@ struct Figures {
   std::uint64_t contended = 0;     // of these: did not hold after the least number of operations
   Spread operations;               // remote ones, per acquisition: lock and unlock together
   double contended_mean = 0;       // what the uncontended did not need, per contended lock of one word
+  std::uint64_t contended_at_gate = 0;
+  double contended_mean_at_gate = 0;  // the same of the gate alone
   Spread round_trips;              // waited for one after another, likewise
   Spread looks;                    // those of the operations that only read
   Spread waiting;                  // microseconds from asking to holding; until the end where it never held
@@ -149,23 +151,15 @@ class Simulation final : public Actor {
           again = true;
           break;
         case State::kAcquiring:
-          if (!at.acquire->advance()) return;
+          if (!(at.parts == kMostParts ? at.acquire_both->advance() : at.acquire->advance())) return;
           acquired(at);
-          if (at.part + 1 < at.parts) {
-            ++at.part;
-            begin_acquire(agent, at);
-            again = true;
-          } else {
-            waiting_.add(static_cast<double>(network_.now() - at.began) / 1000);
-            at.inside = true;
-            pause(agent, settings_.section);
-          }
+          waiting_.add(static_cast<double>(network_.now() - at.began) / 1000);
+          at.inside = true;
+          pause(agent, settings_.section);
           break;
         case State::kReleasing: {
           bool done = true;
-          for (at.part = 0; at.part < at.parts; ++at.part) {
-            done = at.releases[static_cast<std::size_t>(at.part)]->advance() && done;
-          }
+          for (int i = 0; i < at.parts; ++i) done = at.releases[static_cast<std::size_t>(i)]->advance() && done;
           if (!done) return;
           released(at);
           end_section(agent, at);
@@ -179,7 +173,7 @@ class Simulation final : public Actor {
   void issued(const Operation& operation) override {
     Rank& at = rank(operation.agent);
     const bool message = operation.kind == Operation::Kind::kMessage;
-    at.using_part().operations += message ? 2 : 1;  // and the reply
+    part_of(at, operation).operations += message ? 2 : 1;  // and the reply
     if (operation.kind == Operation::Kind::kRead) ++at.looks;
     // What is issued while nothing else is under way was waited for.
     if (at.last_issue != network_.now() || at.round_trips == 0) ++at.round_trips;
@@ -187,11 +181,17 @@ class Simulation final : public Actor {
   }
   void took_effect(const Operation& operation) override {
     Rank& at = rank(operation.agent);
-    Part& part = at.using_part();
-    if (at.state != State::kAcquiring || part.number != 0) return;
-    part.number = lock(part.target).order.arrive();
+    Part& part = part_of(at, operation);
+    if (at.state != State::kAcquiring) return;
     Lock& of = lock(part.target);
-    of.most_waiting = std::max(of.most_waiting, ++of.waiting);
+    if (part.number == 0) {
+      if (!Protocol::comes(operation)) return;
+      part.number = of.order.arrive();
+      of.most_waiting = std::max(of.most_waiting, ++of.waiting);
+    } else if (at.parts == kMostParts && Protocol::gives_back(operation)) {
+      part.number = 0;
+      --of.waiting;
+    }
   }
   void handle(Operation& message) override { protocol_.handle(network_, message); }
 
@@ -201,13 +201,14 @@ class Simulation final : public Actor {
   struct Part {
     int target = 0;
     std::uint32_t number = 0;  // in order of arrival at the target; 0: not there yet
-    std::uint64_t ticket = 0;
+    Hold hold;
     std::uint32_t operations = 0;
     bool contended = false;
   };
   struct Rank {
     Memory memory;
     std::optional<typename Protocol::Acquire> acquire;
+    std::optional<typename Protocol::AcquireBoth> acquire_both;  // the gate (taken[0]) and a target's lock (taken[1])
     std::array<std::optional<typename Protocol::Release>, kMostParts> releases;
     std::array<Part, kMostParts> taken{};
     Time until = 0;
@@ -217,14 +218,15 @@ class Simulation final : public Actor {
     std::uint32_t round_trips = 0;  // of this acquisition
     std::uint32_t looks = 0;
     int round = 0;
-    int part = 0;
     int parts = 0;
     LockType type = LockType::kShared;
     State state = State::kPaused;
     bool inside = false;
-
-    Part& using_part() { return taken[static_cast<std::size_t>(part)]; }
   };
+  // Which lock the operation is for.
+  static Part& part_of(Rank& at, const Operation& operation) {
+    return at.taken[at.parts == kMostParts && !Protocol::at_gate(operation) ? 1 : 0];
+  }
   struct Lock {
     Order order;
     std::array<int, 2> inside{};  // by type
@@ -299,7 +301,6 @@ class Simulation final : public Actor {
     };
     if (settings_.lock_all && (shared || Protocol::kGate)) take(kAll);
     if (!settings_.lock_all || !shared) take(some_target());
-    at.part = 0;
     at.round_trips = 0;
     at.looks = 0;
     at.began = network_.now();
@@ -315,11 +316,22 @@ class Simulation final : public Actor {
   }
   void begin_acquire(int agent, Rank& at) {
     at.state = State::kAcquiring;
-    at.acquire.emplace(at.memory, agent, at.using_part().target, at.type);
+    if (at.parts == kMostParts) {
+      at.acquire_both.emplace(at.memory, agent, at.taken[1].target);
+    } else {
+      at.acquire.emplace(at.memory, agent, at.taken[0].target, at.type);
+    }
   }
   void acquired(Rank& at) {
-    Part& part = at.using_part();
-    part.ticket = at.acquire->ticket();
+    if (at.parts == kMostParts) {
+      at.taken[0].hold = at.acquire_both->gate_hold();
+      at.taken[1].hold = at.acquire_both->hold();
+    } else {
+      at.taken[0].hold = at.acquire->hold();
+    }
+    for (int i = 0; i < at.parts; ++i) enter(at, at.taken[static_cast<std::size_t>(i)]);
+  }
+  void enter(Rank& at, Part& part) {
     part.contended = part.operations > Protocol::uncontended(at.type) / 2;
     Lock& of = lock(part.target);
     figures_.overtaken = std::max(figures_.overtaken, overtakers(part, at.type));
@@ -332,17 +344,17 @@ class Simulation final : public Actor {
   }
   void begin_release(Rank& at) {
     at.state = State::kReleasing;
-    for (at.part = at.parts - 1; at.part >= 0; --at.part) {
-      const Part& part = at.using_part();
+    for (int i = at.parts - 1; i >= 0; --i) {
+      const Part& part = at.taken[static_cast<std::size_t>(i)];
       --lock(part.target).inside[static_cast<std::size_t>(at.type)];
-      at.releases[static_cast<std::size_t>(at.part)].emplace(at.memory, part.target, at.type, part.ticket);
+      at.releases[static_cast<std::size_t>(i)].emplace(at.memory, part.target, at.type, part.hold);
     }
   }
   void released(Rank& at) {
     ++figures_.acquisitions;
     std::uint32_t operations = 0;
-    for (at.part = 0; at.part < at.parts; ++at.part) {
-      const Part& part = at.using_part();
+    for (int i = 0; i < at.parts; ++i) {
+      const Part& part = at.taken[static_cast<std::size_t>(i)];
       operations += part.operations;
       ++figures_.locks;
       if (part.contended) {
@@ -351,6 +363,10 @@ class Simulation final : public Actor {
       } else {
         // What passing the turn on costs the uncontended is owed to those who got it.
         contended_operations_ += part.operations - Protocol::uncontended(at.type);
+      }
+      if (settings_.lock_all && part.target == kAll) {
+        figures_.contended_at_gate += part.contended ? 1 : 0;
+        gate_operations_ += part.operations - (part.contended ? 0 : Protocol::uncontended(at.type));
       }
     }
     operations_.add(operations);
@@ -374,9 +390,11 @@ class Simulation final : public Actor {
     std::uint64_t most_waiting = 0;
     for (Rank& at : ranks_) {
       if (at.state == State::kAcquiring) {
-        const Part& part = at.using_part();
         waiting_.add(static_cast<double>(network_.now() - at.began) / 1000);
-        if (part.number != 0) figures_.overtaken = std::max(figures_.overtaken, overtakers(part, at.type));
+        for (int i = 0; i < at.parts; ++i) {
+          const Part& part = at.taken[static_cast<std::size_t>(i)];
+          if (part.number != 0) figures_.overtaken = std::max(figures_.overtaken, overtakers(part, at.type));
+        }
       }
       fastest = std::min(fastest, at.in_sections);
       slowest = std::max(slowest, at.in_sections);
@@ -386,6 +404,8 @@ class Simulation final : public Actor {
     figures_.operations = operations_.spread();
     figures_.contended_mean =
         contended_operations_ / static_cast<double>(std::max<std::uint64_t>(figures_.contended, 1));
+    figures_.contended_mean_at_gate =
+        gate_operations_ / static_cast<double>(std::max<std::uint64_t>(figures_.contended_at_gate, 1));
     figures_.round_trips = round_trips_.spread();
     figures_.looks = looks_.spread();
     figures_.waiting = waiting_.spread();
@@ -409,6 +429,7 @@ class Simulation final : public Actor {
   int finished_ = 0;
   Figures figures_;
   double contended_operations_ = 0;
+  double gate_operations_ = 0;
   Sum operations_, round_trips_, looks_, waiting_;
 };
 
