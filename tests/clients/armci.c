@@ -78,7 +78,7 @@ static void put_get(void) {
   release(memory);
 }
 
-// Everybody adds to everybody, in each of the six types.
+// Everybody adds to everybody, in each type.
 static void accumulate(void) {
   check_section = "accumulate";
   enum { kCount = 50 };
