@@ -482,7 +482,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   const int failed = Catch::Session().run(argc, argv);
-  farside::pmpi::give_back();
+  farside::pmpi::world_ends();
   MPI_Finalize();
   return failed == 0 ? 0 : 1;
 }
