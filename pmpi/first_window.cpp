@@ -16,6 +16,7 @@ namespace {
 
 MPI_Comm alone = MPI_COMM_NULL;
 MPI_Request never_complete = MPI_REQUEST_NULL;
+bool spawned = false;
 
 // Moves messages of the runtime that this process owes to others. Asking for the status of a request that never
 // completes enters the progress engine of both runtimes and touches no message; MPICH 4.0's MPI_Iprobe on
@@ -66,6 +67,11 @@ int make_communicator() {
 
 std::optional<Error> take() {
   Log::set_rank(process_rank());
+  if (in_world()) {
+    MPI_Comm parent = MPI_COMM_NULL;
+    PMPI_Comm_get_parent(&parent);
+    spawned = parent != MPI_COMM_NULL;
+  }
   if (make_communicator() != MPI_SUCCESS || PMPI_Comm_set_errhandler(alone, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
     return Error{ErrorKind::kOther, "the runtime made no communicator for farside"};
   }
@@ -110,6 +116,8 @@ Status wake_up() {
 }
 
 MPI_Comm own_communicator() { return alone; }
+
+bool was_spawned() { return spawned; }
 
 int process_rank() {
   int rank = -1;

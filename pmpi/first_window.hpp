@@ -18,6 +18,9 @@ MPI_Comm own_communicator();
 // This process in MPI_COMM_WORLD or, where a program has sessions only, among the processes of mpi://WORLD.
 int process_rank();
 
+// Whether it was started by MPI_Comm_spawn, and so shares its rank with a process that was not. Only after wake_up().
+bool was_spawned();
+
 // To be called before: what was taken is given back. If other sessions or the world go on, it is taken from them.
 void world_ends();
 #if MPI_VERSION >= 4

@@ -2,6 +2,8 @@
 #include "pmpi/statistics_file.hpp"
 
 #include <fstream>
+#include <string>
+#include <unistd.h>
 
 #include <mpi.h>
 #include <nlohmann/json.hpp>
@@ -33,7 +35,8 @@ void write_statistics() {
           {"count", count}, {"bytes", counter.bytes.load(std::memory_order_relaxed)}};
     }
   }
-  const std::string path = fmt::format("{}.{}.json", settings.value()->stats, rank);
+  const std::string apart = was_spawned() ? fmt::format(".spawned-{}", getpid()) : "";
+  const std::string path = fmt::format("{}{}.{}.json", settings.value()->stats, apart, rank);
   std::ofstream file(path);
   file << json.dump(2) << '\n';
   file.close();
