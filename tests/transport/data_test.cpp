@@ -139,9 +139,10 @@ TEST_CASE("CPU atomics are used for aligned words without gaps only") {
   alignas(16) std::array<std::byte, 32> memory{};
   CHECK(atomic_way(BasicType::kInt64, &memory[8]) == AtomicWay::kAtomic);
   CHECK(atomic_way(BasicType::kInt64, &memory[4]) == AtomicWay::kLocked);
-  CHECK(atomic_way(BasicType::kInt16, &memory[2]) == AtomicWay::kAtomic);
-  CHECK(atomic_way(BasicType::kInt16, &memory[1]) == AtomicWay::kLocked);
-  CHECK(atomic_way(BasicType::kByte, &memory[3]) == AtomicWay::kAtomic);
+  CHECK(atomic_way(BasicType::kInt32, &memory[4]) == AtomicWay::kAtomic);
+  CHECK(atomic_way(BasicType::kInt32, &memory[2]) == AtomicWay::kLocked);
+  CHECK(atomic_way(BasicType::kInt16, &memory[2]) == AtomicWay::kLocked);
+  CHECK(atomic_way(BasicType::kByte, &memory[3]) == AtomicWay::kLocked);
   CHECK(atomic_way(BasicType::kComplexFloat, &memory[8]) == AtomicWay::kAtomic);
   CHECK(atomic_way(BasicType::kComplexFloat, &memory[4]) == AtomicWay::kLocked);
   for (const BasicType type : {BasicType::kFloatInt, BasicType::kInt32Int32, BasicType::kFloatFloat}) {

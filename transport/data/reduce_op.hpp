@@ -32,11 +32,12 @@ enum class AtomicWay : std::uint8_t { kAtomic, kLocked };
 inline bool has_cpu_atomics(BasicType type) { return traits(type).cpu_atomics; }
 
 // The way for an access to `type` at `address`: kAtomic where the type allows it and the address is naturally
-// aligned. Every process sees a region at the same alignment, so that all agree.
+// aligned. Every process sees a region at the same alignment, so that all agree. Types of 1 and 2 bytes are what structures
+// are moved by: under the lock they are moved whole (up to 16 KiB), which programs expect of a pointer sent as MPI_BYTE.
 inline AtomicWay atomic_way(BasicType type, const void* address) {
   const BasicTypeTraits& of = traits(type);
   const bool aligned = (reinterpret_cast<std::uintptr_t>(address) & (std::size_t{of.size} - 1)) == 0;
-  return of.cpu_atomics && aligned ? AtomicWay::kAtomic : AtomicWay::kLocked;
+  return of.cpu_atomics && aligned && of.size >= sizeof(std::int32_t) ? AtomicWay::kAtomic : AtomicWay::kLocked;
 }
 
 // target[i] = target[i] op origin[i] for i < count; both in the memory layout of `type` (extent apart). With
