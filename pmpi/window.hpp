@@ -182,8 +182,11 @@ class Window {
   // lock_all that waits, a second one of it would wait for itself.
   bool come_to_gate();
   Status acquire_with_gate(int rank, epochs::Hold& hold, bool& saw_exposure);
-  // If it was the last one there, the gate has to be given back: this hold of it.
+  // Leaves it for an exclusive lock whose data is complete. If it was the last one there, the gate has to be given back:
+  // this hold of it.
   std::optional<epochs::Hold> leave_gate();
+  // The same if no other lock of this process is behind the gate; else nothing is done. The data may still be under way.
+  std::optional<epochs::Hold> leave_gate_alone();
   Status release_gate(epochs::LockType type, epochs::Hold hold);
   // The calls in general.
   Outcome accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);

@@ -349,6 +349,13 @@ Status Window::release(int rank, LockType type, epochs::Hold hold) {
   return run(space_->bell(), release);
 }
 
+std::optional<epochs::Hold> Window::leave_gate_alone() {
+  const auto held = guard();
+  if (behind_gate_ != 1) return {};
+  behind_gate_ = 0;
+  return gate_hold_;
+}
+
 std::optional<epochs::Hold> Window::leave_gate() {
   const auto held = guard();
   return --behind_gate_ == 0 ? std::optional(gate_hold_) : std::nullopt;
@@ -420,22 +427,26 @@ Outcome Window::unlock_anyhow(int rank) {
   if (strict_) [[unlikely]] checked = strict_->completed(rank, lock.type == LockType::kExclusive);
   if (!lock.taken) return first_of(space_->flush(rank), std::move(checked));
   // The data must take effect before the releases do; this waits for what they would overtake.
-  const auto gate_hold = passes_gate(lock.type) ? leave_gate() : std::nullopt;
-  const bool gate_here = gate_hold && gate_home_ == space_->rank();
+  const bool gate = passes_gate(lock.type);
+  auto gate_hold = gate ? leave_gate_alone() : std::nullopt;
+  const bool gate_here = gate_home_ == space_->rank();
   const bool gate_elsewhere = gate_hold && !gate_here && gate_home_ != rank;
+  const bool gate_with_lock = gate_hold && !gate_here;
   Status first = gate_elsewhere ? space_->flush(rank) : space_->settle(rank);
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
-  if (gate_hold && !gate_here) {
+  if (gate_with_lock) {
     epochs::ReleaseLockAndGate<ControlMemory> both(control_, rank, lock.hold, gate_home_, *gate_hold);
     keep(run(space_->bell(), both));
   } else {
     keep(release(rank, lock.type, lock.hold));
   }
   keep(space_->flush(rank));
-  // The gate's word in this rank's own memory: nothing orders it behind the data but their completion.
-  if (gate_here) keep(release_gate(lock.type, *gate_hold));
+  // A gate at this rank: nothing orders its release behind the data but their completion. And while other threads are
+  // behind the gate, whoever of them leaves last opens it for the data of all.
+  if (gate && !gate_hold) gate_hold = leave_gate();
+  if (gate_hold && !gate_with_lock) keep(release_gate(lock.type, *gate_hold));
   return first_of(first, std::move(checked));
 }
 

@@ -194,7 +194,7 @@ void lock_all_by_threads(check::Memory memory) {
 // All threads of all ranks but the first lock a target of their own exclusively, so that those of one rank hold and wait
 // together; the first rank comes between them with lock_all.
 void locks_against_lock_all(check::Memory memory) {
-  constexpr int kRounds = 60;
+  constexpr int kRounds = 200;
   check::Window window(memory, kThreads * sizeof(std::int64_t), sizeof(std::int64_t));
   const std::int64_t one = 1;
   if (rank == 0) {
