@@ -591,7 +591,7 @@ Outcome Window::check_free() {
 Outcome Window::end() {
   Status completed = space_->flush_all();
   Outcome met = barrier(epochs::BarrierWord::kFree);
-  return completed ? std::move(met) : Outcome(completed);
+  return first_of(completed, std::move(met));
 }
 
 }  // namespace farside::pmpi
