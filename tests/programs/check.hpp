@@ -60,6 +60,22 @@ inline int size() {
 // Names what follows, for failure messages. The text must be a literal: a signal handler reads it.
 inline void section(const char* text) { state.section = text; }
 
+// A part of a program: what its failures are said to be in, and what it does.
+template <class... Arguments>
+struct Section {
+  const char* text;  // a literal
+  void (*run)(Arguments...);
+};
+
+// Runs the sections of an array one after the other, each with the same arguments.
+template <class Sections, class... Arguments>
+void run(const Sections& sections, const Arguments&... arguments) {
+  for (const auto& each : sections) {
+    section(each.text);
+    each.run(arguments...);
+  }
+}
+
 template <class T>
 std::string show(const T& value) {
   std::ostringstream out;

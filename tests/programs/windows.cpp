@@ -398,7 +398,7 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
-  const std::pair<const char*, void (*)()> sections[] = {
+  const check::Section<> sections[] = {
       {"sizes and units", sizes_and_units},
       {"kinds of memory", kinds_of_memory},
       {"user attributes", user_attributes},
@@ -410,9 +410,6 @@ int main(int argc, char** argv) {
       {"several at once", several_at_once},
       {"many rounds", many_rounds},
   };
-  for (const auto& [text, run] : sections) {
-    check::section(text);
-    run();
-  }
+  check::run(sections);
   return 0;
 }
