@@ -182,6 +182,12 @@ class Program {
   bool has(std::string_view argument) const {
     return std::find(arguments_.begin(), arguments_.end(), argument) != arguments_.end();
   }
+  // The number that follows an argument: of `seed 7` 7; where the argument is missing, `otherwise`.
+  int number(std::string_view argument, int otherwise) const {
+    for (std::size_t i = 0; i + 1 < arguments_.size(); ++i)
+      if (arguments_[i] == argument) return std::atoi(arguments_[i + 1].c_str());
+    return otherwise;
+  }
   Memory memory() const { return has("create") ? Memory::kCreate : Memory::kAllocate; }
 
  private:

@@ -923,7 +923,7 @@ int main(int argc, char** argv) {
   const bool report = program.has("report");
   Scene scene(program.memory(), report);
   if (report || program.has("only")) {
-    const std::size_t number = static_cast<std::size_t>(std::atoi(argv[argc - 1]));
+    const std::size_t number = static_cast<std::size_t>(program.number(report ? "report" : "only", 0));
     CHECK(number >= 1 && number <= std::size(kCases));
     scene.run(kCases[number - 1]);
     if (report) std::printf("rank %d: works\n", check::rank());

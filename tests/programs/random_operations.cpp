@@ -422,17 +422,12 @@ class Case {
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
-  const auto number = [&](std::string_view name, int otherwise) {
-    for (int i = 1; i + 1 < argc; ++i)
-      if (argv[i] == name) return std::atoi(argv[i + 1]);
-    return otherwise;
-  };
   Options options;
   options.own_memory = program.memory() == check::Memory::kCreate;
   options.show = program.has("show");
-  options.seed = static_cast<std::uint64_t>(number("seed", 1));
-  options.only = number("only", -1);
-  options.cases = number("cases", 100);
+  options.seed = static_cast<std::uint64_t>(program.number("seed", 1));
+  options.only = program.number("only", -1);
+  options.cases = program.number("cases", 100);
   const int first = options.only < 0 ? 0 : options.only;
   const int last = options.only < 0 ? options.cases : options.only + 1;
   const Elements elements;

@@ -626,14 +626,9 @@ void run(Stage& stage, std::uint32_t seed, int sequence, int ranks) {
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
-  const auto number = [&](std::string_view name, int otherwise) {
-    for (int i = 1; i + 1 < argc; ++i)
-      if (argv[i] == name) return std::atoi(argv[i + 1]);
-    return otherwise;
-  };
-  const auto seed = static_cast<std::uint32_t>(number("seed", 1));
-  const int only = number("only", -1);
-  const int sequences = number("sequences", 100);
+  const auto seed = static_cast<std::uint32_t>(program.number("seed", 1));
+  const int only = program.number("only", -1);
+  const int sequences = program.number("sequences", 100);
   const int rank = check::rank();
   const int ranks = check::size();
   Stage stage(program.memory(), rank);
