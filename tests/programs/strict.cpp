@@ -2,7 +2,10 @@
 // With FARSIDE_CHECK=strict: accesses that conflict, of one origin or of several, are refused, both calls are
 // named, and what is allowed is let through; buffers and window memory that are stored to too early are
 // reported. Without it (argument lenient) all of it passes, as the results are not looked at.
-#include "misuse.hpp"
+#include <functional>
+
+#include "check.hpp"
+#include "stderr.hpp"
 
 namespace {
 
@@ -14,7 +17,7 @@ int last;
 // The second of two calls that conflict. `with`: how the report names the first.
 void conflict(const std::function<int()>& call, const char* with, const char* what,
               const char* third = ", target ") {
-  misuse::Stderr heard;
+  check::Stderr heard;
   const int code = call();
   const std::string text = heard.end();
   const int wanted = strict ? MPI_ERR_RMA_CONFLICT : MPI_SUCCESS;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Mistakes that only the other side can tell: a lock of what is posted, a post of what is locked, MPI_MODE_NOPUT.
+#include "misuse/cases.hpp"
+
+namespace misuse {
+namespace {
+
+const Case kCases[] = {
+    {"MPI_Win_lock, exclusive of a target that is posted", kPosted, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
+     "lock of a target whose window is exposed by its MPI_Win_post; lock it after the target's MPI_Win_wait",
+     [](Scene& s) {
+       s.barrier();
+       MISTAKE_AT(s.next, MPI_Win_lock(MPI_LOCK_EXCLUSIVE, s.next, 0, s.window));
+       s.barrier();
+     }},
+    {"MPI_Win_lock, shared of a target that is posted", kPosted, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
+     "lock of a target whose window is exposed by its MPI_Win_post; lock it after the target's MPI_Win_wait",
+     [](Scene& s) {
+       s.barrier();
+       MISTAKE_AT(s.next, MPI_Win_lock(MPI_LOCK_SHARED, s.next, 0, s.window));
+       s.barrier();
+     }},
+    {"MPI_Win_lock_all, with a target that is posted", kNowhere, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
+     "lock of a target whose window is exposed by its MPI_Win_post; lock it after the target's MPI_Win_wait",
+     [](Scene& s) {
+       if (s.rank == 1) CHECK_MPI(MPI_Win_post(s.to_next, 0, s.window));
+       s.barrier();
+       if (s.rank == 0) MISTAKE(MPI_Win_lock_all(0, s.window));
+       s.barrier();
+       if (s.rank == 0) {
+         CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
+         CHECK_MPI(MPI_Win_complete(s.window));
+       }
+       if (s.rank == 1) CHECK_MPI(MPI_Win_wait(s.window));
+     }},
+    {"MPI_Win_post, while another rank holds an exclusive lock here", kNowhere, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
+     "post while the own window is locked by some rank; post when all locks on this window were released",
+     [](Scene& s) {
+       CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, s.next, 0, s.window));
+       s.barrier();
+       MISTAKE(MPI_Win_post(s.to_next, 0, s.window));
+       s.barrier();
+       s.unlock();
+     }},
+    {"MPI_Win_post, while another rank holds a shared lock here", kNowhere, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
+     "post while the own window is locked by some rank; post when all locks on this window were released",
+     [](Scene& s) {
+       CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, s.next, 0, s.window));
+       s.barrier();
+       MISTAKE(MPI_Win_post(s.to_next, 0, s.window));
+       s.barrier();
+       s.unlock();
+     }},
+    {"MPI_Win_post, while this rank has locked itself", kNowhere, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
+     "post while the own window is locked by some rank",
+     [](Scene& s) {
+       CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, s.rank, 0, s.window));
+       MISTAKE(MPI_Win_post(s.to_next, 0, s.window));
+       CHECK_MPI(MPI_Win_unlock(s.rank, s.window));
+     }},
+    {"MPI_Put, into an exposure posted with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
+     "the target promised MPI_MODE_NOPUT",
+     [](Scene& s) {
+       CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));
+       CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
+       MISTAKE_AT(s.next, s.put(s.next));
+       s.complete_and_wait();
+     }},
+    {"MPI_Accumulate, into an exposure posted with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
+     "the target promised MPI_MODE_NOPUT",
+     [](Scene& s) {
+       CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));
+       CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
+       MISTAKE_AT(s.next, s.accumulate(s.next));
+       s.complete_and_wait();
+     }},
+    {"MPI_Fetch_and_op, into an exposure posted with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
+     "the target promised MPI_MODE_NOPUT",
+     [](Scene& s) {
+       CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));
+       CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
+       MISTAKE_AT(s.next, s.fetch_and_op(s.next));
+       s.complete_and_wait();
+     }},
+    {"MPI_Compare_and_swap, into an exposure posted with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
+     "the target promised MPI_MODE_NOPUT",
+     [](Scene& s) {
+       CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));
+       CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
+       MISTAKE_AT(s.next, s.compare_and_swap(s.next));
+       s.complete_and_wait();
+     }},
+    {"MPI_Put, into an exposure fenced with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
+     "the target promised MPI_MODE_NOPUT",
+     [](Scene& s) {
+       CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPUT, s.window));
+       MISTAKE_AT(s.next, s.put(s.next));
+       s.fence_off();
+     }},
+    {"MPI_Get_accumulate, into an exposure fenced with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
+     "the target promised MPI_MODE_NOPUT",
+     [](Scene& s) {
+       CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPUT, s.window));
+       MISTAKE_AT(s.next, s.get_accumulate(s.next));
+       s.fence_off();
+     }},
+};
+
+}  // namespace
+
+Cases other_side() { return kCases; }
+
+}  // namespace misuse
