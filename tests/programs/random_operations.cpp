@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random one-sided operations against a plain sequential model: random datatypes (random_types.hpp) of random
-// predefined ones with random operations (random_elements.hpp), by every call, to random targets and
+// Random one-sided operations against a plain sequential model: random datatypes (random_operations/types.hpp) of random
+// predefined ones with random operations (random_operations/elements.hpp), by every call, to random targets and
 // displacements, on windows of random flavors, sizes and units, between random synchronizations. All ranks
-// draw the same plan and carry it out on the model (random_plan.hpp); then each does its part by MPI and compares
+// draw the same plan and carry it out on the model (random_operations/plan.hpp); then each does its part by MPI and compares
 // its window and all its buffers, byte for byte, with the model's. Datatypes are freed right after the call.
 //
 //   random_operations [create] [seed S] [cases N] [only Q] [show]
@@ -12,7 +12,7 @@
 #include <cinttypes>
 #include <memory>
 
-#include "random_plan.hpp"
+#include "random_operations/plan.hpp"
 
 namespace {
 
