@@ -5,6 +5,16 @@
 namespace misuse {
 namespace {
 
+// A window of this rank alone, whose owner frees it.
+MPI_Win lonely_window() {
+  MPI_Win lonely;
+  void* base = nullptr;
+  CHECK_MPI(MPI_Win_allocate(16, 1, MPI_INFO_NULL, MPI_COMM_SELF, &base, &lonely));
+  CHECK_MPI(MPI_Win_set_errhandler(lonely, MPI_ERRORS_RETURN));
+  CHECK_MPI(MPI_Win_set_name(lonely, "misused"));
+  return lonely;
+}
+
 const Case kCases[] = {
     {"MPI_Put, rank too large", kAllLocked, MPI_ERR_RANK, 0,
      "is not in the window's group of 2; use 0 to 1 or MPI_PROC_NULL",
@@ -202,22 +212,14 @@ const Case kCases[] = {
     {"MPI_Win_post, to a process without the window", kNowhere, MPI_ERR_GROUP, MPI_ERR_RANK,
      "member 0 of the group is not in the window's group; make it from that group",
      [](Scene& s) {
-       MPI_Win lonely;
-       void* base = nullptr;
-       CHECK_MPI(MPI_Win_allocate(16, 1, MPI_INFO_NULL, MPI_COMM_SELF, &base, &lonely));
-       CHECK_MPI(MPI_Win_set_errhandler(lonely, MPI_ERRORS_RETURN));
-       CHECK_MPI(MPI_Win_set_name(lonely, "misused"));
+       MPI_Win lonely = lonely_window();
        MISTAKE(MPI_Win_post(s.to_next, 0, lonely));
        CHECK_MPI(MPI_Win_free(&lonely));
      }},
     {"MPI_Win_start, to a process without the window", kNowhere, MPI_ERR_GROUP, MPI_ERR_RANK,
      "member 0 of the group is not in the window's group; make it from that group",
      [](Scene& s) {
-       MPI_Win lonely;
-       void* base = nullptr;
-       CHECK_MPI(MPI_Win_allocate(16, 1, MPI_INFO_NULL, MPI_COMM_SELF, &base, &lonely));
-       CHECK_MPI(MPI_Win_set_errhandler(lonely, MPI_ERRORS_RETURN));
-       CHECK_MPI(MPI_Win_set_name(lonely, "misused"));
+       MPI_Win lonely = lonely_window();
        MISTAKE(MPI_Win_start(s.to_next, 0, lonely));
        CHECK_MPI(MPI_Win_free(&lonely));
      }},

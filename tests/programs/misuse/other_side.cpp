@@ -5,6 +5,21 @@
 namespace misuse {
 namespace {
 
+// An operation into memory whose owner has promised MPI_MODE_NOPUT.
+template <int (Scene::*kOperation)(int)>
+void into_posted_without_put(Scene& s) {
+  CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));
+  CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
+  MISTAKE_AT(s.next, (s.*kOperation)(s.next));
+  s.complete_and_wait();
+}
+template <int (Scene::*kOperation)(int)>
+void into_fenced_without_put(Scene& s) {
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPUT, s.window));
+  MISTAKE_AT(s.next, (s.*kOperation)(s.next));
+  s.fence_off();
+}
+
 const Case kCases[] = {
     {"MPI_Win_lock, exclusive of a target that is posted", kPosted, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
      "lock of a target whose window is exposed by its MPI_Win_post; lock it after the target's MPI_Win_wait",
@@ -60,50 +75,22 @@ const Case kCases[] = {
      }},
     {"MPI_Put, into an exposure posted with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
      "the target promised MPI_MODE_NOPUT",
-     [](Scene& s) {
-       CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));
-       CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
-       MISTAKE_AT(s.next, s.put(s.next));
-       s.complete_and_wait();
-     }},
+     into_posted_without_put<&Scene::put>},
     {"MPI_Accumulate, into an exposure posted with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
      "the target promised MPI_MODE_NOPUT",
-     [](Scene& s) {
-       CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));
-       CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
-       MISTAKE_AT(s.next, s.accumulate(s.next));
-       s.complete_and_wait();
-     }},
+     into_posted_without_put<&Scene::accumulate>},
     {"MPI_Fetch_and_op, into an exposure posted with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
      "the target promised MPI_MODE_NOPUT",
-     [](Scene& s) {
-       CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));
-       CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
-       MISTAKE_AT(s.next, s.fetch_and_op(s.next));
-       s.complete_and_wait();
-     }},
+     into_posted_without_put<&Scene::fetch_and_op>},
     {"MPI_Compare_and_swap, into an exposure posted with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
      "the target promised MPI_MODE_NOPUT",
-     [](Scene& s) {
-       CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));
-       CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
-       MISTAKE_AT(s.next, s.compare_and_swap(s.next));
-       s.complete_and_wait();
-     }},
+     into_posted_without_put<&Scene::compare_and_swap>},
     {"MPI_Put, into an exposure fenced with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
      "the target promised MPI_MODE_NOPUT",
-     [](Scene& s) {
-       CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPUT, s.window));
-       MISTAKE_AT(s.next, s.put(s.next));
-       s.fence_off();
-     }},
+     into_fenced_without_put<&Scene::put>},
     {"MPI_Get_accumulate, into an exposure fenced with MPI_MODE_NOPUT", kNowhere, MPI_ERR_RMA_SYNC, MPI_ERR_ASSERT,
      "the target promised MPI_MODE_NOPUT",
-     [](Scene& s) {
-       CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPUT, s.window));
-       MISTAKE_AT(s.next, s.get_accumulate(s.next));
-       s.fence_off();
-     }},
+     into_fenced_without_put<&Scene::get_accumulate>},
 };
 
 }  // namespace

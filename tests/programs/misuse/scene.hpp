@@ -207,6 +207,11 @@ class Scene {
   void unlock() { CHECK_MPI(MPI_Win_unlock(next, window)); }
   void lock_all() { CHECK_MPI(MPI_Win_lock_all(0, window)); }
   void unlock_all() { CHECK_MPI(MPI_Win_unlock_all(window)); }
+  // Of a copy of the handle: the window must stay.
+  int free() {
+    MPI_Win copy = window;
+    return MPI_Win_free(&copy);
+  }
   // A fence epoch that has begun, and its end.
   void fence_and_use() {
     CHECK_MPI(MPI_Win_fence(0, window));
