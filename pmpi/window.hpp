@@ -188,6 +188,16 @@ class Window {
   // The same if no other lock of this process is behind the gate; else nothing is done. The data may still be under way.
   std::optional<epochs::Hold> leave_gate_alone();
   Status release_gate(epochs::LockType type, epochs::Hold hold);
+  // For lock_all: passes it, unless some rank is exposed by a post.
+  Outcome pass_gate_for_all(epochs::Hold& hold);
+  // The mark of an exposure by a post, for who locks meanwhile: set, unless somebody holds a lock; and taken back.
+  Outcome expose();
+  Status conceal();
+  // Over the fabric that takes messages: only with FARSIDE_CHECK=strict.
+  bool marks_exposure_at_gate() const {
+    return marks_exposure_ && gate_home_ != kNoGate && (strict_ != nullptr || control_.all_mapped());
+  }
+  Outcome end_exposure(epochs::Call call, std::size_t origins);
   // The calls in general.
   Outcome accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
   Outcome fetch_and_op_anyhow(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,

@@ -351,10 +351,13 @@ Outcome Window::end_request_operation(int rank) {
   if (strict_ == nullptr) [[likely]] return {};
   // Strict follows no requests: what they would complete is completed now.
   Outcome checked = strict_->locally_completed(rank);
-  Status completed = space_->flush(rank);
-  return completed ? std::move(checked) : Outcome(completed);
+  return first_of(space_->flush(rank), std::move(checked));
 }
 
-Outcome Window::end_of_operations(int rank) { return rank == MPI_PROC_NULL ? Outcome() : Outcome(space_->flush(rank)); }
+Outcome Window::end_of_operations(int rank) {
+  if (rank == MPI_PROC_NULL) return {};
+  space_->settle_stores();
+  return space_->take_error(rank);
+}
 
 }  // namespace farside::pmpi

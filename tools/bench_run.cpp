@@ -46,6 +46,7 @@ Environment environment_for(const BenchRequest& request, const std::string& stat
   if (request.variant == Variant::kNative) return environment;
   environment.set("FARSIDE_STATS", statistics_prefix);
   environment.unset("FARSIDE_ROUTES");
+  environment.set("FARSIDE_CHECK", request.variant == Variant::kUnchecked ? "off" : "on");
   if (request.variant == Variant::kFabric) {
     environment.set("FARSIDE_ROUTES", "fabric");
     environment.set("FARSIDE_PROVIDER", request.provider);

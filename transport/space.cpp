@@ -566,6 +566,16 @@ Status Space::wait_for(Pending& pending) {
   return pending.take_error();
 }
 
+Status Space::take_error(int rank) {
+  Target& to = target(rank);
+  if (to.transfers == nullptr) return {};
+  Status first;
+  for (Pending* pending : {to.transfers.get(), to.atomics.get(), to.requests.get()}) {
+    if (Status status = pending->take_error(); !status && first) first = std::move(status);
+  }
+  return first;
+}
+
 Status Space::complete(Target& to) {
   if (to.transfers == nullptr) return {};
   std::atomic_ref(to.ordered_puts).store(0, std::memory_order_relaxed);

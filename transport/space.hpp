@@ -155,11 +155,13 @@ class Space {
   bool all_immediate() const { return all_immediate_; }
   void settle_stores() { stores_.settle(); }
   // Whether all operations that were issued towards the target are over, well or badly. Does not wait, nor move the
-  // endpoint; errors remain for a flush. A put that is held back for a release (expect_release) counts as over.
+  // endpoint. A put that is held back for a release (expect_release) counts as over.
   bool over(int target) const {
     const Target& to = targets_[static_cast<std::size_t>(target)];
     return to.transfers == nullptr || (to.transfers->done() && to.atomics->done() && to.requests->done());
   }
+  // What a flush of the target would report of the operations that are over. Does not wait.
+  Status take_error(int target);
   void stores_settled_by_atomic() { stores_.settled_by_atomic(); }
   Status flush_all();
 

@@ -46,16 +46,16 @@ struct Model {
 
   // Is the memory of this process exposed to somebody by a post, or locked by somebody (12.5.3)?
   bool exposed(int rank) { return of(rank).posted && !of(rank).posted->empty(); }
-  // A lock_all through a gate looks at no other rank: it sees what is exposed to its own, and no post sees it.
+  // A lock_all through a gate elsewhere sees what is exposed to its own rank, and no post sees it.
   bool something_exposed(int to) {
-    if (check::lock_all_has_gate()) return !of(to).waiting_posts.empty();
+    if (!check::lock_all_sees_posts()) return !of(to).waiting_posts.empty();
     for (int rank = 0; rank < ranks(); ++rank)
       if (exposed(rank)) return true;
     return false;
   }
   bool locked(int rank) {
     for (const Process& each : processes)
-      if (each.passive_to(rank) && !(each.all && check::lock_all_has_gate())) return true;
+      if (each.passive_to(rank) && !(each.all && !check::lock_all_sees_posts())) return true;
     return false;
   }
   // May this process have such a lock without waiting?
