@@ -387,7 +387,7 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   check::Window window(program.memory(), kInts * sizeof(int), sizeof(int));
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
-  const std::pair<const char*, void (*)(const check::Window&)> sections[] = {
+  const check::Section<const check::Window&> sections[] = {
       {"bad arguments", bad_arguments},
       {"beyond the window", beyond_the_window},
       {"more sent than there is room for", longer_senders},
@@ -402,10 +402,10 @@ int main(int argc, char** argv) {
       {"a post of a locked window", post_of_a_locked_window},
       {"the wrong window", wrong_window},
   };
-  for (const auto& [text, run] : sections) {
-    check::section(text);
+  for (const auto& each : sections) {
+    check::section(each.text);
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-    run(window);
+    each.run(window);
     still_works(window);
   }
   check::section("bad creations");

@@ -319,19 +319,15 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
-  check::section("rput and rget");
-  puts_and_gets(program.memory());
-  check::section("raccumulate and rget_accumulate");
-  accumulates(program.memory());
-  check::section("requests of puts and of messages together");
-  next_to_messages(program.memory());
-  check::section("requests completed after their epoch");
-  completed_late(program.memory());
-  check::section("a request before a later one");
-  before_a_later_one(program.memory());
-  check::section("requests completed after their window");
-  left_behind(program.memory());
-  check::section("requests that are under way while the target is stopped");
-  under_way(program.memory());
+  const check::Section<check::Memory> sections[] = {
+      {"rput and rget", puts_and_gets},
+      {"raccumulate and rget_accumulate", accumulates},
+      {"requests of puts and of messages together", next_to_messages},
+      {"requests completed after their epoch", completed_late},
+      {"a request before a later one", before_a_later_one},
+      {"requests completed after their window", left_behind},
+      {"requests that are under way while the target is stopped", under_way},
+  };
+  check::run(sections, program.memory());
   return 0;
 }
