@@ -140,9 +140,12 @@ inline void refused(int code, std::initializer_list<int> classes, const char* ca
 #define CHECK_MPI(call) check::mpi((call), #call, __FILE__, __LINE__)
 #define CHECK_REFUSED(call, ...) check::refused((call), {__VA_ARGS__}, #call, __FILE__, __LINE__)
 
+// Where stderr really goes, also while somebody listens to it (stderr.hpp).
+inline int terminal = STDERR_FILENO;
+
 // The runner says in TEST_SECONDS when to give up; a rank that hangs then says where.
 extern "C" inline void check_out_of_time(int) {
-  const auto say = [](const char* text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); };
+  const auto say = [](const char* text) { (void)!write(terminal, text, std::strlen(text)); };
   char digits[] = "rank ???";
   for (int i = 0, value = state.rank; i < 3; ++i, value /= 10)
     digits[7 - i] = static_cast<char>('0' + value % 10);

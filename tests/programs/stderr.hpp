@@ -12,29 +12,35 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "check.hpp"
+
 namespace check {
 
 // From its construction on, 64 KiB at most, what goes to stderr goes here instead; until end(), which must be called.
 class Stderr {
  public:
-  Stderr() : file_(memfd_create("stderr", MFD_CLOEXEC)), before_(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
+  Stderr() {
     std::fflush(stderr);
-    dup2(file_, STDERR_FILENO);
+    if (ftruncate(file(), 0) == 0) lseek(file(), 0, SEEK_SET);
+    dup2(file(), STDERR_FILENO);
   }
   std::string end() {
     std::fflush(stderr);
-    dup2(before_, STDERR_FILENO);
+    dup2(terminal, STDERR_FILENO);
     std::string text(1 << 16, '\0');
-    const ssize_t bytes = pread(file_, text.data(), text.size(), 0);
+    const ssize_t bytes = pread(file(), text.data(), text.size(), 0);
     text.resize(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
-    close(file_);
-    close(before_);
     return text;
   }
 
  private:
-  int file_;
-  int before_;
+  static int file() {
+    static const int made = [] {
+      terminal = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+      return memfd_create("stderr", MFD_CLOEXEC);
+    }();
+    return made;
+  }
 };
 
 }  // namespace check
