@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -36,6 +37,30 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
       world.good(world->flush(1), "it is reported once");
     }));
   }
+}
+
+TEST_CASE("an error is told to who follows the operation, or by a flush if nobody does any longer") {
+  expect_well(run_world(2, Way::kFabric, 4096, [](Ranks& ranks, World& world) {
+    if (ranks.rank() == 1) return;
+    const long double real = 1;
+    for (const bool followed : {true, false}) {
+      std::unique_ptr<Outstanding> own = world->own_outstanding(1);
+      world.good(world->accumulate(1, 1UL << 40, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1,
+                                   Space::Access::kShared, own.get()),
+                 "issuing");
+      Outstanding& operation = *own;
+      if (!followed) world->give_up(1, std::move(own));
+      const Status flushed = world->flush(1);
+      if (followed) {
+        world.good(flushed, "the flush");
+        ranks.check(operation.done(), "the operation is over after the flush");
+        ranks.check(operation.take_error().error().kind == ErrorKind::kRange, "the refusal says range");
+      } else {
+        ranks.check(!flushed.ok() && flushed.error().kind == ErrorKind::kRange, "the flush says range");
+      }
+      world.good(world->flush(1), "it is reported once");
+    }
+  }));
 }
 
 TEST_CASE("what the agent refuses is an error of the flush, and the target lives on") {

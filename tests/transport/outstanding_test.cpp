@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Operations that are followed by themselves among all towards a target.
+#include <memory>
+
+#include <catch2/catch.hpp>
+
+#include "transport/outstanding.hpp"
+
+using namespace farside;
+
+TEST_CASE("operations that are followed by themselves count among all, and are done whatever else is under way") {
+  Outstanding all;
+  auto own = std::make_unique<Outstanding>(all);
+  all.transfers.issued();
+  own->transfers.issued();
+  own->requests.issued();
+  CHECK_FALSE(own->done());
+  own->transfers.completed();
+  CHECK_FALSE(own->done());
+  CHECK_FALSE(all.requests.done());
+  own->requests.completed();
+  CHECK(own->done());
+  CHECK(all.requests.done());
+  CHECK_FALSE(all.transfers.done());
+  own.reset();
+  all.transfers.completed();
+  CHECK(all.done());
+}
+
+TEST_CASE("the error of an operation that is followed by itself is found there, once, and not among all") {
+  Outstanding all, own(all), other(all);
+  own.atomics.issued();
+  other.atomics.issued();
+  own.atomics.failed(Error{ErrorKind::kOther, "lost"});
+  own.atomics.completed();
+  other.atomics.completed();
+  CHECK(all.done());
+  CHECK(all.take_error().ok());
+  CHECK(other.take_error().ok());
+  const Status status = own.take_error();
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().text == "lost");
+  CHECK(own.take_error().ok());
+}
+
+TEST_CASE("of errors of several classes one is told, and none is left") {
+  Outstanding all;
+  for (Pending* pending : {&all.requests, &all.transfers}) {
+    pending->issued();
+    pending->failed(Error{ErrorKind::kOther, pending == &all.transfers ? "transfer" : "request"});
+    pending->completed();
+  }
+  CHECK(all.take_error().error().text == "transfer");
+  CHECK(all.take_error().ok());
+}
