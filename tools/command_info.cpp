@@ -27,8 +27,9 @@ void add_info_command(CLI::App& app, int& exit_code) {
                                          "runtimes, routes, libfabric providers, limits and settings of this "
                                          "machine, and what farside makes of them");
   command->add_flag("--json", options->json, "as JSON");
-  command->add_option("--lib-dir", options->library_folder, "where libfarside-RUNTIME.so are")
-      ->capture_default_str();
+  command->add_option("--lib-dir", options->library_folder,
+                      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where "
+                      "they were installed)");
   command->footer(
       "Lines that begin with ! say what to change. It describes the machine, and the limits of the shell, "
       "that it\n"

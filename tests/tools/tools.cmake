@@ -10,7 +10,7 @@ target_link_libraries(farside-test-tools PRIVATE farside_catch_main farside_tool
 target_compile_definitions(farside-test-tools PRIVATE FARSIDE_COMMAND="$<TARGET_FILE:farside>"
                            FARSIDE_LIBRARIES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 add_test(NAME unit.tools COMMAND farside-test-tools)
-set_tests_properties(unit.tools PROPERTIES TIMEOUT 300 LABELS "unit;tools")
+set_tests_properties(unit.tools PROPERTIES TIMEOUT 300 LABELS "unit;tools" ENVIRONMENT FI_TCP_IFACE=lo)
 
 add_executable(forbid tools/forbid.c)
 set_target_properties(forbid PROPERTIES C_EXTENSIONS ON)
@@ -29,7 +29,8 @@ endif()
 foreach(runtime IN LISTS FARSIDE_RUNTIMES)
   if(TARGET farside-${runtime})
     farside_tool_test(run.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/run ${runtime})
-    set_tests_properties(tools.run.${runtime} PROPERTIES PROCESSORS 2)
+    farside_tool_test(installed.${runtime} 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/installed ${CMAKE_COMMAND} ${runtime})
+    set_tests_properties(tools.run.${runtime} tools.installed.${runtime} PROPERTIES PROCESSORS 2)
   endif()
 endforeach()
 if(TARGET farside-openmpi)
