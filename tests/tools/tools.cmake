@@ -22,14 +22,15 @@ function(farside_tool_test name seconds)
                        ENVIRONMENT "FARSIDE_TEST_BUILD=${PROJECT_BINARY_DIR}")
 endfunction()
 
-farside_tool_test(info 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/info)
 if(FARSIDE_SANITIZE)
   return()  # a library with a sanitizer cannot be preloaded into a program without
 endif()
+farside_tool_test(info 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/info)
 foreach(runtime IN LISTS FARSIDE_RUNTIMES)
   if(TARGET farside-${runtime})
     farside_tool_test(run.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/run ${runtime})
-    farside_tool_test(installed.${runtime} 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/installed ${CMAKE_COMMAND} ${runtime})
+    farside_tool_test(installed.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/installed ${CMAKE_COMMAND} ${runtime}
+                      ${FARSIDE_MPICC_${runtime}})
     set_tests_properties(tools.run.${runtime} tools.installed.${runtime} PROPERTIES PROCESSORS 2)
   endif()
 endforeach()
