@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "tools/commands.hpp"
+#include "tools/completion.hpp"
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {
@@ -129,6 +130,7 @@ void add_man_command(CLI::App& app, int& exit_code) {
     std::filesystem::create_directories(to);
     write(to / "farside.1", overview(app));
     write(to / "farside.7", settings_page());
+    write(to / "farside.bash", bash_completion(app));
     for (const CLI::App* one : app.get_subcommands(nullptr)) {
       if (!one->get_group().empty()) write(to / fmt::format("farside-{}.1", one->get_name()), page_of(*one));
     }
