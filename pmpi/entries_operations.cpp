@@ -9,11 +9,17 @@ namespace {
 
 // A request-based operation (MPI 4.0 section 12.3.5).
 template <class Operation>
-Outcome with_request(const char* call, Window& window, int rank, MPI_Request* request, Operation&& operation) {
-  if (Outcome o = window.begin_request_operation(rank); !o) return o;
-  if (Outcome o = operation(); !o) return o;
-  if (Outcome o = window.end_request_operation(rank); !o) return o;
-  return Requests::instance().start(call, window, rank, request);
+Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_Request* request, Operation&& operation) {
+  std::unique_ptr<Outstanding> own;
+  if (Outcome o = window.begin_request_operation(target.rank, own); !o) return o;
+  target.own = own.get();
+  Outcome done = operation(target);
+  if (done) done = window.end_request_operation(target.rank);
+  if (!done) {
+    window.give_up_request(target.rank, std::move(own));
+    return done;
+  }
+  return Requests::instance().start(call, window, target.rank, std::move(own), request);
 }
 
 template <class Count, class Function, class... Args>
@@ -25,7 +31,7 @@ int put(const char* call, Function Runtime::*original, const void* origin, Count
     if constexpr (sizeof...(request) == 0) {
       return w.put(from, to);
     } else {
-      return with_request(call, w, rank, request..., [&] { return w.put(from, to); });
+      return with_request(call, w, to, request..., [&](const RemoteBuffer& target) { return w.put(from, target); });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
@@ -41,7 +47,7 @@ int get(const char* call, Function Runtime::*original, void* origin, Count origi
     if constexpr (sizeof...(request) == 0) {
       return w.get(to, from);
     } else {
-      return with_request(call, w, rank, request..., [&] { return w.get(to, from); });
+      return with_request(call, w, from, request..., [&](const RemoteBuffer& target) { return w.get(to, target); });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
@@ -58,7 +64,8 @@ int accumulate(const char* call, Function Runtime::*original, const void* origin
     if constexpr (sizeof...(request) == 0) {
       return w.accumulate(from, nullptr, to, op);
     } else {
-      return with_request(call, w, rank, request..., [&] { return w.accumulate(from, nullptr, to, op); });
+      return with_request(call, w, to, request...,
+                          [&](const RemoteBuffer& target) { return w.accumulate(from, nullptr, target, op); });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
@@ -77,7 +84,8 @@ int get_accumulate(const char* call, Function Runtime::*original, const void* or
     if constexpr (sizeof...(request) == 0) {
       return w.accumulate(from, &fetched, to, op);
     } else {
-      return with_request(call, w, rank, request..., [&] { return w.accumulate(from, &fetched, to, op); });
+      return with_request(call, w, to, request...,
+                          [&](const RemoteBuffer& target) { return w.accumulate(from, &fetched, target, op); });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, result, result_count,

@@ -3,6 +3,7 @@
 // the runtime's; else those of farside among the requests are completed first, as far as their operations are over.
 #include <algorithm>
 #include <span>
+#include <vector>
 
 #include "pmpi/entry.hpp"
 #include "pmpi/requests.hpp"
@@ -11,43 +12,53 @@
 namespace farside::pmpi {
 namespace {
 
-using Look = Requests::Look;
-
 std::span<const MPI_Request> list(int count, const MPI_Request* requests) {
   return {requests, count > 0 && requests != nullptr ? static_cast<std::size_t>(count) : 0};
 }
 
-// What a call on one request returns, or a call that has completed one of several.
-int of_one(const Look& look, int code) { return code == MPI_SUCCESS ? look.code : code; }
-
-// Of several: who failed stands in the statuses (MPI 4.0 section 3.7.5).
-int of_many(const Look& look, int code, std::span<MPI_Status> statuses, const int* indices) {
-  if (look.failed.empty()) return code;
-  for (std::size_t i = 0; i < statuses.size(); ++i) {
-    const std::size_t index = indices != nullptr ? static_cast<std::size_t>(indices[i]) : i;
-    const bool failed = std::ranges::find(look.failed, index) != look.failed.end();
-    if (failed) {
-      statuses[i].MPI_ERROR = look.code;
-    } else if (code == MPI_SUCCESS) {
-      statuses[i].MPI_ERROR = MPI_SUCCESS;
-    }
+// The handles of requests, which the runtime sets to null as it completes them, for the errors of farside's among them.
+// To be made when they have been looked at.
+class Handles {
+ public:
+  explicit Handles(std::span<const MPI_Request> requests) {
+    if (Requests::instance().any_failed()) handles_.assign(requests.begin(), requests.end());
   }
-  return MPI_ERR_IN_STATUS;
-}
+  // The error of one that was completed, once; or MPI_SUCCESS.
+  int take_failure(int index) const {
+    if (index < 0 || static_cast<std::size_t>(index) >= handles_.size()) return MPI_SUCCESS;
+    return Requests::instance().take_failure(handles_[static_cast<std::size_t>(index)]);
+  }
+  // What a call returns that has completed one: `code` is the runtime's.
+  int of_one(int index, int code) const {
+    const int failure = take_failure(index);
+    return code == MPI_SUCCESS ? failure : code;
+  }
+  // Or several: who failed stands in the statuses (MPI 4.0 section 3.7.5). `indices`: of those completed, null for all.
+  int of_many(int completed, const int* indices, MPI_Status* statuses, int code) const {
+    if (handles_.empty()) return code;
+    std::vector<int> codes(static_cast<std::size_t>(std::max(completed, 0)));
+    for (int i = 0; i < completed; ++i) {
+      codes[static_cast<std::size_t>(i)] = take_failure(indices != nullptr ? indices[i] : i);
+    }
+    if (std::ranges::all_of(codes, [](int each) { return each == MPI_SUCCESS; })) return code;
+    for (int i = 0; i < completed && statuses != MPI_STATUSES_IGNORE; ++i) {
+      const int own = codes[static_cast<std::size_t>(i)];
+      if (own != MPI_SUCCESS || code == MPI_SUCCESS) statuses[i].MPI_ERROR = own;
+    }
+    return MPI_ERR_IN_STATUS;
+  }
 
-std::span<MPI_Status> statuses_of(MPI_Status* statuses, int count) {
-  if (statuses == MPI_STATUSES_IGNORE || count <= 0) return {};
-  return {statuses, static_cast<std::size_t>(count)};
-}
+ private:
+  std::vector<MPI_Request> handles_;
+};
 
 // Waits for any of several requests: while some of them are farside's, by testing.
 template <class Test, class Wait>
 int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wait) {
   for (Waiter waiter(Process::instance(), Process::instance().own_bell());;) {
-    const Look look = Requests::instance().look(requests);
-    if (look.waiting == 0 && look.failed.empty()) return wait();
+    if (Requests::instance().look(requests) == 0) return wait();
     bool over = false;
-    const int code = test(look, over);
+    const int code = test(over);
     if (code != MPI_SUCCESS || over) return code;
     waiter.pause();
   }
@@ -61,22 +72,25 @@ using namespace farside::pmpi;
 FARSIDE_ENTRY(Wait, (MPI_Request * request, MPI_Status* status)) {
   Requests& pending = Requests::instance();
   if (!pending.any()) [[likely]] return runtime().Wait(request, status);
-  const Look look = pending.wait(list(1, request));
-  return of_one(look, runtime().Wait(request, status));
+  pending.wait(list(1, request));
+  const Handles handles(list(1, request));
+  return handles.of_one(0, runtime().Wait(request, status));
 }
 
 FARSIDE_ENTRY(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
   Requests& pending = Requests::instance();
   if (!pending.any()) [[likely]] return runtime().Test(request, flag, status);
-  const Look look = pending.look(list(1, request));
-  return of_one(look, runtime().Test(request, flag, status));
+  pending.look(list(1, request));
+  const Handles handles(list(1, request));
+  const int code = runtime().Test(request, flag, status);
+  return handles.of_one(*flag != 0 ? 0 : MPI_UNDEFINED, code);
 }
 
+// Whoever asks so completes the request later, and hears then how it ended.
 FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
   Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]] return runtime().Request_get_status(request, flag, status);
-  const Look look = pending.look(list(1, &request));
-  return of_one(look, runtime().Request_get_status(request, flag, status));
+  if (pending.any()) pending.look(list(1, &request));
+  return runtime().Request_get_status(request, flag, status);
 }
 
 FARSIDE_ENTRY(Request_free, (MPI_Request * request)) {
@@ -88,52 +102,65 @@ FARSIDE_ENTRY(Request_free, (MPI_Request * request)) {
 FARSIDE_ENTRY(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses)) {
   Requests& pending = Requests::instance();
   if (!pending.any()) [[likely]] return runtime().Waitall(count, requests, statuses);
-  const Look look = pending.wait(list(count, requests));
-  const int code = runtime().Waitall(count, requests, statuses);
-  return of_many(look, code, statuses_of(statuses, count), nullptr);
+  pending.wait(list(count, requests));
+  const Handles handles(list(count, requests));
+  return handles.of_many(count, nullptr, statuses, runtime().Waitall(count, requests, statuses));
 }
 
 FARSIDE_ENTRY(Testall, (int count, MPI_Request* requests, int* flag, MPI_Status* statuses)) {
   Requests& pending = Requests::instance();
   if (!pending.any()) [[likely]] return runtime().Testall(count, requests, flag, statuses);
-  const Look look = pending.look(list(count, requests));
+  pending.look(list(count, requests));
+  const Handles handles(list(count, requests));
   const int code = runtime().Testall(count, requests, flag, statuses);
-  return of_many(look, code, statuses_of(statuses, *flag != 0 ? count : 0), nullptr);
+  return handles.of_many(*flag != 0 ? count : 0, nullptr, statuses, code);
 }
 
 FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status* status)) {
   if (!Requests::instance().any()) [[likely]] return runtime().Waitany(count, requests, index, status);
-  const auto test = [&](const Look& look, bool& over) {
+  const auto test = [&](bool& over) {
+    const Handles handles(list(count, requests));
     int flag = 0;
     const int code = runtime().Testany(count, requests, index, &flag, status);
     over = flag != 0;
-    return of_one(look, code);
+    return handles.of_one(over ? *index : MPI_UNDEFINED, code);
   };
-  return wait_for_some(list(count, requests), test, [&] { return runtime().Waitany(count, requests, index, status); });
+  return wait_for_some(list(count, requests), test, [&] {
+    const Handles handles(list(count, requests));
+    const int code = runtime().Waitany(count, requests, index, status);
+    return handles.of_one(*index, code);
+  });
 }
 
 FARSIDE_ENTRY(Testany, (int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status)) {
   Requests& pending = Requests::instance();
   if (!pending.any()) [[likely]] return runtime().Testany(count, requests, index, flag, status);
-  const Look look = pending.look(list(count, requests));
-  return of_one(look, runtime().Testany(count, requests, index, flag, status));
+  pending.look(list(count, requests));
+  const Handles handles(list(count, requests));
+  const int code = runtime().Testany(count, requests, index, flag, status);
+  return handles.of_one(*flag != 0 ? *index : MPI_UNDEFINED, code);
 }
 
 FARSIDE_ENTRY(Waitsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses)) {
   if (!Requests::instance().any()) [[likely]] return runtime().Waitsome(count, requests, completed, indices, statuses);
-  const auto test = [&](const Look& look, bool& over) {
+  const auto test = [&](bool& over) {
+    const Handles handles(list(count, requests));
     const int code = runtime().Testsome(count, requests, completed, indices, statuses);
     over = *completed != 0;
-    return of_many(look, code, statuses_of(statuses, *completed), indices);
+    return handles.of_many(*completed, indices, statuses, code);
   };
-  return wait_for_some(list(count, requests), test,
-                       [&] { return runtime().Waitsome(count, requests, completed, indices, statuses); });
+  return wait_for_some(list(count, requests), test, [&] {
+    const Handles handles(list(count, requests));
+    const int code = runtime().Waitsome(count, requests, completed, indices, statuses);
+    return handles.of_many(*completed, indices, statuses, code);
+  });
 }
 
 FARSIDE_ENTRY(Testsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses)) {
   Requests& pending = Requests::instance();
   if (!pending.any()) [[likely]] return runtime().Testsome(count, requests, completed, indices, statuses);
-  const Look look = pending.look(list(count, requests));
+  pending.look(list(count, requests));
+  const Handles handles(list(count, requests));
   const int code = runtime().Testsome(count, requests, completed, indices, statuses);
-  return of_many(look, code, statuses_of(statuses, *completed), indices);
+  return handles.of_many(*completed, indices, statuses, code);
 }

@@ -144,8 +144,10 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
 
 // A program with sessions only does not call MPI_Finalize.
 FARSIDE_ENTRY(Session_finalize, (MPI_Session * session)) {
-  if (is_last(*session)) end_with_runtime();
-  session_ends(*session);
+  if (session != nullptr) {
+    if (is_last(*session)) end_with_runtime();
+    session_ends(*session);
+  }
   return runtime().Session_finalize(session);
 }
 

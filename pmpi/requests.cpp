@@ -13,7 +13,8 @@ namespace farside::pmpi {
 
 constinit Requests Requests::instance_;
 
-Outcome Requests::start(const char* call, Window& window, int rank, MPI_Request* request) {
+Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own,
+                        MPI_Request* request) {
   const auto query = [](void*, MPI_Status* status) {
     PMPI_Status_set_elements(status, MPI_BYTE, 0);
     PMPI_Status_set_cancelled(status, 0);
@@ -24,96 +25,108 @@ Outcome Requests::start(const char* call, Window& window, int rank, MPI_Request*
   const auto nothing = [](void*) { return static_cast<int>(MPI_SUCCESS); };
   const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
   int code = PMPI_Grequest_start(query, nothing, cancel, nullptr, request);
-  if (code == MPI_SUCCESS) {
-    if (!window.operations_over(rank)) {
-      const std::scoped_lock held(mutex_);
-      entries_.push_back({*request, &window, rank, call});
-      under_way_.store(entries_.size(), std::memory_order_relaxed);
-      return {};
-    }
-    Outcome ended = window.end_of_operations(rank);
-    code = PMPI_Grequest_complete(*request);
-    if (!ended) {
-      runtime().Wait(request, MPI_STATUS_IGNORE);
-      return ended;
-    }
+  if (code != MPI_SUCCESS) {
+    window.give_up_request(rank, std::move(own));
+    return Fault{code, "the runtime made no request"};
   }
-  return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime made no request"});
+  if (own != nullptr && !own->done()) {
+    const std::scoped_lock held(mutex_);
+    entries_.push_back({*request, &window, rank, call, std::move(own)});
+    count();
+    return {};
+  }
+  Outcome ended = own != nullptr ? Outcome(own->take_error()) : Outcome();
+  code = PMPI_Grequest_complete(*request);
+  if (!ended) {
+    runtime().Wait(request, MPI_STATUS_IGNORE);
+    return ended;
+  }
+  return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
 }
 
-Requests::Look Requests::look(std::span<const MPI_Request> requests) {
-  struct Ended {
-    std::size_t index;
-    Entry entry;
-    MPI_Win window;
-    Outcome outcome;
-  };
-  Look found;
-  std::vector<Ended> ended;
+void Requests::count() {
+  kept_.store(entries_.size() + failed_.size(), std::memory_order_relaxed);
+  failures_.store(failed_.size(), std::memory_order_relaxed);
+}
+
+void Requests::end(Entry& entry, std::vector<MPI_Request>& ended) {
+  if (const Outcome outcome = entry.own->take_error(); !outcome) {
+    failed_.push_back({entry.handle, entry.window->handle(), entry.rank, entry.call, outcome.fault()});
+  }
+  ended.push_back(entry.handle);
+  if (&entry != &entries_.back()) entry = std::move(entries_.back());
+  entries_.pop_back();
+  count();
+}
+
+int Requests::look(std::span<const MPI_Request> requests) {
+  int waiting = 0;
+  std::vector<MPI_Request> ended;
   Process::instance().poll();
   {
     const std::scoped_lock held(mutex_);
-    for (std::size_t i = 0; i < requests.size() && !entries_.empty(); ++i) {
-      if (requests[i] == MPI_REQUEST_NULL) continue;
-      const auto entry = std::ranges::find(entries_, requests[i], &Entry::handle);
+    for (const MPI_Request request : requests) {
+      if (request == MPI_REQUEST_NULL || entries_.empty()) continue;
+      const auto entry = std::ranges::find(entries_, request, &Entry::handle);
       if (entry == entries_.end()) continue;
-      if (!entry->window->operations_over(entry->rank)) {
-        ++found.waiting;
-        continue;
-      }
-      ended.push_back({i, *entry, entry->window->handle(), entry->window->end_of_operations(entry->rank)});
-      *entry = entries_.back();
-      entries_.pop_back();
-    }
-    under_way_.store(entries_.size(), std::memory_order_relaxed);
-  }
-  // Out of the lock: the runtime and the user's error handlers.
-  for (const Ended& each : ended) {
-    if (!each.outcome) {
-      found.failed.push_back(each.index);
-      found.code = each.outcome.fault().error_class;
-      if (Window* const window = WindowTable::instance().find(each.window)) {
-        window->raise({each.entry.call, each.entry.rank}, each.outcome.fault());
+      if (entry->own->done()) {
+        end(*entry, ended);
+      } else {
+        ++waiting;
       }
     }
-    PMPI_Grequest_complete(each.entry.handle);
   }
-  return found;
+  // Out of the lock: the runtime.
+  for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
+  return waiting;
 }
 
-Requests::Look Requests::wait(std::span<const MPI_Request> requests) {
-  Look all = look(requests);
-  for (Waiter waiter(Process::instance(), Process::instance().own_bell()); all.waiting > 0;) {
+void Requests::wait(std::span<const MPI_Request> requests) {
+  if (look(requests) == 0) return;
+  for (Waiter waiter(Process::instance(), Process::instance().own_bell());;) {
     waiter.pause();
-    Look more = look(requests);
-    all.waiting = more.waiting;
-    all.failed.insert(all.failed.end(), more.failed.begin(), more.failed.end());
-    if (more.code != MPI_SUCCESS) all.code = more.code;
+    if (look(requests) == 0) return;
   }
-  return all;
 }
 
-template <class Which>
-void Requests::give_up_those(Which&& which) {
-  std::vector<MPI_Request> handles;
-  {
-    const std::scoped_lock held(mutex_);
-    std::erase_if(entries_, [&](const Entry& entry) {
-      const bool goes = which(entry);
-      if (goes) handles.push_back(entry.handle);
-      return goes;
-    });
-    under_way_.store(entries_.size(), std::memory_order_relaxed);
-  }
-  for (MPI_Request handle : handles) PMPI_Grequest_complete(handle);
+int Requests::take_failure(MPI_Request request) {
+  std::unique_lock held(mutex_);
+  const auto found = std::ranges::find(failed_, request, &Failure::handle);
+  if (found == failed_.end()) return MPI_SUCCESS;
+  const Failure failure = std::move(*found);
+  failed_.erase(found);
+  count();
+  held.unlock();
+  // Out of the lock: the user's error handler.
+  Window* const window = WindowTable::instance().find(failure.window);
+  return window != nullptr ? window->raise({failure.call, failure.rank}, failure.fault) : failure.fault.error_class;
 }
 
 void Requests::give_up(MPI_Request request) {
-  give_up_those([&](const Entry& entry) { return entry.handle == request; });
+  bool found = false;
+  {
+    const std::scoped_lock held(mutex_);
+    std::erase_if(entries_, [&](Entry& entry) {
+      if (entry.handle != request) return false;
+      entry.window->give_up_request(entry.rank, std::move(entry.own));
+      return found = true;
+    });
+    std::erase_if(failed_, [&](const Failure& failure) { return failure.handle == request; });
+    count();
+  }
+  if (found) PMPI_Grequest_complete(request);
 }
 
 void Requests::give_up(const Window& window) {
-  give_up_those([&](const Entry& entry) { return entry.window == &window; });
+  std::vector<MPI_Request> ended;
+  {
+    const std::scoped_lock held(mutex_);
+    for (std::size_t i = 0; i < entries_.size();) {
+      if (entries_[i].window == &window) end(entries_[i], ended);
+      else ++i;
+    }
+  }
+  for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
 }
 
 }  // namespace farside::pmpi

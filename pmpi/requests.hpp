@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <mpi.h>
 
 #include "pmpi/fault.hpp"
+#include "transport/outstanding.hpp"
 
 namespace farside::pmpi {
 
@@ -22,22 +24,20 @@ class Requests {
  public:
   static Requests& instance() { return instance_; }
 
-  // False: no operation with a request is under way, and the runtime alone can answer.
-  bool any() const { return under_way_.load(std::memory_order_relaxed) != 0; }
+  // False: no operation with a request is under way or has failed, and the runtime alone can answer.
+  bool any() const { return kept_.load(std::memory_order_relaxed) != 0; }
+  bool any_failed() const { return failures_.load(std::memory_order_relaxed) != 0; }
 
-  // For an operation that was issued towards `rank`, and perhaps is over: its request.
-  Outcome start(const char* call, Window& window, int rank, MPI_Request* request);
+  // For an operation that was issued towards `rank`: its request. `own`: where it counts, null if it is over.
+  Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own, MPI_Request* request);
 
-  // What a look at some requests has found.
-  struct Look {
-    int waiting = 0;                  // among them, so many whose operation is still under way
-    std::vector<std::size_t> failed;  // indices of those that ended now, and badly; their windows' handlers have been called
-    int code = MPI_SUCCESS;           // of the last of these
-  };
-  // Completes those whose operation is over. Moves the endpoint, and does not wait.
-  Look look(std::span<const MPI_Request> requests);
+  // Completes those whose operation is over; says how many are still under way. Moves the endpoint, and does not wait.
+  int look(std::span<const MPI_Request> requests);
   // The same, but waits until none is under way.
-  Look wait(std::span<const MPI_Request> requests);
+  void wait(std::span<const MPI_Request> requests);
+  // For a request that the runtime has just completed for its user: the error of its operation, or MPI_SUCCESS. Calls the
+  // window's error handler.
+  int take_failure(MPI_Request request);
   // Completes one whatever its operation does: nobody will ask for it again.
   void give_up(MPI_Request request);
   // The window goes, with all its operations over.
@@ -49,15 +49,27 @@ class Requests {
     Window* window;
     int rank;
     const char* call;
+    std::unique_ptr<Outstanding> own;
+  };
+  // Kept from the end of the operation until its user hears of it.
+  struct Failure {
+    MPI_Request handle;
+    MPI_Win window;  // by then perhaps none any more
+    int rank;
+    const char* call;
+    Fault fault;
   };
   constexpr Requests() = default;
-  template <class Which>
-  void give_up_those(Which&& which);
+  // With the mutex held: `entry` is over, and goes.
+  void end(Entry& entry, std::vector<MPI_Request>& ended);
+  void count();
 
   static Requests instance_;
-  std::atomic<std::size_t> under_way_{0};  // as many as there are entries
+  std::atomic<std::size_t> kept_{0};      // entries and failures
+  std::atomic<std::size_t> failures_{0};
   std::mutex mutex_;
-  std::vector<Entry> entries_;             // a window lives as long as it has entries here
+  std::vector<Entry> entries_;            // a window lives as long as it has entries here
+  std::vector<Failure> failed_;
 };
 
 }  // namespace farside::pmpi

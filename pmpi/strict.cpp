@@ -184,43 +184,40 @@ Outcome Strict::carried_out(const Operation& operation, const Places& places) {
   return shared_.executed(target, images);
 }
 
-Outcome Strict::completed(int target, bool alone) {
-  bool under_way = false;
+template <class UnderWay, class End>
+Outcome Strict::end(UnderWay&& under_way, End&& end) {
+  bool lingers = false;
   {
     const Turn turn(*this);
-    under_way = shared_.under_way(target);
+    lingers = under_way() && space_.ranks() > 1;
   }
-  if (lingers(under_way, alone)) linger(kLinger);
+  if (lingers) linger(kLinger);
   const Turn turn(*this);
-  log_.completed(target);
-  Outcome watched = buffer_changed(buffers_.completed(target));
-  return first_of(std::move(watched), shared_.completed(target));
+  return end();
+}
+
+Outcome Strict::completed(int target, bool alone) {
+  return end([&] { return !alone && shared_.under_way(target); },
+             [&] {
+               log_.completed(target);
+               return first_of(buffer_changed(buffers_.completed(target)), shared_.completed(target));
+             });
 }
 
 Outcome Strict::completed_all() {
-  bool under_way = false;
-  {
-    const Turn turn(*this);
-    under_way = shared_.under_way();
-  }
-  if (lingers(under_way, false)) linger(kLinger);
-  const Turn turn(*this);
-  log_.completed_all();
-  Outcome watched = buffer_changed(buffers_.completed_all());
-  return first_of(std::move(watched), shared_.completed_all());
+  return end([&] { return shared_.under_way(); },
+             [&] {
+               log_.completed_all();
+               return first_of(buffer_changed(buffers_.completed_all()), shared_.completed_all());
+             });
 }
 
 Outcome Strict::locally_completed(int target) {
-  bool under_way = false;
-  {
-    const Turn turn(*this);
-    under_way = shared_.under_way(target);
-  }
-  if (lingers(under_way, false)) linger(kLinger);
-  const Turn turn(*this);
-  log_.locally_completed(target);
-  Outcome watched = buffer_changed(buffers_.completed(target));
-  return first_of(std::move(watched), shared_.locally_completed(target));
+  return end([&] { return shared_.under_way(target); },
+             [&] {
+               log_.locally_completed(target);
+               return first_of(buffer_changed(buffers_.completed(target)), shared_.locally_completed(target));
+             });
 }
 
 Outcome Strict::locally_completed_all() {
@@ -230,17 +227,12 @@ Outcome Strict::locally_completed_all() {
 }
 
 Outcome Strict::start_completed() {
-  bool under_way = false;
-  {
-    const Turn turn(*this);
-    under_way = shared_.reads_started();
-  }
   // Updates stay in the target's log until its wait; reads are over now.
-  if (lingers(under_way, false)) linger(kLinger);
-  const Turn turn(*this);
-  log_.completed_all();
-  Outcome watched = buffer_changed(buffers_.completed_all());
-  return first_of(std::move(watched), shared_.start_completed());
+  return end([&] { return shared_.reads_started(); },
+             [&] {
+               log_.completed_all();
+               return first_of(buffer_changed(buffers_.completed_all()), shared_.start_completed());
+             });
 }
 
 Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {

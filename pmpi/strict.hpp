@@ -100,8 +100,10 @@ class Strict {
   // Of a local buffer, what lies in the own window.
   std::vector<epochs::StridedRun> in_own_window(const std::vector<epochs::StridedRun>& addresses) const;
   Outcome changes_of_own_window(Epoch epoch, const char* until);
+  // What completes operations: lingers if some that others may conflict with are under way, then does `end`.
+  template <class UnderWay, class End>
+  Outcome end(UnderWay&& under_way, End&& end);
   void linger(std::chrono::microseconds time);
-  bool lingers(bool under_way, bool alone) const { return under_way && !alone && space_.ranks() > 1; }
 
   // What lingering may take: some at first, then a part of the time that the window has been in use.
   static constexpr std::chrono::milliseconds kLinger{5};

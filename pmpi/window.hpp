@@ -41,6 +41,7 @@ struct RemoteBuffer {
   MPI_Aint displacement;  // in units of the target's displacement unit
   std::int64_t count;
   MPI_Datatype type;
+  Outstanding* own = nullptr;  // of a call with a request: where its operations count
 };
 
 class Window {
@@ -77,12 +78,12 @@ class Window {
   Outcome fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op);
   Outcome compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                            MPI_Aint displacement);
-  // For the request-based calls: before the operation, whether they are allowed now; behind it, what is left to do; then
-  // whether all operations on the target are over (no wait), and, if they are, how they ended.
-  Outcome begin_request_operation(int rank);
+  // For the request-based calls: before the operation, whether they are allowed now, and where the operation is to count
+  // (null where it is complete when it returns); behind it, what is left to do; and for a request that nobody will ask for,
+  // or that was never made.
+  Outcome begin_request_operation(int rank, std::unique_ptr<Outstanding>& own);
   Outcome end_request_operation(int rank);
-  bool operations_over(int rank) const { return rank == MPI_PROC_NULL || space_->over(rank); }
-  Outcome end_of_operations(int rank);
+  void give_up_request(int rank, std::unique_ptr<Outstanding> own) { space_->give_up(rank, std::move(own)); }
 
   // Synchronization (MPI 4.0 section 12.5).
   Outcome fence(int assert);
@@ -188,6 +189,16 @@ class Window {
   // The same if no other lock of this process is behind the gate; else nothing is done. The data may still be under way.
   std::optional<epochs::Hold> leave_gate_alone();
   Status release_gate(epochs::LockType type, epochs::Hold hold);
+  // For lock_all: passes it, unless some rank is exposed by a post.
+  Outcome pass_gate_for_all(epochs::Hold& hold);
+  // The mark of an exposure by a post, for who locks meanwhile: set, unless somebody holds a lock; and taken back.
+  Outcome expose();
+  Status conceal();
+  // Over the fabric that takes messages: only with FARSIDE_CHECK=strict.
+  bool marks_exposure_at_gate() const {
+    return marks_exposure_ && gate_home_ != kNoGate && (strict_ != nullptr || control_.all_mapped());
+  }
+  Outcome end_exposure(epochs::Call call, std::size_t origins);
   // The calls in general.
   Outcome accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
   Outcome fetch_and_op_anyhow(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,

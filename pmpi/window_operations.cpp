@@ -155,16 +155,16 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
     const auto offset = static_cast<std::uint64_t>(at);
     const std::size_t bytes = put ? static_cast<std::size_t>(origin.count) * origin_type.size
                                   : static_cast<std::size_t>(target.count) * target_type.size;
-    return put ? space_->put(target.rank, offset, origin.address, bytes)
-               : space_->get(target.rank, offset, origin.address, bytes);
+    return put ? space_->put(target.rank, offset, origin.address, bytes, target.own)
+               : space_->get(target.rank, offset, origin.address, bytes, target.own);
   }
   BytePieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
                     static_cast<std::size_t>(target.count));
   for (BytePiece piece; pieces.next(piece);) {
     const auto offset = static_cast<std::uint64_t>(at + piece.target_offset);
     std::byte* local = bytes_at(origin.address, piece.origin_offset);
-    Status status = put ? space_->put(target.rank, offset, local, piece.bytes)
-                        : space_->get(target.rank, offset, local, piece.bytes);
+    Status status = put ? space_->put(target.rank, offset, local, piece.bytes, target.own)
+                        : space_->get(target.rank, offset, local, piece.bytes, target.own);
     if (!status) return status;
   }
   return {};
@@ -266,14 +266,15 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   if (target_type.basic && origin_type.basic && result_type.basic) [[likely]] {
     const std::size_t count = reads_origin ? static_cast<std::size_t>(origin.count) : target_count;
     return space_->accumulate(target.rank, static_cast<std::uint64_t>(at), op, element, from,
-                              result != nullptr ? result->address : nullptr, count, access(target.rank));
+                              result != nullptr ? result->address : nullptr, count, access(target.rank), target.own);
   }
   if (result == nullptr) {
     if (!reads_origin) return {};
     ElementPieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout, target_count);
     for (ElementPiece piece; pieces.next(piece);) {
       Status status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), op, element,
-                                         bytes_at(from, piece.origin_offset), nullptr, piece.count, access(target.rank));
+                                         bytes_at(from, piece.origin_offset), nullptr, piece.count, access(target.rank),
+                                         target.own);
       if (!status) return status;
     }
     return {};
@@ -336,13 +337,12 @@ Outcome Window::compare_and_swap_anyhow(const void* origin, const void* compare,
                  swap);
 }
 
-Outcome Window::begin_request_operation(int rank) {
+Outcome Window::begin_request_operation(int rank, std::unique_ptr<Outstanding>& own) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
+  own = space_->own_outstanding(rank);
   const auto held = guard();
-  Outcome allowed = epoch_.request_operation(rank);
-  if (allowed) space_->hold_nothing(rank);
-  return allowed;
+  return epoch_.request_operation(rank);
 }
 
 Outcome Window::end_request_operation(int rank) {
@@ -351,10 +351,7 @@ Outcome Window::end_request_operation(int rank) {
   if (strict_ == nullptr) [[likely]] return {};
   // Strict follows no requests: what they would complete is completed now.
   Outcome checked = strict_->locally_completed(rank);
-  Status completed = space_->flush(rank);
-  return completed ? std::move(checked) : Outcome(completed);
+  return first_of(space_->flush(rank), std::move(checked));
 }
-
-Outcome Window::end_of_operations(int rank) { return rank == MPI_PROC_NULL ? Outcome() : Outcome(space_->flush(rank)); }
 
 }  // namespace farside::pmpi

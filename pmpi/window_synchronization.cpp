@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "epochs/barrier.hpp"
+#include "epochs/gate_exposure.hpp"
 #include "epochs/lock.hpp"
 #include "pmpi/collective_check.hpp"
 #include "pmpi/window.hpp"
@@ -145,6 +146,23 @@ Outcome Window::fence(int assert) {
   return first_of(first_of(completed, std::move(met)), std::move(checked));
 }
 
+Outcome Window::expose() {
+  if (!Mark::set(control_)) return kLockedWhilePosted;
+  if (!marks_exposure_at_gate()) return {};
+  epochs::ExposeAtGate<ControlMemory> exposure(control_, gate_home_);
+  const Status status = run(space_->bell(), exposure);
+  if (status && exposure.exposed()) return {};
+  Mark::clear(control_);
+  return status ? Outcome(kLockedWhilePosted) : Outcome(status);
+}
+
+Status Window::conceal() {
+  Mark::clear(control_);
+  if (!marks_exposure_at_gate()) return {};
+  epochs::ConcealAtGate<ControlMemory> end(control_, gate_home_);
+  return run(space_->bell(), end);
+}
+
 Outcome Window::post(MPI_Group group, int assert) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
   if (Outcome o = check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
@@ -156,14 +174,18 @@ Outcome Window::post(MPI_Group group, int assert) {
     if (const epochs::Violation v = epoch_.post(origins)) return v;
   }
   // The group may be empty: then nobody is exposed to.
-  if (marks_exposure_ && !origins.empty() && !Mark::set(control_)) {
-    // Somebody may be about to leave: look once more before accusing.
-    Process::instance().poll();
-    std::this_thread::yield();
-    if (!Mark::set(control_)) {
+  if (marks_exposure_ && !origins.empty()) {
+    Outcome exposed = expose();
+    if (!exposed) {
+      // Somebody may be about to leave: look once more before accusing.
+      Process::instance().poll();
+      std::this_thread::yield();
+      exposed = expose();
+    }
+    if (!exposed) {
       const auto held = guard();
       epoch_.post_refused();
-      return kLockedWhilePosted;
+      return exposed;
     }
   }
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
@@ -233,12 +255,17 @@ Outcome Window::wait() {
     origins = epoch_.posted_group().size();
   }
   wait_until(space_->bell(), [&] { return completions_.take(control_, origins); });
+  return end_exposure(epochs::Call::kWait, origins);
+}
+
+Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {
   Outcome checked;
   if (strict_) [[unlikely]] checked = strict_->exposure_ended();
-  if (marks_exposure_ && origins > 0) Mark::clear(control_);
+  Status concealed;
+  if (marks_exposure_ && origins > 0) concealed = conceal();
   const auto held = guard();
-  epoch_.exposure_ended();
-  return checked;
+  epoch_.exposure_ended(call);
+  return first_of(concealed, std::move(checked));
 }
 
 Outcome Window::test(int* flag) {
@@ -253,13 +280,8 @@ Outcome Window::test(int* flag) {
     origins = epoch_.posted_group().size();
     if (!completions_.take(control_, origins)) return {};
   }
-  Outcome checked;
-  if (strict_) [[unlikely]] checked = strict_->exposure_ended();
-  if (marks_exposure_ && origins > 0) Mark::clear(control_);
-  const auto held = guard();
-  epoch_.exposure_ended(epochs::Call::kTest);
   *flag = 1;
-  return checked;
+  return end_exposure(epochs::Call::kTest, origins);
 }
 
 // Threads that wait for different targets at once each need wake words of their own.
@@ -462,15 +484,8 @@ Outcome Window::lock_all(int assert) {
   }
   if (lock_all_unchecked_) return {};
   if (gate_home_ != kNoGate) {
-    // Of the windows of others that are exposed, those exposed to this process are seen here.
-    Outcome taken;
     epochs::Hold hold;
-    bool saw_exposure = false;
-    if (epochs::any_post(control_, space_->ranks())) {
-      taken = kPostedWhileLocked;
-    } else {
-      taken = acquire<epochs::Gate>(gate_home_, LockType::kShared, hold, saw_exposure);
-    }
+    Outcome taken = pass_gate_for_all(hold);
     const auto held = guard();
     gate_hold_ = hold;
     if (!taken) epoch_.lock_all_refused();
@@ -486,6 +501,18 @@ Outcome Window::lock_all(int assert) {
     return taken;
   }
   return {};
+}
+
+Outcome Window::pass_gate_for_all(epochs::Hold& hold) {
+  // Of the windows of others that are exposed, those exposed to this process are seen here, whoever knows of the others.
+  if (epochs::any_post(control_, space_->ranks())) return kPostedWhileLocked;
+  bool saw_exposure = false;
+  if (Status passed = acquire<epochs::Gate>(gate_home_, LockType::kShared, hold, saw_exposure); !passed) return passed;
+  if (!marks_exposure_at_gate()) return {};
+  epochs::LookForExposures<ControlMemory> look(control_, gate_home_);
+  Status status = run(space_->bell(), look);
+  if (status && !look.any()) return {};
+  return first_of(first_of(status, release_gate(LockType::kShared, hold)), kPostedWhileLocked);
 }
 
 Status Window::release_shared(std::span<const epochs::Hold> holds) {
@@ -591,7 +618,7 @@ Outcome Window::check_free() {
 Outcome Window::end() {
   Status completed = space_->flush_all();
   Outcome met = barrier(epochs::BarrierWord::kFree);
-  return completed ? std::move(met) : Outcome(completed);
+  return first_of(completed, std::move(met));
 }
 
 }  // namespace farside::pmpi

@@ -43,7 +43,9 @@ class TemporaryFolder {
 Environment environment_for(const BenchRequest& request) {
   Environment environment = Environment::current();
   allow_root(request.runtime, environment);
-  for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_ROUTES"}) environment.unset(name);
+  for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_ROUTES", "FARSIDE_CHECK"}) {
+    environment.unset(name);
+  }
   if (request.variant == Variant::kFabric) environment.unset("FARSIDE_PROVIDER");
   return environment;
 }
@@ -57,6 +59,7 @@ Variables variables_for(const BenchRequest& request, const std::string& statisti
   if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
   if (native) return variables;
   variables.emplace_back("FARSIDE_STATS", statistics_prefix);
+  variables.emplace_back("FARSIDE_CHECK", request.variant == Variant::kUnchecked ? "off" : "on");
   if (request.variant == Variant::kFabric) {
     variables.emplace_back("FARSIDE_ROUTES", "fabric");
     variables.emplace_back("FARSIDE_PROVIDER", request.provider);

@@ -15,7 +15,8 @@
 
 namespace farside::tools {
 
-enum class Variant { kNative, kNode, kFabric };
+// kUnchecked: as kNode, with FARSIDE_CHECK=off; every other one has the default.
+enum class Variant { kNative, kNode, kUnchecked, kFabric };
 
 enum class Verdict {
   kMeasured,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside bench`: one-sided communication natively and with farside, in alternation, for each runtime found.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -47,13 +49,33 @@ struct Settings {
   std::vector<std::string> launcher_options;
 };
 
-std::string_view variant_key(Variant variant) {
-  return variant == Variant::kNative ? "native" : variant == Variant::kNode ? "node" : "fabric";
+// In the order in which they are measured and shown.
+constexpr std::array kVariants = {Variant::kNative, Variant::kNode, Variant::kUnchecked, Variant::kFabric};
+
+std::string variant_key(Variant variant) {
+  switch (variant) {
+    case Variant::kNative: return "native";
+    case Variant::kNode: return "node";
+    case Variant::kUnchecked: return "unchecked";
+    case Variant::kFabric: return "fabric";
+  }
+  return "";
+}
+
+std::vector<std::string> variant_keys() {
+  std::vector<std::string> keys;
+  for (const Variant variant : kVariants) keys.push_back(variant_key(variant));
+  return keys;
 }
 
 std::string variant_title(Variant variant, const Settings& settings) {
-  if (variant == Variant::kNative) return "native";
-  return variant == Variant::kNode ? "farside in the node" : "farside over " + settings.provider;
+  switch (variant) {
+    case Variant::kNative: return "native";
+    case Variant::kNode: return "farside in the node";
+    case Variant::kUnchecked: return "farside, unchecked";
+    case Variant::kFabric: return "farside over " + settings.provider;
+  }
+  return "";
 }
 
 // All runs of one measure in one variant.
@@ -70,6 +92,11 @@ struct Series {
     std::sort(medians.begin(), medians.end());
     const std::size_t n = medians.size();
     return n == 0 ? 0 : (medians[(n - 1) / 2] + medians[n / 2]) / 2;
+  }
+  double fastest() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Figure& figure : figures.empty() ? slices : figures) least = std::min(least, figure.min);
+    return least;
   }
   // Not to be relied on: only time slices, or more than a factor of two between the medians of the runs.
   bool doubtful() const {
@@ -165,7 +192,7 @@ std::vector<const bench::MeasureInfo*> chosen_measures(const Settings& settings)
 
 std::vector<Variant> chosen_variants(const Settings& settings) {
   std::vector<Variant> result;
-  for (const Variant variant : {Variant::kNative, Variant::kNode, Variant::kFabric}) {
+  for (const Variant variant : kVariants) {
     if (std::find(settings.variants.begin(), settings.variants.end(), variant_key(variant)) !=
         settings.variants.end()) {
       result.push_back(variant);
@@ -303,6 +330,13 @@ void print_report(const Settings& settings, const std::vector<Variant>& variants
     fmt::print("  {}, {}: {:.1f} bare round trips (fetch-add)\n", variant_title(Variant::kFabric, settings),
                info->title, series.median() / round_trip.median());
   }
+  for (const auto* info : measures) {
+    const Series& checked = find(Variant::kNode, info->name);
+    const Series& unchecked = find(Variant::kUnchecked, info->name);
+    if (!checked.measured() || !unchecked.measured() || info->unit != bench::Unit::kMicroseconds) continue;
+    fmt::print("  {}: what FARSIDE_CHECK=on costs: {:+.1f} ns (medians), {:+.1f} ns (fastest batches)\n", info->title,
+               1000 * (checked.median() - unchecked.median()), 1000 * (checked.fastest() - unchecked.fastest()));
+  }
   for (const auto& [note, titles] : notes) fmt::print("  {} [{}]\n", note, fmt::join(titles, "; "));
   for (const std::string& warning : report.warnings) fmt::print("  WARNING: {}\n", warning);
 }
@@ -358,7 +392,7 @@ nlohmann::ordered_json to_json(const Settings& settings,
                                      {"left_out", figures == &series.slices && !series.figures.empty()}});
           }
         }
-        line[std::string(variant_key(variant))] = std::move(value);
+        line[variant_key(variant)] = std::move(value);
       }
       one["measures"].push_back(std::move(line));
     }
@@ -504,9 +538,10 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"openmpi", "mpich"}));
   command
       ->add_option("--variants", settings->variants,
-                   "native, node (mapped memory), fabric (forced over libfabric)")
+                   "native, node (mapped memory), unchecked (as node, with FARSIDE_CHECK=off), fabric (forced over "
+                   "libfabric)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"native", "node", "fabric"}))
+      ->check(CLI::IsMember(variant_keys()))
       ->capture_default_str();
   command->add_option("--measures", settings->measures, "only these")->delimiter(',')->check(a_measure);
   command->add_option("--skip", settings->skip, "all but these")->delimiter(',')->check(a_measure);

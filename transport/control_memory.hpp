@@ -46,8 +46,9 @@ class ControlMemory {
 
   explicit ControlMemory(Space& space) : space_(space) {
     for (int rank = 0; rank < space.ranks(); ++rank) {
-      if (space.control_word(rank, 0) == nullptr) hand_over_ = kFabricHandOver;
+      if (space.control_word(rank, 0) == nullptr) all_mapped_ = false;
     }
+    if (!all_mapped_) hand_over_ = kFabricHandOver;
   }
 
   // Mapped words: sequentially consistent, as they hand over the data that locks and notices protect, and as the bell
@@ -72,6 +73,8 @@ class ControlMemory {
     space_.ring(rank);
   }
   bool mapped(int rank) const { return space_.control_word(rank, 0) != nullptr; }
+  // The words of all ranks are: they share a node.
+  bool all_mapped() const { return all_mapped_; }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
                         std::uint64_t desired) {
     if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
@@ -139,6 +142,7 @@ class ControlMemory {
   }
 
   Space& space_;
+  bool all_mapped_ = true;
   std::atomic<std::int64_t> hand_over_{kMappedHandOver};
 };
 static_assert(RemoteMemory<ControlMemory>);

@@ -228,9 +228,7 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
     target.control_key = peers[r].control;
     target.data_key = peers[r].data;
     target.region = peers[r].region;
-    target.transfers = std::make_unique<Pending>();
-    target.atomics = std::make_unique<Pending>();
-    target.requests = std::make_unique<Pending>();
+    target.outstanding = std::make_unique<Outstanding>();
   }
   exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
   return {};
@@ -282,7 +280,7 @@ Status Space::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte
   return wait_for(pending);
 }
 
-Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes) {
+Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own) {
   Target& to = target(rank);
   if (to.data != nullptr) [[likely]] {
     put_at(rank, to.data + offset, origin, bytes);
@@ -290,17 +288,16 @@ Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_
   }
   count(rank, Counted::kPut, bytes);
   if (to.route == RouteKind::kCma) return write_process_memory(to.pid, to.address + offset, origin, bytes);
-  return put_over_fabric(to, offset, origin, bytes);
+  return put_over_fabric(to, offset, origin, bytes, own);
 }
 
 // Before a release, one small put waits and travels in one message with it, to the agent. Where that cannot be (a second
 // put, an accumulate), it travels as an atomic write, behind which the release, an atomic too, is ordered. Measured over
 // loopback on one busy core: write, wait, release 49 us; atomic write and release 50; one message 34; on two cores 66, 47
 // and 37. A distant peer adds its latency once more to the first.
-Status Space::put_over_fabric(Target& to, std::uint64_t offset, const void* origin, std::size_t bytes) {
-  const bool idle = to.transfers->done() && to.atomics->done() && to.requests->done();
-  if (std::atomic_ref(to.ordered_puts).load(std::memory_order_relaxed) == kOrderedPuts && idle && bytes > 0 &&
-      bytes <= kMaxPutAndAdd && regions_ == nullptr) {
+Status Space::put_over_fabric(Target& to, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own) {
+  if (std::atomic_ref(to.ordered_puts).load(std::memory_order_relaxed) == kOrderedPuts && to.outstanding->done() && bytes > 0 &&
+      bytes <= kMaxPutAndAdd && regions_ == nullptr && own == nullptr) {
     const std::scoped_lock held(held_mutex_);
     if (to.held.origin == nullptr) {
       to.held = {origin, offset, bytes, false};
@@ -308,7 +305,7 @@ Status Space::put_over_fabric(Target& to, std::uint64_t offset, const void* orig
     }
   }
   if (Status status = issue_held(to); !status) return status;
-  return write_over_fabric(to, offset, origin, bytes);
+  return write_over_fabric(to, own != nullptr ? *own : *to.outstanding, offset, origin, bytes);
 }
 
 Space::HeldPut Space::take_held(Target& to) {
@@ -318,39 +315,39 @@ Space::HeldPut Space::take_held(Target& to) {
 
 Status Space::issue_held(Target& to) {
   const HeldPut held = take_held(to);
-  return held.origin == nullptr ? Status() : write_over_fabric(to, held.offset, held.origin, held.bytes);
+  return held.origin == nullptr ? Status() : write_over_fabric(to, *to.outstanding, held.offset, held.origin, held.bytes);
 }
 
-Status Space::write_over_fabric(Target& to, std::uint64_t offset, const void* origin, std::size_t bytes) {
+Status Space::write_over_fabric(Target& to, Outstanding& among, std::uint64_t offset, const void* origin, std::size_t bytes) {
   return by_keys(to, offset, bytes, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
-    return write_behind_key(to, {place.key, place.offset, part}, to.address + offset + done,
+    return write_behind_key(to, among, {place.key, place.offset, part}, to.address + offset + done,
                             static_cast<const std::byte*>(origin) + done);
   });
 }
 
 // As an atomic write while a release is expected, in whatever elements fit: it takes 3 to 5 us longer than a write, and 3
 // to 5 ns more per element.
-Status Space::write_behind_key(Target& to, const Keyed& keyed, std::uint64_t address, const void* origin) {
+Status Space::write_behind_key(Target& to, Outstanding& among, const Keyed& keyed, std::uint64_t address, const void* origin) {
   constexpr std::size_t kMostElements = 2048;
   const std::size_t bytes = keyed.bytes;
   const Fabric::Place place{to.peer, keyed.key, keyed.offset};
   // Relaxed: threads that put at the same time may lose a step, no more.
   const std::atomic_ref ordered_puts(to.ordered_puts);
   const std::uint32_t left = ordered_puts.load(std::memory_order_relaxed);
-  if (left > 0 && fabric().orders_atomics() && to.transfers->done() && to.requests->done()) {
+  if (left > 0 && fabric().orders_atomics() && to.outstanding->transfers.done() && to.outstanding->requests.done()) {
     for (const BasicType type : {BasicType::kUint64, BasicType::kUint32, BasicType::kUint8}) {
       const std::size_t size = traits(type).size;
       if (bytes % size != 0 || address % size != 0) continue;
       const std::size_t limit = fabric().atomic_limit(Fabric::AtomicCall::kPlain, ReduceOp::kReplace, type);
       if (bytes / size > std::min(kMostElements, limit)) break;
       ordered_puts.store(left - 1, std::memory_order_relaxed);
-      return fabric().atomic(*to.atomics, place, ReduceOp::kReplace, type, origin, nullptr, bytes / size);
+      return fabric().atomic(among.atomics, place, ReduceOp::kReplace, type, origin, nullptr, bytes / size);
     }
   }
-  return fabric().write(*to.transfers, place, origin, bytes);
+  return fabric().write(among.transfers, place, origin, bytes);
 }
 
-Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t bytes) {
+Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own) {
   Target& from = target(rank);
   if (from.data != nullptr) [[likely]] {
     get_at(rank, from.data + offset, origin, bytes);
@@ -359,13 +356,14 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
   count(rank, Counted::kGet, bytes);
   if (from.route == RouteKind::kCma) return read_process_memory(from.pid, from.address + offset, origin, bytes);
   if (Status status = issue_held(from); !status) return status;
+  Pending& among = own != nullptr ? own->transfers : from.outstanding->transfers;
   return by_keys(from, offset, bytes, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
-    return fabric().read(*from.transfers, place, static_cast<std::byte*>(origin) + done, part);
+    return fabric().read(among, place, static_cast<std::byte*>(origin) + done, part);
   });
 }
 
 Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
-                         void* fetched, std::size_t elements, Access access) {
+                         void* fetched, std::size_t elements, Access access, Outstanding* own) {
   Target& to = target(rank);
   if (to.data != nullptr) [[likely]] {
     accumulate_at(rank, to.data + offset, op, type, origin, fetched, elements, access);
@@ -377,7 +375,7 @@ Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType 
     origin = nullptr;
   }
   if (to.route == RouteKind::kCma) return accumulate_by_cma(to, offset, op, type, origin, fetched, elements);
-  return accumulate_over_fabric(to, offset, op, type, origin, fetched, elements);
+  return accumulate_over_fabric(to, own != nullptr ? *own : *to.outstanding, offset, op, type, origin, fetched, elements);
 }
 
 void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
@@ -461,13 +459,13 @@ Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, B
 // kind is issued the other is waited for.
 Status Space::keep_order(Target& to, bool by_request) {
   if (Status status = issue_held(to); !status) return status;
-  if (by_request) return wait_for(*to.atomics);
-  Status requested = wait_for(*to.requests);
+  if (by_request) return wait_for(to.outstanding->atomics);
+  Status requested = wait_for(to.outstanding->requests);
   if (!requested || exposed_->fabric.orders_atomics()) return requested;
-  return wait_for(*to.atomics);
+  return wait_for(to.outstanding->atomics);
 }
 
-Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp op, BasicType type,
+Status Space::accumulate_over_fabric(Target& to, Outstanding& among, std::uint64_t offset, ReduceOp op, BasicType type,
                                      const void* origin, void* fetched, std::size_t count) {
   Fabric& fabric = exposed_->fabric;
   const std::size_t extent = traits(type).extent;
@@ -482,7 +480,7 @@ Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp 
                           place.value().bytes < count * extent;
   if (Status status = keep_order(to, by_request); !status) return status;
   if (!by_request) {
-    return fabric.atomic(*to.atomics, {to.peer, place.value().key, place.value().offset}, op, type, origin, fetched, count);
+    return fabric.atomic(among.atomics, {to.peer, place.value().key, place.value().offset}, op, type, origin, fetched, count);
   }
   RequestHeader header{};
   header.kind = MessageKind::kAccumulate;
@@ -497,7 +495,7 @@ Status Space::accumulate_over_fabric(Target& to, std::uint64_t offset, ReduceOp 
     header.count = static_cast<std::uint32_t>(part);
     const void* payload = origin != nullptr ? static_cast<const std::byte*>(origin) + done * extent : nullptr;
     void* result = fetched != nullptr ? static_cast<std::byte*>(fetched) + done * extent : nullptr;
-    Status status = fabric.request(*to.requests, to.peer, header, payload, origin != nullptr ? span_of(type, part) : 0,
+    Status status = fabric.request(among.requests, to.peer, header, payload, origin != nullptr ? span_of(type, part) : 0,
                                    result, fetched != nullptr ? part * extent : 0);
     if (!status) return status;
     done += part;
@@ -541,7 +539,7 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
                           fabric.atomic_limit(Fabric::AtomicCall::kCompare, ReduceOp::kReplace, type) == 0;
   if (Status status = keep_order(to, by_request); !status) return status;
   if (!by_request) {
-    return fabric.compare_and_swap(*to.atomics, {to.peer, place.value().key, place.value().offset}, type, origin, compare,
+    return fabric.compare_and_swap(to.outstanding->atomics, {to.peer, place.value().key, place.value().offset}, type, origin, compare,
                                    fetched);
   }
   std::array<std::byte, 64> elements;
@@ -555,10 +553,10 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
   header.region = to.region;
   header.offset = offset;
   header.count = 1;
-  Status status = fabric.request(*to.requests, to.peer, header, elements.data(), 2 * extent, fetched, extent);
+  Status status = fabric.request(to.outstanding->requests, to.peer, header, elements.data(), 2 * extent, fetched, extent);
   if (!status) return status;
   // The elements are on this stack.
-  return wait_for(*to.requests);
+  return wait_for(to.outstanding->requests);
 }
 
 Status Space::wait_for(Pending& pending) {
@@ -566,27 +564,47 @@ Status Space::wait_for(Pending& pending) {
   return pending.take_error();
 }
 
+std::unique_ptr<Outstanding> Space::own_outstanding(int rank) {
+  Target& to = target(rank);
+  return to.outstanding == nullptr ? nullptr : std::make_unique<Outstanding>(*to.outstanding);
+}
+
+void Space::give_up(int rank, std::unique_ptr<Outstanding> own) {
+  if (own == nullptr) return;
+  const std::scoped_lock held(held_mutex_);
+  target(rank).given_up.push_back(std::move(own));
+}
+
 Status Space::complete(Target& to) {
-  if (to.transfers == nullptr) return {};
+  if (to.outstanding == nullptr) return {};
   std::atomic_ref(to.ordered_puts).store(0, std::memory_order_relaxed);
   Status first = issue_held(to);
-  for (Pending* pending : {to.transfers.get(), to.atomics.get(), to.requests.get()}) {
-    if (Status status = wait_for(*pending); !status && first) first = std::move(status);
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  for (Pending* pending : {&to.outstanding->transfers, &to.outstanding->atomics, &to.outstanding->requests}) {
+    keep(wait_for(*pending));
   }
+  const std::scoped_lock held(held_mutex_);
+  std::erase_if(to.given_up, [&](const std::unique_ptr<Outstanding>& own) {
+    const bool done = own->done();
+    if (done) keep(own->take_error());
+    return done;
+  });
   return first;
 }
 
 Status Space::settle(int rank) {
   Target& to = target(rank);
-  if (to.transfers == nullptr) return {};  // inside the node nothing is outstanding
-  const bool alone = to.transfers->done() && to.atomics->done() && to.requests->done();
+  if (to.outstanding == nullptr) return {};  // inside the node nothing is outstanding
+  const bool alone = to.outstanding->done();
   {
     const std::scoped_lock held(held_mutex_);
     to.held.settled = alone;
     if (alone) return {};
   }
   if (Status status = issue_held(to); !status) return status;
-  const bool ordered = exposed_->fabric.orders_atomics() && to.transfers->done() && to.requests->done();
+  const bool ordered = exposed_->fabric.orders_atomics() && to.outstanding->transfers.done() && to.outstanding->requests.done();
   return ordered ? Status() : complete(to);
 }
 

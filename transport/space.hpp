@@ -26,9 +26,9 @@
 #include "transport/base/stores.hpp"
 #include "transport/data/reduce_op.hpp"
 #include "transport/fabric/address.hpp"
-#include "transport/fabric/pending.hpp"
 #include "transport/node/accumulate_lock.hpp"
 #include "transport/node/segment.hpp"
+#include "transport/outstanding.hpp"
 #include "transport/process.hpp"
 
 namespace farside {
@@ -121,9 +121,9 @@ class Space {
   }
 
   // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. They return when
-  // issued; local buffers stay in use until flush. Status: errors of issuing.
-  Status put(int target, std::uint64_t offset, const void* origin, std::size_t bytes);
-  Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes);
+  // issued; local buffers stay in use until flush. Status: errors of issuing. `own`: where they count, besides.
+  Status put(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr);
+  Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr);
   // The same where the target is mapped, at an address in its data.
   void put_at(int target, std::byte* at, const void* origin, std::size_t bytes) {
     count(target, Counted::kPut, bytes);
@@ -139,7 +139,7 @@ class Space {
   enum class Access : std::uint8_t { kShared, kAlone };
   // Element-wise atomic. `fetched` may be null.
   Status accumulate(int target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                    std::size_t count, Access access = Access::kShared);
+                    std::size_t count, Access access = Access::kShared, Outstanding* own = nullptr);
   void accumulate_at(int target, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
                      std::size_t count, Access access = Access::kShared);
   Status compare_and_swap(int target, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
@@ -154,12 +154,10 @@ class Space {
   // Whether this is so for all targets; then their control words are mapped, too.
   bool all_immediate() const { return all_immediate_; }
   void settle_stores() { stores_.settle(); }
-  // Whether all operations that were issued towards the target are over, well or badly. Does not wait, nor move the
-  // endpoint; errors remain for a flush. A put that is held back for a release (expect_release) counts as over.
-  bool over(int target) const {
-    const Target& to = targets_[static_cast<std::size_t>(target)];
-    return to.transfers == nullptr || (to.transfers->done() && to.atomics->done() && to.requests->done());
-  }
+  // For operations that are to be followed by themselves; null where they are complete when they return.
+  std::unique_ptr<Outstanding> own_outstanding(int target);
+  // Nobody follows them any longer: their errors are for a flush of the target.
+  void give_up(int target, std::unique_ptr<Outstanding> own);
   void stores_settled_by_atomic() { stores_.settled_by_atomic(); }
   Status flush_all();
 
@@ -173,13 +171,6 @@ class Space {
   // `alone` false: several atomics will follow, so that none may carry a put along.
   void expect_release(int target, bool alone = true) {
     std::atomic_ref(this->target(target).ordered_puts).store(kOrderedPuts - (alone ? 0 : 1), std::memory_order_relaxed);
-  }
-  // Until the next such expectation no put is held back: somebody waits for the next one before the release.
-  void hold_nothing(int target) {
-    const std::atomic_ref ordered_puts(this->target(target).ordered_puts);
-    if (ordered_puts.load(std::memory_order_relaxed) == kOrderedPuts) {
-      ordered_puts.store(kOrderedPuts - 1, std::memory_order_relaxed);
-    }
   }
 
   // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.
@@ -220,11 +211,8 @@ class Space {
     std::uint64_t region = 0;
     Mapping mapping;
     Mapping data_mapping;              // of data in a file of their own
-    // Three classes of operations on its data, kept in order among themselves (atomics: if the provider does), not with
-    // the others.
-    std::unique_ptr<Pending> transfers;  // RDMA writes and reads
-    std::unique_ptr<Pending> atomics;    // by the provider
-    std::unique_ptr<Pending> requests;   // to its agent
+    std::unique_ptr<Outstanding> outstanding;            // null where nothing ever is
+    std::vector<std::unique_ptr<Outstanding>> given_up;  // guarded by held_mutex_
     HeldPut held;                        // guarded by held_mutex_
     std::uint32_t ordered_puts = 0;      // how many may still travel as atomics before the release
   };
@@ -245,8 +233,8 @@ class Space {
   }
   Status accumulate_by_cma(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                            void* fetched, std::size_t count);
-  Status accumulate_over_fabric(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
-                                void* fetched, std::size_t count);
+  Status accumulate_over_fabric(Target& target, Outstanding& among, std::uint64_t offset, ReduceOp op, BasicType type,
+                                const void* origin, void* fetched, std::size_t count);
   // What one key gives access to, of `bytes` of a target's data: all of them, but for regions that end before.
   struct Keyed {
     RemoteKey key;
@@ -255,12 +243,12 @@ class Space {
   };
   HeldPut take_held(Target& target);
   Status issue_held(Target& target);
-  Status write_over_fabric(Target& target, std::uint64_t offset, const void* origin, std::size_t bytes);
+  Status write_over_fabric(Target& target, Outstanding& among, std::uint64_t offset, const void* origin, std::size_t bytes);
   Status add_with_held(Target& target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
                        std::uint64_t* fetched, const HeldPut& held);
-  Status put_over_fabric(Target& target, std::uint64_t offset, const void* origin, std::size_t bytes);
+  Status put_over_fabric(Target& target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own);
   // All of it behind one key. `address`: at the target, or what is aligned as that is.
-  Status write_behind_key(Target& target, const Keyed& place, std::uint64_t address, const void* origin);
+  Status write_behind_key(Target& target, Outstanding& among, const Keyed& place, std::uint64_t address, const void* origin);
   Status keep_order(Target& target, bool by_request);
   Status complete(Target& target);
   AtomicWay way(BasicType type, const void* address) const {

@@ -144,11 +144,19 @@ static void told(int g_a, double wanted) {
   GA_Sync();
 }
 
-// Puts a value to the first element of the right neighbour's part.
+// Puts a value, and this rank's number on top of it, to the first element of the right neighbour's part.
 static void put(int g_a, double value) {
+  value += rank;
   int low[2], high[2], ld[1] = {1};
   NGA_Distribution(g_a, (rank + 1) % size, low, high);
   NGA_Put(g_a, low, low, &value, ld);
+}
+
+// Ends a fence around puts to both arrays.
+static void fence_both(int g_a, double wanted_a, int g_b, double wanted_b) {
+  GA_Fence();
+  told(g_a, wanted_a);
+  told(g_b, wanted_b);
 }
 
 static void fences(void) {
@@ -156,30 +164,26 @@ static void fences(void) {
   GA_Sync();
   check_section = "a fence after one put";
   GA_Init_fence();
-  put(g_a, 100 + rank);
+  put(g_a, 100);
   GA_Fence();
   told(g_a, 100);
   check_section = "a fence after several operations on two arrays";
   GA_Init_fence();
   for (int i = 0; i < kRounds; ++i) {
-    put(g_a, i + rank);
-    put(g_b, 2 * i + rank);
+    put(g_a, i);
+    put(g_b, 2 * i);
   }
-  put(g_a, 200 + rank);
-  put(g_b, 300 + rank);
-  GA_Fence();
-  told(g_a, 200);
-  told(g_b, 300);
+  put(g_a, 200);
+  put(g_b, 300);
+  fence_both(g_a, 200, g_b, 300);
   check_section = "fences, one in the other";
   GA_Init_fence();
-  put(g_a, 400 + rank);
+  put(g_a, 400);
   GA_Init_fence();
-  put(g_b, 500 + rank);
+  put(g_b, 500);
   GA_Fence();
-  put(g_a, 600 + rank);
-  GA_Fence();
-  told(g_a, 600);
-  told(g_b, 500);
+  put(g_a, 600);
+  fence_both(g_a, 600, g_b, 500);
   check_section = "a fence after nothing";
   GA_Init_fence();
   GA_Fence();

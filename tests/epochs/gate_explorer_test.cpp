@@ -11,17 +11,12 @@
 namespace {
 
 using namespace farside::explore;
-using farside::epochs::DrainWord;
-using farside::epochs::RingSlot;
-using farside::epochs::Turn;
-using farside::epochs::WakeUp;
 
 bool is_slot(std::uint32_t word) { return word >= ControlBlock::kGateRing && word < ControlBlock::kPosted; }
 bool is_drain(std::uint32_t word) { return word == ControlBlock::kGateDrain || word == ControlBlock::kGateDrain + 8; }
 bool announces(const Request& r) { return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::left(r.operand) < 0; }
 bool withdraws(const Request& r) { return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::left(r.operand) == 0; }
 bool leaves(const Request& r) { return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::left(r.operand) > 0; }
-bool wakes(const Request& r) { return r.kind == Kind::kWrite && is_wake_word(r.word); }
 
 }  // namespace
 

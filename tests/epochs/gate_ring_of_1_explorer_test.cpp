@@ -44,7 +44,7 @@ TEST_CASE("with a ring of 1 slot, a waiter at the gate that misjudged the front 
 
 TEST_CASE("a later ticket at the gate that is not told that its slot was taken is caught") {
   const Sabotage keep_silent = [](Request& r) {
-    r.dropped = r.kind == Kind::kWrite && is_wake_word(r.word) && r.operand == farside::epochs::WakeUp::kAgain;
+    r.dropped = wakes(r) && r.operand == WakeUp::kAgain;
   };
   const Report report = explore_locks({{"L E E", "E", "E", "E"}}, {.shorten = false, .sabotage = keep_silent});
   CHECK(report.failure == kDeadlock);

@@ -11,6 +11,12 @@
 
 namespace farside::explore {
 
+// What a broken case changes.
+using epochs::DrainWord;
+using epochs::RingSlot;
+using epochs::Turn;
+using epochs::WakeUp;
+
 inline void must_hold(const LockCase& each, const Options& options = {}) {
   const Report report = explore_locks(each, options);
   for (const std::string& script : each.scripts) UNSCOPED_INFO(script);
@@ -34,6 +40,7 @@ inline std::string fault(const LockCase& each, const Sabotage& sabotage, bool sh
 inline std::string some_fault(const LockCase& each, const Sabotage& sabotage) { return fault(each, sabotage, false); }
 
 inline bool is_wake_word(std::uint32_t word) { return LockProgram::own_word(word); }
+inline bool wakes(const Request& r) { return r.kind == Kind::kWrite && is_wake_word(r.word); }
 
 inline const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
 inline const std::string kEndless = "endless: the last state of this trace can go on for ever, but never to the end";

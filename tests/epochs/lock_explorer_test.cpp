@@ -8,12 +8,10 @@
 namespace {
 
 using namespace farside::explore;
-using farside::epochs::DrainWord;
-using farside::epochs::RingSlot;
-using farside::epochs::Turn;
-using farside::epochs::WakeUp;
 
 bool is_slot(std::uint32_t word) { return word >= ControlBlock::kRing && word < ControlBlock::kGate; }
+bool in_drain(const Request& r) { return r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain; }
+bool announces(const Request& r) { return in_drain(r) && DrainWord::left(r.operand) < 0; }
 
 }  // namespace
 
@@ -66,14 +64,13 @@ TEST_CASE("readers hold together, those that waited behind a writer too") {
 }
 
 TEST_CASE("a lock that loses a wake-up is caught") {
-  CHECK(fault({{"X0", "X0"}}, [](Request& r) { r.dropped = r.kind == Kind::kWrite && is_wake_word(r.word); }) ==
+  CHECK(fault({{"X0", "X0"}}, [](Request& r) { r.dropped = wakes(r); }) ==
         kDeadlock);
 }
 
 TEST_CASE("a lock that wakes the wrong waiter is caught") {
   CHECK(fault({{"X0", "X0", "X0"}}, [](Request& r) {
-          if (r.kind == Kind::kWrite && is_wake_word(r.word))
-            r.rank = static_cast<std::int8_t>((r.rank + 1) % 3);
+          if (wakes(r)) r.rank = static_cast<std::int8_t>((r.rank + 1) % 3);
         }) == kDeadlock);
 }
 
@@ -89,29 +86,25 @@ TEST_CASE("a lock whose waiter does not empty its slot is caught") {
 
 TEST_CASE("a lock whose readers do not count in the drain word is caught") {
   CHECK(fault({{"S0", "X0"}}, [](Request& r) {
-          r.dropped =
-              r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && r.operand == DrainWord::kOne;
+          r.dropped = in_drain(r) && r.operand == DrainWord::kOne;
         }) == kDeadlock);
 }
 
 TEST_CASE("a lock whose writer waits for one reader less than there are is caught") {
   CHECK(fault({{"S0", "S0", "X0"}}, [](Request& r) {
-          const bool announces =
-              r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && DrainWord::left(r.operand) < 0;
-          if (announces) ++r.operand;
+          if (announces(r)) ++r.operand;
         }) == kDeadlock);
 }
 
 TEST_CASE("a lock whose writer does not take itself out of the drain word is caught") {
   CHECK(fault({{"S0", "X0"}}, [](Request& r) {
-          r.dropped =
-              r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && DrainWord::left(r.operand) == 0;
+          r.dropped = in_drain(r) && DrainWord::left(r.operand) == 0;
         }) == kDrainLeft);
 }
 
 TEST_CASE("a lock whose last reader wakes the writer as if it had not announced itself is caught") {
   CHECK(fault({{"S0", "X0"}}, [](Request& r) {
-          if (r.kind == Kind::kWrite && is_wake_word(r.word)) r.operand = WakeUp::make(WakeUp::kHold);
+          if (wakes(r)) r.operand = WakeUp::make(WakeUp::kHold);
         }) == kDrainLeft);
 }
 
@@ -125,23 +118,20 @@ TEST_CASE("a lock whose writer does not take along the readers that it saw off i
 
 TEST_CASE("a lock whose writer is not told how many readers it sees off is caught") {
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
-          const bool announces =
-              r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain && DrainWord::left(r.operand) < 0;
-          if (announces && DrainWord::end(r.operand) == 1) r.operand -= DrainWord::leave(1) - DrainWord::kOne;
+          if (announces(r) && DrainWord::end(r.operand) == 1) r.operand -= DrainWord::leave(1) - DrainWord::kOne;
         }) != "");
 }
 
 TEST_CASE("a lock whose readers leave by themselves, and are taken along as well, is caught") {
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
-          const bool wakes = r.kind == Kind::kWrite && is_wake_word(r.word);
-          if (wakes && r.operand == WakeUp::make(WakeUp::kHold, Turn::next_after(0).bits())) r.operand = WakeUp::kHold;
+          if (wakes(r) && r.operand == WakeUp::make(WakeUp::kHold, Turn::next_after(0).bits())) r.operand = WakeUp::kHold;
         }) != "");
 }
 
 TEST_CASE("a lock whose reader, alone in front of a writer, does not wake it is caught") {
   // It found the turn in its slot, so it passes it on itself and knows who is next.
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
-          r.dropped = r.kind == Kind::kWrite && is_wake_word(r.word) && r.operand == WakeUp::kHold && r.agent == 1;
+          r.dropped = wakes(r) && r.operand == WakeUp::kHold && r.agent == 1;
         }) == kDeadlock);
 }
 
@@ -173,7 +163,7 @@ TEST_CASE("a lock whose words are not changed atomically is caught") {
           r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kLock;
         }) == kTogether);
   CHECK(fault({{"X0", "S0"}}, [](Request& r) {
-          r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain;
+          r.torn = in_drain(r);
         }) == kDeadlock);
   CHECK(fault({{"X0", "X0"}}, [](Request& r) { r.torn = r.kind == Kind::kCompareAndSwap; }) == kDeadlock);
 }

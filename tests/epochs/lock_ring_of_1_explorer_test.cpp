@@ -10,7 +10,6 @@
 namespace {
 
 using namespace farside::explore;
-using farside::epochs::RingSlot;
 static_assert(ControlBlock::kRingSlots == FARSIDE_SMALL_RING, "small_ring.hpp must come first");
 
 }  // namespace
@@ -42,7 +41,7 @@ TEST_CASE("with a ring of 1 slot, a waiter that misjudged the front gives way to
 
 TEST_CASE("a later ticket that is not told that its slot was taken is caught") {
   const Sabotage keep_silent = [](Request& r) {
-    r.dropped = r.kind == Kind::kWrite && LockProgram::own_word(r.word) && r.operand == farside::epochs::WakeUp::kAgain;
+    r.dropped = wakes(r) && r.operand == WakeUp::kAgain;
   };
   CHECK(explore_locks({{"X0", "S0", "S0", "S0"}}, {.sabotage = keep_silent}).failure == kDeadlock);
 }

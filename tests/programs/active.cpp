@@ -314,7 +314,7 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
-  const std::pair<const char*, void (*)(check::Memory)> sections[] = {
+  const check::Section<check::Memory> sections[] = {
       {"fence with assertions", fence_asserts},
       {"late fences", late_fences},
       {"a ring, a thousand times", ring},
@@ -329,9 +329,6 @@ int main(int argc, char** argv) {
       {"large puts", large_puts},
       {"fence, locks and posts in turn", taking_turns},
   };
-  for (const auto& [text, run] : sections) {
-    check::section(text);
-    run(program.memory());
-  }
+  check::run(sections, program.memory());
   return 0;
 }

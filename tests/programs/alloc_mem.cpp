@@ -122,17 +122,14 @@ int main(int argc, char** argv) {
   rank = check::rank();
   size = check::size();
   early = allocate<unsigned char>(kEarly);
-  const std::pair<const char*, void (*)()> sections[] = {
+  const check::Section<> sections[] = {
       {"memory from before the first window", before_the_first_window},
       {"parts of an allocation", parts},
       {"atomics", atomics},
       {"plain use", plain_use},
       {"hints", hints},
   };
-  for (const auto& [text, run] : sections) {
-    check::section(text);
-    run();
-  }
+  check::run(sections);
   CHECK_MPI(MPI_Free_mem(early));
   return 0;
 }

@@ -60,6 +60,22 @@ inline int size() {
 // Names what follows, for failure messages. The text must be a literal: a signal handler reads it.
 inline void section(const char* text) { state.section = text; }
 
+// A part of a program: what its failures are said to be in, and what it does.
+template <class... Arguments>
+struct Section {
+  const char* text;  // a literal
+  void (*run)(Arguments...);
+};
+
+// Runs the sections of an array one after the other, each with the same arguments.
+template <class Sections, class... Arguments>
+void run(const Sections& sections, const Arguments&... arguments) {
+  for (const auto& each : sections) {
+    section(each.text);
+    each.run(arguments...);
+  }
+}
+
 template <class T>
 std::string show(const T& value) {
   std::ostringstream out;
@@ -166,6 +182,12 @@ class Program {
   bool has(std::string_view argument) const {
     return std::find(arguments_.begin(), arguments_.end(), argument) != arguments_.end();
   }
+  // The number that follows an argument: of `seed 7` 7; where the argument is missing, `otherwise`.
+  int number(std::string_view argument, int otherwise) const {
+    for (std::size_t i = 0; i + 1 < arguments_.size(); ++i)
+      if (arguments_[i] == argument) return std::atoi(arguments_[i + 1].c_str());
+    return otherwise;
+  }
   Memory memory() const { return has("create") ? Memory::kCreate : Memory::kAllocate; }
 
  private:
@@ -234,6 +256,15 @@ inline bool lock_all_has_gate() {
   const char* given = std::getenv("TEST_ROUTE");
   const std::string route = given != nullptr ? given : "";
   return size() > (route == "fabric" || route == "hosts" ? 2 : 16);
+}
+
+// Whether such a lock_all is refused while any rank is exposed by a post, and a post while any rank holds it; else only
+// what is exposed to its own rank shows (epochs/README.md).
+inline bool lock_all_sees_posts() {
+  const char* given = std::getenv("TEST_ROUTE");
+  const std::string route = given != nullptr ? given : "";
+  const char* checks = std::getenv("FARSIDE_CHECK");
+  return !lock_all_has_gate() || (route != "fabric" && route != "hosts") || (checks != nullptr && std::string(checks) == "strict");
 }
 
 inline std::vector<int> all_ranks() {

@@ -464,7 +464,7 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
-  const std::pair<const char*, void (*)()> sections[] = {
+  const check::Section<> sections[] = {
       {"attributes", attributes},
       {"operations", operations},
       {"many regions", many_regions},
@@ -476,9 +476,6 @@ int main(int argc, char** argv) {
       {"a linked list", linked_list},
       {"communicators", communicators},
   };
-  for (const auto& [text, run] : sections) {
-    check::section(text);
-    run();
-  }
+  check::run(sections);
   return 0;
 }

@@ -251,8 +251,8 @@ void lock_of_a_posted_window(const check::Window& window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// One posted window is enough to refuse a lock_all, and then nobody's lock is left behind. Through a gate lock_all looks at no
-// other rank: who the window is exposed to sees it by the post, others do not.
+// One posted window is enough to refuse a lock_all, and then nobody's lock is left behind. Where lock_all
+// does not see posts to others, who the window is exposed to sees it all the same.
 void lock_all_and_one_posted_window(const check::Window& window) {
   if (size == 1) return;
   const check::Group first({0});
@@ -260,7 +260,7 @@ void lock_all_and_one_posted_window(const check::Window& window) {
   if (rank == size - 1) CHECK_MPI(MPI_Win_post(first, 0, window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   if (rank != size - 1) {
-    for (int i = 0; i < 2 && (rank == 0 || !check::lock_all_has_gate()); ++i) {
+    for (int i = 0; i < 2 && (rank == 0 || check::lock_all_sees_posts()); ++i) {
       CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
       CHECK_REFUSED(put_at(window, 0, 0), MPI_ERR_RMA_SYNC);
       CHECK_REFUSED(MPI_Win_unlock_all(window), MPI_ERR_RMA_SYNC);
@@ -278,7 +278,23 @@ void lock_all_and_one_posted_window(const check::Window& window) {
   post_and_start(window);
 }
 
-// And the reverse: who is locked by a peer, or by itself, may not expose its window.
+// And the reverse: while one rank has locked all windows, no other may expose its own, to whomever.
+void posts_beside_lock_all(const check::Window& window) {
+  if (size == 1 || !check::lock_all_sees_posts()) return;
+  const check::Group next_one({next});
+  if (rank == 0) CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  for (int i = 0; i < 2 && rank != 0; ++i) {
+    CHECK_REFUSED(MPI_Win_post(next_one, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+    CHECK_REFUSED(MPI_Win_wait(window), MPI_ERR_RMA_SYNC);
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank == 0) CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  post_and_start(window);
+}
+
+// Who is locked by a peer, or by itself, may not expose its window either.
 void post_of_a_locked_window(const check::Window& window) {
   const check::Group from({(rank + size - 1) % size});
   for (int kind : {MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED}) {
@@ -371,7 +387,7 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   check::Window window(program.memory(), kInts * sizeof(int), sizeof(int));
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
-  const std::pair<const char*, void (*)(const check::Window&)> sections[] = {
+  const check::Section<const check::Window&> sections[] = {
       {"bad arguments", bad_arguments},
       {"beyond the window", beyond_the_window},
       {"more sent than there is room for", longer_senders},
@@ -382,13 +398,14 @@ int main(int argc, char** argv) {
       {"while started", while_started},
       {"a lock of a posted window", lock_of_a_posted_window},
       {"lock_all and one posted window", lock_all_and_one_posted_window},
+      {"posts beside a lock_all", posts_beside_lock_all},
       {"a post of a locked window", post_of_a_locked_window},
       {"the wrong window", wrong_window},
   };
-  for (const auto& [text, run] : sections) {
-    check::section(text);
+  for (const auto& each : sections) {
+    check::section(each.text);
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-    run(window);
+    each.run(window);
     still_works(window);
   }
   check::section("bad creations");

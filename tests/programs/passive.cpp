@@ -470,7 +470,7 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
-  const std::pair<const char*, void (*)(check::Memory)> sections[] = {
+  const check::Section<check::Memory> sections[] = {
       {"put and get under either lock", put_and_get},
       {"the lock of one's own window", own_window},
       {"mutual exclusion", mutual_exclusion},
@@ -488,9 +488,6 @@ int main(int argc, char** argv) {
       {"many empty epochs", empty_epochs},
       {"two windows", two_windows},
   };
-  for (const auto& [text, run] : sections) {
-    check::section(text);
-    run(program.memory());
-  }
+  check::run(sections, program.memory());
   return 0;
 }

@@ -358,39 +358,39 @@ int main(int argc, char** argv) {
   rank = check::rank();
   size = check::size();
   const check::Memory memory = program.memory();
+  using check::Memory;
   if (!program.has("computing") && size > 1) {
-    check::section("a pending message and a lock on the window of the holder");
-    while_locking(memory, 1, MPI_LOCK_EXCLUSIVE);
-    check::section("a pending message and a lock on one's own window");
-    while_locking(memory, 0, MPI_LOCK_SHARED);
-    check::section("a pending message and lock_all");
-    while_locking_all(memory);
-    check::section("a pending message and start");
-    while_starting(memory);
-    check::section("a pending message and complete");
-    while_completing(memory);
-    check::section("a pending message and wait");
-    while_waiting(memory);
-    check::section("a pending message and fence");
-    while_fencing(memory);
-    check::section("a pending message and free");
-    while_freeing(memory);
-    for (int target : {0, 1}) {
-      check::section("a pending message and fetch_and_op with flush, again and again");
-      while_asking(memory, target, Asks::kFetchAndOp);
-      check::section("a pending message and get with flush_local_all, again and again");
-      while_asking(memory, target, Asks::kGet);
-      check::section("a pending message and Rget with wait, again and again");
-      while_asking(memory, target, Asks::kRget);
-    }
+    const check::Section<Memory> waiting[] = {
+        {"a pending message and a lock on the window of the holder",
+         [](Memory of) { while_locking(of, 1, MPI_LOCK_EXCLUSIVE); }},
+        {"a pending message and a lock on one's own window",
+         [](Memory of) { while_locking(of, 0, MPI_LOCK_SHARED); }},
+        {"a pending message and lock_all", while_locking_all},
+        {"a pending message and start", while_starting},
+        {"a pending message and complete", while_completing},
+        {"a pending message and wait", while_waiting},
+        {"a pending message and fence", while_fencing},
+        {"a pending message and free", while_freeing},
+    };
+    check::run(waiting, memory);
+    const check::Section<Memory, int> asking[] = {
+        {"a pending message and fetch_and_op with flush, again and again",
+         [](Memory of, int target) { while_asking(of, target, Asks::kFetchAndOp); }},
+        {"a pending message and get with flush_local_all, again and again",
+         [](Memory of, int target) { while_asking(of, target, Asks::kGet); }},
+        {"a pending message and Rget with wait, again and again",
+         [](Memory of, int target) { while_asking(of, target, Asks::kRget); }},
+    };
+    for (int target : {0, 1}) check::run(asking, memory, target);
     check::section("a pending message and MPI_Win_sync, again and again");
     while_asking(memory, 0, Asks::kSync);
   }
   if (!program.has("messages")) {
-    check::section("the target computes");
-    target_is_busy(memory, Busy::kComputing);
-    check::section("the target sleeps");
-    target_is_busy(memory, Busy::kSleeping);
+    const check::Section<Memory> busy[] = {
+        {"the target computes", [](Memory of) { target_is_busy(of, Busy::kComputing); }},
+        {"the target sleeps", [](Memory of) { target_is_busy(of, Busy::kSleeping); }},
+    };
+    check::run(busy, memory);
   }
   return 0;
 }

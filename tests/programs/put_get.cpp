@@ -323,23 +323,17 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
-  check::section("sizes from nothing to beyond a megabyte");
-  sizes(program.memory());
-  check::section("displacement units differ");
-  displacement_units(program.memory());
-  check::section("MPI_PROC_NULL takes everything and changes nothing");
-  nobody(program.memory());
-  check::section("every predefined type");
-  predefined_types(program.memory());
-  check::section("contiguous and vector types on either side");
-  derived_types(program.memory());
-  check::section("a transposed matrix");
-  transposed_matrix(program.memory());
-  check::section("who sends may send less");
-  shorter_senders(program.memory());
-  check::section("small pieces at any address");
-  small_pieces(program.memory());
-  check::section("thousands of operations in one epoch");
-  many_in_one_epoch(program.memory());
+  const check::Section<check::Memory> sections[] = {
+      {"sizes from nothing to beyond a megabyte", sizes},
+      {"displacement units differ", displacement_units},
+      {"MPI_PROC_NULL takes everything and changes nothing", nobody},
+      {"every predefined type", predefined_types},
+      {"contiguous and vector types on either side", derived_types},
+      {"a transposed matrix", transposed_matrix},
+      {"who sends may send less", shorter_senders},
+      {"small pieces at any address", small_pieces},
+      {"thousands of operations in one epoch", many_in_one_epoch},
+  };
+  check::run(sections, program.memory());
   return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random one-sided operations against a plain sequential model: random datatypes (random_types.hpp) of random
-// predefined ones with random operations (random_elements.hpp), by every call, to random targets and
+// Random one-sided operations against a plain sequential model: random datatypes (random_operations/types.hpp) of random
+// predefined ones with random operations (random_operations/elements.hpp), by every call, to random targets and
 // displacements, on windows of random flavors, sizes and units, between random synchronizations. All ranks
-// draw the same plan and carry it out on the model (random_plan.hpp); then each does its part by MPI and compares
+// draw the same plan and carry it out on the model (random_operations/plan.hpp); then each does its part by MPI and compares
 // its window and all its buffers, byte for byte, with the model's. Datatypes are freed right after the call.
 //
 //   random_operations [create] [seed S] [cases N] [only Q] [show]
@@ -12,7 +12,7 @@
 #include <cinttypes>
 #include <memory>
 
-#include "random_plan.hpp"
+#include "random_operations/plan.hpp"
 
 namespace {
 
@@ -422,17 +422,12 @@ class Case {
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
-  const auto number = [&](std::string_view name, int otherwise) {
-    for (int i = 1; i + 1 < argc; ++i)
-      if (argv[i] == name) return std::atoi(argv[i + 1]);
-    return otherwise;
-  };
   Options options;
   options.own_memory = program.memory() == check::Memory::kCreate;
   options.show = program.has("show");
-  options.seed = static_cast<std::uint64_t>(number("seed", 1));
-  options.only = number("only", -1);
-  options.cases = number("cases", 100);
+  options.seed = static_cast<std::uint64_t>(program.number("seed", 1));
+  options.only = program.number("only", -1);
+  options.cases = program.number("cases", 100);
   const int first = options.only < 0 ? 0 : options.only;
   const int last = options.only < 0 ? options.cases : options.only + 1;
   const Elements elements;

@@ -2,7 +2,9 @@
 // Operations with a request: completed one by one, all together, by tests, and next to requests of messages.
 #include "check.hpp"
 
+#include <cstdlib>
 #include <fstream>
+#include <string>
 
 #include <sched.h>
 
@@ -262,6 +264,38 @@ void under_way(check::Memory memory) {
   }
 }
 
+// A request is over when its own operation is, whatever was issued behind it: over the fabric a small get is, once at least,
+// while a large one is under way.
+void before_a_later_one(check::Memory memory) {
+  if (size == 1) return;
+  constexpr int kRounds = 20;
+  constexpr int kWords = 1 << 21;
+  check::Window window(memory, kWords * sizeof(int), sizeof(int));
+  for (int i = 0; i < kWords; ++i) window.as<int>()[i] = rank * 1000003 + i;
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  std::vector<int> large(kWords);
+  int later_under_way = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    int small = -1;
+    MPI_Request first = MPI_REQUEST_NULL;
+    MPI_Request later = MPI_REQUEST_NULL;
+    CHECK_MPI(MPI_Rget(&small, 1, MPI_INT, next(), round, 1, MPI_INT, window, &first));
+    CHECK_MPI(MPI_Rget(large.data(), kWords, MPI_INT, next(), 0, kWords, MPI_INT, window, &later));
+    CHECK_MPI(MPI_Wait(&first, MPI_STATUS_IGNORE));
+    CHECK_EQ(small, next() * 1000003 + round);
+    int done = 0;
+    CHECK_MPI(MPI_Request_get_status(later, &done, MPI_STATUS_IGNORE));
+    later_under_way += done != 0 ? 0 : 1;
+    CHECK_MPI(MPI_Wait(&later, MPI_STATUS_IGNORE));
+    for (int i = 0; i < kWords; i += 4099) CHECK_EQ(large[static_cast<std::size_t>(i)], next() * 1000003 + i);
+    large.assign(kWords, -1);
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  const char* const route = std::getenv("TEST_ROUTE");
+  if (route != nullptr && std::string(route) == "fabric") CHECK(later_under_way > 0);
+}
+
 // Nobody asks for a request any more when its window goes.
 void left_behind(check::Memory memory) {
   MPI_Request request = MPI_REQUEST_NULL;
@@ -285,17 +319,15 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
-  check::section("rput and rget");
-  puts_and_gets(program.memory());
-  check::section("raccumulate and rget_accumulate");
-  accumulates(program.memory());
-  check::section("requests of puts and of messages together");
-  next_to_messages(program.memory());
-  check::section("requests completed after their epoch");
-  completed_late(program.memory());
-  check::section("requests completed after their window");
-  left_behind(program.memory());
-  check::section("requests that are under way while the target is stopped");
-  under_way(program.memory());
+  const check::Section<check::Memory> sections[] = {
+      {"rput and rget", puts_and_gets},
+      {"raccumulate and rget_accumulate", accumulates},
+      {"requests of puts and of messages together", next_to_messages},
+      {"requests completed after their epoch", completed_late},
+      {"a request before a later one", before_a_later_one},
+      {"requests completed after their window", left_behind},
+      {"requests that are under way while the target is stopped", under_way},
+  };
+  check::run(sections, program.memory());
   return 0;
 }

@@ -338,7 +338,7 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
   CHECK_MPI(MPI_Comm_rank(node, &rank));
   CHECK_MPI(MPI_Comm_size(node, &size));
-  const std::pair<const char*, void (*)()> sections[] = {
+  const check::Section<> sections[] = {
       {"sizes and units", sizes_and_units},
       {"attributes", attributes},
       {"operations", operations},
@@ -351,10 +351,7 @@ int main(int argc, char** argv) {
       {"many rounds", many_rounds},
       {"over nodes", over_nodes},
   };
-  for (const auto& [text, run] : sections) {
-    check::section(text);
-    run();
-  }
+  check::run(sections);
   CHECK_MPI(MPI_Comm_free(&node));
   return 0;
 }

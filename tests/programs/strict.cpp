@@ -2,7 +2,10 @@
 // With FARSIDE_CHECK=strict: accesses that conflict, of one origin or of several, are refused, both calls are
 // named, and what is allowed is let through; buffers and window memory that are stored to too early are
 // reported. Without it (argument lenient) all of it passes, as the results are not looked at.
-#include "misuse.hpp"
+#include <functional>
+
+#include "check.hpp"
+#include "stderr.hpp"
 
 namespace {
 
@@ -14,7 +17,7 @@ int last;
 // The second of two calls that conflict. `with`: how the report names the first.
 void conflict(const std::function<int()>& call, const char* with, const char* what,
               const char* third = ", target ") {
-  misuse::Stderr heard;
+  check::Stderr heard;
   const int code = call();
   const std::string text = heard.end();
   const int wanted = strict ? MPI_ERR_RMA_CONFLICT : MPI_SUCCESS;
@@ -32,7 +35,9 @@ void conflict(const std::function<int()>& call, const char* with, const char* wh
 constexpr const char* kWindow = "window are in use by ";
 constexpr const char* kBuffer = "of the local buffer, at ";
 
-void at_the_target(MPI_Win window) {
+void barrier() { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
+
+void at_the_target(const check::Window& window) {
   int out[8] = {};
   int in[8] = {};
   double numbers[4] = {};
@@ -85,7 +90,7 @@ void at_the_target(MPI_Win window) {
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
 }
 
-void between_the_bytes(MPI_Win window) {
+void between_the_bytes(const check::Window& window) {
   // Every second int, and those between: no byte in common.
   int out[4] = {};
   MPI_Datatype strided;
@@ -97,10 +102,10 @@ void between_the_bytes(MPI_Win window) {
   CONFLICT("MPI_Put (operation ", kWindow, MPI_Put(out, 1, MPI_INT, next, 6, 1, MPI_INT, window));
   CHECK_MPI(MPI_Win_unlock(next, window));
   CHECK_MPI(MPI_Type_free(&strided));
-  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  barrier();
 }
 
-void in_local_memory(MPI_Win window) {
+void in_local_memory(const check::Window& window) {
   int buffer[8] = {};
   MPI_Request request = MPI_REQUEST_NULL;
   CHECK_MPI(MPI_Win_lock_all(0, window));
@@ -122,13 +127,12 @@ void in_local_memory(MPI_Win window) {
   CHECK_MPI(MPI_Get(buffer, 2, MPI_INT, next, 12, 2, MPI_INT, window));
   CONFLICT("MPI_Put (operation ", kWindow, MPI_Put(buffer + 4, 2, MPI_INT, next, 8, 2, MPI_INT, window));
   CHECK_MPI(MPI_Win_unlock_all(window));
+  barrier();
 }
 
 // From here on: rank 0's window, which rank 0 and the last rank access.
 
-void barrier() { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
-
-void between_fences(MPI_Win window) {
+void between_fences(const check::Window& window) {
   int out[4] = {};
   int in[4] = {};
   float numbers[4] = {};
@@ -159,7 +163,7 @@ void between_fences(MPI_Win window) {
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
 }
 
-void under_locks(MPI_Win window) {
+void under_locks(const check::Window& window) {
   int out[4] = {};
   int in[4] = {};
   CHECK_MPI(MPI_Win_lock_all(0, window));
@@ -212,7 +216,7 @@ void under_locks(MPI_Win window) {
   barrier();
 }
 
-void within_an_exposure(MPI_Win window) {
+void within_an_exposure(const check::Window& window) {
   int out[4] = {};
   int in[4] = {};
   const check::Group origins({0, last});
@@ -238,7 +242,8 @@ void within_an_exposure(MPI_Win window) {
   }
 }
 
-void buffers_in_the_window(MPI_Win window, int* own) {
+void buffers_in_the_window(const check::Window& window) {
+  int* const own = window.as<int>();
   // Rank 0 puts out of its own window, to another part of rank 1's.
   int out[4] = {};
   CHECK_MPI(MPI_Win_lock_all(0, window));
@@ -267,7 +272,8 @@ void buffers_in_the_window(MPI_Win window, int* own) {
   barrier();
 }
 
-void stores(MPI_Win window, int* own) {
+void stores(const check::Window& window) {
+  int* const own = window.as<int>();
   // To a buffer that an operation has.
   int out[4] = {};
   int in[4] = {};
@@ -339,23 +345,17 @@ int main(int argc, char** argv) {
   last = check::size() - 1;
   check::Window window(program.memory(), 64 * sizeof(int), sizeof(int));
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
-  check::section("at the target");
-  at_the_target(window);
-  check::section("between the bytes");
-  between_the_bytes(window);
-  check::section("in local memory");
-  in_local_memory(window);
-  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-  check::section("between fences");
-  between_fences(window);
-  check::section("under locks");
-  under_locks(window);
-  check::section("within an exposure");
-  within_an_exposure(window);
-  check::section("buffers in the window");
-  buffers_in_the_window(window, window.as<int>());
-  check::section("stores");
-  stores(window, window.as<int>());
+  const check::Section<const check::Window&> sections[] = {
+      {"at the target", at_the_target},
+      {"between the bytes", between_the_bytes},
+      {"in local memory", in_local_memory},
+      {"between fences", between_fences},
+      {"under locks", under_locks},
+      {"within an exposure", within_an_exposure},
+      {"buffers in the window", buffers_in_the_window},
+      {"stores", stores},
+  };
+  check::run(sections, window);
   check::section("MPI_Win_free");
   return 0;
 }

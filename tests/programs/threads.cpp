@@ -239,18 +239,17 @@ int main(int argc, char** argv) {
     if (rank == 0) std::puts("skipped: this runtime does not provide MPI_THREAD_MULTIPLE");
     return check::kSkipped;
   }
-  const std::pair<const char*, void (*)(check::Memory)> sections[] = {
-      {"a put beside a thread that waits in a collective", beside_a_collective},
+  if (!program.has("at_once")) {
+    check::section("a put beside a thread that waits in a collective");
+    beside_a_collective(program.memory());
+  }
+  const check::Section<check::Memory> sections[] = {
       {"each thread with windows of its own", windows_of_their_own},
       {"threads with different operations on one window", one_window},
       {"threads with locks on different targets", locks_on_different_targets},
       {"threads within one lock_all", lock_all_by_threads},
       {"locks by threads against lock_all", locks_against_lock_all},
   };
-  for (const auto& [text, run] : sections) {
-    if (program.has("at_once") && run == beside_a_collective) continue;
-    check::section(text);
-    run(program.memory());
-  }
+  check::run(sections, program.memory());
   return 0;
 }

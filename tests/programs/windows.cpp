@@ -43,6 +43,15 @@ void check_works(MPI_Win window, void* base, MPI_Comm comm) {
   CHECK_EQ(*static_cast<int*>(base), 500 + (me + all - 1) % all);
 }
 
+// A window of a communicator, from its beginning to its end.
+void make_and_use(MPI_Comm comm, MPI_Aint bytes) {
+  void* base = nullptr;
+  MPI_Win window;
+  CHECK_MPI(MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, comm, &base, &window));
+  check_works(window, base, comm);
+  CHECK_MPI(MPI_Win_free(&window));
+}
+
 // Sizes and units that differ per rank, some of nothing; each rank is reached to its own last byte.
 void sizes_and_units() {
   const auto bytes_of = [](int r, int round) { return (r + round) % 3 == 0 ? 0 : 1000 * (r + 1) + round; };
@@ -329,11 +338,7 @@ void communicators() {
   MPI_Comm some;
   CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 1, rank, &some));
   if (rank != 0) {
-    void* base = nullptr;
-    MPI_Win window;
-    CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, some, &base, &window));
-    check_works(window, base, some);
-    CHECK_MPI(MPI_Win_free(&window));
+    make_and_use(some, 64);
     CHECK_MPI(MPI_Comm_free(&some));
   }
 }
@@ -342,13 +347,7 @@ void communicators() {
 void disjoint_communicators() {
   MPI_Comm half;
   CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half));
-  for (int i = 0; i < (rank % 2 == 0 ? 5 : 9); ++i) {
-    void* base = nullptr;
-    MPI_Win window;
-    CHECK_MPI(MPI_Win_allocate(4096, 1, MPI_INFO_NULL, half, &base, &window));
-    check_works(window, base, half);
-    CHECK_MPI(MPI_Win_free(&window));
-  }
+  for (int i = 0; i < (rank % 2 == 0 ? 5 : 9); ++i) make_and_use(half, 4096);
   CHECK_MPI(MPI_Comm_free(&half));
 }
 
@@ -398,7 +397,7 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
-  const std::pair<const char*, void (*)()> sections[] = {
+  const check::Section<> sections[] = {
       {"sizes and units", sizes_and_units},
       {"kinds of memory", kinds_of_memory},
       {"user attributes", user_attributes},
@@ -410,9 +409,6 @@ int main(int argc, char** argv) {
       {"several at once", several_at_once},
       {"many rounds", many_rounds},
   };
-  for (const auto& [text, run] : sections) {
-    check::section(text);
-    run();
-  }
+  check::run(sections);
   return 0;
 }

@@ -182,22 +182,14 @@ Outcome measure_bare(BareOperation operation, const Pair& pair, const Options& o
     endpoint->meet(theirs);
     if (pair.origin) {
       std::uint64_t done = 0;
-      const auto batch = [&](long count) {
-        const Clock::time_point start = Clock::now();
-        for (long i = 0; i < count; ++i, ++done) {
-          if (operation == BareOperation::kWrite) {
-            endpoint->write(kWord, done);
-          } else if (endpoint->fetch_add(kWord, 1) != done) {
-            outcome.wrong = "a wrong value was fetched";
-          }
+      outcome.values = sample_microseconds(options.sample_seconds, [&] {
+        if (operation == BareOperation::kWrite) {
+          endpoint->write(kWord, done);
+        } else if (endpoint->fetch_add(kWord, 1) != done) {
+          outcome.wrong = "a wrong value was fetched";
         }
-        return seconds_since(start);
-      };
-      batch(3);  // connections
-      Budget budget;
-      budget.sample_seconds = options.sample_seconds;
-      outcome.values = take_samples(budget, batch);
-      for (double& value : outcome.values) value *= 1e6;
+        ++done;
+      });
       endpoint->write(kEnd, 1);
     } else {
       endpoint->serve_until(kEnd);

@@ -88,25 +88,17 @@ Outcome measure_bare(BareMemory what, const Pair& pair, const Options& options) 
   Page& page = *shared.get();
   if (pair.origin) {
     std::uint64_t done = 0;
-    const auto batch = [&](long count) {
-      const Clock::time_point start = Clock::now();
-      for (long i = 0; i < count; ++i, ++done) {
-        if (what == BareMemory::kLock) {
-          page.lock.value.fetch_add(1);
-          page.data.value.store(done, std::memory_order_relaxed);
-          page.lock.value.fetch_sub(1);
-        } else {
-          page.asked.value.fetch_add(1);
-          wait_for_more(page.answered.value, done);
-        }
+    outcome.values = sample_microseconds(options.sample_seconds, [&] {
+      if (what == BareMemory::kLock) {
+        page.lock.value.fetch_add(1);
+        page.data.value.store(done, std::memory_order_relaxed);
+        page.lock.value.fetch_sub(1);
+      } else {
+        page.asked.value.fetch_add(1);
+        wait_for_more(page.answered.value, done);
       }
-      return seconds_since(start);
-    };
-    batch(3);
-    Budget budget;
-    budget.sample_seconds = options.sample_seconds;
-    outcome.values = take_samples(budget, batch);
-    for (double& value : outcome.values) value *= 1e6;
+      ++done;
+    });
     page.asked.value.store(kEnd);
   } else if (what == BareMemory::kExchange) {
     for (std::uint64_t seen = 0; (seen = wait_for_more(page.asked.value, seen)) != kEnd;) page.answered.value.fetch_add(1);

@@ -48,4 +48,21 @@ std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
   }
 }
 
+// Microseconds per operation, one value per batch; `operation()` does one. The first three (connections, page faults) are
+// not counted. The samples take some `sample_seconds` together.
+template <class Operation>
+std::vector<double> sample_microseconds(double sample_seconds, Operation&& operation) {
+  const auto batch = [&](long count) {
+    const Clock::time_point start = Clock::now();
+    for (long i = 0; i < count; ++i) operation();
+    return seconds_since(start);
+  };
+  batch(3);
+  Budget budget;
+  budget.sample_seconds = sample_seconds;
+  std::vector<double> samples = take_samples(budget, batch);
+  for (double& value : samples) value *= 1e6;
+  return samples;
+}
+
 }  // namespace farside::bench

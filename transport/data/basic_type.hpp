@@ -25,14 +25,16 @@ enum class BasicType : std::uint8_t {
 };
 inline constexpr std::size_t kBasicTypes = 31;
 
+// Types of 1 and 2 bytes have no CPU atomics: they are what structures are moved by. Under the accumulate lock they are moved
+// whole (up to 16 KiB), which programs expect of a pointer sent as MPI_BYTE.
 struct BasicTypeTraits {
   const char* name;
   std::uint8_t size;     // bytes of data (12 for kDoubleInt)
   std::uint8_t extent;   // bytes from one element to the next (16 for kDoubleInt)
   std::uint8_t first;    // bytes of the first member of a pair type (8 for kDoubleInt), else size
   std::uint8_t second;   // pair types: offset of the second member, else 0
-  bool cpu_atomics;      // elements can be combined by CPU atomics at all: no gap, of 1, 2, 4 or 8 bytes
-  bool cpu_adds;         // counters, to which the CPU adds in one step: not floating-point (a loop), not of 1 or 2 bytes
+  bool cpu_atomics;      // elements are combined by CPU atomics where they are aligned: no gap, of 4 or 8 bytes (below)
+  bool cpu_adds;         // counters, to which the CPU adds in one step: not floating-point, which takes a loop
 };
 
 extern const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits;

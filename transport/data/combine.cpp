@@ -15,13 +15,9 @@
 namespace farside {
 namespace {
 
-template <std::size_t kSize>
-using WordOfSize = std::conditional_t<kSize == 1, std::uint8_t,
-                   std::conditional_t<kSize == 2, std::uint16_t,
-                   std::conditional_t<kSize == 4, std::uint32_t, std::uint64_t>>>;
-
-template <class T> inline constexpr bool kFitsWord =
-    !kHasGap<T> && (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
+// What the CPU's atomics work on.
+template <class T>
+using WordOf = std::conditional_t<sizeof(T) == sizeof(std::uint32_t), std::uint32_t, std::uint64_t>;
 
 // The type an operation is computed in. Where signedness or meaning does not matter it is the unsigned integer of
 // the same size: overflow then wraps as users expect of MPI_SUM, and types share kernels.
@@ -29,7 +25,7 @@ template <ReduceOp kOp, class T>
 constexpr auto operand_type() {
   constexpr bool kMoves = kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp;
   constexpr bool kOrders = kOp == ReduceOp::kMin || kOp == ReduceOp::kMax;
-  if constexpr (kMoves && kFitsWord<T>) return WordOfSize<sizeof(T)>{};
+  if constexpr (kMoves && kHasCpuAtomics<T>) return WordOf<T>{};
   else if constexpr (kMoves && !kHasGap<T>) return Opaque<sizeof(T)>{};
   else if constexpr (kClassOf<T> == TypeClass::kInteger && !kOrders) return std::make_unsigned_t<T>{};
   else if constexpr (kClassOf<T> == TypeClass::kByte) return std::uint8_t{};
@@ -141,8 +137,8 @@ FARSIDE_WIDE void combine_locked_wide(std::byte* __restrict target, const std::b
 // model a program may publish data by an accumulate and find it by a fetch (MPI 4.0 section 12.4); they cost
 // nothing on x86-64, and a sequentially consistent order among different locations is promised by nobody.
 template <ReduceOp kOp, class T, bool kFetch>
-inline WordOfSize<sizeof(T)> atomic_step(std::atomic_ref<WordOfSize<sizeof(T)>> word, const std::byte* origin) {
-  using Word = WordOfSize<sizeof(T)>;
+inline WordOf<T> atomic_step(std::atomic_ref<WordOf<T>> word, const std::byte* origin) {
+  using Word = WordOf<T>;
   constexpr auto kBoth = std::memory_order_acq_rel;
   if constexpr (kOp == ReduceOp::kNoOp) {
     return word.load(std::memory_order_acquire);
@@ -172,7 +168,7 @@ inline WordOfSize<sizeof(T)> atomic_step(std::atomic_ref<WordOfSize<sizeof(T)>> 
 
 template <ReduceOp kOp, class T, bool kFetch>
 void combine_atomic(std::byte* target, const std::byte* origin, std::byte* fetched, std::size_t count) {
-  using Word = WordOfSize<sizeof(T)>;
+  using Word = WordOf<T>;
   for (std::size_t index = 0; index < count; ++index) {
     const std::size_t at = index * sizeof(T);
     const std::byte* const operand = kOp == ReduceOp::kNoOp ? nullptr : origin + at;
@@ -200,7 +196,7 @@ constexpr Kernels make_kernels() {
       kernels.wide = combine_locked_wide<kOp, Computed, false>;
       kernels.wide_fetch = combine_locked_wide<kOp, Computed, true>;
     }
-    if constexpr (kFitsWord<T>) {
+    if constexpr (kHasCpuAtomics<T>) {
       kernels.atomic = combine_atomic<kOp, Computed, false>;
       kernels.atomic_fetch = combine_atomic<kOp, Computed, true>;
     }
@@ -259,10 +255,7 @@ void compare_and_swap(AtomicWay way, BasicType type, void* target, const void* o
     if (std::memcmp(fetched, compare, size) == 0) std::memcpy(target, origin, size);
     return;
   }
-  const auto swap = size == 1   ? swap_word<std::uint8_t>
-                    : size == 2 ? swap_word<std::uint16_t>
-                    : size == 4 ? swap_word<std::uint32_t>
-                                : swap_word<std::uint64_t>;
+  const auto swap = size == sizeof(std::uint32_t) ? swap_word<std::uint32_t> : swap_word<std::uint64_t>;
   swap(static_cast<std::byte*>(target), static_cast<const std::byte*>(origin), static_cast<const std::byte*>(compare),
        static_cast<std::byte*>(fetched));
 }

@@ -89,6 +89,9 @@ constexpr std::size_t data_size() {
 }
 
 template <class T> inline constexpr bool kHasGap = data_size<T>() != sizeof(T);
+// BasicTypeTraits::cpu_atomics.
+template <class T> inline constexpr bool kHasCpuAtomics =
+    !kHasGap<T> && (sizeof(T) == sizeof(std::uint32_t) || sizeof(T) == sizeof(std::uint64_t));
 
 // Loads and stores of elements at any address. A pair goes member by member: its gap may lie outside the
 // buffer (a last element need not have one) and belongs to someone else at a target.

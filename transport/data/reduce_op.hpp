@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The predefined operations of the accumulate family (MPI 4.0 sections 6.9.2 and 12.3.4), and the kernels that
 // apply them. Two ways exist to be atomic per element, and all accesses to one location must agree on one:
-//   - kAtomic: one CPU atomic or a compare-and-swap loop per element (elements of 1, 2, 4 or 8 bytes, naturally
+//   - kAtomic: one CPU atomic or a compare-and-swap loop per element (elements of 4 or 8 bytes, naturally
 //     aligned); needs nothing else;
 //   - kLocked: plain loops, and the caller holds the accumulate lock of the region.
 #pragma once
@@ -32,12 +32,11 @@ enum class AtomicWay : std::uint8_t { kAtomic, kLocked };
 inline bool has_cpu_atomics(BasicType type) { return traits(type).cpu_atomics; }
 
 // The way for an access to `type` at `address`: kAtomic where the type allows it and the address is naturally
-// aligned. Every process sees a region at the same alignment, so that all agree. Types of 1 and 2 bytes are what structures
-// are moved by: under the lock they are moved whole (up to 16 KiB), which programs expect of a pointer sent as MPI_BYTE.
+// aligned. Every process sees a region at the same alignment, so that all agree.
 inline AtomicWay atomic_way(BasicType type, const void* address) {
   const BasicTypeTraits& of = traits(type);
   const bool aligned = (reinterpret_cast<std::uintptr_t>(address) & (std::size_t{of.size} - 1)) == 0;
-  return of.cpu_atomics && aligned && of.size >= sizeof(std::int32_t) ? AtomicWay::kAtomic : AtomicWay::kLocked;
+  return of.cpu_atomics && aligned ? AtomicWay::kAtomic : AtomicWay::kLocked;
 }
 
 // target[i] = target[i] op origin[i] for i < count; both in the memory layout of `type` (extent apart). With

@@ -14,13 +14,22 @@ namespace farside {
 class Pending {
  public:
   Pending() = default;
+  // What counts here counts in `parent` as well, but for its errors.
+  explicit Pending(Pending* parent) : parent_(parent) {}
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
   ~Pending() { delete error_.load(std::memory_order_relaxed); }
 
-  void issued() { outstanding_.fetch_add(1, std::memory_order_relaxed); }
-  // Release: what the operation wrote here is visible to whoever sees it done.
-  void completed() { outstanding_.fetch_sub(1, std::memory_order_release); }
+  void issued() {
+    if (parent_ != nullptr) parent_->issued();
+    outstanding_.fetch_add(1, std::memory_order_relaxed);
+  }
+  // Release: what the operation wrote here is visible to whoever sees it done. Who does may destroy this.
+  void completed() {
+    Pending* const parent = parent_;
+    outstanding_.fetch_sub(1, std::memory_order_release);
+    if (parent != nullptr) parent->completed();
+  }
   void failed(Error error) {
     auto* mine = new Error(std::move(error));
     Error* none = nullptr;
@@ -37,6 +46,7 @@ class Pending {
   }
 
  private:
+  Pending* const parent_ = nullptr;
   std::atomic<std::uint32_t> outstanding_{0};
   std::atomic<Error*> error_{nullptr};
 };

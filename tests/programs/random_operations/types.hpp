@@ -7,7 +7,7 @@
 #include <numeric>
 #include <optional>
 
-#include "random_elements.hpp"
+#include "random_operations/elements.hpp"
 
 namespace random_test {
 

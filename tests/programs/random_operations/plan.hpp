@@ -9,7 +9,7 @@
 
 #include <map>
 
-#include "random_types.hpp"
+#include "random_operations/types.hpp"
 
 namespace random_test {
 

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The stage of misuse.cpp: a window of two ranks, a mistake that is watched (what the call returns, and what
+// The stage of misuse: a window of two ranks, a mistake that is watched (what the call returns, and what
 // is written on stderr meanwhile), and the proof that the window still works.
 #pragma once
 
-#include <fcntl.h>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "check.hpp"
+#include "stderr.hpp"
 
 namespace misuse {
 
@@ -52,29 +50,6 @@ inline std::string name_of(int error_class) {
     if (each == error_class) return std::string("MPI_ERR_") + name;
   return "class " + std::to_string(error_class);
 }
-
-// What a call writes on stderr.
-class Stderr {
- public:
-  Stderr() : file_(memfd_create("stderr", MFD_CLOEXEC)), before_(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
-    std::fflush(stderr);
-    dup2(file_, STDERR_FILENO);
-  }
-  std::string end() {
-    std::fflush(stderr);
-    dup2(before_, STDERR_FILENO);
-    std::string text(1 << 16, '\0');
-    const ssize_t bytes = pread(file_, text.data(), text.size(), 0);
-    text.resize(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
-    close(file_);
-    close(before_);
-    return text;
-  }
-
- private:
-  int file_;
-  int before_;
-};
 
 class Scene {
  public:
@@ -125,7 +100,7 @@ class Scene {
       std::fflush(stdout);
       return got != MPI_SUCCESS;
     }
-    Stderr heard;
+    check::Stderr heard;
     const int code = call();
     const std::string text = heard.end();
     const auto wrong = [&](const std::string& what) {
@@ -232,6 +207,11 @@ class Scene {
   void unlock() { CHECK_MPI(MPI_Win_unlock(next, window)); }
   void lock_all() { CHECK_MPI(MPI_Win_lock_all(0, window)); }
   void unlock_all() { CHECK_MPI(MPI_Win_unlock_all(window)); }
+  // Of a copy of the handle: the window must stay.
+  int free() {
+    MPI_Win copy = window;
+    return MPI_Win_free(&copy);
+  }
   // A fence epoch that has begun, and its end.
   void fence_and_use() {
     CHECK_MPI(MPI_Win_fence(0, window));

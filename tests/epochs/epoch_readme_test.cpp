@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The README of epochs shows the table and the rules as they are.
+#include <cstddef>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include <catch2/catch.hpp>
+
+#include "tests/epochs/epoch_states.hpp"
+
+using namespace farside::epochs;
+using namespace farside::epochs::testing;
+
+namespace {
+
+template <class State>
+std::string shown(const Cell<State>& cell, State column, std::map<Rule, int>& numbers) {
+  using Kind = typename Cell<State>::Kind;
+  const auto refers = [&](Rule rule) {
+    const auto next = static_cast<int>(numbers.size()) + 1;
+    return "**" + std::to_string(numbers.emplace(rule, next).first->second) + "**";
+  };
+  const std::string to = cell.next == column ? "same" : name(cell.next);
+  switch (cell.kind) {
+    case Kind::kGo:
+      return to;
+    case Kind::kRefuse:
+      return refers(cell.rule);
+    case Kind::kIfMember:
+      return to + " or " + refers(cell.rule);
+    case Kind::kIfNotMember:
+      return to + " or " + refers(cell.rule);
+    case Kind::kLeave:
+      return to + ", last: none, or " + refers(cell.rule);
+    case Kind::kFence:
+      return to + (cell.rule == Rule::kNone ? "" : " or " + refers(cell.rule));
+  }
+  return "";
+}
+
+std::string shown_row(Call call, bool access, std::map<Rule, int>& numbers) {
+  std::string row = "| " + std::string(call_name(call)) + " |";
+  for (std::size_t i = 0; i < (access ? kAccessStates : kExposureStates); ++i)
+    row += " " +
+           (access ? shown(cell(call, static_cast<Access>(i)), static_cast<Access>(i), numbers)
+                   : shown(cell(call, static_cast<Exposure>(i)), static_cast<Exposure>(i), numbers)) +
+           " |";
+  return row + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
+  std::map<Rule, int> numbers;
+  std::string expected =
+      "| call | none | open | active | started | locked | all |\n|---|---|---|---|---|---|---|\n";
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    const auto call = static_cast<Call>(i);
+    if (call == Call::kWait || call == Call::kTest) continue;  // no concern of the access side
+    expected += shown_row(call, true, numbers);
+  }
+  expected += "\n| call | none | fence | posted |\n|---|---|---|---|\n";
+  for (const Call call : {Call::kFence, Call::kPost, Call::kWait, Call::kTest, Call::kLockAll, Call::kFree})
+    expected += shown_row(call, false, numbers);
+  for (const Rule rule : {Rule::kBadTarget, Rule::kBadGroup, Rule::kNoPut})
+    numbers.emplace(rule, static_cast<int>(numbers.size()) + 1);
+  std::map<int, Rule> by_number;
+  for (const auto& [rule, number] : numbers) by_number[number] = rule;
+  expected += "\n";
+  for (const auto& [number, rule] : by_number) {
+    const Violation& v = violation(rule);
+    const char* error = v.error == ErrorClass::kRmaSync  ? "MPI_ERR_RMA_SYNC"
+                        : v.error == ErrorClass::kAssert ? "MPI_ERR_ASSERT"
+                        : v.error == ErrorClass::kRank   ? "MPI_ERR_RANK"
+                                                         : "MPI_ERR_GROUP";
+    expected +=
+        std::to_string(number) + ". " + v.what + ": " + v.advice + ". `" + error + "`, " + v.section + "\n";
+  }
+  std::ifstream file(FARSIDE_SOURCE_DIR "/epochs/README.md");
+  std::stringstream readme;
+  readme << file.rdbuf();
+  INFO("the README should contain:\n" << expected);
+  CHECK(readme.str().find(expected) != std::string::npos);
+}

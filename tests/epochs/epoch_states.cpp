@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/epochs/epoch_states.hpp"
+
+#include <sstream>
+
+#include <catch2/catch.hpp>
+
+namespace farside::epochs::testing {
+
+EpochState make(const std::string& access, const std::string& exposure) {
+  EpochState state(kRanks);
+  const bool by_fence = access == "open" || access == "active";
+  if (by_fence || exposure == "fence") REQUIRE(!state.fence(kNoAssert));
+  if (exposure == "posted") REQUIRE(!state.post(kGroup));
+  if (exposure == "none" && by_fence) {  // a posted epoch ends the exposure of the fence
+    REQUIRE(!state.post(kGroup));
+    state.exposure_ended();
+  }
+  if (access == "active") REQUIRE(!state.operation(kMember));
+  if (access == "started") REQUIRE(!state.start(kGroup));
+  if (access == "locked") {
+    REQUIRE(!state.lock(1, LockType::kShared));
+    REQUIRE(!state.lock(kMember, LockType::kExclusive));
+  }
+  if (access == "all") REQUIRE(!state.lock_all());
+  if (access == "none" && exposure == "fence") {
+    REQUIRE(!state.lock_all());
+    REQUIRE(!state.unlock_all());
+  }
+  REQUIRE(name(state.access()) == access);
+  REQUIRE(name(state.exposure()) == exposure);
+  return state;
+}
+
+char type_held(std::optional<LockType> type) { return !type ? '-' : *type == LockType::kShared ? 's' : 'x'; }
+
+std::string seen(const EpochState& state) {
+  std::ostringstream out;
+  const auto text = [](const char* s) { return s == nullptr ? "-" : s; };
+  out << name(state.access()) << ' ' << name(state.exposure()) << ' ' << state.locks_held() << ' '
+      << text(state.opened_by()) << ' ' << text(state.closed_by()) << ' ' << text(state.exposure_opened_by())
+      << ' ' << text(state.exposure_closed_by()) << " started";
+  for (int rank : state.started_group()) out << ' ' << rank;
+  out << " posted";
+  for (int rank : state.posted_group()) out << ' ' << rank;
+  for (int rank = -1; rank <= state.ranks(); ++rank) {
+    EpochState copy = state;
+    out << ' ' << !copy.request_operation(rank) << !copy.operation(rank) << !copy.flush(rank);
+    out << type_held(state.locked(rank));
+  }
+  return out.str();
+}
+
+}  // namespace farside::epochs::testing

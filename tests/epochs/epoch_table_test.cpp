@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of the epoch state machine: every call in every pair of states against expectations written from the standard,
+// a violation changes nothing, and the quick ways are those of the table.
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/epochs/epoch_states.hpp"
+
+using namespace farside::epochs;
+using namespace farside::epochs::testing;
+
+namespace {
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), std::istream_iterator<std::string>()};
+}
+
+// A call as the expectations below name it.
+Violation make_call(EpochState& state, const std::string& call) {
+  if (call == "operation-member") return state.operation(kMember);
+  if (call == "operation-other") return state.operation(kOther);
+  if (call == "request-member") return state.request_operation(kMember);
+  if (call == "request-other") return state.request_operation(kOther);
+  if (call == "flush-member") return state.flush(kMember);
+  if (call == "flush-other") return state.flush(kOther);
+  if (call == "flush_all") return state.flush_all();
+  if (call == "sync") return state.sync();
+  if (call == "fence") return state.fence(kNoAssert);
+  if (call == "fence-noprecede") return state.fence(kNoPrecede);
+  if (call == "fence-nosucceed") return state.fence(kNoSucceed);
+  if (call == "fence-both") return state.fence({.no_precede = true, .no_succeed = true});
+  if (call == "fence-harmless") return state.fence({.no_store = true, .no_put = true});
+  if (call == "post") return state.post(kGroup);
+  if (call == "post-empty") return state.post({});
+  if (call == "start") return state.start(kGroup);
+  if (call == "start-empty") return state.start({});
+  if (call == "complete") return state.complete();
+  if (call == "wait") return state.wait();
+  if (call == "test") return state.test();
+  if (call == "lock-member") return state.lock(kMember, LockType::kShared);
+  if (call == "lock-other") return state.lock(kOther, LockType::kExclusive);
+  if (call == "unlock-member") return state.unlock(kMember);
+  if (call == "unlock-other") return state.unlock(kOther);
+  if (call == "lock_all") return state.lock_all();
+  if (call == "unlock_all") return state.unlock_all();
+  if (call == "free") return state.free();
+  FAIL("no such call: " << call);
+  return {};
+}
+
+// What MPI 4.0 says, read call by call: the next state, "=" for the same one, or the section of chapter 12
+// that the call violates (2.5 free, 3.5 request-based operations, 5 epochs are disjoint, 5.1 to 5.5).
+// clang-format off
+const char* const kAccessExpected[] = {
+    // call             none     open     active  started  locked  all
+    "operation-member   5        active   =       =        =       =",
+    "operation-other    5        active   =       5.2      5.3     =",
+    "request-member     3.5      3.5      3.5     3.5      =       =",
+    "request-other      3.5      3.5      3.5     3.5      5.3     =",
+    "flush-member       5.4      5.4      5.4     5.4      =       =",
+    "flush-other        5.4      5.4      5.4     5.4      5.3     =",
+    "flush_all          5.4      5.4      5.4     5.4      =       =",
+    "sync               =        =        =       =        =       =",
+    "fence              open     open     open    5        5       5",
+    "fence-noprecede    open     open     5.5     5        5       5",
+    "fence-nosucceed    none     none     none    5        5       5",
+    "fence-both         none     none     5.5     5        5       5",
+    "fence-harmless     open     open     open    5        5       5",
+    "post               =        =        =       =        =       5.3",
+    "post-empty         =        =        =       =        =       5.3",
+    "start              started  started  5       5        5       5",
+    "start-empty        started  started  5       5        5       5",
+    "complete           5.2      5.2      5.2     none     5.2     5.2",
+    "wait               =        =        =       =        =       =",
+    "test               =        =        =       =        =       =",
+    "lock-member        locked   locked   5       5        5.3     5",
+    "lock-other         locked   locked   5       5        =       5",
+    "unlock-member      5.3      5.3      5.3     5.3      =       5.3",
+    "unlock-other       5.3      5.3      5.3     5.3      5.3     5.3",
+    "lock_all           all      all      5       5        5       5",
+    "unlock_all         5.3      5.3      5.3     5.3      5.3     none",
+    "free               none     none     2.5     2.5      2.5     2.5",
+};
+
+const char* const kExposureExpected[] = {
+    // call             none     fence    posted
+    "operation-member   =        =        =",
+    "operation-other    =        =        =",
+    "request-member     =        =        =",
+    "request-other      =        =        =",
+    "flush-member       =        =        =",
+    "flush-other        =        =        =",
+    "flush_all          =        =        =",
+    "sync               =        =        =",
+    "fence              fence    fence    5",
+    "fence-noprecede    fence    fence    5",
+    "fence-nosucceed    none     none     5",
+    "fence-both         none     none     5",
+    "fence-harmless     fence    fence    5",
+    "post               posted   posted   5",
+    "post-empty         posted   posted   5",
+    "start              =        =        =",
+    "start-empty        =        =        =",
+    "complete           =        =        =",
+    "wait               5.2      5.2      =",
+    "test               5.2      5.2      =",
+    "lock-member        =        =        =",
+    "lock-other         =        =        =",
+    "unlock-member      =        =        =",
+    "unlock-other       =        =        =",
+    "lock_all           =        =        5.3",
+    "unlock_all         =        =        =",
+    "free               none     none     2.5",
+};
+// clang-format on
+
+bool is_section(const std::string& cell) { return cell[0] >= '0' && cell[0] <= '9'; }
+
+// The same, but a single target is locked, and where none is, one was.
+EpochState make_used(const std::string& access, const std::string& exposure) {
+  EpochState state = make(access, exposure);
+  if (access == "locked") REQUIRE(!state.unlock(kMember));
+  if (access != "none") return state;
+  REQUIRE(!state.lock(kOther, LockType::kExclusive));
+  REQUIRE(!state.unlock(kOther));
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE("every call in every pair of states does what MPI says", "[epochs]") {
+  REQUIRE(std::size(kAccessExpected) == std::size(kExposureExpected));
+  int pairs = 0;
+  for (std::size_t row = 0; row < std::size(kAccessExpected); ++row) {
+    const auto on_access = words(kAccessExpected[row]);
+    const auto on_exposure = words(kExposureExpected[row]);
+    REQUIRE(on_access.size() == 1 + kAccessStates);
+    REQUIRE(on_exposure.size() == 1 + kExposureStates);
+    REQUIRE(on_access[0] == on_exposure[0]);
+    for (std::size_t a = 0; a < kAccessStates; ++a) {
+      for (std::size_t e = 0; e < kExposureStates; ++e) {
+        const std::string access = kAccessNames[a];
+        const std::string exposure = kExposureNames[e];
+        if (access == "all" && exposure == "posted") continue;  // no legal way leads there
+        EpochState state = make(access, exposure);
+        const std::string before = seen(state);
+        INFO(on_access[0] << " in access " << access << ", exposure " << exposure);
+        const Violation violation = make_call(state, on_access[0]);
+        const std::string want_access = on_access[1 + a];
+        const std::string want_exposure = on_exposure[1 + e];
+        ++pairs;
+        if (is_section(want_access) || is_section(want_exposure)) {
+          const std::string want = is_section(want_access) ? want_access : want_exposure;
+          REQUIRE(violation);
+          CHECK(violation.section == "MPI 4.0 section 12." + want + " (3.1: 11." + want + ")");
+          CHECK(violation.error == (want == "5.5" ? ErrorClass::kAssert : ErrorClass::kRmaSync));
+          CHECK(seen(state) == before);
+        } else {
+          REQUIRE(!violation);
+          CHECK(name(state.access()) == (want_access == "=" ? access : want_access));
+          CHECK(name(state.exposure()) == (want_exposure == "=" ? exposure : want_exposure));
+        }
+      }
+    }
+  }
+  CHECK(pairs == 27 * 17);
+}
+
+TEST_CASE("the quick ways say yes only where the tables do, and then move the state as they do", "[epochs]") {
+  struct Pair {
+    const char* name;
+    bool (*quickly)(EpochState&, int);
+    Violation (*in_general)(EpochState&, int);
+  };
+  const Pair pairs[] = {
+      {"operation", [](EpochState& s, int rank) { return s.operation_quickly(rank); },
+       [](EpochState& s, int rank) { return s.operation(rank); }},
+      {"flush", [](EpochState& s, int rank) { return s.flush_quickly(rank); },
+       [](EpochState& s, int rank) { return s.flush(rank); }},
+      {"lock shared", [](EpochState& s, int rank) { return s.lock_quickly(rank, LockType::kShared); },
+       [](EpochState& s, int rank) { return s.lock(rank, LockType::kShared); }},
+      {"lock exclusive", [](EpochState& s, int rank) { return s.lock_quickly(rank, LockType::kExclusive); },
+       [](EpochState& s, int rank) { return s.lock(rank, LockType::kExclusive); }},
+      {"unlock", [](EpochState& s, int rank) { return s.unlock_quickly(rank); },
+       [](EpochState& s, int rank) { return s.unlock(rank); }},
+  };
+  for (const Pair& pair : pairs) {
+    int taken = 0;
+    for (const std::string& access : kAccessNames) {
+      for (const std::string& exposure : kExposureNames) {
+        if (access == "all" && exposure == "posted") continue;  // there is no such state
+        for (const int rank : {-1, 0, 1, kOther, kMember, kRanks - 1, kRanks}) {
+          for (const bool fresh : {true, false}) {
+            EpochState quick = fresh ? make(access, exposure) : make_used(access, exposure);
+            EpochState general = quick;
+            const std::string before = seen(quick);
+            INFO(pair.name << " of " << rank << " in " << access << ", " << exposure);
+            if (pair.quickly(quick, rank)) {
+              ++taken;
+              CHECK(!pair.in_general(general, rank));
+              CHECK(seen(quick) == seen(general));
+              CHECK(quick.describe_access() == general.describe_access());
+              // What comes after is the same as well.
+              for (const int next : {1, kOther, kMember}) {
+                CHECK(!quick.unlock(next) == !general.unlock(next));
+                CHECK(seen(quick) == seen(general));
+              }
+              CHECK(!quick.lock(rank, LockType::kShared) == !general.lock(rank, LockType::kShared));
+              CHECK(seen(quick) == seen(general));
+            } else {
+              CHECK(seen(quick) == before);
+            }
+          }
+        }
+      }
+    }
+    // They are there for something: what is done in a used window is done quickly.
+    INFO(pair.name);
+    CHECK(taken > 0);
+  }
+  EpochState state = make("none", "none");
+  CHECK(state.lock_quickly(1, LockType::kExclusive));
+  CHECK(state.locked(1) == LockType::kExclusive);
+  CHECK(!state.lock(kMember, LockType::kShared));
+  CHECK(!state.unlock_quickly(1));
+  CHECK(!state.unlock(1));
+  CHECK(state.locked(1) == std::nullopt);
+  CHECK(!state.lock(kOther, LockType::kExclusive));
+  CHECK(state.locked(kMember) == LockType::kShared);
+  CHECK(state.locked(kOther) == LockType::kExclusive);
+  CHECK(state.locks_held() == 2);
+  CHECK(!state.unlock(kMember));
+  CHECK(state.unlock_quickly(kOther));
+  CHECK(state.access() == Access::kNone);
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the sections of accumulate share, and where each is.
+#pragma once
+
+#include "check.hpp"
+
+namespace accumulate {
+
+inline int rank;
+inline int size;
+
+// types.cpp. The first of them names its own sections.
+void every_type(check::Memory memory);
+void every_swap(check::Memory memory);
+
+// together.cpp
+void counters(check::Memory memory);
+void swap_counter(check::Memory memory);
+void without_an_atomic(check::Memory memory);
+void whole_structures(check::Memory memory);
+
+// shapes.cpp
+void large_counts(check::Memory memory);
+void rows_and_elements(check::Memory memory);
+void exclusive_locks(check::Memory memory);
+void ordered(check::Memory memory);
+void strided(check::Memory memory);
+void shorter_origin(check::Memory memory);
+
+}  // namespace accumulate

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Large, ordered and strided accumulates; those that share locations with others of another size, and those that nobody
+// else can meet.
+#include "accumulate/sections.hpp"
+
+namespace accumulate {
+
+void large_counts(check::Memory memory) {
+  constexpr int kCount = 100000;
+  check::Window window(memory, kCount * sizeof(double), sizeof(double));
+  std::vector<double> values(kCount);
+  std::vector<double> before(kCount);
+  for (int i = 0; i < kCount; ++i) values[static_cast<std::size_t>(i)] = i % 1000 + rank;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int target = 0; target < size; ++target) {
+    CHECK_MPI(
+        MPI_Accumulate(values.data(), kCount, MPI_DOUBLE, target, 0, kCount, MPI_DOUBLE, MPI_SUM, window));
+  }
+  CHECK_MPI(MPI_Get_accumulate(values.data(), kCount, MPI_DOUBLE, before.data(), kCount, MPI_DOUBLE,
+                               (rank + 1) % size, 0, kCount, MPI_DOUBLE, MPI_SUM, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  const int previous = (rank + size - 1) % size;
+  for (int i = 0; i < kCount; ++i) {
+    const double base = i % 1000;
+    CHECK_EQ(window.as<double>()[i], size * base + size * (size - 1) / 2.0 + base + previous);
+    // At the next rank: my own sum was first (accumulates of one origin are ordered), others' may have been.
+    const double seen = before[static_cast<std::size_t>(i)];
+    CHECK(seen >= base + rank);
+    CHECK(seen <= size * base + size * (size - 1) / 2.0);
+  }
+}
+
+namespace {
+
+// Long rows that may go in pieces and single elements meet in the same locations, in shared epochs.
+template <class T>
+void large_and_small(check::Memory memory, MPI_Datatype type) {
+  constexpr int kCount = 5000;
+  constexpr int kRows = 40;
+  constexpr int kSingles = 2000;
+  const auto place = [](int k) { return k * 7 % kCount; };
+  check::Window window(memory, kCount * sizeof(T), sizeof(T));
+  const std::vector<T> ones(kCount, T{1});
+  std::vector<T> seen(kSingles);
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  if (rank % 2 == 0) {
+    for (int i = 0; i < kRows; ++i) {
+      CHECK_MPI(MPI_Accumulate(ones.data(), kCount, type, 0, 0, kCount, type, MPI_SUM, window));
+    }
+  } else {
+    for (int k = 0; k < kSingles; ++k) {
+      CHECK_MPI(MPI_Fetch_and_op(ones.data(), &seen[static_cast<std::size_t>(k)], type, 0, place(k), MPI_SUM, window));
+    }
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank == 0) {
+    std::vector<int> expected(kCount, kRows * ((size + 1) / 2));
+    for (int k = 0; k < kSingles; ++k) expected[static_cast<std::size_t>(place(k))] += size / 2;
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+    for (int i = 0; i < kCount; ++i) {
+      CHECK_EQ(window.as<T>()[i], static_cast<T>(expected[static_cast<std::size_t>(i)]));
+    }
+    CHECK_MPI(MPI_Win_unlock(0, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+}  // namespace
+
+void rows_and_elements(check::Memory memory) {
+  large_and_small<double>(memory, MPI_DOUBLE);
+  large_and_small<float>(memory, MPI_FLOAT);
+  large_and_small<int>(memory, MPI_INT);
+}
+
+namespace {
+
+// Under an exclusive lock nobody else is there, which may make it faster and must not make it different; a lock that is
+// shared with the others, beside it and after it, is no such lock.
+template <class T>
+void alone(check::Memory memory, MPI_Datatype type) {
+  constexpr int kCount = 70;
+  constexpr int kTimes = 200;
+  check::Window window(memory, 2 * kCount * sizeof(T), sizeof(T));
+  const int own = size > 1 ? size - 1 : 0;  // locked exclusively by all in turn; 0 is shared
+  const std::vector<T> ones(kCount, T{1});
+  std::vector<T> before(kCount);
+  T last{};
+  for (int i = 0; i < kTimes; ++i) {
+    if (own != 0) CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, own, 0, window));
+    CHECK_MPI(MPI_Get_accumulate(ones.data(), kCount, type, before.data(), kCount, type, own, 0, kCount, type, MPI_SUM,
+                                 window));
+    CHECK_MPI(MPI_Accumulate(ones.data(), kCount, type, own, kCount, kCount, type, MPI_SUM, window));
+    if (own != 0) CHECK_MPI(MPI_Accumulate(ones.data(), kCount, type, 0, 0, kCount, type, MPI_SUM, window));
+    CHECK_MPI(MPI_Win_flush(own, window));
+    CHECK(i == 0 || before[0] > last);
+    for (const T value : before) CHECK_EQ(value, before[0]);
+    last = before[0];
+    CHECK_MPI(MPI_Win_unlock(own, window));
+    if (own != 0) CHECK_MPI(MPI_Win_unlock(0, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+  for (int i = 0; own != 0 && i < kTimes; ++i) {
+    CHECK_MPI(MPI_Accumulate(ones.data(), kCount, type, 0, kCount, kCount, type, MPI_SUM, window));
+  }
+  CHECK_MPI(MPI_Win_unlock(0, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank == 0 || rank == own) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+    for (int i = 0; i < 2 * kCount; ++i) CHECK_EQ(window.as<T>()[i], static_cast<T>(kTimes * size));
+    CHECK_MPI(MPI_Win_unlock(rank, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+}  // namespace
+
+void exclusive_locks(check::Memory memory) {
+  alone<double>(memory, MPI_DOUBLE);
+  alone<std::int64_t>(memory, MPI_INT64_T);
+  alone<std::int16_t>(memory, MPI_INT16_T);
+  alone<long double>(memory, MPI_LONG_DOUBLE);
+}
+
+// accumulate_ordering, by default: reads and writes of one origin to one location happen as they were called,
+// whatever their sizes.
+void ordered(check::Memory memory) {
+  constexpr int kCount = 5000;
+  check::Window window(memory, kCount * sizeof(std::int64_t), sizeof(std::int64_t));
+  const int target = (rank + 1) % size;
+  std::vector<std::int64_t> large(kCount);
+  std::vector<std::int64_t> seen(60);
+  std::array<std::int64_t, 60> small{};
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+  for (std::size_t i = 0; i < seen.size(); i += 3) {
+    const auto step = static_cast<std::int64_t>(i);
+    std::fill(large.begin(), large.end(), step);
+    CHECK_MPI(MPI_Accumulate(large.data(), kCount, MPI_INT64_T, target, 0, kCount, MPI_INT64_T, MPI_REPLACE,
+                             window));
+    CHECK_MPI(MPI_Fetch_and_op(nullptr, &seen[i], MPI_INT64_T, target, kCount - 1, MPI_NO_OP, window));
+    small[i] = 1000 + step;
+    CHECK_MPI(
+        MPI_Accumulate(&small[i], 1, MPI_INT64_T, target, kCount - 1, 1, MPI_INT64_T, MPI_REPLACE, window));
+    CHECK_MPI(MPI_Get_accumulate(nullptr, 0, MPI_INT64_T, &seen[i + 1], 1, MPI_INT64_T, target, kCount - 1, 1,
+                                 MPI_INT64_T, MPI_NO_OP, window));
+    small[i + 1] = 2000 + step;
+    CHECK_MPI(
+        MPI_Fetch_and_op(&small[i + 1], &seen[i + 2], MPI_INT64_T, target, kCount - 1, MPI_REPLACE, window));
+    CHECK_MPI(MPI_Win_flush_local(target, window));
+  }
+  CHECK_MPI(MPI_Win_unlock(target, window));
+  for (std::size_t i = 0; i < seen.size(); i += 3) {
+    const auto step = static_cast<std::int64_t>(i);
+    CHECK_EQ(seen[i], step);
+    CHECK_EQ(seen[i + 1], 1000 + step);
+    CHECK_EQ(seen[i + 2], 1000 + step);
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+  const auto last = static_cast<std::int64_t>(seen.size()) - 3;
+  CHECK_EQ(window.as<std::int64_t>()[kCount - 1], 2000 + last);
+  for (int i = 0; i < kCount - 1; ++i) CHECK_EQ(window.as<std::int64_t>()[i], last);
+  CHECK_MPI(MPI_Win_unlock(rank, window));
+}
+
+void strided(check::Memory memory) {
+  constexpr int kInts = 40;
+  check::Window window(memory, kInts * sizeof(int), sizeof(int));
+  MPI_Datatype every_second;
+  MPI_Datatype every_fourth;
+  CHECK_MPI(MPI_Type_vector(10, 1, 2, MPI_INT, &every_second));
+  CHECK_MPI(MPI_Type_vector(10, 1, 4, MPI_INT, &every_fourth));
+  CHECK_MPI(MPI_Type_commit(&every_second));
+  CHECK_MPI(MPI_Type_commit(&every_fourth));
+  std::array<int, 20> out{};
+  for (int i = 0; i < 20; ++i) out[static_cast<std::size_t>(i)] = i;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int target = 0; target < size; ++target) {
+    CHECK_MPI(MPI_Accumulate(out.data(), 1, every_second, target, 1, 1, every_fourth, MPI_SUM, window));
+    CHECK_MPI(MPI_Accumulate(out.data(), 10, MPI_INT, target, 2, 1, every_fourth, MPI_MAX, window));
+  }
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < kInts; ++i) {
+    const int expected = i % 4 == 1 ? size * (i / 4) * 2 : i % 4 == 2 ? i / 4 : 0;
+    CHECK_EQ(window.as<int>()[i], expected);
+  }
+  CHECK_MPI(MPI_Type_free(&every_second));
+  CHECK_MPI(MPI_Type_free(&every_fourth));
+}
+
+// An origin with less than the target describes takes part with what it has.
+void shorter_origin(check::Memory memory) {
+  constexpr int kInts = 24;
+  check::Window window(memory, kInts * sizeof(int), sizeof(int));
+  MPI_Datatype every_second;
+  CHECK_MPI(MPI_Type_vector(6, 1, 2, MPI_INT, &every_second));
+  CHECK_MPI(MPI_Type_commit(&every_second));
+  const int out[] = {1, 2, 3};
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int target = 0; target < size; ++target) {
+    CHECK_MPI(MPI_Accumulate(out, 2, MPI_INT, target, 0, 8, MPI_INT, MPI_SUM, window));
+    CHECK_MPI(MPI_Accumulate(out, 3, MPI_INT, target, 8, 1, every_second, MPI_SUM, window));
+    CHECK_MPI(MPI_Accumulate(out, 0, MPI_INT, target, 20, 4, MPI_INT, MPI_SUM, window));
+  }
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < kInts; ++i) {
+    int expected = 0;
+    if (i < 2) expected = size * out[i];
+    if (i == 8 || i == 10 || i == 12) expected = size * out[(i - 8) / 2];
+    CHECK_EQ(window.as<int>()[i], expected);
+  }
+  CHECK_MPI(MPI_Type_free(&every_second));
+}
+
+}  // namespace accumulate

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The plain model of sequences: what each rank has done, the calls, and what the standard says of each. Written from the text
+// of MPI 4.0, chapter 12; it shares nothing with epochs/.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "check.hpp"
+
+namespace sequences {
+
+// What the standard says of a call: the error classes that apply; none: it must succeed.
+using Classes = std::set<int>;
+
+struct Process {
+  // Access side. A fence epoch may begin after a fence, until another synchronization on this side (12.5.1).
+  bool fenced = false;
+  int issued = 0;  // operations since the fence
+  std::optional<std::set<int>> started;
+  std::map<int, int> locks;  // target to lock type
+  bool all = false;
+  // Exposure side.
+  std::optional<std::set<int>> posted;
+  bool posted_no_put = false;
+  std::set<int> completed;  // of the posted group
+  bool fenced_no_put = false;
+  // Those that have posted to this process, which it has not started yet.
+  std::set<int> waiting_posts;
+
+  bool passive() const { return all || !locks.empty(); }
+  bool passive_to(int target) const { return all || locks.count(target) != 0; }
+  bool fence_epoch() const { return fenced && issued > 0; }
+  bool access_epoch() const { return passive() || started || fence_epoch(); }
+};
+
+struct Model {
+  explicit Model(int ranks) : processes(static_cast<std::size_t>(ranks)) {}
+  std::vector<Process> processes;
+  Process& of(int rank) { return processes[static_cast<std::size_t>(rank)]; }
+  int ranks() const { return static_cast<int>(processes.size()); }
+  bool is_rank(int rank) const { return rank >= 0 && rank < ranks(); }
+
+  // Is the memory of this process exposed to somebody by a post, or locked by somebody (12.5.3)?
+  bool exposed(int rank) { return of(rank).posted && !of(rank).posted->empty(); }
+  // A lock_all through a gate elsewhere sees what is exposed to its own rank, and no post sees it.
+  bool something_exposed(int to) {
+    if (!check::lock_all_sees_posts()) return !of(to).waiting_posts.empty();
+    for (int rank = 0; rank < ranks(); ++rank)
+      if (exposed(rank)) return true;
+    return false;
+  }
+  bool locked(int rank) {
+    for (const Process& each : processes)
+      if (each.passive_to(rank) && !(each.all && !check::lock_all_sees_posts())) return true;
+    return false;
+  }
+  // May this process have such a lock without waiting?
+  bool lock_is_free(int by, int target, int type) {
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (rank == by || !of(rank).passive_to(target)) continue;
+      if (type == MPI_LOCK_EXCLUSIVE || (!of(rank).all && of(rank).locks.at(target) == MPI_LOCK_EXCLUSIVE))
+        return false;
+    }
+    return true;
+  }
+};
+
+// ---- the calls
+
+enum class Kind {
+  kPut,
+  kGet,
+  kAccumulate,
+  kFetchAndOp,
+  kRput,
+  kRget,  // operations first
+  kFlush,
+  kFlushAll,
+  kFlushLocal,
+  kSync,
+  kFence,
+  kPost,
+  kStart,
+  kComplete,
+  kWait,
+  kTest,
+  kLock,
+  kUnlock,
+  kLockAll,
+  kUnlockAll,
+  kFree,
+};
+constexpr int kKinds = static_cast<int>(Kind::kFree) + 1;
+
+// Something wrong with an argument, whatever the epoch.
+enum class Flaw { kNone, kCount, kType, kDisplacement, kRange, kOp, kAssert, kLockType, kGroup };
+
+struct Step {
+  int actor = 0;  // kEverybody: collective
+  Kind kind = Kind::kSync;
+  int target = 0;
+  int lock_type = MPI_LOCK_SHARED;
+  int assert = 0;
+  std::set<int> group;
+  Flaw flaw = Flaw::kNone;
+
+  static constexpr int kEverybody = -1;
+  bool is_operation() const { return kind <= Kind::kRget; }
+  bool is_request() const { return kind == Kind::kRput || kind == Kind::kRget; }
+  bool updates() const { return kind != Kind::kGet && kind != Kind::kRget; }
+  bool has_target() const {
+    return is_operation() || kind == Kind::kFlush || kind == Kind::kFlushLocal || kind == Kind::kLock ||
+           kind == Kind::kUnlock;
+  }
+  std::string text() const;
+};
+
+// ---- the rules
+
+// What is wrong with the call of this rank, in the present state of all.
+Classes judge(Model& model, const Step& step, int rank);
+
+// Whether a legal call of this rank ends without anything that is still to come; nothing may be left without
+// a way out either: who has been posted to must be able to start.
+bool can_end(Model& model, const Step& step, int rank);
+
+// A legal call of this rank has been made.
+void move(Model& model, const Step& step, int rank);
+
+}  // namespace sequences

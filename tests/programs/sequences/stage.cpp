@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sequences/stage.hpp"
+
+#include <algorithm>
+
+#include "stderr.hpp"
+
+namespace sequences {
+
+void Stage::begin(std::string name) {
+  name_ = std::move(name);
+  history_.clear();
+  if (memory_ == check::Memory::kAllocate) {
+    void* base = nullptr;
+    CHECK_MPI(
+        MPI_Win_allocate(kInts * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window_));
+  } else {
+    CHECK_MPI(MPI_Win_create(memory_of_window_, sizeof memory_of_window_, sizeof(int), MPI_INFO_NULL,
+                             MPI_COMM_WORLD, &window_));
+  }
+  CHECK_MPI(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN));
+}
+
+void Stage::make(Model& model, const Step& step) {
+  history_.push_back(step.text());
+  // A rank that hangs says where.
+  std::snprintf(section_, sizeof section_, "%s, step %zu, %s", name_.c_str(), history_.size(),
+                history_.back().c_str());
+  const bool mine = step.actor == Step::kEverybody || step.actor == rank_;
+  if (mine) act(model, step);
+  for (int rank = 0; rank < model.ranks(); ++rank) {
+    if (step.actor != Step::kEverybody && step.actor != rank) continue;
+    if (judge(model, step, rank).empty()) {
+      move(model, step, rank);
+      ++allowed_;
+    } else {
+      ++refused_;
+    }
+  }
+  if (step.kind != Kind::kFree || step.actor != Step::kEverybody) CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+void Stage::act(Model& model, const Step& step) {
+  const Classes wrong = judge(model, step, rank_);
+  Process& me = model.of(rank_);
+  const bool answer = me.posted && me.completed == *me.posted;
+  check::Stderr heard;
+  const int code = check::class_of(call(step));
+  const std::string said = heard.end();
+  if (wrong.empty() ? code != MPI_SUCCESS : wrong.count(code) == 0) {
+    std::string wanted;
+    for (int each : wrong) wanted += " " + check::class_name(each);
+    fail("gave " + check::class_name(code) + ", but the model says" + (wrong.empty() ? " success" : wanted),
+         said);
+  }
+  if (std::count(said.begin(), said.end(), '\n') != (wrong.empty() ? 0 : 1))
+    fail("is not reported once", said);
+  if (step.kind == Kind::kTest && wrong.empty() && (flag_ != 0) != answer) {
+    fail(answer ? "says that the exposure has not ended" : "says that the exposure has ended", said);
+  }
+}
+
+int Stage::call(const Step& step) {
+  const bool bad_assert = step.flaw == Flaw::kAssert;
+  const int count = step.flaw == Flaw::kCount ? -1 : 1;
+  const MPI_Datatype type = step.flaw == Flaw::kType ? MPI_DATATYPE_NULL : MPI_INT;
+  const MPI_Aint at = step.flaw == Flaw::kDisplacement ? -1 : step.flaw == Flaw::kRange ? kInts : rank_;
+  const MPI_Op op = step.flaw == Flaw::kOp ? MPI_OP_NULL : MPI_SUM;
+  const int lock_type = step.flaw == Flaw::kLockType ? 4711 : step.lock_type;
+  const std::vector<int> members(step.group.begin(), step.group.end());
+  const int out = 1;
+  MPI_Request request = MPI_REQUEST_NULL;
+  const auto wait = [&](int code) {
+    return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+  };
+  switch (step.kind) {
+    case Kind::kPut:
+      return MPI_Put(&value_, count, type, step.target, at, count, type, window_);
+    case Kind::kGet:
+      return MPI_Get(&result_, count, type, step.target, at, count, type, window_);
+    case Kind::kAccumulate:
+      return MPI_Accumulate(&value_, count, type, step.target, at, count, type, op, window_);
+    case Kind::kFetchAndOp:
+      return MPI_Fetch_and_op(&value_, &result_, type, step.target, at, op, window_);
+    case Kind::kRput:
+      return wait(MPI_Rput(&out, count, type, step.target, at, count, type, window_, &request));
+    case Kind::kRget:
+      return wait(MPI_Rget(&result_, count, type, step.target, at, count, type, window_, &request));
+    case Kind::kFlush:
+      return MPI_Win_flush(step.target, window_);
+    case Kind::kFlushAll:
+      return MPI_Win_flush_all(window_);
+    case Kind::kFlushLocal:
+      return MPI_Win_flush_local(step.target, window_);
+    case Kind::kSync:
+      return MPI_Win_sync(window_);
+    case Kind::kFence:
+      return MPI_Win_fence(bad_assert ? MPI_MODE_NOCHECK : step.assert, window_);
+    case Kind::kPost:
+      if (step.flaw == Flaw::kGroup) return MPI_Win_post(MPI_GROUP_NULL, 0, window_);
+      return MPI_Win_post(check::Group(members), bad_assert ? MPI_MODE_NOPRECEDE : step.assert, window_);
+    case Kind::kStart:
+      if (step.flaw == Flaw::kGroup) return MPI_Win_start(MPI_GROUP_NULL, 0, window_);
+      return MPI_Win_start(check::Group(members), bad_assert ? MPI_MODE_NOPUT : 0, window_);
+    case Kind::kComplete:
+      return MPI_Win_complete(window_);
+    case Kind::kWait:
+      return MPI_Win_wait(window_);
+    case Kind::kTest:
+      return MPI_Win_test(window_, &flag_);
+    case Kind::kLock:
+      return MPI_Win_lock(lock_type, step.target, bad_assert ? MPI_MODE_NOSTORE : 0, window_);
+    case Kind::kUnlock:
+      return MPI_Win_unlock(step.target, window_);
+    case Kind::kLockAll:
+      return MPI_Win_lock_all(bad_assert ? MPI_MODE_NOSUCCEED : 0, window_);
+    case Kind::kUnlockAll:
+      return MPI_Win_unlock_all(window_);
+    case Kind::kFree:
+      return MPI_Win_free(&window_);
+  }
+  return MPI_SUCCESS;
+}
+
+void Stage::fail(const std::string& what, const std::string& said) {
+  std::string text = name_ + ", step " + std::to_string(history_.size()) + ": " + history_.back() + " " +
+                     what + "; it said: " + (said.empty() ? "nothing\n" : said) + "before it:\n";
+  const std::size_t from = history_.size() > 25 ? history_.size() - 25 : 0;
+  for (std::size_t i = from; i < history_.size(); ++i) text += "  " + history_[i] + "\n";
+  check::fail(__FILE__, __LINE__, text);
+}
+
+}  // namespace sequences

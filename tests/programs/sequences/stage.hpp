@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where the calls of a sequence are made: a window, and what each call must return and say.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "check.hpp"
+#include "sequences/model.hpp"
+
+namespace sequences {
+
+constexpr int kInts = 16;  // of each rank's window
+
+class Stage {
+ public:
+  Stage(check::Memory memory, int rank) : rank_(rank), memory_(memory) { check::section(section_); }
+  // Makes the window, by all; `name` says in failures which sequence this is.
+  void begin(std::string name);
+
+  // Everyone's step: who is to act does, all wait for it, and the model goes on.
+  void make(Model& model, const Step& step);
+  long allowed() const { return allowed_; }
+  long refused() const { return refused_; }
+
+ private:
+  // This rank's part of a step, and its checks.
+  void act(Model& model, const Step& step);
+  int call(const Step& step);
+  [[noreturn]] void fail(const std::string& what, const std::string& said);
+
+  int rank_;
+  check::Memory memory_;
+  MPI_Win window_ = MPI_WIN_NULL;
+  int memory_of_window_[kInts] = {};
+  int value_ = 1;
+  int result_ = 0;
+  int flag_ = 0;
+  std::string name_;
+  char section_[200] = "";
+  std::vector<std::string> history_;
+  long allowed_ = 0;
+  long refused_ = 0;
+};
+
+}  // namespace sequences

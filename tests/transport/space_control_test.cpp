@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Control words, on every way: atomic, and behind the data that was put before them.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/world.hpp"
+#include "transport/fabric/fabric.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Waits for a control operation, which must succeed; what it fetched.
+std::uint64_t finished(World& world, ControlMemory::Operation& operation) {
+  await(world, operation);
+  world.good(operation.take_error(), "a control operation");
+  return operation.value();
+}
+
+// In one load, perhaps while somebody writes there.
+__attribute__((no_sanitize("thread"))) std::uint64_t look_at_word(World& world, std::uint64_t offset) {
+  return *reinterpret_cast<const volatile std::uint64_t*>(world->data() + offset);
+}
+
+}  // namespace
+
+TEST_CASE("control words are added to, swapped, read and written, from everywhere") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    expect_well(run_world(3, way, 64, [&](Ranks& ranks, World& world) {
+      ControlMemory memory(*world);
+      ControlMemory::Operation operation;
+      const auto finish = [&] { return finished(world, operation); };
+      constexpr std::uint32_t kCounter = 64, kSwapped = 72, kMine = 128;
+      for (int i = 0; i < 200; ++i) {
+        for (int to = 0; to < 3; ++to) {
+          memory.fetch_add(operation, to, kCounter, 3);
+          ranks.check(finish() % 3 == 0, "what was there is a sum of threes");
+        }
+        memory.own_fetch_add(kCounter, 3);
+      }
+      for (int i = 0; i < 30; ++i) {
+        for (std::uint64_t expected = 0;;) {
+          memory.compare_and_swap(operation, 1, kSwapped, expected, expected + 1);
+          const std::uint64_t found = finish();
+          if (found == expected) break;
+          expected = found;
+        }
+      }
+      const auto mine = kMine + static_cast<std::uint32_t>(8 * ranks.rank());
+      for (int to = 0; to < 3; ++to) {
+        memory.write(operation, to, mine, 77);
+        finish();
+        memory.write(operation, to, mine, 0xABCDEF0000000000 + static_cast<std::uint64_t>(ranks.rank()));
+        finish();
+        memory.read(operation, to, mine);
+        ranks.check(finish() == 0xABCDEF0000000000 + static_cast<std::uint64_t>(ranks.rank()), "what was written");
+      }
+      ranks.barrier();
+      ranks.check(memory.own(kCounter) == 3 * 200 * 4, "all additions are counted, my own too");
+      ranks.check(memory.own(kSwapped) == (ranks.rank() == 1 ? 90 : 0), "all increments are counted");
+      for (std::uint32_t r = 0; r < 3; ++r) ranks.check(memory.own(kMine + 8 * r) == 0xABCDEF0000000000 + r, "written");
+      ranks.check(memory.own(kMine + 24) == 0, "nothing else was written");
+      const auto begin = Clock::now();
+      memory.pause(operation, 1000);
+      finish();
+      ranks.check(Clock::now() - begin >= 1ms, "a pause takes its time");
+    }));
+  }
+}
+
+TEST_CASE("who sees a control atomic sees what was put before it, though nothing was waited for between") {
+  // Few credits: the provider often refuses what is issued, and it is issued again.
+  setenv("FI_OFI_RXM_TX_SIZE", "8", 1);
+  for (const Way way : {Way::kFabric, Way::kFabricPrivate}) {
+    INFO(name(way));
+    constexpr std::uint64_t kRounds = 5000;
+    constexpr std::uint32_t kFlag = 64, kEnd = 72;
+    // Where the round is put: a word, the first and last word of a long piece, a byte at an odd place.
+    constexpr std::uint64_t kWord = 0, kLong = 64, kLongWords = 512, kByte = 8191;
+    constexpr std::uint64_t kLast = kLong + 8 * (kLongWords - 1);
+    expect_well(run_world(2, way, 8192, [&](Ranks& ranks, World& world) {
+      std::fill_n(world->data(), 8192, std::byte{0});
+      ControlMemory memory(*world);
+      ranks.barrier();
+      ranks.check(Process::instance().fabric().value()->orders_atomics(), "this provider orders atomics");
+      if (ranks.rank() == 0) {
+        constexpr std::size_t kUnderWay = 32;
+        std::array<ControlMemory::Operation, kUnderWay> operations;
+        std::vector<std::array<std::uint64_t, kLongWords>> rounds(kUnderWay);
+        for (std::uint64_t round = 1; round <= kRounds; ++round) {
+          ControlMemory::Operation& operation = operations[round % kUnderWay];
+          auto& words = rounds[round % kUnderWay];
+          finished(world, operation);
+          words.fill(round);
+          world->expect_release(1);
+          world.good(world->put(1, kLong, words.data(), sizeof words), "put");
+          world.good(world->put(1, kByte, words.data(), 1), "put");
+          world.good(world->put(1, kWord, words.data(), 8), "put");
+          world.good(world->settle(1), "settle");
+          memory.fetch_add(operation, 1, kFlag, 1);
+        }
+        for (auto& operation : operations) finished(world, operation);
+        world.good(world->flush(1), "flush");
+        memory.write(operations[0], 1, kEnd, 1);
+        finished(world, operations[0]);
+      } else {
+        std::uint64_t looks = 0, late = 0;
+        while (memory.own(kEnd) == 0) {
+          const std::uint64_t seen = memory.own(kFlag);
+          const auto word = [&](std::uint64_t offset) {
+            return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + offset)).load();
+          };
+          late += word(kWord) < seen || word(kLong) < seen || word(kLast) < seen ? 1 : 0;
+          // A byte has the round modulo 256; the data may be ahead of the flag by what is under way.
+          const auto byte = std::to_integer<std::uint8_t>(std::atomic_ref(world->data()[kByte]).load());
+          late += static_cast<std::uint8_t>(byte - seen) >= 128 && memory.own(kFlag) == seen ? 1 : 0;
+          ++looks;
+        }
+        ranks.check(late == 0, fmt::format("no flag comes before its data ({} of {} looks)", late, looks));
+        ranks.check(memory.own(kFlag) == kRounds, "all flags have come");
+        ranks.check(read_data<std::uint64_t>(world, kWord) == kRounds, "the last round is here");
+      }
+    }));
+  }
+  unsetenv("FI_OFI_RXM_TX_SIZE");
+}
+
+TEST_CASE("a small put before a release travels with it, and without one all the same") {
+  for (const Way way : {Way::kFabric, Way::kFabricPrivate}) {
+    INFO(name(way));
+    constexpr std::uint64_t kRounds = 800;
+    constexpr std::uint32_t kFlag = 64, kOther = 72, kEnd = 80;
+    expect_well(run_world(3, way, 16384, [&](Ranks& ranks, World& world) {
+      std::fill_n(world->data(), 16384, std::byte{0});
+      Process::instance().poll();  // the agent, on another thread, comes after that
+      ControlMemory memory(*world);
+      ControlMemory::Operation operation;
+      const auto finish = [&] { return finished(world, operation); };
+      ranks.barrier();
+      const auto there = [&](std::uint64_t offset) { return look_at_word(world, offset); };
+      const auto fetch = [&](std::uint64_t offset) {
+        std::uint64_t got = 0;
+        world.good(world->get(1, offset, &got, 8), "get");
+        world.good(world->flush(1), "flush");
+        return got;
+      };
+      if (ranks.rank() == 0) {
+        std::vector<std::uint64_t> words(2048);
+        for (std::uint64_t round = 1; round <= kRounds; ++round) {
+          words[0] = words[511] = round;
+          world->expect_release(1);
+          world.good(world->put(1, 0, words.data(), round % 2 == 0 ? 8 : 4096), "put");
+          world.good(world->settle(1), "settle");
+          memory.fetch_add(operation, 1, kFlag, 1);
+          ranks.check(finish() == round - 1, "what the word held is fetched");
+          words[0] = 0;  // over is over
+        }
+        // What ends the wait of a held put: a flush, a second put, a get, an accumulate; nothing, if none was put.
+        words[0] = 77;
+        world->expect_release(1);
+        world.good(world->put(1, 8192, words.data(), 8), "put");
+        world.good(world->flush(1), "flush");
+        ranks.check(fetch(8192) == 77, "a flush sends it");
+        world->expect_release(1);
+        world.good(world->put(1, 8200, words.data(), 8), "put");
+        world.good(world->put(1, 8208, words.data(), 8), "put");
+        world.good(world->flush_all(), "flush_all");
+        ranks.check(fetch(8200) == 77 && fetch(8208) == 77, "a second put sends it");
+        std::uint64_t one = 1, got = 0;
+        world->expect_release(1);
+        world.good(world->put(1, 8216, words.data(), 8), "put");
+        world.good(world->accumulate(1, 8224, ReduceOp::kSum, BasicType::kUint64, &one, &got, 1), "accumulate");
+        world.good(world->settle(1), "settle");
+        memory.fetch_add(operation, 1, kOther, 1);
+        finish();
+        world.good(world->flush(1), "flush");
+        ranks.check(fetch(8216) == 77 && fetch(8224) == 1, "an accumulate sends it");
+        world->expect_release(1);
+        world.good(world->put(1, 8232, words.data(), 8), "put");
+        world.good(world->get(1, 8192, &got, 8), "get");
+        // To another rank, which nothing is put to.
+        memory.fetch_add(operation, 2, kOther, 1);
+        finish();
+        world.good(world->flush(1), "flush");
+        ranks.check(got == 77 && fetch(8232) == 77, "a get sends it");
+        // A large one does not wait, and is waited for.
+        words.assign(words.size(), 5);
+        world->expect_release(1);
+        world.good(world->put(1, 0, words.data(), 16384), "put");
+        world.good(world->settle(1), "settle");
+        memory.fetch_add(operation, 1, kEnd, 1);
+        finish();
+        world.good(world->flush(1), "flush");
+      } else if (ranks.rank() == 1) {
+        std::uint64_t looks = 0, late = 0;
+        while (memory.own(kEnd) == 0) {
+          const std::uint64_t seen = memory.own(kFlag);
+          late += there(0) < seen && there(0) != 5 ? 1 : 0;
+          if (++looks % 64 == 0) std::this_thread::yield();  // each round waits for this rank's progress thread
+        }
+        ranks.check(late == 0, "no flag comes before its data");
+        ranks.check(there(0) == 5 && there(16376) == 5, "the large put is here when its flag is");
+        ranks.check(memory.own(kOther) == 1, "the accumulate's flag is here");
+      }
+      ranks.barrier();
+      if (ranks.rank() == 1) {
+        ranks.check(counted(RouteKind::kFabric, Counted::kAgent) == kRounds, "each put came with its flag");
+      }
+    }));
+  }
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What goes wrong while a Space is in use is an error of the operation or of the flush: accesses beyond the data, peers that
+// are stopped, dead, or have unmapped their memory.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/world.hpp"
+#include "transport/node/process_memory.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+using namespace std::chrono_literals;
+
+TEST_CASE("an access beyond a target's data over the fabric is an error of the flush") {
+  // Callers check ranges: a provider may well drop the connection.
+  for (const int call : {0, 1, 2}) {
+    INFO("call " << call);
+    expect_well(run_world(2, Way::kFabric, 4096, [&](Ranks& ranks, World& world) {
+      if (ranks.rank() == 1) return;
+      std::uint64_t word = 1;
+      const Status issued = call == 0   ? world->put(1, 1 << 30, &word, 8)
+                            : call == 1 ? world->get(1, 1 << 30, &word, 8)
+                                        : world->accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word,
+                                                            nullptr, 1);
+      const Status flushed = world->flush(1);
+      ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == ErrorKind::kPeer), "an error of the peer");
+      world.good(world->flush(1), "it is reported once");
+    }));
+  }
+}
+
+TEST_CASE("what the agent refuses is an error of the flush, and the target lives on") {
+  expect_well(run_world(2, Way::kFabric, 4096, [](Ranks& ranks, World& world) {
+    if (ranks.rank() == 0) {
+      const std::uint64_t word = 1;
+      const long double real = 1;
+      for (const std::uint64_t offset : {4088UL, 1UL << 40}) {
+        world.good(world->accumulate(1, offset, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "issuing");
+        const Status refused = world->flush(1);
+        ranks.check(!refused.ok() && refused.error().kind == ErrorKind::kRange, "the refusal says range");
+        world.good(world->flush(1), "an error is reported once");
+      }
+      world.good(world->put(1, 0, &word, 8), "put");
+      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+      world.good(world->flush(1), "all is well again");
+    }
+    ranks.barrier();
+    if (ranks.rank() == 1) ranks.check(read_data<long double>(world, 16) == 1, "what was sent is here");
+  }));
+}
+
+TEST_CASE("a peer that is gone is an error of the flush") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    World world(ranks, Way::kFabric, 4096);
+    const std::uint64_t word = 1;
+    world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
+    world.good(world->flush_all(), "flush");
+    const auto pids = ranks.all_gather(getpid());
+    if (ranks.rank() == 1) {
+      ranks.barrier();
+      raise(SIGSTOP);  // what comes now is not answered
+      pause();
+    }
+    ranks.barrier();
+    std::this_thread::sleep_for(100ms);
+    world.good(world->put(1, 0, &word, 8), "put");
+    kill(pids[1], SIGKILL);
+    const Status status = world->flush(1);
+    ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the flush says so");
+    _exit(ranks.failures() == 0 ? 0 : 1);
+  }, 20), "rank 1: ended by signal 9\n");
+}
+
+namespace {
+
+// What may be under way to a rank that dies, or be asked of it after it has died.
+enum class Last { kPut, kFetch, kAgent, kControl };
+
+void outlive(Ranks& ranks, Last last, bool when_dead) {
+  setenv("FARSIDE_PEER_TIMEOUT", "2", 1);
+  World world(ranks, Way::kFabric, 1 << 16);
+  std::vector<std::uint64_t> words(8192, 1);
+  const long double real = 1;
+  ControlMemory memory(*world);
+  ControlMemory::Operation operation;
+  const auto finish = [&] {
+    await(world, operation);
+    return operation.take_error();
+  };
+  if (ranks.rank() == 0) {
+    // All connections are made.
+    world.good(world->put(1, 0, words.data(), 8), "put");
+    world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+    world.good(world->flush(1), "flush");
+  }
+  const auto pids = ranks.all_gather(getpid());
+  if (ranks.rank() == 1) {
+    ranks.barrier();
+    while (true) raise(SIGSTOP);
+  }
+  ranks.barrier();
+  std::this_thread::sleep_for(100ms);
+  const auto begin = Clock::now();
+  if (when_dead) {
+    kill(pids[1], SIGKILL);
+    std::this_thread::sleep_for(100ms);
+  }
+  Status issued;
+  switch (last) {
+    case Last::kPut:
+      for (int i = 0; i < 50 && issued.ok(); ++i) issued = world->put(1, 0, words.data(), 8 * words.size());
+      break;
+    case Last::kFetch:
+      issued = world->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
+      break;
+    case Last::kAgent:
+      issued = world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
+      break;
+    case Last::kControl: memory.fetch_add(operation, 1, 64, 1); break;
+  }
+  if (!when_dead) {
+    std::this_thread::sleep_for(100ms);
+    kill(pids[1], SIGKILL);
+  }
+  Status status = last == Last::kControl ? finish() : world->flush(1);
+  if (!issued) status = std::move(issued);
+  ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the error says that the peer is gone");
+  ranks.check(Clock::now() - begin < 10s, "in time");
+  // Nothing is left that could write here later.
+  world->flush(1).ok();
+  _exit(ranks.failures() == 0 ? 0 : 1);
+}
+
+}  // namespace
+
+TEST_CASE("what waits for a peer that has died ends with an error, whatever it is and whenever that was") {
+  for (const Last last : {Last::kPut, Last::kFetch, Last::kAgent, Last::kControl}) {
+    for (const bool when_dead : {false, true}) {
+      INFO("operation " << static_cast<int>(last) << (when_dead ? " to a dead peer" : " under way"));
+      expect_well(run_processes(2, [&](Ranks& ranks) { outlive(ranks, last, when_dead); }, 20),
+                  "rank 1: ended by signal 9\n");
+    }
+  }
+}
+
+TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
+    World world(ranks, Way::kFabric, 4096);
+    const std::uint64_t one = 1;
+    std::uint64_t fetched = 0;
+    const long double real = 1;
+    world.good(world->put(1 - ranks.rank(), 0, &one, 8), "put");
+    world.good(world->flush(1 - ranks.rank()), "flush");
+    const auto pids = ranks.all_gather(getpid());
+    if (ranks.rank() == 1) {
+      raise(SIGSTOP);
+    } else {
+      std::this_thread::sleep_for(100ms);
+      std::thread later([&] {
+        std::this_thread::sleep_for(2500ms);
+        kill(pids[1], SIGCONT);
+      });
+      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+      world.good(world->accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
+      world.good(world->flush(1), "flush");
+      later.join();
+    }
+    ranks.barrier();
+  }));
+}
+
+TEST_CASE("private memory that is gone is an error of the operation") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    use_routes("mapped,cma");
+    allow_process_memory_access();
+    void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 4096, memory}).value());
+    space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
+    ranks.barrier();
+    space->finish(true);
+    if (ranks.rank() == 1) munmap(memory, 4096);
+    ranks.barrier();
+    if (ranks.rank() == 0) {
+      std::uint64_t word = 1, fetched = 0;
+      const auto is_peer_error = [](const Status& status) {
+        return !status.ok() && status.error().kind == ErrorKind::kPeer;
+      };
+      ranks.check(is_peer_error(space->put(1, 0, &word, 8)), "put");
+      ranks.check(is_peer_error(space->get(1, 0, &word, 8)), "get");
+      // Twice: the accumulate lock is not kept on the way out.
+      for (int i = 0; i < 2; ++i) {
+        ranks.check(is_peer_error(space->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1)),
+                    "add");
+        ranks.check(is_peer_error(space->compare_and_swap(1, 0, BasicType::kUint64, &word, &word, &fetched)), "swap");
+      }
+      ranks.check(space->flush(1).ok(), "nothing is left to report");
+    }
+    ranks.barrier();
+  }, 20));
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How a Space is made, what cannot be one and why, and how it ends: with nothing left behind, at any time.
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/world.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kOwnThread = true;  // the sanitizer starts one
+#else
+constexpr bool kOwnThread = false;
+#endif
+
+}  // namespace
+
+TEST_CASE("a peer that cannot be mapped needs the fabric, and why is said") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    use_routes("mapped");
+    const auto reach_of = [&](SpaceDescriptor change(SpaceDescriptor), char same_node, void* memory) {
+      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 4096, memory}).value());
+      auto peers = ranks.all_gather(space->describe());
+      auto& other = peers[static_cast<std::size_t>(1 - ranks.rank())];
+      other = change(other);
+      const Space::Reach reach = space->map_peers(peers, std::vector<char>(2, same_node));
+      ranks.barrier();
+      return reach;
+    };
+    const auto same = [](SpaceDescriptor d) { return d; };
+    const auto contains = [](const std::string& text, const char* part) {
+      return text.find(part) != std::string::npos;
+    };
+    Space::Reach reach = reach_of(same, 1, nullptr);
+    ranks.check(!reach.needs_fabric && !reach.uses_cma, "mapped");
+    reach = reach_of(same, 0, nullptr);
+    ranks.check(reach.needs_fabric && contains(reach.why, "another node"), "another node");
+    reach = reach_of([](SpaceDescriptor d) { ++d.nonce; return d; }, 1, nullptr);
+    ranks.check(reach.needs_fabric && contains(reach.why, "another one"), "another process by that number");
+    reach = reach_of([](SpaceDescriptor d) { d.segment_fd = 999; return d; }, 1, nullptr);
+    ranks.check(reach.needs_fabric && contains(reach.why, "fd/999"), "no such descriptor");
+    reach = reach_of([](SpaceDescriptor d) { d.segment_bytes *= 2; return d; }, 1, nullptr);
+    ranks.check(reach.needs_fabric && contains(reach.why, "not the peer's segment"), "too short");
+    static std::array<std::byte, 4096> memory;
+    reach = reach_of(same, 1, memory.data());
+    ranks.check(reach.needs_fabric && !reach.uses_cma && contains(reach.why, "cma"), "cma is not allowed");
+  }));
+}
+
+TEST_CASE("cma without mapped reaches oneself, and says what is missing for others") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    use_routes("cma");
+    static std::array<std::byte, 4096> memory;
+    for (void* data : {static_cast<void*>(memory.data()), static_cast<void*>(nullptr)}) {
+      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 4096, data}).value());
+      const Space::Reach reach = space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
+      ranks.barrier();
+      space->finish(reach.uses_cma);
+      ranks.check(reach.needs_fabric && reach.why.find("cma without mapped") != std::string::npos, "why is said");
+      ranks.check(space->route(ranks.rank()) == RouteKind::kSelf, "one's own memory needs no route");
+      const std::uint64_t sent = 7;
+      std::uint64_t got = 0;
+      ranks.check(space->put(ranks.rank(), 8, &sent, 8).ok() && space->get(ranks.rank(), 8, &got, 8).ok() && got == 7,
+                  "and is reached");
+    }
+  }));
+}
+
+TEST_CASE("a provider that does not exist is a bad setting, said again at every window, with those that exist") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    use_routes("fabric");
+    setenv("FARSIDE_PROVIDER", "nonsense", 1);
+    for (int i = 0; i < 2; ++i) {
+      auto space = std::move(Space::make({0, 1, kControlBytes, 4096, nullptr}).value());
+      const Result<FabricDescriptor> opened = space->open_fabric();
+      ranks.check(!opened.ok() && opened.error().kind == ErrorKind::kBadSetting, "a bad setting");
+      ranks.check(!opened.ok() && opened.error().text.find("'nonsense'") != std::string::npos, "names the value");
+      ranks.check(!opened.ok() && opened.error().text.find("tcp") != std::string::npos, "names those that exist");
+    }
+    ranks.check(Process::instance().open_fabric() == nullptr, "nothing is open");
+  }));
+}
+
+TEST_CASE("data that no memory holds is refused") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    for (const std::uint64_t bytes : {std::uint64_t{1} << 46, UINT64_MAX, UINT64_MAX - 4095}) {
+      const auto made = Space::make({0, 1, kControlBytes, bytes, nullptr});
+      ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "no memory");
+    }
+  }));
+}
+
+TEST_CASE("a space may end while operations are under way") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    use_routes("fabric");
+    std::vector<std::uint64_t> words(8192, 7);
+    {
+      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 1 << 16, nullptr}).value());
+      space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
+      ranks.check(space->connect(ranks.all_gather(space->open_fabric().value()), false).ok(), "connected");
+      ranks.barrier();
+      space->finish(false);
+      if (ranks.rank() == 0) {
+        for (int i = 0; i < 20; ++i) ranks.check(space->put(1, 0, words.data(), 8 * words.size()).ok(), "put");
+        space.reset();
+      }
+      ranks.barrier();
+    }
+    Process::instance().shut_down();
+    ranks.barrier();
+  }));
+}
+
+TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    expect_well(run_processes(2, [&](Ranks& ranks) {
+      const auto entries = [](const char* directory) {
+        std::size_t count = 0;
+        for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory)) ++count;
+        return count;
+      };
+      const auto segments = [] {
+        std::ifstream maps("/proc/self/maps");
+        std::size_t count = 0;
+        for (std::string line; std::getline(maps, line);) {
+          count += line.find("memfd:farside") != std::string::npos ? 1 : 0;
+        }
+        return count;
+      };
+      const auto use = [&] {
+        World world(ranks, way, 65536);
+        const std::uint64_t word = 1;
+        long double real = 1;
+        world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
+        world.good(world->accumulate(1 - ranks.rank(), 16, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1),
+                   "add");
+      };
+      const std::size_t threads = entries("/proc/self/task");
+      use();
+      const std::size_t files = entries("/proc/self/fd");
+      for (int i = 0; i < 10; ++i) use();
+      // A provider may connect twice, and notice it late.
+      ranks.check(entries("/proc/self/fd") <= files + 3, "no more files than after the first");
+      ranks.check(segments() == 0, "no mapping");
+      Process::instance().shut_down();
+      ranks.check(kOwnThread || entries("/proc/self/task") == threads, "no thread");
+      ranks.barrier();
+    }));
+  }
+}

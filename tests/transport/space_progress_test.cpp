@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A target that sleeps or computes serves all the same, on every way; and threads use a Space together.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/world.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::atomic<bool> woken{false};
+
+// Of every thread that farside has started, by what proc(5) says of it.
+bool threads_block_signals() {
+  bool good = true;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    bool farside = false;
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("Name:")) farside = line.ends_with("\tfarside");
+      if (!farside || !line.starts_with("SigBlk:")) continue;
+      const auto blocked = std::strtoull(line.c_str() + 7, nullptr, 16);
+      for (const int signal : {SIGUSR1, SIGALRM, SIGPROF, SIGTERM, SIGINT, SIGCHLD}) {
+        good = good && (blocked >> (signal - 1) & 1) != 0;
+      }
+    }
+  }
+  return good;
+}
+
+// Everything an origin may do to rank 0, each within `limit`.
+void visit(Ranks& ranks, World& world, std::chrono::milliseconds limit) {
+  const auto timed = [&](const char* what, const Status& issued) {
+    const auto begin = Clock::now();
+    world.good(issued, what);
+    world.good(world->flush(0), what);
+    ranks.check(Clock::now() - begin < limit, fmt::format("{} is served in time", what));
+  };
+  std::vector<std::byte> large(1 << 20, std::byte{1});
+  std::uint64_t one = 1, zero = 0, fetched = 0;
+  long double long_one = 1, long_fetched = 0;
+  ControlMemory memory(*world);
+  ControlMemory::Operation operation;
+  for (int i = 0; i < 20; ++i) {
+    timed("put", world->put(0, 64, &one, 8));
+    timed("large put", world->put(0, 128, large.data(), large.size()));
+    timed("get", world->get(0, 64, &fetched, 8));
+    timed("large get", world->get(0, 128, large.data(), large.size()));
+    timed("accumulate", world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1));
+    timed("fetch", world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1));
+    timed("agent", world->accumulate(0, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &long_fetched, 1));
+    timed("compare_and_swap", world->compare_and_swap(0, 32, BasicType::kUint64, &one, &zero, &fetched));
+    const auto begin = Clock::now();
+    memory.fetch_add(operation, 0, 64, 1);
+    await(world, operation);
+    ranks.check(Clock::now() - begin < limit, "a control word is served in time");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a target whose main thread sleeps in the kernel serves all the same, and gets its signals itself") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    expect_well(run_world(2, way, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
+      if (ranks.rank() == 0) std::fill_n(world->data(), 256, std::byte{0});
+      const auto main_thread = pthread_self();
+      static pthread_t handled_by;
+      sigset_t wake, before;
+      sigemptyset(&wake);
+      sigaddset(&wake, SIGUSR1);
+      pthread_sigmask(SIG_BLOCK, &wake, &before);
+      std::signal(SIGUSR1, [](int) {
+        handled_by = pthread_self();
+        woken = true;
+      });
+      ranks.check(threads_block_signals(), "threads of farside block all signals");
+      const auto pids = ranks.all_gather(getpid());
+      if (ranks.rank() == 0) {
+        // pause(2) with the signal let in: it cannot come too early.
+        while (!woken) sigsuspend(&before);
+        ranks.check(pthread_equal(handled_by, main_thread) != 0, "no thread of farside takes a signal");
+      } else {
+        std::this_thread::sleep_for(20ms);
+        visit(ranks, world, 1000ms);
+        kill(pids[0], SIGUSR1);
+      }
+      ranks.barrier();
+      if (ranks.rank() == 0) {
+        ranks.check(read_data<std::uint64_t>(world, 0) == 40, "the additions are here");
+        ranks.check(read_data<long double>(world, 16) == 20, "the agent's too");
+        ranks.check(read_data<std::uint64_t>(world, 32) == 1, "swapped");
+      }
+    }));
+  }
+}
+
+TEST_CASE("a target that computes serves all the same") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    expect_well(run_world(2, way, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
+      if (ranks.rank() == 0) {
+        std::fill_n(world->data(), 256, std::byte{0});
+        ranks.barrier();
+        const std::atomic_ref end(*reinterpret_cast<std::uint64_t*>(world->data() + 48));
+        for (volatile std::uint64_t work = 0; end.load() != 1;) work = work + 1;
+      } else {
+        ranks.barrier();
+        visit(ranks, world, 1000ms);
+        const std::uint64_t one = 1;
+        world.good(world->put(0, 48, &one, 8), "put");
+        world.good(world->flush(0), "flush");
+      }
+    }));
+  }
+}
+
+TEST_CASE("threads of one process may use a space together") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    expect_well(run_world(2, way, 4096, [&](Ranks& ranks, World& world) {
+      std::fill_n(world->data(), 4096, std::byte{0});
+      ranks.barrier();
+      std::atomic<int> failures{0};
+      std::vector<std::thread> threads;
+      for (std::uint64_t t = 0; t < 3; ++t) {
+        threads.emplace_back([&, t] {
+          for (std::uint64_t i = 0; i < 200; ++i) {
+            const int to = static_cast<int>(i % 2);
+            const std::uint64_t one = 1, sent = i + 1;
+            const long double long_one = 1;
+            std::uint64_t got = 0;
+            const std::uint64_t mine = 256 + 8 * (3 * static_cast<std::uint64_t>(ranks.rank()) + t);
+            bool good = world->accumulate(to, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1).ok();
+            good = good &&
+                   world->accumulate(to, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, nullptr, 1).ok();
+            good = good && world->put(to, mine, &sent, 8).ok();
+            good = good && world->flush(to).ok();
+            good = good && world->get(to, mine, &got, 8).ok();
+            good = good && world->flush(to).ok() && got == sent;
+            if (!good) ++failures;
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      ranks.check(failures == 0, "every operation succeeds");
+      ranks.barrier();
+      Process::instance().poll();
+      ranks.check(read_data<std::uint64_t>(world, 0) == 600, "all are counted");
+      ranks.check(read_data<long double>(world, 16) == 600, "the agent's too");
+    }));
+  }
+}

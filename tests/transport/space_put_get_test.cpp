@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is put arrives, and what is got is what is there, on every way; and it is counted.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/world.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+TEST_CASE("what is put arrives, and what is got is what is there, at any size and offset") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    constexpr std::size_t kSlot = (1 << 20) + 64;
+    expect_well(run_world(3, way, 3 * kSlot, [&](Ranks& ranks, World& world) {
+      const auto slot = [](int rank) { return static_cast<std::size_t>(rank) * kSlot; };
+      const auto seed = [](int from, int to, std::size_t i) { return std::byte(from * 91 + to * 37 + i * 7); };
+      for (const std::size_t bytes : {0UL, 1UL, 7UL, 8UL, 64UL, 65UL, 4096UL, 16385UL, 65537UL, 1UL << 20}) {
+        const std::size_t offset = bytes % 2 == 0 ? 8 : 3;
+        std::vector<std::vector<std::byte>> sent(3);
+        for (int to = 0; to < 3; ++to) {
+          auto& buffer = sent[static_cast<std::size_t>(to)];
+          buffer.resize(bytes + 1);
+          for (std::size_t i = 0; i < bytes; ++i) buffer[i] = seed(ranks.rank(), to, i);
+          world.good(world->put(to, slot(ranks.rank()) + offset, buffer.data(), bytes), "put");
+          if (to == 1) world.good(world->flush(to), "flush");
+        }
+        world.good(world->flush_all(), "flush_all");
+        ranks.barrier();
+        for (int from = 0; from < 3; ++from) {
+          const std::byte* at = world->data() + slot(from);
+          bool good = at[offset - 1] == kFilling && at[offset + bytes] == kFilling;
+          for (std::size_t i = 0; i < bytes; ++i) good = good && at[offset + i] == seed(from, ranks.rank(), i);
+          ranks.check(good, fmt::format("{} bytes of rank {} are here and nothing else", bytes, from));
+        }
+        for (int at = 0; at < 3; ++at) {
+          const int of = (at + 1) % 3;  // what `of` has put there
+          std::vector<std::byte> got(bytes + 1, kFilling);
+          world.good(world->get(at, slot(of) + offset, got.data(), bytes), "get");
+          world.good(world->flush(at), "flush");
+          bool good = got[bytes] == kFilling;
+          for (std::size_t i = 0; i < bytes; ++i) good = good && got[i] == seed(of, at, i);
+          ranks.check(good, fmt::format("{} bytes are got from rank {}", bytes, at));
+        }
+        ranks.barrier();
+        std::fill_n(world->data(), 3 * kSlot, kFilling);
+        ranks.barrier();
+      }
+    }));
+  }
+}
+
+TEST_CASE("many operations may be under way at once") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    constexpr std::size_t kMany = 3000;
+    expect_well(run_world(2, way, kMany * 8, [&](Ranks& ranks, World& world) {
+      const int to = 1 - ranks.rank();
+      std::vector<std::uint64_t> sent(kMany), got(kMany);
+      for (std::size_t i = 0; i < kMany; ++i) {
+        sent[i] = i * 2654435761 + static_cast<std::uint64_t>(ranks.rank());
+        world.good(world->put(to, 8 * i, &sent[i], 8), "put");
+      }
+      world.good(world->flush(to), "flush");
+      for (std::size_t i = 0; i < kMany; ++i) world.good(world->get(to, 8 * i, &got[i], 8), "get");
+      world.good(world->flush(to), "flush");
+      ranks.check(got == sent, "all are there");
+      ranks.barrier();
+      for (std::size_t i = 0; i < kMany; ++i) {
+        world.good(world->accumulate(to, 8 * i, ReduceOp::kSum, BasicType::kUint64, &sent[i], &got[i], 1), "add");
+      }
+      world.good(world->flush(to), "flush");
+      ranks.check(got == sent, "all are fetched");
+    }));
+  }
+}
+
+TEST_CASE("operations and bytes are counted by route") {
+  expect_well(run_world(2, Way::kFabric, 4096, [](Ranks& ranks, World& world) {
+    const std::uint64_t before = counted(RouteKind::kFabric, Counted::kPut);
+    const std::uint64_t word = 1;
+    world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
+    world.good(world->put(ranks.rank(), 8, &word, 8), "put");
+    world.good(world->flush_all(), "flush");
+    ranks.check(counted(RouteKind::kFabric, Counted::kPut) == before + 1, "one to the peer");
+    ranks.check(counted(RouteKind::kSelf, Counted::kPut) == 1, "one to itself");
+    ranks.check(counted(RouteKind::kMapped, Counted::kPut) == 0, "none by another route");
+  }));
+}

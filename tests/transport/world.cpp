@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/transport/world.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "transport/node/process_memory.hpp"
+
+#if defined(__SANITIZE_THREAD__)
+// libfabric is not instrumented: its own synchronisation is invisible, and its writes into a target's memory are
+// ordered by other processes.
+extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libfabric.so\nmutex:_dl_call_fini\n"; }
+extern "C" const char* __tsan_default_options() { return "halt_on_error=1"; }
+#endif
+
+namespace farside::testing {
+
+const char* name(Way way) {
+  constexpr std::array<const char*, 4> kNames = {"mapped", "cma", "fabric", "fabric on private memory"};
+  return kNames[static_cast<std::size_t>(way)];
+}
+
+void use_routes(const char* routes) {
+  setenv("FARSIDE_ROUTES", routes, 1);
+  setenv("FARSIDE_PROVIDER", "tcp;ofi_rxm", 1);
+  setenv("FARSIDE_STATS", "/dev/null", 1);  // counted, not written: that is pmpi's
+  setenv("FI_TCP_IFACE", "lo", 1);
+  setenv("FI_OFI_RXM_BUFFER_SIZE", "16384", 1);
+}
+
+World::World(Ranks& ranks, Way way, std::size_t bytes, std::size_t misaligned) : ranks_(ranks) {
+  allow_process_memory_access();
+  use_routes(over_fabric(way) ? "fabric" : "mapped,cma");
+  Space::Request request{ranks.rank(), ranks.size(), kControlBytes, bytes, nullptr};
+  if (on_private(way) && misaligned == kAtPageEnd) {
+    constexpr std::size_t kPage = 4096;
+    auto* pages = static_cast<std::byte*>(
+        mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(pages + kPage, kPage, PROT_NONE);
+    request.private_data = pages + kPage - bytes;
+  } else if (on_private(way)) {
+    private_.resize(bytes + 128);
+    auto at = reinterpret_cast<std::uintptr_t>(private_.data());
+    request.private_data = private_.data() + (63 - (at + 63) % 64) + misaligned;
+  }
+  Result<std::unique_ptr<Space>> made = Space::make(request);
+  require(made.status(), "the space is made");
+  space_ = std::move(made.value());
+  std::fill_n(space_->data(), bytes, kFilling);
+  const std::vector<char> same_node(static_cast<std::size_t>(ranks.size()), 1);
+  const Space::Reach reach = space_->map_peers(ranks.all_gather(space_->describe()), same_node);
+  ranks.check(reach.needs_fabric == over_fabric(way), "the fabric is needed where nothing else is allowed");
+  ranks.check(reach.uses_cma == (way == Way::kCma), "cma is used on private memory");
+  if (over_fabric(way)) {
+    const Result<FabricDescriptor> opened = space_->open_fabric();
+    require(opened.status(), "the fabric is opened");
+    require(space_->connect(ranks.all_gather(opened.value()), false), "the fabric is connected");
+  }
+  ranks.barrier();
+  space_->finish(way == Way::kCma);
+  ranks.check(space_->describe().segment_fd == -1, "no descriptor stays once the peers have mapped");
+  const RouteKind expected[] = {RouteKind::kMapped, RouteKind::kCma, RouteKind::kFabric, RouteKind::kFabric};
+  for (int r = 0; r < ranks.size(); ++r) {
+    const RouteKind route = r == ranks.rank() ? RouteKind::kSelf : expected[static_cast<std::size_t>(way)];
+    ranks.check(space_->route(r) == route, "the route is the one that was asked for");
+    ranks.check(space_->bytes(r) == bytes, "the size of a peer's data is known");
+  }
+  ranks.barrier();
+}
+
+World::~World() {
+  good(space_->flush_all(), "the last flush succeeds");
+  ranks_.barrier();
+  space_.reset();
+  ranks_.barrier();
+}
+
+void World::good(const Status& status, std::string_view what, std::source_location where) {
+  if (!status.ok()) ranks_.check(false, fmt::format("{}: {}", what, status.error().text), where);
+}
+
+void World::require(const Status& status, std::string_view what) {
+  if (status.ok()) return;
+  good(status, what);
+  _exit(1);
+}
+
+std::string run_world(int size, Way way, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
+                      std::size_t misaligned) {
+  return run_processes(size, [&](Ranks& ranks) {
+    {
+      World world(ranks, way, bytes, misaligned);
+      program(ranks, world);
+    }
+    Process::instance().shut_down();
+    ranks.barrier();
+  });
+}
+
+std::uint64_t counted(RouteKind route, Counted what) {
+  return Process::instance().statistics().counter(route, what).count.load();
+}
+
+void await(World& world, ControlMemory::Operation& operation) {
+  Waiter waiter(Process::instance(), world->bell());
+  while (!operation.done() && !operation.failed()) waiter.pause();
+}
+
+}  // namespace farside::testing

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A Space among processes: what the tests of a Space share. Each runs on every way to a peer's memory.
+//
+//   for (const Way way : kAllWays) {
+//     INFO(name(way));
+//     expect_well(run_world(2, way, 4096, [&](Ranks& ranks, World& world) {
+//       world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
+//       ...
+//     }));
+//   }
+#pragma once
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/transport/processes.hpp"
+#include "transport/control_memory.hpp"
+#include "transport/space.hpp"
+
+namespace farside::testing {
+
+using Clock = std::chrono::steady_clock;
+
+enum class Way { kMapped, kCma, kFabric, kFabricPrivate };
+constexpr Way kAllWays[] = {Way::kMapped, Way::kCma, Way::kFabric, Way::kFabricPrivate};
+
+const char* name(Way way);
+inline bool over_fabric(Way way) { return way == Way::kFabric || way == Way::kFabricPrivate; }
+inline bool on_private(Way way) { return way == Way::kCma || way == Way::kFabricPrivate; }
+
+constexpr std::byte kFilling{0x5A};
+constexpr std::size_t kControlBytes = 4096;
+
+// Sets this process's settings, before its first Space.
+void use_routes(const char* routes);
+
+// One rank's end of a Space, with the steps of space.hpp.
+class World {
+ public:
+  // Private data begins `misaligned` bytes behind a multiple of 64, or ends with its page and nothing behind.
+  static constexpr std::size_t kAtPageEnd = SIZE_MAX;
+  World(Ranks& ranks, Way way, std::size_t bytes, std::size_t misaligned = 0);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  ~World();
+  Space& operator*() { return *space_; }
+  Space* operator->() { return space_.get(); }
+  // Fails with the status's own words if it is not well.
+  void good(const Status& status, std::string_view what, std::source_location where = std::source_location::current());
+
+ private:
+  void require(const Status& status, std::string_view what);
+  Ranks& ranks_;
+  std::vector<std::byte> private_;
+  std::unique_ptr<Space> space_;
+};
+
+// A child's whole program; afterwards its endpoint is closed in good order. Returns what run_processes() does.
+std::string run_world(int size, Way way, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
+                      std::size_t misaligned = 0);
+
+// How often that was done by this route in this process.
+std::uint64_t counted(RouteKind route, Counted what);
+
+// Waits for the end of a control operation, good or not.
+void await(World& world, ControlMemory::Operation& operation);
+
+// What a barrier among processes orders, a sanitizer of one process cannot see.
+template <class T>
+__attribute__((no_sanitize("thread"))) T read_data(World& world, std::uint64_t offset) {
+  std::array<std::byte, sizeof(T)> bytes;
+  const volatile std::byte* at = world->data() + offset;
+  for (std::size_t i = 0; i < sizeof(T); ++i) bytes[i] = at[i];
+  return std::bit_cast<T>(bytes);
+}
+
+}  // namespace farside::testing
