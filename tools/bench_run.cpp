@@ -39,26 +39,42 @@ class TemporaryFolder {
   std::string path_;
 };
 
-Environment environment_for(const BenchRequest& request, const std::string& statistics_prefix) {
+// The launcher's own. What is the command's to set, and for the ranks only, is not in it.
+Environment environment_for(const BenchRequest& request) {
   Environment environment = Environment::current();
   allow_root(request.runtime, environment);
-  set_preload(environment, request.variant == Variant::kNative ? "" : request.runtime.library);
-  if (request.variant == Variant::kNative) return environment;
-  environment.set("FARSIDE_STATS", statistics_prefix);
-  environment.unset("FARSIDE_ROUTES");
-  environment.set("FARSIDE_CHECK", request.variant == Variant::kUnchecked ? "off" : "on");
-  if (request.variant == Variant::kFabric) {
-    environment.set("FARSIDE_ROUTES", "fabric");
-    environment.set("FARSIDE_PROVIDER", request.provider);
-    // On one machine nothing has to leave it: without this libfabric takes the first interface that is up.
-    if (request.nodes <= 1) environment.set_if_unset("FI_TCP_IFACE", "lo");
+  for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_ROUTES", "FARSIDE_CHECK"}) {
+    environment.unset(name);
   }
+  if (request.variant == Variant::kFabric) environment.unset("FARSIDE_PROVIDER");
   return environment;
 }
 
-std::vector<std::string> command_for(const BenchRequest& request,
+Variables variables_for(const BenchRequest& request, const std::string& statistics_prefix) {
+  const Environment current = Environment::current();
+  Variables variables;
+  const bool native = request.variant == Variant::kNative;
+  const std::string preload =
+      preload_list(current.get("LD_PRELOAD").value_or(""), native ? "" : request.runtime.library);
+  if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
+  if (native) return variables;
+  variables.emplace_back("FARSIDE_STATS", statistics_prefix);
+  variables.emplace_back("FARSIDE_CHECK", request.variant == Variant::kUnchecked ? "off" : "on");
+  if (request.variant == Variant::kFabric) {
+    variables.emplace_back("FARSIDE_ROUTES", "fabric");
+    variables.emplace_back("FARSIDE_PROVIDER", request.provider);
+    // On one machine nothing has to leave it: without this libfabric takes the first interface that is up.
+    if (request.nodes <= 1 && !current.get("FI_TCP_IFACE")) variables.emplace_back("FI_TCP_IFACE", "lo");
+  }
+  return variables;
+}
+
+std::vector<std::string> command_for(const BenchRequest& request, const std::string& statistics_prefix,
                                      const std::vector<const bench::MeasureInfo*>& measures) {
   std::vector<std::string> words = local_launch(request.runtime, request.ranks);
+  const std::vector<std::string> set =
+      words_for_ranks(request.runtime, variables_for(request, statistics_prefix));
+  words.insert(words.end(), set.begin(), set.end());
   words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
   std::vector<std::string_view> names;
   for (const auto* info : measures) names.push_back(info->name);
@@ -186,8 +202,8 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     bool hello = false;
     bool ended = false;
     ChildRequest child;
-    child.arguments = command_for(request, left);
-    child.environment = environment_for(request, prefix);
+    child.arguments = command_for(request, prefix, left);
+    child.environment = environment_for(request);
     child.silence_seconds = request.timeout_seconds + request.compute_seconds;
     child.on_tick = request.on_tick;
     child.on_line = [&](std::string_view text) {
@@ -222,10 +238,10 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     }
     const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
     if (fine) {
-      const bool uses_mpi =
-          std::any_of(request.measures.begin(), request.measures.end(),
-                      [](const auto* info) { return !bench::is_bare(*info); });
-      if (request.variant != Variant::kNative && uses_mpi) check_statistics(request, prefix, outcome.warnings);
+      const bool uses_mpi = std::any_of(request.measures.begin(), request.measures.end(),
+                                        [](const auto* info) { return !bench::is_bare(*info); });
+      if (request.variant != Variant::kNative && uses_mpi)
+        check_statistics(request, prefix, outcome.warnings);
       // All were measured; a program that left one out without a word would keep this loop going for ever.
       const auto unsaid = left;
       for (const auto* info : unsaid)

@@ -182,6 +182,21 @@ void prepare_for_children() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+int become_program(const std::vector<std::string>& arguments, const Environment& environment) {
+  std::vector<std::string> argument_strings = arguments;
+  std::vector<std::string> environment_strings = environment.lines();
+  // Handlers do not survive the change, but what is ignored stays so, and so does the role of a subreaper.
+  std::signal(SIGPIPE, SIG_DFL);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  if (stop_signal != 0) {  // told to stop meanwhile
+    std::signal(stop_signal, SIG_DFL);
+    std::raise(stop_signal);
+  }
+  execvpe(argument_strings[0].c_str(), pointers(argument_strings).data(),
+          pointers(environment_strings).data());
+  return errno;
+}
+
 ChildEnd run_child(const ChildRequest& request) {
   ChildEnd end;
   if (stop_signal != 0) {

@@ -40,4 +40,8 @@ void prepare_for_children();
 // that it started is gone. Only one at a time.
 ChildEnd run_child(const ChildRequest& request);
 
+// This process becomes the program (found in PATH if it has no slash), with signals and children as they were
+// before prepare_for_children. Returns only if that fails: errno.
+int become_program(const std::vector<std::string>& arguments, const Environment& environment);
+
 }  // namespace farside::tools

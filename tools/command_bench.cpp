@@ -412,7 +412,10 @@ bool write_json(const std::string& file, const nlohmann::ordered_json& json) {
 void print_next_steps(const std::vector<RuntimeReport>& reports) {
   const bool any = std::any_of(reports.begin(), reports.end(),
                                [](const RuntimeReport& report) { return !report.runtime.library.empty(); });
-  if (any) fmt::print("\nNext, your own program, unchanged:\n");
+  if (any) {
+    fmt::print("\nNext, your own program, unchanged:\n  {}/farside run -n 2 -- ./your_program\nor by hand:\n",
+               own_folder());
+  }
   for (const RuntimeReport& report : reports) {
     if (report.runtime.library.empty()) continue;
     const bool as_root = report.runtime.name == "openmpi" && geteuid() == 0;
@@ -565,8 +568,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant")
       ->capture_default_str();
-  command->add_option("--lib-dir", settings->library_folder, "where libfarside-RUNTIME.so are")
-      ->capture_default_str();
+  command->add_option("--lib-dir", settings->library_folder,
+                      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where "
+                      "they were installed)");
   command
       ->add_option("--launcher-option", settings->launcher_options, "one more word for mpirun (repeatable)")
       ->take_all()

@@ -4,13 +4,21 @@
 // wrong usage).
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace CLI {
 class App;
 }
 
 namespace farside::tools {
 
+// `program`: the words behind "--", the program and its arguments. They are taken off the command line before.
+void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
+void add_info_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
+// After all others: it describes them.
+void add_man_command(CLI::App& app, int& exit_code);
 
 }  // namespace farside::tools

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The `farside` command: what people run to see and measure farside. See command_*.cpp.
 #include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
@@ -10,10 +13,24 @@
 int main(int argc, char** argv) {
   try {
     int exit_code = 0;
+    // What is behind "--" belongs to a program that is to be started, and is nobody's to read here.
+    std::vector<std::string> program;
+    for (int i = 1; i < argc; ++i) {
+      if (std::string_view(argv[i]) != "--") continue;
+      if (std::string_view(argv[1]) != "run") {
+        fmt::print(stderr, "farside: only run starts a program (the words behind --)\n");
+        return 2;
+      }
+      program.assign(argv + i + 1, argv + argc);
+      argc = i;
+    }
     CLI::App app("farside: MPI one-sided communication over shared memory and libfabric", "farside");
     app.require_subcommand(1);
+    farside::tools::add_run_command(app, program, exit_code);
+    farside::tools::add_info_command(app, exit_code);
     farside::tools::add_bench_command(app, exit_code);
     farside::tools::add_simulate_command(app, exit_code);
+    farside::tools::add_man_command(app, exit_code);
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/runtime.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "tools/child.hpp"
+#include "tools/linkage.hpp"
 
 namespace farside::tools {
 namespace {
@@ -24,46 +26,51 @@ namespace fs = std::filesystem;
 #ifndef FARSIDE_MPIRUN_MPICH
 #define FARSIDE_MPIRUN_MPICH ""
 #endif
+// Where the libraries are installed, seen from where this program is.
+#ifndef FARSIDE_INSTALLED_LIBRARIES
+#define FARSIDE_INSTALLED_LIBRARIES "../lib"
+#endif
 
 struct Known {
   std::string_view name;
+  std::string_view title;
   std::string_view built_with;
   std::string_view sign;  // what `mpirun --version` says
 };
 
 constexpr auto kKnown = std::to_array<Known>({
-    {"openmpi", FARSIDE_MPIRUN_OPENMPI, "Open MPI"},
-    {"mpich", FARSIDE_MPIRUN_MPICH, "HYDRA"},
+    {"openmpi", "Open MPI", FARSIDE_MPIRUN_OPENMPI, "Open MPI"},
+    {"mpich", "MPICH", FARSIDE_MPIRUN_MPICH, "HYDRA"},
 });
 
 bool runnable(const fs::path& path) { return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path); }
 
-std::string in_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
-  while (!rest.empty()) {
-    const std::size_t end = rest.find(':');
-    const fs::path candidate = fs::path(rest.substr(0, end)) / program;
-    if (runnable(candidate)) return candidate.string();
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-  }
-  return {};
-}
-
-bool is_launcher_of(const std::string& launcher, const Known& known) {
-  bool found = false;
+// The lines of `launcher --version`.
+std::vector<std::string> version_lines(const std::string& launcher) {
+  std::vector<std::string> lines;
   ChildRequest request;
   request.arguments = {launcher, "--version"};
   request.environment = Environment::current();
   request.silence_seconds = 10;
-  request.on_line = [&](std::string_view line) {
-    found = found || line.find(known.sign) != std::string_view::npos;
-  };
+  request.on_line = [&](std::string_view line) { lines.emplace_back(line); };
   run_child(request);
-  return found;
+  return lines;
 }
 
-std::string find_launcher(const Known& known) {
+bool is_launcher_of(const std::string& launcher, const Known& known) {
+  const auto lines = version_lines(launcher);
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const std::string& line) { return line.find(known.sign) != std::string::npos; });
+}
+
+std::string find_launcher(const Known& known, const fs::path& mpi_library) {
+  if (!mpi_library.empty()) {
+    std::error_code failed;
+    const fs::path library = fs::canonical(mpi_library, failed);
+    const fs::path launcher =
+        library.parent_path().parent_path() / "bin" / "mpirun";  // PREFIX/lib, PREFIX/bin
+    if (runnable(launcher) && is_launcher_of(launcher.string(), known)) return launcher.string();
+  }
   if (!known.built_with.empty() && runnable(known.built_with)) return std::string(known.built_with);
   if (std::string own = in_path(fmt::format("mpirun.{}", known.name)); !own.empty()) return own;
   std::string plain = in_path("mpirun");
@@ -84,24 +91,58 @@ std::string own_folder() {
 }
 
 std::string default_library_folder() {
-  return (fs::path(own_folder()) / ".." / "lib").lexically_normal().string();
+  const fs::path own(own_folder());
+  std::error_code failed;
+  for (const char* folder : {FARSIDE_INSTALLED_LIBRARIES, "../lib"}) {
+    for (const Known& known : kKnown) {
+      const fs::path candidate = (own / folder).lexically_normal();
+      if (fs::exists(candidate / fmt::format("libfarside-{}.so", known.name), failed))
+        return candidate.string();
+    }
+  }
+  return (own / "../lib").lexically_normal().string();
 }
 
-std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<std::string>& missing) {
-  std::vector<Runtime> result;
+std::vector<std::string> runtime_names() {
+  std::vector<std::string> result;
+  for (const Known& known : kKnown) result.emplace_back(known.name);
+  return result;
+}
+
+Runtime find_runtime(const std::string& name, const std::string& library_folder,
+                     const std::string& mpi_library) {
+  Runtime runtime;
   for (const Known& known : kKnown) {
-    Runtime runtime;
+    if (known.name != name) continue;
     runtime.name = known.name;
-    runtime.launcher = find_launcher(known);
-    if (runtime.launcher.empty()) {
-      missing.push_back(fmt::format("{}: no launcher (neither mpirun.{} nor an mpirun of its own in PATH)",
-                                    known.name, known.name));
-      continue;
-    }
+    runtime.title = known.title;
+    runtime.launcher = find_launcher(known, mpi_library);
     runtime.benchmark =
         absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", known.name));
     runtime.library =
         absolute_if_there(fs::path(library_folder) / fmt::format("libfarside-{}.so", known.name));
+  }
+  return runtime;
+}
+
+std::string launcher_version(const Runtime& runtime) {
+  // "mpirun.openmpi (OpenRTE) 4.1.4", "mpirun (Open MPI) 5.0.3"; hydra has a line " Version:          4.0.2".
+  for (const std::string& line : version_lines(runtime.launcher)) {
+    const bool tells = line.find("Version:") != std::string::npos || line.find(") ") != std::string::npos;
+    if (tells) return fmt::format("{} {}", runtime.title, line.substr(line.find_last_of(' ') + 1));
+  }
+  return {};
+}
+
+std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<std::string>& missing) {
+  std::vector<Runtime> result;
+  for (const std::string& name : runtime_names()) {
+    Runtime runtime = find_runtime(name, library_folder);
+    if (runtime.launcher.empty()) {
+      missing.push_back(
+          fmt::format("{}: no launcher (neither mpirun.{} nor an mpirun of its own in PATH)", name, name));
+      continue;
+    }
     result.push_back(std::move(runtime));
   }
   return result;
@@ -125,9 +166,8 @@ std::vector<std::string> local_launch(const Runtime& runtime, int ranks) {
   return words;
 }
 
-void set_preload(Environment& environment, const std::string& library) {
+std::string preload_list(const std::string& old, const std::string& library) {
   std::string list = library;
-  const std::string old = environment.get("LD_PRELOAD").value_or("");
   for (std::size_t at = 0; at < old.size();) {
     const std::size_t end = std::min(old.find_first_of(": ", at), old.size());
     const std::string entry = old.substr(at, end - at);
@@ -136,11 +176,19 @@ void set_preload(Environment& environment, const std::string& library) {
     }
     at = end + 1;
   }
-  if (list.empty()) {
-    environment.unset("LD_PRELOAD");
-  } else {
-    environment.set("LD_PRELOAD", list);
+  return list;
+}
+
+std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables& variables) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : variables) {
+    if (runtime.name == "openmpi") {
+      words.insert(words.end(), {"-x", fmt::format("{}={}", name, value)});
+    } else {
+      words.insert(words.end(), {"-genv", name, value});
+    }
   }
+  return words;
 }
 
 }  // namespace farside::tools

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -34,6 +35,23 @@ std::string ratio(double base, double value, bench::Unit unit) {
   const double times = unit == bench::Unit::kMicroseconds ? base / value : value / base;
   // Near 1 a third digit would be noise.
   return (times >= 0.1 && times < 10 ? fmt::format("{:.2f}", times) : three_digits(times)) + "x";
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  static constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%^";
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char byte : word) line += byte == '\'' ? std::string("'\\''") : std::string(1, byte);
+    line += '\'';
+  }
+  return line;
 }
 
 std::string Table::text() const {

@@ -16,6 +16,9 @@ std::string with_unit(double value, bench::Unit unit);
 // How many times as fast `value` is as `base`: "0.021x", "2.53x", "480000x".
 std::string ratio(double base, double value, bench::Unit unit);
 
+// A command line that a shell takes for exactly these words.
+std::string shell_line(const std::vector<std::string>& words);
+
 class Table {
  public:
   explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }

@@ -83,13 +83,7 @@ constexpr Setting kSettings[] = {
 constexpr std::string_view kForScripts[] = {"FARSIDE_LIB", "FARSIDE_TEST_"};
 
 void warn_of_unknown() {
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    if (!text.starts_with("FARSIDE_")) continue;
-    const std::string_view name = text.substr(0, text.find('='));
-    const auto known = [&](const Setting& setting) { return name == setting.name; };
-    const auto other = [&](std::string_view prefix) { return name.starts_with(prefix); };
-    if (std::ranges::any_of(kSettings, known) || std::ranges::any_of(kForScripts, other)) continue;
+  for (const std::string& name : unknown_settings()) {
     std::string names;
     for (const Setting& setting : kSettings) names += fmt::format(" {}", setting.name);
     log(LogLevel::kWarn, "environment variable {} is not a setting of farside and is ignored; there are:{}", name,
@@ -100,6 +94,20 @@ void warn_of_unknown() {
 }  // namespace
 
 std::span<const Setting> settings_table() { return kSettings; }
+
+std::vector<std::string> unknown_settings() {
+  std::vector<std::string> result;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!text.starts_with("FARSIDE_")) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    const auto known = [&](const Setting& setting) { return name == setting.name; };
+    const auto other = [&](std::string_view prefix) { return name.starts_with(prefix); };
+    if (std::ranges::any_of(kSettings, known) || std::ranges::any_of(kForScripts, other)) continue;
+    result.emplace_back(name);
+  }
+  return result;
+}
 
 Result<Settings> read_settings() {
   Settings settings;

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
@@ -42,6 +43,9 @@ struct Setting {
 };
 
 std::span<const Setting> settings_table();
+
+// The variables of the environment that begin with FARSIDE_ and are not settings.
+std::vector<std::string> unknown_settings();
 
 // Reads the environment. The error names the variable, its value and what is allowed. Variables that begin with
 // FARSIDE_ and are not settings are warned about (a misspelt setting must not be ignored in silence).

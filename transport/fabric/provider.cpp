@@ -15,14 +15,23 @@ namespace {
 // In this order. Only what farside is tested on is chosen unasked.
 constexpr const char* kPreferred[] = {"tcp;ofi_rxm"};
 
-constexpr std::uint32_t kApiVersion = FI_VERSION(1, 15);
-
 // What a provider that orders atomics is asked for (Fabric::orders_atomics). This is what rxm grants with atomics in 1.17;
 // the generic FI_ORDER_RAW and so on are refused together with FI_ATOMIC, and so is ATOMIC_WAR (whose read is over when
 // the target has executed the fetch: in order of arrival all the same).
 constexpr std::uint64_t kAtomicOrder = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAW;
 
-InfoHandle make_hints(const std::string& provider, std::uint64_t order) {
+std::string available_providers() {
+  fi_info* found = nullptr;
+  if (fi_getinfo(kFabricApi, nullptr, nullptr, 0, nullptr, &found) != 0) return "none";
+  const InfoHandle infos(found);
+  std::set<std::string> names;
+  for (fi_info* info = infos.get(); info != nullptr; info = info->next) names.insert(info->fabric_attr->prov_name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+InfoHandle required_hints(const std::string& provider, std::uint64_t order) {
   InfoHandle hints(fi_allocinfo());
   hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
@@ -41,9 +50,9 @@ Result<InfoHandle> find_provider(const std::string& name) {
   InfoHandle infos;
   int code = 0;
   for (const std::uint64_t order : {FI_ORDER_SAS | kAtomicOrder, FI_ORDER_SAS}) {
-    const InfoHandle hints = make_hints(name, order);
+    const InfoHandle hints = required_hints(name, order);
     fi_info* found = nullptr;
-    code = fi_getinfo(kApiVersion, nullptr, nullptr, 0, hints.get(), &found);
+    code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
     infos.reset(found);
     if (code == 0) break;
   }
@@ -56,20 +65,11 @@ Result<InfoHandle> find_provider(const std::string& name) {
                fmt::format("provider {} does not offer a reliable datagram endpoint with RMA and atomics", name)};
 }
 
-std::string available_providers() {
-  fi_info* found = nullptr;
-  if (fi_getinfo(kApiVersion, nullptr, nullptr, 0, nullptr, &found) != 0) return "none";
-  const InfoHandle infos(found);
-  std::set<std::string> names;
-  for (fi_info* info = infos.get(); info != nullptr; info = info->next) names.insert(info->fabric_attr->prov_name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-}  // namespace
-
 bool orders_atomics(const fi_info& info) {
   return (info.tx_attr->msg_order & info.rx_attr->msg_order & kAtomicOrder) == kAtomicOrder;
 }
+
+std::span<const char* const> preferred_providers() { return kPreferred; }
 
 Result<InfoHandle> choose_provider(const std::string& asked) {
   if (!asked.empty()) {

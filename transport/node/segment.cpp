@@ -64,7 +64,7 @@ Status check_limits(std::uint64_t offset, std::size_t bytes) {
   // Looking costs some 50 us, which small pieces are not worth.
   constexpr std::size_t kSmall = std::size_t{64} << 10;
   if (bytes <= kSmall) return {};
-  const std::uint64_t available = std::min(available_memory(), available_in_cgroup());
+  const std::uint64_t available = available_shared_memory().bytes;
   if (bytes > available) {
     return Error{ErrorKind::kNoMemory,
                  fmt::format("shared memory of {} bytes is more than this node has left ({} bytes)", bytes, available)};
@@ -97,6 +97,12 @@ Error failed(const char* call, std::size_t bytes) {
 }
 
 }  // namespace
+
+AvailableMemory available_shared_memory() {
+  const AvailableMemory node{available_memory(), "the memory of this node"};
+  const AvailableMemory group{available_in_cgroup(), "the control group of this process"};
+  return group.bytes < node.bytes ? group : node;
+}
 
 Mapping::~Mapping() {
   if (base_ != nullptr) munmap(base_, bytes_);

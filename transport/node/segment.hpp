@@ -40,6 +40,13 @@ struct Segment {
   UniqueFd fd;
 };
 
+// What there is for segments: bytes, and which limit that is ("the memory of this node", "the control group of this process").
+struct AvailableMemory {
+  std::uint64_t bytes;
+  const char* limit;
+};
+AvailableMemory available_shared_memory();
+
 // Errors: kNoMemory, with the limit that was met.
 Result<Segment> make_segment(std::size_t bytes);
 

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Sourced by the tests of the command: counts what is not as it should be.
+build=${FARSIDE_TEST_BUILD:?the build folder}
+farside=$build/bin/farside
+failed=0
+scratch=$(mktemp -d) || exit 2
+trap 'rm -rf "$scratch"' EXIT
+# Only what a test sets itself may count; and a machine whose own name is unknown must not wait for a name server.
+for name in "${!FARSIDE_@}"; do
+  [[ $name == FARSIDE_TEST_* ]] || unset "$name"
+done
+unset LD_PRELOAD OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM FI_PROVIDER
+export RES_OPTIONS="timeout:1 attempts:1" FI_TCP_IFACE=lo
+
+wrong() {
+  echo "line ${BASH_LINENO[1]}: $*"
+  sed 's/^/  stdout: /' "$scratch/out"
+  sed 's/^/  stderr: /' "$scratch/err"
+  failed=1
+}
+# run COMMAND...: outputs to $scratch/out and err, the exit code to $code.
+run() {
+  timeout --kill-after=5 60 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+  code=$?
+}
+exits() { ((code == $1)) || wrong "exit code $code, expected $1"; }
+says() { grep -Eq -- "$1" "$scratch/out" || wrong "nothing on stdout matches $1"; }
+silent_on() { ! grep -Eq -- "$1" "$scratch/out" || wrong "something on stdout matches $1"; }
+complains() { grep -Eq -- "$1" "$scratch/err" || wrong "nothing on stderr matches $1"; }
+quiet() { [[ ! -s $scratch/err ]] || wrong "something on stderr"; }

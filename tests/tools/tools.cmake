@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The `farside` command: its parts, then the command itself.
+if(NOT FARSIDE_TOOLS)
+  return()
+endif()
+
+file(GLOB tools_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*_test.cpp)
+add_executable(farside-test-tools ${tools_tests})
+target_link_libraries(farside-test-tools PRIVATE farside_catch_main farside_tools PkgConfig::LIBFABRIC)
+target_compile_definitions(farside-test-tools PRIVATE FARSIDE_COMMAND="$<TARGET_FILE:farside>"
+                           FARSIDE_LIBRARIES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
+add_test(NAME unit.tools COMMAND farside-test-tools)
+set_tests_properties(unit.tools PROPERTIES TIMEOUT 300 LABELS "unit;tools" ENVIRONMENT FI_TCP_IFACE=lo)
+
+add_executable(forbid tools/forbid.c)
+set_target_properties(forbid PROPERTIES C_EXTENSIONS ON)
+
+# farside_tool_test(NAME SECONDS COMMAND...): a script of tools/; 77 is skipped.
+function(farside_tool_test name seconds)
+  add_test(NAME tools.${name} COMMAND ${ARGN})
+  set_tests_properties(tools.${name} PROPERTIES TIMEOUT ${seconds} SKIP_RETURN_CODE 77 LABELS "tools"
+                       ENVIRONMENT "FARSIDE_TEST_BUILD=${PROJECT_BINARY_DIR}")
+endfunction()
+
+if(FARSIDE_SANITIZE)
+  return()  # a library with a sanitizer cannot be preloaded into a program without
+endif()
+farside_tool_test(info 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/info)
+foreach(runtime IN LISTS FARSIDE_RUNTIMES)
+  if(TARGET farside-${runtime})
+    farside_tool_test(run.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/run ${runtime})
+    farside_tool_test(installed.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/installed ${CMAKE_COMMAND} ${runtime}
+                      ${FARSIDE_MPICC_${runtime}})
+    set_tests_properties(tools.run.${runtime} tools.installed.${runtime} PROPERTIES PROCESSORS 2)
+  endif()
+endforeach()
+if(TARGET farside-openmpi)
+  farside_tool_test(run.python 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/run_python ${FARSIDE_PYTHON})
+endif()
+
+# Programs that cannot be run, each for its own reason.
+add_library(lost-mpi SHARED tools/lost_mpi.c)
+target_compile_definitions(lost-mpi PRIVATE LIBRARY)
+set_target_properties(lost-mpi PROPERTIES PREFIX "" OUTPUT_NAME libmpi SUFFIX .so.20 NO_SONAME ON
+                      LINK_OPTIONS "-Wl,-soname,libmpi.so.20" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests/lost-library)
+add_executable(lost tools/lost_mpi.c)
+target_link_libraries(lost PRIVATE lost-mpi)
+set_target_properties(lost PROPERTIES SKIP_BUILD_RPATH ON)
+if("openmpi" IN_LIST FARSIDE_RUNTIMES AND "mpich" IN_LIST FARSIDE_RUNTIMES)
+  add_executable(two-runtimes tools/two_runtimes.c)
+  target_link_libraries(two-runtimes PRIVATE farside::mpi::openmpi farside::mpi::mpich)
+  farside_tool_test(run.refused 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/run_refused)
+endif()

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `farside run`: starts a program under the launcher of the runtime that it is linked to, with farside
+// preloaded.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tools/child.hpp"
+#include "tools/commands.hpp"
+#include "tools/linkage.hpp"
+#include "tools/runtime.hpp"
+#include "tools/text.hpp"
+#include "transport/base/settings.hpp"
+
+namespace farside::tools {
+namespace {
+
+struct Options {
+  std::string runtime;
+  std::vector<std::string> set;
+  std::string library_folder = default_library_folder();
+  bool dry_run = false;
+};
+
+constexpr int kRefused = 2;  // farside's own exit code: it did not get as far as mpirun
+
+template <class... Args>
+int refuse(fmt::format_string<Args...> format, Args&&... args) {
+  fmt::print(stderr, "farside run: {}\n", fmt::format(format, std::forward<Args>(args)...));
+  return kRefused;
+}
+
+template <class... Args>
+void warn(fmt::format_string<Args...> format, Args&&... args) {
+  fmt::print(stderr, "farside run: warning: {}\n", fmt::format(format, std::forward<Args>(args)...));
+}
+
+// --set NAME=VALUE into the environment of this process, where read_settings() finds it.
+Status take_settings(const std::vector<std::string>& set) {
+  for (const std::string& one : set) {
+    const std::size_t equals = one.find('=');
+    const std::string name = one.substr(0, equals);
+    std::vector<std::string_view> names;
+    for (const Setting& setting : settings_table()) names.emplace_back(setting.name);
+    if (equals == std::string::npos || std::find(names.begin(), names.end(), name) == names.end()) {
+      return Error{ErrorKind::kBadSetting, fmt::format("--set {}: it is --set NAME=VALUE, and NAME one of {}",
+                                                       one, fmt::join(names, ", "))};
+    }
+    setenv(name.c_str(), one.c_str() + equals + 1, 1);
+  }
+  return read_settings().status();
+}
+
+std::string described(const std::vector<MpiLibrary>& libraries) {
+  std::vector<std::string> all;
+  for (const MpiLibrary& one : libraries) all.push_back(fmt::format("{} ({})", one.name, one.runtime));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+// Which runtime, from what the program is linked to; or why not.
+Result<std::string> detect(const Linkage& linkage) {
+  if (linkage.mpi.empty()) {
+    return Error{
+        ErrorKind::kOther,
+        fmt::format(
+            "{} is linked to no MPI library, so it does not say which runtime it is for; if it loads MPI "
+            "later, or starts a program that does, --runtime {} says which",
+            linkage.examined, fmt::join(runtime_names(), " or --runtime "))};
+  }
+  for (const MpiLibrary& one : linkage.mpi) {
+    if (one.runtime == linkage.mpi.front().runtime) continue;
+    return Error{
+        ErrorKind::kOther,
+        fmt::format(
+            "{} is linked to the libraries of two MPI runtimes, {}: rebuild it with one of them, or choose "
+            "by --runtime {}",
+            linkage.examined, described(linkage.mpi), fmt::join(runtime_names(), " or --runtime "))};
+  }
+  return linkage.mpi.front().runtime;
+}
+
+// Whether the launcher's own options set this variable for the ranks.
+bool set_by_user(const std::vector<std::string>& launcher_options, std::string_view name) {
+  for (std::size_t i = 0; i + 1 < launcher_options.size(); ++i) {
+    std::string_view option = launcher_options[i];
+    while (option.starts_with('-')) option.remove_prefix(1);
+    const std::string_view value = launcher_options[i + 1];
+    if ((option == "x" || option == "genv" || option == "env") && value.substr(0, value.find('=')) == name)
+      return true;
+  }
+  return false;
+}
+
+// Open MPI's -x counts up to the next ":" only, so it stands behind each.
+std::vector<std::string> with_variables(const Runtime& runtime, const std::vector<std::string>& program,
+                                        const std::vector<std::string>& set) {
+  std::vector<std::string> words;
+  for (const std::string& word : program) {
+    words.push_back(word);
+    if (word == ":" && runtime.name == "openmpi") words.insert(words.end(), set.begin(), set.end());
+  }
+  return words;
+}
+
+bool root_allowed(const Runtime& runtime, const Environment& environment,
+                  const std::vector<std::string>& launcher_options) {
+  if (runtime.name != "openmpi" || geteuid() != 0) return true;
+  const bool told =
+      environment.get("OMPI_ALLOW_RUN_AS_ROOT") && environment.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+  return told || std::any_of(launcher_options.begin(), launcher_options.end(), [](const std::string& word) {
+           return word == "--allow-run-as-root" || word == "-allow-run-as-root";
+         });
+}
+
+// What is to be preloaded must be there, fit into LD_PRELOAD, and belong to the very MPI library of the
+// program.
+Status check_library(const Runtime& runtime, const Options& options, const Linkage& linkage) {
+  if (runtime.library.empty()) {
+    return Error{
+        ErrorKind::kOther,
+        fmt::format(
+            "there is no libfarside-{}.so in {}: farside was built without {} (see -DFARSIDE_MPI), or "
+            "--lib-dir says where it is",
+            runtime.name, options.library_folder, runtime.title)};
+  }
+  if (runtime.library.find_first_of(": ") != std::string::npos) {
+    return Error{ErrorKind::kOther,
+                 fmt::format("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere",
+                             runtime.library)};
+  }
+  const MpiLibrary ours = mpi_behind(runtime.library);
+  for (const MpiLibrary& theirs : linkage.mpi) {
+    if (theirs.runtime != runtime.name || theirs.name == ours.name) continue;
+    return Error{
+        ErrorKind::kOther,
+        fmt::format("{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the "
+                    "program was built with (-DFARSIDE_MPICC_{}=...)",
+                    linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path,
+                    runtime.library, ours.name.empty() ? "another" : ours.name, runtime.name)};
+  }
+  return {};
+}
+
+int run(const Options& options, const std::vector<std::string>& launcher_options,
+        const std::vector<std::string>& program) {
+  if (program.empty()) {
+    return refuse(
+        "no program: put -- in front of it, behind the options of mpirun: farside run -n 2 -- ./program "
+        "arguments");
+  }
+  prepare_for_children();
+  const Environment environment = Environment::current();
+  if (Status status = take_settings(options.set); !status) return refuse("{}", status.error().text);
+
+  Result<Linkage> found = find_linkage(program[0]);
+  if (!found && options.runtime.empty()) return refuse("{}", found.error().text);
+  const Linkage linkage = found ? found.value() : Linkage{program[0], program[0], {}, {}};
+  const Result<std::string> detected = detect(linkage);
+  std::string name = options.runtime;
+  if (name.empty()) {
+    if (!detected) return refuse("{}", detected.error().text);
+    name = detected.value();
+  } else if (detected && detected.value() != name) {
+    warn("{} is linked to {}, and --runtime says {}", linkage.examined, described(linkage.mpi), name);
+  }
+  if (!linkage.farside.empty() && linkage.farside != name) {
+    return refuse("{} is linked to libfarside-{}.so, which cannot run on {}", linkage.examined,
+                  linkage.farside, name);
+  }
+  std::string mpi_library;
+  for (const MpiLibrary& one : linkage.mpi) {
+    if (one.runtime != name) continue;
+    if (one.path.empty()) {
+      return refuse("{} needs {}, which is not found: load the module of that MPI, or set LD_LIBRARY_PATH",
+                    linkage.examined, one.name);
+    }
+    mpi_library = one.path;
+  }
+
+  const Runtime runtime = find_runtime(name, options.library_folder, mpi_library);
+  if (runtime.launcher.empty()) {
+    return refuse("no launcher of {} (neither mpirun.{} nor an mpirun of its own in PATH)", runtime.title,
+                  name);
+  }
+  const std::string old_preload = environment.get("LD_PRELOAD").value_or("");
+  std::string preload = old_preload;
+  if (linkage.farside.empty()) {
+    if (Status status = check_library(runtime, options, linkage); !status)
+      return refuse("{}", status.error().text);
+    preload = preload_list(old_preload, runtime.library);
+  }
+  if (set_by_user(launcher_options, "LD_PRELOAD")) {
+    return refuse(
+        "LD_PRELOAD among the options of mpirun would displace farside's: put it in the environment, where "
+        "it "
+        "is kept (LD_PRELOAD=... farside run ...)");
+  }
+
+  Variables variables;
+  if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
+  for (const Setting& setting : settings_table()) {
+    const char* value = std::getenv(setting.name);
+    if (value != nullptr && !set_by_user(launcher_options, setting.name))
+      variables.emplace_back(setting.name, value);
+  }
+  const std::vector<std::string> set = words_for_ranks(runtime, variables);
+  std::vector<std::string> words{runtime.launcher};
+  for (const auto& more : {set, launcher_options, with_variables(runtime, program, set)}) {
+    words.insert(words.end(), more.begin(), more.end());
+  }
+  const bool root_refused = !root_allowed(runtime, environment, launcher_options);
+  if (root_refused) {
+    fmt::print(stderr,
+               "farside run: you are root, and Open MPI starts nothing as root unless it is told twice that "
+               "it may: export "
+               "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n");
+  }
+  if (options.dry_run) {
+    fmt::print("{}\n", shell_line(words));
+    return 0;
+  }
+  if (root_refused) return kRefused;
+  std::fflush(stdout);
+  const int reason = become_program(words, environment);
+  return refuse("{} could not be started: {}", words[0], std::strerror(reason));
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("run",
+                         "start an MPI program with farside, under the mpirun of its runtime:\n"
+                         "farside run [-n N] [mpirun options] [OPTIONS] -- program [arguments]");
+  // No short options: those are mpirun's (-n, -np, -host, ...).
+  command->set_help_flag("--help", "Print this help message and exit");
+  command->allow_extras();
+  command
+      ->add_option("--runtime", options->runtime,
+                   "which runtime the program is for (default: the one it is linked to)")
+      ->check(CLI::IsMember(runtime_names()));
+  command->add_option("--set", options->set, "a setting for this run (repeatable): NAME=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--lib-dir", options->library_folder,
+                      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where "
+                      "they were installed)");
+  command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun, and start nothing");
+  command->footer(
+      "The program may be an executable, a script, or python: its libraries say which runtime it needs. "
+      "Options that are\n"
+      "not listed here are mpirun's and reach it as they are. LD_PRELOAD and the FARSIDE_* of the "
+      "environment reach the\n"
+      "ranks. The exit code is mpirun's; 2 if it was not started.");
+  command->callback(
+      [options, command, &program, &exit_code] { exit_code = run(*options, command->remaining(), program); });
+}
+
+}  // namespace farside::tools

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/info/gather.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <sys/utsname.h>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tools/elf.hpp"
+#include "tools/info/attempt.hpp"
+#include "tools/info/limits.hpp"
+#include "tools/info/routes.hpp"
+#include "tools/info/verbs.hpp"
+#include "tools/linkage.hpp"
+#include "tools/runtime.hpp"
+#include "transport/base/settings.hpp"
+#include "transport/fabric/survey.hpp"
+
+namespace farside::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json runtimes(const std::string& library_folder) {
+  Json all = Json::array();
+  for (const std::string& name : runtime_names()) {
+    const Runtime runtime = find_runtime(name, library_folder);
+    const MpiLibrary mpi = runtime.library.empty() ? MpiLibrary() : mpi_behind(runtime.library);
+    std::string problem;
+    if (runtime.launcher.empty()) {
+      problem = fmt::format("no launcher: neither mpirun.{} nor an mpirun of its own in PATH", name);
+    } else if (runtime.library.empty()) {
+      problem = fmt::format("no libfarside-{}.so in {}: build farside with {} there (-DFARSIDE_MPI)", name,
+                            library_folder, runtime.title);
+    } else if (mpi.path.empty()) {
+      problem = fmt::format(
+          "{}, which it is linked to, is not found: load the module of that MPI, or set LD_LIBRARY_PATH",
+          mpi.name.empty() ? "its MPI library" : mpi.name);
+    }
+    all.push_back({{"runtime", name},
+                   {"title", runtime.title},
+                   {"launcher", runtime.launcher},
+                   {"version", runtime.launcher.empty() ? std::string() : launcher_version(runtime)},
+                   {"library", runtime.library},
+                   {"mpi_library", mpi.path.empty() ? mpi.name : mpi.path},
+                   {"ready", problem.empty()},
+                   {"problem", problem}});
+  }
+  return all;
+}
+
+// The settings as far as they are allowed, and each as it stands.
+Json settings_now(Settings& settings) {
+  Json all = Json::array();
+  for (const Setting& setting : settings_table()) {
+    const char* value = std::getenv(setting.name);
+    Settings tried = settings;
+    const bool good = value == nullptr || setting.parse(value, tried);
+    if (good) settings = tried;
+    all.push_back({{"name", setting.name},
+                   {"value", value != nullptr ? value : setting.default_value},
+                   {"source", value != nullptr ? "environment" : "default"},
+                   {"default", setting.default_value},
+                   {"allowed", setting.allowed},
+                   {"help", setting.help},
+                   {"valid", good}});
+  }
+  return all;
+}
+
+Json route(const char* name, bool allowed, const RouteReport& report) {
+  return {{"route", name},     {"possible", report.possible}, {"allowed", allowed},
+          {"how", report.how}, {"why", report.why},           {"advice", report.advice}};
+}
+
+Json provider(const std::string& name, const Settings& settings) {
+  const Attempt tried = attempt([&] {
+    const ProviderSurvey survey = survey_provider(name, settings);
+    return Json{{"provider", survey.name},    {"endpoints", survey.endpoints},
+                {"usable", survey.usable},    {"chosen", survey.chosen},
+                {"why", survey.why},          {"endpoint", survey.endpoint},
+                {"network", survey.network},  {"atomics", survey.atomics},
+                {"progress", survey.progress}}
+        .dump();
+  });
+  if (tried.answered) return Json::parse(tried.answer);
+  return {{"provider", name},
+          {"endpoints", Json::array()},
+          {"usable", false},
+          {"chosen", false},
+          {"why", fmt::format("refused: opening it in a process of its own {}",
+                              tried.end.starts_with("no answer") ? "brought " + tried.end : tried.end)},
+          {"endpoint", ""},
+          {"network", ""},
+          {"atomics", ""},
+          {"progress", ""}};
+}
+
+Json libfabric(const Settings& settings) {
+  const Attempt listed = attempt([&] {
+    return Json{{"offered", offered_providers()},
+                {"registered", registered_providers()},
+                {"no_choice", no_choice(settings)}}
+        .dump();
+  });
+  Json all{{"version", fabric_version()},
+           {"library", fabric_library()},
+           {"problem", ""},
+           {"providers", Json::array()}};
+  std::vector<std::string> offered;
+  if (listed.answered) {
+    const Json list = Json::parse(listed.answer);
+    offered = list["offered"].get<std::vector<std::string>>();
+    all["problem"] = list["no_choice"];
+    all["registered"] = list["registered"];
+  } else {
+    all["problem"] = fmt::format("asking libfabric for its providers {}", listed.end);
+  }
+  for (const std::string& name : offered) all["providers"].push_back(provider(name, settings));
+
+  LibfabricVerbs verbs;
+  verbs.offered = std::any_of(offered.begin(), offered.end(), [](const std::string& name) {
+    return name == "verbs" || name.starts_with("verbs;");
+  });
+  const auto elf = read_elf(all["library"].get<std::string>());
+  // The provider is in the library, which then needs libibverbs, or beside it (libfabric/libverbs-fi.so),
+  // which this does not look for.
+  verbs.built_in = !elf || std::any_of(elf->needed.begin(), elf->needed.end(), [](const std::string& name) {
+    return name.starts_with("libibverbs.");
+  });
+  const char* filter = std::getenv("FI_PROVIDER");
+  verbs.filter = filter != nullptr ? filter : "";
+  const VerbsReport report = find_verbs(verbs);
+  all["verbs"] = {{"available", report.available},
+                  {"devices", report.devices},
+                  {"why", report.why},
+                  {"advice", report.advice}};
+  return all;
+}
+
+Json limits() {
+  Json all = Json::array();
+  for (const Limit& limit : find_limits()) {
+    const auto number = [](std::uint64_t value) { return value == kNoLimit ? Json(nullptr) : Json(value); };
+    all.push_back({{"limit", limit.name},
+                   {"value", number(limit.value)},
+                   {"most", number(limit.most)},
+                   {"unit", limit.bytes ? "bytes" : "descriptors"},
+                   {"enough", limit.enough},
+                   {"meaning", limit.meaning},
+                   {"advice", limit.advice}});
+  }
+  return all;
+}
+
+}  // namespace
+
+nlohmann::ordered_json gather_info(const std::string& library_folder) {
+  utsname system{};
+  uname(&system);
+  Settings settings;
+  Json info;
+  info["farside_info"] = 1;  // the version of this format
+  info["farside"] = FARSIDE_VERSION;
+  info["machine"] = {{"host", system.nodename},
+                     {"kernel", system.release},
+                     {"threads", std::thread::hardware_concurrency()}};
+  info["runtimes"] = runtimes(library_folder);
+  Json table = settings_now(settings);
+  info["libfabric"] = libfabric(settings);
+  RouteReport fabric;
+  fabric.how = "libfabric, between nodes, and inside one where nothing else reaches";
+  fabric.why = info["libfabric"]["problem"];
+  for (const Json& one : info["libfabric"]["providers"]) {
+    if (!one["chosen"].get<bool>()) continue;
+    fabric.possible = one["usable"];
+    if (!fabric.possible) fabric.why = one["why"];
+    if (fabric.possible) fabric.how += fmt::format(": {}", one["provider"].get<std::string>());
+  }
+  if (!fabric.possible) fabric.advice = "see the providers";
+  info["routes"] = {route("mapped", settings.mapped, try_mapped()),
+                    route("cma", settings.cma && settings.mapped, try_cma()),
+                    route("fabric", settings.fabric, fabric)};
+  info["limits"] = limits();
+  info["settings"] = std::move(table);
+  info["unknown_settings"] = unknown_settings();
+  return info;
+}
+
+}  // namespace farside::tools

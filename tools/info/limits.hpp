@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The limits of this process that windows meet.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace farside::tools {
+
+inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+
+struct Limit {
+  std::string name;                // locked memory
+  std::uint64_t value = kNoLimit;  // bytes, or a number
+  std::uint64_t most = kNoLimit;   // what this user may raise it to
+  bool bytes = true;
+  bool enough = true;
+  std::string meaning;  // what farside takes of it
+  std::string advice;   // what to change; empty if enough
+};
+
+std::vector<Limit> find_limits();
+
+// 8 MiB, 20000, unlimited
+std::string limit_text(std::uint64_t value, bool bytes);
+
+}  // namespace farside::tools

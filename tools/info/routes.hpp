@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which ways to a neighbour's memory this machine allows, by trying them between two processes.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace farside::tools {
+
+struct RouteReport {
+  bool possible = false;
+  std::string how;     // what it is
+  std::string why;     // if not possible: the cause
+  std::string advice;  // if not possible: what to change
+};
+
+RouteReport try_mapped();
+RouteReport try_cma();
+
+// What may stand in the way of process_vm_readv and process_vm_writev.
+struct Surroundings {
+  std::optional<int> ptrace_scope;  // kernel.yama.ptrace_scope; nothing: no Yama
+  int seccomp = 0;       // of this process, as /proc/self/status has it: 0 none, 1 strict, 2 a filter
+  bool dumpable = true;  // prctl(2), PR_GET_DUMPABLE
+};
+Surroundings find_surroundings(const std::string& proc = "/proc");
+
+// Cause and advice for the error text of an attempt.
+RouteReport explain_cma(const std::string& error, const Surroundings& around);
+
+}  // namespace farside::tools

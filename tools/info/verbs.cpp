@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/info/verbs.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace farside::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> entries(const fs::path& folder) {
+  std::vector<std::string> result;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+    result.push_back(at->path().filename().string());
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+std::string first_line(const fs::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// Empty if it can be opened; else the cause.
+std::string barred(const fs::path& device) {
+  if (access(device.c_str(), R_OK | W_OK) == 0) return {};
+  return std::strerror(errno);
+}
+
+bool some_port_active(const fs::path& device) {
+  const auto ports = entries(device / "ports");
+  return std::any_of(ports.begin(), ports.end(), [&](const std::string& port) {
+    return first_line(device / "ports" / port / "state").find("ACTIVE") != std::string::npos;
+  });
+}
+
+}  // namespace
+
+VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, const std::string& dev) {
+  VerbsReport report;
+  const fs::path classes = fs::path(sys) / "class";
+  const fs::path nodes = fs::path(dev) / "infiniband";
+  report.devices = entries(classes / "infiniband");
+  const auto because = [&](std::string why, std::string advice) {
+    report.why = std::move(why);
+    report.advice = std::move(advice);
+    return report;
+  };
+  if (libfabric.offered) {
+    report.available = true;
+    return report;
+  }
+  const std::string without =
+      libfabric.built_in ? "" : "; and this libfabric is built without its verbs provider";
+  if (report.devices.empty()) {
+    return because(fmt::format("no RDMA device: {} {}{}", (classes / "infiniband").string(),
+                               fs::exists(classes / "infiniband") ? "is empty" : "does not exist", without),
+                   "where there is an adapter, load its driver (mlx5_ib, irdma, bnxt_re, ...); without one, "
+                   "Soft-RoCE makes "
+                   "one of a network interface: rdma link add rxe0 type rxe netdev eth0");
+  }
+  std::vector<std::string> files;
+  for (const std::string& name : entries(classes / "infiniband_verbs")) {
+    if (name.starts_with("uverbs")) files.push_back(name);
+  }
+  if (files.empty()) {
+    return because(
+        fmt::format("{} is there, but the kernel offers no verbs for it", fmt::join(report.devices, ", ")),
+        "modprobe ib_uverbs");
+  }
+  files.emplace_back("rdma_cm");  // the provider makes its connections by it
+  for (const std::string& name : files) {
+    const std::string file = (nodes / name).string();
+    const std::string cause = barred(file);
+    if (cause.empty()) continue;
+    if (!fs::exists(file)) {
+      return because(fmt::format("{}: {}", file, cause),
+                     name == "rdma_cm" ? "modprobe rdma_ucm; in a container: --device=/dev/infiniband"
+                                       : "in a container: --device=/dev/infiniband");
+    }
+    return because(fmt::format("no permission for {}: {}", file, cause),
+                   "it must be readable and writable for the user (often: be a member of the group rdma; "
+                   "udev rules set it)");
+  }
+  if (!libfabric.built_in) {
+    return because("this libfabric is built without its verbs provider",
+                   "build it with --enable-verbs, or install another");
+  }
+  if (!libfabric.filter.empty()) {
+    return because(fmt::format("FI_PROVIDER='{}' may leave it out", libfabric.filter), "unset FI_PROVIDER");
+  }
+  if (std::none_of(report.devices.begin(), report.devices.end(), [&](const std::string& device) {
+        return some_port_active(classes / "infiniband" / device);
+      })) {
+    return because(
+        fmt::format("no port of {} is active", fmt::join(report.devices, ", ")),
+        "look at the cable, the switch and (InfiniBand) the subnet manager; ibv_devinfo shows the ports");
+  }
+  return because(fmt::format("libfabric's verbs provider takes none of {}", fmt::join(report.devices, ", ")),
+                 "it needs a network interface with an IP address on the device (ip addr); FI_LOG_LEVEL=info "
+                 "fi_info -p verbs "
+                 "says what it tried");
+}
+
+}  // namespace farside::tools

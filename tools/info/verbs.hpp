@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Why InfiniBand verbs are there or not: the devices and what bars the way to them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace farside::tools {
+
+struct VerbsReport {
+  std::vector<std::string> devices;  // mlx5_0, rxe0
+  bool available = false;            // libfabric offers the verbs provider here
+  std::string why;                   // if not: the first thing in the way
+  std::string advice;
+};
+
+// What libfabric says.
+struct LibfabricVerbs {
+  bool offered = false;  // fi_getinfo has it
+  bool built_in = true;  // this libfabric can have it at all
+  std::string filter;    // FI_PROVIDER; empty: unset
+};
+
+// `sys` and `dev` are /sys and /dev.
+VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys = "/sys",
+                       const std::string& dev = "/dev");
+
+}  // namespace farside::tools

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/linkage.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "tools/child.hpp"
+#include "tools/elf.hpp"
+
+namespace farside::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kWhatThen = "--runtime openmpi or --runtime mpich says which runtime it is for";
+constexpr int kMostInterpreters = 5;  // as many as Linux follows
+
+bool runnable(const fs::path& path) {
+  std::error_code failed;
+  return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path, failed);
+}
+
+Error cannot(std::string text) { return Error{ErrorKind::kOther, std::move(text)}; }
+
+Result<std::string> locate(const std::string& word) {
+  if (word.find('/') != std::string::npos) {
+    std::error_code failed;
+    if (!fs::exists(word, failed)) return cannot(fmt::format("there is no program {}", word));
+    if (!runnable(word))
+      return cannot(fmt::format("{} cannot be executed (is it a program? chmod +x)", word));
+    return fs::absolute(word).lexically_normal().string();
+  }
+  std::string found = in_path(word);
+  if (!found.empty()) return found;
+  return cannot(fmt::format("there is no program {} in PATH{}", word,
+                            runnable(word) ? fmt::format("; the one in this folder is ./{}", word) : ""));
+}
+
+bool is_python(const fs::path& path) {
+  std::string name = path.filename().string();
+  name.erase(std::find_if(name.begin(), name.end(),
+                          [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; }),
+             name.end());
+  return name == "python" || name == "pypy";
+}
+
+// The words behind #!, or none. `env` and `env -S` stand for what they find in PATH.
+std::vector<std::string> interpreter_of(const std::string& script) {
+  std::ifstream file(script, std::ios::binary);
+  std::array<char, 256> begin{};  // what Linux reads
+  file.read(begin.data(), begin.size());
+  const std::string_view head(begin.data(), static_cast<std::size_t>(file.gcount()));
+  if (!head.starts_with("#!")) return {};
+  std::istringstream line(std::string(head.substr(2, head.find('\n') - 2)));
+  std::vector<std::string> words;
+  for (std::string word; line >> word;) words.push_back(word);
+  if (words.empty() || fs::path(words[0]).filename() != "env") return words;
+  const auto command = std::find_if(words.begin() + 1, words.end(), [](const std::string& word) {
+    return !word.starts_with('-') && word.find('=') == std::string::npos;
+  });
+  if (command == words.end()) return words;
+  words.erase(words.begin(), command);
+  return words;
+}
+
+// The extension module of mpi4py, as this interpreter would import it.
+Result<std::string> find_mpi4py(const std::string& python) {
+  // Found, not loaded: loading it would load MPI. The mark tells the line from what else is printed at a
+  // start.
+  static constexpr const char* kQuestion =
+      "import importlib.util as u\n"
+      "try: s = u.find_spec('mpi4py.MPI')\n"
+      "except ImportError: s = None\n"
+      "print('farside:' + (s.origin if s and s.origin else ''))";
+  std::optional<std::string> origin;
+  ChildRequest request;
+  request.arguments = {python, "-c", kQuestion};
+  request.environment = Environment::current();
+  request.environment.unset("LD_PRELOAD");
+  request.silence_seconds = 60;
+  request.on_line = [&](std::string_view line) {
+    if (line.starts_with("farside:")) origin = line.substr(8);
+  };
+  const ChildEnd end = run_child(request);
+  if (!origin) {
+    return cannot(fmt::format("{} could not be asked for its mpi4py (exit status {}): {}; {}", python,
+                              end.code, end.error_output.substr(0, end.error_output.find('\n')), kWhatThen));
+  }
+  if (origin->empty()) {
+    return cannot(fmt::format(
+        "{} has no mpi4py: install it for this interpreter, or name another one (python3-mpi4py of "
+        "Debian belongs to /usr/bin/python3); if the script uses MPI by other means, {}",
+        python, kWhatThen));
+  }
+  return *origin;
+}
+
+// The file whose libraries count.
+Result<std::string> follow(const std::string& program) {
+  std::string file = program;
+  std::string chain = program;
+  for (int depth = 0; depth < kMostInterpreters; ++depth) {
+    if (is_python(file)) return find_mpi4py(file);
+    if (read_elf(file)) return file;
+    const std::vector<std::string> words = interpreter_of(file);
+    if (words.empty()) {
+      return cannot(
+          fmt::format("{} is neither a program for this machine nor a script that begins with #!", chain));
+    }
+    Result<std::string> interpreter = locate(words[0]);
+    if (!interpreter)
+      return cannot(fmt::format("{}, the interpreter of {}: {}", words[0], chain, interpreter.error().text));
+    file = interpreter.value();
+    chain += " -> " + file;
+  }
+  return cannot(fmt::format("{}: too many interpreters", chain));
+}
+
+std::string runtime_by_name(const std::string& library) {
+  if (library.starts_with("libmpich.so") || library == "libmpi.so.12") return "mpich";
+  return library == "libmpi.so.40" || library == "libmpi.so.20" ? "openmpi" : "";
+}
+
+// By what the library defines; where that says nothing, by its name.
+std::string runtime_of(const LoadedLibrary& library) {
+  if (library.path.empty()) return runtime_by_name(library.name);
+  const auto defined = defined_symbols(library.path, {"PMPI_Init", "ompi_mpi_comm_world", "MPIR_Dup_fn"});
+  const auto defines = [&](const char* name) {
+    return std::find(defined.begin(), defined.end(), name) != defined.end();
+  };
+  if (!defines("PMPI_Init")) return {};
+  if (defines("ompi_mpi_comm_world")) return "openmpi";
+  return defines("MPIR_Dup_fn") ? "mpich" : runtime_by_name(library.name);
+}
+
+}  // namespace
+
+std::string in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+  while (!rest.empty()) {
+    const std::size_t end = rest.find(':');
+    const fs::path candidate = fs::path(rest.substr(0, end)) / program;
+    if (runnable(candidate)) return fs::absolute(candidate).lexically_normal().string();
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  }
+  return {};
+}
+
+std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedLibrary>& loaded) {
+  std::vector<MpiLibrary> result;
+  for (const LoadedLibrary& library : loaded) {
+    if (std::string runtime = runtime_of(library); !runtime.empty()) {
+      result.push_back({std::move(runtime), library.name, library.path});
+    }
+  }
+  return result;
+}
+
+MpiLibrary mpi_behind(const std::string& library) {
+  const auto found = mpi_libraries(loaded_libraries(library));
+  return found.empty() ? MpiLibrary() : found.front();
+}
+
+Result<Linkage> find_linkage(const std::string& word) {
+  Linkage result;
+  Result<std::string> program = locate(word);
+  if (!program) return program.error();
+  result.program = program.value();
+  Result<std::string> examined = follow(result.program);
+  if (!examined) return examined.error();
+  result.examined = examined.value();
+  const std::optional<ElfFile> elf = read_elf(result.examined);
+  if (elf && !elf->dynamic) {
+    return cannot(fmt::format(
+        "{} is linked statically: nothing can be preloaded into it, link it with shared libraries",
+        result.examined));
+  }
+  const std::vector<LoadedLibrary> loaded = loaded_libraries(result.examined);
+  result.mpi = mpi_libraries(loaded);
+  for (const LoadedLibrary& library : loaded) {
+    static constexpr std::string_view kBegin = "libfarside-", kEnd = ".so";
+    const std::size_t end = library.name.find(kEnd);
+    if (library.name.starts_with(kBegin) && end != std::string::npos) {
+      result.farside = library.name.substr(kBegin.size(), end - kBegin.size());
+    }
+  }
+  return result;
+}
+
+}  // namespace farside::tools
