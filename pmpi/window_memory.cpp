@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a window says and does about its own memory (MPI 4.0 section 12.2): shared memory, attached regions, hints.
 #include <algorithm>
+#include <cstddef>
 #include <limits>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "pmpi/window.hpp"
 #include "transport/regions/regions.hpp"
@@ -79,8 +83,24 @@ Outcome Window::set_info(MPI_Info info) {
 }
 
 Outcome Window::get_info(MPI_Info* info) {
-  const auto held = guard();
-  return hints_.report(info);
+  {
+    const auto held = guard();
+    if (Outcome o = hints_.report(info); !o) return o;
+  }
+  const auto reaches = [this](RouteKind kind) {
+    for (int rank = 0; rank < space_->ranks(); ++rank) {
+      if (space_->route(rank) == kind) return true;
+    }
+    return false;
+  };
+  std::vector<const char*> routes;
+  for (const RouteKind kind : {RouteKind::kMapped, RouteKind::kCma, RouteKind::kFabric}) {
+    if (reaches(kind)) routes.push_back(kRouteNames[static_cast<std::size_t>(kind)]);
+  }
+  if (routes.empty()) routes.push_back(kRouteNames[static_cast<std::size_t>(RouteKind::kSelf)]);
+  PMPI_Info_set(*info, "farside_route", fmt::format("{}", fmt::join(routes, ",")).c_str());
+  PMPI_Info_set(*info, "farside_progress", reaches(RouteKind::kFabric) ? "thread" : "origin");
+  return {};
 }
 
 }  // namespace farside::pmpi

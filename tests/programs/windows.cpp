@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Windows as objects: made of any memory in any size, their attributes, names, info, error handlers and
 // group, on any communicator, many of them, one after the other and at once.
+#include <cstdlib>
+#include <string>
+
 #include "check.hpp"
 
 namespace {
@@ -202,6 +205,13 @@ void hints() {
   MPI_Win window;
   CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
   for (const auto& [key, value] : defaults) CHECK_EQ(hint(window, key), std::string(value));
+  const char* const given_route = std::getenv("TEST_ROUTE");
+  if (const std::string route = given_route != nullptr ? given_route : ""; route != "native" && route != "") {
+    const bool far = check::size() > 1 && (route == "fabric" || route == "hosts");
+    const std::string known = hint(window, "farside_route");
+    CHECK_EQ(hint(window, "farside_progress"), std::string(far ? "thread" : "origin"));
+    CHECK_EQ(known.substr(known.rfind(',') + 1), std::string(far ? "fabric" : check::size() > 1 ? "mapped" : "self"));
+  }
   MPI_Info info = make_info(given);
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
