@@ -69,4 +69,10 @@ int Window::raise(const CallSite& call, const Fault& fault) {
   return fault.error_class;
 }
 
+Outcome Window::check_rank(int rank) const {
+  if (rank >= 0 && rank < space_->ranks()) return {};
+  return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {}; use 0 to {} or MPI_PROC_NULL "
+                                         "(MPI 4.0 section 12.3)", rank, space_->ranks(), space_->ranks() - 1)};
+}
+
 }  // namespace farside::pmpi

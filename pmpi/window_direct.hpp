@@ -2,7 +2,7 @@
 // The direct way: what most calls are, done in place. An operation with one predefined datatype without gaps, in an epoch
 // that allows it, within a target whose memory is mapped, is a load or a store; a flush of such a target is a fence; a
 // lock that nobody holds is one atomic. Each condition here is one of the general way (window_operations.cpp,
-// window_synchronization.cpp), or stricter: a call that does not meet it goes there, to be done or to be refused with words.
+// window_passive.cpp), or stricter: a call that does not meet it goes there, to be done or to be refused with words.
 // Included by window.hpp; inline, so that an entry point is one function.
 #pragma once
 
