@@ -95,8 +95,10 @@ FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* s
 
 FARSIDE_ENTRY(Request_free, (MPI_Request * request)) {
   Requests& pending = Requests::instance();
-  if (pending.any() && request != nullptr) pending.give_up(*request);
-  return runtime().Request_free(request);
+  if (!pending.any()) [[likely]] return runtime().Request_free(request);
+  const Handles handles(list(1, request));
+  if (request != nullptr) pending.give_up(*request);
+  return handles.of_one(0, runtime().Request_free(request));
 }
 
 FARSIDE_ENTRY(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses)) {

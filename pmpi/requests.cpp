@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pmpi/runtime.hpp"
+#include "pmpi/synchronization.hpp"
 #include "pmpi/window.hpp"
 #include "pmpi/window_table.hpp"
 #include "transport/process.hpp"
@@ -82,11 +83,7 @@ int Requests::look(std::span<const MPI_Request> requests) {
 }
 
 void Requests::wait(std::span<const MPI_Request> requests) {
-  if (look(requests) == 0) return;
-  for (Waiter waiter(Process::instance(), Process::instance().own_bell());;) {
-    waiter.pause();
-    if (look(requests) == 0) return;
-  }
+  wait_until(Process::instance().own_bell(), [&] { return look(requests) == 0; });
 }
 
 int Requests::take_failure(MPI_Request request) {
@@ -111,7 +108,6 @@ void Requests::give_up(MPI_Request request) {
       entry.window->give_up_request(entry.rank, std::move(entry.own));
       return found = true;
     });
-    std::erase_if(failed_, [&](const Failure& failure) { return failure.handle == request; });
     count();
   }
   if (found) PMPI_Grequest_complete(request);

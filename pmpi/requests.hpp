@@ -35,10 +35,10 @@ class Requests {
   int look(std::span<const MPI_Request> requests);
   // The same, but waits until none is under way.
   void wait(std::span<const MPI_Request> requests);
-  // For a request that the runtime has just completed for its user: the error of its operation, or MPI_SUCCESS. Calls the
+  // For a request that its user has just completed or freed: the error of its operation, or MPI_SUCCESS. Calls the
   // window's error handler.
   int take_failure(MPI_Request request);
-  // Completes one whatever its operation does: nobody will ask for it again.
+  // Completes one whatever its operation does: nobody will ask for it again, and a flush tells how it ended.
   void give_up(MPI_Request request);
   // The window goes, with all its operations over.
   void give_up(const Window& window);
