@@ -160,14 +160,15 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
   }
   BytePieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
                     static_cast<std::size_t>(target.count));
-  for (BytePiece piece; pieces.next(piece);) {
+  space_->gather(target.rank, target.own);
+  Status status;
+  for (BytePiece piece; status && pieces.next(piece);) {
     const auto offset = static_cast<std::uint64_t>(at + piece.target_offset);
     std::byte* local = bytes_at(origin.address, piece.origin_offset);
-    Status status = put ? space_->put(target.rank, offset, local, piece.bytes, target.own)
-                        : space_->get(target.rank, offset, local, piece.bytes, target.own);
-    if (!status) return status;
+    status = put ? space_->put(target.rank, offset, local, piece.bytes, target.own)
+                 : space_->get(target.rank, offset, local, piece.bytes, target.own);
   }
-  return {};
+  return first_of(status, space_->gathered(target.rank, target.own));
 }
 
 Outcome Window::accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
@@ -271,13 +272,13 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   if (result == nullptr) {
     if (!reads_origin) return {};
     ElementPieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout, target_count);
-    for (ElementPiece piece; pieces.next(piece);) {
-      Status status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), op, element,
-                                         bytes_at(from, piece.origin_offset), nullptr, piece.count, access(target.rank),
-                                         target.own);
-      if (!status) return status;
+    space_->gather(target.rank, target.own);
+    Status status;
+    for (ElementPiece piece; status && pieces.next(piece);) {
+      status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), op, element,
+                                  bytes_at(from, piece.origin_offset), nullptr, piece.count, access(target.rank), target.own);
     }
-    return {};
+    return first_of(status, space_->gathered(target.rank, target.own));
   }
   // Three layouts: origin and result go through contiguous copies, which must live until all has completed.
   const std::size_t elements = target_type.layout->elements() * target_count;
@@ -286,15 +287,18 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   if (reads_origin) copy_elements(Direction::kIn, packed, origin, origin_type, element);
   const auto flat = Layout::basic(element);
   ElementPieces pieces(*flat, elements, *target_type.layout, target_count);
+  space_->gather(target.rank, nullptr);
   Status status;
   for (ElementPiece piece; status && pieces.next(piece);) {
     status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), op, element,
                                 reads_origin ? packed.data() + piece.origin_offset : nullptr,
                                 fetched.data() + piece.origin_offset, piece.count, access(target.rank));
   }
+  Status issued = space_->gathered(target.rank, nullptr);
   Status completed = space_->flush(target.rank);
-  if (!status) return status;
-  if (!completed) return completed;
+  for (Status* step : {&status, &issued, &completed}) {
+    if (!*step) return std::move(*step);
+  }
   copy_elements(Direction::kOut, fetched, *result, result_type, element);
   return {};
 }

@@ -66,9 +66,9 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
 Space::Space() : process_(Process::instance()) {}
 Space::~Space() {
   // The endpoint still has what is under way, if an error kept the caller from a flush; each ends, or its peer is given up.
-  // What is held was put in an epoch that never ended.
+  // What was gathered belongs to an epoch that never ended.
   for (Target& to : targets_) {
-    to.held = {};
+    if (to.outstanding != nullptr) to.outstanding->gathered = {};
     (void)complete(to);
   }
 }

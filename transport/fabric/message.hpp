@@ -2,28 +2,20 @@
 // What an origin says to a target's agent, and what the agent answers. Both ends run the same farside on the same
 // architecture (checked when windows are created), so the structs travel as they are.
 //
-//   request: RequestHeader, then
-//              accumulate        count elements of origin data (none for MPI_NO_OP), `extent` apart, without a gap at the end
-//              compare_and_swap  the compare element, then the origin element
-//              regions           nothing: `count` bytes are asked for, a page of the table of attached regions from the
-//                                `offset`-th on (regions/attached_regions.hpp)
-//              put_and_add       `count` bytes to put, then a ControlAdd to do when they are there; fetches the word
-//   reply:   ReplyHeader, then the fetched elements if the request asked for them
-//   probe:   ReplyHeader; dropped. What counts is whether it can be sent.
+//   operations: RequestHeader, then a list of operations (operation_list.hpp), then a ControlAdd if one is to be done when
+//               they are
+//   regions:    RequestHeader; `count` bytes are asked for, a page of the table of attached regions from the `offset`-th on
+//               (regions/attached_regions.hpp)
+//   reply:      ReplyHeader, then what was fetched, last the control word as it was
+//   probe:      ReplyHeader; dropped. What counts is whether it can be sent.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "transport/data/basic_type.hpp"
-#include "transport/data/reduce_op.hpp"
-
 namespace farside {
 
-enum class MessageKind : std::uint8_t {
-  kAccumulate = 1, kCompareAndSwap = 2, kReply = 3, kProbe = 4, kPutAndAdd = 5, kRegions = 6
-};
-
+enum class MessageKind : std::uint8_t { kOperations = 1, kRegions = 2, kReply = 3, kProbe = 4 };
 
 // To a control word, of the region's own control block.
 struct ControlAdd {
@@ -33,13 +25,12 @@ struct ControlAdd {
 
 struct RequestHeader {
   MessageKind kind;
-  ReduceOp op;
-  BasicType type;
-  std::uint8_t fetch;          // 1: the reply carries the elements as they were before
+  std::uint8_t adds;           // operations: 1 if a ControlAdd follows
+  std::uint16_t unused;
   std::uint32_t sender;        // index of the origin in the region's list of peers
   std::uint64_t region;        // which of the target's regions (Agent::publish)
-  std::uint64_t offset;        // bytes from the start of the region
-  std::uint32_t count;         // elements
+  std::uint64_t offset;        // regions: of the first one asked for
+  std::uint32_t count;         // regions: bytes of the answer
   std::uint32_t generation;    // of the origin's operation: both come back in the reply
   std::uint64_t operation;
 };
@@ -56,10 +47,9 @@ struct ReplyHeader {
 };
 static_assert(sizeof(ReplyHeader) == 16);
 
-// The longest payload of one message in bytes; longer accumulates are sent in several. With its header it stays
-// below the eager limit of rxm (16 KiB), so that no rendezvous is needed.
-inline constexpr std::size_t kMaxPayload = 8192;
-inline constexpr std::size_t kMaxPutAndAdd = kMaxPayload - sizeof(ControlAdd);
+// The most that a message carries behind its header, in bytes. With it, it stays below the eager limit of rxm (16 KiB), so
+// that no rendezvous is needed.
+inline constexpr std::size_t kMaxPayload = 12288;
 inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;
 
 }  // namespace farside
