@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "transport/base/result.hpp"
-#include "transport/fabric/operation_list.hpp"
+#include "transport/agent/operation_list.hpp"
 #include "transport/fabric/pending.hpp"
 
 namespace farside {
@@ -61,8 +61,7 @@ struct Outstanding {
 
   // These, too, are guarded by the space's mutex.
   Gathered gathered;
-  bool sending = false;    // someone has taken what was gathered, and issues it
-  bool gathering = false;  // several operations come in a row: none of them travels alone
+  bool sending = false;  // someone has taken what was gathered, and issues it
 };
 
 }  // namespace farside

@@ -15,10 +15,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "transport/agent/node_agent.hpp"
 #include "transport/base/copy.hpp"
 #include "transport/base/doorbell.hpp"
 #include "transport/base/result.hpp"
@@ -46,6 +48,7 @@ struct SpaceDescriptor {
   std::uint64_t data_address = 0;   // of private data, else 0
   std::int32_t data_fd = -1;        // private data in a file that peers can map (ShareableMemory), and where
   std::uint64_t data_offset = 0;
+  NodeAgentDescriptor agent;        // of private data that peers cannot map
 };
 
 struct FabricDescriptor {
@@ -85,7 +88,8 @@ class Space {
   Space& operator=(const Space&) = delete;
   ~Space();
 
-  SpaceDescriptor describe() const;
+  // `neighbours`: whether some peer may be on this node; private data are then served by a thread (agent/node_agent.hpp).
+  SpaceDescriptor describe(bool neighbours = true);
 
   // What routes inside the node came out as; all ranks combine theirs by "or".
   struct Reach {
@@ -158,10 +162,8 @@ class Space {
   std::unique_ptr<Outstanding> own_outstanding(int target);
   // Nobody follows them any longer: their errors are for a flush of the target.
   void give_up(int target, std::unique_ptr<Outstanding> own);
-  // Between these two come several operations on the target in a row, the pieces of one: small ones are gathered in lists.
-  // `own`: as theirs. gathered() leaves nothing of `own` behind that is not issued.
-  void gather(int target, Outstanding* own);
-  Status gathered(int target, Outstanding* own);
+  // Many operations in a row that are the pieces of one (pieces.hpp).
+  class Pieces;
   void stores_settled_by_atomic() { stores_.settled_by_atomic(); }
   Status flush_all();
 
@@ -209,6 +211,7 @@ class Space {
     std::uint64_t region = 0;
     Mapping mapping;
     Mapping data_mapping;              // of data in a file of their own
+    std::unique_ptr<NeighbourAgent> agent;               // where pieces are moved by it: cma
     std::unique_ptr<Outstanding> outstanding;            // null where nothing ever is
     std::vector<std::unique_ptr<Outstanding>> given_up;  // guarded by gathered_mutex_
     bool release_expected = false;       // guarded by gathered_mutex_, as the next
@@ -229,12 +232,15 @@ class Space {
   friend class Regions;
   Space();
   Target& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
+  NodeAgentDescriptor serve_neighbours();
   Result<std::byte*> map_data(Target& target, const SpaceDescriptor& peer);
   bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
   void place_contiguously();
   void count(int target, Counted what, std::size_t bytes) const {
     process_.statistics().add(route(target), what, bytes);
   }
+  Status operate(Target& target, const DataOperation& operation, Outstanding* own);
+  Status operate_by_cma(Target& target, const DataOperation& operation);
   Status accumulate_by_cma(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                            void* fetched, std::size_t count);
   // What one key gives access to, of `bytes` of a target's data: all of them, but for regions that end before.
@@ -245,14 +251,16 @@ class Space {
   };
   // Operations over the fabric (space_fabric.cpp).
   Status operate_over_fabric(Target& target, const DataOperation& operation, Outstanding* own);
-  bool wants_company(const Target& target, const Outstanding& among, const DataOperation& operation) const;
+  bool wants_company(const Target& target, bool atomic) const;
+  Status keep_gathered(Target& target, std::unique_ptr<OperationList> list);
   Gathered take_gathered(Outstanding& among, bool even_nothing);
   void gathered_sent(Outstanding& among);
-  Status issue_gathered(Target& target, Outstanding& among);
+  Status issue_gathered(Target& target);
   Status issue(Target& target, Outstanding& among, const DataOperation& operation);
   Status issue_atomic(Target& target, Outstanding& among, const DataOperation& operation);
   Status issue_by_agent(Target& target, Outstanding& among, const DataOperation& operation);
-  Status issue_list(Target& target, Pending& among, std::unique_ptr<OperationList> list);
+  Status issue_list(Target& target, Outstanding* own, std::unique_ptr<OperationList> list);
+  Status send_list(Target& target, Pending& among, std::unique_ptr<OperationList> list);
   Status add_behind_gathered(Target& target, std::uint32_t word, Pending& pending, std::uint64_t operand, std::uint64_t* fetched);
   Status complete(Target& target);
   AtomicWay way(BasicType type, const void* address) const {
@@ -288,6 +296,7 @@ class Space {
   std::vector<Target> targets_;
   mutable std::mutex gathered_mutex_;
   std::unique_ptr<Regions> regions_;
+  std::optional<std::uint64_t> served_by_node_agent_;  // the region there
   struct Exposed;                      // registrations and the agent's region
   std::unique_ptr<Exposed> exposed_;
 };

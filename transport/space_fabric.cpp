@@ -39,56 +39,52 @@ Status Space::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte
 
 // Whether a small operation waits for others to travel with. The first travels alone and at once, so that it is under way
 // while the application computes; those that come before it is over would each cost the provider's 10 us or so.
-bool Space::wants_company(const Target& to, const Outstanding& among, const DataOperation& operation) const {
-  if (among.gathering || !among.gathered.empty()) return true;
-  if (&among != to.outstanding.get()) return false;
-  if (to.release_expected) return true;
+bool Space::wants_company(const Target& to, bool atomic) const {
+  const Outstanding& all = *to.outstanding;
+  if (to.release_expected || !all.gathered.empty()) return true;
   // An atomic would have to wait for the requests, a request for the atomics.
-  return operation.atomic() ? !among.requests.done() || among.atomics.count() >= kAtomicsAlone : !among.done();
+  return atomic ? !all.requests.done() || all.atomics.count() >= kAtomicsAlone : !all.done();
 }
 
 Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Outstanding* own) {
   if (operation.count == 0) return {};
   Outstanding& all = *to.outstanding;
-  Outstanding& among = own != nullptr ? *own : all;
-  // In order behind what was gathered for all.
-  if (own != nullptr && operation.atomic()) {
-    if (Status status = issue_gathered(to, all); !status) return status;
+  if (own != nullptr) {
+    // In order behind what was gathered.
+    Status before = operation.atomic() ? issue_gathered(to) : Status();
+    return before ? issue(to, *own, operation) : std::move(before);
   }
   while (true) {
     {
       const std::scoped_lock held(gathered_mutex_);
-      const std::size_t most = to.release_expected && own == nullptr ? kMostBeforeRelease : kMostGathered;
-      if (operation.bytes() <= most && wants_company(to, among, operation)) {
-        if (among.gathered.add(operation)) return {};
-      } else if (among.gathered.empty() && !among.sending) {
+      const std::size_t most = to.release_expected ? kMostBeforeRelease : kMostGathered;
+      if (operation.bytes() <= most && wants_company(to, operation.atomic())) {
+        if (all.gathered.add(operation)) return {};
+      } else if (all.gathered.empty() && !all.sending) {
         break;
       }
     }
     // There is no room left, or this one must not overtake what was gathered.
-    if (Status status = issue_gathered(to, among); !status) return status;
+    if (Status status = issue_gathered(to); !status) return status;
   }
-  return issue(to, among, operation);
+  return issue(to, all, operation);
 }
 
-void Space::gather(int rank, Outstanding* own) {
-  Target& to = target(rank);
-  if (to.outstanding == nullptr) return;
-  const std::scoped_lock held(gathered_mutex_);
-  (own != nullptr ? *own : *to.outstanding).gathering = true;
-}
-
-Status Space::gathered(int rank, Outstanding* own) {
-  Target& to = target(rank);
-  if (to.outstanding == nullptr) return {};
-  Outstanding& among = own != nullptr ? *own : *to.outstanding;
-  {
-    const std::scoped_lock held(gathered_mutex_);
-    among.gathering = false;
-    // As for a single one: at once if nothing else is under way.
-    if (own == nullptr && (to.release_expected || !among.done())) return {};
+// A list that may wait as small operations do.
+Status Space::keep_gathered(Target& to, std::unique_ptr<OperationList> list) {
+  while (true) {
+    {
+      const std::scoped_lock held(gathered_mutex_);
+      Outstanding& all = *to.outstanding;
+      if (!wants_company(to, list->has_atomics())) break;
+      if (all.gathered.empty()) {
+        all.gathered.list = std::move(list);
+        return {};
+      }
+    }
+    if (Status status = issue_gathered(to); !status) return status;
   }
-  return issue_gathered(to, among);
+  return issue_list(to, nullptr, std::move(list));
 }
 
 // Takes a turn: what one thread has taken is issued before another takes more.
@@ -107,11 +103,12 @@ void Space::gathered_sent(Outstanding& among) {
   among.sending = false;
 }
 
-Status Space::issue_gathered(Target& to, Outstanding& among) {
-  Gathered taken = take_gathered(among, false);
+Status Space::issue_gathered(Target& to) {
+  Outstanding& all = *to.outstanding;
+  Gathered taken = take_gathered(all, false);
   if (taken.empty()) return {};
-  Status status = taken.list != nullptr ? issue_list(to, among.requests, std::move(taken.list)) : issue(to, among, *taken.one);
-  gathered_sent(among);
+  Status status = taken.list != nullptr ? send_list(to, all.requests, std::move(taken.list)) : issue(to, all, *taken.one);
+  gathered_sent(all);
   return status;
 }
 
@@ -170,12 +167,18 @@ Status Space::issue_by_agent(Target& to, Outstanding& among, const DataOperation
     part.fetched = piece(static_cast<std::byte*>(operation.fetched));
     auto list = std::make_unique<OperationList>();
     list->add(part);
-    if (Status status = issue_list(to, among.requests, std::move(list)); !status) return status;
+    if (Status status = send_list(to, among.requests, std::move(list)); !status) return status;
   }
   return {};
 }
 
-Status Space::issue_list(Target& to, Pending& among, std::unique_ptr<OperationList> list) {
+Status Space::issue_list(Target& to, Outstanding* own, std::unique_ptr<OperationList> list) {
+  Status before = issue_gathered(to);
+  Status sent = send_list(to, own != nullptr ? own->requests : to.outstanding->requests, std::move(list));
+  return before ? std::move(sent) : std::move(before);
+}
+
+Status Space::send_list(Target& to, Pending& among, std::unique_ptr<OperationList> list) {
   // What has failed before is told; these were accepted, and go all the same.
   Status before;
   if (list->has_atomics()) before = wait_for(to.outstanding->atomics);
@@ -190,7 +193,7 @@ Status Space::complete(Target& to) {
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
-  keep(issue_gathered(to, *to.outstanding));
+  keep(issue_gathered(to));
   for (Pending* pending : {&to.outstanding->transfers, &to.outstanding->atomics, &to.outstanding->requests}) {
     keep(wait_for(*pending));
   }

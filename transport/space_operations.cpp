@@ -19,13 +19,7 @@ Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_
     return {};
   }
   count(rank, Counted::kPut, bytes);
-  if (to.route == RouteKind::kCma) return write_process_memory(to.pid, to.address + offset, origin, bytes);
-  DataOperation operation;
-  operation.kind = OperationKind::kPut;
-  operation.offset = offset;
-  operation.count = bytes;
-  operation.origin = origin;
-  return operate_over_fabric(to, operation, own);
+  return operate(to, {OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, offset, bytes, origin, nullptr, nullptr}, own);
 }
 
 Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own) {
@@ -35,14 +29,7 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
     return {};
   }
   count(rank, Counted::kGet, bytes);
-  if (from.route == RouteKind::kCma) return read_process_memory(from.pid, from.address + offset, origin, bytes);
-  DataOperation operation;
-  operation.kind = OperationKind::kGet;
-  operation.op = ReduceOp::kNoOp;
-  operation.offset = offset;
-  operation.count = bytes;
-  operation.fetched = origin;
-  return operate_over_fabric(from, operation, own);
+  return operate(from, {OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, offset, bytes, nullptr, origin, nullptr}, own);
 }
 
 Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
@@ -57,8 +44,7 @@ Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType 
     if (fetched == nullptr) return {};
     origin = nullptr;
   }
-  if (to.route == RouteKind::kCma) return accumulate_by_cma(to, offset, op, type, origin, fetched, elements);
-  return operate_over_fabric(to, {OperationKind::kAccumulate, op, type, offset, elements, origin, fetched, nullptr}, own);
+  return operate(to, {OperationKind::kAccumulate, op, type, offset, elements, origin, fetched, nullptr}, own);
 }
 
 void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
@@ -113,6 +99,22 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
 
 }  // namespace
 
+Status Space::operate_by_cma(Target& to, const DataOperation& operation) {
+  switch (operation.kind) {
+    case OperationKind::kPut: return write_process_memory(to.pid, to.address + operation.offset, operation.origin, operation.count);
+    case OperationKind::kGet: return read_process_memory(to.pid, to.address + operation.offset, operation.fetched, operation.count);
+    case OperationKind::kAccumulate:
+      return accumulate_by_cma(to, operation.offset, operation.op, operation.type, operation.origin, operation.fetched, operation.count);
+    case OperationKind::kCompareAndSwap: break;
+  }
+  std::array<std::byte, 64> copy;
+  const std::size_t extent = traits(operation.type).extent;
+  const AccumulateLock held(accumulate_lock(to));
+  if (Status status = read_process_memory(to.pid, to.address + operation.offset, copy.data(), extent); !status) return status;
+  farside::compare_and_swap(AtomicWay::kLocked, operation.type, copy.data(), operation.origin, operation.compare, operation.fetched);
+  return write_process_memory(to.pid, to.address + operation.offset, copy.data(), extent);
+}
+
 Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count) {
   // Read, combine, write back in pieces, so that no other rank waits long for the lock.
@@ -156,17 +158,13 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
     compare_and_swap_at(rank, to.data + offset, type, origin, compare, fetched);
     return {};
   }
-  const std::size_t extent = traits(type).extent;
-  count(rank, Counted::kCompareAndSwap, extent);
-  if (to.route == RouteKind::kCma) {
-    std::array<std::byte, 64> copy;
-    const AccumulateLock held(accumulate_lock(to));
-    if (Status status = read_process_memory(to.pid, to.address + offset, copy.data(), extent); !status) return status;
-    farside::compare_and_swap(AtomicWay::kLocked, type, copy.data(), origin, compare, fetched);
-    return write_process_memory(to.pid, to.address + offset, copy.data(), extent);
-  }
-  return operate_over_fabric(
-      to, {OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, offset, 1, origin, fetched, compare}, nullptr);
+  count(rank, Counted::kCompareAndSwap, traits(type).extent);
+  return operate(to, {OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, offset, 1, origin, fetched, compare}, nullptr);
+}
+
+// Of a target that is not mapped.
+Status Space::operate(Target& to, const DataOperation& operation, Outstanding* own) {
+  return to.route == RouteKind::kCma ? operate_by_cma(to, operation) : operate_over_fabric(to, operation, own);
 }
 
 Status Space::wait_for(Pending& pending) {
@@ -200,7 +198,7 @@ Status Space::flush_all() {
   // Under way to all of them, before any is waited for.
   for (Target& to : targets_) {
     if (to.outstanding == nullptr) continue;
-    Status status = issue_gathered(to, *to.outstanding);
+    Status status = issue_gathered(to);
     if (!status && first) first = std::move(status);
   }
   for (Target& to : targets_) {

@@ -15,8 +15,8 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/elements.hpp"
-#include "transport/fabric/agent.hpp"
-#include "transport/fabric/operation_list.hpp"
+#include "transport/agent/agent.hpp"
+#include "transport/agent/operation_list.hpp"
 
 using namespace farside;
 using namespace farside::testing;

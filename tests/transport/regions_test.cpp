@@ -17,7 +17,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/processes.hpp"
-#include "transport/fabric/agent.hpp"
+#include "transport/agent/agent.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/regions/regions.hpp"
 #include "transport/space.hpp"

@@ -38,7 +38,7 @@
 #include "transport/base/doorbell.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/address.hpp"
-#include "transport/fabric/agent.hpp"
+#include "transport/agent/agent.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/operation.hpp"
 #include "transport/fabric/pending.hpp"

@@ -13,8 +13,8 @@
 #include <rdma/fabric.h>
 
 #include "transport/fabric/address.hpp"
-#include "transport/fabric/message.hpp"
-#include "transport/fabric/operation_list.hpp"
+#include "transport/agent/message.hpp"
+#include "transport/agent/operation_list.hpp"
 #include "transport/fabric/pending.hpp"
 
 namespace farside {

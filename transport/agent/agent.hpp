@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/fabric/message.hpp"
+#include "transport/agent/message.hpp"
 #include "transport/node/accumulate_lock.hpp"
 
 namespace farside {

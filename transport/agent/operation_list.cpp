@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/operation_list.hpp"
+#include "transport/agent/operation_list.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -15,7 +15,7 @@
 
 #include "transport/data/basic_type.hpp"
 #include "transport/data/reduce_op.hpp"
-#include "transport/fabric/message.hpp"
+#include "transport/agent/message.hpp"
 
 namespace farside {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/agent.hpp"
+#include "transport/agent/agent.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 
 #include "transport/base/copy.hpp"
 #include "transport/base/random.hpp"
-#include "transport/fabric/operation_list.hpp"
+#include "transport/agent/operation_list.hpp"
 #include "transport/regions/attached_regions.hpp"
 
 namespace farside {
