@@ -259,7 +259,7 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
     target.control_key = peers[r].control;
     target.data_key = peers[r].data;
     target.region = peers[r].region;
-    target.outstanding = std::make_unique<Outstanding>();
+    if (target.route == RouteKind::kFabric) target.outstanding = std::make_unique<Outstanding>();
   }
   exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
   return {};

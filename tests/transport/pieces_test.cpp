@@ -72,6 +72,22 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
   }
 }
 
+TEST_CASE("pieces for oneself are there at once, whatever the others are reached by") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    expect_well(run_world(2, way, 4096, [&](Ranks& ranks, World& world) {
+      std::vector<std::uint64_t> words(64);
+      std::iota(words.begin(), words.end(), 1);
+      world->expect_release(ranks.rank());
+      Space::Pieces put(*world, ranks.rank(), nullptr, words.size());
+      for (std::size_t i = 0; i < words.size(); ++i) world.good(put.put(16 * i, &words[i], 8), "put");
+      world.good(put.end(), "end");
+      ranks.check(read_data<std::uint64_t>(world, 16 * 63) == 64, "the last is here");
+      ranks.barrier();
+    }));
+  }
+}
+
 TEST_CASE("pieces of one origin's accumulates take effect in order, alone and among others") {
   for (const Way way : kAllWays) {
     INFO(name(way));
