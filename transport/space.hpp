@@ -223,7 +223,8 @@ class Space {
   // What waits for others to travel with: more would rather be moved by RDMA, in parallel. Ahead of a release a larger one
   // pays, too, as it saves a round trip.
   static constexpr std::size_t kMostGathered = 2048;
-  static constexpr std::size_t kMostBeforeRelease = 8192;
+  static constexpr std::size_t kMostBeforeRelease = 4096;
+  static_assert(kMostGathered <= OperationList::kMostInOne && kMostBeforeRelease <= OperationList::kMostInOne);
   // So many provider atomics are under way before further ones are gathered: these wait for those.
   static constexpr std::uint32_t kAtomicsAlone = 4;
   // Lists under way towards one target at most: they hold copies.

@@ -262,7 +262,7 @@ TEST_CASE("an operation beyond its region is refused, overflow or not") {
     check_refused(on, message_of(on.header(), listed(put(offset, 8), Bytes(8))));
     check_refused(on, message_of(on.header(), listed(get(offset, 8))));
   }
-  for (const std::uint32_t count : {0U, 513U, 1024U, 1537U, 0x20000000U, 0x20000001U, 0x80000000U, UINT32_MAX}) {
+  for (const std::uint32_t count : {0U, 513U, 865U, 1537U, 0x20000000U, 0x20000001U, 0x80000000U, UINT32_MAX}) {
     INFO(count);
     check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count))));
     check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count), Bytes(8))));
@@ -471,11 +471,11 @@ TEST_CASE("operations of one shape at equal distances take up no more than their
   OperationList list;
   std::uint64_t word = 0;
   DataOperation operation{OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, 0, 8, &word, nullptr, nullptr};
-  for (int i = 0; i < 1024; ++i, operation.offset += 24) REQUIRE(list.add(operation));
-  CHECK(list.bytes().size() == sizeof(ListEntry) + 8 * 1024);
+  for (int i = 0; i < 512; ++i, operation.offset += 24) REQUIRE(list.add(operation));
+  CHECK(list.bytes().size() == sizeof(ListEntry) + 8 * 512);
   operation.offset = 8;
   REQUIRE(list.add(operation));
-  CHECK(list.bytes().size() == 2 * sizeof(ListEntry) + 8 * 1025);
+  CHECK(list.bytes().size() == 2 * sizeof(ListEntry) + 8 * 513);
 }
 
 TEST_CASE("nobody may ask before admission or after withdrawal") {

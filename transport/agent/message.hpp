@@ -47,9 +47,9 @@ struct ReplyHeader {
 };
 static_assert(sizeof(ReplyHeader) == 16);
 
-// The most that a message carries behind its header, in bytes. With it, it stays below the eager limit of rxm (16 KiB), so
-// that no rendezvous is needed.
-inline constexpr std::size_t kMaxPayload = 12288;
+// The most that a message carries behind its header, in bytes. With headers, rxm's too, it stays below the eager limit that
+// farside asks for (kRxmBufferBytes), so that no rendezvous is needed.
+inline constexpr std::size_t kMaxPayload = 6912;
 inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;
 
 }  // namespace farside

@@ -78,6 +78,7 @@ Status open_step(const char* what, int code, T* const& opened, FabricHandle<T>& 
 }  // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::open(const Settings& settings, Progress& progress, Statistics& statistics) {
+  ask_for_small_buffers();
   Result<InfoHandle> info = choose_provider(settings.provider);
   if (!info) return info.error();
   std::unique_ptr<Fabric> fabric(new Fabric(std::move(info.value()), std::chrono::seconds(settings.peer_timeout), progress,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider.hpp"
 
+#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -67,6 +68,13 @@ Result<InfoHandle> find_provider(const std::string& name) {
 
 bool orders_atomics(const fi_info& info) {
   return (info.tx_attr->msg_order & info.rx_attr->msg_order & kAtomicOrder) == kAtomicOrder;
+}
+
+void ask_for_small_buffers() {
+  constexpr int kLeaveUsersChoice = 0;
+  setenv("FI_OFI_RXM_BUFFER_SIZE", fmt::format("{}", kRxmBufferBytes).c_str(), kLeaveUsersChoice);
+  // Receives posted per connection; each is a buffer.
+  setenv("FI_OFI_RXM_MSG_RX_SIZE", "64", kLeaveUsersChoice);
 }
 
 std::span<const char* const> preferred_providers() { return kPreferred; }

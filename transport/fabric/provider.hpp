@@ -2,10 +2,12 @@
 // Which libfabric provider farside uses (fi_getinfo(3)).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 
+#include "transport/agent/message.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside {
@@ -25,6 +27,16 @@ Result<InfoHandle> find_provider(const std::string& name);
 // `asked` is FARSIDE_PROVIDER, or empty: then the first of farside's preferences that this machine has. The error
 // (kBadSetting when `asked` cannot be had, else kNoRoute) lists the providers that there are.
 Result<InfoHandle> choose_provider(const std::string& asked);
+
+// What rxm's eager buffers are to hold: a message (agent/message.hpp) and rxm's own header of at most 128 bytes.
+inline constexpr std::size_t kRxmBufferBytes = 7168;
+
+static_assert(kMaxMessage + 128 <= kRxmBufferBytes);
+
+// Lets rxm, unless the user has said otherwise (FI_OFI_RXM_*), make do with some 18 MiB per process instead of some 87: it keeps
+// pools of 1,024 buffers. It reads its variables when its endpoint is opened; a runtime that uses libfabric itself has opened
+// its own before.
+void ask_for_small_buffers();
 
 // Whether it grants that one origin's atomics on one target take effect in the order in which they were issued.
 bool orders_atomics(const fi_info& info);

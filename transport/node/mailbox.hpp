@@ -21,7 +21,7 @@ namespace farside {
 
 class Mailbox {
  public:
-  static constexpr std::size_t kMostBytes = 12'352;  // of a letter, and of an answer
+  static constexpr std::size_t kMostBytes = 6'976;  // of a letter, and of an answer
   static constexpr std::size_t kSlots = 8;
 
   // Precondition: the memory is zeroed when it is made, of the size of this class, and mapped at a cache line.
