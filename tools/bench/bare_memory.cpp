@@ -120,8 +120,10 @@ Outcome measure_copy(std::size_t bytes, const Pair& pair, const Options& options
   }
   std::vector<char> here(bytes, 'x');
   if (pair.origin) {
-    outcome.values =
-        sample_microseconds(options.sample_seconds, [&] { std::memcpy(shared.get(), here.data(), bytes); });
+    outcome.values = sample_microseconds(options.sample_seconds, [&] {
+      std::memcpy(shared.get(), here.data(), bytes);
+      asm volatile("" ::: "memory");  // each copy is made
+    });
   }
   MPI_Barrier(pair.comm);
   int arrived = std::memcmp(shared.get(), here.data(), bytes) == 0 ? 1 : 0;

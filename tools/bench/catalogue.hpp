@@ -221,7 +221,22 @@ inline constexpr auto kCatalogue = [] {
       {"bare_vm_write_4mib", "bare process_vm_writev: 4 MiB", kMegabytes, kSpins, kNamed, "created"},
       {"bare_vm_read", "bare process_vm_readv: 8 B", kMicroseconds, kSpins, kNamed, "created"},
       {"bare_vm_read_4mib", "bare process_vm_readv: 4 MiB", kMegabytes, kSpins, kNamed, "created"},
-      {"bare_copy_4mib", "bare memory: memcpy of 4 MiB to the peer", kMegabytes, kSpins, kNamed, "put_size"},
+      {"bare_copy_8", "bare memory: memcpy of 8 B to the peer", kMicroseconds, kSpins, kNamed, "bare_copy_size",
+       8},
+      {"bare_copy_64", "bare memory: memcpy of 64 B to the peer", kMicroseconds, kSpins, kNamed, "bare_copy_size",
+       64},
+      {"bare_copy_512", "bare memory: memcpy of 512 B to the peer", kMicroseconds, kSpins, kNamed, "bare_copy_size",
+       512},
+      {"bare_copy_4kib", "bare memory: memcpy of 4 KiB to the peer", kMicroseconds, kSpins, kNamed, "bare_copy_size",
+       4 * kKibi},
+      {"bare_copy_32kib", "bare memory: memcpy of 32 KiB to the peer", kMicroseconds, kSpins, kNamed, "bare_copy_size",
+       32 * kKibi},
+      {"bare_copy_256kib", "bare memory: memcpy of 256 KiB to the peer", kMicroseconds, kSpins, kNamed, "bare_copy_size",
+       256 * kKibi},
+      {"bare_copy_1mib", "bare memory: memcpy of 1 MiB to the peer", kMicroseconds, kSpins, kNamed, "bare_copy_size",
+       kMebi},
+      {"bare_copy_4mib", "bare memory: memcpy of 4 MiB to the peer", kMegabytes, kSpins, kNamed,
+       "bare_copy_size", 4 * kMebi},
   });
 }();
 

@@ -20,34 +20,33 @@ struct Place {
   }
 };
 
-// What the ranks of a round did together, at rank 0.
-struct Work {
-  double seconds = 0;     // summed over the ranks
-  double operations = 0;  // likewise
-  double rate = 0;        // operations per second, summed
+struct Work {  // of this rank in a round
+  double seconds = 0;
+  double operations = 0;
 };
 
 // All ranks start together; those that take part do `step`, which is some operations and returns how many,
-// until the time is over. Collective.
+// until the time is over; all zero for the others. Collective.
 template <class Step>
 Work work_together(MPI_Comm comm, bool takes_part, double seconds, Step&& step) {
   MPI_Barrier(comm);
-  std::array<double, 3> mine{};
-  if (takes_part) {
-    const Clock::time_point start = Clock::now();
-    double operations = 0;
-    double elapsed = 0;
-    for (long steps = 1; elapsed < seconds;) {
-      const double before = elapsed;
-      for (long i = 0; i < steps; ++i) operations += static_cast<double>(step());
-      elapsed = seconds_since(start);
-      if (elapsed - before < 20e-6) steps *= 2;  // the clock is not to be what is measured
-    }
-    mine = {elapsed, operations, operations / elapsed};
+  Work work;
+  if (!takes_part) return work;
+  const Clock::time_point start = Clock::now();
+  for (long steps = 1; work.seconds < seconds;) {
+    const double before = work.seconds;
+    for (long i = 0; i < steps; ++i) work.operations += static_cast<double>(step());
+    work.seconds = seconds_since(start);
+    if (work.seconds - before < 20e-6) steps *= 2;  // the clock is not to be what is measured
   }
-  std::array<double, 3> all{};
-  MPI_Reduce(mine.data(), all.data(), 3, MPI_DOUBLE, MPI_SUM, 0, comm);
-  return {all[0], all[1], all[2]};
+  return work;
+}
+
+// The sum over the ranks, at rank 0.
+double sum(MPI_Comm comm, double mine) {
+  double all = 0;
+  MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, comm);
+  return all;
 }
 
 }  // namespace
@@ -73,7 +72,11 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
   Outcome outcome;
   for (int round = 0; round < kRounds; ++round) {
     const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
-    if (crowd.origin) outcome.values.push_back(1e6 * work.seconds / work.operations);
+    // The target's own locks are in the way of the others, but are not what others see of a lock.
+    const bool counts = takes_part && place.rank != 0;
+    const double latencies = sum(crowd.comm, counts ? 1e6 * work.seconds / work.operations : 0);
+    const double ranks = sum(crowd.comm, counts ? 1 : 0);
+    if (crowd.origin) outcome.values.push_back(latencies / ranks);
   }
   std::vector<std::uint64_t> all(static_cast<std::size_t>(place.size));
   MPI_Gather(&turns, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, 0, crowd.comm);
@@ -113,7 +116,8 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   Outcome outcome;
   for (int round = 0; round < kRounds; ++round) {
     const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
-    if (crowd.origin) outcome.values.push_back(work.rate);
+    const double rate = sum(crowd.comm, takes_part ? work.operations / work.seconds : 0);
+    if (crowd.origin) outcome.values.push_back(rate);
   }
   MPI_Win_unlock(to, window.handle());
   MPI_Barrier(crowd.comm);

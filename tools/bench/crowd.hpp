@@ -7,8 +7,8 @@
 
 namespace farside::bench {
 
-// Every rank locks the window of rank 0 exclusively, puts, and unlocks; where info.x is 1, rank 1 alone does.
-// The figure is the mean time that a rank needs for that.
+// Every rank locks the window of rank 0 exclusively, puts, and unlocks; where info.x is 1, rank 1 alone does. The
+// figure is the mean of the times that this takes each of the ranks but rank 0 itself.
 Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Options& options);
 
 // Every rank puts 8 bytes to its neighbour, 64 times per flush; where info.x is 1, rank 0 alone does. The

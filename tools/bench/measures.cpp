@@ -342,6 +342,13 @@ constexpr auto kEntries = std::to_array<Entry>({
     {"bare_vm_write_4mib", bare<BareMemory::kVmWrite, 4 * kMiB>},
     {"bare_vm_read", bare<BareMemory::kVmRead>},
     {"bare_vm_read_4mib", bare<BareMemory::kVmRead, 4 * kMiB>},
+    {"bare_copy_8", bare<BareMemory::kCopy, 8>},
+    {"bare_copy_64", bare<BareMemory::kCopy, 64>},
+    {"bare_copy_512", bare<BareMemory::kCopy, 512>},
+    {"bare_copy_4kib", bare<BareMemory::kCopy, 4 * kKiB>},
+    {"bare_copy_32kib", bare<BareMemory::kCopy, 32 * kKiB>},
+    {"bare_copy_256kib", bare<BareMemory::kCopy, 256 * kKiB>},
+    {"bare_copy_1mib", bare<BareMemory::kCopy, kMiB>},
     {"bare_copy_4mib", bare<BareMemory::kCopy, 4 * kMiB>},
 });
 

@@ -95,22 +95,20 @@ void add_limits(const Kind& kind, const Json& runtime, Plot& plot) {
     const std::string operation =
         kind.bare_group == "bare_read_size" ? "bare libfabric: read" : "bare libfabric: write";
     add(plot, line_of(kind, kind.bare_group, runtime, "fabric"), "limit-fabric", operation);
+    add(plot, line_of(kind, "bare_copy_size", runtime, "node"), "limit-memory", "bare memory: memcpy");
   }
   double least = plot.lines.front().points.front().x, most = least;
   for (const Line& line : plot.lines) {
     least = std::min(least, line.points.front().x);
     most = std::max(most, line.points.back().x);
   }
-  if (kind.y == Plot::Y::kMegabytes)
-    add(plot, level(runtime, "bare_copy_4mib", {least, most}), "limit-memory",
-        "bare memory: memcpy of 4 MiB");
   if (kind.id == "contention" || kind.id == "progress")
     add(plot, level(runtime, "bare_lock", {least, most}), "limit-memory",
         "bare memory: two atomics, a store");
   if (kind.id == "progress") {
     Line waits;
     for (const double x : {least, most}) waits.points.push_back({"", x, x * 1e6, x * 1e6, x * 1e6});
-    add(plot, std::move(waits), "limit-wait", "waiting until the target has computed");
+    add(plot, std::move(waits), "limit-wait", "as long as the target computes");
   }
 }
 
