@@ -69,7 +69,7 @@ std::string nested_of(const CLI::App& command) {
     std::string arguments;
     for (const CLI::Option* option : nested->get_options([](const CLI::Option* o) { return o->get_positional(); }))
       arguments += " " + option->get_name();
-    text += fmt::format(".SH \"FARSIDE {} {}\"\n{}{}.\n", roff(command.get_name()), roff(nested->get_name()),
+    text += fmt::format(".SH \"farside {} {}\"\n{}{}.\n", roff(command.get_name()), roff(nested->get_name()),
                         lines(fmt::format("farside {} {}{} [OPTIONS]", command.get_name(), nested->get_name(), arguments)),
                         roff(nested->get_description()));
     text += options_of(*nested);
