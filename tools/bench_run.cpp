@@ -119,6 +119,14 @@ std::optional<int> signal_of(const ChildEnd& end) {
   return std::nullopt;
 }
 
+// "[host:1234] *** An error occurred" becomes "An error occurred", which is the same in all ranks and runs.
+std::string without_place(const std::string& line) {
+  const std::size_t end = line.find("] ");
+  if (!line.starts_with('[') || end == std::string::npos) return line;
+  const std::size_t text = line.find_first_not_of("* ", end + 2);
+  return text == std::string::npos ? std::string() : line.substr(text);
+}
+
 // The lines of stderr that are likely to say why: those of farside, else the first few that are not
 // decoration.
 std::string telling_lines(const std::string& errors) {
@@ -126,9 +134,11 @@ std::string telling_lines(const std::string& errors) {
   std::vector<std::string> ours;
   for (std::size_t at = 0; at < errors.size();) {
     const std::size_t end = std::min(errors.find('\n', at), errors.size());
-    const std::string line = errors.substr(at, end - at);
+    const std::string line = without_place(errors.substr(at, end - at));
     at = end + 1;
-    if (line.find_first_not_of("-=* \t") == std::string::npos) continue;
+    if (line.find_first_not_of("-=* \t") == std::string::npos || line.starts_with("reported by process") ||
+        line.find("ORTE_ERROR_LOG") != std::string::npos)
+      continue;
     const auto add = [&line](std::vector<std::string>& to) {  // ranks tend to say the same
       if (std::find(to.begin(), to.end(), line) == to.end()) to.push_back(line);
     };

@@ -338,7 +338,9 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       ->allow_extra_args(false);
   command->add_option("--json", settings->json_file, "write the figures of all runs to this file");
   command->add_option("--csv", settings->csv_file, "likewise, a line for each");
-  command->add_option("--html", settings->html_file, "write a report with plots to this file");
+  command->add_option(
+      "--html", settings->html_file,
+      "write a report with plots to this file (and measure what it plots, unless --measures says what)");
   command->footer(list);
   add_compare_command(*command, exit_code);
   add_report_command(*command, exit_code);

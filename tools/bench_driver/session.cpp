@@ -43,10 +43,15 @@ std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& sett
     return std::any_of(words.begin(), words.end(),
                        [&](const std::string& word) { return bench::stands_for(word, info); });
   };
+  // A report has plots, whose points are not all among the default measures.
+  const std::vector<std::string> plotted{"put_size",       "get_size", "bare_write_size", "bare_read_size",
+                                         "bare_copy_size", "progress", "contention",      "rate"};
+  const bool report = !settings.html_file.empty() && !settings.demo;
   std::vector<const bench::MeasureInfo*> result;
   for (const bench::MeasureInfo& info : bench::kCatalogue) {
     const bool by_default = info.selection == bench::Selection::kDemo ||
-                            (info.selection == bench::Selection::kDefault && !settings.demo);
+                            (info.selection == bench::Selection::kDefault && !settings.demo) ||
+                            (report && named(plotted, info));
     const bool wanted = settings.measures.empty() ? by_default : named(settings.measures, info);
     if (wanted && info.ranks <= settings.ranks && !named(settings.skip, info)) result.push_back(&info);
   }
