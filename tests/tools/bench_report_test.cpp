@@ -108,6 +108,7 @@ TEST_CASE("labels have the unit that suits them") {
   CHECK(microseconds_label(std::pow(10, 3)) == "1 ms");
   CHECK(seconds_label(0.05) == "50 ms");
   CHECK(bandwidth_label(10000) == "10 GB/s");
+  CHECK(bandwidth_label(0.1) == "100 kB/s");
   CHECK(rate_label(200000) == "200 k/s");
   CHECK(with_unit(46.8e6, bench::Unit::kPerSecond) == "46.8 M/s");
 }

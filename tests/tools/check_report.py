@@ -12,7 +12,7 @@ import re
 import sys
 from html.parser import HTMLParser
 
-UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6, "MB/s": 1, "GB/s": 1e3, "/s": 1,
+UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6, "kB/s": 1e-3, "MB/s": 1, "GB/s": 1e3, "/s": 1,
          "k/s": 1e3, "M/s": 1e6}
 BANDWIDTH, SIZES = "bandwidth", ("latency", "bandwidth")
 

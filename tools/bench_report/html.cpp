@@ -45,8 +45,9 @@ svg .tick { fill: var(--dim); } .grid { stroke: var(--grid); stroke-width: 1; }
 .limit-memory .way { stroke-dasharray: 2 4; } .limit-wait .way { stroke-dasharray: 12 4 2 4; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--grid); text-align: right; white-space: nowrap; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; } th { color: var(--dim); font-weight: 600; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--ground); } th { color: var(--dim); font-weight: 600; }
 .ratio { color: var(--dim); font-size: 13px; margin-left: .5em; } .better { color: var(--good); } .worse { color: var(--bad); }
+.many th, .many td { padding: .2rem .45rem; } .many th { white-space: normal; } .many .ratio { display: block; margin: 0; }
 .broken { color: var(--bad); } .warning { color: var(--bad); font-weight: 600; }
 )";
 
@@ -117,16 +118,17 @@ std::string cell(const Json& measure, const std::string& variant) {
 
 std::string table(const Json& result, const Json& runtime) {
   std::vector<std::string> keys;
-  std::string text = "<div class=\"scroll\"><table>\n<tr><th>measure</th>";
+  std::string head;
   for (const Json& variant : result.at("variants")) {
     const std::string key = variant.at("variant");
     bool any = false;
     for (const Json& measure : runtime.at("measures")) any = any || find_figure(measure, key) != nullptr;
     if (!any) continue;  // no variant of this runtime
     keys.push_back(key);
-    text += fmt::format("<th>{}</th>", escaped(variant.at("title")));
+    head += fmt::format("<th>{}</th>", escaped(variant.at("title")));
   }
-  text += "</tr>\n";
+  std::string text = fmt::format("<div class=\"scroll\"><table{}>\n<tr><th>measure</th>{}</tr>\n",
+                                 keys.size() > 4 ? " class=\"many\"" : "", head);
   for (const Json& measure : runtime.at("measures")) {
     if (measure.at("variants").empty()) continue;
     text += fmt::format("<tr data-measure=\"{}\"><td>{}</td>", escaped(measure.at("measure")),

@@ -67,7 +67,7 @@ std::string microseconds_label(double microseconds) {
   return scaled(microseconds, {{1e6, "s"}, {1e3, "ms"}, {1, "us"}, {1e-3, "ns"}});
 }
 std::string bandwidth_label(double megabytes_per_second) {
-  return scaled(megabytes_per_second, {{1e3, "GB/s"}, {1, "MB/s"}});
+  return scaled(megabytes_per_second, {{1e3, "GB/s"}, {1, "MB/s"}, {1e-3, "kB/s"}});
 }
 std::string rate_label(double per_second) {
   return scaled(per_second, {{1e6, "M/s"}, {1e3, "k/s"}, {1, "/s"}});

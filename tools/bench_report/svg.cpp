@@ -32,6 +32,9 @@ std::string mark(const std::string& key, double x, double y) {
                        2 * m);
   if (key == "sm") return polygon({{x - m, y + m}, {x + m, y + m}, {x, y - m}});
   if (key == "rdma") return polygon({{x - m, y - m}, {x + m, y - m}, {x, y + m}});
+  if (key == "pt2pt")
+    return fmt::format("<path d=\"M{:.2f} {:.2f}h{}M{:.2f} {:.2f}v{}\"/>", x - m - 1, y, 2 * m + 2, x,
+                       y - m - 1, 2 * m + 2);
   if (key == "ucx") return polygon({{x - m - 1, y}, {x, y - m - 1}, {x + m + 1, y}, {x, y + m + 1}});
   return fmt::format("<path d=\"M{:.2f} {:.2f}l{} {}m0 {}l{} {}\"/>", x - m, y - m, 2 * m, 2 * m, -2 * m,
                      -2 * m, 2 * m);
