@@ -32,8 +32,8 @@ class Report(HTMLParser):
         elif tag == "tr":
             self.measure = a.get("data-measure")
         elif tag == "td":
-            self.variant = a.get("data-variant")
-            self.reading = "cell" if self.variant and "broken" in kind else None
+            self.variant = a.get("data-variant") or a.get("data-bare")
+            self.reading = "cell" if "data-bare" in a or (self.variant and "broken" in kind) else None
         elif tag == "span" and kind == "figure":
             self.reading = "cell"
         elif tag == "script":
@@ -119,6 +119,11 @@ def main():
                 text = "~" + text if figure.get("doubtful") else text
                 cell = report.cells.get((name, measure["measure"], variant))
                 check(cell == text, "cell", name, measure["measure"], variant, "is", cell, "not", text)
+            bare = measures.get(measure["bare"], {"variants": {}})["variants"].get("fabric", {})
+            if "median" in bare and measure["variants"]:
+                cells += 1
+                text, unit = report.cells.get((name, measure["measure"], measure["bare"])), measures[measure["bare"]]["unit"]
+                check(text == shown(bare["median"], unit), "bare cell", name, measure["measure"], "is", text)
         for plot in (p for p in report.plots if p["runtime"] == name):
             sizes = plot["id"].split("-")[1] in SIZES
             for line, of, x, y, at in plot["points"]:

@@ -116,9 +116,27 @@ std::string cell(const Json& measure, const std::string& variant) {
                      with_unit(*median, unit), times);
 }
 
+// The same operation over bare libfabric; null if that was not measured.
+const Json* bare_of(const Json& runtime, const Json& measure) {
+  for (const Json& other : runtime.at("measures")) {
+    if (other.at("measure") == measure.at("bare") && median_in(find_figure(other, "fabric"))) return &other;
+  }
+  return nullptr;
+}
+
+std::string bare_cell(const Json* bare) {
+  if (bare == nullptr) return "<td class=\"dim\">-</td>";
+  const Json& figure = *find_figure(*bare, "fabric");
+  return fmt::format("<td data-bare=\"{}\" title=\"{}\">{}</td>", escaped(bare->at("measure")),
+                     escaped(runs_text(figure, unit_of(*bare))),
+                     with_unit(*median_in(&figure), unit_of(*bare)));
+}
+
 std::string table(const Json& result, const Json& runtime) {
   std::vector<std::string> keys;
   std::string head;
+  bool bare = false;
+  for (const Json& measure : runtime.at("measures")) bare = bare || bare_of(runtime, measure) != nullptr;
   for (const Json& variant : result.at("variants")) {
     const std::string key = variant.at("variant");
     bool any = false;
@@ -126,6 +144,7 @@ std::string table(const Json& result, const Json& runtime) {
     if (!any) continue;  // no variant of this runtime
     keys.push_back(key);
     head += fmt::format("<th>{}</th>", escaped(variant.at("title")));
+    if (key == "fabric" && bare) head += "<th>bare libfabric</th>";
   }
   std::string text = fmt::format("<div class=\"scroll\"><table{}>\n<tr><th>measure</th>{}</tr>\n",
                                  keys.size() > 4 ? " class=\"many\"" : "", head);
@@ -133,7 +152,10 @@ std::string table(const Json& result, const Json& runtime) {
     if (measure.at("variants").empty()) continue;
     text += fmt::format("<tr data-measure=\"{}\"><td>{}</td>", escaped(measure.at("measure")),
                         escaped(measure.at("title")));
-    for (const std::string& key : keys) text += cell(measure, key);
+    for (const std::string& key : keys) {
+      text += cell(measure, key);
+      if (key == "fabric" && bare) text += bare_cell(bare_of(runtime, measure));
+    }
     text += "</tr>\n";
   }
   return text + "</table></div>\n";

@@ -79,19 +79,29 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
   };
   const bool bare = std::any_of(measures.begin(), measures.end(),
                                 [&](const auto* info) { return bare_of(*info).measured(); });
+  // Beside many variants the ratios have a table of their own, else no terminal is wide enough.
+  const bool apart = native && variants.size() > 4;
   std::vector<std::string> header{"measure"};
+  std::vector<std::string> ratio_header{"times as fast as native"};
   for (const Variant* variant : variants) {
     header.push_back(variant->full_title(settings.provider));
-    if (native && variant->key != "native") header.emplace_back("ratio");
+    if (native && variant->key != "native") {
+      if (apart)
+        ratio_header.push_back(header.back());
+      else
+        header.emplace_back("ratio");
+    }
     if (bare && variant->key == "fabric") header.emplace_back("bare libfabric");
   }
   Table table(header);
+  Table ratios(ratio_header);
   std::map<std::string, std::vector<std::string_view>>
       notes;  // variant and reason: the measures it is true of
   bool any_doubtful = false;
   std::size_t left_out = 0;
   for (const auto* info : measures) {
     std::vector<std::string> row{std::string(info->title)};
+    std::vector<std::string> ratio_row{std::string(info->title)};
     const Series& base = report.find("native", info->name);
     for (const Variant* variant : variants) {
       const Series& series = report.find(variant->key, info->name);
@@ -101,7 +111,8 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
       row.push_back(cell(series, info->unit));
       if (native && variant->key != "native") {
         const bool comparable = good && base.measured() && !series.figures.empty() && !base.figures.empty();
-        row.push_back(comparable ? ratio(base.median(), series.median(), info->unit) : "-");
+        (apart ? ratio_row : row)
+            .push_back(comparable ? ratio(base.median(), series.median(), info->unit) : "-");
       }
       if (bare && variant->key == "fabric") row.push_back(cell(bare_of(*info), info->unit));
       if (series.broken()) {
@@ -111,12 +122,16 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
       }
     }
     table.add(std::move(row));
+    if (std::any_of(ratio_row.begin() + 1, ratio_row.end(),
+                    [](const std::string& text) { return text != "-"; }))
+      ratios.add(std::move(ratio_row));
   }
   fmt::print("\n{} ({}), {} ranks, {} windows; median of {} run{}\n\n{}",
              report.library.empty() ? report.runtime.name : report.library,
              settings.launcher.empty() ? report.runtime.launcher : settings.launcher, settings.ranks,
              settings.window == "create" ? "created (malloc memory)" : "allocated", settings.rounds,
              settings.rounds == 1 ? "" : "s", table.text());
+  if (apart) fmt::print("\n{}", ratios.text());
   if (any_doubtful) {
     fmt::print(
         "  ~ noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time "
