@@ -140,7 +140,8 @@ int bench(const BenchSettings& settings, const std::string& command) {
     good = good && report.warnings.empty();
     for (const auto& [variant, by_name] : report.series) {
       const bool native = variants_named({std::string(variant)}).front()->native();
-      for (const auto& [name, series] : by_name) good = good && (native || !series.broken());
+      for (const auto& [name, series] : by_name)
+        good = good && (native || bench::is_bare(*bench::find_measure(name)) || !series.broken());
     }
   }
   if (wanted.size() > 1 && wanted.front()->key == "native") {
@@ -191,9 +192,10 @@ int compare_results(const CompareSettings& settings) {
     const std::vector<Comparison> comparisons = compare(a, b, settings.threshold);
     const std::string text = comparison_text(comparisons, settings.all);
     if (!text.empty()) fmt::print("\n{}\n", text);
-    int compared = 0, regressions = 0, improvements = 0, native = 0;
+    int compared = 0, only = 0, regressions = 0, improvements = 0, native = 0;
     for (const Comparison& one : comparisons) {
       compared += one.a && one.b ? 1 : 0;
+      only += one.change == Change::kOnlyA || one.change == Change::kOnlyB ? 1 : 0;
       const bool worse = one.change == Change::kRegression || one.change == Change::kLost;
       if (one.native) {
         native += worse || one.change == Change::kImprovement ? 1 : 0;
@@ -208,6 +210,7 @@ int compare_results(const CompareSettings& settings) {
     }
     fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared,
                regressions, improvements);
+    if (only > 0) fmt::print("Only one of A and B has {} others (--all shows them).\n", only);
     if (native > 0) {
       fmt::print(
           "Of native or bare figures {} changed too, which farside has no part in: compare the machine, or "
@@ -247,7 +250,7 @@ void add_compare_command(CLI::App& bench_command, int& exit_code) {
   command->add_option("--threshold", settings->threshold, "a change of less than this share never counts")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
-  command->add_flag("--all", settings->all, "show the figures that have not changed, too");
+  command->add_flag("--all", settings->all, "show also what has not changed, and what only one of them has");
   command->callback([settings, &exit_code] { exit_code = compare_results(*settings); });
 }
 

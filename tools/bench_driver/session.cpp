@@ -29,10 +29,10 @@ int nodes_of(const BenchSettings& settings) {
   return settings.launcher.empty() && !elsewhere ? 1 : 0;
 }
 
-// Bare measures stand beside one variant only.
-bool belongs(const bench::MeasureInfo& info, const Variant& variant) {
+// Bare measures stand beside one variant only, and memory is not shared between nodes.
+bool belongs(const bench::MeasureInfo& info, const Variant& variant, int nodes) {
   if (info.target == bench::TargetState::kServes) return variant.kind == Variant::Kind::kFabric;
-  if (info.target == bench::TargetState::kSpins) return variant.kind == Variant::Kind::kNode;
+  if (info.target == bench::TargetState::kSpins) return variant.kind == Variant::Kind::kNode && nodes <= 1;
   return true;
 }
 
@@ -72,7 +72,7 @@ bool measure_runtime(const BenchSettings& settings, const std::vector<const Vari
       request.runtime = report.runtime;
       request.variant = variant;
       for (const auto* info : measures) {
-        if (!belongs(*info, *variant) || series[info->name].broken()) {
+        if (!belongs(*info, *variant, nodes) || series[info->name].broken()) {
           progress.skip();
         } else {
           request.measures.push_back(info);

@@ -166,7 +166,9 @@ std::string comparison_text(const std::vector<Comparison>& comparisons, bool all
   Table table({"measure", "runtime", "variant", "A", "B", "time B/A", "noise", ""});
   bool any = false;
   for (const Comparison& one : comparisons) {
-    if (!all && one.change == Change::kNone) continue;
+    const bool changed =
+        one.change != Change::kNone && one.change != Change::kOnlyA && one.change != Change::kOnlyB;
+    if (!all && !changed) continue;
     any = true;
     const auto shown = [&](const std::optional<double>& value) {
       return value ? with_unit(*value, one.unit) : "-";
