@@ -46,36 +46,53 @@ Environment environment_for(const BenchRequest& request) {
   for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_ROUTES", "FARSIDE_CHECK"}) {
     environment.unset(name);
   }
-  if (request.variant == Variant::kFabric) environment.unset("FARSIDE_PROVIDER");
+  if (request.variant->kind == Variant::Kind::kFabric) environment.unset("FARSIDE_PROVIDER");
+  for (const auto& [name, value] : request.variant->component_variables()) environment.set(name, value);
   return environment;
 }
 
 Variables variables_for(const BenchRequest& request, const std::string& statistics_prefix) {
   const Environment current = Environment::current();
   Variables variables;
-  const bool native = request.variant == Variant::kNative;
+  const bool native = request.variant->native();
   const std::string preload =
       preload_list(current.get("LD_PRELOAD").value_or(""), native ? "" : request.runtime.library);
   if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
   if (native) return variables;
   variables.emplace_back("FARSIDE_STATS", statistics_prefix);
-  variables.emplace_back("FARSIDE_CHECK", request.variant == Variant::kUnchecked ? "off" : "on");
-  if (request.variant == Variant::kFabric) {
+  variables.emplace_back("FARSIDE_CHECK", request.variant->kind == Variant::Kind::kUnchecked ? "off" : "on");
+  if (request.variant->kind == Variant::Kind::kFabric) {
     variables.emplace_back("FARSIDE_ROUTES", "fabric");
     variables.emplace_back("FARSIDE_PROVIDER", request.provider);
     // On one machine nothing has to leave it: without this libfabric takes the first interface that is up.
-    if (request.nodes <= 1 && !current.get("FI_TCP_IFACE")) variables.emplace_back("FI_TCP_IFACE", "lo");
+    if (request.nodes == 1 && !current.get("FI_TCP_IFACE")) variables.emplace_back("FI_TCP_IFACE", "lo");
   }
   return variables;
 }
 
 std::vector<std::string> command_for(const BenchRequest& request, const std::string& statistics_prefix,
                                      const std::vector<const bench::MeasureInfo*>& measures) {
-  std::vector<std::string> words = local_launch(request.runtime, request.ranks);
-  const std::vector<std::string> set =
-      words_for_ranks(request.runtime, variables_for(request, statistics_prefix));
-  words.insert(words.end(), set.begin(), set.end());
-  words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
+  const Variables variables = variables_for(request, statistics_prefix);
+  std::vector<std::string> words;
+  if (request.launcher.empty()) {
+    words = local_launch(request.runtime, request.ranks);
+    if (!request.hosts.empty())
+      words.insert(words.end(), {request.runtime.name == "openmpi" ? "--host" : "-hosts", request.hosts});
+    const std::vector<std::string> set = words_for_ranks(request.runtime, variables);
+    words.insert(words.end(), set.begin(), set.end());
+    words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
+  } else {
+    words = request.launcher;
+    for (std::string& word : words) {
+      for (std::size_t at = 0; (at = word.find("{n}", at)) != std::string::npos;)
+        word.replace(at, 3, std::to_string(request.ranks));
+    }
+    words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
+    // How a launcher that is not known passes variables on is not known either; env(1) does it under any.
+    words.emplace_back("env");
+    for (const Variables& some : {request.variant->component_variables(), variables})
+      for (const auto& [name, value] : some) words.push_back(fmt::format("{}={}", name, value));
+  }
   std::vector<std::string_view> names;
   for (const auto* info : measures) names.push_back(info->name);
   words.insert(words.end(),
@@ -85,11 +102,29 @@ std::vector<std::string> command_for(const BenchRequest& request, const std::str
   return words;
 }
 
+// The measures that may share a run with the first: those with threads have MPI made thread-safe, which the
+// others would pay for.
+std::vector<const bench::MeasureInfo*> alike(const std::vector<const bench::MeasureInfo*>& measures) {
+  std::vector<const bench::MeasureInfo*> result;
+  for (const auto* info : measures) {
+    if (info->threads == measures.front()->threads) result.push_back(info);
+  }
+  return result;
+}
+
 // What a launcher's end says of its ranks: launchers pass a rank's signal on as 128 + signal.
 std::optional<int> signal_of(const ChildEnd& end) {
   if (end.how == ChildEnd::How::kSignalled) return end.code;
   if (end.how == ChildEnd::How::kExited && end.code > 128 && end.code < 128 + 65) return end.code - 128;
   return std::nullopt;
+}
+
+// "[host:1234] *** An error occurred" becomes "An error occurred", which is the same in all ranks and runs.
+std::string without_place(const std::string& line) {
+  const std::size_t end = line.find("] ");
+  if (!line.starts_with('[') || end == std::string::npos) return line;
+  const std::size_t text = line.find_first_not_of("* ", end + 2);
+  return text == std::string::npos ? std::string() : line.substr(text);
 }
 
 // The lines of stderr that are likely to say why: those of farside, else the first few that are not
@@ -99,9 +134,11 @@ std::string telling_lines(const std::string& errors) {
   std::vector<std::string> ours;
   for (std::size_t at = 0; at < errors.size();) {
     const std::size_t end = std::min(errors.find('\n', at), errors.size());
-    const std::string line = errors.substr(at, end - at);
+    const std::string line = without_place(errors.substr(at, end - at));
     at = end + 1;
-    if (line.find_first_not_of("-=* \t") == std::string::npos) continue;
+    if (line.find_first_not_of("-=* \t") == std::string::npos || line.starts_with("reported by process") ||
+        line.find("ORTE_ERROR_LOG") != std::string::npos)
+      continue;
     const auto add = [&line](std::vector<std::string>& to) {  // ranks tend to say the same
       if (std::find(to.begin(), to.end(), line) == to.end()) to.push_back(line);
     };
@@ -134,7 +171,7 @@ Result verdict_of(const ChildEnd& end, double timeout) {
   return result;
 }
 
-void check_statistics(const BenchRequest& request, const std::string& prefix,
+void check_statistics(const BenchRequest& request, int nodes, const std::string& prefix,
                       std::vector<std::string>& warnings) {
   const Statistics statistics = read_statistics(prefix);
   if (!statistics.unreadable.empty())
@@ -153,10 +190,14 @@ void check_statistics(const BenchRequest& request, const std::string& prefix,
   long elsewhere = 0;
   for (const auto& [route, count] : statistics.operations)
     (route == "fabric" ? on_fabric : elsewhere) += count;
-  const bool fabric = request.variant == Variant::kFabric;
+  const bool fabric = request.variant->kind == Variant::Kind::kFabric;
   const long expected = fabric ? on_fabric : elsewhere;
   const long unexpected = fabric ? elsewhere : on_fabric;
-  if (request.nodes <= 1 && (expected == 0 || unexpected > 0)) {
+  // In contention the target locks its own window too, which never takes the fabric.
+  const bool own_windows =
+      fabric && std::any_of(request.measures.begin(), request.measures.end(),
+                            [](const auto* info) { return info->group == "contention"; });
+  if (nodes <= 1 && (expected == 0 || (unexpected > 0 && !own_windows))) {
     warnings.push_back(
         fmt::format("WRONG ROUTE: {} operations on the fabric, {} within the node", on_fabric, elsewhere));
   }
@@ -202,7 +243,8 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     bool hello = false;
     bool ended = false;
     ChildRequest child;
-    child.arguments = command_for(request, prefix, left);
+    const std::vector<const bench::MeasureInfo*> now = alike(left);
+    child.arguments = command_for(request, prefix, now);
     child.environment = environment_for(request);
     child.silence_seconds = request.timeout_seconds + request.compute_seconds;
     child.on_tick = request.on_tick;
@@ -238,26 +280,30 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     }
     const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
     if (fine) {
-      const bool uses_mpi = std::any_of(request.measures.begin(), request.measures.end(),
-                                        [](const auto* info) { return !bench::is_bare(*info); });
-      if (request.variant != Variant::kNative && uses_mpi)
-        check_statistics(request, prefix, outcome.warnings);
+      const bool uses_mpi =
+          std::any_of(now.begin(), now.end(), [](const auto* info) { return !bench::is_bare(*info); });
+      if (!request.variant->native() && uses_mpi)
+        check_statistics(request, outcome.nodes, prefix, outcome.warnings);
       // All were measured; a program that left one out without a word would keep this loop going for ever.
-      const auto unsaid = left;
-      for (const auto* info : unsaid)
-        report(*info, {Verdict::kFailed, {}, "the benchmark did not report it"});
-      break;
+      for (const auto* info : now) {
+        if (std::find(left.begin(), left.end(), info) != left.end())
+          report(*info, {Verdict::kFailed, {}, "the benchmark did not report it"});
+      }
+      continue;
     }
     const Result verdict = verdict_of(end, child.silence_seconds);
-    if (left.empty()) {
+    const auto next = std::find_if(now.begin(), now.end(), [&](const auto* info) {
+      return std::find(left.begin(), left.end(), info) != left.end();
+    });
+    if (next == now.end()) {
       outcome.warnings.push_back(fmt::format("after its last measure the program {}: {}",
                                              verdict_name(verdict.verdict), verdict.reason));
     } else if (!hello) {
-      const auto rest = left;  // it never got going, and will not with one measure less
+      const auto rest = now;  // it never got going, and will not with one measure less
       for (const auto* info : rest) report(*info, verdict);
     } else {
       // The launcher may have lost the line that named it: then it is the first one not reported.
-      report(begun != nullptr ? *begun : *left.front(), verdict);
+      report(begun != nullptr ? *begun : **next, verdict);
     }
   }
   return outcome;

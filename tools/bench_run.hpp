@@ -11,12 +11,10 @@
 #include <vector>
 
 #include "tools/bench/catalogue.hpp"
+#include "tools/bench_driver/variant.hpp"
 #include "tools/runtime.hpp"
 
 namespace farside::tools {
-
-// kUnchecked: as kNode, with FARSIDE_CHECK=off; every other one has the default.
-enum class Variant { kNative, kNode, kUnchecked, kFabric };
 
 enum class Verdict {
   kMeasured,
@@ -48,14 +46,16 @@ struct Result {
 
 struct BenchRequest {
   Runtime runtime;
-  Variant variant = Variant::kNative;
+  const Variant* variant = nullptr;
   std::vector<const bench::MeasureInfo*> measures;
-  std::string provider;  // for Variant::kFabric
+  std::string provider;  // of libfabric, for Variant::Kind::kFabric
   std::string window = "allocate";
   double compute_seconds = 2;
   double timeout_seconds = 60;  // for one measure, the time the target is away not counted
   int ranks = 2;
-  int nodes = 1;                              // as far as known before the run
+  int nodes = 1;                              // as far as known before the run; 0: not known
+  std::vector<std::string> launcher;          // instead of the runtime's mpirun: its words; "{n}" is the number of ranks
+  std::string hosts;                          // for mpirun: "a:1,b:1"; empty: this machine
   std::vector<std::string> launcher_options;  // handed to the launcher as they are
   std::function<void(const bench::MeasureInfo&)> on_begin;
   std::function<void(const bench::MeasureInfo&, const Result&)> on_result;

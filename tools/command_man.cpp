@@ -62,6 +62,21 @@ std::string options_of(const CLI::App& app) {
   return text;
 }
 
+// The commands of a command, each with its arguments and options.
+std::string nested_of(const CLI::App& command) {
+  std::string text;
+  for (const CLI::App* nested : command.get_subcommands(nullptr)) {
+    std::string arguments;
+    for (const CLI::Option* option : nested->get_options([](const CLI::Option* o) { return o->get_positional(); }))
+      arguments += " " + option->get_name();
+    text += fmt::format(".SH \"farside {} {}\"\n{}{}.\n", roff(command.get_name()), roff(nested->get_name()),
+                        lines(fmt::format("farside {} {}{} [OPTIONS]", command.get_name(), nested->get_name(), arguments)),
+                        roff(nested->get_description()));
+    text += options_of(*nested);
+  }
+  return text;
+}
+
 // A description is a line, and perhaps below it how the command is used.
 std::string page_of(const CLI::App& command) {
   const std::string name = "farside-" + command.get_name();
@@ -75,7 +90,7 @@ std::string page_of(const CLI::App& command) {
          fmt::format(".SH SYNOPSIS\n{}", lines(use)) +
          fmt::format(".SH DESCRIPTION\n{}",
                      lines(command.get_footer().empty() ? summary : command.get_footer())) +
-         ".SH OPTIONS\n" + options_of(command) + ".SH SEE ALSO\n.BR farside (1),\n.BR farside (7)\n";
+         ".SH OPTIONS\n" + options_of(command) + nested_of(command) + ".SH SEE ALSO\n.BR farside (1),\n.BR farside (7)\n";
 }
 
 std::string overview(const CLI::App& app) {

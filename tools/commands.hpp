@@ -16,7 +16,8 @@ namespace farside::tools {
 // `program`: the words behind "--", the program and its arguments. They are taken off the command line before.
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
 void add_info_command(CLI::App& app, int& exit_code);
-void add_bench_command(CLI::App& app, int& exit_code);
+// `line`: the command line, for the record.
+void add_bench_command(CLI::App& app, const std::string& line, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
 // After all others: it describes them.
 void add_man_command(CLI::App& app, int& exit_code);

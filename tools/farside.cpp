@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "tools/commands.hpp"
+#include "tools/text.hpp"
 
 int main(int argc, char** argv) {
   try {
@@ -24,11 +25,14 @@ int main(int argc, char** argv) {
       program.assign(argv + i + 1, argv + argc);
       argc = i;
     }
+    std::vector<std::string> words(argv + 1, argv + argc);
+    words.insert(words.begin(), "farside");
+    const std::string line = farside::tools::shell_line(words);
     CLI::App app("farside: MPI one-sided communication over shared memory and libfabric", "farside");
     app.require_subcommand(1);
     farside::tools::add_run_command(app, program, exit_code);
     farside::tools::add_info_command(app, exit_code);
-    farside::tools::add_bench_command(app, exit_code);
+    farside::tools::add_bench_command(app, line, exit_code);
     farside::tools::add_simulate_command(app, exit_code);
     farside::tools::add_man_command(app, exit_code);
     try {

@@ -23,8 +23,14 @@ std::string three_digits(double value) {
 }  // namespace
 
 std::string with_unit(double value, bench::Unit unit) {
-  if (unit == bench::Unit::kMegabytes) {
-    return value < 1000 ? three_digits(value) + " MB/s" : three_digits(value / 1000) + " GB/s";
+  switch (unit) {
+    case bench::Unit::kMegabytes:
+      return value < 1000 ? three_digits(value) + " MB/s" : three_digits(value / 1000) + " GB/s";
+    case bench::Unit::kPerSecond:
+      if (value < 1000) return three_digits(value) + " /s";
+      return value < 1e6 ? three_digits(value / 1e3) + " k/s" : three_digits(value / 1e6) + " M/s";
+    case bench::Unit::kCount: return three_digits(value);
+    case bench::Unit::kMicroseconds: break;
   }
   if (value < 1000) return three_digits(value) + " us";
   return value < 1e6 ? three_digits(value / 1e3) + " ms" : three_digits(value / 1e6) + " s";
@@ -32,7 +38,7 @@ std::string with_unit(double value, bench::Unit unit) {
 
 std::string ratio(double base, double value, bench::Unit unit) {
   if (!(base > 0) || !(value > 0)) return "-";
-  const double times = unit == bench::Unit::kMicroseconds ? base / value : value / base;
+  const double times = bench::more_is_better(unit) ? value / base : base / value;
   // Near 1 a third digit would be noise.
   return (times >= 0.1 && times < 10 ? fmt::format("{:.2f}", times) : three_digits(times)) + "x";
 }
@@ -52,6 +58,31 @@ std::string shell_line(const std::vector<std::string>& words) {
     line += '\'';
   }
   return line;
+}
+
+std::vector<std::string> shell_words(std::string_view line) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char byte = line[i];
+    if (quote == 0 && (byte == ' ' || byte == '\t' || byte == '\n')) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    if (byte == quote) {
+      quote = 0;
+    } else if (quote == 0 && (byte == '\'' || byte == '"')) {
+      quote = byte;
+    } else if (byte == '\\' && quote != '\'' && i + 1 < line.size()) {
+      words.back() += line[++i];
+    } else {
+      words.back() += byte;
+    }
+  }
+  return words;
 }
 
 std::string Table::text() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/bench/catalogue.hpp"
@@ -10,7 +11,7 @@
 namespace farside::tools {
 
 // A figure with three significant digits and the unit that suits it: "0.0381 us", "12.4 ms", "1.99 s", "9.60
-// GB/s".
+// GB/s", "46.8 M/s".
 std::string with_unit(double value, bench::Unit unit);
 
 // How many times as fast `value` is as `base`: "0.021x", "2.53x", "480000x".
@@ -18,6 +19,9 @@ std::string ratio(double base, double value, bench::Unit unit);
 
 // A command line that a shell takes for exactly these words.
 std::string shell_line(const std::vector<std::string>& words);
+
+// The words of a command line, taken apart as a shell does (quotes and backslashes, nothing else).
+std::vector<std::string> shell_words(std::string_view line);
 
 class Table {
  public:

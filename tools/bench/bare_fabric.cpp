@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/bench/bare_fabric.hpp"
 
-#include <poll.h>
-
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <poll.h>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -43,7 +45,8 @@ class Endpoint {
     std::uint64_t bytes = sizeof address, base = 0, key = 0;
   };
 
-  explicit Endpoint(const std::string& provider) {
+  // With `bytes` of memory that the peer may use, behind the words.
+  Endpoint(const std::string& provider, std::size_t bytes) : memory_(kControl + bytes / 8) {
     const std::unique_ptr<fi_info, void (*)(fi_info*)> hints(fi_allocinfo(), fi_freeinfo);
     hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
@@ -54,21 +57,25 @@ class Endpoint {
     require(fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints.get(), &info), "fi_getinfo");
     info_.reset(info);
     open(fabric_, "fi_fabric", [&](fid_fabric** out) { return fi_fabric(info->fabric_attr, out, nullptr); });
-    open(domain_, "fi_domain", [&](fid_domain** out) { return fi_domain(fabric_.get(), info, out, nullptr); });
+    open(domain_, "fi_domain",
+         [&](fid_domain** out) { return fi_domain(fabric_.get(), info, out, nullptr); });
     fi_av_attr av_attr{};
     av_attr.type = FI_AV_TABLE;
-    open(peers_, "fi_av_open", [&](fid_av** out) { return fi_av_open(domain_.get(), &av_attr, out, nullptr); });
+    open(peers_, "fi_av_open",
+         [&](fid_av** out) { return fi_av_open(domain_.get(), &av_attr, out, nullptr); });
     fi_cq_attr cq_attr{};
     cq_attr.format = FI_CQ_FORMAT_CONTEXT;
     cq_attr.wait_obj = FI_WAIT_FD;
-    open(queue_, "fi_cq_open", [&](fid_cq** out) { return fi_cq_open(domain_.get(), &cq_attr, out, nullptr); });
-    open(endpoint_, "fi_endpoint", [&](fid_ep** out) { return fi_endpoint(domain_.get(), info, out, nullptr); });
+    open(queue_, "fi_cq_open",
+         [&](fid_cq** out) { return fi_cq_open(domain_.get(), &cq_attr, out, nullptr); });
+    open(endpoint_, "fi_endpoint",
+         [&](fid_ep** out) { return fi_endpoint(domain_.get(), info, out, nullptr); });
     require(fi_ep_bind(endpoint_.get(), &peers_->fid, 0), "fi_ep_bind");
     require(fi_ep_bind(endpoint_.get(), &queue_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
     require(fi_enable(endpoint_.get()), "fi_enable");
     open(region_, "fi_mr_reg", [&](fid_mr** out) {
-      return fi_mr_reg(domain_.get(), words.data(), sizeof words, FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE, 0,
-                       1, 0, out, nullptr);
+      return fi_mr_reg(domain_.get(), memory_.data(), 8 * memory_.size(),
+                       FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE, 0, 1, 0, out, nullptr);
     });
   }
 
@@ -78,7 +85,7 @@ class Endpoint {
     require(fi_getname(&endpoint_->fid, mine.address.data(), &bytes), "fi_getname");
     mine.bytes = bytes;
     const bool virtual_addresses = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
-    mine.base = virtual_addresses ? reinterpret_cast<std::uint64_t>(words.data()) : 0;
+    mine.base = virtual_addresses ? reinterpret_cast<std::uint64_t>(memory_.data()) : 0;
     mine.key = fi_mr_key(region_.get());
     return mine;
   }
@@ -89,21 +96,55 @@ class Endpoint {
     }
   }
 
-  // One round trip each.
-  void write(std::size_t word, std::uint64_t value) {
-    const iovec here{&value, sizeof value};
-    const fi_rma_iov there{peer_.base + 8 * word, sizeof value, peer_.key};
-    const fi_msg_rma message{&here, nullptr, 1, address_, &there, 1, &context_, 0};
-    round_trip([&] { return fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE); });
+  static constexpr std::size_t kControl = 512;  // words at the begin of the memory
+  std::uint64_t* words() { return memory_.data(); }
+  std::uint64_t* data() { return memory_.data() + kControl; }
+
+  // One round trip each; places are counted in words of the memory.
+  void write(std::size_t word, std::span<std::uint64_t> values) {
+    issue(0, [&](void* context) { return post_write(word, values, context); });
+    wait_for(1);
+  }
+  void read(std::size_t word, std::span<std::uint64_t> values) {
+    const iovec here{values.data(), values.size_bytes()};
+    const fi_rma_iov there{peer_.base + 8 * word, values.size_bytes(), peer_.key};
+    issue(0, [&](void* context) {
+      const fi_msg_rma message{&here, nullptr, 1, address_, &there, 1, context, 0};
+      return fi_readmsg(endpoint_.get(), &message, FI_COMPLETION);
+    });
+    wait_for(1);
   }
   std::uint64_t fetch_add(std::size_t word, std::uint64_t value) {
     std::uint64_t before = 0;
     const fi_ioc here{&value, 1};
     fi_ioc result{&before, 1};
     const fi_rma_ioc there{peer_.base + 8 * word, 1, peer_.key};
-    const fi_msg_atomic message{&here, nullptr, 1, address_, &there, 1, FI_UINT64, FI_SUM, &context_, 0};
-    round_trip([&] { return fi_fetch_atomicmsg(endpoint_.get(), &message, &result, nullptr, 1, FI_COMPLETION); });
+    issue(0, [&](void* context) {
+      const fi_msg_atomic message{&here, nullptr, 1, address_, &there, 1, FI_UINT64, FI_SUM, context, 0};
+      return fi_fetch_atomicmsg(endpoint_.get(), &message, &result, nullptr, 1, FI_COMPLETION);
+    });
+    wait_for(1);
     return before;
+  }
+  std::uint64_t compare_swap(std::size_t word, std::uint64_t expected, std::uint64_t desired) {
+    std::uint64_t before = 0;
+    const fi_ioc here{&desired, 1};
+    const fi_ioc compare{&expected, 1};
+    fi_ioc result{&before, 1};
+    const fi_rma_ioc there{peer_.base + 8 * word, 1, peer_.key};
+    issue(0, [&](void* context) {
+      const fi_msg_atomic message{&here, nullptr, 1, address_, &there, 1, FI_UINT64, FI_CSWAP, context, 0};
+      return fi_compare_atomicmsg(endpoint_.get(), &message, &compare, nullptr, 1, &result, nullptr, 1,
+                                  FI_COMPLETION);
+    });
+    wait_for(1);
+    return before;
+  }
+  // Each word by a write of its own, all under way together.
+  void write_each(std::size_t word, std::span<std::uint64_t> values) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      issue(i, [&](void* context) { return post_write(word + i, values.subspan(i, 1), context); });
+    wait_for(values.size());
   }
 
   // Executes what arrives until the word is not 0.
@@ -112,7 +153,7 @@ class Endpoint {
     require(fi_control(&queue_->fid, FI_GETWAIT, &fd), "the queue's descriptor");
     fid* waited[] = {&queue_->fid};
     fi_cq_entry entry{};
-    while (std::atomic_ref(words[word]).load() == 0) {
+    while (std::atomic_ref(memory_[word]).load() == 0) {
       if (fi_trywait(fabric_.get(), waited, 1) == FI_SUCCESS) {
         pollfd ready{fd, POLLIN, 0};
         ::poll(&ready, 1, 10);
@@ -121,8 +162,6 @@ class Endpoint {
     }
   }
 
-  alignas(64) std::array<std::uint64_t, 512> words{};
-
  private:
   template <class T, class Open>
   static void open(Handle<T>& out, const char* what, Open&& call) {
@@ -130,15 +169,29 @@ class Endpoint {
     require(call(&opened), what);
     out.reset(opened);
   }
-  template <class Issue>
-  void round_trip(Issue&& issue) {
-    fi_cq_entry entry{};
+  ssize_t post_write(std::size_t word, std::span<std::uint64_t> values, void* context) {
+    const iovec here{values.data(), values.size_bytes()};
+    const fi_rma_iov there{peer_.base + 8 * word, values.size_bytes(), peer_.key};
+    const fi_msg_rma message{&here, nullptr, 1, address_, &there, 1, context, 0};
+    return fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+  }
+  // `call(context)` starts an operation, the i-th of those under way.
+  template <class Call>
+  void issue(std::size_t i, Call&& call) {
     ssize_t code = 0;
-    while ((code = issue()) == -FI_EAGAIN) fi_cq_read(queue_.get(), &entry, 0);
+    while ((code = call(&contexts_[i % contexts_.size()])) == -FI_EAGAIN) take_completion();
     require(code, "issuing");
-    while ((code = fi_cq_read(queue_.get(), &entry, 1)) == -FI_EAGAIN) {
-    }
+  }
+  void take_completion() {
+    fi_cq_entry entry{};
+    const ssize_t code = fi_cq_read(queue_.get(), &entry, 1);
+    if (code == -FI_EAGAIN) return;
     require(code, "fi_cq_read");
+    ++completed_;
+  }
+  void wait_for(std::size_t operations) {
+    while (completed_ < operations) take_completion();
+    completed_ = 0;
   }
 
   std::unique_ptr<fi_info, void (*)(fi_info*)> info_{nullptr, fi_freeinfo};
@@ -150,20 +203,65 @@ class Endpoint {
   Handle<fid_ep> endpoint_;
   Name peer_;
   fi_addr_t address_ = FI_ADDR_UNSPEC;
-  fi_context2 context_{};
+  std::array<fi_context2, 64> contexts_{};
+  std::size_t completed_ = 0;  // of the operations under way
+  std::vector<std::uint64_t> memory_;
 };
 
 constexpr std::size_t kWord = 0, kEnd = 8;
+constexpr std::uint64_t kPattern = 0x0123456789abcdef;
+
+// What the origin does, and whether what came back was right.
+class Work {
+ public:
+  Work(BareFabric what, Endpoint& endpoint, std::size_t bytes)
+      : what_(what), endpoint_(endpoint), values_(bytes / 8) {}
+  void once() {
+    switch (what_) {
+      case BareFabric::kWrite:
+        values_.front() = values_.back() = ++done_;
+        endpoint_.write(Endpoint::kControl, values_);
+        break;
+      case BareFabric::kWrites64:
+        values_.front() = values_.back() = ++done_;
+        endpoint_.write_each(Endpoint::kControl, values_);
+        break;
+      case BareFabric::kRead:
+        values_.front() = values_.back() = 0;
+        endpoint_.read(Endpoint::kControl, values_);
+        right_ = right_ && values_.front() == kPattern && values_.back() == kPattern;
+        break;
+      case BareFabric::kFetchAdd:
+        right_ = right_ && endpoint_.fetch_add(kWord, 1) == done_++;
+        break;
+      case BareFabric::kCompareSwap:
+        right_ = right_ && endpoint_.compare_swap(kWord, done_, done_ + 1) == done_;
+        ++done_;
+        break;
+    }
+  }
+  bool right() const { return right_; }
+  // What the target's data must be then, at its begin and its end.
+  std::uint64_t written() const { return done_; }
+
+ private:
+  BareFabric what_;
+  Endpoint& endpoint_;
+  std::vector<std::uint64_t> values_;
+  std::uint64_t done_ = 0;
+  bool right_ = true;
+};
 
 }  // namespace
 
-Outcome measure_bare(BareOperation operation, const Pair& pair, const Options& options) {
+Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
+                            const Options& options) {
   Outcome outcome;
   std::unique_ptr<Endpoint> endpoint;
   Endpoint::Name mine;
   int good = 1, all_good = 0;
   try {
-    endpoint = std::make_unique<Endpoint>(options.provider);
+    endpoint = std::make_unique<Endpoint>(options.provider, bytes);
     mine = endpoint->name();
   } catch (const std::exception& error) {
     good = 0;
@@ -174,30 +272,37 @@ Outcome measure_bare(BareOperation operation, const Pair& pair, const Options& o
     if (outcome.wrong.empty()) outcome.wrong = "no endpoint at the peer";
     return outcome;
   }
+  const bool writes = what == BareFabric::kWrite || what == BareFabric::kWrites64;
+  if (what == BareFabric::kRead) std::fill_n(endpoint->data(), bytes / 8, kPattern);
   Endpoint::Name theirs;
   const int peer = pair.origin ? 1 : 0;
   MPI_Sendrecv(&mine, sizeof mine, MPI_BYTE, peer, 0, &theirs, sizeof theirs, MPI_BYTE, peer, 0, pair.comm,
                MPI_STATUS_IGNORE);
+  std::uint64_t written = 0;
   try {
     endpoint->meet(theirs);
     if (pair.origin) {
-      std::uint64_t done = 0;
-      outcome.values = sample_microseconds(options.sample_seconds, [&] {
-        if (operation == BareOperation::kWrite) {
-          endpoint->write(kWord, done);
-        } else if (endpoint->fetch_add(kWord, 1) != done) {
-          outcome.wrong = "a wrong value was fetched";
-        }
-        ++done;
-      });
-      endpoint->write(kEnd, 1);
+      Work work(what, *endpoint, bytes);
+      outcome.values = sample_microseconds(options.sample_seconds, [&] { work.once(); });
+      if (info.unit == Unit::kMegabytes) {
+        for (double& value : outcome.values) value = static_cast<double>(bytes) / value;
+      }
+      if (!work.right()) outcome.wrong = "a wrong value came back";
+      written = work.written();
+      std::uint64_t end = 1;
+      endpoint->write(kEnd, {&end, 1});
     } else {
       endpoint->serve_until(kEnd);
     }
   } catch (const std::exception& error) {
     outcome.wrong = error.what();
   }
-  MPI_Barrier(pair.comm);
+  MPI_Bcast(&written, 1, MPI_UINT64_T, 0, pair.comm);
+  int arrived = 1;
+  if (!pair.origin && writes)
+    arrived = endpoint->data()[0] == written && endpoint->data()[bytes / 8 - 1] == written ? 1 : 0;
+  MPI_Bcast(&arrived, 1, MPI_INT, 1, pair.comm);
+  if (arrived == 0 && outcome.wrong.empty()) outcome.wrong = "what was written did not arrive";
   return outcome;
 }
 

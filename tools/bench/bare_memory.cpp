@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/bench/bare_memory.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <sched.h>
-#include <utility>
-
+#include <cstring>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
 #include <unistd.h>
+#include <utility>
 
 #include "tools/bench/sampler.hpp"
 #include "transport/base/relax.hpp"
@@ -27,39 +31,40 @@ struct Page {
 };
 constexpr std::uint64_t kEnd = ~std::uint64_t{0};
 
-// A page that both ranks of the pair map; null at both if they cannot.
-class SharedPage {
+// Memory that both ranks of the pair map; null at both if they cannot.
+class SharedMemory {
  public:
-  explicit SharedPage(const Pair& pair) {
+  SharedMemory(const Pair& pair, std::size_t bytes) : bytes_(bytes) {
     std::array<char, 64> name{};
     int file = -1;
     if (pair.origin) {
       std::snprintf(name.data(), name.size(), "/farside-bench-%ld", static_cast<long>(getpid()));
       file = shm_open(name.data(), O_RDWR | O_CREAT | O_EXCL, 0600);
-      if (file >= 0 && ftruncate(file, sizeof(Page)) != 0) close(std::exchange(file, -1));
+      if (file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) != 0) close(std::exchange(file, -1));
     }
     MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, pair.comm);
     if (!pair.origin) file = shm_open(name.data(), O_RDWR, 0);
     void* mapped = MAP_FAILED;
     if (file >= 0) {
-      mapped = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+      mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
       close(file);
     }
     int good = mapped != MAP_FAILED ? 1 : 0;
     MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_LAND, pair.comm);
     if (pair.origin) shm_unlink(name.data());
-    if (good == 0 && mapped != MAP_FAILED) munmap(std::exchange(mapped, MAP_FAILED), sizeof(Page));
-    if (mapped != MAP_FAILED) page_ = static_cast<Page*>(mapped);
+    if (good == 0 && mapped != MAP_FAILED) munmap(std::exchange(mapped, MAP_FAILED), bytes);
+    if (mapped != MAP_FAILED) memory_ = mapped;
   }
-  SharedPage(const SharedPage&) = delete;
-  SharedPage& operator=(const SharedPage&) = delete;
-  ~SharedPage() {
-    if (page_ != nullptr) munmap(page_, sizeof(Page));
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory() {
+    if (memory_ != nullptr) munmap(memory_, bytes_);
   }
-  Page* get() const { return page_; }
+  void* get() const { return memory_; }
 
  private:
-  Page* page_ = nullptr;
+  std::size_t bytes_;
+  void* memory_ = nullptr;
 };
 
 // The word's next value.
@@ -76,16 +81,14 @@ std::uint64_t wait_for_more(const std::atomic<std::uint64_t>& word, std::uint64_
   }
 }
 
-}  // namespace
-
-Outcome measure_bare(BareMemory what, const Pair& pair, const Options& options) {
+Outcome measure_words(BareMemory what, const Pair& pair, const Options& options) {
   Outcome outcome;
-  const SharedPage shared(pair);
+  const SharedMemory shared(pair, sizeof(Page));
   if (shared.get() == nullptr) {
     outcome.wrong = "the two ranks share no memory";
     return outcome;
   }
-  Page& page = *shared.get();
+  Page& page = *static_cast<Page*>(shared.get());
   if (pair.origin) {
     std::uint64_t done = 0;
     outcome.values = sample_microseconds(options.sample_seconds, [&] {
@@ -101,9 +104,90 @@ Outcome measure_bare(BareMemory what, const Pair& pair, const Options& options) 
     });
     page.asked.value.store(kEnd);
   } else if (what == BareMemory::kExchange) {
-    for (std::uint64_t seen = 0; (seen = wait_for_more(page.asked.value, seen)) != kEnd;) page.answered.value.fetch_add(1);
+    for (std::uint64_t seen = 0; (seen = wait_for_more(page.asked.value, seen)) != kEnd;)
+      page.answered.value.fetch_add(1);
   }
   MPI_Barrier(pair.comm);
+  return outcome;
+}
+
+Outcome measure_copy(std::size_t bytes, const Pair& pair, const Options& options) {
+  Outcome outcome;
+  const SharedMemory shared(pair, bytes);
+  if (shared.get() == nullptr) {
+    outcome.wrong = "the two ranks share no memory";
+    return outcome;
+  }
+  std::vector<char> here(bytes, 'x');
+  if (pair.origin) {
+    outcome.values = sample_microseconds(options.sample_seconds, [&] {
+      std::memcpy(shared.get(), here.data(), bytes);
+      asm volatile("" ::: "memory");  // each copy is made
+    });
+  }
+  MPI_Barrier(pair.comm);
+  int arrived = std::memcmp(shared.get(), here.data(), bytes) == 0 ? 1 : 0;
+  MPI_Bcast(&arrived, 1, MPI_INT, 1, pair.comm);
+  if (arrived == 0) outcome.wrong = "what was copied did not arrive";
+  return outcome;
+}
+
+Outcome measure_process_vm(BareMemory what, std::size_t bytes, const Pair& pair, const Options& options) {
+  struct Place {
+    std::int64_t process;
+    std::uint64_t address;
+  };
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // where only parents may otherwise (yama); no effect elsewhere
+  const bool writes = what == BareMemory::kVmWrite;
+  std::vector<char> memory(bytes, pair.origin == writes ? 'x' : 'o');
+  const Place mine{getpid(), reinterpret_cast<std::uint64_t>(memory.data())};
+  Place theirs{};
+  const int peer = pair.origin ? 1 : 0;
+  MPI_Sendrecv(&mine, sizeof mine, MPI_BYTE, peer, 0, &theirs, sizeof theirs, MPI_BYTE, peer, 0, pair.comm,
+               MPI_STATUS_IGNORE);
+  Outcome outcome;
+  if (pair.origin) {
+    const iovec here{memory.data(), bytes};
+    const iovec there{reinterpret_cast<void*>(theirs.address), bytes};
+    const auto process = static_cast<pid_t>(theirs.process);
+    const auto once = [&] {
+      const ssize_t moved = writes ? process_vm_writev(process, &here, 1, &there, 1, 0)
+                                   : process_vm_readv(process, &here, 1, &there, 1, 0);
+      if (moved == static_cast<ssize_t>(bytes) || !outcome.wrong.empty()) return;
+      outcome.wrong = std::string(writes ? "process_vm_writev: " : "process_vm_readv: ") +
+                      (moved < 0 ? std::strerror(errno) : "not all of it");
+    };
+    once();
+    if (outcome.wrong.empty()) outcome.values = sample_microseconds(options.sample_seconds, once);
+  }
+  MPI_Barrier(pair.comm);
+  int arrived = std::all_of(memory.begin(), memory.end(), [](char byte) { return byte == 'x'; }) ? 1 : 0;
+  MPI_Bcast(&arrived, 1, MPI_INT, writes ? 1 : 0, pair.comm);
+  if (arrived == 0 && outcome.wrong.empty()) outcome.wrong = "what was copied did not arrive";
+  return outcome;
+}
+
+}  // namespace
+
+Outcome measure_bare_memory(BareMemory what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
+                            const Options& options) {
+  Outcome outcome;
+  switch (what) {
+    case BareMemory::kLock:
+    case BareMemory::kExchange:
+      outcome = measure_words(what, pair, options);
+      break;
+    case BareMemory::kCopy:
+      outcome = measure_copy(bytes, pair, options);
+      break;
+    case BareMemory::kVmWrite:
+    case BareMemory::kVmRead:
+      outcome = measure_process_vm(what, bytes, pair, options);
+      break;
+  }
+  if (info.unit == Unit::kMegabytes) {
+    for (double& value : outcome.values) value = static_cast<double>(bytes) / value;
+  }
   return outcome;
 }
 

@@ -2,10 +2,13 @@
 // farside-bench-openmpi, farside-bench-mpich: measures one-sided communication between two ranks. A plain MPI
 // program that knows nothing of farside; `farside bench` runs it natively and with farside preloaded.
 //   mpirun.openmpi -n 2 build/bin/farside-bench-openmpi --measures put_flush,fetch_and_op
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <mpi.h>
 
@@ -55,8 +58,35 @@ void sleeping_barrier(MPI_Comm comm) {
   }
 }
 
-void run_all(const Pair& pair, const Options& options) {
+// The communicators of the ranks that measure: the first two, and for some measures more.
+class Crowds {
+ public:
+  // Collective over all ranks.
+  Crowds(const std::vector<const MeasureInfo*>& measures, int rank) {
+    comms_[2] = MPI_COMM_NULL;
+    for (const MeasureInfo* info : measures) comms_[info->ranks] = MPI_COMM_NULL;
+    for (auto& [ranks, comm] : comms_)
+      MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
+  }
+  Crowds(const Crowds&) = delete;
+  Crowds& operator=(const Crowds&) = delete;
+  ~Crowds() {
+    for (auto& [ranks, comm] : comms_) {
+      if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+    }
+  }
+  MPI_Comm of(const MeasureInfo& info) const { return comms_.at(info.ranks); }
+
+ private:
+  std::map<int, MPI_Comm> comms_;
+};
+
+void run_all(const Options& options, int rank) {
+  const Crowds crowds(options.measures, rank);
   for (const MeasureInfo* info : options.measures) {
+    if (info->ranks > 2) sleeping_barrier(MPI_COMM_WORLD);  // until now the further ranks had nothing to do
+    if (rank >= info->ranks) continue;
+    const Pair pair{crowds.of(*info), rank == 0};
     if (pair.origin) say_begin(info->name);
     Outcome outcome = run_measure(*info, pair, options);
     if (!pair.origin) continue;
@@ -68,16 +98,30 @@ void run_all(const Pair& pair, const Options& options) {
   }
 }
 
+// MPI_THREAD_MULTIPLE costs something, and is asked for by those measures only that need it.
+void initialize(int argc, char** argv) {
+  int ignored = 0;
+  const auto options = read_options(argc, argv, false, ignored);
+  const bool threads = options && std::any_of(options->measures.begin(), options->measures.end(),
+                                              [](const MeasureInfo* info) { return info->threads; });
+  int provided = 0;
+  if (threads) {
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  } else {
+    MPI_Init(&argc, &argv);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  initialize(argc, argv);
   int rank = 0;
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   int exit_code = 0;
-  const auto options = read_options(argc, argv, rank == 0, exit_code);
+  auto options = read_options(argc, argv, rank == 0, exit_code);
   if (options && size < 2) {
     std::fprintf(stderr, "farside-bench: needs at least two ranks; start it with: mpirun -n 2 %s\n", argv[0]);
     exit_code = 2;
@@ -87,12 +131,8 @@ int main(int argc, char** argv) {
       say_hello({library_version(), size, nodes,
                  options->window == WindowKind::kAllocate ? "allocate" : "create", options->compute_seconds});
     }
-    MPI_Comm measuring = MPI_COMM_NULL;
-    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &measuring);
-    if (measuring != MPI_COMM_NULL) {
-      run_all({measuring, rank == 0}, *options);
-      MPI_Comm_free(&measuring);
-    }
+    std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });
+    run_all(*options, rank);
     sleeping_barrier(MPI_COMM_WORLD);
     if (rank == 0) say_end();
   }

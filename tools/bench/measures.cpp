@@ -1,209 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An operation (Put, Get, ...) knows its data and how to see that it is right; a synchronization (flush_each,
-// lock_each, ...) knows the calls around it; passive() and together() know what the two ranks do meanwhile.
+// An operation (operations.hpp) knows its data and how to see that it is right; a synchronization (FlushEach,
+// LockEach, ...) knows the calls around it; passive() and together() know what the two ranks do meanwhile.
 #include "tools/bench/measures.hpp"
 
-#include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <numeric>
 #include <sys/resource.h>
 #include <thread>
 
+#include "tools/bench/away.hpp"
 #include "tools/bench/bare_fabric.hpp"
 #include "tools/bench/bare_memory.hpp"
+#include "tools/bench/crowd.hpp"
+#include "tools/bench/idle.hpp"
+#include "tools/bench/operations.hpp"
 #include "tools/bench/sampler.hpp"
+#include "tools/bench/threads.hpp"
+#include "tools/bench/window.hpp"
+#include "tools/bench/window_creation.hpp"
 
 namespace farside::bench {
 namespace {
-
-constexpr int kTarget = 1;
-constexpr std::int64_t kPattern = 0x0123456789abcdef;
-
-class Window {  // at least `bytes` of zeroed memory in each of the two ranks, and the window on it
- public:
-  Window(const Pair& pair, WindowKind kind, std::size_t bytes) {
-    // MPICH 4.0.2, natively: in a window of 8 bytes per rank, made by MPI_Win_allocate, operations on rank 1
-    // reach the memory of rank 0. That is not what is measured here.
-    bytes = std::max(bytes, std::size_t{4096});
-    if (kind == WindowKind::kAllocate) {
-      MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, pair.comm, &memory_, &handle_);
-    } else {
-      private_memory_.resize(bytes);
-      memory_ = private_memory_.data();
-      MPI_Win_create(memory_, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, pair.comm, &handle_);
-    }
-    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, pair.origin ? 0 : kTarget, 0, handle_);
-    std::fill_n(static_cast<char*>(memory_), bytes, char{0});
-    MPI_Win_unlock(pair.origin ? 0 : kTarget, handle_);
-  }
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
-  ~Window() { MPI_Win_free(&handle_); }
-  MPI_Win handle() const { return handle_; }
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(memory_);
-  }
-
- private:
-  std::vector<char> private_memory_;
-  void* memory_ = nullptr;
-  MPI_Win handle_ = MPI_WIN_NULL;
-};
-
-// ---- operations
-// ------------------------------------------------------------------------------------------------- kBytes of
-// window; prepare() sets the target's memory up; issue() is the i-th operation (from 1) without completion;
-// returned() is called when it has completed: is what came back right?; arrived() is asked at the target when
-// n operations have completed: is the memory right?
-
-struct Put {
-  static constexpr std::size_t kBytes = 8;
-  std::int64_t value = 0;
-  static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t i) {
-    value = i;
-    MPI_Put(&value, 1, MPI_INT64_T, kTarget, 0, 1, MPI_INT64_T, win);
-  }
-  static bool returned(std::int64_t) { return true; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return *static_cast<const std::int64_t*>(memory) == n;
-  }
-};
-
-struct Get {
-  static constexpr std::size_t kBytes = 8;
-  std::int64_t value = 0;
-  static void prepare(void* memory) { *static_cast<std::int64_t*>(memory) = kPattern; }
-  void issue(MPI_Win win, std::int64_t) {
-    value = 0;
-    MPI_Get(&value, 1, MPI_INT64_T, kTarget, 0, 1, MPI_INT64_T, win);
-  }
-  bool returned(std::int64_t) const { return value == kPattern; }
-  static bool arrived(const void*, std::int64_t) { return true; }
-};
-
-struct FetchAndAdd {
-  static constexpr std::size_t kBytes = 8;
-  std::int64_t one = 1;
-  std::int64_t old = -1;
-  static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t) {
-    MPI_Fetch_and_op(&one, &old, MPI_INT64_T, kTarget, 0, MPI_SUM, win);
-  }
-  bool returned(std::int64_t i) const { return old == i - 1; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return *static_cast<const std::int64_t*>(memory) == n;
-  }
-};
-
-struct CompareAndSwap {
-  static constexpr std::size_t kBytes = 8;
-  std::int64_t expected = 0;
-  std::int64_t desired = 0;
-  std::int64_t old = -1;
-  static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t i) {
-    expected = i - 1;
-    desired = i;
-    MPI_Compare_and_swap(&desired, &expected, &old, MPI_INT64_T, kTarget, 0, win);
-  }
-  bool returned(std::int64_t i) const { return old == i - 1; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return *static_cast<const std::int64_t*>(memory) == n;
-  }
-};
-
-template <int count>
-struct AccumulateDoubles {
-  static constexpr std::size_t kBytes = count * sizeof(double);
-  std::vector<double> ones = std::vector<double>(count, 1.0);
-  static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t) {
-    MPI_Accumulate(ones.data(), count, MPI_DOUBLE, kTarget, 0, count, MPI_DOUBLE, MPI_SUM, win);
-  }
-  static bool returned(std::int64_t) { return true; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    const auto* sums = static_cast<const double*>(memory);
-    return std::all_of(sums, sums + count, [n](double sum) { return sum == static_cast<double>(n); });
-  }
-};
-
-struct ManyPuts {
-  static constexpr int kPuts = 64;
-  static constexpr std::size_t kBytes = kPuts * 8;
-  std::array<std::int64_t, kPuts> values{};
-  static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t i) {
-    for (int k = 0; k < kPuts; ++k) {
-      values[static_cast<std::size_t>(k)] = i + k;
-      MPI_Put(&values[static_cast<std::size_t>(k)], 1, MPI_INT64_T, kTarget, 8 * k, 1, MPI_INT64_T, win);
-    }
-  }
-  static bool returned(std::int64_t) { return true; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    const auto* values = static_cast<const std::int64_t*>(memory);
-    for (int k = 0; k < kPuts; ++k) {
-      if (values[k] != n + k) return false;
-    }
-    return true;
-  }
-};
-
-struct LargePut {
-  static constexpr std::size_t kBytes = std::size_t{4} << 20;
-  static constexpr int kWords = kBytes / 8;
-  std::vector<std::int64_t> values = std::vector<std::int64_t>(kWords, kPattern);
-  static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t i) {
-    values.front() = values.back() = i;
-    MPI_Put(values.data(), kWords, MPI_INT64_T, kTarget, 0, kWords, MPI_INT64_T, win);
-  }
-  static bool returned(std::int64_t) { return true; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    const auto* words = static_cast<const std::int64_t*>(memory);
-    return words[0] == n && words[kWords - 1] == n &&
-           std::all_of(words + 1, words + kWords - 1, [](std::int64_t word) { return word == kPattern; });
-  }
-};
-
-struct LargeGet {
-  static constexpr std::size_t kBytes = LargePut::kBytes;
-  static constexpr int kWords = LargePut::kWords;
-  std::vector<std::int64_t> values = std::vector<std::int64_t>(kWords, 0);
-  static void prepare(void* memory) {
-    auto* words = static_cast<std::int64_t*>(memory);
-    std::iota(words, words + kWords, kPattern);
-  }
-  void issue(MPI_Win win, std::int64_t) {
-    values.front() = values[kWords / 2] = values.back() = 0;
-    MPI_Get(values.data(), kWords, MPI_INT64_T, kTarget, 0, kWords, MPI_INT64_T, win);
-  }
-  bool returned(std::int64_t) const {
-    return values.front() == kPattern && values[kWords / 2] == kPattern + kWords / 2 &&
-           values.back() == kPattern + kWords - 1;
-  }
-  static bool arrived(const void*, std::int64_t) { return true; }
-};
-
-// ---- what the target does while the origin measures
-// -----------------------------------------------------------------
-
-void sleep_until(Clock::time_point deadline) {
-  while (Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
-// Arithmetic on memory of its own, until the deadline; no system call, no MPI.
-void compute_until(Clock::time_point deadline) {
-  std::array<volatile double, 512> numbers{};
-  do {
-    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = numbers[i] * 0.999 + static_cast<double>(i);
-  } while (Clock::now() < deadline);
-}
-
-// ---- the shape of a measure
-// -----------------------------------------------------------------------------------------
 
 // How often the scheduler took the core from this process although it had more to do.
 long preemptions() {
@@ -244,13 +60,6 @@ void prepare(const Pair& pair, const Window& window) {
     MPI_Win_unlock(kTarget, window.handle());
   }
   MPI_Barrier(pair.comm);
-}
-
-std::vector<double> in_unit(const MeasureInfo& info, std::size_t bytes, std::vector<double> seconds) {
-  for (double& value : seconds) {
-    value = info.unit == Unit::kMicroseconds ? value * 1e6 : static_cast<double>(bytes) * 1e-6 / value;
-  }
-  return seconds;
 }
 
 struct FlushEach {  // inside one shared lock for the whole measure
@@ -296,8 +105,8 @@ Outcome passive(const MeasureInfo& info, const Pair& pair, const Options& option
   MPI_Barrier(pair.comm);
   const long preempted_before = preemptions();
   if (info.target != TargetState::kInBarrier) {
-    const double away =
-        info.target == TargetState::kComputes ? options.compute_seconds : options.sleep_seconds;
+    double away = info.target == TargetState::kComputes ? options.compute_seconds : options.sleep_seconds;
+    if (info.group == "progress") away = info.x;
     const auto deadline =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(away));
     if (!pair.origin) {
@@ -398,14 +207,22 @@ Outcome together(const MeasureInfo& info, const Pair& pair, const Options& optio
   return outcome;
 }
 
-template <BareOperation operation>
-Outcome bare(const MeasureInfo&, const Pair& pair, const Options& options) {
-  return measure_bare(operation, pair, options);
+// Whatever the other measures use.
+template <class Operation, class Synchronization>
+Outcome created(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  Options changed = options;
+  changed.window = WindowKind::kCreate;
+  return passive<Operation, Synchronization>(info, pair, changed);
 }
 
-template <BareMemory what>
-Outcome bare(const MeasureInfo&, const Pair& pair, const Options& options) {
-  return measure_bare(what, pair, options);
+template <BareFabric what, std::size_t bytes = 8>
+Outcome bare(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  return measure_bare_fabric(what, bytes, info, pair, options);
+}
+
+template <BareMemory what, std::size_t bytes = 8>
+Outcome bare(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  return measure_bare_memory(what, bytes, info, pair, options);
 }
 
 struct Entry {
@@ -413,16 +230,19 @@ struct Entry {
   Outcome (*run)(const MeasureInfo&, const Pair&, const Options&);
 };
 
+constexpr std::size_t kKiB = 1024;
+constexpr std::size_t kMiB = 1024 * kKiB;
+
 constexpr auto kEntries = std::to_array<Entry>({
     {"put_flush", passive<Put, FlushEach>},
     {"get_flush", passive<Get, FlushEach>},
     {"fetch_and_op", passive<FetchAndAdd, FlushEach>},
     {"compare_and_swap", passive<CompareAndSwap, FlushEach>},
-    {"accumulate", passive<AccumulateDoubles<1>, FlushEach>},
-    {"accumulate_1024", passive<AccumulateDoubles<1024>, FlushEach>},
+    {"accumulate", passive<Accumulate<double, 1>, FlushEach>},
+    {"accumulate_1024", passive<Accumulate<double, 1024>, FlushEach>},
     {"puts_64", passive<ManyPuts, FlushEach>},
-    {"put_4mib", passive<LargePut, FlushEach>},
-    {"get_4mib", passive<LargeGet, FlushEach>},
+    {"put_4mib", passive<LargePut<4 * kMiB>, FlushEach>},
+    {"get_4mib", passive<LargeGet<4 * kMiB>, FlushEach>},
     {"lock_put_unlock", passive<Put, LockEach>},
     {"lock_put_unlock_sleep", passive<Put, LockEach>},
     {"lock_put_unlock_compute", passive<Put, LockEach>},
@@ -431,8 +251,105 @@ constexpr auto kEntries = std::to_array<Entry>({
     {"pscw_put", together<Put, PostStart>},
     {"bare_lock", bare<BareMemory::kLock>},
     {"bare_exchange", bare<BareMemory::kExchange>},
-    {"bare_write", bare<BareOperation::kWrite>},
-    {"bare_fetch_add", bare<BareOperation::kFetchAdd>},
+    {"bare_write", bare<BareFabric::kWrite>},
+    {"bare_fetch_add", bare<BareFabric::kFetchAdd>},
+
+    {"put_64", passive<LargePut<64>, FlushEach>},
+    {"put_512", passive<LargePut<512>, FlushEach>},
+    {"put_4kib", passive<LargePut<4 * kKiB>, FlushEach>},
+    {"put_32kib", passive<LargePut<32 * kKiB>, FlushEach>},
+    {"put_256kib", passive<LargePut<256 * kKiB>, FlushEach>},
+    {"put_1mib", passive<LargePut<kMiB>, FlushEach>},
+    {"get_64", passive<LargeGet<64>, FlushEach>},
+    {"get_512", passive<LargeGet<512>, FlushEach>},
+    {"get_4kib", passive<LargeGet<4 * kKiB>, FlushEach>},
+    {"get_32kib", passive<LargeGet<32 * kKiB>, FlushEach>},
+    {"get_256kib", passive<LargeGet<256 * kKiB>, FlushEach>},
+    {"get_1mib", passive<LargeGet<kMiB>, FlushEach>},
+    {"bare_write_64", bare<BareFabric::kWrite, 64>},
+    {"bare_write_512", bare<BareFabric::kWrite, 512>},
+    {"bare_write_4kib", bare<BareFabric::kWrite, 4 * kKiB>},
+    {"bare_write_32kib", bare<BareFabric::kWrite, 32 * kKiB>},
+    {"bare_write_256kib", bare<BareFabric::kWrite, 256 * kKiB>},
+    {"bare_write_1mib", bare<BareFabric::kWrite, kMiB>},
+    {"bare_write_4mib", bare<BareFabric::kWrite, 4 * kMiB>},
+    {"bare_read", bare<BareFabric::kRead>},
+    {"bare_read_64", bare<BareFabric::kRead, 64>},
+    {"bare_read_512", bare<BareFabric::kRead, 512>},
+    {"bare_read_4kib", bare<BareFabric::kRead, 4 * kKiB>},
+    {"bare_read_32kib", bare<BareFabric::kRead, 32 * kKiB>},
+    {"bare_read_256kib", bare<BareFabric::kRead, 256 * kKiB>},
+    {"bare_read_1mib", bare<BareFabric::kRead, kMiB>},
+    {"bare_read_4mib", bare<BareFabric::kRead, 4 * kMiB>},
+    {"bare_compare_swap", bare<BareFabric::kCompareSwap>},
+    {"bare_writes_64", bare<BareFabric::kWrites64, 64 * 8>},
+
+    {"accumulate_int32", passive<Accumulate<std::int32_t, 1>, FlushEach>},
+    {"accumulate_int32_1024", passive<Accumulate<std::int32_t, 1024>, FlushEach>},
+    {"accumulate_int64", passive<Accumulate<std::int64_t, 1>, FlushEach>},
+    {"accumulate_int64_1024", passive<Accumulate<std::int64_t, 1024>, FlushEach>},
+    {"accumulate_float", passive<Accumulate<float, 1>, FlushEach>},
+    {"accumulate_float_1024", passive<Accumulate<float, 1024>, FlushEach>},
+    {"vector_put", passive<StridedPut, FlushEach>},
+    {"vector_get", passive<StridedGet, FlushEach>},
+    {"vector_accumulate", passive<StridedAccumulate, FlushEach>},
+
+    {"put_compute", passive<Put, FlushEach>},
+    {"get_compute", passive<Get, FlushEach>},
+    {"vector_accumulate_compute", passive<StridedAccumulate, FlushEach>},
+    {"progress_50ms", passive<Put, LockEach>},
+    {"progress_100ms", passive<Put, LockEach>},
+    {"progress_200ms", passive<Put, LockEach>},
+    {"progress_500ms", passive<Put, LockEach>},
+    {"progress_1s", passive<Put, LockEach>},
+
+    {"contention_1", measure_contention},
+    {"contention_2", measure_contention},
+    {"contention_4", measure_contention},
+    {"contention_8", measure_contention},
+    {"contention_16", measure_contention},
+    {"contention_32", measure_contention},
+    {"contention_64", measure_contention},
+    {"rate_1", measure_rate},
+    {"rate_2", measure_rate},
+    {"rate_4", measure_rate},
+    {"rate_8", measure_rate},
+    {"rate_16", measure_rate},
+    {"rate_32", measure_rate},
+    {"rate_64", measure_rate},
+
+    {"window_allocate", measure_window_creation},
+    {"window_create", measure_window_creation},
+    {"window_dynamic", measure_window_creation},
+
+    {"threads_put_1", measure_threads},
+    {"threads_put_2", measure_threads},
+    {"threads_put_3", measure_threads},
+    {"threads_put_4", measure_threads},
+    {"threads_fetch_1", measure_threads},
+    {"threads_fetch_2", measure_threads},
+    {"threads_fetch_3", measure_threads},
+    {"threads_fetch_4", measure_threads},
+
+    {"idle_cpu", measure_idle},
+    {"idle_wakeups", measure_idle},
+
+    {"created_put", created<Put, FlushEach>},
+    {"created_get", created<Get, FlushEach>},
+    {"created_put_4mib", created<LargePut<4 * kMiB>, FlushEach>},
+    {"created_get_4mib", created<LargeGet<4 * kMiB>, FlushEach>},
+    {"bare_vm_write", bare<BareMemory::kVmWrite>},
+    {"bare_vm_write_4mib", bare<BareMemory::kVmWrite, 4 * kMiB>},
+    {"bare_vm_read", bare<BareMemory::kVmRead>},
+    {"bare_vm_read_4mib", bare<BareMemory::kVmRead, 4 * kMiB>},
+    {"bare_copy_8", bare<BareMemory::kCopy, 8>},
+    {"bare_copy_64", bare<BareMemory::kCopy, 64>},
+    {"bare_copy_512", bare<BareMemory::kCopy, 512>},
+    {"bare_copy_4kib", bare<BareMemory::kCopy, 4 * kKiB>},
+    {"bare_copy_32kib", bare<BareMemory::kCopy, 32 * kKiB>},
+    {"bare_copy_256kib", bare<BareMemory::kCopy, 256 * kKiB>},
+    {"bare_copy_1mib", bare<BareMemory::kCopy, kMiB>},
+    {"bare_copy_4mib", bare<BareMemory::kCopy, 4 * kMiB>},
 });
 
 constexpr bool same_lists() {

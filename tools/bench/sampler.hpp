@@ -48,8 +48,8 @@ std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
   }
 }
 
-// Microseconds per operation, one value per batch; `operation()` does one. The first three (connections, page faults) are
-// not counted. The samples take some `sample_seconds` together.
+// Microseconds per operation, one value per batch; `operation()` does one. The first three (connections, page
+// faults) are not counted. The samples take some `sample_seconds` together.
 template <class Operation>
 std::vector<double> sample_microseconds(double sample_seconds, Operation&& operation) {
   const auto batch = [&](long count) {

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench/crowd.hpp"
+
+#include <array>
+#include <cstdint>
+
+#include "tools/bench/sampler.hpp"
+#include "tools/bench/window.hpp"
+
+namespace farside::bench {
+namespace {
+
+constexpr int kRounds = 8;
+
+struct Place {
+  int rank = 0, size = 0;
+  explicit Place(MPI_Comm comm) {
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+  }
+};
+
+struct Work {  // of this rank in a round
+  double seconds = 0;
+  double operations = 0;
+};
+
+// All ranks start together; those that take part do `step`, which is some operations and returns how many,
+// until the time is over; all zero for the others. Collective.
+template <class Step>
+Work work_together(MPI_Comm comm, bool takes_part, double seconds, Step&& step) {
+  MPI_Barrier(comm);
+  Work work;
+  if (!takes_part) return work;
+  const Clock::time_point start = Clock::now();
+  for (long steps = 1; work.seconds < seconds;) {
+    const double before = work.seconds;
+    for (long i = 0; i < steps; ++i) work.operations += static_cast<double>(step());
+    work.seconds = seconds_since(start);
+    if (work.seconds - before < 20e-6) steps *= 2;  // the clock is not to be what is measured
+  }
+  return work;
+}
+
+// The sum over the ranks, at rank 0.
+double sum(MPI_Comm comm, double mine) {
+  double all = 0;
+  MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, comm);
+  return all;
+}
+
+}  // namespace
+
+Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Options& options) {
+  const Place place(crowd.comm);
+  const Window window(crowd, options.window, sizeof(std::uint64_t));
+  const bool takes_part = info.x > 1 || place.rank == 1;
+  // Who wrote it, and at which of his turns.
+  const auto name = [](int rank, std::uint64_t turn) {
+    return static_cast<std::uint64_t>(rank) << 40 | turn;
+  };
+  std::uint64_t turns = 0;
+  std::uint64_t value = 0;
+  const auto step = [&] {
+    value = name(place.rank, ++turns);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window.handle());
+    MPI_Put(&value, 1, MPI_UINT64_T, 0, 0, 1, MPI_UINT64_T, window.handle());
+    MPI_Win_unlock(0, window.handle());
+    return 1;
+  };
+  if (takes_part) step();  // connections, page faults
+  Outcome outcome;
+  for (int round = 0; round < kRounds; ++round) {
+    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
+    // The target's own locks are in the way of the others, but are not what others see of a lock.
+    const bool counts = takes_part && place.rank != 0;
+    const double latencies = sum(crowd.comm, counts ? 1e6 * work.seconds / work.operations : 0);
+    const double ranks = sum(crowd.comm, counts ? 1 : 0);
+    if (crowd.origin) outcome.values.push_back(latencies / ranks);
+  }
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(place.size));
+  MPI_Gather(&turns, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, 0, crowd.comm);
+  if (crowd.origin) {
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
+    const std::uint64_t last = *window.as<std::uint64_t>();
+    MPI_Win_unlock(0, window.handle());
+    const auto rank = static_cast<std::size_t>(last >> 40);
+    if (rank >= all.size() || last != name(static_cast<int>(rank), all[rank])) {
+      outcome.wrong = "what is in the window is not the last that a rank has put";
+    }
+  }
+  return outcome;
+}
+
+Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& options) {
+  constexpr int kPuts = 64;
+  const Place place(crowd.comm);
+  const Window window(crowd, options.window, kPuts * sizeof(std::uint64_t));
+  const bool takes_part = info.x > 1 || place.rank == 0;
+  const int to = (place.rank + 1) % place.size;
+  const int from = (place.rank + place.size - 1) % place.size;
+  std::array<std::uint64_t, kPuts> values{};
+  std::uint64_t rounds = 0;
+  const auto step = [&] {
+    ++rounds;
+    for (int k = 0; k < kPuts; ++k) {
+      values[static_cast<std::size_t>(k)] = rounds + static_cast<std::uint64_t>(k);
+      MPI_Put(&values[static_cast<std::size_t>(k)], 1, MPI_UINT64_T, to, 8 * k, 1, MPI_UINT64_T,
+              window.handle());
+    }
+    MPI_Win_flush(to, window.handle());
+    return kPuts;
+  };
+  MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window.handle());
+  if (takes_part) step();
+  Outcome outcome;
+  for (int round = 0; round < kRounds; ++round) {
+    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
+    const double rate = sum(crowd.comm, takes_part ? work.operations / work.seconds : 0);
+    if (crowd.origin) outcome.values.push_back(rate);
+  }
+  MPI_Win_unlock(to, window.handle());
+  MPI_Barrier(crowd.comm);
+  std::uint64_t expected = 0;
+  MPI_Sendrecv(&rounds, 1, MPI_UINT64_T, to, 0, &expected, 1, MPI_UINT64_T, from, 0, crowd.comm,
+               MPI_STATUS_IGNORE);
+  int right = 1;
+  MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
+  for (std::uint64_t k = 0; k < kPuts && expected > 0; ++k) {
+    if (window.as<std::uint64_t>()[k] != expected + k) right = 0;
+  }
+  MPI_Win_unlock(place.rank, window.handle());
+  int all_right = 0;
+  MPI_Allreduce(&right, &all_right, 1, MPI_INT, MPI_LAND, crowd.comm);
+  if (all_right == 0) outcome.wrong = "a rank did not get what its neighbour has put";
+  return outcome;
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench/idle.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <unistd.h>
+
+#include "tools/bench/away.hpp"
+#include "tools/bench/window.hpp"
+
+namespace farside::bench {
+namespace {
+
+struct Usage {  // of all threads of this process but the main one
+  double cpu_microseconds = 0;
+  double wakeups = 0;  // how often one gave its core up of its own accord
+  bool known = true;
+};
+
+// proc(5): /proc/PID/task/TID/schedstat begins with the ns on a CPU.
+Usage usage_of_other_threads() {
+  Usage usage;
+  const std::string main = std::to_string(getpid());
+  std::error_code failed;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", failed)) {
+    if (task.path().filename() == main) continue;
+    double nanoseconds = 0;
+    if (!(std::ifstream(task.path() / "schedstat") >> nanoseconds)) usage.known = false;
+    usage.cpu_microseconds += nanoseconds / 1000;
+    std::ifstream status(task.path() / "status");
+    for (std::string word; status >> word;) {
+      double count = 0;
+      if (word == "voluntary_ctxt_switches:" && status >> count) usage.wakeups += count;
+    }
+  }
+  return usage;
+}
+
+}  // namespace
+
+Outcome measure_idle(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  const Window window(pair, options.window, 8);
+  const int peer = pair.origin ? 1 : 0;
+  for (std::int64_t i = 0; i < 100; ++i) {
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, peer, 0, window.handle());
+    MPI_Put(&i, 1, MPI_INT64_T, peer, 0, 1, MPI_INT64_T, window.handle());
+    MPI_Win_unlock(peer, window.handle());
+  }
+  MPI_Barrier(pair.comm);
+  // What the traffic has left to do is not idle.
+  compute_until(Clock::now() + std::chrono::milliseconds(50));
+  const Usage before = usage_of_other_threads();
+  compute_until(Clock::now() + std::chrono::seconds(1));
+  const Usage after = usage_of_other_threads();
+  const double mine = info.name == "idle_cpu" ? after.cpu_microseconds - before.cpu_microseconds
+                                              : after.wakeups - before.wakeups;
+  double most = 0;
+  int known = before.known && after.known ? 1 : 0;
+  MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, pair.comm);
+  MPI_Allreduce(MPI_IN_PLACE, &known, 1, MPI_INT, MPI_LAND, pair.comm);
+  Outcome outcome;
+  outcome.values.push_back(std::max(most, 0.0));
+  if (known == 0 && info.name == "idle_cpu")
+    outcome.wrong = "this kernel does not tell a thread's time (schedstat)";
+  return outcome;
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The operations that are measured, each on the window of rank 1:
+//   kBytes              of window
+//   prepare(memory)     sets the target's memory up
+//   issue(win, i)       is the i-th operation, from 1, without completion
+//   returned(i)         it has completed: is what came back right?
+//   arrived(memory, n)  at the target, when n operations have completed: is the memory right?
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include <mpi.h>
+
+namespace farside::bench {
+
+inline constexpr int kTarget = 1;
+inline constexpr std::int64_t kPattern = 0x0123456789abcdef;
+
+struct Put {
+  static constexpr std::size_t kBytes = 8;
+  std::int64_t value = 0;
+  static void prepare(void*) {}
+  void issue(MPI_Win win, std::int64_t i) {
+    value = i;
+    MPI_Put(&value, 1, MPI_INT64_T, kTarget, 0, 1, MPI_INT64_T, win);
+  }
+  static bool returned(std::int64_t) { return true; }
+  static bool arrived(const void* memory, std::int64_t n) {
+    return *static_cast<const std::int64_t*>(memory) == n;
+  }
+};
+
+struct Get {
+  static constexpr std::size_t kBytes = 8;
+  std::int64_t value = 0;
+  static void prepare(void* memory) { *static_cast<std::int64_t*>(memory) = kPattern; }
+  void issue(MPI_Win win, std::int64_t) {
+    value = 0;
+    MPI_Get(&value, 1, MPI_INT64_T, kTarget, 0, 1, MPI_INT64_T, win);
+  }
+  bool returned(std::int64_t) const { return value == kPattern; }
+  static bool arrived(const void*, std::int64_t) { return true; }
+};
+
+struct FetchAndAdd {
+  static constexpr std::size_t kBytes = 8;
+  std::int64_t one = 1;
+  std::int64_t old = -1;
+  static void prepare(void*) {}
+  void issue(MPI_Win win, std::int64_t) {
+    MPI_Fetch_and_op(&one, &old, MPI_INT64_T, kTarget, 0, MPI_SUM, win);
+  }
+  bool returned(std::int64_t i) const { return old == i - 1; }
+  static bool arrived(const void* memory, std::int64_t n) {
+    return *static_cast<const std::int64_t*>(memory) == n;
+  }
+};
+
+struct CompareAndSwap {
+  static constexpr std::size_t kBytes = 8;
+  std::int64_t expected = 0;
+  std::int64_t desired = 0;
+  std::int64_t old = -1;
+  static void prepare(void*) {}
+  void issue(MPI_Win win, std::int64_t i) {
+    expected = i - 1;
+    desired = i;
+    MPI_Compare_and_swap(&desired, &expected, &old, MPI_INT64_T, kTarget, 0, win);
+  }
+  bool returned(std::int64_t i) const { return old == i - 1; }
+  static bool arrived(const void* memory, std::int64_t n) {
+    return *static_cast<const std::int64_t*>(memory) == n;
+  }
+};
+
+template <class T>
+MPI_Datatype mpi_type() {
+  if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
+  if constexpr (std::is_same_v<T, float>) return MPI_FLOAT;
+  if constexpr (std::is_same_v<T, std::int32_t>) return MPI_INT32_T;
+  if constexpr (std::is_same_v<T, std::int64_t>) return MPI_INT64_T;
+}
+
+// What adding 1 to 0 for n times gives.
+template <class T>
+T sum_of_ones(std::int64_t n) {
+  if constexpr (std::is_same_v<T, float>)
+    n = std::min(n, std::int64_t{1} << 24);  // where 1 is half a unit in the last place
+  return static_cast<T>(n);
+}
+
+template <class T, int count>
+struct Accumulate {
+  static constexpr std::size_t kBytes = count * sizeof(T);
+  std::vector<T> ones = std::vector<T>(count, T{1});
+  static void prepare(void*) {}
+  void issue(MPI_Win win, std::int64_t) {
+    MPI_Accumulate(ones.data(), count, mpi_type<T>(), kTarget, 0, count, mpi_type<T>(), MPI_SUM, win);
+  }
+  static bool returned(std::int64_t) { return true; }
+  static bool arrived(const void* memory, std::int64_t n) {
+    const auto* sums = static_cast<const T*>(memory);
+    return std::all_of(sums, sums + count, [n](T sum) { return sum == sum_of_ones<T>(n); });
+  }
+};
+
+struct ManyPuts {
+  static constexpr int kPuts = 64;
+  static constexpr std::size_t kBytes = kPuts * 8;
+  std::array<std::int64_t, kPuts> values{};
+  static void prepare(void*) {}
+  void issue(MPI_Win win, std::int64_t i) {
+    for (int k = 0; k < kPuts; ++k) {
+      values[static_cast<std::size_t>(k)] = i + k;
+      MPI_Put(&values[static_cast<std::size_t>(k)], 1, MPI_INT64_T, kTarget, 8 * k, 1, MPI_INT64_T, win);
+    }
+  }
+  static bool returned(std::int64_t) { return true; }
+  static bool arrived(const void* memory, std::int64_t n) {
+    const auto* values = static_cast<const std::int64_t*>(memory);
+    for (int k = 0; k < kPuts; ++k) {
+      if (values[k] != n + k) return false;
+    }
+    return true;
+  }
+};
+
+template <std::size_t bytes>
+struct LargePut {  // of two words or more
+  static constexpr std::size_t kBytes = bytes;
+  static constexpr int kWords = kBytes / 8;
+  std::vector<std::int64_t> values = std::vector<std::int64_t>(kWords, kPattern);
+  static void prepare(void*) {}
+  void issue(MPI_Win win, std::int64_t i) {
+    values.front() = values.back() = i;
+    MPI_Put(values.data(), kWords, MPI_INT64_T, kTarget, 0, kWords, MPI_INT64_T, win);
+  }
+  static bool returned(std::int64_t) { return true; }
+  static bool arrived(const void* memory, std::int64_t n) {
+    const auto* words = static_cast<const std::int64_t*>(memory);
+    return words[0] == n && words[kWords - 1] == n &&
+           std::all_of(words + 1, words + kWords - 1, [](std::int64_t word) { return word == kPattern; });
+  }
+};
+
+template <std::size_t bytes>
+struct LargeGet {
+  static constexpr std::size_t kBytes = bytes;
+  static constexpr int kWords = kBytes / 8;
+  std::vector<std::int64_t> values = std::vector<std::int64_t>(kWords, 0);
+  static void prepare(void* memory) {
+    auto* words = static_cast<std::int64_t*>(memory);
+    std::iota(words, words + kWords, kPattern);
+  }
+  void issue(MPI_Win win, std::int64_t) {
+    values.front() = values[kWords / 2] = values.back() = 0;
+    MPI_Get(values.data(), kWords, MPI_INT64_T, kTarget, 0, kWords, MPI_INT64_T, win);
+  }
+  bool returned(std::int64_t) const {
+    return values.front() == kPattern && values[kWords / 2] == kPattern + kWords / 2 &&
+           values.back() == kPattern + kWords - 1;
+  }
+  static bool arrived(const void*, std::int64_t) { return true; }
+};
+
+// 1,024 words of the target's memory, every other one; contiguous at the origin. T is 8 bytes.
+template <class T>
+class Strided {
+ public:
+  static constexpr int kWords = 1024;
+  static constexpr std::size_t kBytes = 2 * kWords * sizeof(T);
+  Strided() {
+    MPI_Type_vector(kWords, 1, 2, mpi_type<T>(), &type_);
+    MPI_Type_commit(&type_);
+  }
+  Strided(const Strided&) = delete;
+  Strided& operator=(const Strided&) = delete;
+  ~Strided() { MPI_Type_free(&type_); }
+
+ protected:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  std::vector<T> values_ = std::vector<T>(kWords, T{1});
+};
+
+// Whether every other word, from the first, is `value`, and those between are 0.
+template <class T>
+bool is_comb(const void* memory, int words, T value) {
+  const auto* all = static_cast<const T*>(memory);
+  for (int k = 0; k < words; ++k) {
+    if (all[2 * k] != value || all[2 * k + 1] != T{0}) return false;
+  }
+  return true;
+}
+
+struct StridedPut : Strided<std::int64_t> {
+  static void prepare(void*) {}
+  void issue(MPI_Win win, std::int64_t) {
+    MPI_Put(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win);
+  }
+  static bool returned(std::int64_t) { return true; }
+  static bool arrived(const void* memory, std::int64_t) { return is_comb<std::int64_t>(memory, kWords, 1); }
+};
+
+struct StridedGet : Strided<std::int64_t> {
+  static void prepare(void* memory) {
+    auto* words = static_cast<std::int64_t*>(memory);
+    std::iota(words, words + 2 * kWords, kPattern);
+  }
+  void issue(MPI_Win win, std::int64_t) {
+    values_.front() = values_.back() = 0;
+    MPI_Get(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win);
+  }
+  bool returned(std::int64_t) const {
+    return values_.front() == kPattern && values_.back() == kPattern + 2 * (kWords - 1);
+  }
+  static bool arrived(const void*, std::int64_t) { return true; }
+};
+
+struct StridedAccumulate : Strided<double> {
+  static void prepare(void*) {}
+  void issue(MPI_Win win, std::int64_t) {
+    MPI_Accumulate(values_.data(), kWords, MPI_DOUBLE, kTarget, 0, 1, type_, MPI_SUM, win);
+  }
+  static bool returned(std::int64_t) { return true; }
+  static bool arrived(const void* memory, std::int64_t n) {
+    return is_comb(memory, kWords, static_cast<double>(n));
+  }
+};
+
+}  // namespace farside::bench

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Several threads of the origin use one window at the same time, each a word of its own: put and flush, or
+// fetch_and_op and flush. The figure is the number of operations per second, of all threads together.
+#pragma once
+
+#include "tools/bench/measures.hpp"
+
+namespace farside::bench {
+
+// Collective over the pair; MPI must have been initialized with MPI_THREAD_MULTIPLE, else the outcome is
+// wrong.
+Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options& options);
+
+}  // namespace farside::bench

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The window of a measure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include <mpi.h>
+
+#include "tools/bench/measures.hpp"
+
+namespace farside::bench {
+
+class Window {  // at least `bytes` of zeroed memory in each rank, and the window on it
+ public:
+  Window(const Pair& pair, WindowKind kind, std::size_t bytes) {
+    // MPICH 4.0.2, natively: in a window of 8 bytes per rank, made by MPI_Win_allocate, operations on rank 1
+    // reach the memory of rank 0. That is not what is measured here.
+    bytes = std::max(bytes, std::size_t{4096});
+    if (kind == WindowKind::kAllocate) {
+      MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, pair.comm, &memory_, &handle_);
+    } else {
+      private_memory_.resize(bytes);
+      memory_ = private_memory_.data();
+      MPI_Win_create(memory_, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, pair.comm, &handle_);
+    }
+    int rank = 0;
+    MPI_Comm_rank(pair.comm, &rank);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, handle_);
+    std::fill_n(static_cast<char*>(memory_), bytes, char{0});
+    MPI_Win_unlock(rank, handle_);
+    // A lock of a peer that had come before this one might be held until the peer has met us elsewhere.
+    MPI_Barrier(pair.comm);
+  }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  ~Window() { MPI_Win_free(&handle_); }
+  MPI_Win handle() const { return handle_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(memory_);
+  }
+
+ private:
+  std::vector<char> private_memory_;
+  void* memory_ = nullptr;
+  MPI_Win handle_ = MPI_WIN_NULL;
+};
+
+}  // namespace farside::bench

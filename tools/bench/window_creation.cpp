@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench/window_creation.hpp"
+
+#include "tools/bench/sampler.hpp"
+
+namespace farside::bench {
+
+Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  std::vector<char> memory(4096);
+  const auto size = static_cast<MPI_Aint>(memory.size());
+  const auto make_and_free = [&] {
+    MPI_Win win = MPI_WIN_NULL;
+    void* base = nullptr;
+    if (info.name == "window_allocate") {
+      MPI_Win_allocate(size, 1, MPI_INFO_NULL, pair.comm, &base, &win);
+    } else if (info.name == "window_create") {
+      MPI_Win_create(memory.data(), size, 1, MPI_INFO_NULL, pair.comm, &win);
+    } else {
+      MPI_Win_create_dynamic(MPI_INFO_NULL, pair.comm, &win);
+    }
+    MPI_Win_free(&win);
+  };
+  // Both make as many as the origin says before each batch.
+  Outcome outcome;
+  if (!pair.origin) {
+    for (;;) {
+      long count = 0;
+      MPI_Bcast(&count, 1, MPI_LONG, 0, pair.comm);
+      if (count == 0) return outcome;
+      for (long i = 0; i < count; ++i) make_and_free();
+    }
+  }
+  const auto batch = [&](long count) {
+    MPI_Bcast(&count, 1, MPI_LONG, 0, pair.comm);
+    const Clock::time_point start = Clock::now();
+    for (long i = 0; i < count; ++i) make_and_free();
+    return seconds_since(start);
+  };
+  batch(1);  // what a runtime or library sets up once
+  Budget budget;
+  budget.sample_seconds = options.sample_seconds;
+  outcome.values = in_unit(info, 0, take_samples(budget, batch));
+  long end = 0;
+  MPI_Bcast(&end, 1, MPI_LONG, 0, pair.comm);
+  return outcome;
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench_driver/series.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace farside::tools {
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n == 0 ? 0 : (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+double Series::median() const {
+  std::vector<double> medians;
+  for (const Figure& figure : counted()) medians.push_back(figure.median);
+  return median_of(std::move(medians));
+}
+
+double Series::fastest() const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Figure& figure : counted()) least = std::min(least, figure.min);
+  return least;
+}
+
+bool Series::doubtful() const {
+  const auto [least, most] = std::minmax_element(
+      figures.begin(), figures.end(), [](const Figure& a, const Figure& b) { return a.median < b.median; });
+  return figures.empty() || most->median > 2 * least->median;
+}
+
+const Series& RuntimeReport::find(std::string_view variant, std::string_view measure) const {
+  static const Series none;
+  const auto of_variant = series.find(variant);
+  if (of_variant == series.end()) return none;
+  const auto found = of_variant->second.find(measure);
+  return found == of_variant->second.end() ? none : found->second;
+}
+
+}  // namespace farside::tools

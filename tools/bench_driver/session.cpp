@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench_driver/session.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "tools/text.hpp"
+
+namespace farside::tools {
+namespace {
+
+// On how many nodes the ranks will be; 0 if that cannot be told from the settings.
+int nodes_of(const BenchSettings& settings) {
+  if (!settings.hosts.empty()) {
+    std::set<std::string> hosts;
+    for (std::size_t at = 0; at <= settings.hosts.size();) {
+      const std::size_t end = std::min(settings.hosts.find(',', at), settings.hosts.size());
+      const std::string entry = settings.hosts.substr(at, end - at);
+      hosts.insert(entry.substr(0, entry.find(':')));
+      at = end + 1;
+    }
+    return static_cast<int>(hosts.size());
+  }
+  const bool elsewhere =
+      std::any_of(settings.launcher_options.begin(), settings.launcher_options.end(),
+                  [](const std::string& word) { return word.find("host") != std::string::npos; });
+  return settings.launcher.empty() && !elsewhere ? 1 : 0;
+}
+
+// Bare measures stand beside one variant only, and memory is not shared between nodes.
+bool belongs(const bench::MeasureInfo& info, const Variant& variant, int nodes) {
+  if (info.target == bench::TargetState::kServes) return variant.kind == Variant::Kind::kFabric;
+  if (info.target == bench::TargetState::kSpins) return variant.kind == Variant::Kind::kNode && nodes <= 1;
+  return true;
+}
+
+}  // namespace
+
+std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& settings) {
+  const auto named = [](const std::vector<std::string>& words, const bench::MeasureInfo& info) {
+    return std::any_of(words.begin(), words.end(),
+                       [&](const std::string& word) { return bench::stands_for(word, info); });
+  };
+  // A report has plots, whose points are not all among the default measures.
+  const std::vector<std::string> plotted{"put_size",       "get_size", "bare_write_size", "bare_read_size",
+                                         "bare_copy_size", "progress", "contention",      "rate"};
+  const bool report = !settings.html_file.empty() && !settings.demo;
+  std::vector<const bench::MeasureInfo*> result;
+  for (const bench::MeasureInfo& info : bench::kCatalogue) {
+    const bool by_default = info.selection == bench::Selection::kDemo ||
+                            (info.selection == bench::Selection::kDefault && !settings.demo) ||
+                            (report && named(plotted, info));
+    const bool wanted = settings.measures.empty() ? by_default : named(settings.measures, info);
+    if (wanted && info.ranks <= settings.ranks && !named(settings.skip, info)) result.push_back(&info);
+  }
+  return result;
+}
+
+bool measure_runtime(const BenchSettings& settings, const std::vector<const Variant*>& variants,
+                     const std::vector<const bench::MeasureInfo*>& measures, Progress& progress,
+                     RuntimeReport& report) {
+  int nodes = nodes_of(settings);
+  for (int round = 1; round <= settings.rounds; ++round) {
+    for (const Variant* variant : variants) {
+      auto& series = report.series[variant->key];
+      const std::string title = variant->full_title(settings.provider);
+      const std::string where =
+          fmt::format("{}, {}, run {} of {}: ", report.runtime.name, title, round, settings.rounds);
+      BenchRequest request;
+      request.runtime = report.runtime;
+      request.variant = variant;
+      for (const auto* info : measures) {
+        if (!belongs(*info, *variant, nodes) || series[info->name].broken()) {
+          progress.skip();
+        } else {
+          request.measures.push_back(info);
+        }
+      }
+      if (request.measures.empty()) continue;
+      request.provider = settings.provider;
+      request.window = settings.window;
+      request.compute_seconds = settings.compute_seconds;
+      request.timeout_seconds = settings.timeout_seconds;
+      request.ranks = settings.ranks;
+      request.nodes = nodes;
+      request.launcher = shell_words(settings.launcher);
+      request.hosts = settings.hosts;
+      request.launcher_options = settings.launcher_options;
+      request.on_begin = [&](const bench::MeasureInfo& info) {
+        progress.begin(where + std::string(info.title));
+      };
+      request.on_result = [&](const bench::MeasureInfo& info, const Result& result) {
+        const std::string shown = result.verdict == Verdict::kMeasured
+                                      ? with_unit(result.figure.median, info.unit)
+                                      : fmt::format("{} ({})", verdict_name(result.verdict), result.reason);
+        progress.end(where + std::string(info.title), shown);
+      };
+      request.on_tick = [&] { progress.tick(); };
+      progress.begin(where + "starting");
+      BenchOutcome outcome = run_benchmark(request);
+      for (auto& [name, result] : outcome.results) {
+        if (result.verdict == Verdict::kMeasured) {
+          Series& one = series[name];
+          (is_time_slice(*bench::find_measure(name), result.figure) ? one.slices : one.figures)
+              .push_back(result.figure);
+        } else {
+          series[name].bad = result;
+        }
+      }
+      if (!outcome.library.empty()) report.library = outcome.library;
+      if (outcome.nodes > 0) nodes = outcome.nodes;
+      for (const std::string& warning : outcome.warnings) {
+        std::string line = fmt::format("{}: {}", title, warning);
+        if (std::find(report.warnings.begin(), report.warnings.end(), line) != report.warnings.end())
+          continue;
+        progress.say(fmt::format("WARNING: {}: {}", report.runtime.name, line));
+        report.warnings.push_back(std::move(line));
+      }
+      if (outcome.interrupted) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace farside::tools

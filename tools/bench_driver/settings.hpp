@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What `farside bench` was asked for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/bench_driver/variant.hpp"
+
+namespace farside::tools {
+
+struct BenchSettings {
+  bool demo = false;
+  std::vector<std::string> runtimes;  // empty: all
+  std::vector<std::string> variants{"native", "node", "fabric"};
+  std::string library_folder = default_library_folder();
+  std::string json_file;  // empty: none; so are the next two
+  std::string csv_file;
+  std::string html_file;
+  std::vector<std::string> measures;  // names, groups, "all"; empty: the default ones, and with html_file those that it plots
+  std::vector<std::string> skip;
+  std::string window = "allocate";
+  std::string provider = "tcp;ofi_rxm";
+  double compute_seconds = 2;
+  double timeout_seconds = 60;
+  int rounds = 3;
+  int ranks = 2;
+  std::string launcher;  // a command line; empty: the runtime's mpirun
+  std::string hosts;
+  std::vector<std::string> launcher_options;
+};
+
+}  // namespace farside::tools

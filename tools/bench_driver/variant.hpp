@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is measured against what: the runtime by itself, in each of its implementations of windows, and
+// farside on each of its routes. A new one is a line in variant.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/runtime.hpp"
+
+namespace farside::tools {
+
+struct Variant {
+  enum class Kind {
+    kNative,     // no farside
+    kNode,       // farside with its defaults
+    kUnchecked,  // farside with FARSIDE_CHECK=off
+    kFabric,     // farside forced over libfabric
+  };
+  std::string_view key;
+  std::string_view title;        // "{}" in it stands for the libfabric provider
+  std::string_view explanation;  // for the help
+  Kind kind = Kind::kNative;
+  std::string_view component = "";  // Open MPI's, of its framework osc; empty: what it takes by itself
+
+  bool native() const { return kind == Kind::kNative; }
+  // Whether this runtime has it.
+  bool exists_in(const Runtime& runtime) const { return component.empty() || runtime.name == "openmpi"; }
+  std::string full_title(const std::string& provider) const;
+  // What chooses the component: OMPI_MCA_*.
+  Variables component_variables() const;
+};
+
+// All of them, in the order in which they are measured and shown.
+std::span<const Variant> all_variants();
+
+// Those of these keys, in that order; unknown ones are left out.
+std::vector<const Variant*> variants_named(const std::vector<std::string>& keys);
+
+}  // namespace farside::tools

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench_report/result.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <stdexcept>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <thread>
+
+#include <fmt/format.h>
+#include <rdma/fabric.h>
+
+namespace farside::tools {
+namespace {
+
+constexpr int kVersion = 2;
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char date[32] = "";
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return date;
+}
+
+// os-release(5): PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"
+std::string system_name() {
+  std::ifstream file("/etc/os-release");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("PRETTY_NAME=")) continue;
+    std::string value = line.substr(12);
+    if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
+      value = value.substr(1, value.size() - 2);
+    return value;
+  }
+  return "unknown";
+}
+
+Json machine() {
+  utsname system{};
+  uname(&system);
+  struct sysinfo memory {};
+  sysinfo(&memory);
+  return {{"host", system.nodename},
+          {"system", system_name()},
+          {"kernel", system.release},
+          {"processor", processor_name()},
+          {"threads", std::thread::hardware_concurrency()},
+          {"memory_bytes", static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit}};
+}
+
+Json figure_json(const Series& series) {
+  Json value{{"verdict", verdict_name(series.bad.verdict)}};
+  if (series.broken()) value["reason"] = series.bad.reason;
+  if (series.measured()) {
+    value["median"] = series.median();
+    value["doubtful"] = series.doubtful();
+  }
+  value["runs"] = Json::array();
+  for (const auto* figures : {&series.figures, &series.slices}) {
+    for (const Figure& figure : *figures) {
+      value["runs"].push_back({{"median", figure.median},
+                               {"min", figure.min},
+                               {"p90", figure.p90},
+                               {"samples", figure.samples},
+                               {"preempted", figure.preempted},
+                               {"left_out", figures == &series.slices && !series.figures.empty()}});
+    }
+  }
+  return value;
+}
+
+// A field of a CSV file (RFC 4180).
+std::string field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char byte : text) quoted += byte == '"' ? std::string("\"\"") : std::string(1, byte);
+  return quoted + '"';
+}
+
+// What else reads of a result may rely on; throws a json exception where it is not so.
+void check(const Json& result) {
+  for (const char* key : {"host", "processor", "kernel"}) result.at("machine").at(key).get<std::string>();
+  result.at("settings").at("window").get<std::string>();
+  result.at("date").get<std::string>();
+  for (const Json& variant : result.at("variants")) {
+    variant.at("variant").get<std::string>();
+    variant.at("title").get<std::string>();
+    variant.at("native").get<bool>();
+  }
+  for (const Json& runtime : result.at("runtimes")) {
+    runtime.at("runtime").get<std::string>();
+    runtime.at("version").get<std::string>();
+    for (const Json& warning : runtime.at("warnings")) warning.get<std::string>();
+    for (const Json& measure : runtime.at("measures")) {
+      for (const char* key : {"measure", "title", "unit", "better", "group", "bare"})
+        measure.at(key).get<std::string>();
+      measure.at("x").get<double>();
+      for (const auto& [key, figure] : measure.at("variants").items()) {
+        figure.at("verdict").get<std::string>();
+        if (figure.contains("median")) figure.at("median").get<double>();
+        if (figure.contains("reason")) figure.at("reason").get<std::string>();
+        for (const Json& run : figure.at("runs")) {
+          run.at("median").get<double>();
+          run.at("left_out").get<bool>();
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
+  }
+  return "unknown processor";
+}
+
+Json to_json(const BenchSettings& settings, const std::string& command,
+             const std::vector<const bench::MeasureInfo*>& measures,
+             const std::vector<RuntimeReport>& reports) {
+  const std::uint32_t fabric = fi_version();
+  Json all{{"farside_bench", kVersion},
+           {"farside", FARSIDE_VERSION},
+           {"date", now_utc()},
+           {"command", command},
+           {"libfabric", fmt::format("{}.{}", FI_MAJOR(fabric), FI_MINOR(fabric))},
+           {"machine", machine()}};
+  all["settings"] = {{"window", settings.window},
+                     {"provider", settings.provider},
+                     {"rounds", settings.rounds},
+                     {"ranks", settings.ranks},
+                     {"compute_seconds", settings.compute_seconds},
+                     {"launcher", settings.launcher},
+                     {"hosts", settings.hosts},
+                     {"launcher_options", settings.launcher_options}};
+  all["variants"] = Json::array();
+  for (const Variant* variant : variants_named(settings.variants)) {
+    all["variants"].push_back({{"variant", variant->key},
+                               {"title", variant->full_title(settings.provider)},
+                               {"native", variant->native()}});
+  }
+  all["runtimes"] = Json::array();
+  for (const RuntimeReport& report : reports) {
+    Json one{{"runtime", report.runtime.name},
+             {"version", report.library},
+             {"launcher", settings.launcher.empty() ? report.runtime.launcher : settings.launcher},
+             {"library", report.runtime.library},
+             {"warnings", report.warnings}};
+    one["measures"] = Json::array();
+    for (const auto* info : measures) {
+      Json line{{"measure", info->name},
+                {"title", info->title},
+                {"unit", bench::unit_name(info->unit)},
+                {"better", bench::more_is_better(info->unit) ? "more" : "less"},
+                {"group", info->group},
+                {"x", info->x},
+                {"bare", info->bare}};
+      line["variants"] = Json::object();
+      for (const Variant* variant : variants_named(settings.variants)) {
+        const Series& series = report.find(variant->key, info->name);
+        if (series.broken() || series.measured())
+          line["variants"][std::string(variant->key)] = figure_json(series);
+      }
+      one["measures"].push_back(std::move(line));
+    }
+    all["runtimes"].push_back(std::move(one));
+  }
+  return all;
+}
+
+std::string to_csv(const Json& result) {
+  std::string text =
+      "runtime,version,measure,title,group,x,variant,verdict,unit,run,median,min,p90,samples,preempted,left_"
+      "out\n";
+  for (const Json& runtime : result.at("runtimes")) {
+    for (const Json& measure : runtime.at("measures")) {
+      for (const auto& [variant, figure] : measure.at("variants").items()) {
+        const std::string start =
+            fmt::format("{},{},{},{},{},{},{},{},{}", field(runtime.at("runtime")),
+                        field(runtime.at("version")), field(measure.at("measure")),
+                        field(measure.at("title")), field(measure.at("group")), measure.at("x").get<double>(),
+                        field(variant), field(figure.at("verdict")), field(measure.at("unit")));
+        int number = 0;
+        for (const Json& run : figure.at("runs")) {
+          text += fmt::format("{},{},{},{},{},{},{},{}\n", start, ++number, run.at("median").get<double>(),
+                              run.at("min").get<double>(), run.at("p90").get<double>(),
+                              run.at("samples").get<long>(), run.at("preempted").get<double>(),
+                              run.at("left_out").get<bool>());
+        }
+        if (number == 0) text += start + ",,,,,,,\n";
+      }
+    }
+  }
+  return text;
+}
+
+Json read_result(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) throw std::runtime_error(fmt::format("cannot read {}: {}", file, std::strerror(errno)));
+  const Json result = Json::parse(in, nullptr, false);
+  if (!result.is_object() || !result.contains("farside_bench"))
+    throw std::runtime_error(fmt::format("{} is not what farside bench --json writes", file));
+  if (result["farside_bench"] != kVersion) {
+    throw std::runtime_error(
+        fmt::format("{} has version {} of the format, this farside knows {}: measure again", file,
+                    result["farside_bench"].dump(), kVersion));
+  }
+  try {
+    check(result);
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(fmt::format("{} is damaged: {}", file, error.what()));
+  }
+  return result;
+}
+
+bool write_file(const std::string& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) fmt::print(stderr, "farside bench: cannot write {}: {}\n", file, std::strerror(errno));
+  return static_cast<bool>(out);
+}
+
+std::string json_text(const Json& json) {
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+const Json* find_figure(const Json& measure, const std::string& variant) {
+  const Json& variants = measure.at("variants");
+  const auto found = variants.find(variant);
+  return found == variants.end() ? nullptr : &*found;
+}
+
+std::optional<double> median_in(const Json* figure) {
+  if (figure == nullptr || !figure->contains("median")) return std::nullopt;
+  return figure->at("median").get<double>();
+}
+
+bench::Unit unit_of(const Json& measure) {
+  const std::string name = measure.at("unit");
+  for (const bench::Unit unit : {bench::Unit::kMegabytes, bench::Unit::kPerSecond, bench::Unit::kCount}) {
+    if (name == bench::unit_name(unit)) return unit;
+  }
+  return bench::Unit::kMicroseconds;
+}
+
+}  // namespace farside::tools

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The result of `farside bench` as JSON: what --json writes, and what all other reports are made of. Version
+// 2:
+//
+//   farside_bench     the version of the format
+//   farside, date, command, libfabric
+//   machine           host, system, kernel, processor, threads, memory_bytes
+//   settings          window, provider, rounds, ranks, compute_seconds, launcher, hosts, launcher_options
+//   variants[]        variant, title, native
+//   runtimes[]        runtime, version, launcher, library, warnings[], measures[]
+//     measures[]      measure, title, unit (us, MB/s, 1/s, count), better (less, more), group, x, bare,
+//                     variants: by their keys {verdict, reason, median, doubtful, runs[]}
+//       runs[]        median, min, p90, samples, preempted, left_out
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/bench_driver/series.hpp"
+#include "tools/bench_driver/settings.hpp"
+
+namespace farside::tools {
+
+using Json = nlohmann::ordered_json;
+
+// `command`: the line that the user typed.
+Json to_json(const BenchSettings& settings, const std::string& command,
+             const std::vector<const bench::MeasureInfo*>& measures,
+             const std::vector<RuntimeReport>& reports);
+
+// One line per run: runtime, measure, variant, figures.
+std::string to_csv(const Json& result);
+
+// Reads what --json wrote. Throws std::runtime_error, saying what is wrong with the file.
+Json read_result(const std::string& file);
+
+// Says on stderr why it could not; false then.
+bool write_file(const std::string& file, const std::string& text);
+std::string json_text(const Json& json);
+
+// The figure of a variant of a measure; null where there is none. A figure that was not measured has no
+// "median".
+const Json* find_figure(const Json& measure, const std::string& variant);
+std::optional<double> median_in(const Json* figure);
+bench::Unit unit_of(const Json& measure);
+std::string processor_name();
+
+}  // namespace farside::tools

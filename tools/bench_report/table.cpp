@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench_report/table.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tools/text.hpp"
+
+namespace farside::tools {
+namespace {
+
+using Measures = std::vector<const bench::MeasureInfo*>;
+
+bool attentive(const bench::MeasureInfo& info) { return info.target == bench::TargetState::kInBarrier; }
+
+// The same round trip is behind both: this ratio suffers less from a noisy machine than the figures do.
+void print_round_trips(const std::string& title, const Measures& measures, const RuntimeReport& report) {
+  const Series& round_trip = report.find("fabric", "bare_fetch_add");
+  if (!round_trip.measured()) return;
+  for (const auto* info : measures) {
+    const Series& series = report.find("fabric", info->name);
+    if (!info->name.starts_with("lock_put_unlock") || !series.measured()) continue;
+    fmt::print("  {}, {}: {:.1f} bare round trips (fetch-add)\n", title, info->title,
+               series.median() / round_trip.median());
+  }
+}
+
+void print_cost_of_checks(const Measures& measures, const RuntimeReport& report) {
+  for (const auto* info : measures) {
+    const Series& checked = report.find("node", info->name);
+    const Series& unchecked = report.find("unchecked", info->name);
+    if (!checked.measured() || !unchecked.measured() || info->unit != bench::Unit::kMicroseconds) continue;
+    fmt::print("  {}: what FARSIDE_CHECK=on costs: {:+.1f} ns (medians), {:+.1f} ns (fastest batches)\n",
+               info->title, 1000 * (checked.median() - unchecked.median()),
+               1000 * (checked.fastest() - unchecked.fastest()));
+  }
+}
+
+// How much longer an operation takes while its target computes.
+void print_cost_of_computing(const std::vector<const Variant*>& variants, const Measures& measures,
+                             const RuntimeReport& report) {
+  for (const auto* busy : measures) {
+    if (!busy->name.ends_with("_compute")) continue;
+    const std::string_view stem =
+        busy->name.substr(0, busy->name.size() - std::string_view("_compute").size());
+    for (const auto* idle : measures) {
+      if (!attentive(*idle) || (idle->name != stem && idle->name != std::string(stem) + "_flush")) continue;
+      std::vector<std::string> shares;
+      for (const Variant* variant : variants) {
+        const Series& a = report.find(variant->key, idle->name);
+        const Series& b = report.find(variant->key, busy->name);
+        if (a.measured() && b.measured() && a.median() > 0)
+          shares.push_back(fmt::format("{} {:.3g}", variant->key, b.median() / a.median()));
+      }
+      if (!shares.empty())
+        fmt::print("  {}: times as long as when the target waits: {}\n", busy->title,
+                   fmt::join(shares, ", "));
+    }
+  }
+}
+
+std::string cell(const Series& series, bench::Unit unit) {
+  if (!series.measured()) return std::string(series.broken() ? verdict_name(series.bad.verdict) : "-");
+  return (series.doubtful() ? "~" : "") + with_unit(series.median(), unit);
+}
+
+}  // namespace
+
+void print_table(const BenchSettings& settings, const std::vector<const Variant*>& variants,
+                 const Measures& measures, const RuntimeReport& report) {
+  const bool native =
+      std::any_of(variants.begin(), variants.end(), [](const Variant* v) { return v->key == "native"; });
+  const auto bare_of = [&](const bench::MeasureInfo& info) -> const Series& {
+    return report.find("fabric", info.bare);
+  };
+  const bool bare = std::any_of(measures.begin(), measures.end(),
+                                [&](const auto* info) { return bare_of(*info).measured(); });
+  // Beside many variants the ratios have a table of their own, else no terminal is wide enough.
+  const bool apart = native && variants.size() > 4;
+  std::vector<std::string> header{"measure"};
+  std::vector<std::string> ratio_header{"times as fast as native"};
+  for (const Variant* variant : variants) {
+    header.push_back(variant->full_title(settings.provider));
+    if (native && variant->key != "native") {
+      if (apart)
+        ratio_header.push_back(header.back());
+      else
+        header.emplace_back("ratio");
+    }
+    if (bare && variant->key == "fabric") header.emplace_back("bare libfabric");
+  }
+  Table table(header);
+  Table ratios(ratio_header);
+  std::map<std::string, std::vector<std::string_view>>
+      notes;  // variant and reason: the measures it is true of
+  bool any_doubtful = false;
+  std::size_t left_out = 0;
+  for (const auto* info : measures) {
+    std::vector<std::string> row{std::string(info->title)};
+    std::vector<std::string> ratio_row{std::string(info->title)};
+    const Series& base = report.find("native", info->name);
+    for (const Variant* variant : variants) {
+      const Series& series = report.find(variant->key, info->name);
+      const bool good = series.measured();
+      any_doubtful = any_doubtful || (good && series.doubtful());
+      if (good && !series.figures.empty()) left_out += series.slices.size();
+      row.push_back(cell(series, info->unit));
+      if (native && variant->key != "native") {
+        const bool comparable = good && base.measured() && !series.figures.empty() && !base.figures.empty();
+        (apart ? ratio_row : row)
+            .push_back(comparable ? ratio(base.median(), series.median(), info->unit) : "-");
+      }
+      if (bare && variant->key == "fabric") row.push_back(cell(bare_of(*info), info->unit));
+      if (series.broken()) {
+        notes[fmt::format("{} {}: {}", variant->full_title(settings.provider),
+                          verdict_name(series.bad.verdict), series.bad.reason)]
+            .push_back(info->title);
+      }
+    }
+    table.add(std::move(row));
+    if (std::any_of(ratio_row.begin() + 1, ratio_row.end(),
+                    [](const std::string& text) { return text != "-"; }))
+      ratios.add(std::move(ratio_row));
+  }
+  fmt::print("\n{} ({}), {} ranks, {} windows; median of {} run{}\n\n{}",
+             report.library.empty() ? report.runtime.name : report.library,
+             settings.launcher.empty() ? report.runtime.launcher : settings.launcher, settings.ranks,
+             settings.window == "create" ? "created (malloc memory)" : "allocated", settings.rounds,
+             settings.rounds == 1 ? "" : "s", table.text());
+  if (apart) fmt::print("\n{}", ratios.text());
+  if (any_doubtful) {
+    fmt::print(
+        "  ~ noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time "
+        "slices\n");
+  }
+  if (left_out > 0) {
+    fmt::print("  left out: {} figure{} of runs in which a spinning rank lost its core to another program\n",
+               left_out, left_out == 1 ? "" : "s");
+  }
+  for (const Variant* variant : variants) {
+    if (variant->key == "fabric") print_round_trips(variant->full_title(settings.provider), measures, report);
+  }
+  print_cost_of_computing(variants, measures, report);
+  print_cost_of_checks(measures, report);
+  for (const auto& [note, titles] : notes) fmt::print("  {} [{}]\n", note, fmt::join(titles, "; "));
+  for (const std::string& warning : report.warnings) fmt::print("  WARNING: {}\n", warning);
+}
+
+}  // namespace farside::tools

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of one runtime, for a terminal, and below it what the figures say of each other.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/bench_driver/series.hpp"
+#include "tools/bench_driver/settings.hpp"
+
+namespace farside::tools {
+
+void print_table(const BenchSettings& settings, const std::vector<const Variant*>& variants,
+                 const std::vector<const bench::MeasureInfo*>& measures, const RuntimeReport& report);
+
+}  // namespace farside::tools
