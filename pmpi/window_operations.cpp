@@ -159,6 +159,7 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
     return put ? space_->put(target.rank, offset, origin.address, bytes, target.own)
                : space_->get(target.rank, offset, origin.address, bytes, target.own);
   }
+  if (move_ranges(origin, origin_type, target, target_type, at, put)) return {};
   BytePieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
                     static_cast<std::size_t>(target.count));
   BytePiece piece;
@@ -174,6 +175,28 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
     status = put ? moved.put(offset, local, piece.bytes) : moved.get(offset, local, piece.bytes);
   } while (status && pieces.next(piece));
   return first_of(status, moved.end());
+}
+
+// By loops over the shapes of both, where the target is mapped and they are simple.
+bool Window::move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
+                         const Datatype& target_type, std::int64_t at, bool put) {
+  std::byte* there = space_->mapped(target.rank);
+  if (there == nullptr) return false;
+  const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
+  const std::optional<Ranges> from = origin_type.layout->ranges(static_cast<std::size_t>(origin.count));
+  if (!to || !from) return false;
+  there += at;
+  std::byte* here = bytes_at(origin.address, 0);
+  const bool moved = for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
+                                                std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+    if (put) {
+      copy_ranges(there + target_at, target_stride, here + origin_at, origin_stride, bytes, count);
+    } else {
+      copy_ranges(here + origin_at, origin_stride, there + target_at, target_stride, bytes, count);
+    }
+  });
+  if (moved) space_->moved(target.rank, put ? Counted::kPut : Counted::kGet, to->total());
+  return moved;
 }
 
 Outcome Window::accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
@@ -276,6 +299,7 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   }
   if (result == nullptr) {
     if (!reads_origin) return {};
+    if (combine_ranges(origin, origin_type, target, target_type, at, op, element)) return {};
     ElementPieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout, target_count);
     ElementPiece piece;
     if (!pieces.next(piece)) return {};
@@ -311,6 +335,22 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   }
   copy_elements(Direction::kOut, fetched, *result, result_type, element);
   return {};
+}
+
+// As move_ranges, for types without gaps.
+bool Window::combine_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
+                            const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element) {
+  std::byte* there = space_->mapped(target.rank);
+  if (there == nullptr || has_gap(element)) return false;
+  const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
+  const std::optional<Ranges> from = origin_type.layout->ranges(static_cast<std::size_t>(origin.count));
+  if (!to || !from) return false;
+  there += at;
+  return for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
+                                    std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+    space_->accumulate_rows_at(target.rank, there + target_at, target_stride, op, element, bytes_at(origin.address, origin_at),
+                               origin_stride, bytes / traits(element).size, count, access(target.rank));
+  });
 }
 
 Outcome Window::fetch_and_op_anyhow(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,

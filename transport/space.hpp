@@ -138,6 +138,11 @@ class Space {
     count(target, Counted::kGet, bytes);
     copy_bytes(origin, at, bytes);
   }
+  // Of a mapped target: `bytes` were put or got there by the caller's own loads and stores.
+  void moved(int target, Counted what, std::size_t bytes) {
+    count(target, what, bytes);
+    if (what == Counted::kPut) stores_.made();
+  }
   // Whether others may access the target's data meanwhile, or nobody (an exclusive lock is held, and this process has
   // one thread): then nothing need be atomic.
   enum class Access : std::uint8_t { kShared, kAlone };
@@ -146,6 +151,9 @@ class Space {
                     std::size_t count, Access access = Access::kShared, Outstanding* own = nullptr);
   void accumulate_at(int target, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
                      std::size_t count, Access access = Access::kShared);
+  // `rows` times `count` elements, at distances of their own.
+  void accumulate_rows_at(int target, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type, const std::byte* origin,
+                          std::ptrdiff_t origin_stride, std::size_t count, std::size_t rows, Access access);
   Status compare_and_swap(int target, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
                           void* fetched);
   void compare_and_swap_at(int target, std::byte* at, BasicType type, const void* origin, const void* compare,

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "transport/node/process_memory.hpp"
@@ -75,6 +76,27 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
     combine(AtomicWay::kLocked, op, type, at + done * extent, piece(static_cast<const std::byte*>(origin)),
             piece(static_cast<std::byte*>(fetched)), part);
     done += part;
+  }
+  stores_.made();
+}
+
+void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type, const std::byte* origin,
+                               std::ptrdiff_t origin_stride, std::size_t elements, std::size_t rows, Access access) {
+  const std::size_t bytes = elements * traits(type).extent;
+  count(rank, Counted::kAccumulate, bytes * rows);
+  const bool alone = access == Access::kAlone;
+  // Rows differ in how they are aligned only if the stride says so; then each is looked at.
+  const auto own_way = [&] { return alone ? AtomicWay::kLocked : way(type, at); };
+  const std::size_t at_a_time = std::max<std::size_t>(kLockedBytes / bytes, 1);
+  while (rows > 0) {
+    const std::size_t part = std::min(rows, at_a_time);
+    std::optional<AccumulateLock> held;
+    for (std::size_t row = 0; row < part; ++row, at += stride, origin += origin_stride) {
+      const AtomicWay way_here = own_way();
+      if (way_here == AtomicWay::kLocked && !alone && !held) held.emplace(accumulate_lock(target(rank)));
+      combine(way_here, op, type, at, origin, nullptr, elements);
+    }
+    rows -= part;
   }
   stores_.made();
 }

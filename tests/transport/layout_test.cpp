@@ -290,6 +290,61 @@ TEST_CASE("pieces of two random layouts pair the n-th byte of one with the n-th 
   }
 }
 
+TEST_CASE("ranges, where a random layout has them, are its bytes in their order, and pairs of them pair the n-th bytes") {
+  std::size_t simple = 0, paired = 0, nested = 0;
+  for (unsigned seed = 0; seed < 20000; ++seed) {
+    INFO("seed " << seed);
+    RandomLayouts random(seed);
+    const Expanded target = random.make(static_cast<int>(random.below(4)), {});
+    const std::size_t copies = random.count_below(4);
+    const std::optional<Ranges> ranges = target.layout->ranges(copies);
+    if (!ranges) continue;
+    ++simple;
+    nested += ranges->outer > 1 ? 1 : 0;
+    const std::vector<std::ptrdiff_t> bytes = naive_bytes(target, copies);
+    std::vector<std::ptrdiff_t> found;
+    for (std::size_t outer = 0; outer < ranges->outer; ++outer) {
+      for (std::size_t i = 0; i < ranges->count; ++i) {
+        for (std::size_t byte = 0; byte < ranges->bytes; ++byte) {
+          found.push_back(ranges->offset + signed_count(outer) * ranges->outer_stride + signed_count(i) * ranges->stride + signed_count(byte));
+        }
+      }
+    }
+    REQUIRE(found == bytes);
+    // With a contiguous origin, with its own shape, and with that of others.
+    const Ranges flat{100, bytes.size(), 1, 0, 1, 0};
+    const Ranges rows{-40, ranges->bytes, ranges->count * ranges->outer, 3 * signed_count(ranges->bytes), 1, 0};
+    const std::optional<Ranges> other = random.make(2, {}).layout->ranges(1);
+    for (const Ranges& origin : {flat, *ranges, rows, other.value_or(flat)}) {
+      std::vector<std::ptrdiff_t> there, here;
+      const bool fit = for_ranges(*ranges, origin, [&](std::ptrdiff_t to, std::ptrdiff_t to_stride, std::ptrdiff_t from,
+                                                       std::ptrdiff_t from_stride, std::size_t size, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+          for (std::size_t byte = 0; byte < size; ++byte) {
+            there.push_back(to + signed_count(i) * to_stride + signed_count(byte));
+            here.push_back(from + signed_count(i) * from_stride + signed_count(byte));
+          }
+        }
+      });
+      if (!fit) continue;
+      ++paired;
+      REQUIRE(there == bytes);
+      std::size_t at = 0;
+      for (std::size_t outer = 0; outer < origin.outer; ++outer) {
+        for (std::size_t i = 0; i < origin.count; ++i) {
+          for (std::size_t byte = 0; byte < origin.bytes; ++byte, ++at) {
+            REQUIRE(here[at] == origin.offset + signed_count(outer) * origin.outer_stride + signed_count(i) * origin.stride + signed_count(byte));
+          }
+        }
+      }
+      REQUIRE(at == here.size());
+    }
+  }
+  CHECK(simple > 5000);
+  CHECK(nested > 200);
+  CHECK(paired > 3 * simple - simple / 10);
+}
+
 TEST_CASE("element pieces of two random layouts of one type pair the n-th elements") {
   for (unsigned seed = 0; seed < 2000; ++seed) {
     INFO("seed " << seed);

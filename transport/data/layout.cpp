@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -57,6 +58,7 @@ std::shared_ptr<const Layout> Layout::basic(BasicType type) {
       layout->uniform_type_ = basic_type;
       layout->elements_ = 1;
       layout->run_ = Run{0, basic_type, 1};
+      layout->find_ranges();
       layouts[index] = layout;
     }
     return layouts;
@@ -81,6 +83,7 @@ std::shared_ptr<const Layout> Layout::repeated(std::shared_ptr<const Layout> chi
     layout->run_ = Run{child->run_->offset, child->run_->type, child->run_->count * count};
   }
   layout->child_ = std::move(child);
+  layout->find_ranges();
   return layout;
 }
 
@@ -113,6 +116,7 @@ std::shared_ptr<const Layout> Layout::placed(std::vector<Placed> children) {
       layout->run_ = Run{only.offset + run->offset, run->type, run->count * only.count};
     }
   }
+  layout->find_ranges();
   return layout;
 }
 
@@ -127,7 +131,65 @@ std::shared_ptr<const Layout> Layout::resized(std::shared_ptr<const Layout> chil
   layout->dense_ = child->dense_;
   layout->run_ = child->run_;
   layout->child_ = std::move(child);
+  layout->find_ranges();
   return layout;
+}
+
+std::optional<Ranges> Layout::ranges(std::size_t copies) const {
+  return ranges_ && copies > 0 ? repeat(*ranges_, copies, extent_) : std::nullopt;
+}
+
+std::optional<Ranges> Layout::repeat(Ranges ranges, std::size_t copies, std::ptrdiff_t stride) {
+  if (copies == 1) return ranges;
+  if (ranges.outer != 1) return {};
+  if (ranges.count != 1) {
+    ranges.outer = copies;
+    ranges.outer_stride = stride;
+  } else if (stride == signed_bytes(ranges.bytes)) {
+    ranges.bytes *= copies;
+  } else {
+    ranges.count = copies;
+    ranges.stride = stride;
+  }
+  return ranges;
+}
+
+// Once all else is known.
+void Layout::find_ranges() {
+  if (size_ == 0) return;
+  if (dense_) {
+    ranges_ = Ranges{true_lower_bound_, size_, 1, 0, 1, 0};
+  } else if (kind_ == Kind::kRepeated && child_->ranges_) {
+    ranges_ = repeat(*child_->ranges_, count_, stride_);
+  } else if (kind_ == Kind::kResized) {
+    ranges_ = child_->ranges_;
+  } else if (kind_ == Kind::kPlaced && children_.size() == 1) {
+    const Placed& only = children_.front();
+    ranges_ = only.child->ranges(only.count);
+    if (ranges_) ranges_->offset += only.offset;
+  }
+}
+
+namespace {
+
+template <std::size_t kBytes>
+void copy_equal(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride, std::size_t count) {
+  for (; count > 0; --count, to += to_stride, from += from_stride) std::memcpy(to, from, kBytes);
+}
+
+}  // namespace
+
+void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride, std::size_t bytes,
+                 std::size_t count) {
+  switch (bytes) {
+    case 1: return copy_equal<1>(to, to_stride, from, from_stride, count);
+    case 2: return copy_equal<2>(to, to_stride, from, from_stride, count);
+    case 4: return copy_equal<4>(to, to_stride, from, from_stride, count);
+    case 8: return copy_equal<8>(to, to_stride, from, from_stride, count);
+    case 16: return copy_equal<16>(to, to_stride, from, from_stride, count);
+    default:
+      for (; count > 0; --count, to += to_stride, from += from_stride) std::memcpy(to, from, bytes);
+  }
 }
 
 RunCursor::RunCursor(const Layout& layout, std::size_t count, Unit unit)

@@ -4,6 +4,7 @@
 // datatype and not with its number of elements. pmpi/datatype.cpp makes one from an MPI_Datatype's envelope.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,19 @@
 #include "transport/data/basic_type.hpp"
 
 namespace farside {
+
+// Ranges of `bytes` without gaps, of whole elements: `count` of them `stride` bytes apart, and that `outer` times, `outer_stride`
+// apart. The first begins at `offset`.
+struct Ranges {
+  std::ptrdiff_t offset = 0;
+  std::size_t bytes = 0;
+  std::size_t count = 1;
+  std::ptrdiff_t stride = 0;
+  std::size_t outer = 1;
+  std::ptrdiff_t outer_stride = 0;
+
+  std::size_t total() const { return bytes * count * outer; }
+};
 
 class Layout {
  public:
@@ -48,6 +62,9 @@ class Layout {
   // The single BasicType of all leaves, if there is one (accumulate requires it).
   std::optional<BasicType> uniform_type() const { return uniform_type_; }
   std::size_t elements() const { return elements_; }              // number of BasicType elements in one element
+  // The data of `copies` elements in type-map order, where they have this shape: what is dense, vectors, resized types,
+  // subarrays of two or three dimensions.
+  std::optional<Ranges> ranges(std::size_t copies) const;
   // True if the bytes of any number of elements are one range that starts at 0 and lies in type-map order; the types
   // may differ (a struct without holes). False for layouts without data.
   bool contiguous() const { return dense_ && true_lower_bound_ == 0 && extent_ == static_cast<std::ptrdiff_t>(size_); }
@@ -57,6 +74,8 @@ class Layout {
   Layout() = default;
   enum class Kind : std::uint8_t { kBasic, kRepeated, kPlaced, kResized };
   bool nothing() const { return size_ == 0 && extent_ == 0; }  // places nothing, so has no bounds either
+  static std::optional<Ranges> repeat(Ranges ranges, std::size_t copies, std::ptrdiff_t stride);
+  void find_ranges();
   void take_bounds(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last);
   void take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last, std::size_t count);
 
@@ -71,6 +90,7 @@ class Layout {
   std::optional<BasicType> uniform_type_;
   std::size_t elements_ = 0;
   std::optional<Run> run_;             // all data, where it is a single run
+  std::optional<Ranges> ranges_;       // of one element
 };
 
 // Walks `count` elements of a layout in type-map order, run by run (adjacent runs are merged where the tree shows
@@ -139,6 +159,45 @@ class BytePieces {
   };
   Side origin_, target_;
 };
+
+// Both at once where both have a simple shape: calls move(target offset, target stride, origin offset, origin stride, bytes of a
+// range, ranges) until all has been moved. False, and nothing was done, if the shapes do not fit together.
+template <class Move>
+bool for_ranges(Ranges target, Ranges origin, Move&& move) {
+  if (target.total() != origin.total()) return false;
+  // A single range is as many as the other has.
+  const auto cut = [](Ranges& one, std::size_t bytes) {
+    if (one.count != 1 || one.outer != 1 || one.bytes % bytes != 0) return;
+    one = {one.offset, bytes, one.bytes / bytes, static_cast<std::ptrdiff_t>(bytes), 1, 0};
+  };
+  if (target.bytes > origin.bytes) cut(target, origin.bytes);
+  if (origin.bytes > target.bytes) cut(origin, target.bytes);
+  if (target.bytes != origin.bytes) return false;
+  struct Walk {
+    Ranges of;
+    std::size_t done = 0;  // of the inner ones
+    std::ptrdiff_t offset() const { return of.offset + static_cast<std::ptrdiff_t>(done) * of.stride; }
+    void advance(std::size_t count) {
+      done += count;
+      if (done < of.count) return;
+      done = 0;
+      of.offset += of.outer_stride;
+    }
+  };
+  Walk there{target}, here{origin};
+  for (std::size_t left = target.count * target.outer; left > 0;) {
+    const std::size_t count = std::min(target.count - there.done, origin.count - here.done);
+    move(there.offset(), target.stride, here.offset(), origin.stride, target.bytes, count);
+    there.advance(count);
+    here.advance(count);
+    left -= count;
+  }
+  return true;
+}
+
+// `count` ranges of `bytes`; to and from may not overlap.
+void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride, std::size_t bytes,
+                 std::size_t count);
 
 // The same for accumulates: pieces of `count` whole elements of the one BasicType of both sides.
 struct ElementPiece {
