@@ -18,6 +18,8 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
 void add_info_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
+void add_trace_command(CLI::App& app, int& exit_code);
+void add_explain_command(CLI::App& app, int& exit_code);
 // After all others: it describes them.
 void add_man_command(CLI::App& app, int& exit_code);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/process.hpp"
 
+#include "transport/base/trace.hpp"
+#include "transport/base/waited.hpp"
 #include "transport/fabric/fabric.hpp"
 
 namespace farside {
@@ -15,6 +17,8 @@ Result<const Settings*> Process::settings() {
   if (!settings_) {
     settings_ = read_settings();
     if (settings_->ok() && !settings_->value().stats.empty()) statistics_.enable();
+    if (settings_->ok() && !settings_->value().trace.empty()) Trace::activate();
+    if (statistics_.enabled() || Trace::active() != nullptr) Waited::measure();
   }
   if (!settings_->ok()) return settings_->error();
   return &settings_->value();

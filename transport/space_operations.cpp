@@ -131,6 +131,26 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
   });
 }
 
+void Space::count_otherwise(int rank, Counted what, std::size_t bytes) const {
+  if (counts_ != nullptr) return counts_->add(rank, what, bytes);
+  process_.statistics().add(route(rank), what, bytes);
+}
+
+void Space::count_slow(BasicType type, const void* address, bool by_agent) const {
+  if (counts_ == nullptr) [[likely]] return;
+  SlowAccumulate why = SlowAccumulate::kProvider;
+  if (always_locked_) {
+    why = SlowAccumulate::kCma;
+  } else if (!traits(type).cpu_atomics) {
+    why = SlowAccumulate::kType;
+  } else if (atomic_way(type, address) == AtomicWay::kLocked) {
+    why = SlowAccumulate::kUnaligned;
+  } else if (way(type, address) == AtomicWay::kLocked) {
+    why = SlowAccumulate::kFloatingPoint;
+  }
+  counts_->add_slow(why, by_agent);
+}
+
 Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                          void* fetched, std::size_t elements, Access access, Outstanding* own) {
   Target& to = target(rank);
@@ -166,6 +186,7 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
     if (op == ReduceOp::kReplace && fetched == nullptr) stores_.made();
     return;
   }
+  count_slow(type, at, false);
   // In pieces, so that no other rank waits long for the lock.
   const std::size_t most = elements * extent <= kLockedBytes ? elements : kLockedBytes / extent;
   for (std::size_t done = 0; done < elements;) {
@@ -201,6 +222,7 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
 
 Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count) {
+  count_slow(type, nullptr, false);
   // Read, combine, write back in pieces, so that no other rank waits long for the lock.
   alignas(16) std::array<std::byte, kLockedBytes> copy;
   const std::size_t extent = traits(type).extent;
@@ -251,6 +273,7 @@ Status Space::accumulate_over_fabric(Target& to, Outstanding& among, std::uint64
   if (!by_request) {
     return fabric.atomic(among.atomics, {to.peer, place.value().key, place.value().offset}, op, type, origin, fetched, count);
   }
+  count_slow(type, address, true);
   RequestHeader header{};
   header.kind = MessageKind::kAccumulate;
   header.op = op;
@@ -279,6 +302,7 @@ void Space::compare_and_swap_at(int rank, std::byte* at, BasicType type, const v
     farside::compare_and_swap(AtomicWay::kAtomic, type, at, origin, compare, fetched);
     return;
   }
+  count_slow(type, at, false);
   const AccumulateLock held(accumulate_lock(target(rank)));
   farside::compare_and_swap(AtomicWay::kLocked, type, at, origin, compare, fetched);
   stores_.made();
@@ -294,6 +318,7 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
   const std::size_t extent = traits(type).extent;
   count(rank, Counted::kCompareAndSwap, extent);
   if (to.route == RouteKind::kCma) {
+    count_slow(type, nullptr, false);
     std::array<std::byte, 64> copy;
     const AccumulateLock held(accumulate_lock(to));
     if (Status status = read_process_memory(to.pid, to.address + offset, copy.data(), extent); !status) return status;
@@ -311,6 +336,7 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
     return fabric.compare_and_swap(to.outstanding->atomics, {to.peer, place.value().key, place.value().offset}, type, origin, compare,
                                    fetched);
   }
+  count_slow(type, address, true);
   std::array<std::byte, 64> elements;
   std::memcpy(elements.data(), compare, extent);
   std::memcpy(elements.data() + extent, origin, extent);
