@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `farside trace` on traces that this test makes: what is told from them, and that no file, however damaged, is believed.
+// `farside trace` on traces that this test makes: what is told from them, and that no file, however damaged,
+// is believed.
 #include <cstring>
 #include <random>
 #include <sstream>
@@ -43,7 +44,8 @@ class Writer {
     records_.push_back(window);
   }
   static Ticks at(double us) { return 1'000'000 + static_cast<Ticks>(us * 1000); }
-  Writer& epoch(EpochKind kind, int target, double begin, double granted, double closing, double end, std::uint64_t puts = 0) {
+  Writer& epoch(EpochKind kind, int target, double begin, double granted, double closing, double end,
+                std::uint64_t puts = 0) {
     TraceRecord record;
     record.detail = static_cast<std::uint8_t>(kind);
     record.target = target;
@@ -106,8 +108,10 @@ TEST_CASE("of a lock convoy each waiter names those that held the lock, in their
   const std::vector<LockWait> waits = lock_waits(timeline);
   REQUIRE(waits.size() == 2);
   CHECK_THAT(in_words(timeline, waits[0]),
-             Contains("rank 2 waited 1.98 ms for an exclusive lock at rank 0") && Contains("held by rank 1 (980 us), rank 3 (985 us)"));
-  CHECK_THAT(in_words(timeline, waits[1]), Contains("rank 3 waited 995 us") && Contains("held by rank 1 (990 us)") && !Contains("rank 2"));
+             Contains("rank 2 waited 1.98 ms for an exclusive lock at rank 0") &&
+                 Contains("held by rank 1 (980 us), rank 3 (985 us)"));
+  CHECK_THAT(in_words(timeline, waits[1]),
+             Contains("rank 3 waited 995 us") && Contains("held by rank 1 (990 us)") && !Contains("rank 2"));
 }
 
 TEST_CASE("readers wait for writers and writers for readers, but readers not for readers") {
@@ -123,7 +127,9 @@ TEST_CASE("readers wait for writers and writers for readers, but readers not for
   CHECK(waits[1].holders.empty());
 }
 
-TEST_CASE("lock_all and exclusive locks at any target wait for each other; locks of other targets and windows do not count") {
+TEST_CASE(
+    "lock_all and exclusive locks at any target wait for each other; locks of other targets and windows do "
+    "not count") {
   Writer one(1), two(2), three(3);
   one.epoch(EpochKind::kLockAll, -1, 10, 10, 100, 100);
   two.exclusive(3, 20, 101, 150);
@@ -164,7 +170,8 @@ TEST_CASE("clocks of other nodes are moved by their offset") {
     const std::vector<LockWait> waits = lock_waits(timeline);
     REQUIRE(waits.size() == 1);
     CHECK(waits[0].holders.size() == (known ? 1 : 0));
-    CHECK_THAT(summary(timeline), known ? Contains("aligned to 20.0 us") : Contains("! the clock of rank 1 on node was not compared"));
+    CHECK_THAT(summary(timeline), known ? Contains("aligned to 20.0 us")
+                                        : Contains("! the clock of rank 1 on node was not compared"));
   }
 }
 
@@ -269,7 +276,8 @@ TEST_CASE("a trace that is damaged is refused, with the reason") {
   CHECK_THAT(with([](Writer& w) { w.header().order = 0x04030201; }), Contains("another byte order"));
   CHECK_THAT(with([](Writer& w) { w.header().last = w.header().first; }), Contains("clock does not run"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].begin = ~Ticks{0}; }), Contains("record 1 is of a time"));
-  CHECK_THAT(with([](Writer& w) { std::swap(w.records()[1].begin, w.records()[1].end); }), Contains("ends before it begins"));
+  CHECK_THAT(with([](Writer& w) { std::swap(w.records()[1].begin, w.records()[1].end); }),
+             Contains("ends before it begins"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].kind = static_cast<TraceKind>(0); }), Contains("of kind 0"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].detail = 6; }), Contains("a value that there is not"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].route = 4; }), Contains("a value that there is not"));
@@ -278,7 +286,9 @@ TEST_CASE("a trace that is damaged is refused, with the reason") {
 
 TEST_CASE("no damage to a trace does more than refuse it") {
   Writer writer(0), other(1);
-  writer.epoch(EpochKind::kLockAll, -1, 10, 20, 30, 40).exclusive(0, 50, 60, 70).epoch(EpochKind::kFence, -1, 80, 80, 90, 95);
+  writer.epoch(EpochKind::kLockAll, -1, 10, 20, 30, 40)
+      .exclusive(0, 50, 60, 70)
+      .epoch(EpochKind::kFence, -1, 80, 80, 90, 95);
   other.exclusive(0, 10, 65, 80);
   const std::string good = writer.bytes();
   std::mt19937 random(4);
@@ -303,5 +313,6 @@ TEST_CASE("no damage to a trace does more than refuse it") {
 
 TEST_CASE("a prefix without files says what to do") {
   CHECK_THROWS_WITH(read_all("/nonexistent/prefix"), Contains("/nonexistent"));
-  CHECK_THROWS_WITH(read_all("/tmp/farside-no-such-trace"), Contains("run the program with FARSIDE_TRACE=/tmp/farside-no-such-trace"));
+  CHECK_THROWS_WITH(read_all("/tmp/farside-no-such-trace"),
+                    Contains("run the program with FARSIDE_TRACE=/tmp/farside-no-such-trace"));
 }

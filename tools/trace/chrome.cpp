@@ -16,7 +16,9 @@ using nlohmann::json;
 
 class Events {
  public:
-  explicit Events(std::ostream& out) : out_(out) { out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"; }
+  explicit Events(std::ostream& out) : out_(out) {
+    out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+  }
   void add(const json& event) {
     if (!first_) out_ << ",\n";
     first_ = false;
@@ -31,9 +33,15 @@ class Events {
 
 double us(Nanoseconds time) { return static_cast<double>(time) * 1e-3; }
 
-json slice(const std::string& name, const char* category, const Lane& lane, std::size_t thread, Nanoseconds begin, Nanoseconds end) {
-  return {{"name", name}, {"cat", category}, {"ph", "X"}, {"pid", lane.process}, {"tid", thread},
-          {"ts", us(begin)}, {"dur", us(std::max<Nanoseconds>(end - begin, 0))}};
+json slice(const std::string& name, const char* category, const Lane& lane, std::size_t thread,
+           Nanoseconds begin, Nanoseconds end) {
+  return {{"name", name},
+          {"cat", category},
+          {"ph", "X"},
+          {"pid", lane.process},
+          {"tid", thread},
+          {"ts", us(begin)},
+          {"dur", us(std::max<Nanoseconds>(end - begin, 0))}};
 }
 
 }  // namespace
@@ -47,21 +55,30 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
   Events events(out);
   for (std::size_t p = 0; p < timeline.processes.size(); ++p) {
     const Process& process = timeline.processes[p];
-    events.add({{"name", "process_name"}, {"ph", "M"}, {"pid", p}, {"args", {{"name", process.name + " on " + process.host}}}});
+    events.add({{"name", "process_name"},
+                {"ph", "M"},
+                {"pid", p},
+                {"args", {{"name", process.name + " on " + process.host}}}});
     events.add({{"name", "process_sort_index"}, {"ph", "M"}, {"pid", p}, {"args", {{"sort_index", p}}}});
   }
   for (std::size_t i = 0; i < lanes.lanes.size(); ++i) {
-    events.add({{"name", "thread_name"}, {"ph", "M"}, {"pid", lanes.lanes[i].process}, {"tid", i}, {"args", {{"name", lanes.lanes[i].name}}}});
+    events.add({{"name", "thread_name"},
+                {"ph", "M"},
+                {"pid", lanes.lanes[i].process},
+                {"tid", i},
+                {"args", {{"name", lanes.lanes[i].name}}}});
   }
   std::vector<std::size_t> lane_of(timeline.epochs.size());
   for (const Bar& bar : lanes.bars) {
     const Lane& lane = lanes.lanes[bar.lane];
     if (bar.is_span) {
       const Span& span = timeline.spans[bar.epoch];
-      const std::string name = span.kind == TraceKind::kFlush    ? "flush"
-                               : span.kind == TraceKind::kServed ? "request of another rank"
-                                                                 : kCountedNames[static_cast<std::size_t>(span.what)];
-      json event = slice(name, span.kind == TraceKind::kServed ? "progress" : "operation", lane, bar.lane, span.begin, span.end);
+      const std::string name = span.kind == TraceKind::kFlush ? "flush"
+                               : span.kind == TraceKind::kServed
+                                   ? "request of another rank"
+                                   : kCountedNames[static_cast<std::size_t>(span.what)];
+      json event = slice(name, span.kind == TraceKind::kServed ? "progress" : "operation", lane, bar.lane,
+                         span.begin, span.end);
       event["args"] = {{"bytes", span.bytes}, {"route", kRouteNames[static_cast<std::size_t>(span.route)]}};
       if (const int target = timeline.process_of(span.window, span.target); target >= 0) {
         event["args"]["target"] = timeline.processes[static_cast<std::size_t>(target)].name;
@@ -71,13 +88,15 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     }
     const Epoch& epoch = timeline.epochs[bar.epoch];
     lane_of[bar.epoch] = bar.lane;
-    json event = slice(kEpochNames[static_cast<std::size_t>(epoch.kind)], "epoch", lane, bar.lane, epoch.begin, epoch.end);
+    json event = slice(kEpochNames[static_cast<std::size_t>(epoch.kind)], "epoch", lane, bar.lane,
+                       epoch.begin, epoch.end);
     json& args = event["args"] = json::object();
     if (const int target = timeline.process_of(epoch.window, epoch.target); target >= 0) {
       args["target"] = timeline.processes[static_cast<std::size_t>(target)].name;
     }
     for (const Counts& counts : epoch.counts) {
-      json& sum = args[fmt::format("{} ({})", kCountedNames[static_cast<std::size_t>(counts.what)], kRouteNames[static_cast<std::size_t>(counts.route)])];
+      json& sum = args[fmt::format("{} ({})", kCountedNames[static_cast<std::size_t>(counts.what)],
+                                   kRouteNames[static_cast<std::size_t>(counts.route)])];
       if (sum.is_null()) sum = 0;
       sum = sum.get<std::uint64_t>() + counts.count;
     }
@@ -85,18 +104,22 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     if (waited != wait_of.end() && !waited->second->holders.empty()) {
       json held = json::array();
       for (const LockWait::Holder& holder : waited->second->holders) {
-        held.push_back(timeline.processes[static_cast<std::size_t>(timeline.epochs[holder.epoch].process)].name);
+        held.push_back(
+            timeline.processes[static_cast<std::size_t>(timeline.epochs[holder.epoch].process)].name);
       }
       args["waited for"] = held;
     }
     events.add(event);
     if (epoch.granted > epoch.begin) {
-      json wait = slice(epoch.kind == EpochKind::kStart ? "wait for posts" : "wait for lock", "wait", lane, bar.lane, epoch.begin, epoch.granted);
+      json wait = slice(epoch.kind == EpochKind::kStart ? "wait for posts" : "wait for lock", "wait", lane,
+                        bar.lane, epoch.begin, epoch.granted);
       if (waited != wait_of.end()) wait["args"] = {{"in words", in_words(timeline, *waited->second)}};
       events.add(wait);
     }
     if (epoch.end > epoch.closing) {
-      const char* name = epoch.kind == EpochKind::kFence ? "MPI_Win_fence" : epoch.kind == EpochKind::kPost ? "MPI_Win_wait" : "end of epoch";
+      const char* name = epoch.kind == EpochKind::kFence  ? "MPI_Win_fence"
+                         : epoch.kind == EpochKind::kPost ? "MPI_Win_wait"
+                                                          : "end of epoch";
       events.add(slice(name, "wait", lane, bar.lane, epoch.closing, epoch.end));
     }
   }
@@ -108,9 +131,16 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     const Epoch& holder = timeline.epochs[from];
     const Epoch& waiter = timeline.epochs[wait.epoch];
     json arrow = {{"name", "lock handed over"}, {"cat", "lock"}, {"id", ++id}};
-    arrow.update({{"ph", "s"}, {"pid", holder.process}, {"tid", lane_of[from]}, {"ts", us(std::min(holder.closing, waiter.granted))}});
+    arrow.update({{"ph", "s"},
+                  {"pid", holder.process},
+                  {"tid", lane_of[from]},
+                  {"ts", us(std::min(holder.closing, waiter.granted))}});
     events.add(arrow);
-    arrow.update({{"ph", "f"}, {"bp", "e"}, {"pid", waiter.process}, {"tid", lane_of[wait.epoch]}, {"ts", us(waiter.granted)}});
+    arrow.update({{"ph", "f"},
+                  {"bp", "e"},
+                  {"pid", waiter.process},
+                  {"tid", lane_of[wait.epoch]},
+                  {"ts", us(waiter.granted)}});
     events.add(arrow);
   }
   events.end();

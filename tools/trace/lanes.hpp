@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is drawn of a trace, and on which line: each process has lines for the epochs of its windows (several where they
-// overlap), for its operations and flushes, and for what its progress thread did.
+// What is drawn of a trace, and on which line: each process has lines for the epochs of its windows (several
+// where they overlap), for its operations and flushes, and for what its progress thread did.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct Lane {
 
 struct Bar {
   std::size_t lane;
-  std::size_t epoch;        // of timeline.epochs, or of timeline.spans if is_span
+  std::size_t epoch;  // of timeline.epochs, or of timeline.spans if is_span
   bool is_span;
 };
 

@@ -33,7 +33,8 @@ std::string operations_of(const Epoch& epoch) {
   }
   std::string text;
   for (const auto& [which, sum] : sums) {
-    text += fmt::format("{}{} {} ({}, {} bytes)", text.empty() ? "" : ", ", sum.first, kCountedNames[static_cast<std::size_t>(which.first)],
+    text += fmt::format("{}{} {} ({}, {} bytes)", text.empty() ? "" : ", ", sum.first,
+                        kCountedNames[static_cast<std::size_t>(which.first)],
                         kRouteNames[static_cast<std::size_t>(which.second)], sum.second);
   }
   return text;
@@ -73,7 +74,8 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
   if (lanes.bars.size() > most_bars) {
     std::vector<Nanoseconds> lengths;
     for (const Bar& bar : lanes.bars) lengths.push_back(length(bar));
-    std::ranges::nth_element(lengths, lengths.begin() + static_cast<std::ptrdiff_t>(most_bars), std::ranges::greater());
+    std::ranges::nth_element(lengths, lengths.begin() + static_cast<std::ptrdiff_t>(most_bars),
+                             std::ranges::greater());
     shortest = lengths[most_bars] + 1;
   }
 
@@ -91,24 +93,35 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
     }
     if (bar.is_span) {
       const Span& span = timeline.spans[bar.epoch];
-      const BarKind kind = span.kind == TraceKind::kFlush ? BarKind::kFlush : span.kind == TraceKind::kServed ? BarKind::kServed : BarKind::kOperation;
-      const std::string text = kind == BarKind::kFlush ? ""
-                                                       : fmt::format("{} ({}, {} bytes)", kind == BarKind::kServed ? "request" : kCountedNames[static_cast<std::size_t>(span.what)],
-                                                                     kRouteNames[static_cast<std::size_t>(span.route)], span.bytes);
-      data["bars"].push_back({bar.lane, static_cast<int>(kind), us(span.begin), us(span.begin), us(span.end), us(span.end),
-                              timeline.process_of(span.window, span.target), text});
+      const BarKind kind = span.kind == TraceKind::kFlush    ? BarKind::kFlush
+                           : span.kind == TraceKind::kServed ? BarKind::kServed
+                                                             : BarKind::kOperation;
+      const std::string text =
+          kind == BarKind::kFlush
+              ? ""
+              : fmt::format(
+                    "{} ({}, {} bytes)",
+                    kind == BarKind::kServed ? "request" : kCountedNames[static_cast<std::size_t>(span.what)],
+                    kRouteNames[static_cast<std::size_t>(span.route)], span.bytes);
+      data["bars"].push_back({bar.lane, static_cast<int>(kind), us(span.begin), us(span.begin), us(span.end),
+                              us(span.end), timeline.process_of(span.window, span.target), text});
       continue;
     }
     const Epoch& epoch = timeline.epochs[bar.epoch];
     bar_of[bar.epoch] = data["bars"].size();
-    data["bars"].push_back({bar.lane, static_cast<int>(epoch.kind), us(epoch.begin), us(epoch.granted), us(epoch.closing), us(epoch.end),
-                            timeline.process_of(epoch.window, epoch.target), operations_of(epoch)});
+    data["bars"].push_back({bar.lane, static_cast<int>(epoch.kind), us(epoch.begin), us(epoch.granted),
+                            us(epoch.closing), us(epoch.end), timeline.process_of(epoch.window, epoch.target),
+                            operations_of(epoch)});
   }
   data["waits"] = json::array();
   for (const LockWait& wait : waits) {
     json holders = json::array();
-    for (const LockWait::Holder& holder : wait.holders) holders.push_back({bar_of.at(holder.epoch), us(holder.meanwhile)});
-    data["waits"].push_back({{"bar", bar_of.at(wait.epoch)}, {"us", us(wait.waited)}, {"holders", holders}, {"words", in_words(timeline, wait)}});
+    for (const LockWait::Holder& holder : wait.holders)
+      holders.push_back({bar_of.at(holder.epoch), us(holder.meanwhile)});
+    data["waits"].push_back({{"bar", bar_of.at(wait.epoch)},
+                             {"us", us(wait.waited)},
+                             {"holders", holders},
+                             {"words", in_words(timeline, wait)}});
   }
   data["length"] = us(timeline.length);
   data["left_out"] = left_out;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reads what FARSIDE_TRACE=PREFIX leaves: PREFIX.RANK.trace, one per process. What it says of itself is believed only after it
-// was checked: a file may be cut short, of another machine, or of somebody else's making.
+// Reads what FARSIDE_TRACE=PREFIX leaves: PREFIX.RANK.trace, one per process. What it says of itself is
+// believed only after it was checked: a file may be cut short, of another machine, or of somebody else's
+// making.
 #pragma once
 
 #include <cstdint>

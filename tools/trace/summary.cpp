@@ -17,7 +17,8 @@ constexpr std::size_t kMostHolders = 6;
 std::string name_of(const Timeline& timeline, int window, int target) {
   if (target < 0) return "all";
   const int process = timeline.process_of(window, target);
-  return process >= 0 ? timeline.processes[static_cast<std::size_t>(process)].name : fmt::format("rank {} of the window", target);
+  return process >= 0 ? timeline.processes[static_cast<std::size_t>(process)].name
+                      : fmt::format("rank {} of the window", target);
 }
 
 const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
@@ -25,21 +26,26 @@ const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
 }
 
 std::string header(const Timeline& timeline) {
-  std::string text = fmt::format("{} processes, {} windows, {} from the first to the last record\n", timeline.processes.size(),
-                                 timeline.windows.size(), duration(timeline.length));
+  std::string text =
+      fmt::format("{} processes, {} windows, {} from the first to the last record\n",
+                  timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
   Nanoseconds uncertain = 0;
   for (const Process& process : timeline.processes) {
     if (process.uncertain < 0) {
-      text += fmt::format("! the clock of {} on {} was not compared with that of {}: its times may be off by anything\n",
-                          process.name, process.host, timeline.processes.front().name);
+      text += fmt::format(
+          "! the clock of {} on {} was not compared with that of {}: its times may be off by anything\n",
+          process.name, process.host, timeline.processes.front().name);
     }
     uncertain = std::max(uncertain, process.uncertain);
     if (process.lost_epochs + process.lost_operations + process.lost_served > 0) {
-      text += fmt::format("! {}: the oldest records were overwritten: {} of epochs and flushes, {} of operations, {} of requests\n",
-                          process.name, process.lost_epochs, process.lost_operations, process.lost_served);
+      text += fmt::format(
+          "! {}: the oldest records were overwritten: {} of epochs and flushes, {} of operations, {} of "
+          "requests\n",
+          process.name, process.lost_epochs, process.lost_operations, process.lost_served);
     }
   }
-  if (uncertain > 0) text += fmt::format("clocks of different nodes are aligned to {} or better\n", duration(uncertain));
+  if (uncertain > 0)
+    text += fmt::format("clocks of different nodes are aligned to {} or better\n", duration(uncertain));
   return text;
 }
 
@@ -48,7 +54,8 @@ std::string epochs(const Timeline& timeline) {
   Table table({"epoch", "number", "time in them", "of which waiting"});
   for (const auto& [kind, total] : timeline.totals) {
     table.add({kEpochNames[static_cast<std::size_t>(kind)], fmt::format("{}", total.count),
-               duration(static_cast<Nanoseconds>(total.seconds * 1e9)), duration(static_cast<Nanoseconds>(total.waited * 1e9))});
+               duration(static_cast<Nanoseconds>(total.seconds * 1e9)),
+               duration(static_cast<Nanoseconds>(total.waited * 1e9))});
   }
   return "\nTime in epochs, of all processes together\n" + table.text();
 }
@@ -67,7 +74,9 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
   if (held == 0) text += "  nobody waited for a lock that somebody held\n";
   if (held > kMostLines) text += fmt::format("  and {} more\n", held - kMostLines);
   if (held < waits.size()) {
-    text += fmt::format("  {} locks that nobody recorded held took {} together: the way to the target and back\n", waits.size() - held, duration(free));
+    text +=
+        fmt::format("  {} locks that nobody recorded held took {} together: the way to the target and back\n",
+                    waits.size() - held, duration(free));
   }
 
   std::map<int, std::pair<Nanoseconds, std::size_t>> held_up;  // by holder
@@ -83,8 +92,8 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
   std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
   Table table({"who held others up", "time, of all waiters", "waits"});
   for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name, duration(most[i].second.first),
-               fmt::format("{}", most[i].second.second)});
+    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name,
+               duration(most[i].second.first), fmt::format("{}", most[i].second.second)});
   }
   return text + '\n' + table.text();
 }
@@ -104,17 +113,19 @@ std::string fences(const Timeline& timeline) {
   std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
   Table table({"last at fences", "waited for by the others", "fences"});
   for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name, duration(most[i].second.first),
-               fmt::format("{}", most[i].second.second)});
+    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name,
+               duration(most[i].second.first), fmt::format("{}", most[i].second.second)});
   }
   return '\n' + table.text();
 }
 
 std::string operations(const Timeline& timeline) {
-  std::array<std::array<std::pair<std::uint64_t, std::uint64_t>, kCountedNames.size()>, kRouteNames.size()> sums{};
+  std::array<std::array<std::pair<std::uint64_t, std::uint64_t>, kCountedNames.size()>, kRouteNames.size()>
+      sums{};
   for (const Epoch& epoch : timeline.epochs) {
     for (const Counts& counts : epoch.counts) {
-      auto& [count, bytes] = sums[static_cast<std::size_t>(counts.route)][static_cast<std::size_t>(counts.what)];
+      auto& [count, bytes] =
+          sums[static_cast<std::size_t>(counts.route)][static_cast<std::size_t>(counts.what)];
       count += counts.count;
       bytes += counts.bytes;
     }
@@ -126,7 +137,8 @@ std::string operations(const Timeline& timeline) {
       const auto& [count, bytes] = sums[route][what];
       if (count == 0) continue;
       any = true;
-      table.add({fmt::format("{}: {}", kRouteNames[route], kCountedNames[what]), fmt::format("{}", count), fmt::format("{}", bytes)});
+      table.add({fmt::format("{}: {}", kRouteNames[route], kCountedNames[what]), fmt::format("{}", count),
+                 fmt::format("{}", bytes)});
     }
   }
   return any ? '\n' + table.text() : std::string();
@@ -157,10 +169,13 @@ std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits
   Table table({"slowest targets", "locks", "unlocks", "flushes", "operations"});
   for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
     const auto& [where, cost] = most[i];
-    table.add({fmt::format("{}{}", name_of(timeline, where.first, where.second),
-                           where.first >= 0 ? fmt::format(", window {}", timeline.windows[static_cast<std::size_t>(where.first)].number)
-                                            : ""),
-               duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations)});
+    table.add(
+        {fmt::format(
+             "{}{}", name_of(timeline, where.first, where.second),
+             where.first >= 0
+                 ? fmt::format(", window {}", timeline.windows[static_cast<std::size_t>(where.first)].number)
+                 : ""),
+         duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations)});
   }
   return '\n' + table.text();
 }
@@ -174,23 +189,29 @@ std::string duration(Nanoseconds time) {
 
 std::string in_words(const Timeline& timeline, const LockWait& wait) {
   const Epoch& epoch = timeline.epochs[wait.epoch];
-  const char* kind = epoch.kind == EpochKind::kLockAll ? "lock_all" : epoch.kind == EpochKind::kLockShared ? "a shared lock" : "an exclusive lock";
-  std::string text = fmt::format("{} waited {} for {}", process_name(timeline, wait.epoch), duration(wait.waited), kind);
+  const char* kind = epoch.kind == EpochKind::kLockAll      ? "lock_all"
+                     : epoch.kind == EpochKind::kLockShared ? "a shared lock"
+                                                            : "an exclusive lock";
+  std::string text =
+      fmt::format("{} waited {} for {}", process_name(timeline, wait.epoch), duration(wait.waited), kind);
   if (epoch.target >= 0) text += fmt::format(" at {}", name_of(timeline, epoch.window, epoch.target));
-  text += fmt::format(" (window {}, at {})", timeline.windows[static_cast<std::size_t>(epoch.window)].number, duration(epoch.begin));
+  text += fmt::format(" (window {}, at {})", timeline.windows[static_cast<std::size_t>(epoch.window)].number,
+                      duration(epoch.begin));
   if (wait.holders.empty()) return text + ", which nobody recorded held";
   text += ", held by";
   const std::size_t first = wait.holders.size() > kMostHolders ? wait.holders.size() - kMostHolders : 0;
   if (first > 0) text += fmt::format(" {} others, then", first);
   for (std::size_t i = first; i < wait.holders.size(); ++i) {
-    text += fmt::format("{} {} ({})", i > first ? "," : "", process_name(timeline, wait.holders[i].epoch), duration(wait.holders[i].meanwhile));
+    text += fmt::format("{} {} ({})", i > first ? "," : "", process_name(timeline, wait.holders[i].epoch),
+                        duration(wait.holders[i].meanwhile));
   }
   return text;
 }
 
 std::string summary(const Timeline& timeline) {
   const std::vector<LockWait> waits = lock_waits(timeline);
-  return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) + operations(timeline) + targets(timeline, waits);
+  return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) +
+         operations(timeline) + targets(timeline, waits);
 }
 
 }  // namespace farside::tools::trace
