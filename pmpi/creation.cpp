@@ -111,7 +111,8 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
 
   Contribution own{};
   own.given = {promises_in(request.info), static_cast<std::int32_t>(request.displacement_unit), wanted.data_bytes};
-  if (made) own.space = made.value()->describe();
+  const std::vector<char>& near = same_node(request.communicator);
+  if (made) own.space = made.value()->describe(std::ranges::count(near, char{0}) + 1 < std::ssize(near));
   std::vector<Contribution> all;
   if (auto failed = agreement.exchange(own, made.status(), all)) return in_words("memory of the window", *failed);
   Agreed agreed;
@@ -128,7 +129,7 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
     agreed.displacement_units.resize(1);
   }
 
-  const Space::Reach reach = agreed.space->map_peers(descriptors, same_node(request.communicator));
+  const Space::Reach reach = agreed.space->map_peers(descriptors, near);
   if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
     // The runtime may know another way to share memory.
     const Status shared = reach.unshared ? Status(Error{ErrorKind::kNoRoute, reach.why}) : Status();

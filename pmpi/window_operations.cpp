@@ -8,6 +8,7 @@
 
 #include "pmpi/reduce_op.hpp"
 #include "pmpi/window.hpp"
+#include "transport/pieces.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -163,14 +164,19 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
   }
   BytePieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
                     static_cast<std::size_t>(target.count));
-  for (BytePiece piece; pieces.next(piece);) {
+  BytePiece piece;
+  if (!pieces.next(piece)) return {};
+  // Mostly they are of one length.
+  const std::size_t bytes = put ? static_cast<std::size_t>(origin.count) * origin_type.size
+                                : static_cast<std::size_t>(target.count) * target_type.size;
+  Space::Pieces moved(*space_, target.rank, target.own, bytes / piece.bytes);
+  Status status;
+  do {
     const auto offset = static_cast<std::uint64_t>(at + piece.target_offset);
     std::byte* local = bytes_at(origin.address, piece.origin_offset);
-    Status status = put ? space_->put(target.rank, offset, local, piece.bytes, target.own)
-                        : space_->get(target.rank, offset, local, piece.bytes, target.own);
-    if (!status) return status;
-  }
-  return {};
+    status = put ? moved.put(offset, local, piece.bytes) : moved.get(offset, local, piece.bytes);
+  } while (status && pieces.next(piece));
+  return first_of(status, moved.end());
 }
 
 Outcome Window::accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
@@ -276,13 +282,16 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   if (result == nullptr) {
     if (!reads_origin) return {};
     ElementPieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout, target_count);
-    for (ElementPiece piece; pieces.next(piece);) {
-      Status status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), op, element,
-                                         bytes_at(from, piece.origin_offset), nullptr, piece.count, access(target.rank),
-                                         target.own);
-      if (!status) return status;
-    }
-    return {};
+    ElementPiece piece;
+    if (!pieces.next(piece)) return {};
+    const std::size_t elements = origin_type.layout->elements() * static_cast<std::size_t>(origin.count);
+    Space::Pieces combined(*space_, target.rank, target.own, elements / piece.count);
+    Status status;
+    do {
+      status = combined.accumulate(static_cast<std::uint64_t>(at + piece.target_offset), op, element,
+                                   bytes_at(from, piece.origin_offset), nullptr, piece.count, access(target.rank));
+    } while (status && pieces.next(piece));
+    return first_of(status, combined.end());
   }
   // Three layouts: origin and result go through contiguous copies, which must live until all has completed.
   const std::size_t elements = target_type.layout->elements() * target_count;
@@ -291,15 +300,20 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   if (reads_origin) copy_elements(Direction::kIn, packed, origin, origin_type, element);
   const auto flat = Layout::basic(element);
   ElementPieces pieces(*flat, elements, *target_type.layout, target_count);
+  ElementPiece piece;
+  if (!pieces.next(piece)) return {};
+  Space::Pieces combined(*space_, target.rank, nullptr, elements / piece.count);
   Status status;
-  for (ElementPiece piece; status && pieces.next(piece);) {
-    status = space_->accumulate(target.rank, static_cast<std::uint64_t>(at + piece.target_offset), op, element,
-                                reads_origin ? packed.data() + piece.origin_offset : nullptr,
-                                fetched.data() + piece.origin_offset, piece.count, access(target.rank));
-  }
+  do {
+    status = combined.accumulate(static_cast<std::uint64_t>(at + piece.target_offset), op, element,
+                                 reads_origin ? packed.data() + piece.origin_offset : nullptr,
+                                 fetched.data() + piece.origin_offset, piece.count, access(target.rank));
+  } while (status && pieces.next(piece));
+  Status issued = combined.end();
   Status completed = space_->flush(target.rank);
-  if (!status) return status;
-  if (!completed) return completed;
+  for (Status* step : {&status, &issued, &completed}) {
+    if (!*step) return std::move(*step);
+  }
   copy_elements(Direction::kOut, fetched, *result, result_type, element);
   return {};
 }

@@ -143,7 +143,7 @@ Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
     // Of a gate elsewhere the release is not ordered behind the data: nothing would be gained.
     const bool gate = passes_gate(lock.type);
     const bool near = gate_home_ == lock.rank || gate_home_ == space_->rank();
-    if (!gate || near) space_->expect_release(lock.rank, !gate || gate_home_ != lock.rank);
+    if (!gate || near) space_->expect_release(lock.rank);
   }
   const auto held = guard();
   held_.push_back(lock);

@@ -1,12 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is under way towards one target of a space: three classes of operations, kept in order among themselves (atomics: if
-// the provider does), not with the others.
+// the provider does), not with the others. And what is not under way yet: small operations that wait for others to travel
+// with.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <utility>
+
 #include "transport/base/result.hpp"
+#include "transport/agent/operation_list.hpp"
 #include "transport/fabric/pending.hpp"
 
 namespace farside {
+
+// Small operations that were asked for and not issued. One stays as it is, so that it can still travel alone; several are in
+// a list. Guarded by the space's mutex.
+struct Gathered {
+  std::optional<DataOperation> one;
+  std::unique_ptr<OperationList> list;
+
+  bool empty() const { return !one && list == nullptr; }
+  // False, and nothing is changed, if there is no room left.
+  bool add(const DataOperation& operation) {
+    if (empty()) {
+      one = operation;
+      return true;
+    }
+    make_list();
+    return list->add(operation);
+  }
+  // Precondition: an operation that is alone fits into a list (OperationList::kMostInOne).
+  void make_list() {
+    if (list == nullptr) list = std::make_unique<OperationList>();
+    if (one) list->add(*one);
+    one.reset();
+  }
+};
 
 struct Outstanding {
   Outstanding() = default;
@@ -28,6 +58,10 @@ struct Outstanding {
   Pending transfers;  // RDMA writes and reads
   Pending atomics;    // by the provider
   Pending requests;   // to the target's agent
+
+  // These, too, are guarded by the space's mutex.
+  Gathered gathered;
+  bool sending = false;  // someone has taken what was gathered, and issues it
 };
 
 }  // namespace farside

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/process.hpp"
 
+#include "transport/agent/node_agent.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waited.hpp"
 #include "transport/fabric/fabric.hpp"
 
 namespace farside {
+
+Process::Process() = default;
+Process::~Process() = default;
 
 Process& Process::instance() {
   static auto* const process = new Process();
@@ -41,10 +45,24 @@ Result<Fabric*> Process::fabric() {
   return fabric_.get();
 }
 
+Result<NodeAgent*> Process::node_agent() {
+  const std::scoped_lock held(mutex_);
+  if (node_agent_) return node_agent_.get();
+  if (node_agent_error_) return *node_agent_error_;
+  Result<std::unique_ptr<NodeAgent>> opened = NodeAgent::open(statistics_);
+  if (!opened) {
+    node_agent_error_ = opened.error();
+    return opened.error();
+  }
+  node_agent_ = std::move(opened.value());
+  return node_agent_.get();
+}
+
 void Process::shut_down() {
   const std::scoped_lock held(mutex_);
   opened_.store(nullptr, std::memory_order_release);
   fabric_.reset();
+  node_agent_.reset();
 }
 
 void Process::poll() {

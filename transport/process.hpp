@@ -17,6 +17,7 @@
 namespace farside {
 
 class Fabric;
+class NodeAgent;
 
 class Process final : public Progress {
  public:
@@ -34,7 +35,9 @@ class Process final : public Progress {
   Result<Fabric*> fabric();
   // Null until it was opened.
   Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
-  // Closes the endpoint and ends the progress thread. All windows are gone.
+  // Serves neighbours of the node; as the endpoint.
+  Result<NodeAgent*> node_agent();
+  // Closes the endpoint and ends both threads. All windows are gone.
   void shut_down();
 
   // Moves the MPI runtime without blocking (for instance MPI_Iprobe); called by waiting application threads only.
@@ -48,7 +51,8 @@ class Process final : public Progress {
   Doorbell& own_bell() { return own_bell_; }
 
  private:
-  Process() = default;
+  Process();
+  ~Process();
 
   std::mutex mutex_;  // of what is made once: settings_, fabric_
   std::optional<Result<Settings>> settings_;
@@ -58,6 +62,8 @@ class Process final : public Progress {
   std::unique_ptr<Fabric> fabric_;
   std::optional<Error> fabric_error_;
   std::atomic<Fabric*> opened_{nullptr};
+  std::unique_ptr<NodeAgent> node_agent_;
+  std::optional<Error> node_agent_error_;
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };
 

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/node/process_memory.hpp"
@@ -73,14 +74,15 @@ OperationCounts& Space::count_by_target(bool threaded) {
 }
 Space::~Space() {
   // The endpoint still has what is under way, if an error kept the caller from a flush; each ends, or its peer is given up.
-  // What is held was put in an epoch that never ended.
+  // What was gathered belongs to an epoch that never ended.
   for (Target& to : targets_) {
-    to.held = {};
+    if (to.outstanding != nullptr) to.outstanding->gathered = {};
     (void)complete(to);
   }
+  if (served_by_node_agent_) process_.node_agent().value()->withdraw(*served_by_node_agent_);
 }
 
-SpaceDescriptor Space::describe() const {
+SpaceDescriptor Space::describe(bool neighbours) {
   SpaceDescriptor descriptor;
   const auto* header = reinterpret_cast<const Header*>(segment_.mapping.base());
   descriptor.nonce = header->nonce;
@@ -91,11 +93,32 @@ SpaceDescriptor Space::describe() const {
   descriptor.data_bytes = data_bytes_;
   if (!private_data_) return descriptor;
   descriptor.data_address = reinterpret_cast<std::uint64_t>(data_);
-  if (regions_ != nullptr) return descriptor;
-  if (const auto place = process_.shareable_memory().find(data_, data_bytes_)) {
-    descriptor.data_fd = place->fd;
-    descriptor.data_offset = place->offset;
+  if (regions_ == nullptr) {
+    if (const auto place = process_.shareable_memory().find(data_, data_bytes_)) {
+      descriptor.data_fd = place->fd;
+      descriptor.data_offset = place->offset;
+      return descriptor;
+    }
   }
+  if (neighbours && targets_.size() > 1) descriptor.agent = serve_neighbours();
+  return descriptor;
+}
+
+// Without the agent neighbours move pieces one by one.
+NodeAgentDescriptor Space::serve_neighbours() {
+  const Settings& settings = *process_.settings().value();
+  if (!settings.mapped || !settings.cma) return {};
+  Result<NodeAgent*> agent = process_.node_agent();
+  if (!agent) {
+    log(LogLevel::kInfo, "no agent for the neighbours on this node: {}", agent.error().text);
+    return {};
+  }
+  auto* header = reinterpret_cast<Header*>(segment_.mapping.base());
+  const NodeAgentDescriptor descriptor = agent.value()->publish(
+      {data_, regions_ != nullptr ? Regions::kBytes : data_bytes_, &header->accumulate_lock, true, {}, nullptr, 0,
+       regions_ != nullptr ? &regions_->own() : nullptr},
+      ranks());
+  served_by_node_agent_ = descriptor.region;
   return descriptor;
 }
 
@@ -148,6 +171,14 @@ bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& w
       return false;
     }
     target.route = RouteKind::kCma;
+    if (peer.agent.fd >= 0) {
+      auto agent = NeighbourAgent::find(peer.pid, peer.nonce_address, peer.nonce, peer.agent);
+      if (agent) {
+        target.agent = std::move(agent.value());
+      } else {
+        log(LogLevel::kInfo, "the agent of process {}: {}", peer.pid, agent.error().text);
+      }
+    }
   } else {
     target.memory = mapping.value().base() + control_bytes_;
   }
@@ -235,7 +266,7 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
     target.control_key = peers[r].control;
     target.data_key = peers[r].data;
     target.region = peers[r].region;
-    target.outstanding = std::make_unique<Outstanding>();
+    if (target.route == RouteKind::kFabric) target.outstanding = std::make_unique<Outstanding>();
   }
   exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
   return {};

@@ -15,10 +15,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "transport/agent/node_agent.hpp"
 #include "transport/base/copy.hpp"
 #include "transport/base/doorbell.hpp"
 #include "transport/base/operation_counts.hpp"
@@ -47,6 +49,7 @@ struct SpaceDescriptor {
   std::uint64_t data_address = 0;   // of private data, else 0
   std::int32_t data_fd = -1;        // private data in a file that peers can map (ShareableMemory), and where
   std::uint64_t data_offset = 0;
+  NodeAgentDescriptor agent;        // of private data that peers cannot map
 };
 
 struct FabricDescriptor {
@@ -86,7 +89,8 @@ class Space {
   Space& operator=(const Space&) = delete;
   ~Space();
 
-  SpaceDescriptor describe() const;
+  // `neighbours`: whether some peer may be on this node; private data are then served by a thread (agent/node_agent.hpp).
+  SpaceDescriptor describe(bool neighbours = true);
 
   // What routes inside the node came out as; all ranks combine theirs by "or".
   struct Reach {
@@ -162,6 +166,8 @@ class Space {
   std::unique_ptr<Outstanding> own_outstanding(int target);
   // Nobody follows them any longer: their errors are for a flush of the target.
   void give_up(int target, std::unique_ptr<Outstanding> own);
+  // Many operations in a row that are the pieces of one (pieces.hpp).
+  class Pieces;
   void stores_settled_by_atomic() { stores_.settled_by_atomic(); }
   Status flush_all();
 
@@ -169,12 +175,13 @@ class Space {
   // route orders it behind some or carries it along. For the atomic that says that the operations are over (a lock's
   // release, complete's notice); the operations themselves are over after a flush, as ever.
   Status settle(int target);
-  // Such an atomic will follow what is put to this target next: a small put may wait for it and travel in one message
-  // with it, a few may travel so that it is ordered behind them. A flush ends the expectation: whoever flushes waits
-  // anyway.
-  // `alone` false: several atomics will follow, so that none may carry a put along.
-  void expect_release(int target, bool alone = true) {
-    std::atomic_ref(this->target(target).ordered_puts).store(kOrderedPuts - (alone ? 0 : 1), std::memory_order_relaxed);
+  // Such an atomic will follow the operations on this target that come next: small ones may wait for it and travel in one
+  // message with it. A flush ends the expectation: whoever flushes waits anyway.
+  void expect_release(int target) {
+    Target& to = this->target(target);
+    if (to.outstanding == nullptr) return;
+    const std::scoped_lock held(gathered_mutex_);
+    to.release_expected = true;
   }
 
   // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.
@@ -195,13 +202,6 @@ class Space {
                  const std::uint64_t* compare, std::uint64_t* fetched);
 
  private:
-  // A small put that waits for the release behind it. Its buffer is the caller's until a flush.
-  struct HeldPut {
-    const void* origin = nullptr;  // null: there is none
-    std::uint64_t offset = 0;
-    std::size_t bytes = 0;
-    bool settled = false;          // the next control fetch-add takes it along
-  };
   struct Target {
     RouteKind route = RouteKind::kFabric;
     std::byte* data = nullptr;         // when mapped
@@ -216,20 +216,28 @@ class Space {
     std::uint64_t region = 0;
     Mapping mapping;
     Mapping data_mapping;              // of data in a file of their own
+    std::unique_ptr<NeighbourAgent> agent;               // where pieces are moved by it: cma
     std::unique_ptr<Outstanding> outstanding;            // null where nothing ever is
-    std::vector<std::unique_ptr<Outstanding>> given_up;  // guarded by held_mutex_
-    HeldPut held;                        // guarded by held_mutex_
-    std::uint32_t ordered_puts = 0;      // how many may still travel as atomics before the release
+    std::vector<std::unique_ptr<Outstanding>> given_up;  // guarded by gathered_mutex_
+    bool release_expected = false;       // guarded by gathered_mutex_, as the next
+    bool release_travels = false;        // fetch-adds go as messages, behind what was gathered, until a flush
   };
 
   // How much is combined under the accumulate lock at a time.
   static constexpr std::size_t kLockedBytes = 16384;
-  // Many small writes are cheaper than as many atomics and a round trip saved.
-  static constexpr std::uint32_t kOrderedPuts = 4;
+  // What waits for others to travel with: more would rather be moved by RDMA, in parallel. Ahead of a release a larger one
+  // pays, too, as it saves a round trip.
+  static constexpr std::size_t kMostGathered = 2048;
+  static constexpr std::size_t kMostBeforeRelease = 8192;
+  // So many provider atomics are under way before further ones are gathered: these wait for those.
+  static constexpr std::uint32_t kAtomicsAlone = 4;
+  // Lists under way towards one target at most: they hold copies.
+  static constexpr std::uint32_t kMostLists = 64;
 
   friend class Regions;
   Space();
   Target& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
+  NodeAgentDescriptor serve_neighbours();
   Result<std::byte*> map_data(Target& target, const SpaceDescriptor& peer);
   bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
   void place_contiguously();
@@ -239,25 +247,29 @@ class Space {
   }
   void count_otherwise(int target, Counted what, std::size_t bytes) const;
   void count_slow(BasicType type, const void* address, bool by_agent) const;
+  Status operate(Target& target, const DataOperation& operation, Outstanding* own);
+  Status operate_by_cma(Target& target, const DataOperation& operation);
   Status accumulate_by_cma(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                            void* fetched, std::size_t count);
-  Status accumulate_over_fabric(Target& target, Outstanding& among, std::uint64_t offset, ReduceOp op, BasicType type,
-                                const void* origin, void* fetched, std::size_t count);
   // What one key gives access to, of `bytes` of a target's data: all of them, but for regions that end before.
   struct Keyed {
     RemoteKey key;
     std::uint64_t offset = 0;   // from where the key's memory begins
     std::size_t bytes = 0;
   };
-  HeldPut take_held(Target& target);
-  Status issue_held(Target& target);
-  Status write_over_fabric(Target& target, Outstanding& among, std::uint64_t offset, const void* origin, std::size_t bytes);
-  Status add_with_held(Target& target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
-                       std::uint64_t* fetched, const HeldPut& held);
-  Status put_over_fabric(Target& target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own);
-  // All of it behind one key. `address`: at the target, or what is aligned as that is.
-  Status write_behind_key(Target& target, Outstanding& among, const Keyed& place, std::uint64_t address, const void* origin);
-  Status keep_order(Target& target, bool by_request);
+  // Operations over the fabric (space_fabric.cpp).
+  Status operate_over_fabric(Target& target, const DataOperation& operation, Outstanding* own);
+  bool wants_company(const Target& target, bool atomic) const;
+  Status keep_gathered(Target& target, std::unique_ptr<OperationList> list);
+  Gathered take_gathered(Outstanding& among, bool even_nothing);
+  void gathered_sent(Outstanding& among);
+  Status issue_gathered(Target& target);
+  Status issue(Target& target, Outstanding& among, const DataOperation& operation);
+  Status issue_atomic(Target& target, Outstanding& among, const DataOperation& operation);
+  Status issue_by_agent(Target& target, Outstanding& among, const DataOperation& operation);
+  Status issue_list(Target& target, Outstanding* own, std::unique_ptr<OperationList> list);
+  Status send_list(Target& target, Pending& among, std::unique_ptr<OperationList> list);
+  Status add_behind_gathered(Target& target, std::uint32_t word, Pending& pending, std::uint64_t operand, std::uint64_t* fetched);
   Status complete(Target& target);
   AtomicWay way(BasicType type, const void* address) const {
     if (always_locked_ || (floats_locked_ && !traits(type).cpu_adds)) return AtomicWay::kLocked;
@@ -268,6 +280,7 @@ class Space {
   }
   Status wait_for(Pending& pending);
   Fabric& fabric() const;
+  AgentPlace agent_of(const Target& target) const { return {target.peer, target.region, static_cast<std::uint32_t>(rank_)}; }
   Result<Keyed> keyed(const Target& target, std::uint64_t offset, std::size_t bytes);
   // Calls transfer(place, bytes done before, bytes) until all is done.
   template <class Transfer>
@@ -291,8 +304,9 @@ class Space {
   bool all_immediate_ = false;
   Stores stores_;
   std::vector<Target> targets_;
-  std::mutex held_mutex_;
+  mutable std::mutex gathered_mutex_;
   std::unique_ptr<Regions> regions_;
+  std::optional<std::uint64_t> served_by_node_agent_;  // the region there
   struct Exposed;                      // registrations and the agent's region
   std::unique_ptr<Exposed> exposed_;
 };

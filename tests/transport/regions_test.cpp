@@ -17,7 +17,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/processes.hpp"
-#include "transport/fabric/agent.hpp"
+#include "transport/agent/agent.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/regions/regions.hpp"
 #include "transport/space.hpp"
@@ -198,7 +198,9 @@ TEST_CASE("the agent touches attached memory only, and shows the table page by p
   };
   const auto add = [&](std::uint64_t address) {
     const std::int64_t five = 5;
-    return ask({MessageKind::kAccumulate, ReduceOp::kSum, BasicType::kInt64, 0, 1, id, address - Regions::kFirst, 1, 0, 0}, &five, 8);
+    OperationList list;
+    list.add({OperationKind::kAccumulate, ReduceOp::kSum, BasicType::kInt64, address - Regions::kFirst, 1, &five, nullptr, nullptr});
+    return ask({MessageKind::kOperations, 0, 0, 1, id, 0, 0, 0, 0}, list.bytes().data(), list.bytes().size());
   };
   CHECK(add(address_of(&data[0])).refused != nullptr);
   REQUIRE(regions.attach({address_of(&data[0]), 12, {}}).ok());
@@ -211,7 +213,7 @@ TEST_CASE("the agent touches attached memory only, and shows the table page by p
 
   using Page = AttachedRegions::Page;
   const auto read = [&](std::uint64_t region, std::uint64_t first, std::uint32_t bytes) {
-    return ask({MessageKind::kRegions, ReduceOp::kSum, BasicType::kByte, 1, 2, region, first, bytes, 0, 0}, nullptr, 0);
+    return ask({MessageKind::kRegions, 0, 0, 2, region, first, bytes, 0, 0}, nullptr, 0);
   };
   CHECK(read(other, 0, 1024).refused != nullptr);
   CHECK(read(id, 0, sizeof(Page) - 1).refused != nullptr);

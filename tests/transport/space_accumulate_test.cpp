@@ -241,7 +241,8 @@ TEST_CASE("additions to private memory at an odd address are all counted, whoeve
         if (ranks.rank() == 0) {
           ranks.check(read_data<std::uint64_t>(world, 8) == times + kTimes, "all are counted");
           if (over_fabric(way)) {
-            ranks.check(counted(RouteKind::kFabric, Counted::kAgent) == kTimes, "as the owner takes the lock");
+            // Several in a message, but never more than are between two flushes.
+            ranks.check(counted(RouteKind::kFabric, Counted::kAgent) >= kTimes / 16, "as the owner takes the lock");
           }
         }
       }, misaligned));

@@ -165,7 +165,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
           ranks.check(finish() == round - 1, "what the word held is fetched");
           words[0] = 0;  // over is over
         }
-        // What ends the wait of a held put: a flush, a second put, a get, an accumulate; nothing, if none was put.
+        // By itself with a flush; several together; with the flag whatever was asked for, in order.
         words[0] = 77;
         world->expect_release(1);
         world.good(world->put(1, 8192, words.data(), 8), "put");
@@ -175,16 +175,32 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         world.good(world->put(1, 8200, words.data(), 8), "put");
         world.good(world->put(1, 8208, words.data(), 8), "put");
         world.good(world->flush_all(), "flush_all");
-        ranks.check(fetch(8200) == 77 && fetch(8208) == 77, "a second put sends it");
-        std::uint64_t one = 1, got = 0;
+        ranks.check(fetch(8200) == 77 && fetch(8208) == 77, "a flush of all sends both");
+        std::uint64_t one = 1, got = 0, before = 5, swapped = 5;
+        const long double real = 3;
         world->expect_release(1);
         world.good(world->put(1, 8216, words.data(), 8), "put");
-        world.good(world->accumulate(1, 8224, ReduceOp::kSum, BasicType::kUint64, &one, &got, 1), "accumulate");
+        world.good(world->accumulate(1, 8224, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1), "accumulate");
+        world.good(world->compare_and_swap(1, 8224, BasicType::kUint64, words.data(), &one, &swapped), "compare_and_swap");
+        world.good(world->accumulate(1, 8240, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "accumulate");
+        world.good(world->get(1, 8224, &got, 8), "get");
         world.good(world->settle(1), "settle");
         memory.fetch_add(operation, 1, kOther, 1);
         finish();
         world.good(world->flush(1), "flush");
-        ranks.check(fetch(8216) == 77 && fetch(8224) == 1, "an accumulate sends it");
+        ranks.check(before == 0 && swapped == 1 && got == 77, "all are carried out in order");
+        ranks.check(fetch(8216) == 77 && fetch(8224) == 77, "what they left is there");
+        // Two flags behind the same data, and one behind them.
+        words[1] = 78;
+        world->expect_release(1);
+        world.good(world->put(1, 8216, words.data() + 1, 8), "put");
+        world.good(world->settle(1), "settle");
+        ControlMemory::Operation second;
+        memory.fetch_add(operation, 1, kOther, 1);
+        memory.fetch_add(second, 1, kOther, 1);
+        ranks.check(finish() == 1, "the first flag comes first");
+        ranks.check(finished(world, second) == 2, "the second flag comes second");
+        world.good(world->flush(1), "flush");
         world->expect_release(1);
         world.good(world->put(1, 8232, words.data(), 8), "put");
         world.good(world->get(1, 8192, &got, 8), "get");
@@ -192,7 +208,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         memory.fetch_add(operation, 2, kOther, 1);
         finish();
         world.good(world->flush(1), "flush");
-        ranks.check(got == 77 && fetch(8232) == 77, "a get sends it");
+        ranks.check(got == 77 && fetch(8232) == 77, "a flag elsewhere leaves them alone");
         // A large one does not wait, and is waited for.
         words.assign(words.size(), 5);
         world->expect_release(1);
@@ -210,11 +226,12 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         }
         ranks.check(late == 0, "no flag comes before its data");
         ranks.check(there(0) == 5 && there(16376) == 5, "the large put is here when its flag is");
-        ranks.check(memory.own(kOther) == 1, "the accumulate's flag is here");
+        ranks.check(memory.own(kOther) == 3, "the other flags are here");
       }
       ranks.barrier();
       if (ranks.rank() == 1) {
-        ranks.check(counted(RouteKind::kFabric, Counted::kAgent) == kRounds, "each put came with its flag");
+        // The others: two puts, five operations and their flag, a flag with a put, a flag, a put and a get.
+        ranks.check(counted(RouteKind::kFabric, Counted::kAgent) == kRounds + 5, "each put came with its flag");
       }
     }));
   }

@@ -22,4 +22,11 @@ struct RemoteKey {
 
 using Peer = std::uint64_t;  // fi_addr_t
 
+// Which region of a peer a request is about (Agent::publish), and this process's index among those who may ask.
+struct AgentPlace {
+  Peer peer;
+  std::uint64_t region;
+  std::uint32_t sender;
+};
+
 }  // namespace farside

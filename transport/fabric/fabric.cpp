@@ -331,35 +331,51 @@ Status Fabric::compare_and_swap(Pending& pending, const Place& place, BasicType 
   });
 }
 
-Status Fabric::request(Pending& pending, Peer peer, RequestHeader header, const void* payload, std::size_t bytes,
-                       void* fetched, std::size_t fetched_bytes) {
-  return send_request(pending, peer, header, payload, bytes, nullptr, fetched, fetched_bytes);
+Status Fabric::carry_out(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list) {
+  RequestHeader header{};
+  header.kind = MessageKind::kOperations;
+  return send_request(pending, place, header, std::move(list), {}, {});
 }
 
-Status Fabric::put_and_add(Pending& pending, Peer peer, RequestHeader header, const void* data, const ControlAdd& add,
-                           std::uint64_t* fetched) {
-  return send_request(pending, peer, header, data, header.count, &add, fetched, sizeof *fetched);
+Status Fabric::carry_out_and_add(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list,
+                                 const ControlAdd& add, std::uint64_t* fetched) {
+  RequestHeader header{};
+  header.kind = MessageKind::kOperations;
+  header.adds = 1;
+  return send_request(pending, place, header, std::move(list), add, std::as_writable_bytes(std::span(fetched, 1)));
 }
 
-Status Fabric::send_request(Pending& pending, Peer peer, const RequestHeader& header, const void* payload,
-                            std::size_t bytes, const ControlAdd* add, void* fetched, std::size_t fetched_bytes) {
-  return issue(pending, peer, "fi_sendmsg", [&](Operation& operation) {
+Status Fabric::ask_for_regions(Pending& pending, const AgentPlace& place, std::uint64_t first, std::span<std::byte> page) {
+  RequestHeader header{};
+  header.kind = MessageKind::kRegions;
+  header.offset = first;
+  header.count = static_cast<std::uint32_t>(page.size());
+  return send_request(pending, place, header, nullptr, {}, page);
+}
+
+Status Fabric::send_request(Pending& pending, const AgentPlace& place, const RequestHeader& header,
+                            std::unique_ptr<OperationList> list, const ControlAdd& add, std::span<std::byte> fetched) {
+  return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation) {
     operation.parts = 2;
     operation.awaits_reply = true;
-    operation.fetched = fetched;
-    operation.fetched_bytes = fetched_bytes;
+    operation.fetched = fetched.data();
+    operation.fetched_bytes = fetched.size();
+    operation.add = add;
     operation.header = header;
+    operation.header.sender = place.sender;
+    operation.header.region = place.region;
     operation.header.operation = operation.index;
     operation.header.generation = operation.generation;
+    if (list != nullptr) operation.list = std::move(list);  // in the first of several attempts
     std::array<iovec, 3> parts;
     std::size_t count = 0;
     parts[count++] = {&operation.header, sizeof operation.header};
-    if (bytes > 0) parts[count++] = {const_cast<void*>(payload), bytes};
-    if (add != nullptr) {
-      operation.add = *add;
-      parts[count++] = {&operation.add, sizeof operation.add};
+    if (operation.list != nullptr) {
+      const std::span<const std::byte> bytes = operation.list->bytes();
+      parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     }
-    const fi_msg message{parts.data(), nullptr, count, peer, &operation.reserved, 0};
+    if (header.adds != 0) parts[count++] = {&operation.add, sizeof operation.add};
+    const fi_msg message{parts.data(), nullptr, count, place.peer, &operation.reserved, 0};
     return fi_sendmsg(endpoint_.get(), &message, FI_COMPLETION);
   });
 }
@@ -512,8 +528,7 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   const auto kind = static_cast<MessageKind>(message[0]);
   if (kind == MessageKind::kReply) return take_reply(message);
   if (kind == MessageKind::kProbe) return;
-  if (kind != MessageKind::kAccumulate && kind != MessageKind::kCompareAndSwap && kind != MessageKind::kPutAndAdd &&
-      kind != MessageKind::kRegions) {
+  if (kind != MessageKind::kOperations && kind != MessageKind::kRegions) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
   }
@@ -632,15 +647,14 @@ void Fabric::take_reply(std::span<const std::byte> message) {
     log(LogLevel::kWarn, "an answer to no question was dropped");
     return;
   }
+  const std::size_t listed = operation->list != nullptr ? operation->list->fetched_bytes() : 0;
   if (header.status != ReplyStatus::kDone) {
     operation->pending->failed(Error{ErrorKind::kRange, "the target's agent refused the request"});
-  } else if (fetched.size() != operation->fetched_bytes) {
+  } else if (fetched.size() != listed + operation->fetched_bytes) {
     operation->pending->failed(Error{ErrorKind::kPeer, "the target's agent answered with a wrong length"});
-  } else if (!fetched.empty()) {
-    // As a replacement: it leaves gaps alone.
-    const BasicType type = operation->header.type;
-    combine(AtomicWay::kLocked, ReduceOp::kReplace, type, operation->fetched, fetched.data(), nullptr,
-            fetched.size() / traits(type).extent);
+  } else {
+    if (listed > 0) operation->list->deliver(fetched);
+    if (operation->fetched_bytes > 0) std::memcpy(operation->fetched, fetched.data() + listed, operation->fetched_bytes);
   }
   operation->awaits_reply = false;
   if (--operation->parts == 0) finish(*operation);

@@ -22,6 +22,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,7 +38,7 @@
 #include "transport/base/doorbell.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/address.hpp"
-#include "transport/fabric/agent.hpp"
+#include "transport/agent/agent.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/operation.hpp"
 #include "transport/fabric/pending.hpp"
@@ -85,13 +86,13 @@ class Fabric {
                 std::size_t count);
   Status compare_and_swap(Pending& pending, const Place& place, BasicType type, const void* origin,
                           const void* compare, void* fetched);
-  // One message to the agent of a peer; `fetched` receives the reply's elements.
-  Status request(Pending& pending, Peer peer, RequestHeader header, const void* payload, std::size_t bytes,
-                 void* fetched, std::size_t fetched_bytes);
-
-  // The same for a put together with an addition to a control word, which is fetched.
-  Status put_and_add(Pending& pending, Peer peer, RequestHeader header, const void* data, const ControlAdd& add,
-                     std::uint64_t* fetched);
+  // One message to the agent of a peer. Its operations' own buffers receive what they fetch.
+  Status carry_out(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list);
+  // The same with an addition to a control word when they are done; the word is fetched. `list` null: only that.
+  Status carry_out_and_add(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list, const ControlAdd& add,
+                           std::uint64_t* fetched);
+  // A page of the peer's table of attached regions (AttachedRegions::Page).
+  Status ask_for_regions(Pending& pending, const AgentPlace& place, std::uint64_t first, std::span<std::byte> page);
 
   // The agent's regions (agent.hpp).
   std::uint64_t publish(Agent::Region region);
@@ -122,8 +123,8 @@ class Fabric {
   void receive_again(Receive& buffer);
   template <class Issue>
   Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
-  Status send_request(Pending& pending, Peer peer, const RequestHeader& header, const void* payload, std::size_t bytes,
-                      const ControlAdd* add, void* fetched, std::size_t fetched_bytes);
+  Status send_request(Pending& pending, const AgentPlace& place, const RequestHeader& header, std::unique_ptr<OperationList> list,
+                      const ControlAdd& add, std::span<std::byte> fetched);
   bool drain();
   void ring_listeners();
   void complete(const fi_cq_msg_entry& entry);

@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include <rdma/fabric.h>
 
 #include "transport/fabric/address.hpp"
-#include "transport/fabric/message.hpp"
+#include "transport/agent/message.hpp"
+#include "transport/agent/operation_list.hpp"
 #include "transport/fabric/pending.hpp"
 
 namespace farside {
@@ -34,10 +36,12 @@ struct Operation : Context {
   std::uint32_t generation = 0;  // moves with each use, so that a stray reply is recognised
   std::uint8_t parts = 0;        // completions still to come
   bool awaits_reply = false;
-  void* fetched = nullptr;
-  std::size_t fetched_bytes = 0;
+  // Of a request:
   RequestHeader header{};
-  ControlAdd add{};              // of put_and_add
+  std::unique_ptr<OperationList> list;  // operations: null if there are none
+  ControlAdd add{};
+  void* fetched = nullptr;              // for what comes back behind that of the list
+  std::size_t fetched_bytes = 0;
 };
 
 // Operations are never freed, only reused: their addresses are with the provider.
@@ -58,6 +62,7 @@ class OperationPool {
     ++operation.generation;
     operation.awaits_reply = false;
     operation.pending = nullptr;
+    operation.list.reset();
     free_.push_back(operation.index);
   }
   // The operation that a reply names, if it still waits for one.

@@ -35,6 +35,7 @@ class Pending {
     Error* none = nullptr;
     if (!error_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) delete mine;
   }
+  std::uint32_t count() const { return outstanding_.load(std::memory_order_relaxed); }
   bool done() const { return outstanding_.load(std::memory_order_acquire) == 0; }
   bool has_error() const { return error_.load(std::memory_order_acquire) != nullptr; }
   // The first error since the last call; whoever takes it reports it.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The agent: executes what no provider atomic can (pair types, long double, complex, ...) on this process's regions
-// for origins that are reached over the fabric, and puts together with the control atomic that follows them. It runs wherever the endpoint is progressed, usually on the progress
-// thread; it never calls MPI and never waits for the application.
+// The agent: carries out lists of operations on this process's regions for origins that are reached over the fabric: what no
+// provider atomic can do (pair types, long double, complex, ...), many small operations in one message, and the control
+// atomic that follows them. It runs wherever the endpoint is progressed, usually on the progress thread; it never calls MPI
+// and never waits for the application.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/fabric/message.hpp"
+#include "transport/agent/message.hpp"
 #include "transport/node/accumulate_lock.hpp"
 
 namespace farside {

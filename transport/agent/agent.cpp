@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/agent/agent.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <optional>
+
+#include "transport/base/copy.hpp"
+#include "transport/base/random.hpp"
+#include "transport/agent/operation_list.hpp"
+#include "transport/regions/attached_regions.hpp"
+
+namespace farside {
+namespace {
+
+__extension__ using Wide = __int128;
+
+const char* find_fault(const ControlAdd& add, const Agent::Region& region) {
+  const bool inside = region.control_bytes >= sizeof add.value && add.word <= region.control_bytes - sizeof add.value;
+  return inside && add.word % sizeof add.value == 0 ? nullptr : "no control word";
+}
+
+bool inside(const ListEntry& entry, const Agent::Region& region) {
+  const Wide one = entry.offset;
+  const Wide other = one + static_cast<Wide>(entry.stride) * (entry.blocks - 1);
+  return std::min(one, other) >= 0 && std::max(one, other) + span_of(entry.type, entry.count) <= static_cast<Wide>(region.bytes);
+}
+
+// Nothing if the whole list is well formed and within the region.
+const char* find_fault(std::span<const std::byte> list, const Agent::Region& region) {
+  OperationListReader reader(list);
+  ListEntry entry;
+  for (std::span<const std::byte> data; reader.next(entry, data);) {
+    if (!inside(entry, region)) return "beyond the region";
+  }
+  return reader.fault();
+}
+
+const char* find_fault_of_regions(const RequestHeader& request, std::span<const std::byte> payload, const Agent::Region& region) {
+  if (region.attached == nullptr) return "no regions are attached here";
+  return payload.empty() && request.count >= sizeof(AttachedRegions::Page) && request.count <= kMaxPayload ? nullptr : "bad length";
+}
+
+void carry_out(const ListEntry& entry, std::byte* target, const std::byte* data, std::byte* fetched, const Agent::Region& region) {
+  const std::size_t bytes = entry.block_bytes();
+  switch (entry.kind) {
+    case OperationKind::kPut: copy_bytes(target, data, bytes); return;
+    case OperationKind::kGet: copy_bytes(fetched, target, bytes); return;
+    case OperationKind::kAccumulate:
+    case OperationKind::kCompareAndSwap: break;
+  }
+  const AtomicWay way = region.always_locked ? AtomicWay::kLocked : atomic_way(entry.type, target);
+  std::optional<AccumulateLock> lock;
+  if (way == AtomicWay::kLocked) lock.emplace(*region.lock);
+  if (entry.kind == OperationKind::kCompareAndSwap) {
+    compare_and_swap(way, entry.type, target, data + bytes, data, fetched);
+  } else {
+    combine(way, entry.op, entry.type, target, data, fetched, entry.count);
+  }
+}
+
+// False, and what follows is left undone, if memory is not attached any more.
+bool carry_out(std::span<const std::byte> list, Agent::Region& region, std::vector<std::byte>& fetched) {
+  OperationListReader reader(list);
+  ListEntry entry;
+  for (std::span<const std::byte> data; reader.next(entry, data);) {
+    const std::size_t bytes = entry.block_bytes();
+    const std::size_t sent = data.size() / entry.blocks;
+    const std::size_t first = fetched.size();
+    fetched.resize(first + entry.fetched_bytes());
+    for (std::uint32_t block = 0; block < entry.blocks; ++block) {
+      std::byte* target = region.base + entry.offset + static_cast<std::int64_t>(block) * entry.stride;
+      const auto work = [&] {
+        carry_out(entry, target, data.data() + block * sent, entry.fetch != 0 ? fetched.data() + first + block * bytes : nullptr,
+                  region);
+      };
+      if (region.attached == nullptr) {
+        work();
+      } else if (!region.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count), work)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::uint64_t Agent::publish(Region region) {
+  std::uint64_t id = random_bits();
+  while (regions_.contains(id)) id = random_bits();
+  regions_.emplace(id, std::move(region));
+  return id;
+}
+
+void Agent::admit(std::uint64_t id, std::vector<std::uint64_t> peers, bool always_locked) {
+  Region& region = regions_.at(id);
+  region.peers = std::move(peers);
+  region.always_locked = always_locked;
+}
+
+Agent::Answer Agent::execute(std::span<const std::byte> message) {
+  Answer answer;
+  RequestHeader request;
+  if (message.size() < sizeof request) {
+    answer.refused = "shorter than its header";
+    return answer;
+  }
+  std::memcpy(&request, message.data(), sizeof request);
+  const auto found = regions_.find(request.region);
+  if (found == regions_.end() || request.sender >= found->second.peers.size()) {
+    answer.refused = "unknown region or sender";
+    return answer;
+  }
+  Region& region = found->second;
+  const std::span<const std::byte> payload = message.subspan(sizeof request);
+  answer.known_sender = true;
+  answer.peer = region.peers[request.sender];
+  answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
+  const auto refuse = [&](const char* why) {
+    answer.refused = why;
+    answer.header.status = ReplyStatus::kRefused;
+    answer.fetched.clear();
+  };
+  if (request.kind == MessageKind::kRegions) {
+    if (const char* fault = find_fault_of_regions(request, payload, region)) {
+      refuse(fault);
+    } else {
+      answer.fetched.resize(request.count);
+      region.attached->read_page(static_cast<int>(request.sender), request.offset, answer.fetched);
+    }
+    return answer;
+  }
+  ControlAdd add{};
+  std::span<const std::byte> list = payload;
+  if (request.adds != 0) {
+    if (list.size() < sizeof add) {
+      refuse("bad length");
+      return answer;
+    }
+    list = list.first(list.size() - sizeof add);
+    std::memcpy(&add, payload.data() + list.size(), sizeof add);
+    if (const char* fault = find_fault(add, region)) {
+      refuse(fault);
+      return answer;
+    }
+  }
+  if (const char* fault = find_fault(list, region)) {
+    refuse(fault);
+  } else if (!carry_out(list, region, answer.fetched)) {
+    refuse("not attached");
+  } else if (request.adds != 0) {
+    // Sequentially consistent: it hands over what was put, as the control words of neighbours do.
+    const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(region.control + add.word));
+    const std::uint64_t before = word.fetch_add(add.value, std::memory_order_seq_cst);
+    const auto* bytes = reinterpret_cast<const std::byte*>(&before);
+    answer.fetched.insert(answer.fetched.end(), bytes, bytes + sizeof before);
+  }
+  return answer;
+}
+
+}  // namespace farside

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an origin says to a target's agent, and what the agent answers. Both ends run the same farside on the same
+// architecture (checked when windows are created), so the structs travel as they are.
+//
+//   operations: RequestHeader, then a list of operations (operation_list.hpp), then a ControlAdd if one is to be done when
+//               they are
+//   regions:    RequestHeader; `count` bytes are asked for, a page of the table of attached regions from the `offset`-th on
+//               (regions/attached_regions.hpp)
+//   reply:      ReplyHeader, then what was fetched, last the control word as it was
+//   probe:      ReplyHeader; dropped. What counts is whether it can be sent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace farside {
+
+enum class MessageKind : std::uint8_t { kOperations = 1, kRegions = 2, kReply = 3, kProbe = 4 };
+
+// To a control word, of the region's own control block.
+struct ControlAdd {
+  std::uint64_t word;   // bytes from the start of the control block
+  std::uint64_t value;
+};
+
+struct RequestHeader {
+  MessageKind kind;
+  std::uint8_t adds;           // operations: 1 if a ControlAdd follows
+  std::uint16_t unused;
+  std::uint32_t sender;        // index of the origin in the region's list of peers
+  std::uint64_t region;        // which of the target's regions (Agent::publish)
+  std::uint64_t offset;        // regions: of the first one asked for
+  std::uint32_t count;         // regions: bytes of the answer
+  std::uint32_t generation;    // of the origin's operation: both come back in the reply
+  std::uint64_t operation;
+};
+static_assert(sizeof(RequestHeader) == 40);
+
+enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1 };
+
+struct ReplyHeader {
+  MessageKind kind;
+  ReplyStatus status;
+  std::uint16_t unused;
+  std::uint32_t generation;
+  std::uint64_t operation;
+};
+static_assert(sizeof(ReplyHeader) == 16);
+
+// The most that a message carries behind its header, in bytes. With it, it stays below the eager limit of rxm (16 KiB), so
+// that no rendezvous is needed.
+inline constexpr std::size_t kMaxPayload = 12288;
+inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;
+
+}  // namespace farside

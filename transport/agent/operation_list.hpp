@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Lists of operations on one target's data that travel in one message to its agent, which carries them out in their order:
+// what an origin writes (OperationList), and what the agent reads (OperationListReader).
+//
+//   list:   entries, each a ListEntry and its data, which are padded to a multiple of 8 bytes
+//   data:   for each block `count` elements (or bytes), one extent apart; none of a get and of MPI_NO_OP; of
+//           compare_and_swap the element to compare with, then the new one
+//   reply:  for each block of each entry that fetches, `count` elements
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/data/basic_type.hpp"
+#include "transport/data/reduce_op.hpp"
+#include "transport/agent/message.hpp"
+
+namespace farside {
+
+enum class OperationKind : std::uint8_t { kPut, kGet, kAccumulate, kCompareAndSwap };
+
+// One operation on a target's data, as an origin asks for it. Its buffers are the application's.
+struct DataOperation {
+  OperationKind kind = OperationKind::kPut;
+  ReduceOp op = ReduceOp::kReplace;      // of an accumulate
+  BasicType type = BasicType::kByte;     // of an accumulate or compare_and_swap
+  std::uint64_t offset = 0;              // bytes in the target's data
+  std::size_t count = 0;                 // elements; bytes of puts and gets
+  const void* origin = nullptr;          // null: nothing is sent (get, MPI_NO_OP)
+  void* fetched = nullptr;               // null: nothing comes back
+  const void* compare = nullptr;
+
+  bool atomic() const { return kind == OperationKind::kAccumulate || kind == OperationKind::kCompareAndSwap; }
+  std::size_t bytes() const { return count * traits(type).extent; }
+};
+
+// Blocks of equal shape at equal distances: the i-th begins at offset + i * stride.
+struct ListEntry {
+  OperationKind kind;
+  ReduceOp op;
+  BasicType type;
+  std::uint8_t fetch;          // 1: the elements as they were before come back
+  std::uint32_t count;         // elements (bytes) in a block
+  std::uint64_t offset;
+  std::int64_t stride;
+  std::uint32_t blocks;
+  std::uint32_t unused;
+
+  std::size_t block_bytes() const { return std::size_t{count} * traits(type).extent; }
+  std::size_t data_bytes() const {
+    if (kind == OperationKind::kCompareAndSwap) return 2 * block_bytes();
+    return op == ReduceOp::kNoOp ? 0 : block_bytes() * blocks;
+  }
+  std::size_t fetched_bytes() const { return fetch != 0 ? block_bytes() * blocks : 0; }
+};
+static_assert(sizeof(ListEntry) == 32);
+
+class OperationList {
+ public:
+  // With a ControlAdd behind it, it must fit into a message, and so must what comes back.
+  static constexpr std::size_t kMostBytes = kMaxPayload - sizeof(ControlAdd);
+  static constexpr std::size_t kMostFetched = kMaxPayload - sizeof(std::uint64_t);
+  // An operation of so many bytes fits into an empty list.
+  static constexpr std::size_t kMostInOne = kMostBytes - sizeof(ListEntry);
+
+  // Copies what is sent. False, and nothing is changed, if there is no room left.
+  bool add(const DataOperation& operation);
+  bool empty() const { return bytes_.empty(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  bool has_atomics() const { return has_atomics_; }
+  std::size_t fetched_bytes() const { return fetched_bytes_; }
+  // Gives what came back to the buffers of the operations. Precondition: fetched_bytes() of them.
+  void deliver(std::span<const std::byte> fetched) const;
+
+ private:
+  struct Destination {
+    void* buffer;
+    BasicType type;
+    std::uint32_t count;
+  };
+  bool extends_last(const ListEntry& entry);
+
+  std::vector<std::byte> bytes_;
+  std::vector<Destination> destinations_;
+  std::size_t last_at_ = 0;        // of the last entry
+  ListEntry last_{};
+  std::size_t fetched_bytes_ = 0;
+  bool has_atomics_ = false;
+};
+
+// Reads what comes from the network: nothing in it is believed, but for where the data lie at the target, which only the
+// region's owner can judge.
+class OperationListReader {
+ public:
+  explicit OperationListReader(std::span<const std::byte> list) : rest_(list) {}
+  // The next entry, well formed, and its data; false at the end, or if there is a fault.
+  bool next(ListEntry& entry, std::span<const std::byte>& data);
+  const char* fault() const { return fault_; }
+
+ private:
+  std::span<const std::byte> rest_;
+  std::size_t fetched_bytes_ = 0;
+  const char* fault_ = nullptr;
+};
+
+}  // namespace farside

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/mailbox.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace farside {
+namespace {
+
+// Asks whether the owner lives, but not often.
+class Patience {
+ public:
+  explicit Patience(const std::function<bool()>& lives) : lives_(lives) {}
+  bool ends() {
+    if (++looks_ % 256 != 0) return false;
+    const Clock::time_point now = Clock::now();
+    if (now < ask_at_) return false;
+    ask_at_ = now + std::chrono::milliseconds(100);
+    return !lives_();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::function<bool()>& lives_;
+  std::uint32_t looks_ = 0;
+  Clock::time_point ask_at_ = Clock::now() + std::chrono::milliseconds(100);
+};
+
+Error dead() { return Error{ErrorKind::kPeer, "the target's process is gone"}; }
+
+}  // namespace
+
+Mailbox::Answer::~Answer() {
+  if (state_ != nullptr) state_->store(kFree, std::memory_order_release);
+}
+
+Mailbox::Slot* Mailbox::take_slot(Progress& progress, const std::function<bool()>& lives) {
+  Doorbell nobody_rings;
+  Patience patience(lives);
+  for (Waiter waiter(progress, nobody_rings);; waiter.pause()) {
+    for (Slot& slot : slots_) {
+      std::uint32_t free = kFree;
+      // Acquire: the reader of the last answer is done with it.
+      if (slot.state.load(std::memory_order_relaxed) == kFree &&
+          slot.state.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) {
+        return &slot;
+      }
+    }
+    if (patience.ends()) return nullptr;
+  }
+}
+
+Result<Mailbox::Answer> Mailbox::send(Progress& progress, std::span<const std::span<const std::byte>> parts,
+                                      const std::function<bool()>& lives) {
+  Slot* const slot = take_slot(progress, lives);
+  if (slot == nullptr) return dead();
+  std::size_t bytes = 0;
+  for (const std::span<const std::byte> part : parts) {
+    if (!part.empty()) std::memcpy(slot->text.data() + bytes, part.data(), part.size());
+    bytes += part.size();
+  }
+  slot->bytes = static_cast<std::uint32_t>(bytes);
+  // Sequentially consistent, as the bell asks for.
+  slot->state.exchange(kSent, std::memory_order_seq_cst);
+  bell_.ring_if_armed();
+  Patience patience(lives);
+  for (Waiter waiter(progress, slot->bell); slot->state.load(std::memory_order_acquire) != kAnswered; waiter.pause()) {
+    if (patience.ends()) return dead();
+  }
+  const std::size_t answered = std::min<std::size_t>(slot->bytes, kMostBytes);
+  return Answer(slot->state, std::span<const std::byte>(slot->text).first(answered));
+}
+
+bool Mailbox::answer_all(const Answering& answer) {
+  bool any = false;
+  std::array<std::byte, kMostBytes> letter;
+  for (Slot& slot : slots_) {
+    if (slot.state.load(std::memory_order_acquire) != kSent) continue;
+    any = true;
+    const std::size_t bytes = std::min<std::size_t>(slot.bytes, kMostBytes);
+    std::memcpy(letter.data(), slot.text.data(), bytes);
+    slot.bytes = static_cast<std::uint32_t>(answer(std::span<const std::byte>(letter).first(bytes), slot.text));
+    slot.state.exchange(kAnswered, std::memory_order_seq_cst);
+    slot.bell.ring_if_armed();
+  }
+  return any;
+}
+
+}  // namespace farside
