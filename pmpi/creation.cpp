@@ -10,6 +10,7 @@
 
 #include "epochs/control_block.hpp"
 #include "pmpi/agreement.hpp"
+#include "pmpi/clocks.hpp"
 #include "pmpi/first_window.hpp"
 #include "pmpi/hints.hpp"
 #include "pmpi/promises.hpp"
@@ -17,6 +18,7 @@
 #include "pmpi/window.hpp"
 #include "pmpi/window_table.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/trace.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -50,6 +52,8 @@ struct Contribution {
 
 constexpr int kNeedsFabric = 1;
 constexpr int kUsesCma = 2;
+constexpr int kUnknownClock = 4;  // records, and does not know yet how far its clock is from that of others
+constexpr int kNoRecord = 8;      // does not record
 
 // As Window::kMostRanksWithoutGate, where some are reached by the fabric.
 constexpr std::size_t kMostRanksWithoutGateByFabric = 2;  // one remote atomic either way
@@ -58,6 +62,7 @@ struct Agreed {
   std::unique_ptr<Space> space;
   std::vector<int> displacement_units;
   int gate_home = Window::kNoGate;
+  std::uint64_t id = 0;          // of the space, the same on all ranks
 };
 
 Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
@@ -130,7 +135,9 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
     const Status shared = reach.unshared ? Status(Error{ErrorKind::kNoRoute, reach.why}) : Status();
     if (auto failed = agreement.confirm(shared)) return *failed;
   }
-  const int needed = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0));
+  agreed.id = descriptors[0].nonce;
+  const int clocks = Trace::active() == nullptr ? kNoRecord : clock_is_known() ? 0 : kUnknownClock;
+  const int needed = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) | clocks);
   const bool some_cma = (needed & kUsesCma) != 0;
   // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
   const std::size_t most = (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGateByFabric : Window::kMostRanksWithoutGate;
@@ -154,6 +161,7 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
     if (auto failed = agreement.confirm(agreed.space->connect(peers, some_cma))) return *failed;
   }
   agreed.space->finish(some_cma);
+  if ((needed & (kUnknownClock | kNoRecord)) == kUnknownClock) compare_clocks(request.communicator);
   return agreed;
 }
 
@@ -242,7 +250,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
                                          std::move(agreed.value().space), agreed.value().gate_home,
                                          Hints(request.flavor, request.info),
                                          level == MPI_THREAD_MULTIPLE,
-                                         check, std::move(logs));
+                                         check, std::move(logs), agreed.value().id);
   WindowTable::instance().insert(handle, std::move(window));
   farside_windows.fetch_add(1, std::memory_order_relaxed);
   return {};

@@ -5,6 +5,7 @@
 #include "pmpi/first_window.hpp"
 #include "pmpi/requests.hpp"
 #include "pmpi/statistics_file.hpp"
+#include "pmpi/trace_file.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -26,6 +27,7 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
 
 void end_with_runtime() {
   write_statistics();
+  write_trace();
   // Windows that were not freed keep the endpoint; the process is about to end.
   if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
 }

@@ -8,6 +8,7 @@
 
 #include "pmpi/datatype.hpp"
 #include "pmpi/runtime.hpp"
+#include "pmpi/statistics_file.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
@@ -83,6 +84,7 @@ std::optional<Error> take() {
   }
   Process::instance().set_runtime_progress(progress_runtime);
   prepare_datatypes();
+  begin_statistics();
   return std::nullopt;
 }
 

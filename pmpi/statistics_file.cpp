@@ -8,12 +8,64 @@
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
+#include "pmpi/account.hpp"
 #include "pmpi/creation.hpp"
 #include "pmpi/first_window.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
+namespace {
+
+struct Ticked {
+  double per_tick;  // seconds
+  double operator()(Ticks ticks) const { return static_cast<double>(ticks) * per_tick; }
+};
+
+// What is 0 is left out.
+nlohmann::json in_json(const AccountSums& sums, const Ticked& seconds) {
+  nlohmann::json json = {{"windows", sums.windows}};
+  for (std::size_t i = 0; i < sums.epochs.size(); ++i) {
+    if (sums.epochs[i].count != 0) json["epochs"][kEpochNames[i]] = sums.epochs[i].count;
+  }
+  for (std::size_t i = 0; i < sums.waits.size(); ++i) {
+    const AccountSums::Waits& waits = sums.waits[i];
+    if (waits.count == 0) continue;
+    json["waits"][kWaitNames[i]] = {
+        {"count", waits.count}, {"seconds", seconds(waits.total)}, {"longest_seconds", seconds(waits.longest)}};
+  }
+  for (std::size_t route = 0; route < sums.operations.size(); ++route) {
+    for (std::size_t what = 0; what < AccountSums::kKinds; ++what) {
+      const AccountSums::Operations& done = sums.operations[route][what];
+      if (done.count != 0) json["routes"][kRouteNames[route]][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
+    }
+  }
+  constexpr const char* kBy[] = {"lock", "agent"};
+  for (std::size_t by = 0; by < sums.slow.size(); ++by) {
+    for (std::size_t why = 0; why < sums.slow[by].size(); ++why) {
+      if (sums.slow[by][why] != 0) json["slow_accumulates"][kBy[by]][kSlowNames[why]] = sums.slow[by][why];
+    }
+  }
+  if (sums.flushes != 0) json["flushes"] = sums.flushes;
+  if (sums.flushes_all != 0) json["flushes_all"] = sums.flushes_all;
+  if (sums.slow_operation_calls != 0) {
+    json["slow_operations"] = {{"count", sums.slow_operation_calls}, {"seconds", seconds(sums.slow_operations)}};
+  }
+  return json;
+}
+
+// When the first window was made, or something near.
+const ClockPair& begun() {
+  static const ClockPair pair = ClockPair::read();
+  return pair;
+}
+
+}  // namespace
+
+void begin_statistics() {
+  const Result<const Settings*> settings = Process::instance().settings();
+  if (settings && !settings.value()->stats.empty()) begun();
+}
 
 void write_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
@@ -24,8 +76,22 @@ void write_statistics() {
   const WindowCounts windows = window_counts();
   json["rank"] = rank;
   json["windows"] = {{"farside", windows.farside}, {"runtime", windows.runtime}};
+  Statistics& statistics = Process::instance().statistics();
+  const std::map<std::string, AccountSums> accounts = Accounts::instance().sums();
+  const ClockPair now = ClockPair::read();
+  const Ticked seconds{ns_per_tick(begun(), now) * 1e-9};
+  json["seconds"] = static_cast<double>(now.ns - begun().ns) * 1e-9;
+  json["window_kinds"] = nlohmann::json::object();
+  for (const auto& [kind, sums] : accounts) {
+    json["window_kinds"][kind] = in_json(sums, seconds);
+    for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
+      for (std::size_t what = 0; what < AccountSums::kKinds; ++what) {
+        const AccountSums::Operations& done = sums.operations[route][what];
+        statistics.add(static_cast<RouteKind>(route), static_cast<Counted>(what), done.bytes, done.count);
+      }
+    }
+  }
   json["routes"] = nlohmann::json::object();
-  const Statistics& statistics = Process::instance().statistics();
   for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
     for (std::size_t what = 0; what < kCountedNames.size(); ++what) {
       const Statistics::Counter& counter = statistics.counter(static_cast<RouteKind>(route), static_cast<Counted>(what));

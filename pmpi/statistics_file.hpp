@@ -7,4 +7,7 @@ namespace farside::pmpi {
 // Writes PREFIX.RANK.json if FARSIDE_STATS is set. Called before the runtime finalizes.
 void write_statistics();
 
+// The time that it tells is from here on: called when the first window is made.
+void begin_statistics();
+
 }  // namespace farside::pmpi

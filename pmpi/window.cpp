@@ -7,10 +7,22 @@
 #include "transport/base/log.hpp"
 
 namespace farside::pmpi {
+namespace {
+
+TraceFlavor flavor_of(int flavor) {
+  switch (flavor) {
+    case MPI_WIN_FLAVOR_CREATE: return TraceFlavor::kCreate;
+    case MPI_WIN_FLAVOR_ALLOCATE: return TraceFlavor::kAllocate;
+    case MPI_WIN_FLAVOR_SHARED: return TraceFlavor::kShared;
+    default: return TraceFlavor::kDynamic;
+  }
+}
+
+}  // namespace
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
                std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded, Check check,
-               std::unique_ptr<Space> logs)
+               std::unique_ptr<Space> logs, std::uint64_t id)
     : handle_(handle),
       group_(group),
       attributes_(attributes),
@@ -22,9 +34,12 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       hints_(std::move(hints)),
       threaded_(threaded),
       direct_(!threaded && check != Check::kStrict),
+      direct_locks_(direct_),
       epoch_(space_->ranks()),
       marks_exposure_(check != Check::kOff) {
   if (check == Check::kOff) epoch_.uncheck();
+  account_ = Account::open(*space_, {flavor_of(attributes.flavor), id, &direct_flushes_}, threaded);
+  if (account_ != nullptr) direct_locks_ = false;
   if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
 }
 

@@ -19,6 +19,7 @@
 
 #include "epochs/epoch_state.hpp"
 #include "epochs/exposure.hpp"
+#include "pmpi/account.hpp"
 #include "pmpi/datatype.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/hints.hpp"
@@ -55,10 +56,10 @@ class Window {
   };
   // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal; `gate_home` is the
   // rank of the gate that lock_all passes (epochs/lock.hpp), alike on all ranks, or kNoGate; `logs`, with FARSIDE_CHECK=strict,
-  // where its logs lie (pmpi/log_space.hpp).
+  // where its logs lie (pmpi/log_space.hpp). `id`: the same on all ranks, and of no other window.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
          std::unique_ptr<Space> space, int gate_home, Hints hints, bool threaded, Check check,
-         std::unique_ptr<Space> logs);
+         std::unique_ptr<Space> logs, std::uint64_t id);
   static constexpr int kNoGate = -1;
   // Up to so many ranks whose control words are all mapped, lock_all takes every rank's lock, at some 10 ns each: then an
   // exclusive lock is one atomic, and not one more at the gate.
@@ -205,8 +206,40 @@ class Window {
                               MPI_Op op);
   Outcome compare_and_swap_anyhow(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                                   MPI_Aint displacement);
+  Outcome lock_straight(int lock_type, int rank, int assert);
+  Outcome unlock_straight(int rank);
   Outcome lock_anyhow(int lock_type, int rank, int assert);
   Outcome unlock_anyhow(int rank);
+  Outcome lock_generally(int lock_type, int rank, int assert);
+  Outcome unlock_generally(int rank);
+  // Synchronization calls without their account.
+  Outcome fence_itself(int assert);
+  Outcome post_itself(MPI_Group group, int assert);
+  Outcome start_itself(MPI_Group group, int assert);
+  Outcome complete_itself();
+  Outcome wait_itself();
+  Outcome lock_all_itself(int assert);
+  Outcome unlock_all_itself();
+  Outcome flush_itself(int rank);
+  Outcome flush_all_itself();
+  // Does a call and, if the window has an account, enters it there when it has succeeded.
+  template <class Call, class Enter>
+  Outcome accounted(Call&& call, Enter&& enter) {
+    if (account_ == nullptr) [[likely]] return call();
+    const Account::Moment begun = account_->begin();
+    Outcome outcome = call();
+    if (outcome) enter(begun);
+    return outcome;
+  }
+  // The same for an operation, unless it is a load or store.
+  template <class Call>
+  Outcome operated(int rank, Counted what, std::uint64_t bytes, Call&& call) {
+    if (account_ == nullptr || space_->mapped(rank) != nullptr) [[likely]] return call();
+    const Account::Moment begun = Account::begin_operation();
+    Outcome outcome = call();
+    if (outcome) account_->operated(rank, what, bytes, begun);
+    return outcome;
+  }
   Outcome flush_anyhow(int rank);
   // Gives back the shared locks of the first ranks, all at once.
   Status release_shared(std::span<const epochs::Hold> holds);
@@ -222,7 +255,8 @@ class Window {
   Outcome flush_local_strictly(int rank);
   Outcome flush_local_all_strictly();
   // A program that calls nothing but flushes must still move its messages; every so often.
-  void look_after_runtime();
+  void look_after_runtime() { look_after_runtime(calls_); }
+  static void look_after_runtime(std::atomic<std::uint64_t>& calls);
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
   // Both without checks, at a place in the target's data.
   Outcome move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
@@ -254,6 +288,7 @@ class Window {
   Hints hints_;
   bool threaded_;
   bool direct_;              // the direct ways are open: one thread, and no strict checks
+  bool direct_locks_;        // and nobody wants an account of locks
   std::mutex mutex_;
 
   epochs::EpochState epoch_;
@@ -266,11 +301,13 @@ class Window {
   bool entering_gate_ = false;              // a thread is, and the others wait for it
   epochs::Hold gate_hold_;                  // of the gate, by lock_all or by these exclusive locks
   std::array<epochs::Hold, kMostRanksWithoutGate> lock_all_holds_;  // of every rank's lock, in a lock_all without a gate
-  std::atomic<std::uint32_t> calls_{0};     // since the runtime was last looked after
+  // Calls that look after the runtime every so often: flushes by the direct way, and others.
+  std::atomic<std::uint64_t> direct_flushes_{0}, calls_{0};
   bool lock_all_unchecked_ = false;
   bool marks_exposure_;                     // in the lock word, for who locks meanwhile; not with FARSIDE_CHECK=off
   std::unique_ptr<Strict> strict_;          // FARSIDE_CHECK=strict, else null
   std::uint8_t said_in_barrier_ = 0;        // in the last one (epochs/barrier.hpp)
+  std::unique_ptr<Account> account_;        // for FARSIDE_STATS and FARSIDE_TRACE, else null
 };
 
 }  // namespace farside::pmpi

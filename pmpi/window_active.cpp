@@ -90,6 +90,31 @@ Outcome Window::barrier(std::uint8_t said) {
 }
 
 Outcome Window::fence(int assert) {
+  return accounted([&] { return fence_itself(assert); },
+                   [&](const Account::Moment& begun) { account_->fenced(begun, (assert & MPI_MODE_NOSUCCEED) != 0); });
+}
+
+Outcome Window::post(MPI_Group group, int assert) {
+  return accounted([&] { return post_itself(group, assert); },
+                   [&](const Account::Moment& begun) { account_->posted(begun); });
+}
+
+Outcome Window::start(MPI_Group group, int assert) {
+  return accounted([&] { return start_itself(group, assert); },
+                   [&](const Account::Moment& begun) { account_->started(begun); });
+}
+
+Outcome Window::complete() {
+  return accounted([&] { return complete_itself(); },
+                   [&](const Account::Moment& begun) { account_->completed(begun); });
+}
+
+Outcome Window::wait() {
+  return accounted([&] { return wait_itself(); },
+                   [&](const Account::Moment& begun) { account_->exposure_ended(begun); });
+}
+
+Outcome Window::fence_itself(int assert) {
   constexpr int kAllowed = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
   if (Outcome o = check_assert(assert, kAllowed, "MPI_MODE_NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED"); !o) return o;
   {
@@ -124,7 +149,7 @@ Status Window::conceal() {
   return run(space_->bell(), end);
 }
 
-Outcome Window::post(MPI_Group group, int assert) {
+Outcome Window::post_itself(MPI_Group group, int assert) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
   if (Outcome o = check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
   Members own;
@@ -155,7 +180,7 @@ Outcome Window::post(MPI_Group group, int assert) {
   return tell(notice, origins);
 }
 
-Outcome Window::start(MPI_Group group, int assert) {
+Outcome Window::start_itself(MPI_Group group, int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   Members own;
   std::span<const int> targets;
@@ -176,7 +201,7 @@ Outcome Window::start(MPI_Group group, int assert) {
   return {};
 }
 
-Outcome Window::complete() {
+Outcome Window::complete_itself() {
   std::span<const int> targets;
   Members own;
   {
@@ -208,7 +233,7 @@ Outcome Window::complete() {
   return first_of(first, std::move(checked));
 }
 
-Outcome Window::wait() {
+Outcome Window::wait_itself() {
   std::size_t origins = 0;
   {
     const auto held = guard();
@@ -242,7 +267,8 @@ Outcome Window::test(int* flag) {
     if (!completions_.take(control_, origins)) return {};
   }
   *flag = 1;
-  return end_exposure(epochs::Call::kTest, origins);
+  return accounted([&] { return end_exposure(epochs::Call::kTest, origins); },
+                   [&](const Account::Moment& begun) { account_->exposure_ended(begun); });
 }
 
 Outcome Window::check_free() {

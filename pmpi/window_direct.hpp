@@ -83,7 +83,7 @@ inline bool Window::compare_and_swap_direct(const void* origin, const void* comp
 
 inline bool Window::flush_direct(int rank) {
   if (!direct_ || !epoch_.flush_quickly(rank) || !space_->immediate(rank)) return false;
-  look_after_runtime();
+  look_after_runtime(direct_flushes_);
   space_->settle_stores();
   return true;
 }
@@ -124,12 +124,12 @@ inline Outcome Window::compare_and_swap(const void* origin, const void* compare,
 }
 
 // A lock that nobody holds is one atomic, and so is its end.
-inline Outcome Window::lock(int lock_type, int rank, int assert) {
+inline Outcome Window::lock_straight(int lock_type, int rank, int assert) {
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
-  if (!direct_ || !plain || passes_gate(type) || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
-    return lock_anyhow(lock_type, rank, assert);
+  if (!plain || passes_gate(type) || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
+    return lock_generally(lock_type, rank, assert);
   }
   const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::come(type));
   epoch_.locked_quickly(rank, type);
@@ -139,11 +139,16 @@ inline Outcome Window::lock(int lock_type, int rank, int assert) {
   return {};
 }
 
-inline Outcome Window::unlock(int rank) {
+inline Outcome Window::lock(int lock_type, int rank, int assert) {
+  if (!direct_locks_) [[unlikely]] return lock_anyhow(lock_type, rank, assert);
+  return lock_straight(lock_type, rank, assert);
+}
+
+inline Outcome Window::unlock_straight(int rank) {
   using epochs::LockWord, epochs::TargetLock;
-  if (!direct_ || held_.empty() || held_.back().rank != rank || !held_.back().plain ||
+  if (held_.empty() || held_.back().rank != rank || !held_.back().plain ||
       passes_gate(held_.back().type) || !epoch_.may_unlock_quickly(rank) || !control_.mapped(rank) || !space_->immediate(rank)) {
-    return unlock_anyhow(rank);
+    return unlock_generally(rank);
   }
   const Held lock = held_.back();
   // The data is there already.
@@ -156,17 +161,22 @@ inline Outcome Window::unlock(int rank) {
   return {};
 }
 
+inline Outcome Window::unlock(int rank) {
+  if (!direct_locks_) [[unlikely]] return unlock_anyhow(rank);
+  return unlock_straight(rank);
+}
+
 inline Outcome Window::flush(int rank) {
   if (flush_direct(rank)) [[likely]] return {};
   return flush_anyhow(rank);
 }
 
-inline void Window::look_after_runtime() {
-  // Not a counter to rely on: threads may lose each other's steps.
-  constexpr std::uint32_t kEvery = 64;
-  const std::uint32_t calls = calls_.load(std::memory_order_relaxed) + 1;
-  calls_.store(calls, std::memory_order_relaxed);
-  if (calls % kEvery == 0) [[unlikely]] Process::instance().poll_runtime();
+inline void Window::look_after_runtime(std::atomic<std::uint64_t>& calls) {
+  // Not a counter to rely on where there are threads: they may lose each other's steps.
+  constexpr std::uint64_t kEvery = 64;
+  const std::uint64_t count = calls.load(std::memory_order_relaxed) + 1;
+  calls.store(count, std::memory_order_relaxed);
+  if (count % kEvery == 0) [[unlikely]] Process::instance().poll_runtime();
 }
 
 }  // namespace farside::pmpi

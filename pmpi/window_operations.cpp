@@ -128,7 +128,10 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
   if (Outcome o = check_buffer(origin.address, *origin_type, bytes, "origin"); !o) return o;
   if (Outcome o = begin_operation(target.rank, put); !o) return o;
   if (bytes == 0) return {};
-  if (strict_ == nullptr) [[likely]] return move(origin, *origin_type, target, *target_type, at, put);
+  const Counted what = put ? Counted::kPut : Counted::kGet;
+  if (strict_ == nullptr) [[likely]] {
+    return operated(target.rank, what, bytes, [&] { return move(origin, *origin_type, target, *target_type, at, put); });
+  }
   const Strict::Side here{origin.address, origin.count, origin_type};
   return watched({put ? Strict::Call::kPut : Strict::Call::kGet, put ? epochs::Use::kPut : epochs::Use::kGet,
                   BasicType::kByte, {}, put ? &here : nullptr, put ? nullptr : &here,
@@ -273,7 +276,9 @@ Outcome Window::accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* 
 
   if (origin_bytes == 0) return {};
   if (strict_ == nullptr) [[likely]] {
-    return combine(origin, *origin_type, result, *result_type, target, *target_type, at, *reduce, *element);
+    return operated(target.rank, result != nullptr ? Counted::kFetch : Counted::kAccumulate, bytes, [&] {
+      return combine(origin, *origin_type, result, *result_type, target, *target_type, at, *reduce, *element);
+    });
   }
   const Strict::Side from{origin.address, origin.count, origin_type};
   const Strict::Side to = result != nullptr ? Strict::Side{result->address, result->count, result_type} : from;
@@ -384,7 +389,7 @@ Outcome Window::compare_and_swap_anyhow(const void* origin, const void* compare,
   const auto swap = [&]() -> Outcome {
     return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
   };
-  if (strict_ == nullptr) [[likely]] return swap();
+  if (strict_ == nullptr) [[likely]] return operated(rank, Counted::kCompareAndSwap, found->size, swap);
   const Strict::Side from{origin, 1, found};
   const Strict::Side to{result, 1, found};
   return watched({Strict::Call::kCompareAndSwap, epochs::Use::kAccumulate, *found->basic, {}, &from, &to, {rank, at, 1, found}},

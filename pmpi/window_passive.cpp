@@ -157,6 +157,53 @@ Status Window::pass_lock_on(const Held& lock, std::uint64_t before) {
 }
 
 Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
+  return accounted(
+      [&] { return direct_ ? lock_straight(lock_type, rank, assert) : lock_generally(lock_type, rank, assert); },
+      [&](const Account::Moment& begun) {
+        if (rank == MPI_PROC_NULL) return;
+        account_->locked(rank, lock_type == MPI_LOCK_SHARED ? EpochKind::kLockShared : EpochKind::kLockExclusive, begun);
+      });
+}
+
+Outcome Window::unlock_anyhow(int rank) {
+  const auto unlock = [&] { return direct_ ? unlock_straight(rank) : unlock_generally(rank); };
+  if (account_ == nullptr || rank == MPI_PROC_NULL) return unlock();
+  std::optional<LockType> type;
+  {
+    const auto held = guard();
+    type = epoch_.locked(rank);
+  }
+  const Account::Moment begun = Account::begin_untimed();
+  Outcome outcome = unlock();
+  if (outcome && type) {
+    account_->unlocked(rank, *type == LockType::kShared ? EpochKind::kLockShared : EpochKind::kLockExclusive, begun);
+  }
+  return outcome;
+}
+
+Outcome Window::lock_all(int assert) {
+  return accounted([&] { return lock_all_itself(assert); },
+                   [&](const Account::Moment& begun) { account_->locked_all(begun); });
+}
+
+Outcome Window::unlock_all() {
+  return accounted([&] { return unlock_all_itself(); },
+                   [&](const Account::Moment& begun) { account_->unlocked_all(begun); });
+}
+
+Outcome Window::flush_anyhow(int rank) {
+  return accounted([&] { return flush_itself(rank); },
+                   [&](const Account::Moment& begun) {
+                     if (rank != MPI_PROC_NULL) account_->flushed(rank, begun);
+                   });
+}
+
+Outcome Window::flush_all() {
+  return accounted([&] { return flush_all_itself(); },
+                   [&](const Account::Moment& begun) { account_->flushed(-1, begun); });
+}
+
+Outcome Window::lock_generally(int lock_type, int rank, int assert) {
   if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
     return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE (MPI 4.0 section 12.5.3)",
                                                lock_type)};
@@ -172,7 +219,7 @@ Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
   return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, false, {}}, {});
 }
 
-Outcome Window::unlock_anyhow(int rank) {
+Outcome Window::unlock_generally(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   Held lock;
@@ -218,7 +265,7 @@ Outcome Window::unlock_anyhow(int rank) {
 // Through the gate, or every rank's lock in the order of ranks. Taking each at the first operation on it would cost less
 // than all, but deadlocks: of two such epochs that use the targets in different orders, each may wait behind a writer that
 // waits for the other. Loads and stores on the own window are covered as well.
-Outcome Window::lock_all(int assert) {
+Outcome Window::lock_all_itself(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   {
     const auto held = guard();
@@ -270,7 +317,7 @@ Status Window::release_shared(std::span<const epochs::Hold> holds) {
   return first;
 }
 
-Outcome Window::unlock_all() {
+Outcome Window::unlock_all_itself() {
   bool unchecked = false;
   epochs::Hold gate_hold;
   std::array<epochs::Hold, kMostRanksWithoutGate> holds;
@@ -292,7 +339,7 @@ Outcome Window::unlock_all() {
   return first_of(first_of(completed, released), std::move(checked));
 }
 
-Outcome Window::flush_anyhow(int rank) {
+Outcome Window::flush_itself(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   {
@@ -310,7 +357,7 @@ Outcome Window::flush_anyhow(int rank) {
   return first_of(space_->flush(rank), std::move(checked));
 }
 
-Outcome Window::flush_all() {
+Outcome Window::flush_all_itself() {
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush_all()) return v;

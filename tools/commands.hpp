@@ -19,6 +19,8 @@ void add_info_command(CLI::App& app, int& exit_code);
 // `line`: the command line, for the record.
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
+void add_trace_command(CLI::App& app, int& exit_code);
+void add_explain_command(CLI::App& app, int& exit_code);
 // After all others: it describes them.
 void add_man_command(CLI::App& app, int& exit_code);
 

@@ -34,6 +34,8 @@ int main(int argc, char** argv) {
     farside::tools::add_info_command(app, exit_code);
     farside::tools::add_bench_command(app, line, exit_code);
     farside::tools::add_simulate_command(app, exit_code);
+    farside::tools::add_trace_command(app, exit_code);
+    farside::tools::add_explain_command(app, exit_code);
     farside::tools::add_man_command(app, exit_code);
     try {
       app.parse(argc, argv);

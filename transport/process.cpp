@@ -2,6 +2,8 @@
 #include "transport/process.hpp"
 
 #include "transport/agent/node_agent.hpp"
+#include "transport/base/trace.hpp"
+#include "transport/base/waited.hpp"
 #include "transport/fabric/fabric.hpp"
 
 namespace farside {
@@ -19,6 +21,8 @@ Result<const Settings*> Process::settings() {
   if (!settings_) {
     settings_ = read_settings();
     if (settings_->ok() && !settings_->value().stats.empty()) statistics_.enable();
+    if (settings_->ok() && !settings_->value().trace.empty()) Trace::activate();
+    if (statistics_.enabled() || Trace::active() != nullptr) Waited::measure();
   }
   if (!settings_->ok()) return settings_->error();
   return &settings_->value();

@@ -64,7 +64,14 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
   return space;
 }
 
-Space::Space() : process_(Process::instance()) {}
+Space::Space() : process_(Process::instance()), counting_(false) {}
+
+OperationCounts& Space::count_by_target(bool threaded) {
+  counts_ = std::make_unique<OperationCounts>(ranks(), threaded);
+  counting_ = true;
+  for (int target = 0; target < ranks(); ++target) this->target(target).counts = counts_->row(target);
+  return *counts_;
+}
 Space::~Space() {
   // The endpoint still has what is under way, if an error kept the caller from a flush; each ends, or its peer is given up.
   // What was gathered belongs to an epoch that never ended.
@@ -266,6 +273,7 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
 }
 
 void Space::finish(bool some_cma) {
+  counting_ = process_.statistics().enabled();
   always_locked_ = some_cma;
   // Either all ranks have opened the fabric or none has.
   floats_locked_ = exposed_ == nullptr;

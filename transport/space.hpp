@@ -23,6 +23,7 @@
 #include "transport/agent/node_agent.hpp"
 #include "transport/base/copy.hpp"
 #include "transport/base/doorbell.hpp"
+#include "transport/base/operation_counts.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/stores.hpp"
@@ -106,6 +107,9 @@ class Space {
   Status connect(std::span<const FabricDescriptor> peers, bool some_cma);
   // The last step, when all ranks have mapped what they need.
   void finish(bool some_cma);
+
+  // From now on operations are counted by target, for who asks for them, and not in the process's statistics.
+  OperationCounts& count_by_target(bool threaded);
 
   int rank() const { return rank_; }
   int ranks() const { return static_cast<int>(targets_.size()); }
@@ -212,6 +216,7 @@ class Space {
     std::byte* memory = nullptr;       // the same, or of a shared space that the fabric serves
     std::byte* control = nullptr;      // when mapped
     std::uint64_t bytes = 0;
+    OperationCounts::Row* counts = nullptr;  // where they are counted by the one thread there is
     std::uint64_t address = 0;         // of private data, in its process; of contiguous data, here
     std::int32_t pid = 0;
     Peer peer = 0;
@@ -246,8 +251,11 @@ class Space {
   bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
   void place_contiguously();
   void count(int target, Counted what, std::size_t bytes) const {
-    process_.statistics().add(route(target), what, bytes);
+    if (OperationCounts::Row* row = targets_[static_cast<std::size_t>(target)].counts) return counts_->add_here(*row, what, bytes);
+    if (counting_) [[unlikely]] count_otherwise(target, what, bytes);
   }
+  void count_otherwise(int target, Counted what, std::size_t bytes) const;
+  void count_slow(BasicType type, const void* address, bool by_agent) const;
   Status operate(Target& target, const DataOperation& operation, Outstanding* own);
   Status operate_by_cma(Target& target, const DataOperation& operation);
   Status accumulate_by_cma(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
@@ -290,6 +298,8 @@ class Space {
   Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);
 
   Process& process_;
+  bool counting_;
+  std::unique_ptr<OperationCounts> counts_;
   int rank_ = 0;
   std::size_t control_bytes_ = 0;
   Segment segment_;

@@ -145,7 +145,10 @@ Status Space::issue_atomic(Target& to, Outstanding& among, const DataOperation& 
   // The agent knows no borders between regions.
   const bool by_agent = way(operation.type, address) == AtomicWay::kLocked ||
                         fabric.atomic_limit(call, operation.op, operation.type) == 0 || found.value().bytes < operation.bytes();
-  if (by_agent) return issue_by_agent(to, among, operation);
+  if (by_agent) {
+    count_slow(operation.type, address, true);
+    return issue_by_agent(to, among, operation);
+  }
   if (Status requested = wait_for(to.outstanding->requests); !requested) return requested;
   if (!fabric.orders_atomics()) {
     if (Status done = wait_for(to.outstanding->atomics); !done) return done;

@@ -33,6 +33,26 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
   return operate(from, {OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, offset, bytes, nullptr, origin, nullptr}, own);
 }
 
+void Space::count_otherwise(int rank, Counted what, std::size_t bytes) const {
+  if (counts_ != nullptr) return counts_->add(rank, what, bytes);
+  process_.statistics().add(route(rank), what, bytes);
+}
+
+void Space::count_slow(BasicType type, const void* address, bool by_agent) const {
+  if (counts_ == nullptr) [[likely]] return;
+  SlowAccumulate why = SlowAccumulate::kProvider;
+  if (always_locked_) {
+    why = SlowAccumulate::kCma;
+  } else if (!traits(type).cpu_atomics) {
+    why = SlowAccumulate::kType;
+  } else if (atomic_way(type, address) == AtomicWay::kLocked) {
+    why = SlowAccumulate::kUnaligned;
+  } else if (way(type, address) == AtomicWay::kLocked) {
+    why = SlowAccumulate::kFloatingPoint;
+  }
+  counts_->add_slow(why, by_agent);
+}
+
 Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                          void* fetched, std::size_t elements, Access access, Outstanding* own) {
   Target& to = target(rank);
@@ -67,6 +87,7 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
     if (op == ReduceOp::kReplace && fetched == nullptr) stores_.made();
     return;
   }
+  count_slow(type, at, false);
   // In pieces, so that no other rank waits long for the lock.
   const std::size_t most = elements * extent <= kLockedBytes ? elements : kLockedBytes / extent;
   for (std::size_t done = 0; done < elements;) {
@@ -129,6 +150,7 @@ Status Space::operate_by_cma(Target& to, const DataOperation& operation) {
       return accumulate_by_cma(to, operation.offset, operation.op, operation.type, operation.origin, operation.fetched, operation.count);
     case OperationKind::kCompareAndSwap: break;
   }
+  count_slow(operation.type, nullptr, false);
   std::array<std::byte, 64> copy;
   const std::size_t extent = traits(operation.type).extent;
   const AccumulateLock held(accumulate_lock(to));
@@ -139,6 +161,7 @@ Status Space::operate_by_cma(Target& to, const DataOperation& operation) {
 
 Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count) {
+  count_slow(type, nullptr, false);
   // Read, combine, write back in pieces, so that no other rank waits long for the lock.
   alignas(16) std::array<std::byte, kLockedBytes> copy;
   const std::size_t extent = traits(type).extent;
@@ -168,6 +191,7 @@ void Space::compare_and_swap_at(int rank, std::byte* at, BasicType type, const v
     farside::compare_and_swap(AtomicWay::kAtomic, type, at, origin, compare, fetched);
     return;
   }
+  count_slow(type, at, false);
   const AccumulateLock held(accumulate_lock(target(rank)));
   farside::compare_and_swap(AtomicWay::kLocked, type, at, origin, compare, fetched);
   stores_.made();

@@ -32,7 +32,10 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
     farside_tool_test(installed.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/installed ${CMAKE_COMMAND} ${runtime}
                       ${FARSIDE_MPICC_${runtime}})
     farside_tool_test(bench.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench ${runtime})
-    set_tests_properties(tools.run.${runtime} tools.installed.${runtime} tools.bench.${runtime} PROPERTIES PROCESSORS 2)
+    farside_tool_test(trace.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace ${runtime})
+    farside_tool_test(trace_page.${runtime} 200 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace_page ${runtime})
+    set_tests_properties(tools.run.${runtime} tools.installed.${runtime} tools.bench.${runtime} tools.trace.${runtime}
+                         tools.trace_page.${runtime} PROPERTIES PROCESSORS 2)
   endif()
 endforeach()
 if(TARGET farside-openmpi)

@@ -68,7 +68,7 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 bool same(const Settings& a, const Settings& b) {
   return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider && a.log == b.log &&
-         a.stats == b.stats && a.check == b.check && a.peer_timeout == b.peer_timeout;
+         a.stats == b.stats && a.trace == b.trace && a.check == b.check && a.peer_timeout == b.peer_timeout;
 }
 
 struct Documented {
@@ -105,6 +105,7 @@ const std::map<std::string, std::vector<Documented>>& documented() {
         {"info", [](Settings& s) { s.log = LogLevel::kInfo; }},
         {"debug", [](Settings& s) { s.log = LogLevel::kDebug; }}}},
       {"FARSIDE_STATS", {{"/tmp/run 1/stats", [](Settings& s) { s.stats = "/tmp/run 1/stats"; }}}},
+      {"FARSIDE_TRACE", {{"/tmp/run 1/trace", [](Settings& s) { s.trace = "/tmp/run 1/trace"; }}}},
   };
   return values;
 }

@@ -61,6 +61,11 @@ bool parse_stats(std::string_view value, Settings& settings) {
   return true;
 }
 
+bool parse_trace(std::string_view value, Settings& settings) {
+  settings.trace = value;
+  return true;
+}
+
 constexpr Setting kSettings[] = {
     {"FARSIDE_ROUTES", "mapped,cma,fabric", "one or more of mapped, cma, fabric, separated by commas",
      "ways to a peer's memory that may be used; cma works next to mapped only; "
@@ -76,7 +81,9 @@ constexpr Setting kSettings[] = {
      "and of several (slow)",
      parse_check},
     {"FARSIDE_LOG", "warn", "error, warn, info or debug", "how much farside says on stderr", parse_log},
-    {"FARSIDE_STATS", "", "a path prefix", "each rank writes PREFIX.RANK.json at MPI_Finalize", parse_stats},
+    {"FARSIDE_STATS", "", "a path prefix", "each rank writes PREFIX.RANK.json at MPI_Finalize; farside explain reads them", parse_stats},
+    {"FARSIDE_TRACE", "", "a path prefix",
+     "each rank records its epochs and waits, and writes PREFIX.RANK.trace at MPI_Finalize; farside trace reads them", parse_trace},
 };
 
 // Read by build and test scripts, not by the library.

@@ -32,6 +32,8 @@ struct Settings {
   LogLevel log = LogLevel::kWarn;
   // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize; empty: nothing is counted.
   std::string stats;
+  // FARSIDE_TRACE: each rank writes PREFIX.RANK.trace at MPI_Finalize; empty: nothing is recorded.
+  std::string trace;
 };
 
 struct Setting {

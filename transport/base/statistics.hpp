@@ -17,6 +17,12 @@ enum class Counted : std::uint8_t { kPut, kGet, kAccumulate, kFetch, kCompareAnd
 inline constexpr std::array<const char*, 7> kCountedNames = {
     "put", "get", "accumulate", "get_accumulate", "compare_and_swap", "control", "agent"};
 
+// Why an accumulate goes the slow way (transport/README.md): its type is of 1 or 2 bytes or wider than the CPU's atomics;
+// it is not aligned; it adds floating-point numbers where nobody needs the fabric; some rank of the window is reached by
+// process_vm_readv/writev; the provider has no such atomic, or it crosses from one attached region into the next.
+enum class SlowAccumulate : std::uint8_t { kType, kUnaligned, kFloatingPoint, kCma, kProvider };
+inline constexpr std::array<const char*, 5> kSlowNames = {"type", "unaligned", "floating_point", "cma", "provider"};
+
 class Statistics {
  public:
   struct Counter {
@@ -28,11 +34,11 @@ class Statistics {
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
   // Relaxed: figures are read after the work they count, by the thread that finalizes.
-  void add(RouteKind route, Counted what, std::size_t bytes) {
+  void add(RouteKind route, Counted what, std::size_t bytes, std::uint64_t count = 1) {
     if (!enabled()) [[likely]]
       return;
     Counter& counter = counters_[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
-    counter.count.fetch_add(1, std::memory_order_relaxed);
+    counter.count.fetch_add(count, std::memory_order_relaxed);
     counter.bytes.fetch_add(bytes, std::memory_order_relaxed);
   }
   const Counter& counter(RouteKind route, Counted what) const {

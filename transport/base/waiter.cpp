@@ -5,6 +5,14 @@
 
 namespace farside {
 
+thread_local Waited Waited::here_;
+
+void Waiter::note_end() const {
+  Waited& here = Waited::here();
+  here.last_end = ticks();
+  here.total += here.last_end - begun_;
+}
+
 void Waiter::arm() {
   progress_.listen(bell_);
   seen_ = bell_.arm();

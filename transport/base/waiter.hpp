@@ -11,6 +11,7 @@
 
 #include "transport/base/doorbell.hpp"
 #include "transport/base/relax.hpp"
+#include "transport/base/waited.hpp"
 
 namespace farside {
 
@@ -37,11 +38,13 @@ class Waiter {
   Waiter& operator=(const Waiter&) = delete;
   ~Waiter() {
     if (armed_) disarm();
+    if (begun_ != 0) [[unlikely]] note_end();
   }
 
   // One step of waiting; call it between looks at what is waited for.
   void pause() {
     if (rounds_ >= kSpins) return pause_longer();
+    if (rounds_ == 0 && Waited::measured()) [[unlikely]] begun_ = ticks();
     ++rounds_;
     relax();
     if (rounds_ % 8 == 0) progress_.poll();
@@ -58,12 +61,14 @@ class Waiter {
   void pause_longer();
   void arm();
   void disarm();
+  void note_end() const;
 
   Progress& progress_;
   Doorbell& bell_;
   std::uint32_t rounds_ = 0;
   std::uint32_t seen_ = 0;
   bool armed_ = false;
+  Ticks begun_ = 0;   // if waits are measured
 };
 
 }  // namespace farside

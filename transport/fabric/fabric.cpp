@@ -18,6 +18,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
+#include "transport/base/trace.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside {
@@ -532,6 +533,7 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
   }
+  const TraceServed served(bytes);
   Agent::Answer answer = agent_.execute(message);
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the agent was refused: {}", answer.refused);
   if (!answer.known_sender) return;

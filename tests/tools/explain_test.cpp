@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `farside explain` on statistics that this test makes: each rule speaks where it should, and not else.
+#include "tools/explain/explain.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace farside::tools::explain;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+namespace {
+
+json operations(std::uint64_t count, std::uint64_t bytes = 0) { return {{"count", count}, {"bytes", bytes}}; }
+json waits(std::uint64_t count, double seconds, double longest = 0.1) {
+  return {{"count", count}, {"seconds", seconds}, {"longest_seconds", longest}};
+}
+
+// One rank, 10 seconds, with windows of one kind.
+Run run_of(const std::string& kind, json sums, int runtime_windows = 0) {
+  if (!sums.contains("windows")) sums["windows"] = 1;
+  const json file = {{"rank", 0},
+                     {"seconds", 10.0},
+                     {"windows", {{"farside", 1}, {"runtime", runtime_windows}}},
+                     {"window_kinds", {{kind, sums}}}};
+  Run run;
+  add(run, "s.0.json", file.dump());
+  return run;
+}
+
+std::string rules(const Run& run) {
+  std::string names;
+  for (const Advice& each : advise(run)) names += (names.empty() ? "" : " ") + each.rule;
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("a window on private memory that could be allocated") {
+  const auto sums = [](std::uint64_t count) {
+    return json{{"routes", {{"cma", {{"put", operations(count)}}}}}};
+  };
+  CHECK(rules(run_of("create cma", sums(1000))) == "private_memory");
+  CHECK_THAT(advise(run_of("create cma", sums(1000)))[0].text,
+             Contains("1000 of its 1000 operations (100%)") && Contains("MPI_Win_allocate"));
+  CHECK(rules(run_of("create cma", sums(50))).empty());
+  CHECK(rules(run_of("create mapped", {{"routes", {{"mapped", {{"put", operations(1000)}}}}}})).empty());
+  CHECK_THAT(advise(run_of("create_dynamic cma", sums(1000)))[0].text,
+             Contains("dynamic window always goes this way"));
+}
+
+TEST_CASE("a flush after every put") {
+  const auto sums = [](std::uint64_t flushes) {
+    return json{{"routes", {{"mapped", {{"put", operations(1000)}}}}}, {"flushes", flushes}};
+  };
+  CHECK(rules(run_of("allocate mapped", sums(1000))) == "flush_after_every");
+  CHECK(rules(run_of("allocate mapped", sums(700))).empty());
+  json fabric = {{"routes", {{"fabric", {{"put", operations(1000)}}}}},
+                 {"flushes", 900},
+                 {"waits", {{"flush", waits(900, 2.5)}}}};
+  CHECK_THAT(advise(run_of("allocate fabric", fabric))[0].text, Contains("2.50 s of waiting"));
+}
+
+TEST_CASE("lock and unlock where one lock_all would do") {
+  const auto sums = [](std::uint64_t shared, std::uint64_t exclusive, std::uint64_t count) {
+    return json{{"routes", {{"mapped", {{"put", operations(count)}}}}},
+                {"epochs", {{"lock_shared", shared}, {"lock_exclusive", exclusive}}}};
+  };
+  CHECK(rules(run_of("allocate mapped", sums(1000, 0, 1000))) == "lock_each_time");
+  CHECK(rules(run_of("allocate mapped", sums(1000, 1, 1000))).empty());    // the lock excludes somebody
+  CHECK(rules(run_of("allocate mapped", sums(1000, 0, 100000))).empty());  // it opens much
+  CHECK(rules(run_of("allocate mapped", sums(50, 0, 50))).empty());        // too few
+  const json all = {{"routes", {{"mapped", {{"put", operations(1000)}}}}}, {"epochs", {{"lock_all", 1000}}}};
+  CHECK(rules(run_of("allocate mapped", all)) == "lock_all_each_time");
+}
+
+TEST_CASE("accumulates off the fast path, and why") {
+  const auto sums = [](const char* by, const char* why, std::uint64_t count) {
+    return json{{"routes", {{"mapped", {{"accumulate", operations(1000)}}}}},
+                {"slow_accumulates", {{by, {{why, count}}}}}};
+  };
+  CHECK(rules(run_of("allocate mapped", sums("lock", "type", 500))) == "accumulates_by_lock");
+  CHECK_THAT(advise(run_of("allocate mapped", sums("lock", "unaligned", 500)))[0].text,
+             Contains("500 accumulates") && Contains("not aligned"));
+  CHECK_THAT(advise(run_of("allocate mapped", sums("lock", "floating_point", 500)))[0].text,
+             Contains("floating-point"));
+  CHECK_THAT(advise(run_of("allocate fabric", sums("agent", "provider", 500)))[0].text,
+             Contains("message to the target's agent"));
+  CHECK(rules(run_of("allocate mapped", sums("lock", "type", 5))).empty());
+}
+
+TEST_CASE("waits that take a share of the time") {
+  const auto sums = [](const char* call, double seconds) {
+    return json{{"waits", {{call, waits(10, seconds, 0.25)}}}};
+  };
+  CHECK(rules(run_of("allocate mapped", sums("lock", 1.0))) == "lock_waits");
+  CHECK_THAT(advise(run_of("allocate mapped", sums("lock", 1.0)))[0].text,
+             Contains("waited 1.00 s") && Contains("10% of the time") && Contains("250 ms"));
+  CHECK(rules(run_of("allocate mapped", sums("lock", 0.4))).empty());
+  CHECK(rules(run_of("allocate mapped", sums("fence", 1.0))) == "fence_waits");
+  CHECK(rules(run_of("allocate mapped", sums("start", 1.0))) == "start_waits");
+  CHECK(rules(run_of("allocate mapped", sums("wait", 1.0))) == "wait_waits");
+}
+
+TEST_CASE("very many small operations, and windows that are not farside's") {
+  CHECK(rules(run_of("allocate mapped", {{"routes", {{"mapped", {{"put", operations(20'000'000)}}}}}})) ==
+        "many_small");
+  CHECK(
+      rules(run_of("allocate mapped", {{"routes", {{"mapped", {{"put", operations(9'000'000)}}}}}})).empty());
+  CHECK(rules(run_of("allocate mapped", json::object(), 3)) == "runtime_windows");
+}
+
+TEST_CASE("advice comes by weight, and the ranks are summed up") {
+  Run run = run_of("create cma", {{"routes", {{"cma", {{"put", operations(1000)}}}}},
+                                  {"waits", {{"fence", waits(5, 3.0)}}}});
+  CHECK(rules(run) == "fence_waits private_memory");
+  const std::string more =
+      json({{"rank", 1},
+            {"seconds", 10.0},
+            {"windows", {{"farside", 1}, {"runtime", 0}}},
+            {"window_kinds", {{"create cma", {{"windows", 1}, {"waits", {{"fence", waits(5, 1.0, 0.5)}}}}}}}})
+          .dump();
+  add(run, "s.1.json", more);
+  CHECK(run.ranks == 2);
+  CHECK(run.kinds.at("create cma").waits.at("fence").seconds == Approx(4.0));
+  CHECK(run.kinds.at("create cma").waits.at("fence").longest == Approx(0.5));
+  CHECK_THAT(in_words(run),
+             Contains("create cma: waiting in fence") && Contains("20%") && Contains("What would help"));
+}
+
+TEST_CASE("what is no statistics file is refused, by its name") {
+  Run run;
+  CHECK_THROWS_WITH(add(run, "s.0.json", "{"), Contains("s.0.json: no statistics"));
+  CHECK_THROWS_WITH(add(run, "s.0.json", "[]"), Contains("s.0.json"));
+  CHECK_THROWS_WITH(add(run, "s.0.json", R"({"rank": 0, "windows": {}})"), Contains("another version"));
+  CHECK_THROWS_WITH(add(run, "s.0.json", R"({"seconds": "x", "window_kinds": {}})"), Contains("s.0.json"));
+  CHECK_THROWS_WITH(
+      add(run, "s.0.json",
+          R"({"seconds": 1, "windows": {}, "window_kinds": {"create cma": {"windows": -1, "epochs": 3}}})"),
+      Contains("s.0.json"));
+  CHECK_THROWS_WITH(read("/tmp/farside-no-such-statistics"),
+                    Contains("FARSIDE_STATS=/tmp/farside-no-such-statistics"));
+}

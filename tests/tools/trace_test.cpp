@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `farside trace` on traces that this test makes: what is told from them, and that no file, however damaged,
+// is believed.
+#include <cstring>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tools/trace/chrome.hpp"
+#include "tools/trace/page.hpp"
+#include "tools/trace/summary.hpp"
+
+using namespace farside;
+using namespace farside::tools::trace;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr std::uint64_t kWindowId = 77;
+
+// A trace whose ticks are nanoseconds since 1,000,000.
+class Writer {
+ public:
+  explicit Writer(int rank, int ranks = 4, std::uint64_t clock = 1, std::uint64_t ahead = 0) : ahead_(ahead) {
+    header_.header_bytes = sizeof(TraceHeader);
+    header_.record_bytes = sizeof(TraceRecord);
+    header_.rank = rank;
+    header_.pid = 1000 + rank;
+    header_.clock = clock;
+    header_.first = {1'000'000, 1'000'000 + ahead};
+    header_.last = {101'000'000, 101'000'000 + ahead};
+    std::strcpy(header_.host.data(), "node");
+    TraceRecord window;
+    window.kind = TraceKind::kWindow;
+    window.detail = static_cast<std::uint8_t>(TraceFlavor::kAllocate);
+    window.begin = at(0);
+    window.granted = kWindowId;
+    window.closing = static_cast<std::uint64_t>(rank) | static_cast<std::uint64_t>(ranks) << 32;
+    records_.push_back(window);
+  }
+  static Ticks at(double us) { return 1'000'000 + static_cast<Ticks>(us * 1000); }
+  Writer& epoch(EpochKind kind, int target, double begin, double granted, double closing, double end,
+                std::uint64_t puts = 0) {
+    TraceRecord record;
+    record.detail = static_cast<std::uint8_t>(kind);
+    record.target = target;
+    record.begin = at(begin);
+    record.granted = at(granted);
+    record.closing = at(closing);
+    record.end = at(end);
+    record.route = static_cast<std::uint8_t>(RouteKind::kMapped);
+    record.count = puts;
+    record.bytes = 8 * puts;
+    records_.push_back(record);
+    return *this;
+  }
+  Writer& exclusive(int target, double begin, double granted, double end) {
+    return epoch(EpochKind::kLockExclusive, target, begin, granted, end, end, 1);
+  }
+  Writer& add(const TraceRecord& record) {
+    records_.push_back(record);
+    return *this;
+  }
+  TraceHeader& header() { return header_; }
+  std::vector<TraceRecord>& records() { return records_; }
+  std::string bytes() {
+    header_.records = records_.size();
+    std::string result(reinterpret_cast<const char*>(&header_), sizeof header_);
+    result.append(reinterpret_cast<const char*>(records_.data()), records_.size() * sizeof(TraceRecord));
+    return result;
+  }
+  RankTrace trace() { return parse("t." + std::to_string(header_.rank) + ".trace", bytes()); }
+
+ private:
+  TraceHeader header_;
+  std::vector<TraceRecord> records_;
+  std::uint64_t ahead_;
+};
+
+// Rank 0's lock goes from rank 1 to 3 to 2; rank 0 reads rank 1 meanwhile.
+Timeline convoy() {
+  Writer zero(0), one(1), two(2), three(3);
+  zero.epoch(EpochKind::kLockShared, 1, 50, 50, 60, 60, 12);
+  one.exclusive(0, 10, 10, 1010);
+  three.exclusive(0, 20, 1015, 2000);
+  two.exclusive(0, 30, 2005, 3000);
+  return merge({zero.trace(), one.trace(), two.trace(), three.trace()});
+}
+
+std::string refused(const std::string& bytes) {
+  try {
+    parse("t.0.trace", bytes);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("of a lock convoy each waiter names those that held the lock, in their order") {
+  const Timeline timeline = convoy();
+  const std::vector<LockWait> waits = lock_waits(timeline);
+  REQUIRE(waits.size() == 2);
+  CHECK_THAT(in_words(timeline, waits[0]),
+             Contains("rank 2 waited 1.98 ms for an exclusive lock at rank 0") &&
+                 Contains("held by rank 1 (980 us), rank 3 (985 us)"));
+  CHECK_THAT(in_words(timeline, waits[1]),
+             Contains("rank 3 waited 995 us") && Contains("held by rank 1 (990 us)") && !Contains("rank 2"));
+}
+
+TEST_CASE("readers wait for writers and writers for readers, but readers not for readers") {
+  Writer one(1), two(2), three(3);
+  one.epoch(EpochKind::kLockShared, 0, 10, 10, 100, 100);
+  two.epoch(EpochKind::kLockShared, 0, 20, 25, 120, 120);
+  three.exclusive(0, 30, 121, 200);
+  const Timeline timeline = merge({one.trace(), two.trace(), three.trace()});
+  const std::vector<LockWait> waits = lock_waits(timeline);
+  REQUIRE(waits.size() == 2);
+  CHECK(waits[0].holders.size() == 2);
+  CHECK(timeline.epochs[waits[0].epoch].process == 2);
+  CHECK(waits[1].holders.empty());
+}
+
+TEST_CASE(
+    "lock_all and exclusive locks at any target wait for each other; locks of other targets and windows do "
+    "not count") {
+  Writer one(1), two(2), three(3);
+  one.epoch(EpochKind::kLockAll, -1, 10, 10, 100, 100);
+  two.exclusive(3, 20, 101, 150);
+  three.epoch(EpochKind::kLockAll, -1, 110, 151, 200, 200);
+  one.exclusive(1, 100, 100, 160);
+  TraceRecord window = one.records()[0];
+  window.window = 1;
+  window.granted = 78;
+  three.add(window);
+  three.exclusive(0, 30, 90, 95);
+  three.records().back().window = 1;
+  const Timeline timeline = merge({one.trace(), two.trace(), three.trace()});
+  CHECK(timeline.windows.size() == 2);
+  const std::vector<LockWait> waits = lock_waits(timeline);
+  REQUIRE(waits.size() == 3);
+  CHECK(waits[0].holders.size() == 1);  // rank 2 for the lock_all of rank 1
+  CHECK(timeline.epochs[waits[0].holders[0].epoch].kind == EpochKind::kLockAll);
+  CHECK(waits[1].holders.empty());      // in another window
+  CHECK(waits[2].holders.size() == 2);  // rank 3's lock_all for both exclusive locks
+}
+
+TEST_CASE("clocks of other nodes are moved by their offset") {
+  constexpr std::uint64_t kAhead = 5'000'000'000;  // of rank 0's
+  for (const bool known : {true, false}) {
+    Writer zero(0), one(1, 4, 2, kAhead);
+    zero.exclusive(0, 10, 10, 500);
+    one.exclusive(0, 100, 505, 600);
+    if (known) {
+      TraceRecord offset;
+      offset.kind = TraceKind::kClock;
+      offset.granted = 1;
+      offset.begin = static_cast<std::uint64_t>(-static_cast<std::int64_t>(kAhead));  // the other is behind
+      offset.end = 20'000;
+      one.add(offset);
+    }
+    const Timeline timeline = merge({zero.trace(), one.trace()});
+    CHECK(timeline.processes[1].uncertain == (known ? 20'000 : -1));
+    const std::vector<LockWait> waits = lock_waits(timeline);
+    REQUIRE(waits.size() == 1);
+    CHECK(waits[0].holders.size() == (known ? 1 : 0));
+    CHECK_THAT(summary(timeline), known ? Contains("aligned to 20.0 us")
+                                        : Contains("! the clock of rank 1 on node was not compared"));
+  }
+}
+
+TEST_CASE("of a fence the last to come is the one the others waited for") {
+  Writer zero(0, 2), one(1, 2);
+  zero.epoch(EpochKind::kFence, -1, 10, 10, 10, 105).epoch(EpochKind::kFence, -1, 105, 105, 200, 210);
+  one.epoch(EpochKind::kFence, -1, 100, 100, 100, 105).epoch(EpochKind::kFence, -1, 105, 105, 205, 210);
+  const Timeline timeline = merge({zero.trace(), one.trace()});
+  const std::vector<FenceWait> waits = fence_waits(timeline);
+  REQUIRE(waits.size() == 2);
+  CHECK(timeline.epochs[waits[0].last].process == 1);
+  CHECK(waits[0].together == 90'000);
+  CHECK(waits[1].together == 5'000);
+  // Where some are missing, the n-th of one rank need not be the n-th of the others.
+  Writer lost(1, 2);
+  lost.epoch(EpochKind::kFence, -1, 105, 105, 205, 210).header().lost_epochs = 1;
+  CHECK(fence_waits(merge({zero.trace(), lost.trace()})).empty());
+}
+
+TEST_CASE("the summary has epochs, operations by route and slow targets, and says what was lost") {
+  Writer zero(0);
+  zero.epoch(EpochKind::kLockShared, 2, 10, 10, 50, 60, 7);
+  TraceRecord more = zero.records().back();
+  more.kind = TraceKind::kCounts;
+  more.what = static_cast<std::uint8_t>(Counted::kGet);
+  more.route = static_cast<std::uint8_t>(RouteKind::kFabric);
+  more.count = 9;
+  more.begin = more.granted = more.closing = 0;
+  zero.add(more);
+  TraceRecord total;
+  total.kind = TraceKind::kTotal;
+  total.detail = static_cast<std::uint8_t>(EpochKind::kLockShared);
+  total.count = 1000;
+  total.begin = 50'000'000;
+  total.end = 10'000'000;
+  zero.add(total);
+  zero.header().lost_epochs = 999;
+  const std::string text = summary(merge({zero.trace()}));
+  CHECK_THAT(text, Contains("lock_shared |   1000 |      50.0 ms |          10.0 ms"));
+  CHECK_THAT(text, Contains("mapped: put") && Contains("fabric: get"));
+  CHECK_THAT(text, Contains("rank 2 of the window, window 0"));
+  CHECK_THAT(text, Contains("! rank 0: the oldest records were overwritten: 999 of epochs"));
+}
+
+TEST_CASE("the trace for Perfetto is JSON with a slice per epoch and an arrow per wait") {
+  std::ostringstream out;
+  write_chrome(out, convoy());
+  const nlohmann::json trace = nlohmann::json::parse(out.str());
+  int slices = 0, waits = 0, begins = 0, ends = 0;
+  for (const auto& event : trace.at("traceEvents")) {
+    const std::string phase = event.at("ph");
+    if (phase == "X") (event.at("cat") == "wait" ? waits : slices) += 1;
+    begins += phase == "s";
+    ends += phase == "f";
+    if (phase == "X" && event.at("pid") == 2 && event.at("cat") == "epoch") {
+      CHECK(event.at("args").at("waited for") == nlohmann::json({"rank 1", "rank 3"}));
+      CHECK(event.at("ts").get<double>() == Approx(30));
+      CHECK(event.at("dur").get<double>() == Approx(2970));
+    }
+  }
+  CHECK(slices == 4);
+  CHECK(waits == 2);
+  CHECK(begins == 2);
+  CHECK(ends == 2);
+}
+
+TEST_CASE("the page holds its data and asks for nothing else; of too many bars the shortest are left out") {
+  const auto data_of = [](std::size_t most) {
+    std::ostringstream out;
+    write_page(out, convoy(), most);
+    const std::string page = out.str();
+    CHECK(page.find("src=") == std::string::npos);
+    CHECK(page.find("http") == std::string::npos);
+    const std::string mark = "id=\"data\">";
+    const std::size_t begin = page.find(mark) + mark.size();
+    return nlohmann::json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+  };
+  CHECK(data_of(100).at("bars").size() == 4);
+  CHECK(data_of(100).at("left_out") == 0);
+  CHECK(data_of(100).at("waits").size() == 2);
+  // Those that waits speak of stay.
+  CHECK(data_of(1).at("bars").size() == 3);
+  CHECK(data_of(1).at("left_out") == 1);
+}
+
+TEST_CASE("a trace that is damaged is refused, with the reason") {
+  Writer writer(0);
+  writer.exclusive(0, 10, 20, 30);
+  const std::string good = writer.bytes();
+  CHECK(refused(good) == "accepted");
+  CHECK_THAT(refused(""), Contains("t.0.trace: 0 bytes are less than"));
+  CHECK_THAT(refused(good.substr(0, 255)), Contains("less than the 256 of a header"));
+  CHECK_THAT(refused(good.substr(0, good.size() - 1)), Contains("2 records are announced and 1 are there"));
+  CHECK_THAT(refused(good + "x"), Contains("cut short"));
+  const auto with = [&](auto change) {
+    Writer other = writer;
+    change(other);
+    return refused(other.bytes());
+  };
+  CHECK_THAT(with([](Writer& w) { w.header().magic[3] = '?'; }), Contains("no trace of farside"));
+  CHECK_THAT(with([](Writer& w) { w.header().version = 2; }), Contains("of version 2"));
+  CHECK_THAT(with([](Writer& w) { w.header().order = 0x04030201; }), Contains("another byte order"));
+  CHECK_THAT(with([](Writer& w) { w.header().last = w.header().first; }), Contains("clock does not run"));
+  CHECK_THAT(with([](Writer& w) { w.records()[1].begin = ~Ticks{0}; }), Contains("record 1 is of a time"));
+  CHECK_THAT(with([](Writer& w) { std::swap(w.records()[1].begin, w.records()[1].end); }),
+             Contains("ends before it begins"));
+  CHECK_THAT(with([](Writer& w) { w.records()[1].kind = static_cast<TraceKind>(0); }), Contains("of kind 0"));
+  CHECK_THAT(with([](Writer& w) { w.records()[1].detail = 6; }), Contains("a value that there is not"));
+  CHECK_THAT(with([](Writer& w) { w.records()[1].route = 4; }), Contains("a value that there is not"));
+  CHECK_THAT(with([](Writer& w) { w.records()[1].target = -2; }), Contains("a value that there is not"));
+}
+
+TEST_CASE("no damage to a trace does more than refuse it") {
+  Writer writer(0), other(1);
+  writer.epoch(EpochKind::kLockAll, -1, 10, 20, 30, 40)
+      .exclusive(0, 50, 60, 70)
+      .epoch(EpochKind::kFence, -1, 80, 80, 90, 95);
+  other.exclusive(0, 10, 65, 80);
+  const std::string good = writer.bytes();
+  std::mt19937 random(4);
+  int read = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string bytes = good;
+    const int changes = 1 + static_cast<int>(random() % 3);
+    for (int i = 0; i < changes; ++i) bytes[random() % bytes.size()] = static_cast<char>(random());
+    try {
+      const Timeline timeline = merge({parse("damaged", bytes), other.trace()});
+      CHECK(!summary(timeline).empty());
+      std::ostringstream out;
+      write_chrome(out, timeline);
+      write_page(out, timeline);
+      ++read;
+    } catch (const std::runtime_error&) {
+    }
+  }
+  CHECK(read > 0);
+  CHECK(read < 3000);
+}
+
+TEST_CASE("a prefix without files says what to do") {
+  CHECK_THROWS_WITH(read_all("/nonexistent/prefix"), Contains("/nonexistent"));
+  CHECK_THROWS_WITH(read_all("/tmp/farside-no-such-trace"),
+                    Contains("run the program with FARSIDE_TRACE=/tmp/farside-no-such-trace"));
+}

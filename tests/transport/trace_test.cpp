@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is counted and recorded: operations by target, records in a ring, time.
+#include <chrono>
+#include <map>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "transport/base/doorbell.hpp"
+#include "transport/base/operation_counts.hpp"
+#include "transport/base/trace.hpp"
+#include "transport/base/waiter.hpp"
+
+using namespace farside;
+
+namespace {
+
+TraceRecord numbered(std::uint64_t number) {
+  TraceRecord record;
+  record.count = number;
+  return record;
+}
+
+using Key = std::pair<int, Counted>;
+using Sums = std::map<Key, std::pair<std::uint64_t, std::uint64_t>>;
+Sums drained(OperationCounts& counts, int only = -1) {
+  Sums sums;
+  counts.drain(only, [&](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
+    CHECK(!sums.contains(Key{target, what}));
+    sums[{target, what}] = {count, bytes};
+  });
+  return sums;
+}
+
+struct Still final : Progress {
+  void poll() override {}
+  void poll_runtime() override {}
+  void listen(Doorbell&) override {}
+  void stop_listening(Doorbell&) override {}
+};
+
+}  // namespace
+
+TEST_CASE("a ring keeps the last records, oldest first, and counts those it has lost") {
+  for (const bool threaded : {false, true}) {
+    TraceRing ring(8, threaded);
+    CHECK(ring.take().empty());
+    for (std::uint64_t i = 0; i < 5; ++i) ring.add(numbered(i));
+    CHECK(ring.take().size() == 5);
+    CHECK(ring.lost() == 0);
+    for (std::uint64_t i = 5; i < 21; ++i) ring.add(numbered(i));
+    const std::vector<TraceRecord> kept = ring.take();
+    REQUIRE(kept.size() == 8);
+    for (std::size_t i = 0; i < kept.size(); ++i) CHECK(kept[i].count == 13 + i);
+    CHECK(ring.lost() == 13);
+  }
+}
+
+TEST_CASE("several threads lose no record of each other") {
+  TraceRing ring(1 << 14, true);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (std::uint64_t i = 0; i < 4000; ++i) ring.add(numbered(1));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::uint64_t sum = 0;
+  for (const TraceRecord& record : ring.take()) sum += record.count;
+  CHECK(sum == 16000);
+}
+
+TEST_CASE("operations are counted by target and kind, and given out once") {
+  OperationCounts counts(3, false);
+  REQUIRE(counts.row(2) != nullptr);
+  counts.add_here(*counts.row(2), Counted::kPut, 8);
+  counts.add_here(*counts.row(2), Counted::kPut, 100);
+  counts.add_here(*counts.row(0), Counted::kFetch, 4);
+  CHECK(drained(counts, 2) == Sums{{{2, Counted::kPut}, {2, 108}}});
+  CHECK(drained(counts) == Sums{{{0, Counted::kFetch}, {1, 4}}});
+  CHECK(drained(counts).empty());
+  counts.add_here(*counts.row(2), Counted::kPut, 1);
+  CHECK(drained(counts) == Sums{{{2, Counted::kPut}, {1, 1}}});
+}
+
+TEST_CASE("threads that count at once lose nothing, while somebody else takes it") {
+  OperationCounts counts(2, true);
+  CHECK(counts.row(0) == nullptr);
+  std::uint64_t sum = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5000; ++i) counts.add(i % 2, Counted::kGet, 2);
+    });
+  }
+  for (int i = 0; i < 100; ++i) {
+    for (const auto& [key, each] : drained(counts)) sum += each.first;
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& [key, each] : drained(counts)) sum += each.first;
+  CHECK(sum == 15000);
+}
+
+TEST_CASE("ticks become nanoseconds by two readings of both clocks") {
+  const ClockPair first = ClockPair::read();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const ClockPair second = ClockPair::read();
+  const double rate = ns_per_tick(first, second);
+  CHECK(rate > 0.01);
+  CHECK(rate <= 1.0);
+  CHECK(static_cast<double>(second.ticks - first.ticks) * rate >= 19e6);
+  CHECK(ns_per_tick(second, second) == 0.0);
+}
+
+TEST_CASE("a wait is measured from its first pause to its end, and nothing that did not wait") {
+  Waited::measure();
+  Still progress;
+  Doorbell bell{};
+  const Ticks before = Waited::here().total;
+  { const Waiter none(progress, bell); }
+  CHECK(Waited::here().total == before);
+  const Ticks begun = ticks();
+  {
+    Waiter waiter(progress, bell);
+    for (int i = 0; i < 140; ++i) waiter.pause();
+  }
+  CHECK(Waited::here().total > before);
+  CHECK(Waited::here().total - before <= ticks() - begun);
+  CHECK(Waited::here().last_end >= begun);
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rules. Times that were not measured are estimated from what a call takes on the machine of
+// tools/README.md: only to say what is worth a look first.
+#include <algorithm>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "tools/explain/explain.hpp"
+#include "tools/text.hpp"
+
+namespace farside::tools::explain {
+namespace {
+
+// Below so many calls nothing is worth changing, unless it took so much of the time.
+constexpr std::uint64_t kFewCalls = 100;
+constexpr double kShareOfTime = 0.01;
+// A flush per operation or nearly so.
+constexpr double kFlushesPerOperation = 0.8;
+// Locks that open so little each could be one lock_all.
+constexpr double kOperationsPerLock = 4;
+// Waiting is worth a word from this share of the time on.
+constexpr double kShareWaited = 0.05;
+// Operations by load and store are worth a word from so many on.
+constexpr std::uint64_t kManyMapped = 10'000'000;
+
+// Seconds: what a call took where it was measured.
+constexpr double kMappedOperation = 10e-9;
+constexpr double kFlush = 5e-9;
+constexpr double kUncontendedLock = 20e-9;
+constexpr double kAccumulateLock = 20e-9;
+constexpr double kFabricRoundTrip = 30e-6;
+constexpr double kSystemCall = 3e-6;
+
+std::string percent(double part, double whole) {
+  if (!(whole > 0)) return "0%";
+  const double share = 100 * part / whole;
+  return share >= 10 ? fmt::format("{:.0f}%", share) : fmt::format("{:.1f}%", share);
+}
+std::string seconds(double value) {
+  return value <= 0 ? "0" : with_unit(value * 1e6, bench::Unit::kMicroseconds);
+}
+
+bool is(const std::string& kind, const char* flavor) { return kind.starts_with(std::string(flavor) + " "); }
+bool by(const std::string& kind, const char* route) { return kind.find(route) != std::string::npos; }
+
+class Rules {
+ public:
+  explicit Rules(const Run& run) : run_(run) {}
+  std::vector<Advice> all() {
+    for (const auto& [kind, sums] : run_.kinds) {
+      private_memory(kind, sums);
+      flush_after_every(kind, sums);
+      lock_each_time(kind, sums);
+      accumulates(kind, sums);
+      waits_for_locks(kind, sums);
+      waits_for_others(kind, sums);
+      many_small(kind, sums);
+    }
+    runtime_windows();
+    std::ranges::stable_sort(advice_, std::ranges::greater(), &Advice::weight);
+    return advice_;
+  }
+
+ private:
+  bool matters(std::uint64_t calls, double time) const {
+    return calls >= kFewCalls || time >= kShareOfTime * run_.seconds;
+  }
+  void add(const char* rule, const std::string& kind, double weight, std::string text) {
+    advice_.push_back({rule, kind, std::move(text), weight});
+  }
+
+  // MPI_Win_create on memory of malloc: each operation is a system call instead of a load or store.
+  void private_memory(const std::string& kind, const WindowKind& sums) {
+    const std::uint64_t operations = sums.operations("cma");
+    const double time = std::max(sums.slow_operations.seconds, static_cast<double>(operations) * kSystemCall);
+    if (operations == 0 || !matters(operations, time)) return;
+    const char* instead = is(kind, "create_dynamic")
+                              ? "A dynamic window always goes this way; if its memory is there from the "
+                                "start, one window of MPI_Win_allocate would not"
+                              : "Let MPI_Win_allocate make the memory, or take it from MPI_Alloc_mem before "
+                                "MPI_Win_create: then they are loads and stores";
+    add("private_memory", kind, time,
+        fmt::format("{} of its {} operations ({}) went to private memory of a neighbour, by a system call "
+                    "each, some {} together. {}.",
+                    operations, sums.operations(),
+                    percent(static_cast<double>(operations), static_cast<double>(sums.operations())),
+                    seconds(time), instead));
+  }
+
+  void flush_after_every(const std::string& kind, const WindowKind& sums) {
+    const std::uint64_t flushes = sums.flushes + sums.flushes_all;
+    const std::uint64_t operations = sums.operations();
+    if (operations == 0 || flushes < kFlushesPerOperation * static_cast<double>(operations)) return;
+    const bool fabric = sums.operations("fabric") > 0;
+    const double time = fabric ? sums.waited("flush") : static_cast<double>(flushes) * kFlush;
+    if (!matters(flushes, time)) return;
+    add("flush_after_every", kind, time,
+        fmt::format("{} flushes for {} operations: about one after each, {} {}. Issue several operations "
+                    "before one flush; {}.",
+                    flushes, operations, seconds(time),
+                    fabric ? "of waiting" : "in all, which is little inside a node",
+                    fabric ? "each flush over the fabric is a round trip"
+                           : "between nodes each would be a round trip"));
+  }
+
+  void lock_each_time(const std::string& kind, const WindowKind& sums) {
+    const std::uint64_t shared = sums.epochs_of("lock_shared"), exclusive = sums.epochs_of("lock_exclusive");
+    const std::uint64_t all = sums.epochs_of("lock_all"), operations = sums.operations();
+    const bool fabric = by(kind, "fabric");
+    if (shared >= kFewCalls && exclusive == 0 &&
+        static_cast<double>(operations) <= kOperationsPerLock * static_cast<double>(shared)) {
+      const double time =
+          std::max(static_cast<double>(shared) * (fabric ? kFabricRoundTrip : kUncontendedLock),
+                   sums.waited("lock") + sums.waited("unlock"));
+      add("lock_each_time", kind, time,
+          fmt::format("{} shared locks for {} operations, and no exclusive one. One MPI_Win_lock_all after "
+                      "the window is made, MPI_Win_flush where "
+                      "the data must be there, and one MPI_Win_unlock_all at the end would do: some {} less.",
+                      shared, operations, seconds(time)));
+    }
+    if (all >= kFewCalls && all > 10 * sums.windows && exclusive == 0 &&
+        static_cast<double>(operations) <= kOperationsPerLock * static_cast<double>(all)) {
+      const double time = std::max(static_cast<double>(all) * (fabric ? kFabricRoundTrip : kUncontendedLock),
+                                   sums.waited("lock") + sums.waited("unlock"));
+      add("lock_all_each_time", kind, time,
+          fmt::format("{} epochs by MPI_Win_lock_all for {} operations, and no exclusive lock. Open one and "
+                      "keep it; MPI_Win_flush completes "
+                      "operations without ending it: some {} less.",
+                      all, operations, seconds(time)));
+    }
+  }
+
+  void accumulates(const std::string& kind, const WindowKind& sums) {
+    static const std::map<std::string, const char*> kWhy = {
+        {"type",
+         "their type is of 1 or 2 bytes, or wider than the 8 that the CPU adds at once. Integers of 4 or 8 "
+         "bytes go by atomics"},
+        {"unaligned", "they are not aligned to their size. Align them in the window"},
+        {"floating_point",
+         "the CPU has no atomic addition of floating-point numbers. Inside a node that lock is the fast way; "
+         "many elements in one call share it"},
+        {"cma",
+         "some rank's memory is reached by system calls only, which have no atomics. MPI_Win_allocate, or "
+         "memory of MPI_Alloc_mem, would allow them"},
+        {"provider",
+         "the libfabric provider has no such atomic, or they cross from one attached region into the next"}};
+    for (const auto& [how, reasons] : sums.slow) {
+      for (const auto& [why, count] : reasons) {
+        const bool agent = how == "agent";
+        const double time = static_cast<double>(count) * (agent          ? kFabricRoundTrip
+                                                          : why == "cma" ? 2 * kSystemCall
+                                                                         : kAccumulateLock);
+        if (!matters(count, time)) continue;
+        const auto found = kWhy.find(why);
+        add(agent ? "accumulates_by_agent" : "accumulates_by_lock", kind, time,
+            fmt::format("{} accumulates did not go by atomics but {}, because {}.", count,
+                        agent ? "by a message to the target's agent" : "under the target's accumulate lock",
+                        found != kWhy.end() ? found->second : why.c_str()));
+      }
+    }
+  }
+
+  void waits_for_locks(const std::string& kind, const WindowKind& sums) {
+    const auto found = sums.waits.find("lock");
+    if (found == sums.waits.end() || found->second.seconds < kShareWaited * run_.seconds) return;
+    const Waits& waits = found->second;
+    add("lock_waits", kind, waits.seconds,
+        fmt::format(
+            "{} calls waited {} for a lock, {} of the time; the longest {}. {} Hold exclusive locks shorter, "
+            "spread what they protect over "
+            "several ranks, or use MPI_Fetch_and_op and MPI_Accumulate under shared locks; FARSIDE_TRACE and "
+            "farside trace show who held them.",
+            waits.count, seconds(waits.seconds), percent(waits.seconds, run_.seconds), seconds(waits.longest),
+            by(kind, "fabric") ? "Over the fabric each lock is a round trip, which is part of this." : ""));
+  }
+
+  void waits_for_others(const std::string& kind, const WindowKind& sums) {
+    const std::pair<const char*, const char*> kinds[] = {
+        {"fence",
+         "Fences wait for the last rank: spread the work evenly, or use locks or post and start, which wait "
+         "for fewer"},
+        {"start", "MPI_Win_start waited for MPI_Win_post of its targets: let them post sooner"},
+        {"wait",
+         "MPI_Win_wait waited for MPI_Win_complete of the origins: let them complete sooner, or do something "
+         "else before it"}};
+    for (const auto& [call, advice] : kinds) {
+      const auto found = sums.waits.find(call);
+      if (found == sums.waits.end() || found->second.seconds < kShareWaited * run_.seconds) continue;
+      const Waits& waits = found->second;
+      add(fmt::format("{}_waits", call).c_str(), kind, waits.seconds,
+          fmt::format("{} calls waited {}, {} of the time; the longest {}. {}.", waits.count,
+                      seconds(waits.seconds), percent(waits.seconds, run_.seconds), seconds(waits.longest),
+                      advice));
+    }
+  }
+
+  void many_small(const std::string& kind, const WindowKind& sums) {
+    const std::uint64_t mapped = sums.operations("mapped") + sums.operations("self");
+    if (mapped < kManyMapped) return;
+    add("many_small", kind, static_cast<double>(mapped) * kMappedOperation,
+        fmt::format("{} operations by load and store. If they are small, the calls themselves are the cost: "
+                    "move more with each (a derived datatype), or "
+                    "load and store in place after MPI_Win_allocate_shared and MPI_Win_shared_query.",
+                    mapped));
+  }
+
+  void runtime_windows() {
+    if (run_.runtime_windows == 0) return;
+    add("runtime_windows", "", 0,
+        fmt::format("{} windows (counted at each rank) stayed with the MPI runtime, and are not in these "
+                    "figures; farside has said why on stderr "
+                    "(farside info tells what this machine allows).",
+                    run_.runtime_windows));
+  }
+
+  const Run& run_;
+  std::vector<Advice> advice_;
+};
+
+}  // namespace
+
+std::uint64_t WindowKind::operations(const std::string& route) const {
+  std::uint64_t sum = 0;
+  if (const auto found = routes.find(route); found != routes.end()) {
+    for (const auto& [operation, counts] : found->second) sum += counts.count;
+  }
+  return sum;
+}
+
+std::uint64_t WindowKind::operations() const {
+  std::uint64_t sum = 0;
+  for (const auto& [route, counts] : routes) sum += operations(route);
+  return sum;
+}
+
+std::uint64_t WindowKind::epochs_of(const std::string& kind) const {
+  const auto found = epochs.find(kind);
+  return found == epochs.end() ? 0 : found->second;
+}
+
+double WindowKind::waited(const std::string& call) const {
+  const auto found = waits.find(call);
+  return found == waits.end() ? 0 : found->second.seconds;
+}
+
+double WindowKind::seconds() const {
+  double sum = slow_operations.seconds;
+  for (const auto& [call, each] : waits) {
+    if (call != "operation") sum += each.seconds;  // in slow_operations already
+  }
+  return sum;
+}
+
+std::vector<Advice> advise(const Run& run) { return Rules(run).all(); }
+
+std::string in_words(const Run& run) {
+  std::string text = fmt::format("{} ranks, {} of all ranks together from their first window to the end\n",
+                                 run.ranks, seconds(run.seconds));
+  if (run.kinds.empty()) return text + "\nNo window was farside's.\n";
+  Table time({"where the time went", "time", "share", "calls", "longest"});
+  double known = 0;
+  for (const auto& [kind, sums] : run.kinds) {
+    known += sums.seconds();
+    for (const auto& [call, waits] : sums.waits) {
+      if (call == "operation") continue;
+      time.add({fmt::format("{}: waiting in {}", kind, call), seconds(waits.seconds),
+                percent(waits.seconds, run.seconds), fmt::format("{}", waits.count), seconds(waits.longest)});
+    }
+    if (const Waits& slow = sums.slow_operations; slow.count > 0) {
+      time.add({fmt::format("{}: operations by system call or fabric", kind), seconds(slow.seconds),
+                percent(slow.seconds, run.seconds), fmt::format("{}", slow.count), "-"});
+    }
+  }
+  const double rest = std::max(run.seconds - known, 0.0);
+  time.add({"everything else: the program, other MPI, loads and stores (not timed)", seconds(rest),
+            percent(rest, run.seconds), "-", "-"});
+  text += '\n' + time.text();
+
+  Table what({"what was done", "windows", "epochs", "flushes", "operations", "bytes"});
+  for (const auto& [kind, sums] : run.kinds) {
+    std::uint64_t epochs = 0, bytes = 0;
+    for (const auto& [name, count] : sums.epochs) epochs += count;
+    for (const auto& [route, operations] : sums.routes) {
+      for (const auto& [operation, each] : operations) bytes += each.bytes;
+    }
+    what.add({kind, fmt::format("{}", sums.windows), fmt::format("{}", epochs),
+              fmt::format("{}", sums.flushes + sums.flushes_all), fmt::format("{}", sums.operations()),
+              fmt::format("{}", bytes)});
+  }
+  text += '\n' + what.text() + "\nWhat would help, the weightiest first\n";
+  const std::vector<Advice> advice = advise(run);
+  for (const Advice& each : advice)
+    text += fmt::format("- {}{}{}\n", each.kind, each.kind.empty() ? "" : ": ", each.text);
+  if (advice.empty()) text += "- nothing that these figures show\n";
+  return text;
+}
+
+}  // namespace farside::tools::explain

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/explain/explain.hpp"
+
+namespace farside::tools::explain {
+namespace {
+
+using nlohmann::json;
+
+std::uint64_t whole(const json& number) {
+  if (!number.is_number_unsigned()) throw std::runtime_error(fmt::format("{} is no count", number.dump()));
+  return number.get<std::uint64_t>();
+}
+
+Waits waits_in(const json& from) {
+  return {whole(from.at("count")), from.at("seconds").get<double>(), from.value("longest_seconds", 0.0)};
+}
+
+void add_waits(Waits& to, const Waits& more) {
+  to.count += more.count;
+  to.seconds += more.seconds;
+  to.longest = std::max(to.longest, more.longest);
+}
+
+const json& part(const json& from, const char* name) {
+  static const json nothing = json::object();
+  const auto found = from.find(name);
+  if (found == from.end()) return nothing;
+  if (!found->is_object())
+    throw std::runtime_error(fmt::format("{} is {}, and no object", name, found->dump()));
+  return *found;
+}
+
+void add_kind(WindowKind& to, const json& from) {
+  to.windows += whole(from.at("windows"));
+  for (const auto& [kind, count] : part(from, "epochs").items()) to.epochs[kind] += whole(count);
+  for (const auto& [call, waits] : part(from, "waits").items()) add_waits(to.waits[call], waits_in(waits));
+  for (const auto& [route, operations] : part(from, "routes").items()) {
+    for (const auto& [operation, sums] : operations.items()) {
+      Operations& sum = to.routes[route][operation];
+      sum.count += whole(sums.at("count"));
+      sum.bytes += whole(sums.at("bytes"));
+    }
+  }
+  for (const auto& [by, reasons] : part(from, "slow_accumulates").items()) {
+    for (const auto& [why, count] : reasons.items()) to.slow[by][why] += whole(count);
+  }
+  to.flushes += from.contains("flushes") ? whole(from.at("flushes")) : 0;
+  to.flushes_all += from.contains("flushes_all") ? whole(from.at("flushes_all")) : 0;
+  if (from.contains("slow_operations")) add_waits(to.slow_operations, waits_in(from.at("slow_operations")));
+}
+
+}  // namespace
+
+void add(Run& run, const std::string& file, const std::string& text) {
+  try {
+    const json all = json::parse(text);
+    if (!all.contains("window_kinds")) throw std::runtime_error("written by another version of farside");
+    ++run.ranks;
+    run.seconds += all.at("seconds").get<double>();
+    run.runtime_windows += all.at("windows").value("runtime", std::uint64_t{0});
+    for (const auto& [kind, sums] : all.at("window_kinds").items()) add_kind(run.kinds[kind], sums);
+  } catch (const std::exception& error) {
+    throw std::runtime_error(
+        fmt::format("{}: no statistics that farside explain can read: {}", file, error.what()));
+  }
+}
+
+Run read(const std::string& prefix) {
+  namespace fs = std::filesystem;
+  Run run;
+  const fs::path path(prefix);
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const std::string start = path.filename().string() + ".";
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(folder, failed)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(start) || entry.path().extension() != ".json") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    add(run, entry.path().string(), {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  }
+  if (failed) throw std::runtime_error(fmt::format("{}: {}", folder.string(), failed.message()));
+  if (run.ranks == 0) {
+    throw std::runtime_error(fmt::format(
+        "{}.*.json: there is no such file; run the program with FARSIDE_STATS={} (and with farside), "
+        "to its MPI_Finalize",
+        prefix, prefix));
+  }
+  return run;
+}
+
+}  // namespace farside::tools::explain

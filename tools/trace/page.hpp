@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A trace as one HTML file that needs nothing else: page.html with the data in it.
+#pragma once
+
+#include <ostream>
+
+#include "tools/trace/timeline.hpp"
+
+namespace farside::tools::trace {
+
+// Of more bars than this the shortest are left out, and the page says so.
+inline constexpr std::size_t kMostBars = 200000;
+
+void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_bars = kMostBars);
+
+}  // namespace farside::tools::trace

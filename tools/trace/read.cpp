@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/trace/read.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace farside::tools::trace {
+namespace {
+
+template <class... Args>
+[[noreturn]] void refuse(const std::string& file, fmt::format_string<Args...> text, Args&&... args) {
+  throw std::runtime_error(fmt::format("{}: {}", file, fmt::format(text, std::forward<Args>(args)...)));
+}
+
+bool has_times(TraceKind kind) { return kind != TraceKind::kClock && kind != TraceKind::kTotal; }
+
+// In nanoseconds what was in ticks. A time beyond what the file covers is a sign that it is damaged.
+class Clock {
+ public:
+  Clock(const std::string& file, const TraceHeader& header)
+      : file_(file), header_(header), per_tick_(ns_per_tick(header.first, header.last)) {
+    // 1 Hz of some machine's timer up to 100 GHz.
+    if (!(per_tick_ > 0.01 && per_tick_ <= 1e9) || header.last.ns < header.first.ns ||
+        header.last.ns > kMost) {
+      refuse(file_, "its clock does not run ({} ticks in {} ns); the file is damaged",
+             header.last.ticks - header.first.ticks, header.last.ns - header.first.ns);
+    }
+  }
+  Ticks ns(Ticks ticks, std::size_t record) const {
+    if (ticks == 0) return 0;
+    const double since = (static_cast<double>(ticks) - static_cast<double>(header_.first.ticks)) * per_tick_;
+    const double length = static_cast<double>(header_.last.ns - header_.first.ns);
+    if (since < -kSlack || since > length + kSlack) {
+      refuse(file_, "record {} is of a time that the file does not cover; the file is damaged", record);
+    }
+    // A difference of whole ticks, so that near times stay apart.
+    const auto ticked = static_cast<std::int64_t>(ticks - header_.first.ticks);
+    return header_.first.ns + static_cast<Ticks>(std::llround(static_cast<double>(ticked) * per_tick_));
+  }
+  Ticks length_ns(Ticks ticks) const { return static_cast<Ticks>(static_cast<double>(ticks) * per_tick_); }
+
+ private:
+  static constexpr double kSlack = 1e6;
+  static constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+  const std::string& file_;
+  const TraceHeader& header_;
+  double per_tick_;
+};
+
+void check(const std::string& file, const TraceRecord& record, std::size_t number) {
+  const auto kind = static_cast<unsigned>(record.kind);
+  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kTotal)) {
+    refuse(file, "record {} is of kind {}, which there is not; the file is damaged", number, kind);
+  }
+  const bool epoch = record.kind == TraceKind::kEpoch || record.kind == TraceKind::kTotal;
+  if ((epoch && record.detail >= kEpochNames.size()) ||
+      (record.kind == TraceKind::kWindow && record.detail >= kFlavorNames.size()) ||
+      record.what >= kCountedNames.size() || record.route >= kRouteNames.size() || record.target < -1) {
+    refuse(file, "record {} has a value that there is not; the file is damaged", number);
+  }
+}
+
+}  // namespace
+
+RankTrace parse(const std::string& file, std::string_view bytes) {
+  RankTrace trace;
+  trace.file = file;
+  TraceHeader& header = trace.header;
+  if (bytes.size() < sizeof header) {
+    refuse(file,
+           "{} bytes are less than the {} of a header; was the program ended before MPI_Finalize was over?",
+           bytes.size(), sizeof header);
+  }
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != TraceHeader::kMagic) refuse(file, "this is no trace of farside");
+  if (header.order != TraceHeader::kOrder)
+    refuse(file, "written on a machine of another byte order; read it there");
+  if (header.version != TraceHeader::kVersion) {
+    refuse(file, "of version {}; this farside reads version {}", header.version, TraceHeader::kVersion);
+  }
+  if (header.header_bytes != sizeof(TraceHeader) || header.record_bytes != sizeof(TraceRecord)) {
+    refuse(file, "its records are of {} bytes, not {}; the file is damaged", header.record_bytes,
+           sizeof(TraceRecord));
+  }
+  const std::size_t room = (bytes.size() - sizeof header) / sizeof(TraceRecord);
+  if (header.records != room || (bytes.size() - sizeof header) % sizeof(TraceRecord) != 0) {
+    refuse(file, "{} records are announced and {} are there; the file was cut short", header.records, room);
+  }
+  const auto end = std::find(header.host.begin(), header.host.end(), '\0');
+  for (const char c :
+       std::string_view(header.host.data(), static_cast<std::size_t>(end - header.host.begin()))) {
+    trace.host += c > ' ' && c < 127 ? c : '?';
+  }
+  const Clock clock(file, header);
+  trace.records.resize(room);
+  for (std::size_t i = 0; i < room; ++i) {
+    TraceRecord& record = trace.records[i];
+    std::memcpy(&record, bytes.data() + sizeof header + i * sizeof record, sizeof record);
+    check(file, record, i);
+    if (has_times(record.kind)) {
+      record.begin = clock.ns(record.begin, i);
+      record.end = clock.ns(record.end, i);
+      if (record.kind == TraceKind::kEpoch) {
+        record.granted = clock.ns(record.granted, i);
+        record.closing = clock.ns(record.closing, i);
+        if (record.begin > record.granted || record.granted > record.closing || record.closing > record.end) {
+          refuse(file, "record {} ends before it begins; the file is damaged", i);
+        }
+      }
+      if (record.kind != TraceKind::kWindow && record.kind != TraceKind::kCounts &&
+          record.begin > record.end) {
+        refuse(file, "record {} ends before it begins; the file is damaged", i);
+      }
+    } else if (record.kind == TraceKind::kClock) {
+      // Ten years apart, as the clocks of machines are that were started so.
+      constexpr std::int64_t kMost = std::int64_t{1} << 58;
+      const auto ahead = static_cast<std::int64_t>(record.begin);
+      if (ahead > kMost || ahead < -kMost || record.end > static_cast<std::uint64_t>(kMost)) {
+        refuse(file, "record {} has clocks too far apart; the file is damaged", i);
+      }
+    } else if (record.kind == TraceKind::kTotal) {
+      record.begin = clock.length_ns(record.begin);
+      record.end = clock.length_ns(record.end);
+    }
+  }
+  return trace;
+}
+
+std::vector<RankTrace> read_all(const std::string& prefix) {
+  namespace fs = std::filesystem;
+  std::vector<RankTrace> traces;
+  const fs::path path(prefix);
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const std::string start = path.filename().string() + ".";
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(folder, failed)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(start) || entry.path().extension() != ".trace") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (file.bad()) refuse(entry.path().string(), "cannot be read");
+    traces.push_back(parse(entry.path().string(), bytes));
+  }
+  if (failed) refuse(folder.string(), "{}", failed.message());
+  if (traces.empty()) {
+    refuse(prefix + ".*.trace",
+           "there is no such file; run the program with FARSIDE_TRACE={} (and with farside), to its "
+           "MPI_Finalize",
+           prefix);
+  }
+  std::ranges::sort(traces, [](const RankTrace& a, const RankTrace& b) {
+    return std::pair(a.header.rank, a.file) < std::pair(b.header.rank, b.file);
+  });
+  return traces;
+}
+
+}  // namespace farside::tools::trace

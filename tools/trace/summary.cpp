@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/trace/summary.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "tools/text.hpp"
+
+namespace farside::tools::trace {
+namespace {
+
+constexpr std::size_t kMostLines = 10;
+constexpr std::size_t kMostHolders = 6;
+
+std::string name_of(const Timeline& timeline, int window, int target) {
+  if (target < 0) return "all";
+  const int process = timeline.process_of(window, target);
+  return process >= 0 ? timeline.processes[static_cast<std::size_t>(process)].name
+                      : fmt::format("rank {} of the window", target);
+}
+
+const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
+  return timeline.processes[static_cast<std::size_t>(timeline.epochs[epoch].process)].name;
+}
+
+std::string header(const Timeline& timeline) {
+  std::string text =
+      fmt::format("{} processes, {} windows, {} from the first to the last record\n",
+                  timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
+  Nanoseconds uncertain = 0;
+  for (const Process& process : timeline.processes) {
+    if (process.uncertain < 0) {
+      text += fmt::format(
+          "! the clock of {} on {} was not compared with that of {}: its times may be off by anything\n",
+          process.name, process.host, timeline.processes.front().name);
+    }
+    uncertain = std::max(uncertain, process.uncertain);
+    if (process.lost_epochs + process.lost_operations + process.lost_served > 0) {
+      text += fmt::format(
+          "! {}: the oldest records were overwritten: {} of epochs and flushes, {} of operations, {} of "
+          "requests\n",
+          process.name, process.lost_epochs, process.lost_operations, process.lost_served);
+    }
+  }
+  if (uncertain > 0)
+    text += fmt::format("clocks of different nodes are aligned to {} or better\n", duration(uncertain));
+  return text;
+}
+
+std::string epochs(const Timeline& timeline) {
+  if (timeline.totals.empty()) return {};
+  Table table({"epoch", "number", "time in them", "of which waiting"});
+  for (const auto& [kind, total] : timeline.totals) {
+    table.add({kEpochNames[static_cast<std::size_t>(kind)], fmt::format("{}", total.count),
+               duration(static_cast<Nanoseconds>(total.seconds * 1e9)),
+               duration(static_cast<Nanoseconds>(total.waited * 1e9))});
+  }
+  return "\nTime in epochs, of all processes together\n" + table.text();
+}
+
+std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) {
+  std::string text = "\nLongest waits for locks\n";
+  std::size_t held = 0;
+  Nanoseconds free = 0;
+  for (const LockWait& wait : waits) {
+    if (wait.holders.empty()) {
+      free += wait.waited;
+    } else if (++held <= kMostLines) {
+      text += "  " + in_words(timeline, wait) + '\n';
+    }
+  }
+  if (held == 0) text += "  nobody waited for a lock that somebody held\n";
+  if (held > kMostLines) text += fmt::format("  and {} more\n", held - kMostLines);
+  if (held < waits.size()) {
+    text +=
+        fmt::format("  {} locks that nobody recorded held took {} together: the way to the target and back\n",
+                    waits.size() - held, duration(free));
+  }
+
+  std::map<int, std::pair<Nanoseconds, std::size_t>> held_up;  // by holder
+  for (const LockWait& wait : waits) {
+    for (const LockWait::Holder& holder : wait.holders) {
+      auto& [time, count] = held_up[timeline.epochs[holder.epoch].process];
+      time += holder.meanwhile;
+      ++count;
+    }
+  }
+  if (held_up.empty()) return text;
+  std::vector<std::pair<int, std::pair<Nanoseconds, std::size_t>>> most(held_up.begin(), held_up.end());
+  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
+  Table table({"who held others up", "time, of all waiters", "waits"});
+  for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
+    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name,
+               duration(most[i].second.first), fmt::format("{}", most[i].second.second)});
+  }
+  return text + '\n' + table.text();
+}
+
+std::string fences(const Timeline& timeline) {
+  const std::vector<FenceWait> waits = fence_waits(timeline);
+  std::map<int, std::pair<Nanoseconds, std::size_t>> last;
+  Nanoseconds all = 0;
+  for (const FenceWait& wait : waits) {
+    auto& [time, count] = last[timeline.epochs[wait.last].process];
+    time += wait.together;
+    ++count;
+    all += wait.together;
+  }
+  if (all == 0) return {};
+  std::vector<std::pair<int, std::pair<Nanoseconds, std::size_t>>> most(last.begin(), last.end());
+  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
+  Table table({"last at fences", "waited for by the others", "fences"});
+  for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
+    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name,
+               duration(most[i].second.first), fmt::format("{}", most[i].second.second)});
+  }
+  return '\n' + table.text();
+}
+
+std::string operations(const Timeline& timeline) {
+  std::array<std::array<std::pair<std::uint64_t, std::uint64_t>, kCountedNames.size()>, kRouteNames.size()>
+      sums{};
+  for (const Epoch& epoch : timeline.epochs) {
+    for (const Counts& counts : epoch.counts) {
+      auto& [count, bytes] =
+          sums[static_cast<std::size_t>(counts.route)][static_cast<std::size_t>(counts.what)];
+      count += counts.count;
+      bytes += counts.bytes;
+    }
+  }
+  Table table({"operations in the epochs recorded", "number", "bytes"});
+  bool any = false;
+  for (std::size_t route = 0; route < sums.size(); ++route) {
+    for (std::size_t what = 0; what < sums[route].size(); ++what) {
+      const auto& [count, bytes] = sums[route][what];
+      if (count == 0) continue;
+      any = true;
+      table.add({fmt::format("{}: {}", kRouteNames[route], kCountedNames[what]), fmt::format("{}", count),
+                 fmt::format("{}", bytes)});
+    }
+  }
+  return any ? '\n' + table.text() : std::string();
+}
+
+std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits) {
+  struct Costs {
+    Nanoseconds locks = 0, unlocks = 0, flushes = 0, operations = 0;
+    Nanoseconds all() const { return locks + unlocks + flushes + operations; }
+  };
+  std::map<std::pair<int, int>, Costs> costs;  // window, target
+  for (const LockWait& wait : waits) {
+    const Epoch& epoch = timeline.epochs[wait.epoch];
+    if (epoch.target >= 0) costs[{epoch.window, epoch.target}].locks += wait.waited;
+  }
+  for (const Epoch& epoch : timeline.epochs) {
+    if (epoch.target >= 0) costs[{epoch.window, epoch.target}].unlocks += epoch.end - epoch.closing;
+  }
+  for (const Span& span : timeline.spans) {
+    if (span.target < 0) continue;
+    Costs& cost = costs[{span.window, span.target}];
+    (span.kind == TraceKind::kFlush ? cost.flushes : cost.operations) += span.end - span.begin;
+  }
+  std::erase_if(costs, [](const auto& each) { return each.second.all() == 0; });
+  if (costs.empty()) return {};
+  std::vector<std::pair<std::pair<int, int>, Costs>> most(costs.begin(), costs.end());
+  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.all(); });
+  Table table({"slowest targets", "locks", "unlocks", "flushes", "operations"});
+  for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
+    const auto& [where, cost] = most[i];
+    table.add(
+        {fmt::format(
+             "{}{}", name_of(timeline, where.first, where.second),
+             where.first >= 0
+                 ? fmt::format(", window {}", timeline.windows[static_cast<std::size_t>(where.first)].number)
+                 : ""),
+         duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations)});
+  }
+  return '\n' + table.text();
+}
+
+}  // namespace
+
+std::string duration(Nanoseconds time) {
+  if (time <= 0) return "0";
+  return with_unit(static_cast<double>(time) * 1e-3, bench::Unit::kMicroseconds);
+}
+
+std::string in_words(const Timeline& timeline, const LockWait& wait) {
+  const Epoch& epoch = timeline.epochs[wait.epoch];
+  const char* kind = epoch.kind == EpochKind::kLockAll      ? "lock_all"
+                     : epoch.kind == EpochKind::kLockShared ? "a shared lock"
+                                                            : "an exclusive lock";
+  std::string text =
+      fmt::format("{} waited {} for {}", process_name(timeline, wait.epoch), duration(wait.waited), kind);
+  if (epoch.target >= 0) text += fmt::format(" at {}", name_of(timeline, epoch.window, epoch.target));
+  text += fmt::format(" (window {}, at {})", timeline.windows[static_cast<std::size_t>(epoch.window)].number,
+                      duration(epoch.begin));
+  if (wait.holders.empty()) return text + ", which nobody recorded held";
+  text += ", held by";
+  const std::size_t first = wait.holders.size() > kMostHolders ? wait.holders.size() - kMostHolders : 0;
+  if (first > 0) text += fmt::format(" {} others, then", first);
+  for (std::size_t i = first; i < wait.holders.size(); ++i) {
+    text += fmt::format("{} {} ({})", i > first ? "," : "", process_name(timeline, wait.holders[i].epoch),
+                        duration(wait.holders[i].meanwhile));
+  }
+  return text;
+}
+
+std::string summary(const Timeline& timeline) {
+  const std::vector<LockWait> waits = lock_waits(timeline);
+  return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) +
+         operations(timeline) + targets(timeline, waits);
+}
+
+}  // namespace farside::tools::trace

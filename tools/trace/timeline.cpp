@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/trace/timeline.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace farside::tools::trace {
+namespace {
+
+// How far a clock is ahead of the first process's.
+struct Offset {
+  Nanoseconds ahead = 0;
+  Nanoseconds uncertain = 0;
+};
+
+std::map<std::uint64_t, Offset> offsets(const std::vector<RankTrace>& traces) {
+  struct Edge {
+    std::uint64_t from, to;
+    Nanoseconds ahead, uncertain;  // `to` of `from`
+  };
+  std::vector<Edge> edges;
+  for (const RankTrace& trace : traces) {
+    for (const TraceRecord& record : trace.records) {
+      if (record.kind != TraceKind::kClock) continue;
+      const auto ahead = static_cast<Nanoseconds>(record.begin);
+      const auto uncertain =
+          static_cast<Nanoseconds>(std::min<std::uint64_t>(record.end, std::uint64_t{1} << 61));
+      edges.push_back({trace.header.clock, record.granted, ahead, uncertain});
+      edges.push_back({record.granted, trace.header.clock, -ahead, uncertain});
+    }
+  }
+  std::map<std::uint64_t, Offset> known{{traces.front().header.clock, {}}};
+  std::deque<std::uint64_t> next{traces.front().header.clock};
+  for (; !next.empty(); next.pop_front()) {
+    const Offset here = known.at(next.front());
+    for (const Edge& edge : edges) {
+      if (edge.from != next.front() || known.contains(edge.to)) continue;
+      known[edge.to] = {here.ahead + edge.ahead, here.uncertain + edge.uncertain};
+      next.push_back(edge.to);
+    }
+  }
+  return known;
+}
+
+bool is_lock(EpochKind kind) { return kind == EpochKind::kLockShared || kind == EpochKind::kLockExclusive; }
+
+// Whether one has to wait while the other is there.
+bool conflict(const Epoch& one, const Epoch& other) {
+  if (one.window != other.window || one.process == other.process) return false;
+  const bool both_lock = is_lock(one.kind) && is_lock(other.kind);
+  if (both_lock) {
+    return one.target == other.target &&
+           (one.kind == EpochKind::kLockExclusive || other.kind == EpochKind::kLockExclusive);
+  }
+  const auto pair = [](EpochKind a, EpochKind b) {
+    return a == EpochKind::kLockAll && b == EpochKind::kLockExclusive;
+  };
+  return pair(one.kind, other.kind) || pair(other.kind, one.kind);
+}
+
+}  // namespace
+
+int Timeline::process_of(int window, int target) const {
+  if (window < 0 || target < 0) return -1;
+  const std::map<int, int>& ranks_of = windows[static_cast<std::size_t>(window)].processes;
+  const auto found = ranks_of.find(target);
+  return found == ranks_of.end() ? -1 : found->second;
+}
+
+Timeline merge(const std::vector<RankTrace>& traces) {
+  Timeline timeline;
+  const std::map<std::uint64_t, Offset> clocks = offsets(traces);
+  std::map<int, int> with_rank;
+  for (const RankTrace& trace : traces) ++with_rank[trace.header.rank];
+
+  // The first moment, on the first process's clock.
+  Nanoseconds zero = std::numeric_limits<Nanoseconds>::max();
+  std::vector<Nanoseconds> shift;
+  for (const RankTrace& trace : traces) {
+    const auto clock = clocks.find(trace.header.clock);
+    shift.push_back(clock != clocks.end() ? clock->second.ahead : 0);
+    zero = std::min(zero, static_cast<Nanoseconds>(trace.header.first.ns) - shift.back());
+  }
+
+  std::map<std::uint64_t, int> window_ids;
+  for (std::size_t p = 0; p < traces.size(); ++p) {
+    const RankTrace& trace = traces[p];
+    const auto process = static_cast<int>(p);
+    const auto clock = clocks.find(trace.header.clock);
+    std::string name = fmt::format("rank {}", trace.header.rank);
+    if (with_rank[trace.header.rank] > 1) name += fmt::format(" (process {})", trace.header.pid);
+    timeline.processes.push_back(
+        {trace.header.rank, std::move(name), trace.host, clock != clocks.end() ? clock->second.uncertain : -1,
+         trace.header.lost_epochs, trace.header.lost_operations, trace.header.lost_served});
+    const auto at = [&](Ticks ns) { return static_cast<Nanoseconds>(ns) - shift[p] - zero; };
+    timeline.length = std::max(timeline.length, at(trace.header.last.ns));
+
+    std::map<std::uint32_t, int> windows;  // by number at this process
+    std::map<std::uint32_t, std::size_t> latest;
+    const auto window_of = [&](const TraceRecord& record) {
+      const auto found = windows.find(record.window);
+      return found == windows.end() ? -1 : found->second;
+    };
+    for (const TraceRecord& record : trace.records) {
+      switch (record.kind) {
+        case TraceKind::kWindow: {
+          const auto [entry, fresh] =
+              window_ids.try_emplace(record.granted, static_cast<int>(timeline.windows.size()));
+          const auto ranks = static_cast<int>(record.closing >> 32 & 0x7fffffff);
+          if (fresh) {
+            timeline.windows.push_back(
+                {static_cast<int>(record.window), static_cast<TraceFlavor>(record.detail), ranks, {}});
+          }
+          windows[record.window] = entry->second;
+          timeline.windows[static_cast<std::size_t>(entry->second)]
+              .processes[static_cast<int>(record.closing & 0x7fffffff)] = process;
+          break;
+        }
+        case TraceKind::kEpoch: {
+          Epoch epoch{process,
+                      window_of(record),
+                      static_cast<EpochKind>(record.detail),
+                      record.target,
+                      at(record.begin),
+                      at(record.granted),
+                      at(record.closing),
+                      at(record.end),
+                      {}};
+          if (record.count > 0) {
+            epoch.counts.push_back({static_cast<Counted>(record.what), static_cast<RouteKind>(record.route),
+                                    record.target, record.count, record.bytes});
+          }
+          latest[record.window] = timeline.epochs.size();
+          timeline.epochs.push_back(std::move(epoch));
+          break;
+        }
+        case TraceKind::kCounts:
+          // Those whose epoch was overwritten are left out with it.
+          if (const auto epoch = latest.find(record.window);
+              epoch != latest.end() && timeline.epochs[epoch->second].end == at(record.end)) {
+            timeline.epochs[epoch->second].counts.push_back({static_cast<Counted>(record.what),
+                                                             static_cast<RouteKind>(record.route),
+                                                             record.target, record.count, record.bytes});
+          }
+          break;
+        case TraceKind::kFlush:
+        case TraceKind::kOperation:
+        case TraceKind::kServed:
+          timeline.spans.push_back({record.kind, process,
+                                    record.kind == TraceKind::kServed ? -1 : window_of(record), record.target,
+                                    static_cast<Counted>(record.what), static_cast<RouteKind>(record.route),
+                                    at(record.begin), at(record.end), record.bytes});
+          break;
+        case TraceKind::kTotal: {
+          EpochTotal& total = timeline.totals[static_cast<EpochKind>(record.detail)];
+          total.count += record.count;
+          total.seconds += static_cast<double>(record.begin) * 1e-9;
+          total.waited += static_cast<double>(record.end) * 1e-9;
+          break;
+        }
+        case TraceKind::kClock:
+          break;
+      }
+    }
+  }
+  std::ranges::stable_sort(timeline.epochs, {}, &Epoch::begin);
+  std::ranges::stable_sort(timeline.spans, {}, &Span::begin);
+  return timeline;
+}
+
+std::vector<LockWait> lock_waits(const Timeline& timeline) {
+  // Of each window, who holds, by the time at which they got it; and up to each the latest end, so that a
+  // look back can stop.
+  struct Held {
+    std::vector<std::size_t> epochs;
+    std::vector<Nanoseconds> latest_end;
+  };
+  std::map<int, Held> windows;
+  for (std::size_t i = 0; i < timeline.epochs.size(); ++i) {
+    const Epoch& epoch = timeline.epochs[i];
+    if (epoch.window >= 0 && (is_lock(epoch.kind) || epoch.kind == EpochKind::kLockAll)) {
+      windows[epoch.window].epochs.push_back(i);
+    }
+  }
+  for (auto& [window, held] : windows) {
+    std::ranges::stable_sort(held.epochs, {}, [&](std::size_t i) { return timeline.epochs[i].granted; });
+    Nanoseconds latest = std::numeric_limits<Nanoseconds>::min();
+    for (const std::size_t i : held.epochs) {
+      latest = std::max(latest, timeline.epochs[i].end);
+      held.latest_end.push_back(latest);
+    }
+  }
+  std::vector<LockWait> waits;
+  for (const auto& [window, held] : windows) {
+    for (std::size_t place = 0; place < held.epochs.size(); ++place) {
+      const Epoch& waiter = timeline.epochs[held.epochs[place]];
+      if (waiter.granted <= waiter.begin) continue;
+      LockWait wait{held.epochs[place], waiter.granted - waiter.begin, {}};
+      for (std::size_t before = place; before-- > 0 && held.latest_end[before] > waiter.begin;) {
+        const Epoch& holder = timeline.epochs[held.epochs[before]];
+        if (holder.end <= waiter.begin || !conflict(waiter, holder)) continue;
+        const Nanoseconds until = std::min(holder.end, waiter.granted);
+        wait.holders.push_back(
+            {held.epochs[before], std::max<Nanoseconds>(until - std::max(holder.granted, waiter.begin), 0)});
+      }
+      std::ranges::reverse(wait.holders);
+      waits.push_back(std::move(wait));
+    }
+  }
+  std::ranges::stable_sort(waits, std::ranges::greater(), &LockWait::waited);
+  return waits;
+}
+
+std::vector<FenceWait> fence_waits(const Timeline& timeline) {
+  // The n-th fence of a window is the same at all its ranks, unless some were overwritten.
+  std::vector<FenceWait> waits;
+  for (const Process& process : timeline.processes) {
+    if (process.lost_epochs > 0) return waits;
+  }
+  std::map<int, std::map<int, std::vector<std::size_t>>> fences;  // by window and process
+  for (std::size_t i = 0; i < timeline.epochs.size(); ++i) {
+    const Epoch& epoch = timeline.epochs[i];
+    if (epoch.kind == EpochKind::kFence && epoch.window >= 0)
+      fences[epoch.window][epoch.process].push_back(i);
+  }
+  for (auto& [window, ranks] : fences) {
+    if (static_cast<int>(ranks.size()) != timeline.windows[static_cast<std::size_t>(window)].ranks) continue;
+    std::size_t most = std::numeric_limits<std::size_t>::max();
+    for (auto& [process, own] : ranks) {
+      std::ranges::stable_sort(own, {}, [&](std::size_t i) { return timeline.epochs[i].closing; });
+      most = std::min(most, own.size());
+    }
+    for (std::size_t n = 0; n < most; ++n) {
+      FenceWait wait{ranks.begin()->second[n], 0};
+      for (const auto& [process, own] : ranks) {
+        if (timeline.epochs[own[n]].closing > timeline.epochs[wait.last].closing) wait.last = own[n];
+      }
+      for (const auto& [process, own] : ranks) {
+        wait.together += timeline.epochs[wait.last].closing - timeline.epochs[own[n]].closing;
+      }
+      waits.push_back(wait);
+    }
+  }
+  std::ranges::stable_sort(waits, std::ranges::greater(), &FenceWait::together);
+  return waits;
+}
+
+}  // namespace farside::tools::trace

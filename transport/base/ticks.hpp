@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Time for records: the processor's time-stamp counter where it runs at one rate (some 8 ns to read, of which half is the
+// wait for what was done before), else CLOCK_MONOTONIC. A Calibration, two readings of both, turns it into nanoseconds.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
+
+namespace farside {
+
+using Ticks = std::uint64_t;  // 0: no time was taken
+
+inline std::uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// Whether the counter keeps its rate whatever the processor does (Intel SDM volume 3, "Invariant TSC").
+inline bool invariant_counter() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & (1U << 8)) != 0;
+#else
+  return false;
+#endif
+}
+
+inline const bool ticks_by_counter = invariant_counter();
+
+inline Ticks ticks() {
+#if defined(__x86_64__)
+  if (ticks_by_counter) [[likely]] return __rdtsc();
+#endif
+  return monotonic_ns();
+}
+
+// The two clocks at one moment, as nearly as can be: the closest of several readings.
+struct ClockPair {
+  Ticks ticks = 0;
+  std::uint64_t ns = 0;
+  static ClockPair read() {
+    ClockPair best;
+    std::uint64_t closest = ~std::uint64_t{0};
+    for (int i = 0; i < 16; ++i) {
+      const std::uint64_t before = monotonic_ns();
+      const Ticks now = farside::ticks();
+      const std::uint64_t after = monotonic_ns();
+      if (after - before >= closest) continue;
+      closest = after - before;
+      best = {now, before + closest / 2};
+    }
+    return best;
+  }
+};
+
+// How long a tick is, in nanoseconds; 0 if the readings are too close to tell.
+inline double ns_per_tick(const ClockPair& first, const ClockPair& second) {
+  return second.ticks > first.ticks ? static_cast<double>(second.ns - first.ns) / static_cast<double>(second.ticks - first.ticks)
+                                    : 0.0;
+}
+
+}  // namespace farside

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The recorder behind FARSIDE_TRACE: rings of records of one process, in which the oldest are overwritten and counted. Epochs,
+// operations and what the progress thread did have a ring each, so that a flood of one kind does not wash out the others.
+//
+// Memory: 4 MiB, 2 MiB and 1 MiB at most; nothing where no trace is asked for.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "transport/base/trace_format.hpp"
+
+namespace farside {
+
+class TraceRing {
+ public:
+  // `capacity`: a power of two.
+  explicit TraceRing(std::size_t capacity, bool threaded = false)
+      : mask_(capacity - 1),
+        threaded_(threaded),
+        records_(static_cast<TraceRecord*>(::operator new(capacity * sizeof(TraceRecord)))) {}
+
+  // From now on several threads may record at once.
+  void expect_threads() { threaded_ = true; }
+  void add(const TraceRecord& record) {
+    if (threaded_) [[unlikely]] {
+      const std::scoped_lock held(mutex_);
+      put(record);
+    } else {
+      put(record);
+    }
+  }
+  std::uint64_t lost() const {
+    const std::scoped_lock held(mutex_);
+    return next_ > mask_ + 1 ? next_ - mask_ - 1 : 0;
+  }
+  // The records, oldest first.
+  std::vector<TraceRecord> take() const;
+
+ private:
+  struct Free {
+    void operator()(TraceRecord* records) const { ::operator delete(records); }
+  };
+  void put(const TraceRecord& record) { new (records_.get() + (next_++ & mask_)) TraceRecord(record); }
+
+  std::size_t mask_;
+  bool threaded_;
+  std::unique_ptr<TraceRecord, Free> records_;  // not made before they are recorded: pages that nobody touches cost nothing
+  std::uint64_t next_ = 0;
+  mutable std::mutex mutex_;
+};
+
+class Trace {
+ public:
+  Trace() : first_(ClockPair::read()) {}
+
+  // Of this process; null: nothing is recorded.
+  static Trace* active() { return active_.load(std::memory_order_acquire); }
+  // At most once per process.
+  static void activate() {
+    if (active() == nullptr) active_.store(new Trace(), std::memory_order_release);
+  }
+
+  TraceRing& epochs() { return epochs_; }
+  TraceRing& operations() { return operations_; }
+  TraceRing& served() { return served_; }
+  const ClockPair& first() const { return first_; }
+
+ private:
+  static inline std::atomic<Trace*> active_{nullptr};  // never destroyed: threads may still be recording
+
+  TraceRing epochs_{std::size_t{1} << 16};
+  TraceRing operations_{std::size_t{1} << 15};
+  TraceRing served_{std::size_t{1} << 14, true};
+  ClockPair first_;
+};
+
+// Around what the progress thread does for another process.
+class TraceServed {
+ public:
+  explicit TraceServed(std::uint64_t bytes) : bytes_(bytes), begin_(Trace::active() != nullptr ? ticks() : 0) {}
+  TraceServed(const TraceServed&) = delete;
+  TraceServed& operator=(const TraceServed&) = delete;
+  ~TraceServed() {
+    if (begin_ != 0) [[unlikely]] add();
+  }
+
+ private:
+  void add() const;
+  std::uint64_t bytes_;
+  Ticks begin_;
+};
+
+}  // namespace farside

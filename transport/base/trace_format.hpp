@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What FARSIDE_TRACE leaves: PREFIX.RANK.trace, written by the library, read by `farside trace`.
+//
+//   | TraceHeader | TraceRecord, header.records of them |
+//   0             256                                   256 + 64 * records
+//
+// In the byte order of the machine that wrote it; `order` tells a reader of another one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "transport/base/statistics.hpp"
+#include "transport/base/ticks.hpp"
+
+namespace farside {
+
+struct TraceHeader {
+  static constexpr std::array<char, 8> kMagic = {'f', 'a', 'r', 's', 'i', 'd', 'e', 'T'};
+  static constexpr std::uint32_t kOrder = 0x01020304;
+  static constexpr std::uint32_t kVersion = 1;
+
+  std::array<char, 8> magic = kMagic;
+  std::uint32_t order = kOrder;
+  std::uint32_t version = kVersion;
+  std::uint32_t header_bytes = 0;
+  std::uint32_t record_bytes = 0;
+  std::int32_t rank = -1;           // in MPI_COMM_WORLD
+  std::int32_t pid = 0;
+  std::uint64_t records = 0;
+  std::uint64_t lost_epochs = 0;    // overwritten by later ones
+  std::uint64_t lost_operations = 0;
+  std::uint64_t lost_served = 0;
+  std::uint64_t clock = 0;          // whose CLOCK_MONOTONIC it is: the same for all processes of a node
+  ClockPair first;                  // when recording began
+  ClockPair last;                   // when the file was written
+  std::array<char, 64> host{};      // ends with 0
+  std::array<char, 88> unused{};
+};
+static_assert(sizeof(TraceHeader) == 256 && std::is_trivially_copyable_v<TraceHeader>);
+
+enum class TraceKind : std::uint8_t {
+  kWindow = 1,    // what kind of window, and whose: made at begin, freed at end (0: not yet)
+  kClock,         // that another clock of the run is `other` ahead of this one: offset_ns, give or take uncertainty_ns
+  kEpoch,         // see below
+  kCounts,        // more operations of the epoch before it
+  kFlush,         // a flush that waited: begin, end
+  kOperation,     // an operation that is no load or store: begin, end (issued, over the fabric; done, by cma)
+  kServed,        // the progress thread executed a request of another process: begin, end, bytes
+  kTotal,         // all epochs of a kind, also those overwritten: count, ticks in them (begin), ticks waited (end)
+};
+
+enum class EpochKind : std::uint8_t { kFence, kStart, kPost, kLockShared, kLockExclusive, kLockAll };
+inline constexpr std::array<const char*, 6> kEpochNames = {"fence", "start", "post", "lock_shared", "lock_exclusive",
+                                                           "lock_all"};
+
+// An epoch: opened by a call at `begin`, which had it at `granted`; the call that ends it came at `closing` and returned at
+// `end` (0: it was open when the file was written). So granted - begin is a wait for others (a lock, the posts of a start),
+// and end - closing, too (a fence's barrier, the completes of a wait, data and release of an unlock).
+struct TraceRecord {
+  TraceKind kind = TraceKind::kEpoch;
+  std::uint8_t detail = 0;     // kEpoch, kTotal: EpochKind; kWindow: TraceFlavor
+  std::uint8_t what = 0;       // kOperation, kEpoch and kCounts with count > 0: Counted
+  std::uint8_t route = 0;      // RouteKind of these
+  std::uint32_t window = 0;    // number of the window at this process
+  std::int32_t target = -1;    // rank in the window; -1: several or none
+  std::uint32_t thread = 0;
+  Ticks begin = 0;
+  Ticks granted = 0;           // kWindow: an id alike on all ranks
+  Ticks closing = 0;           // kWindow: rank | ranks << 32
+  Ticks end = 0;
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+};
+static_assert(sizeof(TraceRecord) == 64 && std::is_trivially_copyable_v<TraceRecord>);
+
+enum class TraceFlavor : std::uint8_t { kCreate, kAllocate, kShared, kDynamic };
+inline constexpr std::array<const char*, 4> kFlavorNames = {"create", "allocate", "allocate_shared", "create_dynamic"};
+
+}  // namespace farside
