@@ -265,6 +265,8 @@ class Window {
                    const Datatype& target_type, std::int64_t at, bool put);
   bool combine_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
                       const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element);
+  bool fetch_ranges(const std::byte* origin, std::byte* fetched, std::size_t bytes, const RemoteBuffer& target,
+                    const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element);
   Outcome combine(const LocalBuffer& origin, const Datatype& origin_type, const LocalBuffer* result,
                   const Datatype& result_type, const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
                   ReduceOp op, BasicType element);

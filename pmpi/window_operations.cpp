@@ -322,6 +322,10 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   std::vector<std::byte> packed(reads_origin ? elements * traits(element).extent : 0);
   std::vector<std::byte> fetched(elements * traits(element).extent);
   if (reads_origin) copy_elements(Direction::kIn, packed, origin, origin_type, element);
+  if (fetch_ranges(reads_origin ? packed.data() : nullptr, fetched.data(), fetched.size(), target, target_type, at, op, element)) {
+    copy_elements(Direction::kOut, fetched, *result, result_type, element);
+    return {};
+  }
   const auto flat = Layout::basic(element);
   ElementPieces pieces(*flat, elements, *target_type.layout, target_count);
   ElementPiece piece;
@@ -353,8 +357,23 @@ bool Window::combine_ranges(const LocalBuffer& origin, const Datatype& origin_ty
   there += at;
   return for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
                                     std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-    space_->accumulate_rows_at(target.rank, there + target_at, target_stride, op, element, bytes_at(origin.address, origin_at),
+    space_->accumulate_rows_at(target.rank, there + target_at, target_stride, op, element, bytes_at(origin.address, origin_at), nullptr,
                                origin_stride, bytes / traits(element).size, count, access(target.rank));
+  });
+}
+
+// The same between contiguous copies; `origin` null: nothing is sent.
+bool Window::fetch_ranges(const std::byte* origin, std::byte* fetched, std::size_t bytes, const RemoteBuffer& target,
+                          const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element) {
+  std::byte* there = space_->mapped(target.rank);
+  if (there == nullptr || has_gap(element)) return false;
+  const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
+  if (!to) return false;
+  there += at;
+  return for_ranges(*to, Ranges{0, bytes, 1, 0, 1, 0}, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t flat_at,
+                                                           std::ptrdiff_t flat_stride, std::size_t size, std::size_t count) {
+    space_->accumulate_rows_at(target.rank, there + target_at, target_stride, op, element, origin != nullptr ? origin + flat_at : nullptr,
+                               fetched + flat_at, flat_stride, size / traits(element).size, count, access(target.rank));
   });
 }
 

@@ -155,9 +155,9 @@ class Space {
                     std::size_t count, Access access = Access::kShared, Outstanding* own = nullptr);
   void accumulate_at(int target, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
                      std::size_t count, Access access = Access::kShared);
-  // `rows` times `count` elements, at distances of their own.
+  // `rows` times `count` elements, at distances of their own; what is fetched lies as the origin's do.
   void accumulate_rows_at(int target, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type, const std::byte* origin,
-                          std::ptrdiff_t origin_stride, std::size_t count, std::size_t rows, Access access);
+                          std::byte* fetched, std::ptrdiff_t origin_stride, std::size_t count, std::size_t rows, Access access);
   Status compare_and_swap(int target, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
                           void* fetched);
   void compare_and_swap_at(int target, std::byte* at, BasicType type, const void* origin, const void* compare,

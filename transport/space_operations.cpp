@@ -102,9 +102,10 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
 }
 
 void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type, const std::byte* origin,
-                               std::ptrdiff_t origin_stride, std::size_t elements, std::size_t rows, Access access) {
+                               std::byte* fetched, std::ptrdiff_t origin_stride, std::size_t elements, std::size_t rows,
+                               Access access) {
   const std::size_t bytes = elements * traits(type).extent;
-  count(rank, Counted::kAccumulate, bytes * rows);
+  count(rank, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, bytes * rows);
   const bool alone = access == Access::kAlone;
   // Rows differ in how they are aligned only if the stride says so; then each is looked at.
   const auto own_way = [&] { return alone ? AtomicWay::kLocked : way(type, at); };
@@ -112,10 +113,12 @@ void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, R
   while (rows > 0) {
     const std::size_t part = std::min(rows, at_a_time);
     std::optional<AccumulateLock> held;
-    for (std::size_t row = 0; row < part; ++row, at += stride, origin += origin_stride) {
+    for (std::size_t row = 0; row < part; ++row, at += stride) {
       const AtomicWay way_here = own_way();
       if (way_here == AtomicWay::kLocked && !alone && !held) held.emplace(accumulate_lock(target(rank)));
-      combine(way_here, op, type, at, origin, nullptr, elements);
+      combine(way_here, op, type, at, origin, fetched, elements);
+      if (origin != nullptr) origin += origin_stride;
+      if (fetched != nullptr) fetched += origin_stride;
     }
     rows -= part;
   }

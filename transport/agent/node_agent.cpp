@@ -18,6 +18,7 @@
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
 #include "transport/base/relax.hpp"
+#include "transport/base/trace.hpp"
 #include "transport/node/process_memory.hpp"
 
 namespace farside {
@@ -91,6 +92,7 @@ void NodeAgent::withdraw(std::uint64_t region) {
 }
 
 std::size_t NodeAgent::answer(std::span<const std::byte> letter, std::span<std::byte> room) {
+  const TraceServed served(RouteKind::kCma, letter.size());
   const Agent::Answer answer = [&] {
     const std::scoped_lock held(mutex_);
     return agent_.execute(letter);

@@ -17,7 +17,7 @@ std::vector<TraceRecord> TraceRing::take() const {
 void TraceServed::add() const {
   TraceRecord record;
   record.kind = TraceKind::kServed;
-  record.route = static_cast<std::uint8_t>(RouteKind::kFabric);
+  record.route = static_cast<std::uint8_t>(route_);
   record.begin = begin_;
   record.end = ticks();
   record.count = 1;

@@ -13,6 +13,7 @@
 #include <new>
 #include <vector>
 
+#include "transport/base/statistics.hpp"
 #include "transport/base/trace_format.hpp"
 
 namespace farside {
@@ -80,10 +81,11 @@ class Trace {
   ClockPair first_;
 };
 
-// Around what the progress thread does for another process.
+// Around what a thread of farside's does for another process.
 class TraceServed {
  public:
-  explicit TraceServed(std::uint64_t bytes) : bytes_(bytes), begin_(Trace::active() != nullptr ? ticks() : 0) {}
+  // `route`: by which it was asked for.
+  TraceServed(RouteKind route, std::uint64_t bytes) : route_(route), bytes_(bytes), begin_(Trace::active() != nullptr ? ticks() : 0) {}
   TraceServed(const TraceServed&) = delete;
   TraceServed& operator=(const TraceServed&) = delete;
   ~TraceServed() {
@@ -92,6 +94,7 @@ class TraceServed {
 
  private:
   void add() const;
+  RouteKind route_;
   std::uint64_t bytes_;
   Ticks begin_;
 };

@@ -533,7 +533,7 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
   }
-  const TraceServed served(bytes);
+  const TraceServed served(RouteKind::kFabric, bytes);
   Agent::Answer answer = agent_.execute(message);
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the agent was refused: {}", answer.refused);
   if (!answer.known_sender) return;
