@@ -88,8 +88,7 @@ class AcquireLock {
           break;
         case Step::kLooked: look(operation_.value()); break;
         case Step::kNear:
-          memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty,
-                                   RingSlot::make(RingSlot::kWaiting, ticket_, id_, type_));
+          memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty, entry());
           step_ = Step::kOffered;
           break;
         case Step::kOffered: take_slot(operation_.value()); break;
@@ -225,8 +224,7 @@ class AcquireLock {
       if (RingSlot::is_later(slot, ticket_)) {
         // It took itself for nearer to the front than it is, and must give way.
         later_ = slot;
-        memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), later_,
-                                 RingSlot::make(RingSlot::kWaiting, ticket_, id_, type_));
+        memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), later_, entry());
         step_ = Step::kTakenOver;
       } else if (hopes_) {
         // An earlier one's, which may wait for long.
@@ -248,7 +246,7 @@ class AcquireLock {
     } else {
       announces_ = turn.count;
     }
-    empty_slot();
+    empty_slot(slot);
   }
   void woken(std::uint64_t wake_up) {
     const std::uint64_t what = WakeUp::what(wake_up);
@@ -261,7 +259,7 @@ class AcquireLock {
       case WakeUp::kDrained: drained(what); break;
       case WakeUp::kHold: take_turn(Turn::of(what)); break;
     }
-    if (in_ring_) return empty_slot();
+    if (in_ring_) return empty_slot(entry());
     step_ = Step::kTurn;
   }
   // Who was waited for has left. `end`: of the drain word.
@@ -278,8 +276,11 @@ class AcquireLock {
     seen_off_ = turn.to_next && turn.count <= Turn::kMostSeenOff;
     turn_ = turn.count > 0 ? turn : Turn{};
   }
-  void empty_slot() {
-    memory_.write(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty);
+  // In the ring, while it waits.
+  std::uint64_t entry() const { return RingSlot::make(RingSlot::kWaiting, ticket_, id_, type_); }
+  // Not by a write: others may be trying the slot (remote_memory.hpp).
+  void empty_slot(std::uint64_t holds) {
+    memory_.fetch_add(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty - holds);
     step_ = Step::kTurn;
   }
 

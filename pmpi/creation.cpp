@@ -58,6 +58,12 @@ constexpr int kNoRecord = 8;      // does not record
 // As Window::kMostRanksWithoutGate, where some are reached by the fabric.
 constexpr std::size_t kMostRanksWithoutGateByFabric = 2;  // one remote atomic either way
 
+bool is_threaded() {
+  int level = MPI_THREAD_SINGLE;
+  PMPI_Query_thread(&level);
+  return level == MPI_THREAD_MULTIPLE;
+}
+
 struct Agreed {
   std::unique_ptr<Space> space;
   std::vector<int> displacement_units;
@@ -104,6 +110,7 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   // An empty window on private memory is like an empty allocated one: there is nothing to reach.
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0) wanted.private_data = request.base;
   wanted.dynamic = request.flavor == MPI_WIN_FLAVOR_DYNAMIC;
+  wanted.threaded = is_threaded();
   if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
     if (Status planned = plan_sharing(request, agreement, wanted); !planned) return planned.error();
   }
@@ -234,8 +241,6 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   }
   MPI_Group group = MPI_GROUP_NULL;
   PMPI_Comm_group(request.communicator, &group);
-  int level = MPI_THREAD_SINGLE;
-  PMPI_Query_thread(&level);
   Window::Attributes attributes;
   // A dynamic window begins at MPI_BOTTOM (MPI 4.0 section 12.2.6), as its request says.
   const bool made_here = request.flavor == MPI_WIN_FLAVOR_ALLOCATE || request.flavor == MPI_WIN_FLAVOR_SHARED;
@@ -249,7 +254,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   auto window = std::make_unique<Window>(handle, group, attributes, std::move(agreed.value().displacement_units),
                                          std::move(agreed.value().space), agreed.value().gate_home,
                                          Hints(request.flavor, request.info),
-                                         level == MPI_THREAD_MULTIPLE,
+                                         is_threaded(),
                                          check, std::move(logs), agreed.value().id);
   WindowTable::instance().insert(handle, std::move(window));
   farside_windows.fetch_add(1, std::memory_order_relaxed);

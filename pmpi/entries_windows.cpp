@@ -137,7 +137,7 @@ FARSIDE_ENTRY(Finalize, (void)) {
   return runtime().Finalize();
 }
 
-#if MPI_VERSION >= 4
+#if FARSIDE_HAS_SESSIONS
 FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session* session)) {
   const int code = runtime().Session_init(info, handler, session);
   if (code == MPI_SUCCESS) session_begins(*session);
@@ -152,7 +152,9 @@ FARSIDE_ENTRY(Session_finalize, (MPI_Session * session)) {
   }
   return runtime().Session_finalize(session);
 }
+#endif
 
+#if MPI_VERSION >= 4
 FARSIDE_ENTRY(Win_create_c, (void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   void* same = nullptr;
   return create({"MPI_Win_create_c", MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win,

@@ -38,7 +38,9 @@ int class_of(epochs::ErrorClass error) {
 
 }  // namespace
 
-Fault fault_of(const Error& error) { return {class_of(error.kind), error.text}; }
+Fault fault_of(const Error& error) {
+  return {class_of(error.kind), error.text, error.rank == Error::kNoRank ? Fault::kNoTarget : error.rank};
+}
 
 Fault fault_of(const epochs::Violation& violation) {
   std::string text = fmt::format("{}; {}", violation.what, violation.advice);

@@ -18,11 +18,13 @@ namespace farside::pmpi {
 struct Fault {
   int error_class = MPI_ERR_OTHER;
   std::string text;  // what is wrong, and what to do
+  int target = kNoTarget;  // at which rank, of a call that is for many, or that waits for others than its target
+  static constexpr int kNoTarget = std::numeric_limits<int>::min();
 };
 
 // The MPI call that a report names, and the target it was for, if it has one.
 struct CallSite {
-  static constexpr int kNoTarget = std::numeric_limits<int>::min();
+  static constexpr int kNoTarget = Fault::kNoTarget;
   CallSite(const char* call, int rank = kNoTarget) : name(call), target(rank) {}  // NOLINT(google-explicit-constructor)
   const char* name;
   int target;

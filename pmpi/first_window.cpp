@@ -35,7 +35,7 @@ bool in_world() {
   return begun != 0 && !world_over.load(std::memory_order_relaxed);
 }
 
-#if MPI_VERSION >= 4
+#if FARSIDE_HAS_SESSIONS
 std::mutex session_mutex;
 std::vector<MPI_Session> sessions;  // that have begun and not ended
 
@@ -55,7 +55,7 @@ MPI_Session source = MPI_SESSION_NULL;  // of what was taken; null: MPI_COMM_WOR
 #endif
 
 int make_communicator() {
-#if MPI_VERSION >= 4
+#if FARSIDE_HAS_SESSIONS
   source = in_world() ? MPI_SESSION_NULL : some_session();
   if (MPI_Group self = group_from(source, "mpi://SELF"); self != MPI_GROUP_NULL) {
     const int code = PMPI_Comm_create_from_group(self, "farside", MPI_INFO_NULL, MPI_ERRORS_RETURN, &alone);
@@ -127,7 +127,7 @@ int process_rank() {
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     return rank;
   }
-#if MPI_VERSION >= 4
+#if FARSIDE_HAS_SESSIONS
   if (MPI_Group all = group_from(some_session(), "mpi://WORLD"); all != MPI_GROUP_NULL) {
     PMPI_Group_rank(all, &rank);
     PMPI_Group_free(&all);
@@ -136,7 +136,7 @@ int process_rank() {
   return rank;
 }
 
-#if MPI_VERSION >= 4
+#if FARSIDE_HAS_SESSIONS
 void world_ends() {
   world_over.store(true, std::memory_order_relaxed);
   const std::scoped_lock held(waking);

@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include "pmpi/sessions.hpp"
 #include "transport/base/result.hpp"
 
 namespace farside::pmpi {
@@ -23,7 +24,7 @@ bool was_spawned();
 
 // To be called before: what was taken is given back. If other sessions or the world go on, it is taken from them.
 void world_ends();
-#if MPI_VERSION >= 4
+#if FARSIDE_HAS_SESSIONS
 void session_begins(MPI_Session session);
 // Whether MPI ends with this session, which has not ended yet (MPI 4.0 section 11.3).
 bool is_last(MPI_Session session);

@@ -23,14 +23,17 @@ Runtime load() {
 #define FARSIDE_CALL(name) resolve(loaded.name, "PMPI_" #name);
 #if MPI_VERSION >= 4
 #define FARSIDE_CALL_LARGE(name) resolve(loaded.name##_c, "PMPI_" #name "_c");
-#define FARSIDE_CALL_MPI4(name) FARSIDE_CALL(name)
 #else
 #define FARSIDE_CALL_LARGE(name)
-#define FARSIDE_CALL_MPI4(name)
+#endif
+#if FARSIDE_HAS_SESSIONS
+#define FARSIDE_CALL_SESSION(name) FARSIDE_CALL(name)
+#else
+#define FARSIDE_CALL_SESSION(name)
 #endif
 #include "pmpi/calls.def"
 #undef FARSIDE_CALL
-#undef FARSIDE_CALL_MPI4
+#undef FARSIDE_CALL_SESSION
 #undef FARSIDE_CALL_LARGE
   return loaded;
 }

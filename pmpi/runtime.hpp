@@ -5,20 +5,25 @@
 
 #include <mpi.h>
 
+#include "pmpi/sessions.hpp"
+
 namespace farside::pmpi {
 
 struct Runtime {
 #define FARSIDE_CALL(name) decltype(&MPI_##name) name;
 #if MPI_VERSION >= 4
 #define FARSIDE_CALL_LARGE(name) decltype(&MPI_##name##_c) name##_c;
-#define FARSIDE_CALL_MPI4(name) FARSIDE_CALL(name)
 #else
 #define FARSIDE_CALL_LARGE(name)
-#define FARSIDE_CALL_MPI4(name)
+#endif
+#if FARSIDE_HAS_SESSIONS
+#define FARSIDE_CALL_SESSION(name) FARSIDE_CALL(name)
+#else
+#define FARSIDE_CALL_SESSION(name)
 #endif
 #include "pmpi/calls.def"
 #undef FARSIDE_CALL
-#undef FARSIDE_CALL_MPI4
+#undef FARSIDE_CALL_SESSION
 #undef FARSIDE_CALL_LARGE
 };
 

@@ -15,17 +15,30 @@ function(farside_identify_wrapper mpicc out)
   endif()
 endfunction()
 
+# For find_program inside farside_find_runtime, whose `name` it sees.
+function(farside_is_wanted_wrapper out mpicc)
+  farside_identify_wrapper(${mpicc} found)
+  if(NOT found STREQUAL name)
+    set(${out} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
 function(farside_find_runtime name)
-  find_program(FARSIDE_MPICC_${name} NAMES mpicc.${name} mpicc DOC "compiler wrapper of ${name}")
+  # The first folder of PATH counts, under whatever name: the mpicc of a module goes before the system's mpicc.openmpi.
+  find_program(FARSIDE_MPICC_${name} NAMES mpicc.${name} mpicc NAMES_PER_DIR VALIDATOR farside_is_wanted_wrapper
+               DOC "compiler wrapper of ${name}")
   if(NOT FARSIDE_MPICC_${name})
     return()
   endif()
-  farside_identify_wrapper(${FARSIDE_MPICC_${name}} found)
+  farside_identify_wrapper(${FARSIDE_MPICC_${name}} found)  # set by hand it has not been validated
   if(NOT found STREQUAL name)
+    message(WARNING "farside: ${FARSIDE_MPICC_${name}} (FARSIDE_MPICC_${name}) is no compiler wrapper of ${name}")
     return()
   endif()
   # "-show" is understood by both (Open MPI: --showme, MPICH: -show).
   execute_process(COMMAND ${FARSIDE_MPICC_${name}} -show OUTPUT_VARIABLE line OUTPUT_STRIP_TRAILING_WHITESPACE)
+  # Runtimes that were not built by a distribution say "-Wl,-rpath -Wl,FOLDER"; kept together here.
+  string(REGEX REPLACE "-Wl,-rpath +-Wl," "-Wl,-rpath," line "${line}")
   separate_arguments(words UNIX_COMMAND "${line}")
   set(includes "")
   set(links "")
@@ -43,7 +56,7 @@ function(farside_find_runtime name)
   target_link_options(farside::mpi::${name} INTERFACE -Wl,--no-as-needed)
   target_link_libraries(farside::mpi::${name} INTERFACE ${links})
   get_filename_component(bin ${FARSIDE_MPICC_${name}} DIRECTORY)
-  find_program(FARSIDE_MPIRUN_${name} NAMES mpirun.${name} mpirun HINTS ${bin} DOC "launcher of ${name}")
+  find_program(FARSIDE_MPIRUN_${name} NAMES mpirun.${name} mpirun NAMES_PER_DIR HINTS ${bin} DOC "launcher of ${name}")
   set(FARSIDE_RUNTIMES ${FARSIDE_RUNTIMES} ${name} PARENT_SCOPE)
   message(STATUS "farside: ${name} found (${FARSIDE_MPICC_${name}})")
 endfunction()

@@ -208,10 +208,10 @@ class Window {
                                   MPI_Aint displacement);
   Outcome lock_straight(int lock_type, int rank, int assert);
   Outcome unlock_straight(int rank);
+  Outcome lock_accounted(int lock_type, int rank, int assert);
+  Outcome unlock_accounted(int rank);
   Outcome lock_anyhow(int lock_type, int rank, int assert);
   Outcome unlock_anyhow(int rank);
-  Outcome lock_generally(int lock_type, int rank, int assert);
-  Outcome unlock_generally(int rank);
   // Synchronization calls without their account.
   Outcome fence_itself(int assert);
   Outcome post_itself(MPI_Group group, int assert);
@@ -263,10 +263,8 @@ class Window {
                const Datatype& target_type, std::int64_t at, bool put);
   bool move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
                    const Datatype& target_type, std::int64_t at, bool put);
-  bool combine_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
+  bool combine_ranges(const std::byte* origin, std::byte* fetched, const std::optional<Ranges>& from, const RemoteBuffer& target,
                       const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element);
-  bool fetch_ranges(const std::byte* origin, std::byte* fetched, std::size_t bytes, const RemoteBuffer& target,
-                    const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element);
   Outcome combine(const LocalBuffer& origin, const Datatype& origin_type, const LocalBuffer* result,
                   const Datatype& result_type, const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
                   ReduceOp op, BasicType element);

@@ -129,7 +129,7 @@ inline Outcome Window::lock_straight(int lock_type, int rank, int assert) {
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
   if (!plain || passes_gate(type) || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
-    return lock_generally(lock_type, rank, assert);
+    return lock_anyhow(lock_type, rank, assert);
   }
   const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::come(type));
   epoch_.locked_quickly(rank, type);
@@ -140,7 +140,7 @@ inline Outcome Window::lock_straight(int lock_type, int rank, int assert) {
 }
 
 inline Outcome Window::lock(int lock_type, int rank, int assert) {
-  if (!direct_locks_) [[unlikely]] return lock_anyhow(lock_type, rank, assert);
+  if (!direct_locks_) [[unlikely]] return lock_accounted(lock_type, rank, assert);
   return lock_straight(lock_type, rank, assert);
 }
 
@@ -148,7 +148,7 @@ inline Outcome Window::unlock_straight(int rank) {
   using epochs::LockWord, epochs::TargetLock;
   if (held_.empty() || held_.back().rank != rank || !held_.back().plain ||
       passes_gate(held_.back().type) || !epoch_.may_unlock_quickly(rank) || !control_.mapped(rank) || !space_->immediate(rank)) {
-    return unlock_generally(rank);
+    return unlock_anyhow(rank);
   }
   const Held lock = held_.back();
   // The data is there already.
@@ -162,7 +162,7 @@ inline Outcome Window::unlock_straight(int rank) {
 }
 
 inline Outcome Window::unlock(int rank) {
-  if (!direct_locks_) [[unlikely]] return unlock_anyhow(rank);
+  if (!direct_locks_) [[unlikely]] return unlock_accounted(rank);
   return unlock_straight(rank);
 }
 

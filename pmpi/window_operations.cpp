@@ -304,7 +304,8 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   }
   if (result == nullptr) {
     if (!reads_origin) return {};
-    if (combine_ranges(origin, origin_type, target, target_type, at, op, element)) return {};
+    const std::optional<Ranges> from_ranges = origin_type.layout->ranges(static_cast<std::size_t>(origin.count));
+    if (combine_ranges(bytes_at(from, 0), nullptr, from_ranges, target, target_type, at, op, element)) return {};
     ElementPieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout, target_count);
     ElementPiece piece;
     if (!pieces.next(piece)) return {};
@@ -322,7 +323,8 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   std::vector<std::byte> packed(reads_origin ? elements * traits(element).extent : 0);
   std::vector<std::byte> fetched(elements * traits(element).extent);
   if (reads_origin) copy_elements(Direction::kIn, packed, origin, origin_type, element);
-  if (fetch_ranges(reads_origin ? packed.data() : nullptr, fetched.data(), fetched.size(), target, target_type, at, op, element)) {
+  const Ranges contiguous{0, fetched.size(), 1, 0, 1, 0};
+  if (combine_ranges(reads_origin ? packed.data() : nullptr, fetched.data(), contiguous, target, target_type, at, op, element)) {
     copy_elements(Direction::kOut, fetched, *result, result_type, element);
     return {};
   }
@@ -346,34 +348,22 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   return {};
 }
 
-// As move_ranges, for types without gaps.
-bool Window::combine_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
+// As move_ranges, for types without gaps. What is fetched, if anything, lies as the origin's elements do; then `origin` null
+// means that nothing is sent, while otherwise it is MPI_BOTTOM.
+bool Window::combine_ranges(const std::byte* origin, std::byte* fetched, const std::optional<Ranges>& from, const RemoteBuffer& target,
                             const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element) {
   std::byte* there = space_->mapped(target.rank);
   if (there == nullptr || has_gap(element)) return false;
   const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
-  const std::optional<Ranges> from = origin_type.layout->ranges(static_cast<std::size_t>(origin.count));
   if (!to || !from) return false;
   there += at;
   return for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
                                     std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-    space_->accumulate_rows_at(target.rank, there + target_at, target_stride, op, element, bytes_at(origin.address, origin_at), nullptr,
-                               origin_stride, bytes / traits(element).size, count, access(target.rank));
-  });
-}
-
-// The same between contiguous copies; `origin` null: nothing is sent.
-bool Window::fetch_ranges(const std::byte* origin, std::byte* fetched, std::size_t bytes, const RemoteBuffer& target,
-                          const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element) {
-  std::byte* there = space_->mapped(target.rank);
-  if (there == nullptr || has_gap(element)) return false;
-  const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
-  if (!to) return false;
-  there += at;
-  return for_ranges(*to, Ranges{0, bytes, 1, 0, 1, 0}, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t flat_at,
-                                                           std::ptrdiff_t flat_stride, std::size_t size, std::size_t count) {
-    space_->accumulate_rows_at(target.rank, there + target_at, target_stride, op, element, origin != nullptr ? origin + flat_at : nullptr,
-                               fetched + flat_at, flat_stride, size / traits(element).size, count, access(target.rank));
+    const bool sends = origin != nullptr || fetched == nullptr;
+    space_->accumulate_rows_at(target.rank, there + target_at, target_stride, op, element,
+                               sends ? bytes_at(origin, origin_at) : nullptr,
+                               fetched != nullptr ? fetched + origin_at : nullptr, origin_stride, bytes / traits(element).size,
+                               count, access(target.rank));
   });
 }
 

@@ -156,17 +156,17 @@ Status Window::pass_lock_on(const Held& lock, std::uint64_t before) {
   return run(space_->bell(), release);
 }
 
-Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
+Outcome Window::lock_accounted(int lock_type, int rank, int assert) {
   return accounted(
-      [&] { return direct_ ? lock_straight(lock_type, rank, assert) : lock_generally(lock_type, rank, assert); },
+      [&] { return direct_ ? lock_straight(lock_type, rank, assert) : lock_anyhow(lock_type, rank, assert); },
       [&](const Account::Moment& begun) {
         if (rank == MPI_PROC_NULL) return;
         account_->locked(rank, lock_type == MPI_LOCK_SHARED ? EpochKind::kLockShared : EpochKind::kLockExclusive, begun);
       });
 }
 
-Outcome Window::unlock_anyhow(int rank) {
-  const auto unlock = [&] { return direct_ ? unlock_straight(rank) : unlock_generally(rank); };
+Outcome Window::unlock_accounted(int rank) {
+  const auto unlock = [&] { return direct_ ? unlock_straight(rank) : unlock_anyhow(rank); };
   if (account_ == nullptr || rank == MPI_PROC_NULL) return unlock();
   std::optional<LockType> type;
   {
@@ -203,7 +203,7 @@ Outcome Window::flush_all() {
                    [&](const Account::Moment& begun) { account_->flushed(-1, begun); });
 }
 
-Outcome Window::lock_generally(int lock_type, int rank, int assert) {
+Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
   if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
     return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE (MPI 4.0 section 12.5.3)",
                                                lock_type)};
@@ -219,7 +219,7 @@ Outcome Window::lock_generally(int lock_type, int rank, int assert) {
   return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, false, {}}, {});
 }
 
-Outcome Window::unlock_generally(int rank) {
+Outcome Window::unlock_anyhow(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   Held lock;

@@ -2,48 +2,24 @@
 #include "tools/bench_run.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <optional>
-#include <stdexcept>
-#include <system_error>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "tools/child.hpp"
-#include "tools/statistics.hpp"
 
 namespace farside::tools {
 namespace {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "farside-bench.XXXXXX").string();
-    if (mkdtemp(path_.data()) == nullptr) {
-      throw std::runtime_error(fmt::format("cannot make a folder {}: {}", path_, std::strerror(errno)));
-    }
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // The launcher's own. What is the command's to set, and for the ranks only, is not in it.
 Environment environment_for(const BenchRequest& request) {
   Environment environment = Environment::current();
   allow_root(request.runtime, environment);
-  for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_ROUTES", "FARSIDE_CHECK"}) {
+  for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_TRACE", "FARSIDE_ROUTES", "FARSIDE_CHECK"}) {
     environment.unset(name);
   }
   if (request.variant->kind == Variant::Kind::kFabric) environment.unset("FARSIDE_PROVIDER");
@@ -51,7 +27,7 @@ Environment environment_for(const BenchRequest& request) {
   return environment;
 }
 
-Variables variables_for(const BenchRequest& request, const std::string& statistics_prefix) {
+Variables variables_for(const BenchRequest& request) {
   const Environment current = Environment::current();
   Variables variables;
   const bool native = request.variant->native();
@@ -59,7 +35,6 @@ Variables variables_for(const BenchRequest& request, const std::string& statisti
       preload_list(current.get("LD_PRELOAD").value_or(""), native ? "" : request.runtime.library);
   if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
   if (native) return variables;
-  variables.emplace_back("FARSIDE_STATS", statistics_prefix);
   variables.emplace_back("FARSIDE_CHECK", request.variant->kind == Variant::Kind::kUnchecked ? "off" : "on");
   if (request.variant->kind == Variant::Kind::kFabric) {
     variables.emplace_back("FARSIDE_ROUTES", "fabric");
@@ -70,9 +45,8 @@ Variables variables_for(const BenchRequest& request, const std::string& statisti
   return variables;
 }
 
-std::vector<std::string> command_for(const BenchRequest& request, const std::string& statistics_prefix,
-                                     const std::vector<const bench::MeasureInfo*>& measures) {
-  const Variables variables = variables_for(request, statistics_prefix);
+std::vector<std::string> command_for(const BenchRequest& request, const std::vector<const bench::MeasureInfo*>& measures) {
+  const Variables variables = variables_for(request);
   std::vector<std::string> words;
   if (request.launcher.empty()) {
     words = local_launch(request.runtime, request.ranks);
@@ -171,35 +145,17 @@ Result verdict_of(const ChildEnd& end, double timeout) {
   return result;
 }
 
-void check_statistics(const BenchRequest& request, int nodes, const std::string& prefix,
-                      std::vector<std::string>& warnings) {
-  const Statistics statistics = read_statistics(prefix);
-  if (!statistics.unreadable.empty())
-    warnings.push_back("statistics of farside unreadable: " + statistics.unreadable);
-  if (statistics.files == 0) {
-    warnings.push_back("NOT FARSIDE: no rank wrote statistics, the library was not loaded or did nothing");
-    return;
-  }
-  if (statistics.farside_windows == 0) warnings.push_back("NOT FARSIDE: no window was farside's");
-  if (statistics.runtime_windows > 0) {
-    warnings.push_back(
-        fmt::format("NOT FARSIDE: {} windows were left to the runtime", statistics.runtime_windows));
-  }
-  if (statistics.farside_windows == 0) return;
-  long on_fabric = 0;
-  long elsewhere = 0;
-  for (const auto& [route, count] : statistics.operations)
-    (route == "fabric" ? on_fabric : elsewhere) += count;
+// `opened`: how the windows said that they reach the other ranks.
+void check_routes(const BenchRequest& request, int nodes, const std::vector<std::string>& opened, std::vector<std::string>& warnings) {
+  const auto left = std::count(opened.begin(), opened.end(), "");
+  if (left > 0) warnings.push_back(fmt::format("NOT FARSIDE: {} of {} windows were left to the runtime", left, opened.size()));
+  if (opened.empty()) warnings.push_back("NOT FARSIDE: no window was made");
+  if (nodes > 1) return;
   const bool fabric = request.variant->kind == Variant::Kind::kFabric;
-  const long expected = fabric ? on_fabric : elsewhere;
-  const long unexpected = fabric ? elsewhere : on_fabric;
-  // In contention the target locks its own window too, which never takes the fabric.
-  const bool own_windows =
-      fabric && std::any_of(request.measures.begin(), request.measures.end(),
-                            [](const auto* info) { return info->group == "contention"; });
-  if (nodes <= 1 && (expected == 0 || (unexpected > 0 && !own_windows))) {
-    warnings.push_back(
-        fmt::format("WRONG ROUTE: {} operations on the fabric, {} within the node", on_fabric, elsewhere));
+  const std::set<std::string> routes(opened.begin(), opened.end());
+  for (const std::string& route : routes) {
+    if (!route.empty() && fabric != (route == "fabric"))
+      warnings.push_back(fmt::format("WRONG ROUTE: {} within a node, where {} the fabric was to be measured", route, fabric ? "only" : "not"));
   }
 }
 
@@ -237,14 +193,13 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     outcome.results[info.name] = std::move(result);
   };
   while (!left.empty()) {
-    const TemporaryFolder folder;
-    const std::string prefix = folder.path() + "/statistics";
+    std::vector<std::string> opened;
     const bench::MeasureInfo* begun = nullptr;
     bool hello = false;
     bool ended = false;
     ChildRequest child;
     const std::vector<const bench::MeasureInfo*> now = alike(left);
-    child.arguments = command_for(request, prefix, now);
+    child.arguments = command_for(request, now);
     child.environment = environment_for(request);
     child.silence_seconds = request.timeout_seconds + request.compute_seconds;
     child.on_tick = request.on_tick;
@@ -258,6 +213,8 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
       } else if (line.contains("begin")) {
         begun = bench::find_measure(line.value("begin", ""));
         if (begun != nullptr && request.on_begin) request.on_begin(*begun);
+      } else if (line.contains("opened")) {
+        opened.push_back(line.value("opened", ""));
       } else if (const auto* info = bench::find_measure(line.value("measure", "")); info != nullptr) {
         begun = nullptr;
         Result result;
@@ -283,7 +240,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
       const bool uses_mpi =
           std::any_of(now.begin(), now.end(), [](const auto* info) { return !bench::is_bare(*info); });
       if (!request.variant->native() && uses_mpi)
-        check_statistics(request, outcome.nodes, prefix, outcome.warnings);
+        check_routes(request, outcome.nodes, opened, outcome.warnings);
       // All were measured; a program that left one out without a word would keep this loop going for ever.
       for (const auto* info : now) {
         if (std::find(left.begin(), left.end(), info) != left.end())

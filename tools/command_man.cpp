@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside man`, run by the build: writes the manual pages, made of the commands' own help and of the table
-// of settings.
+// of settings, and what shells complete.
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -9,12 +9,14 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "tools/commands.hpp"
 #include "tools/completion.hpp"
+#include "tools/runtime.hpp"
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {
@@ -126,6 +128,20 @@ std::string settings_page() {
   return text + ".SH SEE ALSO\n.BR farside (1),\n.BR mpirun (1)\n";
 }
 
+// farside-bench-openmpi(1) and its like: their help needs MPI, so the page points to it.
+std::string benchmark_page(const std::string& runtime) {
+  const std::string name = roff("farside-bench-" + runtime);
+  return title("farside-bench-" + runtime, 1) +
+         fmt::format(
+             ".SH NAME\n{0} \\- the program that farside bench measures with, for {1}\n"
+             ".SH SYNOPSIS\n.nf\nmpirun \\-n 2 {0} [OPTIONS]\n.fi\n.SH DESCRIPTION\n"
+             "A plain MPI program that knows nothing of farside. It measures one\\-sided communication between rank 0 "
+             "(origin) and\nrank 1 (target) and prints a JSON object per line.\n"
+             "Its option \\-\\-help lists its options, \\-\\-list its measures.\n"
+             ".SH SEE ALSO\n.BR farside\\-bench (1),\n.BR mpirun (1)\n",
+             name, runtime);
+}
+
 void write(const std::filesystem::path& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary);
   out << text;
@@ -137,7 +153,7 @@ void write(const std::filesystem::path& file, const std::string& text) {
 
 void add_man_command(CLI::App& app, int& exit_code) {
   auto folder = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("man", "write the manual pages into a folder");
+  CLI::App* command = app.add_subcommand("man", "write the manual pages, and what shells complete, into a folder");
   command->group("");  // for the build, not for people
   command->add_option("folder", *folder)->required();
   command->callback([folder, &app, &exit_code] {
@@ -145,7 +161,12 @@ void add_man_command(CLI::App& app, int& exit_code) {
     std::filesystem::create_directories(to);
     write(to / "farside.1", overview(app));
     write(to / "farside.7", settings_page());
-    write(to / "farside.bash", bash_completion(app));
+    const std::vector<CompletedCommand> completed = completed_commands(app);
+    write(to / "farside.bash", bash_completion(completed));
+    write(to / "farside.zsh", zsh_completion(completed));
+    write(to / "farside.fish", fish_completion(completed));
+    for (const std::string& runtime : runtime_names())
+      write(to / fmt::format("farside-bench-{}.1", runtime), benchmark_page(runtime));
     for (const CLI::App* one : app.get_subcommands(nullptr)) {
       if (!one->get_group().empty()) write(to / fmt::format("farside-{}.1", one->get_name()), page_of(*one));
     }

@@ -130,8 +130,8 @@ Status check_library(const Runtime& runtime, const Options& options, const Linka
     return Error{
         ErrorKind::kOther,
         fmt::format(
-            "there is no libfarside-{}.so in {}: farside was built without {} (see -DFARSIDE_MPI), or "
-            "--lib-dir says where it is",
+            "there is no libfarside-{0}.so in {1}: farside was built without {2} (see -DFARSIDE_MPI), the package "
+            "farside-{0} is not installed, or --lib-dir says where it is",
             runtime.name, options.library_folder, runtime.title)};
   }
   if (runtime.library.find_first_of(": ") != std::string::npos) {

@@ -30,6 +30,10 @@ namespace fs = std::filesystem;
 #ifndef FARSIDE_INSTALLED_LIBRARIES
 #define FARSIDE_INSTALLED_LIBRARIES "../lib"
 #endif
+// The number in the libraries' sonames.
+#ifndef FARSIDE_SOVERSION
+#define FARSIDE_SOVERSION "0"
+#endif
 
 struct Known {
   std::string_view name;
@@ -82,6 +86,14 @@ std::string absolute_if_there(const fs::path& path) {
   return fs::is_regular_file(path, failed) ? fs::absolute(path).lexically_normal().string() : std::string();
 }
 
+// libfarside-NAME.so in this folder, or, where only what programs need at run time is installed, the name with
+// the number; empty if there is neither.
+std::string library_in(const fs::path& folder, std::string_view name) {
+  const fs::path plain = folder / fmt::format("libfarside-{}.so", name);
+  std::string found = absolute_if_there(plain);
+  return !found.empty() ? found : absolute_if_there(plain.string() + "." FARSIDE_SOVERSION);
+}
+
 }  // namespace
 
 std::string own_folder() {
@@ -92,12 +104,10 @@ std::string own_folder() {
 
 std::string default_library_folder() {
   const fs::path own(own_folder());
-  std::error_code failed;
   for (const char* folder : {FARSIDE_INSTALLED_LIBRARIES, "../lib"}) {
+    const fs::path candidate = (own / folder).lexically_normal();
     for (const Known& known : kKnown) {
-      const fs::path candidate = (own / folder).lexically_normal();
-      if (fs::exists(candidate / fmt::format("libfarside-{}.so", known.name), failed))
-        return candidate.string();
+      if (!library_in(candidate, known.name).empty()) return candidate.string();
     }
   }
   return (own / "../lib").lexically_normal().string();
@@ -119,8 +129,7 @@ Runtime find_runtime(const std::string& name, const std::string& library_folder,
     runtime.launcher = find_launcher(known, mpi_library);
     runtime.benchmark =
         absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", known.name));
-    runtime.library =
-        absolute_if_there(fs::path(library_folder) / fmt::format("libfarside-{}.so", known.name));
+    runtime.library = library_in(library_folder, known.name);
   }
   return runtime;
 }

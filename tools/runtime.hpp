@@ -16,7 +16,7 @@ struct Runtime {
   std::string title;      // Open MPI, MPICH
   std::string launcher;   // absolute path of its mpirun
   std::string benchmark;  // absolute path of farside-bench-NAME; empty if there is none
-  std::string library;    // absolute path of libfarside-NAME.so; empty if there is none
+  std::string library;    // absolute path of libfarside-NAME.so or .so.N; empty if there is none
 };
 
 // The folder this program lies in.

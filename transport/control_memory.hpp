@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RemoteMemory on the wire: the control words of a Space, by CPU atomics where they are mapped and by remote atomics
-// over the fabric elsewhere. One atomicity domain: the provider's atomics are CPU atomics executed at the target.
+// RemoteMemory on the wire: the control words of a Space. One atomicity domain for all ranks: either CPU atomics, direct where
+// the words are mapped and executed at the target elsewhere, or those of network adapters, of a rank's own words too.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include <cstdint>
 
 #include "transport/fabric/pending.hpp"
+#include "transport/base/waiter.hpp"
+#include "transport/process.hpp"
 #include "transport/remote_memory.hpp"
 #include "transport/space.hpp"
 
@@ -59,7 +61,7 @@ class ControlMemory {
       space_.ring(rank);
     } else {
       operation.operand_ = value;
-      issue(operation, Space::ControlCall::kFetchAdd, rank, word);
+      issue(operation, ControlCall::kFetchAdd, rank, word);
     }
   }
   // For the first step of a protocol that mostly is its last: no operation to construct. Precondition: the word is
@@ -84,14 +86,14 @@ class ControlMemory {
     } else {
       operation.compare_ = expected;
       operation.operand_ = desired;
-      issue(operation, Space::ControlCall::kCompareAndSwap, rank, word);
+      issue(operation, ControlCall::kCompareAndSwap, rank, word);
     }
   }
   void read(Operation& operation, int rank, std::uint32_t word) {
     if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
       operation.value_ = std::atomic_ref(*mapped).load(std::memory_order_acquire);
     } else {
-      issue(operation, Space::ControlCall::kRead, rank, word);
+      issue(operation, ControlCall::kRead, rank, word);
     }
   }
   void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
@@ -100,7 +102,7 @@ class ControlMemory {
       space_.ring(rank);
     } else {
       operation.operand_ = value;
-      issue(operation, Space::ControlCall::kWrite, rank, word);
+      issue(operation, ControlCall::kWrite, rank, word);
     }
   }
   void pause(Operation& operation, std::uint64_t hand_overs) {
@@ -120,10 +122,12 @@ class ControlMemory {
   // In nanoseconds, as estimated at present.
   std::int64_t hand_over() const { return hand_over_.load(std::memory_order_relaxed); }
   std::uint64_t own(std::uint32_t word) const {
-    return std::atomic_ref(*space_.control_word(space_.rank(), word)).load(std::memory_order_acquire);
+    return std::atomic_ref(*space_.own_control_word(word)).load(std::memory_order_acquire);
   }
+  // Where the domain is nic, by the adapter, and waited for: a few microseconds.
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
-    return std::atomic_ref(*space_.control_word(space_.rank(), word)).fetch_add(value, std::memory_order_seq_cst);
+    if (mapped(space_.rank())) [[likely]] return fetch_add_now(space_.rank(), word, value);
+    return fetch_add_waiting(word, value);
   }
 
  private:
@@ -135,10 +139,18 @@ class ControlMemory {
   static constexpr std::int64_t kSlowest = 1'000'000'000;
   static constexpr std::chrono::seconds kLongestPause{10};
 
-  void issue(Operation& operation, Space::ControlCall call, int rank, std::uint32_t word) {
+  void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word) {
+    operation.pending_.towards(rank);
     Status status = space_.control(call, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
                                    &operation.value_);
     if (!status) operation.pending_.failed(status.error());
+  }
+
+  std::uint64_t fetch_add_waiting(std::uint32_t word, std::uint64_t value) {
+    Operation operation;
+    fetch_add(operation, space_.rank(), word, value);
+    for (Waiter waiter(Process::instance(), space_.bell()); !operation.done() && !operation.failed();) waiter.pause();
+    return operation.value();
   }
 
   Space& space_;

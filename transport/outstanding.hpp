@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is under way towards one target of a space: three classes of operations, kept in order among themselves (atomics: if
+// What is under way towards one target of a space: four classes of operations, kept in order among themselves (atomics: if
 // the provider does), not with the others. And what is not under way yet: small operations that wait for others to travel
 // with.
 #pragma once
@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "transport/base/result.hpp"
 #include "transport/agent/operation_list.hpp"
@@ -39,29 +40,38 @@ struct Gathered {
 };
 
 struct Outstanding {
-  Outstanding() = default;
+  explicit Outstanding(int rank) {
+    for (Pending* pending : {&writes, &reads, &atomics, &requests}) pending->towards(rank);
+  }
   // Some of the operations of `all`, which somebody wants to follow by themselves: they count there, too, but their errors
   // are found here only.
   explicit Outstanding(Outstanding& all)
-      : transfers(&all.transfers), atomics(&all.atomics), requests(&all.requests) {}
+      : writes(&all.writes), reads(&all.reads), atomics(&all.atomics), requests(&all.requests) {}
 
-  bool done() const { return transfers.done() && atomics.done() && requests.done(); }
+  bool done() const { return writes.done() && reads.done() && atomics.done() && requests.done(); }
   // The first error of each class since the last call, if there is any; of several classes one.
   Status take_error() {
     Status first;
-    for (Pending* pending : {&transfers, &atomics, &requests}) {
+    for (Pending* pending : {&writes, &reads, &atomics, &requests}) {
       if (Status status = pending->take_error(); !status && first) first = std::move(status);
     }
     return first;
   }
 
-  Pending transfers;  // RDMA writes and reads
-  Pending atomics;    // by the provider
-  Pending requests;   // to the target's agent
+  Pending writes;    // by RDMA
+  Pending reads;
+  Pending atomics;   // by the provider
+  Pending requests;  // to the target's agent
+};
 
-  // These, too, are guarded by the space's mutex.
+// All that goes to one target. What follows is guarded by the space's mutex.
+struct AllOutstanding : Outstanding {
+  using Outstanding::Outstanding;
   Gathered gathered;
-  bool sending = false;  // someone has taken what was gathered, and issues it
+  bool sending = false;           // someone has taken what was gathered, and issues it
+  bool release_expected = false;  // what is small waits for the release that ends the epoch
+  bool release_travels = false;   // fetch-adds go as messages, behind what was gathered, until a flush
+  std::vector<std::unique_ptr<Outstanding>> given_up;  // whose errors nobody but a flush hears of
 };
 
 }  // namespace farside

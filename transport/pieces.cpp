@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/pieces.hpp"
 
-#include <mutex>
 #include <utility>
 
 #include "transport/agent/node_agent.hpp"
-#include "transport/process.hpp"
 
 namespace farside {
 namespace {
@@ -23,9 +21,10 @@ Space::Pieces::Pieces(Space& space, int rank, Outstanding* own, std::size_t abou
       }()) {}
 
 Status Space::Pieces::add(const DataOperation& operation) {
-  if (operation.bytes() > kMostGathered) {
+  Target& to = space_.target(rank_);
+  if (operation.bytes() > kMostGathered || (operation.atomic() && space_.by_nic(operation.type, Space::place_of(to, operation.offset)))) {
     if (Status status = issue(); !status) return status;
-    return issue_alone(operation);
+    return space_.operate(to, operation, own_);
   }
   if (list_ == nullptr) list_ = std::make_unique<OperationList>();
   if (list_->add(operation)) return {};
@@ -38,15 +37,9 @@ Status Space::Pieces::add(const DataOperation& operation) {
 Status Space::Pieces::issue() {
   if (list_ == nullptr) return {};
   Target& to = space_.target(rank_);
-  if (to.agent == nullptr) return space_.issue_list(to, own_, std::move(list_));
+  if (to.agent == nullptr) return space_.send_behind_gathered(to, own_, std::move(list_));
   const std::unique_ptr<OperationList> list = std::move(list_);
   return to.agent->carry_out(space_.process_, static_cast<std::uint32_t>(space_.rank_), *list);
-}
-
-Status Space::Pieces::issue_alone(const DataOperation& operation) {
-  Target& to = space_.target(rank_);
-  if (to.agent == nullptr) return space_.operate_over_fabric(to, operation, own_);
-  return space_.operate_by_cma(to, operation);
 }
 
 Status Space::Pieces::end() {

@@ -22,19 +22,18 @@ class Space::Pieces {
   Status put(std::uint64_t offset, const void* origin, std::size_t bytes) {
     if (!listed_) [[likely]] return space_.put(rank_, offset, origin, bytes, own_);
     space_.count(rank_, Counted::kPut, bytes);
-    return add({OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, offset, bytes, origin, nullptr, nullptr});
+    return add(DataOperation::put(offset, origin, bytes));
   }
   Status get(std::uint64_t offset, void* origin, std::size_t bytes) {
     if (!listed_) [[likely]] return space_.get(rank_, offset, origin, bytes, own_);
     space_.count(rank_, Counted::kGet, bytes);
-    return add({OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, offset, bytes, nullptr, origin, nullptr});
+    return add(DataOperation::get(offset, origin, bytes));
   }
   Status accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched, std::size_t count,
                     Access access) {
     if (!listed_) [[likely]] return space_.accumulate(rank_, offset, op, type, origin, fetched, count, access, own_);
     space_.count(rank_, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, count * traits(type).extent);
-    if (op == ReduceOp::kNoOp) origin = nullptr;
-    return add({OperationKind::kAccumulate, op, type, offset, count, origin, fetched, nullptr});
+    return add(DataOperation::accumulate(offset, op, type, origin, fetched, count));
   }
   // After the last one, also if one of them failed: what is left is issued, or waits for others to travel with.
   Status end();
@@ -42,7 +41,6 @@ class Space::Pieces {
  private:
   Status add(const DataOperation& operation);
   Status issue();
-  Status issue_alone(const DataOperation& operation);
 
   Space& space_;
   const int rank_;

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/everyone_barrier.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -40,7 +41,8 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t region_words = (request.control_bytes + 63) / 64 * 64;
   const std::size_t control_bytes = region_words + (request.dynamic ? RegionWords::bytes(request.ranks) : 0);
-  space->control_bytes_ = (control_bytes + page - 1) / page * page;
+  space->control_bytes_ = (control_bytes + sizeof(IntegerWords) + page - 1) / page * page;
+  space->threaded_ = request.threaded;
   space->shared_ = request.shared;
   space->contiguous_ = request.contiguous_bytes > 0;
   std::uint64_t allocated = space->private_data_ ? 0 : request.data_bytes;
@@ -54,6 +56,7 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
   std::byte* base = space->segment_.mapping.base();
   space->data_ = space->private_data_ ? static_cast<std::byte*>(request.private_data) : base + space->control_bytes_;
   new (base) Header{random_bits(), {}, {}};
+  new (base + space->control_bytes_ - sizeof(IntegerWords)) IntegerWords;
   if (request.dynamic) {
     space->data_ = reinterpret_cast<std::byte*>(Regions::kFirst);  // NOLINT(performance-no-int-to-ptr)
     space->regions_ = std::make_unique<Regions>(*space, static_cast<std::uint32_t>(region_words), base + region_words,
@@ -91,6 +94,7 @@ SpaceDescriptor Space::describe(bool neighbours) {
   descriptor.segment_fd = segment_.fd.get();
   descriptor.segment_bytes = segment_.mapping.bytes();
   descriptor.data_bytes = data_bytes_;
+  descriptor.barriers = takes_part_in_everyone_barrier() ? 1 : 0;
   if (!private_data_) return descriptor;
   descriptor.data_address = reinterpret_cast<std::uint64_t>(data_);
   if (regions_ == nullptr) {
@@ -210,6 +214,7 @@ Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<
     target.bytes = regions_ == nullptr ? peers[r].data_bytes : 0;
     target.pid = peers[r].pid;
     target.address = peers[r].data_address;
+    all_barriers_ = all_barriers_ && peers[r].barriers == 1;
     if (static_cast<int>(r) == rank_) {
       target.route = RouteKind::kSelf;
       target.memory = data_;
@@ -252,6 +257,7 @@ Result<FabricDescriptor> Space::open_fabric() {
                                                segment_.mapping.base(), control_bytes_,
                                                regions_ != nullptr ? &regions_->own() : nullptr});
   descriptor.region = exposed_->region;
+  descriptor.nic_atomics = fabric.value()->nic_atomics() ? 1 : 0;
   return descriptor;
 }
 
@@ -266,8 +272,9 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
     target.control_key = peers[r].control;
     target.data_key = peers[r].data;
     target.region = peers[r].region;
-    if (target.route == RouteKind::kFabric) target.outstanding = std::make_unique<Outstanding>();
+    if (target.route == RouteKind::kFabric) target.outstanding = std::make_unique<AllOutstanding>(static_cast<int>(r));
   }
+  control_by_nic_ = std::all_of(peers.begin(), peers.end(), [](const FabricDescriptor& peer) { return peer.nic_atomics == 1; });
   exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
   return {};
 }
@@ -277,7 +284,13 @@ void Space::finish(bool some_cma) {
   always_locked_ = some_cma;
   // Either all ranks have opened the fabric or none has.
   floats_locked_ = exposed_ == nullptr;
-  all_immediate_ = std::none_of(targets_.begin(), targets_.end(),
+  // Then all operations on a target are those of ranks that map it, and all can change how they combine.
+  if (!always_locked_ && exposed_ == nullptr && all_barriers_) {
+    std::vector<IntegerWords*> words;
+    for (const Target& target : targets_) words.push_back(integer_words(target));
+    integers_.start(std::move(words), rank_, threaded_);
+  }
+  all_immediate_ = !control_by_nic_ && std::none_of(targets_.begin(), targets_.end(),
                                 [](const Target& target) { return target.route == RouteKind::kFabric; });
   segment_.fd.reset();
 }

@@ -30,6 +30,7 @@
 #include "transport/data/reduce_op.hpp"
 #include "transport/fabric/address.hpp"
 #include "transport/node/accumulate_lock.hpp"
+#include "transport/node/integer_way.hpp"
 #include "transport/node/segment.hpp"
 #include "transport/outstanding.hpp"
 #include "transport/process.hpp"
@@ -50,6 +51,7 @@ struct SpaceDescriptor {
   std::int32_t data_fd = -1;        // private data in a file that peers can map (ShareableMemory), and where
   std::uint64_t data_offset = 0;
   NodeAgentDescriptor agent;        // of private data that peers cannot map
+  std::uint64_t barriers = 0;       // 1: takes part in everyone_barrier()
 };
 
 struct FabricDescriptor {
@@ -57,6 +59,7 @@ struct FabricDescriptor {
   RemoteKey control;
   RemoteKey data;
   std::uint64_t region = 0;         // of the agent
+  std::uint64_t nic_atomics = 0;    // 1: its control words can be reached by atomics of adapters
 };
 
 class Space {
@@ -83,6 +86,8 @@ class Space {
     std::uint64_t contiguous_bytes = 0;
     // No data but the regions that each rank attaches later (regions/regions.hpp).
     bool dynamic = false;
+    // Several threads of this process may be in operations at once.
+    bool threaded = false;
   };
   static Result<std::unique_ptr<Space>> make(const Request& request);
   Space(const Space&) = delete;
@@ -186,16 +191,21 @@ class Space {
   // Such an atomic will follow the operations on this target that come next: small ones may wait for it and travel in one
   // message with it. A flush ends the expectation: whoever flushes waits anyway.
   void expect_release(int target) {
-    Target& to = this->target(target);
-    if (to.outstanding == nullptr) return;
+    AllOutstanding* const all = this->target(target).outstanding.get();
+    if (all == nullptr) return;
     const std::scoped_lock held(gathered_mutex_);
-    to.release_expected = true;
+    all->release_expected = true;
   }
 
   // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.
   std::uint64_t* control_word(int target, std::uint32_t word) const {
+    if (control_by_nic_) return nullptr;
     std::byte* control = targets_[static_cast<std::size_t>(target)].control;
     return control == nullptr ? nullptr : reinterpret_cast<std::uint64_t*>(control + word);
+  }
+  // This rank's own, to be looked at; changed by whoever has the atomicity domain (control_word, else control).
+  std::uint64_t* own_control_word(std::uint32_t word) const {
+    return reinterpret_cast<std::uint64_t*>(segment_.mapping.base() + word);
   }
   // After a control word of a mapped target was changed: wakes it if it sleeps. Its own bell is rung by others.
   void ring(int target) const {
@@ -203,7 +213,6 @@ class Space {
     reinterpret_cast<Header*>(control)->bell.ring_if_armed();
   }
   Doorbell& bell() const { return reinterpret_cast<Header*>(segment_.mapping.base())->bell; }
-  enum class ControlCall : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite };
   // For targets whose control block is not mapped. `operand`, `compare` and `fetched` stay in use until `pending`
   // is done.
   Status control(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
@@ -225,10 +234,7 @@ class Space {
     Mapping mapping;
     Mapping data_mapping;              // of data in a file of their own
     std::unique_ptr<NeighbourAgent> agent;               // where pieces are moved by it: cma
-    std::unique_ptr<Outstanding> outstanding;            // null where nothing ever is
-    std::vector<std::unique_ptr<Outstanding>> given_up;  // guarded by gathered_mutex_
-    bool release_expected = false;       // guarded by gathered_mutex_, as the next
-    bool release_travels = false;        // fetch-adds go as messages, behind what was gathered, until a flush
+    std::unique_ptr<AllOutstanding> outstanding;         // null where nothing ever is
   };
 
   // How much is combined under the accumulate lock at a time.
@@ -268,24 +274,45 @@ class Space {
   };
   // Operations over the fabric (space_fabric.cpp).
   Status operate_over_fabric(Target& target, const DataOperation& operation, Outstanding* own);
-  bool wants_company(const Target& target, bool atomic) const;
+  bool wants_company(const AllOutstanding& all, bool atomic) const;
+  bool control_by_provider() const;
   Status keep_gathered(Target& target, std::unique_ptr<OperationList> list);
-  Gathered take_gathered(Outstanding& among, bool even_nothing);
-  void gathered_sent(Outstanding& among);
+  Gathered take_gathered(AllOutstanding& all, bool even_nothing);
+  void gathered_sent(AllOutstanding& all);
   Status issue_gathered(Target& target);
   Status issue(Target& target, Outstanding& among, const DataOperation& operation);
   Status issue_atomic(Target& target, Outstanding& among, const DataOperation& operation);
   Status issue_by_agent(Target& target, Outstanding& among, const DataOperation& operation);
-  Status issue_list(Target& target, Outstanding* own, std::unique_ptr<OperationList> list);
+  Status send_behind_gathered(Target& target, Outstanding* own, std::unique_ptr<OperationList> list);
   Status send_list(Target& target, Pending& among, std::unique_ptr<OperationList> list);
-  Status add_behind_gathered(Target& target, std::uint32_t word, Pending& pending, std::uint64_t operand, std::uint64_t* fetched);
+  Status control_behind_gathered(Target& target, Pending& pending, const ControlStep& step, std::uint64_t* fetched);
   Status complete(Target& target);
+  // Whether elements of the type that are aligned are combined by CPU atomics (or, once the space has changed, as integers_
+  // says).
+  bool may_take_atomics(BasicType type) const { return !always_locked_ && (!floats_locked_ || traits(type).cpu_adds); }
   AtomicWay way(BasicType type, const void* address) const {
-    if (always_locked_ || (floats_locked_ && !traits(type).cpu_adds)) return AtomicWay::kLocked;
-    return atomic_way(type, address);
+    return may_take_atomics(type) ? atomic_way(type, address) : AtomicWay::kLocked;
   }
+  // Whether accumulates of this type there are the adapter's: then everybody's are, the owner's and its neighbours' too.
+  bool by_nic(BasicType type, const void* address) const {
+    return control_by_nic_ && (type == BasicType::kInt64 || type == BasicType::kUint64) && way(type, address) == AtomicWay::kAtomic;
+  }
+  // Where data begins at the target, as far as its alignment is concerned: all data begins at the same one in every process that
+  // maps it, and private data has one address.
+  static const void* place_of(const Target& to, std::uint64_t offset) {
+    return reinterpret_cast<const void*>(to.address != 0 ? to.address + offset : offset);  // NOLINT(performance-no-int-to-ptr)
+  }
+  // By the adapter (space_nic.cpp).
+  Status atomic_by_nic(Target& target, Pending& among, const DataOperation& operation);
+  Status combine_by_nic(Target& target, const DataOperation& operation);
+  Status control_element(Target& target, Pending& among, ControlCall call, std::uint64_t offset, const std::uint64_t* operand,
+                         const std::uint64_t* compare, std::uint64_t* fetched);
+  void atomic_by_nic_at(int rank, const std::byte* at, DataOperation operation);
   AccumulateLockWord& accumulate_lock(const Target& target) const {
     return reinterpret_cast<Header*>(target.control)->accumulate_lock;
+  }
+  IntegerWords* integer_words(const Target& target) const {
+    return reinterpret_cast<IntegerWords*>(target.control + control_bytes_ - sizeof(IntegerWords));
   }
   Status wait_for(Pending& pending);
   Fabric& fabric() const;
@@ -310,10 +337,14 @@ class Space {
   bool contiguous_ = false;
   bool always_locked_ = false;         // every accumulate takes the accumulate lock: some rank uses CMA
   bool floats_locked_ = false;         // those of floating-point types do: no rank uses the fabric
+  bool all_barriers_ = true;           // all ranks take part in everyone_barrier()
+  bool threaded_ = false;
+  IntegerWay integers_;                // how those of other types are combined where memory is mapped
   bool all_immediate_ = false;
+  bool control_by_nic_ = false;        // of all ranks, by all ranks, their own too: the domain is nic
   Stores stores_;
   std::vector<Target> targets_;
-  mutable std::mutex gathered_mutex_;
+  std::mutex gathered_mutex_;          // of AllOutstanding
   std::unique_ptr<Regions> regions_;
   std::optional<std::uint64_t> served_by_node_agent_;  // the region there
   struct Exposed;                      // registrations and the agent's region

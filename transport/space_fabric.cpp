@@ -2,7 +2,6 @@
 // Operations of a space over the fabric: what travels alone and what together, in which order it takes effect, and what a
 // release waits for (transport/README.md, "How order is kept over the fabric").
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "transport/fabric/fabric.hpp"
@@ -39,16 +38,18 @@ Status Space::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte
 
 // Whether a small operation waits for others to travel with. The first travels alone and at once, so that it is under way
 // while the application computes; those that come before it is over would each cost the provider's 10 us or so.
-bool Space::wants_company(const Target& to, bool atomic) const {
-  const Outstanding& all = *to.outstanding;
-  if (to.release_expected || !all.gathered.empty()) return true;
+bool Space::wants_company(const AllOutstanding& all, bool atomic) const {
+  if ((all.release_expected && !control_by_nic_) || !all.gathered.empty()) return true;
   // An atomic would have to wait for the requests, a request for the atomics.
+  // An adapter takes the next put or get at once, and needs nobody at the target.
+  if (control_by_nic_ && !atomic) return false;
   return atomic ? !all.requests.done() || all.atomics.count() >= kAtomicsAlone : !all.done();
 }
 
 Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Outstanding* own) {
   if (operation.count == 0) return {};
-  Outstanding& all = *to.outstanding;
+  AllOutstanding& all = *to.outstanding;
+  if (operation.atomic() && by_nic(operation.type, place_of(to, operation.offset))) return issue(to, own != nullptr ? *own : all, operation);
   if (own != nullptr) {
     // In order behind what was gathered.
     Status before = operation.atomic() ? issue_gathered(to) : Status();
@@ -57,8 +58,8 @@ Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Ou
   while (true) {
     {
       const std::scoped_lock held(gathered_mutex_);
-      const std::size_t most = to.release_expected ? kMostBeforeRelease : kMostGathered;
-      if (operation.bytes() <= most && wants_company(to, operation.atomic())) {
+      const std::size_t most = all.release_expected ? kMostBeforeRelease : kMostGathered;
+      if (operation.bytes() <= most && wants_company(all, operation.atomic())) {
         if (all.gathered.add(operation)) return {};
       } else if (all.gathered.empty() && !all.sending) {
         break;
@@ -72,11 +73,11 @@ Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Ou
 
 // A list that may wait as small operations do.
 Status Space::keep_gathered(Target& to, std::unique_ptr<OperationList> list) {
+  AllOutstanding& all = *to.outstanding;
   while (true) {
     {
       const std::scoped_lock held(gathered_mutex_);
-      Outstanding& all = *to.outstanding;
-      if (!wants_company(to, list->has_atomics())) break;
+      if (!wants_company(all, list->has_atomics())) break;
       if (all.gathered.empty()) {
         all.gathered.list = std::move(list);
         return {};
@@ -84,27 +85,27 @@ Status Space::keep_gathered(Target& to, std::unique_ptr<OperationList> list) {
     }
     if (Status status = issue_gathered(to); !status) return status;
   }
-  return issue_list(to, nullptr, std::move(list));
+  return send_behind_gathered(to, nullptr, std::move(list));
 }
 
 // Takes a turn: what one thread has taken is issued before another takes more.
-Gathered Space::take_gathered(Outstanding& among, bool even_nothing) {
+Gathered Space::take_gathered(AllOutstanding& all, bool even_nothing) {
   for (Waiter waiter(process_, bell());; waiter.pause()) {
     const std::scoped_lock held(gathered_mutex_);
-    if (among.sending) continue;
-    if (among.gathered.empty() && !even_nothing) return {};
-    among.sending = true;
-    return std::exchange(among.gathered, {});
+    if (all.sending) continue;
+    if (all.gathered.empty() && !even_nothing) return {};
+    all.sending = true;
+    return std::exchange(all.gathered, {});
   }
 }
 
-void Space::gathered_sent(Outstanding& among) {
+void Space::gathered_sent(AllOutstanding& all) {
   const std::scoped_lock held(gathered_mutex_);
-  among.sending = false;
+  all.sending = false;
 }
 
 Status Space::issue_gathered(Target& to) {
-  Outstanding& all = *to.outstanding;
+  AllOutstanding& all = *to.outstanding;
   Gathered taken = take_gathered(all, false);
   if (taken.empty()) return {};
   Status status = taken.list != nullptr ? send_list(to, all.requests, std::move(taken.list)) : issue(to, all, *taken.one);
@@ -116,11 +117,11 @@ Status Space::issue(Target& to, Outstanding& among, const DataOperation& operati
   switch (operation.kind) {
     case OperationKind::kPut:
       return by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
-        return fabric().write(among.transfers, place, static_cast<const std::byte*>(operation.origin) + done, part);
+        return fabric().write(among.writes, place, static_cast<const std::byte*>(operation.origin) + done, part);
       });
     case OperationKind::kGet:
       return by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
-        return fabric().read(among.transfers, place, static_cast<std::byte*>(operation.fetched) + done, part);
+        return fabric().read(among.reads, place, static_cast<std::byte*>(operation.fetched) + done, part);
       });
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
@@ -134,9 +135,9 @@ Status Space::issue(Target& to, Outstanding& among, const DataOperation& operati
 Status Space::issue_atomic(Target& to, Outstanding& among, const DataOperation& operation) {
   Fabric& fabric = this->fabric();
   const bool swap = operation.kind == OperationKind::kCompareAndSwap;
-  // The address at the target decides, as it does there; all data begins at the same alignment in every process
-  // that maps it, and private data has one address.
-  const auto* address = reinterpret_cast<const void*>(to.address != 0 ? to.address + operation.offset : operation.offset);
+  // The address at the target decides, as it does there.
+  const void* const address = place_of(to, operation.offset);
+  if (by_nic(operation.type, address)) return atomic_by_nic(to, among.atomics, operation);
   const auto call = swap                           ? Fabric::AtomicCall::kCompare
                     : operation.fetched != nullptr ? Fabric::AtomicCall::kFetch
                                                    : Fabric::AtomicCall::kPlain;
@@ -175,7 +176,7 @@ Status Space::issue_by_agent(Target& to, Outstanding& among, const DataOperation
   return {};
 }
 
-Status Space::issue_list(Target& to, Outstanding* own, std::unique_ptr<OperationList> list) {
+Status Space::send_behind_gathered(Target& to, Outstanding* own, std::unique_ptr<OperationList> list) {
   Status before = issue_gathered(to);
   Status sent = send_list(to, own != nullptr ? own->requests : to.outstanding->requests, std::move(list));
   return before ? std::move(sent) : std::move(before);
@@ -192,18 +193,19 @@ Status Space::send_list(Target& to, Pending& among, std::unique_ptr<OperationLis
 
 Status Space::complete(Target& to) {
   if (to.outstanding == nullptr) return {};
+  AllOutstanding& all = *to.outstanding;
   Status first;
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
   keep(issue_gathered(to));
-  for (Pending* pending : {&to.outstanding->transfers, &to.outstanding->atomics, &to.outstanding->requests}) {
+  for (Pending* pending : {&all.writes, &all.reads, &all.atomics, &all.requests}) {
     keep(wait_for(*pending));
   }
   const std::scoped_lock held(gathered_mutex_);
-  to.release_expected = false;
-  to.release_travels = false;
-  std::erase_if(to.given_up, [&](const std::unique_ptr<Outstanding>& own) {
+  all.release_expected = false;
+  all.release_travels = false;
+  std::erase_if(all.given_up, [&](const std::unique_ptr<Outstanding>& own) {
     const bool done = own->done();
     if (done) keep(own->take_error());
     return done;
@@ -216,25 +218,38 @@ Status Space::settle(int rank) {
   if (to.outstanding == nullptr) return {};  // inside the node nothing is outstanding
   // An agent that finds memory detached would not come to the release.
   if (regions_ != nullptr) return complete(to);
-  Outstanding& all = *to.outstanding;
-  bool travels = false;
+  AllOutstanding& all = *to.outstanding;
+  const Fabric& fabric = this->fabric();
+  Status first;
+  const auto keep = [&](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  if (control_by_nic_) {
+    // The adapter keeps its atomics behind all that went before on the same connection; the agent is somebody else.
+    keep(issue_gathered(to));
+    keep(wait_for(all.requests));
+    return first;
+  }
+  bool travels = !control_by_provider();
   {
     const std::scoped_lock held(gathered_mutex_);
-    travels = !all.gathered.empty() || all.sending || !all.requests.done();
-    to.release_travels = travels;
+    travels = travels || !all.gathered.empty() || all.sending || !all.requests.done();
+    all.release_travels = travels;
   }
-  Status first = wait_for(all.transfers);
-  if (travels || !fabric().orders_atomics()) {
-    if (Status status = wait_for(all.atomics); !status && first) first = std::move(status);
-  }
+  if (!travels || !fabric.orders_messages_behind_writes()) keep(wait_for(all.writes));
+  keep(wait_for(all.reads));
+  if (travels || !fabric.orders_atomics()) keep(wait_for(all.atomics));
   return first;
 }
 
-Status Space::add_behind_gathered(Target& to, std::uint32_t word, Pending& pending, std::uint64_t operand, std::uint64_t* fetched) {
-  Outstanding& all = *to.outstanding;
+// Without adapters' atomics on all ranks the domain is cpu, in which only providers that combine in software are.
+bool Space::control_by_provider() const { return fabric().control_atomics() && (control_by_nic_ || !fabric().nic_atomics()); }
+
+Status Space::control_behind_gathered(Target& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched) {
+  AllOutstanding& all = *to.outstanding;
   Gathered taken = take_gathered(all, true);
   if (!taken.empty()) taken.make_list();
-  Status status = fabric().carry_out_and_add(pending, agent_of(to), std::move(taken.list), {word, operand}, fetched);
+  Status status = fabric().carry_out_and_control(pending, agent_of(to), std::move(taken.list), step, fetched);
   gathered_sent(all);
   return status;
 }
@@ -243,22 +258,18 @@ Status Space::control(ControlCall call, int rank, std::uint32_t word, Pending& p
                       const std::uint64_t* compare, std::uint64_t* fetched) {
   Target& to = target(rank);
   process_.statistics().add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
-  const Fabric::Place place{to.peer, to.control_key, word};
-  Fabric& fabric = this->fabric();
-  constexpr BasicType kWord = BasicType::kUint64;
-  const bool travels = [&] {
+  const auto travels = [&] {
     const std::scoped_lock held(gathered_mutex_);
-    return to.release_travels;
-  }();
-  switch (call) {
-    case ControlCall::kFetchAdd:
-      return travels ? add_behind_gathered(to, word, pending, *operand, fetched)
-                     : fabric.atomic(pending, place, ReduceOp::kSum, kWord, operand, fetched, 1);
-    case ControlCall::kCompareAndSwap: return fabric.compare_and_swap(pending, place, kWord, operand, compare, fetched);
-    case ControlCall::kRead: return fabric.atomic(pending, place, ReduceOp::kNoOp, kWord, operand, fetched, 1);
-    case ControlCall::kWrite: return fabric.atomic(pending, place, ReduceOp::kReplace, kWord, operand, nullptr, 1);
+    return to.outstanding->release_travels;
+  };
+  const ControlStep step{call, {}, word, *operand, *compare};
+  if (!control_by_provider()) {
+    // Behind what was gathered comes only what may be its release.
+    if (call == ControlCall::kFetchAdd) return control_behind_gathered(to, pending, step, fetched);
+    return fabric().carry_out_and_control(pending, agent_of(to), nullptr, step, fetched);
   }
-  return {};
+  if (call == ControlCall::kFetchAdd && !control_by_nic_ && travels()) return control_behind_gathered(to, pending, step, fetched);
+  return fabric().control(pending, {to.peer, to.control_key, word}, call, operand, compare, fetched);
 }
 
 }  // namespace farside

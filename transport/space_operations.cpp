@@ -3,7 +3,6 @@
 // How targets are made reachable: space.cpp.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -20,7 +19,7 @@ Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_
     return {};
   }
   count(rank, Counted::kPut, bytes);
-  return operate(to, {OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, offset, bytes, origin, nullptr, nullptr}, own);
+  return operate(to, DataOperation::put(offset, origin, bytes), own);
 }
 
 Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own) {
@@ -30,7 +29,7 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
     return {};
   }
   count(rank, Counted::kGet, bytes);
-  return operate(from, {OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, offset, bytes, nullptr, origin, nullptr}, own);
+  return operate(from, DataOperation::get(offset, origin, bytes), own);
 }
 
 void Space::count_otherwise(int rank, Counted what, std::size_t bytes) const {
@@ -61,11 +60,8 @@ Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType 
     return {};
   }
   count(rank, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, elements * traits(type).extent);
-  if (op == ReduceOp::kNoOp) {
-    if (fetched == nullptr) return {};
-    origin = nullptr;
-  }
-  return operate(to, {OperationKind::kAccumulate, op, type, offset, elements, origin, fetched, nullptr}, own);
+  if (op == ReduceOp::kNoOp && fetched == nullptr) return {};
+  return operate(to, DataOperation::accumulate(offset, op, type, origin, fetched, elements), own);
 }
 
 void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
@@ -81,20 +77,28 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
     stores_.made();
     return;
   }
+  if (by_nic(type, at)) [[unlikely]] return atomic_by_nic_at(rank, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
+  AtomicWay under_lock = AtomicWay::kLocked;
   if (way(type, at) == AtomicWay::kAtomic) {
-    combine(AtomicWay::kAtomic, op, type, at, origin, fetched, elements);
-    // Everything else is a read-modify-write, or nothing is stored.
-    if (op == ReduceOp::kReplace && fetched == nullptr) stores_.made();
-    return;
+    const IntegersBy by = integers_.begin(elements);
+    if (by == IntegersBy::kAtomics) [[likely]] {
+      combine(AtomicWay::kAtomic, op, type, at, origin, fetched, elements);
+      integers_.end(by);
+      // Everything else is a read-modify-write, or nothing is stored.
+      if (op == ReduceOp::kReplace && fetched == nullptr) stores_.made();
+      return;
+    }
+    if (by == IntegersBy::kBoth) under_lock = AtomicWay::kAtomic;
+  } else {
+    count_slow(type, at, false);
   }
-  count_slow(type, at, false);
   // In pieces, so that no other rank waits long for the lock.
   const std::size_t most = elements * extent <= kLockedBytes ? elements : kLockedBytes / extent;
   for (std::size_t done = 0; done < elements;) {
     const std::size_t part = std::min(elements - done, most);
     const auto piece = [&](auto* buffer) { return buffer != nullptr ? buffer + done * extent : nullptr; };
     const AccumulateLock held(accumulate_lock(target(rank)));
-    combine(AtomicWay::kLocked, op, type, at + done * extent, piece(static_cast<const std::byte*>(origin)),
+    combine(under_lock, op, type, at + done * extent, piece(static_cast<const std::byte*>(origin)),
             piece(static_cast<std::byte*>(fetched)), part);
     done += part;
   }
@@ -105,23 +109,36 @@ void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, R
                                std::byte* fetched, std::ptrdiff_t origin_stride, std::size_t elements, std::size_t rows,
                                Access access) {
   const std::size_t bytes = elements * traits(type).extent;
+  const auto next_row = [&] {
+    at += stride;
+    if (origin != nullptr) origin += origin_stride;
+    if (fetched != nullptr) fetched += origin_stride;
+  };
+  if (bytes > kLockedBytes || by_nic(type, at)) {
+    for (; rows > 0; --rows, next_row()) accumulate_at(rank, at, op, type, origin, fetched, elements, access);
+    return;
+  }
   count(rank, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, bytes * rows);
   const bool alone = access == Access::kAlone;
-  // Rows differ in how they are aligned only if the stride says so; then each is looked at.
-  const auto own_way = [&] { return alone ? AtomicWay::kLocked : way(type, at); };
-  const std::size_t at_a_time = std::max<std::size_t>(kLockedBytes / bytes, 1);
+  const bool by_integers = !alone && may_take_atomics(type);
+  const IntegersBy by = by_integers ? integers_.begin(elements * rows) : IntegersBy::kLock;
+  const std::size_t at_a_time = kLockedBytes / bytes;
   while (rows > 0) {
     const std::size_t part = std::min(rows, at_a_time);
     std::optional<AccumulateLock> held;
-    for (std::size_t row = 0; row < part; ++row, at += stride) {
-      const AtomicWay way_here = own_way();
-      if (way_here == AtomicWay::kLocked && !alone && !held) held.emplace(accumulate_lock(target(rank)));
-      combine(way_here, op, type, at, origin, fetched, elements);
-      if (origin != nullptr) origin += origin_stride;
-      if (fetched != nullptr) fetched += origin_stride;
+    for (std::size_t row = 0; row < part; ++row, next_row()) {
+      // Rows may differ in how they are aligned.
+      const AtomicWay way_here = alone ? AtomicWay::kLocked : way(type, at);
+      const bool takes_lock = !alone && (way_here == AtomicWay::kLocked || by != IntegersBy::kAtomics);
+      if (takes_lock && !held) {
+        held.emplace(accumulate_lock(target(rank)));
+        if (way_here == AtomicWay::kLocked) count_slow(type, at, false);
+      }
+      combine(by == IntegersBy::kLock ? AtomicWay::kLocked : way_here, op, type, at, origin, fetched, elements);
     }
     rows -= part;
   }
+  integers_.end(by);
   stores_.made();
 }
 
@@ -190,13 +207,21 @@ Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, B
 void Space::compare_and_swap_at(int rank, std::byte* at, BasicType type, const void* origin, const void* compare,
                                 void* fetched) {
   count(rank, Counted::kCompareAndSwap, traits(type).extent);
+  if (by_nic(type, at)) [[unlikely]] return atomic_by_nic_at(rank, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
+  AtomicWay under_lock = AtomicWay::kLocked;
   if (way(type, at) == AtomicWay::kAtomic) [[likely]] {
-    farside::compare_and_swap(AtomicWay::kAtomic, type, at, origin, compare, fetched);
-    return;
+    const IntegersBy by = integers_.begin(1);
+    if (by == IntegersBy::kAtomics) [[likely]] {
+      farside::compare_and_swap(AtomicWay::kAtomic, type, at, origin, compare, fetched);
+      integers_.end(by);
+      return;
+    }
+    if (by == IntegersBy::kBoth) under_lock = AtomicWay::kAtomic;
+  } else {
+    count_slow(type, at, false);
   }
-  count_slow(type, at, false);
   const AccumulateLock held(accumulate_lock(target(rank)));
-  farside::compare_and_swap(AtomicWay::kLocked, type, at, origin, compare, fetched);
+  farside::compare_and_swap(under_lock, type, at, origin, compare, fetched);
   stores_.made();
 }
 
@@ -208,7 +233,7 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
     return {};
   }
   count(rank, Counted::kCompareAndSwap, traits(type).extent);
-  return operate(to, {OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, offset, 1, origin, fetched, compare}, nullptr);
+  return operate(to, DataOperation::compare_and_swap(offset, type, origin, compare, fetched), nullptr);
 }
 
 // Of a target that is not mapped.
@@ -223,13 +248,13 @@ Status Space::wait_for(Pending& pending) {
 
 std::unique_ptr<Outstanding> Space::own_outstanding(int rank) {
   Target& to = target(rank);
-  return to.outstanding == nullptr ? nullptr : std::make_unique<Outstanding>(*to.outstanding);
+  return to.outstanding == nullptr ? nullptr : std::make_unique<Outstanding>(static_cast<Outstanding&>(*to.outstanding));
 }
 
 void Space::give_up(int rank, std::unique_ptr<Outstanding> own) {
   if (own == nullptr) return;
   const std::scoped_lock held(gathered_mutex_);
-  target(rank).given_up.push_back(std::move(own));
+  target(rank).outstanding->given_up.push_back(std::move(own));
 }
 
 Status Space::flush(int rank) {

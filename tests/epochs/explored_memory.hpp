@@ -102,6 +102,22 @@ class World {
     auto& late = late_[static_cast<std::size_t>(rank)];
     late.changes.at(late.count++) = Change{word, 0, before};
   }
+  // Whether adapters may lose a write, or an atomic: the other is under way as the request takes effect (remote_memory.hpp).
+  bool meets(const Request& request) const {
+    const auto changes = [](Kind kind) {
+      return kind == Kind::kFetchAdd || kind == Kind::kCompareAndSwap || kind == Kind::kOwnAdd;
+    };
+    if (request.kind != Kind::kWrite && !changes(request.kind)) return false;
+    for (const Agent& each : agents) {
+      for (std::size_t s = 0; s < each.used; ++s) {
+        const Slot& other = each.slots[s];
+        if (other.phase != Phase::kIssued && other.phase != Phase::kHalf) continue;
+        if (other.request.rank != request.rank || other.request.word != request.word) continue;
+        if (request.kind == Kind::kWrite ? changes(other.request.kind) : other.request.kind == Kind::kWrite) return true;
+      }
+    }
+    return false;
+  }
   // The oldest late change becomes visible.
   void appear(int rank) {
     stir(rank);
@@ -145,6 +161,8 @@ using Sabotage = std::function<void(Request&)>;
 // The RemoteMemory of one agent.
 class Memory {
  public:
+  static constexpr const char* kMeets = "a write meets an atomic on the same word";
+
   // Bytes that can be copied: it names its slot in the world, which keeps what it is about.
   class Operation {
    public:
@@ -188,7 +206,7 @@ class Memory {
     // An atomic on a word sees all that took effect on it, and what came before that.
     while (world_.has_late(rank_)) world_.appear(rank_);
     const std::uint64_t before = world_.at(rank_, word);
-    Request request{.operand = value};
+    Request request{.operand = value, .word = word, .rank = static_cast<std::int8_t>(rank_), .kind = Kind::kOwnAdd};
     if (sabotage_) request = sabotaged(Kind::kOwnAdd, word, value);
     if (!request.dropped) world_.store(rank_, word, before + request.operand);
     return before;

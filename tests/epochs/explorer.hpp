@@ -42,6 +42,8 @@ struct Options {
   bool reduce = true;
   // Looks for a shorter way to fail once it has found one.
   bool shorten = true;
+  // A write that meets an atomic on the same word is a failure (remote_memory.hpp).
+  bool adapters = true;
   Sabotage sabotage = {};
   std::uint64_t max_states = 60'000'000;
 };
@@ -314,6 +316,7 @@ class Explorer {
 
   void take_effect(int who, World::Slot& slot) {
     const Request request = slot.request;
+    if (options_.adapters && state_.world.meets(request)) memory(who).broken(Memory::kMeets);
     const std::uint64_t before = state_.world.at(request.rank, request.word);
     std::uint64_t after = before;
     if (slot.phase == World::Phase::kHalf) {

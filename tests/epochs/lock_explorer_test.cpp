@@ -80,7 +80,7 @@ TEST_CASE("a lock whose waiter does not take its wake-up off is caught") {
 }
 
 TEST_CASE("a lock whose waiter does not empty its slot is caught") {
-  CHECK(fault({{"X0", "X0"}}, [](Request& r) { r.dropped = r.kind == Kind::kWrite && is_slot(r.word); }) ==
+  CHECK(fault({{"X0", "X0"}}, [](Request& r) { r.dropped = r.kind == Kind::kFetchAdd && is_slot(r.word); }) ==
         kSlotLeft);
 }
 

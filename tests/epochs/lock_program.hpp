@@ -75,7 +75,7 @@ class LockProgram {
   }
 
   void effect(const Request& request, Memory& memory, Shared& shared) {
-    if (request.kind != Kind::kFetchAdd) return;
+    if (request.kind != Kind::kFetchAdd || in_ring(request.word)) return;
     const bool at_gate = request.word >= ControlBlock::kGate;
     const bool drain = request.word == ControlBlock::kDrain || request.word == ControlBlock::kGateDrain ||
                        request.word == ControlBlock::kGateDrain + 8;
@@ -99,6 +99,10 @@ class LockProgram {
   std::uint64_t hash(std::uint64_t seed) const {
     seed = running_.hash(mix(seed, position_));
     return hash_bytes(seed, holds_, sizeof(holds_));
+  }
+  static bool in_ring(std::uint32_t word) {
+    return (word >= ControlBlock::kRing && word < ControlBlock::kGate) ||
+           (word >= ControlBlock::kGateRing && word < ControlBlock::kPosted);
   }
   static bool own_word(std::uint32_t word) {
     return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;

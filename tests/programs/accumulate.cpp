@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
       {"structures as bytes", whole_structures},
       {"100,000 doubles", large_counts},
       {"long rows and single elements in the same places", rows_and_elements},
+      {"long rows that begin while others count", rows_begin},
       {"accumulates under an exclusive lock", exclusive_locks},
       {"accumulates of one origin are ordered", ordered},
       {"strided accumulates", strided},

@@ -4,7 +4,8 @@
 
 #include <memory>
 
-#if MPI_VERSION >= 4
+// Open MPI 5 has sessions, and its mpi.h says MPI 3.1.
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 
 namespace {
 

@@ -37,7 +37,10 @@ class Stderr {
   static int file() {
     static const int made = [] {
       terminal = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-      return memfd_create("stderr", MFD_CLOEXEC);
+      const int made_here = memfd_create("stderr", MFD_CLOEXEC);
+      // Else two threads that write at once may write to the same place.
+      fcntl(made_here, F_SETFL, O_APPEND);
+      return made_here;
     }();
     return made;
   }

@@ -171,6 +171,33 @@ void locks_on_different_targets(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
+// Threads that count one by one, and one among them that begins to add long rows to the same places: in several windows, as
+// each begins but once.
+void rows_begin(check::Memory memory) {
+  constexpr int kWindows = 10;
+  constexpr int kTimes = 60;
+  constexpr int kCount = 32;
+  const std::vector<std::int64_t> ones(kCount, 1);
+  for (int round = 0; round < kWindows; ++round) {
+    check::Window window(memory, kCount * sizeof(std::int64_t), sizeof(std::int64_t));
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    in_threads([&](int t) {
+      for (int i = 0; i < kTimes; ++i) {
+        CHECK_MPI(MPI_Accumulate(ones.data(), 1, MPI_INT64_T, 0, i % kCount, 1, MPI_INT64_T, MPI_SUM, window));
+        if (t != 0 || i < kTimes / 2) continue;
+        CHECK_MPI(MPI_Accumulate(ones.data(), kCount, MPI_INT64_T, 0, 0, kCount, MPI_INT64_T, MPI_SUM, window));
+      }
+    });
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    for (int k = 0; rank == 0 && k < kCount; ++k) {
+      const int singles = kTimes / kCount + (k < kTimes % kCount ? 1 : 0);
+      CHECK_EQ(read_own(window, window.as<std::int64_t>() + k), std::int64_t{singles * kThreads + kTimes / 2} * size);
+    }
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
+}
+
 // Threads that begin to use a lock_all at once, each with another target; after it no lock is left behind.
 void lock_all_by_threads(check::Memory memory) {
   constexpr int kRounds = 50;
@@ -248,6 +275,7 @@ int main(int argc, char** argv) {
       {"threads with different operations on one window", one_window},
       {"threads with locks on different targets", locks_on_different_targets},
       {"threads within one lock_all", lock_all_by_threads},
+      {"a thread that begins to add long rows where others count", rows_begin},
       {"locks by threads against lock_all", locks_against_lock_all},
   };
   check::run(sections, program.memory());

@@ -222,12 +222,19 @@ TEST_CASE("the survey's choice is the choice") {
         "chosen usable chosen: the first of farside's preferences that is there | FI_EP_RDM");
   CHECK(contains(survey("tcp;ofi_rxm", "tcp;ofi_rxm"), "chosen usable chosen: FARSIDE_PROVIDER names it"));
   CHECK(contains(survey("tcp;ofi_rxm", "nonsense"), "usable passed over: FARSIDE_PROVIDER names another"));
-  // Offers connected endpoints only.
-  CHECK(contains(survey("tcp", ""), "refused: it has no reliable datagram endpoint"));
+  CHECK(survey("tcp", "") == "usable passed over: a better one is there | FI_EP_MSG");
+  CHECK(contains(survey("udp", ""), "refused: it has no datagram endpoint (FI_EP_RDM); it has no connected endpoint (FI_EP_MSG)"));
+  CHECK(contains(survey("net", ""), "no fetching sum"));
   const Attempt none = attempt([] {
     Settings settings;
     settings.provider = "nonsense";
     return no_choice(settings);
   });
   CHECK(contains(none.answer, "FARSIDE_PROVIDER='nonsense' cannot be used"));
+  const Attempt nowhere = attempt([] {
+    Settings settings;
+    settings.device = "nowhere";
+    return survey_provider("tcp", settings).why;
+  });
+  CHECK(contains(nowhere.answer, "refused: provider tcp has no device nowhere; it has: "));
 }

@@ -12,9 +12,6 @@ target_compile_definitions(farside-test-tools PRIVATE FARSIDE_COMMAND="$<TARGET_
 add_test(NAME unit.tools COMMAND farside-test-tools)
 set_tests_properties(unit.tools PROPERTIES TIMEOUT 300 LABELS "unit;tools" ENVIRONMENT FI_TCP_IFACE=lo)
 
-add_executable(forbid tools/forbid.c)
-set_target_properties(forbid PROPERTIES C_EXTENSIONS ON)
-
 # farside_tool_test(NAME SECONDS COMMAND...): a script of tools/; 77 is skipped.
 function(farside_tool_test name seconds)
   add_test(NAME tools.${name} COMMAND ${ARGN})
@@ -25,12 +22,16 @@ endfunction()
 if(FARSIDE_SANITIZE)
   return()  # a library with a sanitizer cannot be preloaded into a program without
 endif()
+farside_tool_test(modulefile 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/modulefile ${CMAKE_COMMAND} ${PROJECT_VERSION})
+farside_tool_test(completion 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/completion)
 farside_tool_test(info 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/info)
 foreach(runtime IN LISTS FARSIDE_RUNTIMES)
   if(TARGET farside-${runtime})
     farside_tool_test(run.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/run ${runtime})
     farside_tool_test(installed.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/installed ${CMAKE_COMMAND} ${runtime}
                       ${FARSIDE_MPICC_${runtime}})
+    farside_tool_test(wrappers.${runtime} 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/wrappers ${CMAKE_COMMAND} ${runtime}
+                      ${PROJECT_SOURCE_DIR})
     farside_tool_test(bench.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench ${runtime})
     farside_tool_test(trace.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace ${runtime})
     farside_tool_test(trace_page.${runtime} 200 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace_page ${runtime})

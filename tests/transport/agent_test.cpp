@@ -348,20 +348,21 @@ TEST_CASE("an operation that MPI does not define for the type is refused") {
   }
 }
 
-TEST_CASE("operations with an addition are carried out, then it adds and fetches; or nothing is done") {
+TEST_CASE("operations with a control step are carried out, then it is taken and fetches; or nothing is done") {
   Fixture on;
-  const auto message = [&](std::uint64_t offset, std::size_t bytes, const ControlAdd& add) {
+  const auto message = [&](std::uint64_t offset, std::size_t bytes, const ControlStep& step) {
     Bytes payload = bytes > 0 ? listed(put(offset, static_cast<std::uint32_t>(bytes)), Bytes(bytes, std::byte{0x21})) : Bytes();
-    append(payload, add);
+    append(payload, step);
     RequestHeader header = on.header();
-    header.adds = 1;
+    header.controls = 1;
     return message_of(header, payload);
   };
+  const auto add = [](std::uint32_t word) { return ControlStep{ControlCall::kFetchAdd, {}, word, 7, 0}; };
   std::uint64_t sum = 0;
   for (const std::size_t bytes : {0UL, 1UL, 13UL, kRegionBytes}) {
     std::fill_n(on.base(), on.bytes, kFilling);
     const std::uint64_t offset = (kRegionBytes - bytes) / 2;
-    const Agent::Answer answer = on.agent.execute(message(offset, bytes, {8 * 15, 7}));
+    const Agent::Answer answer = on.agent.execute(message(offset, bytes, add(8 * 15)));
     CHECK(answer.refused == nullptr);
     CHECK(answer.header.status == ReplyStatus::kDone);
     std::uint64_t before = 1;
@@ -373,15 +374,42 @@ TEST_CASE("operations with an addition are carried out, then it adds and fetches
       if (on.base()[i] != (i >= offset && i < offset + bytes ? std::byte{0x21} : kFilling)) FAIL("byte " << i);
     }
   }
-  check_refused(on, message(kRegionBytes, 1, {0, 7}));
-  check_refused(on, message(UINT64_MAX, 8, {0, 7}));
-  for (const std::uint64_t word : {std::uint64_t{1}, std::uint64_t{124}, std::uint64_t{128}, UINT64_MAX - 7}) {
-    check_refused(on, message(0, 8, {word, 7}));
+  check_refused(on, message(kRegionBytes, 1, add(0)));
+  check_refused(on, message(UINT64_MAX, 8, add(0)));
+  for (const std::uint32_t word : {1U, 124U, 128U, UINT32_MAX - 7}) {
+    check_refused(on, message(0, 8, add(word)));
   }
   RequestHeader header = on.header();
-  header.adds = 1;
+  header.controls = 1;
   check_refused(on, message_of(header, Bytes(8)));
   CHECK(std::count(on.words.get(), on.words.get() + on.kWords, 0U) == 15);
+}
+
+TEST_CASE("steps on control words do what they say and fetch what was there") {
+  Fixture on;
+  const auto take = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare) {
+    RequestHeader header = on.header();
+    header.controls = 1;
+    Bytes payload;
+    append(payload, ControlStep{call, {}, 24, operand, compare});
+    const Agent::Answer answer = on.agent.execute(message_of(header, payload));
+    std::uint64_t before = 0;
+    REQUIRE(answer.fetched.size() == sizeof before);
+    std::memcpy(&before, answer.fetched.data(), sizeof before);
+    return before;
+  };
+  CHECK(take(ControlCall::kWrite, 5, 0) == 0);
+  CHECK(take(ControlCall::kFetchAdd, UINT64_MAX, 0) == 5);
+  CHECK(take(ControlCall::kCompareAndSwap, 9, 5) == 4);
+  CHECK(take(ControlCall::kCompareAndSwap, 9, 4) == 4);
+  CHECK(take(ControlCall::kRead, 77, 77) == 9);
+  CHECK(on.words[3] == 9);
+  RequestHeader header = on.header();
+  header.controls = 1;
+  Bytes payload;
+  append(payload, ControlStep{static_cast<ControlCall>(4), {}, 24, 1, 0});
+  check_refused(on, message_of(header, payload));
+  CHECK(on.words[3] == 9);
 }
 
 TEST_CASE("what an origin lists is what the agent does, in order, and what is fetched comes to its buffers") {
@@ -515,8 +543,8 @@ TEST_CASE("no mutation of a request makes the agent touch memory outside the reg
       payload.insert(payload.end(), one.begin(), one.end());
     }
     RequestHeader header = on.header();
-    header.adds = below(2) == 0 ? 1 : 0;
-    if (header.adds != 0) append(payload, ControlAdd{8 * below(Fixture::kWords + 2), 1});
+    header.controls = below(2) == 0 ? 1 : 0;
+    if (header.controls != 0) append(payload, ControlStep{static_cast<ControlCall>(below(5)), {}, static_cast<std::uint32_t>(8 * below(Fixture::kWords + 2)), 1, 0});
     Bytes message = message_of(header, payload);
     // None, one or several mutations of bytes, but mostly not of the region's id; now and then of the length.
     for (std::size_t n = below(4); n > 0; --n) {

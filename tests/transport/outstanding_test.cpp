@@ -9,26 +9,26 @@
 using namespace farside;
 
 TEST_CASE("operations that are followed by themselves count among all, and are done whatever else is under way") {
-  Outstanding all;
+  Outstanding all(5);
   auto own = std::make_unique<Outstanding>(all);
-  all.transfers.issued();
-  own->transfers.issued();
+  all.writes.issued();
+  own->writes.issued();
   own->requests.issued();
   CHECK_FALSE(own->done());
-  own->transfers.completed();
+  own->writes.completed();
   CHECK_FALSE(own->done());
   CHECK_FALSE(all.requests.done());
   own->requests.completed();
   CHECK(own->done());
   CHECK(all.requests.done());
-  CHECK_FALSE(all.transfers.done());
+  CHECK_FALSE(all.writes.done());
   own.reset();
-  all.transfers.completed();
+  all.writes.completed();
   CHECK(all.done());
 }
 
 TEST_CASE("the error of an operation that is followed by itself is found there, once, and not among all") {
-  Outstanding all, own(all), other(all);
+  Outstanding all(5), own(all), other(all);
   own.atomics.issued();
   other.atomics.issued();
   own.atomics.failed(Error{ErrorKind::kOther, "lost"});
@@ -40,16 +40,17 @@ TEST_CASE("the error of an operation that is followed by itself is found there, 
   const Status status = own.take_error();
   REQUIRE_FALSE(status.ok());
   CHECK(status.error().text == "lost");
+  CHECK(status.error().rank == 5);
   CHECK(own.take_error().ok());
 }
 
 TEST_CASE("of errors of several classes one is told, and none is left") {
-  Outstanding all;
-  for (Pending* pending : {&all.requests, &all.transfers}) {
+  Outstanding all(5);
+  for (Pending* pending : {&all.requests, &all.writes}) {
     pending->issued();
-    pending->failed(Error{ErrorKind::kOther, pending == &all.transfers ? "transfer" : "request"});
+    pending->failed(Error{ErrorKind::kOther, pending == &all.writes ? "write" : "request"});
     pending->completed();
   }
-  CHECK(all.take_error().error().text == "transfer");
+  CHECK(all.take_error().error().text == "write");
   CHECK(all.take_error().ok());
 }

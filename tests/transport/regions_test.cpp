@@ -257,8 +257,10 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go") {
       world.require(world->flush(next));
       ranks.barrier();
       for (int i = 0; i < kRegions; ++i) {
-        ranks.check(memory[2 * static_cast<std::size_t>(i)] == 1000 * previous + i, "each put is where it belongs");
-        ranks.check(memory[2 * static_cast<std::size_t>(i) + 1] == -1, "and nowhere else");
+        std::array<std::int64_t, 2> pair{};
+        read_memory(&memory[2 * static_cast<std::size_t>(i)], pair.data(), sizeof pair);
+        ranks.check(pair[0] == 1000 * previous + i, "each put is where it belongs");
+        ranks.check(pair[1] == -1, "and nowhere else");
       }
       ranks.barrier();
       // Each rank detaches every third: from then on nobody finds it, and everybody finds the rest.

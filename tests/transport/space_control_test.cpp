@@ -81,7 +81,7 @@ TEST_CASE("control words are added to, swapped, read and written, from everywher
 TEST_CASE("who sees a control atomic sees what was put before it, though nothing was waited for between") {
   // Few credits: the provider often refuses what is issued, and it is issued again.
   setenv("FI_OFI_RXM_TX_SIZE", "8", 1);
-  for (const Way way : {Way::kFabric, Way::kFabricPrivate}) {
+  for (const Way way : kFabricWays) {
     INFO(name(way));
     constexpr std::uint64_t kRounds = 5000;
     constexpr std::uint32_t kFlag = 64, kEnd = 72;
@@ -92,7 +92,9 @@ TEST_CASE("who sees a control atomic sees what was put before it, though nothing
       std::fill_n(world->data(), 8192, std::byte{0});
       ControlMemory memory(*world);
       ranks.barrier();
-      ranks.check(Process::instance().fabric().value()->orders_atomics(), "this provider orders atomics");
+      const Fabric& fabric = *Process::instance().fabric().value();
+      const bool ordered = fabric.control_atomics() ? fabric.orders_atomics() : fabric.orders_messages_behind_writes();
+      ranks.check(ordered || fabric.nic_atomics(), "this provider orders them");
       if (ranks.rank() == 0) {
         constexpr std::size_t kUnderWay = 32;
         std::array<ControlMemory::Operation, kUnderWay> operations;
@@ -136,7 +138,7 @@ TEST_CASE("who sees a control atomic sees what was put before it, though nothing
 }
 
 TEST_CASE("a small put before a release travels with it, and without one all the same") {
-  for (const Way way : {Way::kFabric, Way::kFabricPrivate}) {
+  for (const Way way : kFabricWays) {
     INFO(name(way));
     constexpr std::uint64_t kRounds = 800;
     constexpr std::uint32_t kFlag = 64, kOther = 72, kEnd = 80;
@@ -229,9 +231,11 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         ranks.check(memory.own(kOther) == 3, "the other flags are here");
       }
       ranks.barrier();
-      if (ranks.rank() == 1) {
+      if (ranks.rank() == 1 && !Process::instance().fabric().value()->nic_atomics()) {
         // The others: two puts, five operations and their flag, a flag with a put, a flag, a put and a get.
-        ranks.check(counted(RouteKind::kFabric, Counted::kAgent) == kRounds + 5, "each put came with its flag");
+        // Where flags are always for the agent: one more, and what is put and fetched by itself is not.
+        const std::uint64_t others = way == Way::kConnected ? 6 : 5;
+        ranks.check(counted(RouteKind::kFabric, Counted::kAgent) == kRounds + others, "each put came with its flag");
       }
     }));
   }

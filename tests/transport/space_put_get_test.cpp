@@ -32,7 +32,8 @@ TEST_CASE("what is put arrives, and what is got is what is there, at any size an
         world.good(world->flush_all(), "flush_all");
         ranks.barrier();
         for (int from = 0; from < 3; ++from) {
-          const std::byte* at = world->data() + slot(from);
+          std::vector<std::byte> at(offset + bytes + 1);
+          read_memory(world->data() + slot(from), at.data(), at.size());
           bool good = at[offset - 1] == kFilling && at[offset + bytes] == kFilling;
           for (std::size_t i = 0; i < bytes; ++i) good = good && at[offset + i] == seed(from, ranks.rank(), i);
           ranks.check(good, fmt::format("{} bytes of rank {} are here and nothing else", bytes, from));

@@ -30,18 +30,25 @@ namespace farside::testing {
 
 using Clock = std::chrono::steady_clock;
 
-enum class Way { kMapped, kCma, kFabric, kFabricPrivate };
-constexpr Way kAllWays[] = {Way::kMapped, Way::kCma, Way::kFabric, Way::kFabricPrivate};
+// kConnected: over endpoints that farside connects itself (FI_EP_MSG).
+enum class Way { kMapped, kCma, kFabric, kFabricPrivate, kConnected };
+constexpr Way kAllWays[] = {Way::kMapped, Way::kCma, Way::kFabric, Way::kFabricPrivate, Way::kConnected};
+constexpr Way kFabricWays[] = {Way::kFabric, Way::kFabricPrivate, Way::kConnected};
+// One for each kind of endpoint.
+constexpr Way kEndpointWays[] = {Way::kFabric, Way::kConnected};
 
 const char* name(Way way);
-inline bool over_fabric(Way way) { return way == Way::kFabric || way == Way::kFabricPrivate; }
+inline bool over_fabric(Way way) { return way != Way::kMapped && way != Way::kCma; }
 inline bool on_private(Way way) { return way == Way::kCma || way == Way::kFabricPrivate; }
 
 constexpr std::byte kFilling{0x5A};
 constexpr std::size_t kControlBytes = 4096;
 
+// Of Way::kConnected: tcp, or FARSIDE_TEST_PROVIDER.
+const char* connected_provider();
+
 // Sets this process's settings, before its first Space.
-void use_routes(const char* routes);
+void use_routes(const char* routes, const char* provider = "tcp;ofi_rxm");
 
 // One rank's end of a Space, with the steps of space.hpp.
 class World {
@@ -64,6 +71,7 @@ class World {
   std::unique_ptr<Space> space_;
 };
 
+// With FARSIDE_TEST_WAY, the name of a way, nothing is done on the others.
 // A child's whole program; afterwards its endpoint is closed in good order. Returns what run_processes() does.
 std::string run_world(int size, Way way, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
                       std::size_t misaligned = 0);
@@ -74,12 +82,11 @@ std::uint64_t counted(RouteKind route, Counted what);
 // Waits for the end of a control operation, good or not.
 void await(World& world, ControlMemory::Operation& operation);
 
-// What a barrier among processes orders, a sanitizer of one process cannot see.
+// What others have put there.
 template <class T>
-__attribute__((no_sanitize("thread"))) T read_data(World& world, std::uint64_t offset) {
+T read_data(World& world, std::uint64_t offset) {
   std::array<std::byte, sizeof(T)> bytes;
-  const volatile std::byte* at = world->data() + offset;
-  for (std::size_t i = 0; i < sizeof(T); ++i) bytes[i] = at[i];
+  read_memory(world->data() + offset, bytes.data(), sizeof(T));
   return std::bit_cast<T>(bytes);
 }
 

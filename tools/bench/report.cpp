@@ -29,6 +29,8 @@ void say_hello(const Hello& hello) {
 
 void say_begin(std::string_view measure) { say({{"begin", measure}}); }
 
+void say_opened(std::string_view route) { say({{"opened", route}}); }
+
 void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted) {
   std::sort(values.begin(), values.end());
   const auto at = [&](double share) {

@@ -5,6 +5,7 @@
 //   {"hello": "farside-bench", "library": "Open MPI v4.1.4", "ranks": 2, "nodes": 1, "window": "allocate",
 //   ...}
 //   {"begin": "put_flush"}
+//   {"opened": "mapped"}
 //   {"measure": "put_flush", "unit": "us", "median": 0.09, "min": 0.08, "p90": 0.11, "samples": 211,
 //    "preempted": 0.00001}
 //   {"begin": "get_flush"}
@@ -30,6 +31,8 @@ struct Hello {
 
 void say_hello(const Hello& hello);
 void say_begin(std::string_view measure);
+// A window was made; `route`: how it says that it reaches the other ranks, empty if it does not say.
+void say_opened(std::string_view route);
 // `values` are in the measure's unit, one per sample; not empty. `preempted`: see Outcome.
 void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted);
 void say_wrong(std::string_view measure, std::string_view what);

@@ -2,13 +2,14 @@
 #include "tools/bench/window_creation.hpp"
 
 #include "tools/bench/sampler.hpp"
+#include "tools/bench/window.hpp"
 
 namespace farside::bench {
 
 Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const Options& options) {
   std::vector<char> memory(4096);
   const auto size = static_cast<MPI_Aint>(memory.size());
-  const auto make_and_free = [&] {
+  const auto make_and_free = [&](bool first) {
     MPI_Win win = MPI_WIN_NULL;
     void* base = nullptr;
     if (info.name == "window_allocate") {
@@ -18,6 +19,7 @@ Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const
     } else {
       MPI_Win_create_dynamic(MPI_INFO_NULL, pair.comm, &win);
     }
+    if (first) say_route_of(win);
     MPI_Win_free(&win);
   };
   // Both make as many as the origin says before each batch.
@@ -27,21 +29,22 @@ Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const
       long count = 0;
       MPI_Bcast(&count, 1, MPI_LONG, 0, pair.comm);
       if (count == 0) return outcome;
-      for (long i = 0; i < count; ++i) make_and_free();
+      for (long i = 0; i < count; ++i) make_and_free(false);
     }
   }
+  const auto announce = [&](long count) { MPI_Bcast(&count, 1, MPI_LONG, 0, pair.comm); };
   const auto batch = [&](long count) {
-    MPI_Bcast(&count, 1, MPI_LONG, 0, pair.comm);
+    announce(count);
     const Clock::time_point start = Clock::now();
-    for (long i = 0; i < count; ++i) make_and_free();
+    for (long i = 0; i < count; ++i) make_and_free(false);
     return seconds_since(start);
   };
-  batch(1);  // what a runtime or library sets up once
+  announce(1);
+  make_and_free(true);  // what a runtime or library sets up once
   Budget budget;
   budget.sample_seconds = options.sample_seconds;
   outcome.values = in_unit(info, 0, take_samples(budget, batch));
-  long end = 0;
-  MPI_Bcast(&end, 1, MPI_LONG, 0, pair.comm);
+  announce(0);
   return outcome;
 }
 

@@ -108,21 +108,23 @@ class Rules {
     const std::uint64_t shared = sums.epochs_of("lock_shared"), exclusive = sums.epochs_of("lock_exclusive");
     const std::uint64_t all = sums.epochs_of("lock_all"), operations = sums.operations();
     const bool fabric = by(kind, "fabric");
-    if (shared >= kFewCalls && exclusive == 0 &&
-        static_cast<double>(operations) <= kOperationsPerLock * static_cast<double>(shared)) {
-      const double time =
-          std::max(static_cast<double>(shared) * (fabric ? kFabricRoundTrip : kUncontendedLock),
-                   sums.waited("lock") + sums.waited("unlock"));
+    const auto too_many = [&](std::uint64_t calls) {
+      return calls >= kFewCalls && exclusive == 0 && static_cast<double>(operations) <= kOperationsPerLock * static_cast<double>(calls);
+    };
+    const auto time_of = [&](std::uint64_t calls) {
+      return std::max(static_cast<double>(calls) * (fabric ? kFabricRoundTrip : kUncontendedLock),
+                      sums.waited("lock") + sums.waited("unlock"));
+    };
+    if (too_many(shared)) {
+      const double time = time_of(shared);
       add("lock_each_time", kind, time,
           fmt::format("{} shared locks for {} operations, and no exclusive one. One MPI_Win_lock_all after "
                       "the window is made, MPI_Win_flush where "
                       "the data must be there, and one MPI_Win_unlock_all at the end would do: some {} less.",
                       shared, operations, seconds(time)));
     }
-    if (all >= kFewCalls && all > 10 * sums.windows && exclusive == 0 &&
-        static_cast<double>(operations) <= kOperationsPerLock * static_cast<double>(all)) {
-      const double time = std::max(static_cast<double>(all) * (fabric ? kFabricRoundTrip : kUncontendedLock),
-                                   sums.waited("lock") + sums.waited("unlock"));
+    if (all > 10 * sums.windows && too_many(all)) {
+      const double time = time_of(all);
       add("lock_all_each_time", kind, time,
           fmt::format("{} epochs by MPI_Win_lock_all for {} operations, and no exclusive lock. Open one and "
                       "keep it; MPI_Win_flush completes "

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -10,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/explain/explain.hpp"
+#include "tools/rank_files.hpp"
 
 namespace farside::tools::explain {
 namespace {
@@ -76,19 +76,13 @@ void add(Run& run, const std::string& file, const std::string& text) {
 }
 
 Run read(const std::string& prefix) {
-  namespace fs = std::filesystem;
   Run run;
-  const fs::path path(prefix);
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const std::string start = path.filename().string() + ".";
   std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(folder, failed)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(start) || entry.path().extension() != ".json") continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    add(run, entry.path().string(), {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  for (const auto& path : rank_files(prefix, ".json", failed)) {
+    std::ifstream file(path, std::ios::binary);
+    add(run, path.string(), {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
   }
-  if (failed) throw std::runtime_error(fmt::format("{}: {}", folder.string(), failed.message()));
+  if (failed) throw std::runtime_error(fmt::format("{}.*.json: {}", prefix, failed.message()));
   if (run.ranks == 0) {
     throw std::runtime_error(fmt::format(
         "{}.*.json: there is no such file; run the program with FARSIDE_STATS={} (and with farside), "

@@ -34,8 +34,8 @@ Json runtimes(const std::string& library_folder) {
     if (runtime.launcher.empty()) {
       problem = fmt::format("no launcher: neither mpirun.{} nor an mpirun of its own in PATH", name);
     } else if (runtime.library.empty()) {
-      problem = fmt::format("no libfarside-{}.so in {}: build farside with {} there (-DFARSIDE_MPI)", name,
-                            library_folder, runtime.title);
+      problem = fmt::format("no libfarside-{0}.so in {1}: build farside with {2} there (-DFARSIDE_MPI), or install the "
+                            "package farside-{0}", name, library_folder, runtime.title);
     } else if (mpi.path.empty()) {
       problem = fmt::format(
           "{}, which it is linked to, is not found: load the module of that MPI, or set LD_LIBRARY_PATH",

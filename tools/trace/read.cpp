@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <system_error>
 
 #include <fmt/format.h>
+
+#include "tools/rank_files.hpp"
 
 namespace farside::tools::trace {
 namespace {
@@ -45,7 +46,13 @@ class Clock {
     const auto ticked = static_cast<std::int64_t>(ticks - header_.first.ticks);
     return header_.first.ns + static_cast<Ticks>(std::llround(static_cast<double>(ticked) * per_tick_));
   }
-  Ticks length_ns(Ticks ticks) const { return static_cast<Ticks>(static_cast<double>(ticks) * per_tick_); }
+  Ticks length_ns(Ticks ticks, std::size_t record) const {
+    const double length = static_cast<double>(ticks) * per_tick_;
+    if (length > static_cast<double>(kMost)) {
+      refuse(file_, "record {} sums up more time than there is; the file is damaged", record);
+    }
+    return static_cast<Ticks>(length);
+  }
 
  private:
   static constexpr double kSlack = 1e6;
@@ -127,29 +134,23 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
         refuse(file, "record {} has clocks too far apart; the file is damaged", i);
       }
     } else if (record.kind == TraceKind::kTotal) {
-      record.begin = clock.length_ns(record.begin);
-      record.end = clock.length_ns(record.end);
+      record.begin = clock.length_ns(record.begin, i);
+      record.end = clock.length_ns(record.end, i);
     }
   }
   return trace;
 }
 
 std::vector<RankTrace> read_all(const std::string& prefix) {
-  namespace fs = std::filesystem;
   std::vector<RankTrace> traces;
-  const fs::path path(prefix);
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const std::string start = path.filename().string() + ".";
   std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(folder, failed)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(start) || entry.path().extension() != ".trace") continue;
-    std::ifstream file(entry.path(), std::ios::binary);
+  for (const auto& path : rank_files(prefix, ".trace", failed)) {
+    std::ifstream file(path, std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (file.bad()) refuse(entry.path().string(), "cannot be read");
-    traces.push_back(parse(entry.path().string(), bytes));
+    if (file.bad()) refuse(path.string(), "cannot be read");
+    traces.push_back(parse(path.string(), bytes));
   }
-  if (failed) refuse(folder.string(), "{}", failed.message());
+  if (failed) refuse(prefix + ".*.trace", "{}", failed.message());
   if (traces.empty()) {
     refuse(prefix + ".*.trace",
            "there is no such file; run the program with FARSIDE_TRACE={} (and with farside), to its "

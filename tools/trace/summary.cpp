@@ -49,13 +49,15 @@ std::string header(const Timeline& timeline) {
   return text;
 }
 
+// Sums over many ranks may be more than Nanoseconds hold.
+std::string sum(double seconds) { return duration(static_cast<Nanoseconds>(std::min(seconds * 1e9, 9e18))); }
+
 std::string epochs(const Timeline& timeline) {
   if (timeline.totals.empty()) return {};
   Table table({"epoch", "number", "time in them", "of which waiting"});
   for (const auto& [kind, total] : timeline.totals) {
     table.add({kEpochNames[static_cast<std::size_t>(kind)], fmt::format("{}", total.count),
-               duration(static_cast<Nanoseconds>(total.seconds * 1e9)),
-               duration(static_cast<Nanoseconds>(total.waited * 1e9))});
+               sum(total.seconds), sum(total.waited)});
   }
   return "\nTime in epochs, of all processes together\n" + table.text();
 }

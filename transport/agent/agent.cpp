@@ -16,9 +16,25 @@ namespace {
 
 __extension__ using Wide = __int128;
 
-const char* find_fault(const ControlAdd& add, const Agent::Region& region) {
-  const bool inside = region.control_bytes >= sizeof add.value && add.word <= region.control_bytes - sizeof add.value;
-  return inside && add.word % sizeof add.value == 0 ? nullptr : "no control word";
+const char* find_fault(const ControlStep& step, const Agent::Region& region) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (step.call > ControlCall::kWrite) return "no control call";
+  const bool inside = region.control_bytes >= kWord && step.word <= region.control_bytes - kWord;
+  return inside && step.word % kWord == 0 ? nullptr : "no control word";
+}
+
+// What the word held before. Sequentially consistent: it hands over what was put, as the control words of neighbours do.
+std::uint64_t take(const ControlStep& step, std::byte* control) {
+  const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(control + step.word));
+  switch (step.call) {
+    case ControlCall::kFetchAdd: return word.fetch_add(step.operand, std::memory_order_seq_cst);
+    case ControlCall::kRead: return word.load(std::memory_order_seq_cst);
+    case ControlCall::kWrite: return word.exchange(step.operand, std::memory_order_seq_cst);
+    case ControlCall::kCompareAndSwap: break;
+  }
+  std::uint64_t before = step.compare;
+  word.compare_exchange_strong(before, step.operand, std::memory_order_seq_cst);
+  return before;
 }
 
 bool inside(const ListEntry& entry, const Agent::Region& region) {
@@ -132,16 +148,16 @@ Agent::Answer Agent::execute(std::span<const std::byte> message) {
     }
     return answer;
   }
-  ControlAdd add{};
+  ControlStep step{};
   std::span<const std::byte> list = payload;
-  if (request.adds != 0) {
-    if (list.size() < sizeof add) {
+  if (request.controls != 0) {
+    if (list.size() < sizeof step) {
       refuse("bad length");
       return answer;
     }
-    list = list.first(list.size() - sizeof add);
-    std::memcpy(&add, payload.data() + list.size(), sizeof add);
-    if (const char* fault = find_fault(add, region)) {
+    list = list.first(list.size() - sizeof step);
+    std::memcpy(&step, payload.data() + list.size(), sizeof step);
+    if (const char* fault = find_fault(step, region)) {
       refuse(fault);
       return answer;
     }
@@ -150,10 +166,8 @@ Agent::Answer Agent::execute(std::span<const std::byte> message) {
     refuse(fault);
   } else if (!carry_out(list, region, answer.fetched)) {
     refuse("not attached");
-  } else if (request.adds != 0) {
-    // Sequentially consistent: it hands over what was put, as the control words of neighbours do.
-    const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(region.control + add.word));
-    const std::uint64_t before = word.fetch_add(add.value, std::memory_order_seq_cst);
+  } else if (request.controls != 0) {
+    const std::uint64_t before = take(step, region.control);
     const auto* bytes = reinterpret_cast<const std::byte*>(&before);
     answer.fetched.insert(answer.fetched.end(), bytes, bytes + sizeof before);
   }

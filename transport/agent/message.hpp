@@ -2,7 +2,7 @@
 // What an origin says to a target's agent, and what the agent answers. Both ends run the same farside on the same
 // architecture (checked when windows are created), so the structs travel as they are.
 //
-//   operations: RequestHeader, then a list of operations (operation_list.hpp), then a ControlAdd if one is to be done when
+//   operations: RequestHeader, then a list of operations (operation_list.hpp), then a ControlStep if one is to be done when
 //               they are
 //   regions:    RequestHeader; `count` bytes are asked for, a page of the table of attached regions from the `offset`-th on
 //               (regions/attached_regions.hpp)
@@ -17,15 +17,20 @@ namespace farside {
 
 enum class MessageKind : std::uint8_t { kOperations = 1, kRegions = 2, kReply = 3, kProbe = 4 };
 
-// To a control word, of the region's own control block.
-struct ControlAdd {
-  std::uint64_t word;   // bytes from the start of the control block
-  std::uint64_t value;
+// One atomic step on a control word of 64 bits (remote_memory.hpp), in the region's own control block.
+enum class ControlCall : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite };
+struct ControlStep {
+  ControlCall call;
+  std::uint8_t unused[3];
+  std::uint32_t word;    // bytes from the start of the control block
+  std::uint64_t operand; // what is added, or written
+  std::uint64_t compare;
 };
+static_assert(sizeof(ControlStep) == 24);
 
 struct RequestHeader {
   MessageKind kind;
-  std::uint8_t adds;           // operations: 1 if a ControlAdd follows
+  std::uint8_t controls;       // operations: 1 if a ControlStep follows
   std::uint16_t unused;
   std::uint32_t sender;        // index of the origin in the region's list of peers
   std::uint64_t region;        // which of the target's regions (Agent::publish)

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/agent/node_agent.hpp"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "transport/base/log.hpp"
+#include "transport/base/own_thread.hpp"
 #include "transport/base/random.hpp"
 #include "transport/base/relax.hpp"
 #include "transport/base/trace.hpp"
@@ -46,30 +44,13 @@ Result<std::unique_ptr<NodeAgent>> NodeAgent::open(Statistics& statistics) {
   Result<Segment> segment = make_segment(sizeof(Mailbox));
   if (!segment) return segment.error();
   std::unique_ptr<NodeAgent> agent(new NodeAgent(std::move(segment.value()), statistics));
-  if (Status started = agent->start(); !started) return started.error();
+  if (Status started = start_own_thread(agent->thread_, "farside-node", [to = agent.get()] { to->run(); }); !started) return started.error();
   return agent;
 }
 
 NodeAgent::NodeAgent(Segment segment, Statistics& statistics)
     : segment_(std::move(segment)), mailbox_(Mailbox::at(segment_.mapping.base())), statistics_(statistics) {
   mailbox_.open(random_bits());
-}
-
-Status NodeAgent::start() {
-  // Signals belong to the application's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::string refused;
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    refused = error.what();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!thread_.joinable()) return Error{ErrorKind::kOther, fmt::format("no thread for the agent: {}", refused)};
-  pthread_setname_np(thread_.native_handle(), "farside-node");
-  return {};
 }
 
 NodeAgent::~NodeAgent() {

@@ -39,7 +39,6 @@ class NodeAgent {
 
  private:
   NodeAgent(Segment segment, Statistics& statistics);
-  Status start();
   void run();
   std::size_t answer(std::span<const std::byte> letter, std::span<std::byte> room);
 

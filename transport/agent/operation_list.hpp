@@ -32,6 +32,20 @@ struct DataOperation {
   void* fetched = nullptr;               // null: nothing comes back
   const void* compare = nullptr;
 
+  static DataOperation put(std::uint64_t offset, const void* origin, std::size_t bytes) {
+    return {OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, offset, bytes, origin, nullptr, nullptr};
+  }
+  static DataOperation get(std::uint64_t offset, void* fetched, std::size_t bytes) {
+    return {OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, offset, bytes, nullptr, fetched, nullptr};
+  }
+  static DataOperation accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                                  std::size_t count) {
+    return {OperationKind::kAccumulate, op, type, offset, count, op == ReduceOp::kNoOp ? nullptr : origin, fetched, nullptr};
+  }
+  static DataOperation compare_and_swap(std::uint64_t offset, BasicType type, const void* origin, const void* compare, void* fetched) {
+    return {OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, offset, 1, origin, fetched, compare};
+  }
+
   bool atomic() const { return kind == OperationKind::kAccumulate || kind == OperationKind::kCompareAndSwap; }
   std::size_t bytes() const { return count * traits(type).extent; }
 };
@@ -59,8 +73,8 @@ static_assert(sizeof(ListEntry) == 32);
 
 class OperationList {
  public:
-  // With a ControlAdd behind it, it must fit into a message, and so must what comes back.
-  static constexpr std::size_t kMostBytes = kMaxPayload - sizeof(ControlAdd);
+  // With a ControlStep behind it, it must fit into a message, and so must what comes back.
+  static constexpr std::size_t kMostBytes = kMaxPayload - sizeof(ControlStep);
   static constexpr std::size_t kMostFetched = kMaxPayload - sizeof(std::uint64_t);
   // An operation of so many bytes fits into an empty list.
   static constexpr std::size_t kMostInOne = kMostBytes - sizeof(ListEntry);

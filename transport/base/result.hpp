@@ -24,8 +24,10 @@ enum class ErrorKind {
 };
 
 struct [[nodiscard]] Error {
+  static constexpr int kNoRank = -1;
   ErrorKind kind = ErrorKind::kOther;
   std::string text;
+  int rank = kNoRank;  // towards whom it was, in the space's group: one call may go to many, or to others than its target
 };
 
 // Success, or the Error that prevented it. One pointer wide: success costs nothing on a hot path.

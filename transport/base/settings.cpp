@@ -35,6 +35,16 @@ bool parse_provider(std::string_view value, Settings& settings) {
   return true;
 }
 
+bool parse_device(std::string_view value, Settings& settings) {
+  settings.device = value;
+  return true;
+}
+
+bool parse_nic_atomics(std::string_view value, Settings& settings) {
+  settings.nic_atomics = value == "on";
+  return value == "on" || value == "off";
+}
+
 bool parse_peer_timeout(std::string_view value, Settings& settings) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), settings.peer_timeout);
   return error == std::errc() && end == value.data() + value.size() && settings.peer_timeout <= 86400;
@@ -73,6 +83,12 @@ constexpr Setting kSettings[] = {
      parse_routes},
     {"FARSIDE_PROVIDER", "", "a libfabric provider as fi_info names it, for instance tcp;ofi_rxm",
      "libfabric provider; when unset farside chooses the best one it can use", parse_provider},
+    {"FARSIDE_DEVICE", "", "a device as fi_info names it (its domain), for instance mlx5_0 or eth0",
+     "network device of this process; when unset the first one that libfabric offers", parse_device},
+    {"FARSIDE_NIC_ATOMICS", "on", "on or off",
+     "locks and notices by atomics of the network adapter, where it has them (provider verbs) and they pass a test of their own; "
+     "off: by the target's progress thread",
+     parse_nic_atomics},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
      parse_peer_timeout},

@@ -24,6 +24,10 @@ struct Settings {
   bool fabric = true;  // libfabric
   // FARSIDE_PROVIDER: libfabric provider, as in fi_info; empty: farside chooses.
   std::string provider;
+  // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: libfabric's first.
+  std::string device;
+  // FARSIDE_NIC_ATOMICS: whether locks may be atomics of network adapters.
+  bool nic_atomics = true;
   // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.
   std::uint32_t peer_timeout = 60;
   // FARSIDE_CHECK

@@ -12,10 +12,10 @@ namespace farside {
 enum class RouteKind : std::uint8_t { kSelf, kMapped, kCma, kFabric };
 inline constexpr std::array<const char*, 4> kRouteNames = {"self", "mapped", "cma", "fabric"};
 
-// kControl: operations of protocols on control words (locks, notices, barriers).
-enum class Counted : std::uint8_t { kPut, kGet, kAccumulate, kFetch, kCompareAndSwap, kControl, kAgent };
-inline constexpr std::array<const char*, 7> kCountedNames = {
-    "put", "get", "accumulate", "get_accumulate", "compare_and_swap", "control", "agent"};
+// kControl: operations of protocols on control words (locks, notices, barriers). kNicAtomic: those of both that an adapter executed.
+enum class Counted : std::uint8_t { kPut, kGet, kAccumulate, kFetch, kCompareAndSwap, kControl, kAgent, kNicAtomic };
+inline constexpr std::array<const char*, 8> kCountedNames = {
+    "put", "get", "accumulate", "get_accumulate", "compare_and_swap", "control", "agent", "nic_atomic"};
 
 // Why an accumulate goes the slow way (transport/README.md): its type is of 1 or 2 bytes or wider than the CPU's atomics;
 // it is not aligned; it adds floating-point numbers where nobody needs the fabric; some rank of the window is reached by

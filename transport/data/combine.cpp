@@ -85,7 +85,8 @@ inline T apply(T target, [[maybe_unused]] T origin) {
 // fetched is null in the kernels that do not fetch, origin may be null in those of kNoOp.
 using Kernel = void (*)(std::byte* target, const std::byte* origin, std::byte* fetched, std::size_t count);
 
-// g++ -O2 vectorizes only loops whose trip count it knows: blocks of so many elements.
+// g++ -O2 vectorizes only loops whose trip count it knows: blocks of so many elements. And it unrolls none unless told to,
+// which takes twice the time (1,024 doubles, 32 bytes at a time: 0.26 us instead of 0.13; int64 0.38, 0.13).
 constexpr std::size_t kBlock = 32;
 
 template <ReduceOp kOp, class T> inline constexpr bool kMovesBytes =
@@ -109,6 +110,7 @@ template <ReduceOp kOp, class T, bool kFetch>
   } else {
     std::size_t index = 0;
     for (; index + kBlock <= count; index += kBlock) {
+#pragma GCC unroll 8
       for (std::size_t k = 0; k < kBlock; ++k) locked_step<kOp, T, kFetch>(target, origin, fetched, index + k);
     }
     for (; index < count; ++index) locked_step<kOp, T, kFetch>(target, origin, fetched, index);
@@ -121,15 +123,23 @@ void combine_locked(std::byte* __restrict target, const std::byte* __restrict or
   combine_plainly<kOp, T, kFetch>(target, origin, fetched, count);
 }
 
-// The same by vectors of 32 bytes, where the CPU has them: half the time for long rows. Not fused, so not rounded otherwise.
+// The same by vectors of 32 and of 64 bytes, where the CPU has them: half the time for long rows. Not fused, so not rounded
+// otherwise.
 #if defined(__x86_64__)
 #define FARSIDE_WIDE [[gnu::target("avx2")]]
+#define FARSIDE_WIDEST [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
 #else
 #define FARSIDE_WIDE
+#define FARSIDE_WIDEST
 #endif
 template <ReduceOp kOp, class T, bool kFetch>
 FARSIDE_WIDE void combine_locked_wide(std::byte* __restrict target, const std::byte* __restrict origin,
                                       std::byte* __restrict fetched, std::size_t count) {
+  combine_plainly<kOp, T, kFetch>(target, origin, fetched, count);
+}
+template <ReduceOp kOp, class T, bool kFetch>
+FARSIDE_WIDEST void combine_locked_widest(std::byte* __restrict target, const std::byte* __restrict origin,
+                                          std::byte* __restrict fetched, std::size_t count) {
   combine_plainly<kOp, T, kFetch>(target, origin, fetched, count);
 }
 
@@ -180,7 +190,9 @@ void combine_atomic(std::byte* target, const std::byte* origin, std::byte* fetch
 struct Kernels {
   Kernel atomic = nullptr, atomic_fetch = nullptr;
   Kernel locked = nullptr, locked_fetch = nullptr;
-  Kernel wide = nullptr, wide_fetch = nullptr;  // as locked, by wide vectors, for types that fill them
+  // As locked, by wider vectors, for types that fill them.
+  Kernel wide = nullptr, wide_fetch = nullptr;
+  Kernel widest = nullptr, widest_fetch = nullptr;
 };
 
 template <ReduceOp kOp, class T>
@@ -190,11 +202,13 @@ constexpr Kernels make_kernels() {
     using Computed = Operand<kOp, T>;
     kernels.locked = combine_locked<kOp, Computed, false>;
     kernels.locked_fetch = combine_locked<kOp, Computed, true>;
-    kernels.wide = kernels.locked;
-    kernels.wide_fetch = kernels.locked_fetch;
+    kernels.wide = kernels.widest = kernels.locked;
+    kernels.wide_fetch = kernels.widest_fetch = kernels.locked_fetch;
     if constexpr (std::is_arithmetic_v<Computed> && sizeof(Computed) <= 8 && !kMovesBytes<kOp, Computed>) {
       kernels.wide = combine_locked_wide<kOp, Computed, false>;
       kernels.wide_fetch = combine_locked_wide<kOp, Computed, true>;
+      kernels.widest = combine_locked_widest<kOp, Computed, false>;
+      kernels.widest_fetch = combine_locked_widest<kOp, Computed, true>;
     }
     if constexpr (kHasCpuAtomics<T>) {
       kernels.atomic = combine_atomic<kOp, Computed, false>;
@@ -214,13 +228,16 @@ constexpr std::array<std::array<Kernels, kBasicTypes>, kReduceOps> make_table(st
   return {make_row<static_cast<ReduceOp>(kOp)>(std::make_index_sequence<kBasicTypes>())...};
 }
 
+// 0, 1 or 2: none, wide, widest.
 #if defined(__x86_64__)
-const bool has_wide_vectors = [] {
+const int wide_vectors = [] {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") != 0;
+  const bool widest = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  return widest ? 2 : __builtin_cpu_supports("avx2") != 0 ? 1 : 0;
 }();
 #else
-constexpr bool has_wide_vectors = false;
+constexpr int wide_vectors = 0;
 #endif
 
 constexpr auto kTable = make_table(std::make_index_sequence<kReduceOps>());
@@ -239,9 +256,10 @@ void combine(AtomicWay way, ReduceOp op, BasicType type, void* target, const voi
              std::size_t count) {
   if (count == 0) return;
   const Kernels& kernels = kTable[static_cast<std::size_t>(op)][static_cast<std::size_t>(type)];
-  const bool wide = has_wide_vectors && count >= kBlock;
+  const int wide = count >= kBlock ? wide_vectors : 0;
   const Kernel kernel = way == AtomicWay::kAtomic ? (fetched ? kernels.atomic_fetch : kernels.atomic)
-                        : wide                    ? (fetched ? kernels.wide_fetch : kernels.wide)
+                        : wide == 2               ? (fetched ? kernels.widest_fetch : kernels.widest)
+                        : wide == 1               ? (fetched ? kernels.wide_fetch : kernels.wide)
                                                   : (fetched ? kernels.locked_fetch : kernels.locked);
   kernel(static_cast<std::byte*>(target), static_cast<const std::byte*>(origin), static_cast<std::byte*>(fetched),
          count);
@@ -251,8 +269,12 @@ void compare_and_swap(AtomicWay way, BasicType type, void* target, const void* o
                       void* fetched) {
   const std::size_t size = traits(type).size;
   if (way == AtomicWay::kLocked) {
-    std::memcpy(fetched, target, size);
-    if (std::memcmp(fetched, compare, size) == 0) std::memcpy(target, origin, size);
+    const auto swap = [&](std::size_t bytes) {
+      std::memcpy(fetched, target, bytes);
+      if (std::memcmp(fetched, compare, bytes) == 0) std::memcpy(target, origin, bytes);
+    };
+    // Of a length that the compiler knows they are no calls.
+    size == sizeof(std::uint64_t) ? swap(sizeof(std::uint64_t)) : size == sizeof(std::uint32_t) ? swap(sizeof(std::uint32_t)) : swap(size);
     return;
   }
   const auto swap = size == sizeof(std::uint32_t) ? swap_word<std::uint32_t> : swap_word<std::uint64_t>;

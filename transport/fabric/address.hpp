@@ -12,6 +12,9 @@ namespace farside {
 struct FabricAddress {
   std::array<std::byte, 120> bytes{};
   std::uint64_t size = 0;
+  // Where processes connect to each other themselves (FI_EP_MSG): who this is, and what a peer must know to be let in.
+  std::uint64_t identity = 0;
+  std::uint64_t secret = 0;
 };
 
 // How a peer names exposed memory (fi_mr(3)): `base` is its virtual address with FI_MR_VIRT_ADDR, else 0.

@@ -1,36 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/fabric.hpp"
-
-#include <pthread.h>
-#include <poll.h>
+// Opening the endpoint, and issuing operations. What comes of them: fabric_progress.cpp; what peers ask for: fabric_messages.cpp.
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
-#include <optional>
-#include <system_error>
 #include <utility>
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_rma.h>
 
+#include "transport/base/own_thread.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
-#include "transport/base/trace.hpp"
+#include "transport/fabric/fabric_issue.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside {
 namespace {
 
 constexpr std::size_t kReceives = 32;
-constexpr std::chrono::milliseconds kSafetyNet{250};       // the longest sleep of the progress thread
-constexpr std::chrono::milliseconds kTryAgain{1};          // while answers are unsent
-// How long the progress thread stays away while application threads issue and poll: at first, and at most. When they
-// have left to compute, what arrives may wait that long once. (Fetch-add over loopback on 2 busy cores: 58 us when the
-// thread woke for each completion and looked for 50 us of peace then, 35 us so.)
-constexpr std::chrono::microseconds kStayAway{50}, kStayAwayLongest{200};
+constexpr BasicType kControlWord = BasicType::kUint64;
 
 // The provider's name for a type, and for an operation; only for elements that CPUs combine atomically as well, so
 // that both ways meet in one atomicity domain.
@@ -69,37 +59,25 @@ bool fabric_op(ReduceOp op, fi_op& out) {
   }
 }
 
-template <class T>
-Status open_step(const char* what, int code, T* const& opened, FabricHandle<T>& out) {
-  if (code != 0) return fabric_error(ErrorKind::kNoRoute, what, code);
-  out.reset(opened);
-  return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::open(const Settings& settings, Progress& progress, Statistics& statistics) {
   ask_for_small_buffers();
-  Result<InfoHandle> info = choose_provider(settings.provider);
+  Result<InfoHandle> info = choose_provider(settings.provider, settings.device);
   if (!info) return info.error();
   std::unique_ptr<Fabric> fabric(new Fabric(std::move(info.value()), std::chrono::seconds(settings.peer_timeout), progress,
                                             statistics));
-  if (Status status = fabric->set_up(); !status) {
+  if (Status status = fabric->set_up(settings); !status) {
     return Error{status.error().kind, fmt::format("provider {}: {}", fabric->provider(), status.error().text)};
   }
   return fabric;
 }
 
-Status Fabric::set_up() {
+Status Fabric::set_up(const Settings& settings) {
   fid_fabric* fabric = nullptr;
   if (Status s = open_step("fi_fabric", fi_fabric(info_->fabric_attr, &fabric, nullptr), fabric, fabric_); !s) return s;
   fid_domain* domain = nullptr;
   if (Status s = open_step("fi_domain", fi_domain(fabric, info_.get(), &domain, nullptr), domain, domain_); !s) return s;
-
-  fi_av_attr av_attr{};
-  av_attr.type = FI_AV_TABLE;
-  fid_av* av = nullptr;
-  if (Status s = open_step("fi_av_open", fi_av_open(domain, &av_attr, &av, nullptr), av, address_vector_); !s) return s;
 
   fi_cq_attr cq_attr{};
   cq_attr.format = FI_CQ_FORMAT_MSG;
@@ -107,65 +85,66 @@ Status Fabric::set_up() {
   fid_cq* cq = nullptr;
   if (Status s = open_step("fi_cq_open", fi_cq_open(domain, &cq_attr, &cq, nullptr), cq, queue_); !s) return s;
 
-  fid_ep* endpoint = nullptr;
-  const int opened = fi_endpoint(domain, info_.get(), &endpoint, nullptr);
-  if (Status s = open_step("fi_endpoint", opened, endpoint, endpoint_); !s) return s;
-  int code = fi_ep_bind(endpoint, &av->fid, 0);
-  if (code == 0) code = fi_ep_bind(endpoint, &cq->fid, FI_TRANSMIT | FI_RECV);
-  if (code == 0) code = fi_enable(endpoint);
-  if (code != 0) return fabric_error(ErrorKind::kNoRoute, "enabling the endpoint", code);
-
-  address_.size = address_.bytes.size();
-  code = fi_getname(&endpoint->fid, address_.bytes.data(), &address_.size);
-  if (code != 0) return fabric_error(ErrorKind::kNoRoute, "fi_getname", code);
-  code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
+  Result<std::unique_ptr<Endpoints>> endpoints =
+      Endpoints::open({info_.get(), fabric, domain, cq}, [this](Peer peer, const std::string& why) { lose_answers(peer, why); });
+  if (!endpoints) return endpoints.error();
+  endpoints_ = std::move(endpoints.value());
+  const int code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
   query_atomics();
   orders_atomics_ = farside::orders_atomics(*info_);
-  // Control words need these (Space::control); without one, Fabric::atomic would not end.
-  if (atomic_limit(AtomicCall::kFetch, ReduceOp::kSum, BasicType::kUint64) == 0 ||
-      atomic_limit(AtomicCall::kFetch, ReduceOp::kNoOp, BasicType::kUint64) == 0 ||
-      atomic_limit(AtomicCall::kPlain, ReduceOp::kReplace, BasicType::kUint64) == 0 ||
-      atomic_limit(AtomicCall::kCompare, ReduceOp::kReplace, BasicType::kUint64) == 0) {
+  using enum AtomicCall;
+  control_atomics_ = atomic_limit(kFetch, ReduceOp::kSum, kControlWord) > 0 && atomic_limit(kFetch, ReduceOp::kNoOp, kControlWord) > 0 &&
+                     atomic_limit(kPlain, ReduceOp::kReplace, kControlWord) > 0 &&
+                     atomic_limit(kCompare, ReduceOp::kReplace, kControlWord) > 0;
+  // Who says that it has atomics, and has not the simplest, is not to be trusted with the rest (net in 1.17).
+  if (info_->ep_attr->type == FI_EP_RDM && !control_atomics_) {
     return Error{ErrorKind::kNoRoute, "no fetching sum, read, write or compare-and-swap of 64 bits"};
   }
-
+  orders_messages_behind_writes_ = (info_->tx_attr->msg_order & info_->rx_attr->msg_order & FI_ORDER_SAW) != 0;
+  if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0) local_memory_.begin(domain);
   for (std::size_t i = 0; i < kReceives; ++i) {
     receives_.push_back(std::make_unique<Receive>());
+    Receive& receive = *receives_.back();
+    if (local_memory_.needed()) {
+      const int refused = local_memory_.enroll(receive.bytes.data(), receive.bytes.size(), FI_RECV, receive.registered);
+      if (refused != 0) return fabric_error(ErrorKind::kNoMemory, "registering receives (locked memory limit: ulimit -l)", refused);
+    }
     if (Status s = post_receive(*receives_.back()); !s) return s;
   }
   stop_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
 
-  // Signals belong to the application's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::string refused;
-  try {
-    thread_ = std::thread([this] { run_progress_thread(); });
-  } catch (const std::system_error& error) {
-    refused = error.what();
+  if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) return s;
+  if (claims_nic_atomics()) {
+    const std::string refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
+    log(LogLevel::kInfo, "libfabric {}: {}", provider(),
+        refused.empty() ? fmt::format("atomics by the adapter, operands by {}", nic_form_ == NicForm::kByValue ? "value" : "address")
+                        : fmt::format("no atomics by the adapter: {}", refused));
+    control_atomics_ = nic_atomics();
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!thread_.joinable()) return Error{ErrorKind::kOther, fmt::format("no progress thread: {}", refused)};
-  pthread_setname_np(thread_.native_handle(), "farside");
   return {};
 }
 
 Fabric::~Fabric() {
   if (thread_.joinable()) {
+    finish_answers();
     stop_.store(true, std::memory_order_release);
     away_.ring();
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof one);
     thread_.join();
   }
-  // The endpoint must be gone before the buffers that it may still write to.
-  endpoint_.reset();
+  // The endpoints must be gone before the buffers that they may still write to, and those before the domain.
+  endpoints_.reset();
+  operations_.for_each([](Operation& operation) { operation.registered.reset(); });
+  receives_.clear();
+  local_memory_ = {};
 }
 
 void Fabric::query_atomics() {
+  fid_ep* const endpoint = endpoints_->any();
+  if (endpoint == nullptr || (info_->caps & FI_ATOMIC) == 0) return;
   for (std::size_t o = 0; o < kReduceOps; ++o) {
     for (std::size_t t = 0; t < kBasicTypes; ++t) {
       const auto op = static_cast<ReduceOp>(o);
@@ -174,12 +153,12 @@ void Fabric::query_atomics() {
       fi_op operation{};
       if (!allowed(op, type) || !fabric_type(type, datatype) || !fabric_op(op, operation)) continue;
       std::size_t count = 0;
-      if (op != ReduceOp::kNoOp && fi_atomicvalid(endpoint_.get(), datatype, operation, &count) == 0) {
+      if (op != ReduceOp::kNoOp && fi_atomicvalid(endpoint, datatype, operation, &count) == 0) {
         atomic_limits_[0][o][t] = count;
       }
-      if (fi_fetch_atomicvalid(endpoint_.get(), datatype, operation, &count) == 0) atomic_limits_[1][o][t] = count;
+      if (fi_fetch_atomicvalid(endpoint, datatype, operation, &count) == 0) atomic_limits_[1][o][t] = count;
       if (op == ReduceOp::kReplace &&
-          fi_compare_atomicvalid(endpoint_.get(), datatype, FI_CSWAP, &count) == 0) {
+          fi_compare_atomicvalid(endpoint, datatype, FI_CSWAP, &count) == 0) {
         atomic_limits_[2][o][t] = count;
       }
     }
@@ -192,10 +171,11 @@ std::size_t Fabric::atomic_limit(AtomicCall call, ReduceOp op, BasicType type) c
 
 Result<Peer> Fabric::insert(const FabricAddress& address) {
   const std::scoped_lock held(mutex_);
-  fi_addr_t peer = FI_ADDR_UNSPEC;
-  const int inserted = fi_av_insert(address_vector_.get(), address.bytes.data(), 1, &peer, 0, nullptr);
-  if (inserted != 1) return fabric_error(ErrorKind::kNoRoute, "fi_av_insert", inserted < 0 ? inserted : -FI_EOTHER);
+  Result<Peer> inserted = endpoints_->insert(address);
+  if (!inserted) return inserted;
+  const Peer peer = inserted.value();
   if (peer >= contacts_.size()) contacts_.resize(peer + 1);
+  contacts_[peer].address = address;
   return peer;
 }
 
@@ -217,39 +197,47 @@ Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {
   return registration;
 }
 
-// Issues one operation, again while the provider asks for it (queue full, connection being made) and the peer is not
-// given up.
-template <class Issue>
-Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
-  Operation* operation = nullptr;
-  std::uint32_t given_up = 0;
-  for (Waiter waiter(progress_, own_bell_);; waiter.pause()) {
-    polls_.fetch_add(1, std::memory_order_relaxed);  // a sent message alone wakes the progress thread
-    const std::unique_lock held(mutex_);
-    Contact& contact = contacts_[peer];
-    if (operation == nullptr) {
-      operation = &operations_.take();
-      operation->parts = 1;
-      given_up = contact.given_up;
-      if (contact.under_way++ == 0) contact.quiet_since = Clock::now();
+// What is sent may be asked for again, if the provider had no room: it is copied or registered once.
+int Fabric::outgoing(Operation& operation, const void* from, std::size_t bytes, Local& local) {
+  local = {const_cast<void*>(from), nullptr};
+  if (!local_memory_.needed()) return 0;
+  if (bytes <= LocalMemory::kSlotBytes) {
+    if (operation.slot == nullptr) {
+      operation.slot = local_memory_.take();
+      if (operation.slot == nullptr) return -FI_ENOMEM;
+      std::memcpy(operation.slot->bytes, from, bytes);
     }
-    const ssize_t code = call(*operation);
-    if (code == 0) {
-      // Nobody can complete it before the mutex is released.
-      operation->pending = &pending;
-      operation->peer = peer;
-      pending.issued();
-      return {};
-    }
-    if (code == -FI_EAGAIN && contact.given_up == given_up) continue;
-    --contact.under_way;
-    operations_.give_back(*operation);
-    if (code == -FI_EAGAIN) {
-      return Error{ErrorKind::kPeer, fmt::format("{}: the peer is out of reach for {} s (FARSIDE_PEER_TIMEOUT)", what,
-                                                 peer_timeout_.count())};
-    }
-    return fabric_error(ErrorKind::kPeer, what, code);
+    local = {operation.slot->bytes, operation.slot->descriptor};
+    return 0;
   }
+  if (operation.registered == nullptr) {
+    if (const int code = local_memory_.enroll(from, bytes, FI_WRITE, operation.registered); code != 0) return code;
+  }
+  local.descriptor = fi_mr_desc(operation.registered.get());
+  return 0;
+}
+
+int Fabric::incoming(Operation& operation, void* into, std::size_t bytes, Local& local) {
+  local = {into, nullptr};
+  if (!local_memory_.needed()) return 0;
+  if (bytes <= LocalMemory::kSlotBytes) {
+    if (operation.slot == nullptr) operation.slot = local_memory_.take();
+    if (operation.slot == nullptr) return -FI_ENOMEM;
+    operation.into = into;
+    operation.into_bytes = bytes;
+    local = {operation.slot->bytes, operation.slot->descriptor};
+    return 0;
+  }
+  if (operation.registered == nullptr) {
+    if (const int code = local_memory_.enroll(into, bytes, FI_READ, operation.registered); code != 0) return code;
+  }
+  local.descriptor = fi_mr_desc(operation.registered.get());
+  return 0;
+}
+
+void Fabric::recycle(Operation& operation) {
+  if (operation.slot != nullptr) local_memory_.give_back(std::exchange(operation.slot, nullptr));
+  operations_.give_back(operation);
 }
 
 Status Fabric::write(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
@@ -257,11 +245,13 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
   std::uint64_t address = place.key.base + place.offset;
   while (bytes > 0) {
     const std::size_t part = std::min(bytes, info_->ep_attr->max_msg_size);
-    Status status = issue(pending, place.peer, "fi_writemsg", [&](Operation& operation) {
-      const iovec here{const_cast<std::byte*>(from), part};
+    Status status = issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, const Endpoints::To& to) {
+      Local buffer;
+      if (const int code = outgoing(operation, from, part, buffer); code != 0) return static_cast<ssize_t>(code);
+      const iovec here{buffer.at, part};
       const fi_rma_iov there{address, part, place.key.key};
-      const fi_msg_rma message{&here, nullptr, 1, place.peer, &there, 1, &operation.reserved, 0};
-      return fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+      const fi_msg_rma message{&here, &buffer.descriptor, 1, to.address, &there, 1, &operation.reserved, 0};
+      return fi_writemsg(to.endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
     });
     if (!status) return status;
     from += part;
@@ -272,18 +262,20 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
 }
 
 Status Fabric::read(Pending& pending, const Place& place, void* local, std::size_t bytes) {
-  auto* to = static_cast<std::byte*>(local);
+  auto* into = static_cast<std::byte*>(local);
   std::uint64_t address = place.key.base + place.offset;
   while (bytes > 0) {
     const std::size_t part = std::min(bytes, info_->ep_attr->max_msg_size);
-    Status status = issue(pending, place.peer, "fi_readmsg", [&](Operation& operation) {
-      const iovec here{to, part};
+    Status status = issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, const Endpoints::To& to) {
+      Local buffer;
+      if (const int code = incoming(operation, into, part, buffer); code != 0) return static_cast<ssize_t>(code);
+      const iovec here{buffer.at, part};
       const fi_rma_iov there{address, part, place.key.key};
-      const fi_msg_rma message{&here, nullptr, 1, place.peer, &there, 1, &operation.reserved, 0};
-      return fi_readmsg(endpoint_.get(), &message, FI_COMPLETION);
+      const fi_msg_rma message{&here, &buffer.descriptor, 1, to.address, &there, 1, &operation.reserved, 0};
+      return fi_readmsg(to.endpoint, &message, FI_COMPLETION);
     });
     if (!status) return status;
-    to += part;
+    into += part;
     address += part;
     bytes -= part;
   }
@@ -300,17 +292,17 @@ Status Fabric::atomic(Pending& pending, const Place& place, ReduceOp op, BasicTy
   const std::size_t limit = atomic_limit(fetched != nullptr ? AtomicCall::kFetch : AtomicCall::kPlain, op, type);
   for (std::size_t done = 0; done < count;) {
     const std::size_t part = std::min(count - done, limit);
-    Status status = issue(pending, place.peer, fetched != nullptr ? "fi_fetch_atomicmsg" : "fi_atomicmsg", [&](Operation& operation) {
+    Status status = issue(pending, place.peer, fetched != nullptr ? "fi_fetch_atomicmsg" : "fi_atomicmsg", [&](Operation& operation, const Endpoints::To& to) {
       // FI_ATOMIC_READ reads no operand, but providers look at the vector all the same.
       void* operand = origin != nullptr ? static_cast<std::byte*>(const_cast<void*>(origin)) + done * extent : nullptr;
       const fi_ioc here{operand, part};
       const fi_rma_ioc there{place.key.base + place.offset + done * extent, part, place.key.key};
-      const fi_msg_atomic message{&here, nullptr, 1, place.peer, &there, 1, datatype, operation_code, &operation.reserved, 0};
+      const fi_msg_atomic message{&here, nullptr, 1, to.address, &there, 1, datatype, operation_code, &operation.reserved, 0};
       if (fetched == nullptr) {
-        return fi_atomicmsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+        return fi_atomicmsg(to.endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
       }
       fi_ioc result{static_cast<std::byte*>(fetched) + done * extent, part};
-      return fi_fetch_atomicmsg(endpoint_.get(), &message, &result, nullptr, 1, FI_COMPLETION);
+      return fi_fetch_atomicmsg(to.endpoint, &message, &result, nullptr, 1, FI_COMPLETION);
     });
     if (!status) return status;
     done += part;
@@ -322,13 +314,13 @@ Status Fabric::compare_and_swap(Pending& pending, const Place& place, BasicType 
                                 const void* compare, void* fetched) {
   fi_datatype datatype{};
   fabric_type(type, datatype);
-  return issue(pending, place.peer, "fi_compare_atomicmsg", [&](Operation& operation) {
+  return issue(pending, place.peer, "fi_compare_atomicmsg", [&](Operation& operation, const Endpoints::To& to) {
     const fi_ioc here{const_cast<void*>(origin), 1};
     const fi_ioc expected{const_cast<void*>(compare), 1};
     fi_ioc result{fetched, 1};
     const fi_rma_ioc there{place.key.base + place.offset, 1, place.key.key};
-    const fi_msg_atomic message{&here, nullptr, 1, place.peer, &there, 1, datatype, FI_CSWAP, &operation.reserved, 0};
-    return fi_compare_atomicmsg(endpoint_.get(), &message, &expected, nullptr, 1, &result, nullptr, 1, FI_COMPLETION);
+    const fi_msg_atomic message{&here, nullptr, 1, to.address, &there, 1, datatype, FI_CSWAP, &operation.reserved, 0};
+    return fi_compare_atomicmsg(to.endpoint, &message, &expected, nullptr, 1, &result, nullptr, 1, FI_COMPLETION);
   });
 }
 
@@ -338,12 +330,12 @@ Status Fabric::carry_out(Pending& pending, const AgentPlace& place, std::unique_
   return send_request(pending, place, header, std::move(list), {}, {});
 }
 
-Status Fabric::carry_out_and_add(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list,
-                                 const ControlAdd& add, std::uint64_t* fetched) {
+Status Fabric::carry_out_and_control(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list,
+                                     const ControlStep& step, std::uint64_t* fetched) {
   RequestHeader header{};
   header.kind = MessageKind::kOperations;
-  header.adds = 1;
-  return send_request(pending, place, header, std::move(list), add, std::as_writable_bytes(std::span(fetched, 1)));
+  header.controls = 1;
+  return send_request(pending, place, header, std::move(list), step, std::as_writable_bytes(std::span(fetched, 1)));
 }
 
 Status Fabric::ask_for_regions(Pending& pending, const AgentPlace& place, std::uint64_t first, std::span<std::byte> page) {
@@ -355,17 +347,17 @@ Status Fabric::ask_for_regions(Pending& pending, const AgentPlace& place, std::u
 }
 
 Status Fabric::send_request(Pending& pending, const AgentPlace& place, const RequestHeader& header,
-                            std::unique_ptr<OperationList> list, const ControlAdd& add, std::span<std::byte> fetched) {
-  return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation) {
+                            std::unique_ptr<OperationList> list, const ControlStep& step, std::span<std::byte> fetched) {
+  return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, const Endpoints::To& to) {
     operation.parts = 2;
     operation.awaits_reply = true;
     operation.fetched = fetched.data();
     operation.fetched_bytes = fetched.size();
-    operation.add = add;
+    operation.step = step;
     operation.header = header;
     operation.header.sender = place.sender;
     operation.header.region = place.region;
-    operation.header.operation = operation.index;
+    operation.header.operation = operations_.number(operation);
     operation.header.generation = operation.generation;
     if (list != nullptr) operation.list = std::move(list);  // in the first of several attempts
     std::array<iovec, 3> parts;
@@ -375,10 +367,26 @@ Status Fabric::send_request(Pending& pending, const AgentPlace& place, const Req
       const std::span<const std::byte> bytes = operation.list->bytes();
       parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     }
-    if (header.adds != 0) parts[count++] = {&operation.add, sizeof operation.add};
-    const fi_msg message{parts.data(), nullptr, count, place.peer, &operation.reserved, 0};
-    return fi_sendmsg(endpoint_.get(), &message, FI_COMPLETION);
+    if (header.controls != 0) parts[count++] = {&operation.step, sizeof operation.step};
+    return send(to, parts.data(), count, operation.slot, operation);
   });
+}
+
+// One message of several parts.
+ssize_t Fabric::send(const Endpoints::To& to, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context) {
+  if (!local_memory_.needed()) {
+    const fi_msg message{parts, nullptr, count, to.address, &context.reserved, 0};
+    return fi_sendmsg(to.endpoint, &message, FI_COMPLETION);
+  }
+  if (slot == nullptr) slot = local_memory_.take();
+  if (slot == nullptr) return -FI_ENOMEM;
+  iovec whole{slot->bytes, 0};
+  for (std::size_t i = 0; i < count; ++i) {
+    if (parts[i].iov_len > 0) std::memcpy(slot->bytes + whole.iov_len, parts[i].iov_base, parts[i].iov_len);
+    whole.iov_len += parts[i].iov_len;
+  }
+  const fi_msg message{&whole, &slot->descriptor, 1, to.address, &context.reserved, 0};
+  return fi_sendmsg(to.endpoint, &message, FI_COMPLETION);
 }
 
 std::uint64_t Fabric::publish(Agent::Region region) {
@@ -394,318 +402,6 @@ void Fabric::admit(std::uint64_t region, std::vector<Peer> peers, bool always_lo
 void Fabric::withdraw(std::uint64_t region) {
   const std::scoped_lock held(mutex_);
   agent_.withdraw(region);
-}
-
-Status Fabric::post_receive(Receive& buffer) {
-  ssize_t code = 0;
-  do {
-    code = fi_recv(endpoint_.get(), buffer.bytes.data(), buffer.bytes.size(), nullptr, FI_ADDR_UNSPEC, &buffer.reserved);
-  } while (code == -FI_EAGAIN);
-  return code == 0 ? Status() : Status(fabric_error(ErrorKind::kOther, "fi_recv", code));
-}
-
-void Fabric::poll() {
-  polls_.fetch_add(1, std::memory_order_relaxed);
-  // Whoever holds the mutex moves things already.
-  bool moved = false;
-  if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = drain();
-  // What one thread takes off the queue may be what another sleeps for.
-  if (moved) ring_listeners();
-}
-
-void Fabric::listen(Doorbell& bell) {
-  const std::scoped_lock held(listeners_mutex_);
-  listeners_.push_back(&bell);
-  // Sequentially consistent, as in Doorbell: either the progress thread sees the listener, or the listener's next look
-  // sees what the thread has done.
-  listening_.fetch_add(1, std::memory_order_seq_cst);
-  away_.ring_if_armed();
-}
-
-void Fabric::stop_listening(Doorbell& bell) {
-  const std::scoped_lock held(listeners_mutex_);
-  const auto found = std::find(listeners_.begin(), listeners_.end(), &bell);
-  if (found == listeners_.end()) return;  // it began to wait before the endpoint was opened
-  listeners_.erase(found);
-  listening_.fetch_sub(1, std::memory_order_relaxed);
-}
-
-void Fabric::ring_listeners() {
-  if (listening_.load(std::memory_order_seq_cst) == 0) return;
-  const std::scoped_lock held(listeners_mutex_);
-  for (Doorbell* bell : listeners_) bell->ring();
-}
-
-// Takes everything off the completion queue; whether there was anything. Called with the mutex held.
-bool Fabric::drain() {
-  std::array<fi_cq_msg_entry, 32> entries;
-  bool any = false;
-  while (true) {
-    const ssize_t count = fi_cq_read(queue_.get(), entries.data(), entries.size());
-    if (count == -FI_EAVAIL) {
-      complete_with_error();
-      any = true;
-      continue;
-    }
-    if (count <= 0) break;
-    any = true;
-    for (ssize_t i = 0; i < count; ++i) complete(entries[static_cast<std::size_t>(i)]);
-    if (static_cast<std::size_t>(count) < entries.size()) break;
-  }
-  if (!unsent_.empty()) send_replies();
-  return any;
-}
-
-// The last the provider says of an operation. Whoever waits for `pending` may be gone right after.
-void Fabric::finish(Operation& operation) {
-  Pending* pending = operation.pending;
-  if (pending != nullptr) {
-    Contact& contact = contacts_[operation.peer];
-    --contact.under_way;
-    ++contact.completed;
-  }
-  operations_.give_back(operation);
-  if (pending != nullptr) pending->completed();
-}
-
-void Fabric::receive_again(Receive& buffer) {
-  if (Status status = post_receive(buffer); !status) log(LogLevel::kError, "{}", status.error().text);
-}
-
-void Fabric::complete(const fi_cq_msg_entry& entry) {
-  auto* context = reinterpret_cast<Context*>(entry.op_context);
-  if (context == nullptr) return;
-  switch (context->kind) {
-    case Context::Kind::kOperation: {
-      auto& operation = static_cast<Operation&>(*context);
-      if (--operation.parts == 0) finish(operation);
-      return;
-    }
-    case Context::Kind::kReceive:
-      receive(static_cast<Receive&>(*context), entry.len);
-      receive_again(static_cast<Receive&>(*context));
-      return;
-    case Context::Kind::kReply:
-      spare_.emplace_back(static_cast<Reply*>(context));
-      return;
-  }
-}
-
-void Fabric::complete_with_error() {
-  fi_cq_err_entry entry{};
-  if (fi_cq_readerr(queue_.get(), &entry, 0) != 1) return;
-  auto* context = reinterpret_cast<Context*>(entry.op_context);
-  const std::string text = fmt::format("{}: {}", fi_strerror(entry.err),
-                                       fi_cq_strerror(queue_.get(), entry.prov_errno, entry.err_data, nullptr, 0));
-  if (context == nullptr) {
-    log(LogLevel::kError, "libfabric {}: {}", provider(), text);
-    return;
-  }
-  switch (context->kind) {
-    case Context::Kind::kOperation: {
-      auto& operation = static_cast<Operation&>(*context);
-      if (operation.pending != nullptr) {
-        operation.pending->failed(Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}", provider(), text)});
-      }
-      // A request whose send failed gets no reply.
-      finish(operation);
-      return;
-    }
-    case Context::Kind::kReceive:
-      if (entry.err == FI_ECANCELED) return;
-      log(LogLevel::kWarn, "a message was refused: {}", text);
-      receive_again(static_cast<Receive&>(*context));
-      return;
-    case Context::Kind::kReply:
-      log(LogLevel::kWarn, "an answer to a peer could not be delivered: {}", text);
-      spare_.emplace_back(static_cast<Reply*>(context));
-      return;
-  }
-}
-
-void Fabric::receive(Receive& buffer, std::size_t bytes) {
-  const std::span<const std::byte> message(buffer.bytes.data(), bytes);
-  if (bytes == 0) return;
-  const auto kind = static_cast<MessageKind>(message[0]);
-  if (kind == MessageKind::kReply) return take_reply(message);
-  if (kind == MessageKind::kProbe) return;
-  if (kind != MessageKind::kOperations && kind != MessageKind::kRegions) {
-    log(LogLevel::kWarn, "a message of unknown kind was dropped");
-    return;
-  }
-  const TraceServed served(RouteKind::kFabric, bytes);
-  Agent::Answer answer = agent_.execute(message);
-  if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the agent was refused: {}", answer.refused);
-  if (!answer.known_sender) return;
-  statistics_.add(RouteKind::kFabric, Counted::kAgent, bytes);
-  std::unique_ptr<Reply> reply = take_reply_buffer();
-  reply->refused_since = {};
-  reply->peer = answer.peer;
-  reply->header = answer.header;
-  reply->fetched = std::move(answer.fetched);
-  unsent_.push_back(std::move(reply));
-  send_replies();
-}
-
-std::unique_ptr<Reply> Fabric::take_reply_buffer() {
-  if (spare_.empty()) return std::make_unique<Reply>();
-  std::unique_ptr<Reply> reply = std::move(spare_.back());
-  spare_.pop_back();
-  return reply;
-}
-
-ssize_t Fabric::send(Reply& reply) {
-  const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
-  const fi_msg message{parts, nullptr, reply.fetched.empty() ? 1U : 2U, reply.peer, &reply.reserved, 0};
-  return fi_sendmsg(endpoint_.get(), &message, FI_COMPLETION);
-}
-
-void Fabric::send_replies() {
-  // What one peer does not take must not hold up the others.
-  std::optional<Peer> refused;
-  for (auto next = unsent_.begin(); next != unsent_.end();) {
-    Reply& reply = **next;
-    if (reply.peer == refused) {
-      ++next;
-      continue;
-    }
-    const ssize_t code = send(reply);
-    if (code == -FI_EAGAIN) {  // again at the next poll
-      refused = reply.peer;
-      const Clock::time_point now = Clock::now();
-      if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
-      const bool patient = peer_timeout_.count() == 0 || now - reply.refused_since < peer_timeout_;
-      if (patient) {
-        ++next;
-        continue;
-      }
-    }
-    if (code == 0) {
-      next->release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
-    } else {
-      log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
-    }
-    next = unsent_.erase(next);
-  }
-}
-
-// Gives up peers that stay out of reach. A peer from which nothing has come for half the time is sent a probe: whether it
-// answers does not matter, it may be stopped; but one that has died cannot be sent anything. Called with the mutex held.
-void Fabric::look_after_peers() {
-  const Clock::time_point now = Clock::now();
-  for (Peer peer = 0; peer < contacts_.size(); ++peer) {
-    Contact& contact = contacts_[peer];
-    if (contact.under_way == 0) continue;
-    if (contact.completed != contact.completed_then) {
-      contact.completed_then = contact.completed;
-      contact.quiet_since = now;
-    }
-    if (now - contact.quiet_since < peer_timeout_ / 2.0) continue;
-    std::unique_ptr<Reply> probe = take_reply_buffer();
-    probe->peer = peer;
-    probe->header = {};
-    probe->header.kind = MessageKind::kProbe;
-    probe->fetched.clear();
-    const ssize_t code = send(*probe);
-    if (code == 0) {
-      probe.release();  // until its completion: NOLINT(bugprone-unused-return-value)
-      contact.quiet_since = now;
-      continue;
-    }
-    spare_.push_back(std::move(probe));
-    if (code != -FI_EAGAIN || now - contact.quiet_since >= peer_timeout_) {
-      give_up(peer, fabric_error(ErrorKind::kPeer, "a probe", code).text);
-    }
-  }
-}
-
-// What the provider still has is forgotten, not reused.
-void Fabric::give_up(Peer peer, const std::string& why) {
-  Contact& contact = contacts_[peer];
-  ++contact.given_up;
-  contact.quiet_since = Clock::now();
-  operations_.for_each([&](Operation& operation) {
-    if (operation.pending == nullptr || operation.peer != peer) return;
-    Pending& pending = *std::exchange(operation.pending, nullptr);
-    --contact.under_way;
-    // Of a request that was sent nothing more will come.
-    if (operation.awaits_reply && --operation.parts == 0) operations_.give_back(operation);
-    operation.awaits_reply = false;
-    pending.failed(Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is out of reach for {} s "
-                                                       "(FARSIDE_PEER_TIMEOUT): {}", provider(), peer_timeout_.count(),
-                                                       why)});
-    pending.completed();
-  });
-}
-
-void Fabric::take_reply(std::span<const std::byte> message) {
-  ReplyHeader header;
-  if (message.size() < sizeof header) return;
-  std::memcpy(&header, message.data(), sizeof header);
-  Operation* operation = operations_.find(header.operation, header.generation);
-  const std::span<const std::byte> fetched = message.subspan(sizeof header);
-  if (operation == nullptr) {
-    log(LogLevel::kWarn, "an answer to no question was dropped");
-    return;
-  }
-  const std::size_t listed = operation->list != nullptr ? operation->list->fetched_bytes() : 0;
-  if (header.status != ReplyStatus::kDone) {
-    operation->pending->failed(Error{ErrorKind::kRange, "the target's agent refused the request"});
-  } else if (fetched.size() != listed + operation->fetched_bytes) {
-    operation->pending->failed(Error{ErrorKind::kPeer, "the target's agent answered with a wrong length"});
-  } else {
-    if (listed > 0) operation->list->deliver(fetched);
-    if (operation->fetched_bytes > 0) std::memcpy(operation->fetched, fetched.data() + listed, operation->fetched_bytes);
-  }
-  operation->awaits_reply = false;
-  if (--operation->parts == 0) finish(*operation);
-}
-
-void Fabric::run_progress_thread() {
-  fid* const waited[] = {&queue_->fid};
-  std::uint32_t last_polls = polls_.load(std::memory_order_relaxed);
-  auto stay_away = kStayAway;
-  // An application thread that issues and polls does the work sooner than this thread could, which would only take the
-  // provider's locks from it: fi_trywait alone makes progress.
-  const auto others_poll = [&] {
-    const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
-    if (polls == last_polls || listening_.load(std::memory_order_relaxed) != 0) {
-      last_polls = polls;
-      stay_away = kStayAway;
-      return false;
-    }
-    last_polls = polls;
-    const std::uint32_t seen = away_.arm();
-    if (listening_.load(std::memory_order_seq_cst) == 0 && !stop_.load(std::memory_order_acquire)) {
-      away_.sleep(seen, stay_away);
-    }
-    away_.disarm();
-    stay_away = std::min(2 * stay_away, kStayAwayLongest);
-    return true;
-  };
-  auto limit = kSafetyNet;
-  Clock::time_point look_again = Clock::now() + kSafetyNet;
-  while (!stop_.load(std::memory_order_acquire)) {
-    if (peer_timeout_.count() > 0 && Clock::now() >= look_again) {
-      const std::scoped_lock held(mutex_);
-      look_after_peers();
-      look_again = Clock::now() + kSafetyNet;
-    }
-    if (others_poll()) continue;
-    {
-      const std::scoped_lock held(mutex_);
-      drain();
-      // Answers that the provider would not take yet are offered again soon.
-      limit = unsent_.empty() ? kSafetyNet : kTryAgain;
-    }
-    // Also when nothing completed here: a peer may have written into this process's memory.
-    ring_listeners();
-    if (fi_trywait(fabric_.get(), const_cast<fid**>(waited), 1) != FI_SUCCESS) continue;
-    // It makes progress as well: what it has executed leaves no other trace.
-    ring_listeners();
-    pollfd fds[] = {{queue_fd_, POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}};
-    ::poll(fds, 2, static_cast<int>(limit.count()));
-  }
 }
 
 }  // namespace farside

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This process's libfabric endpoint (FI_EP_RDM): RDMA writes and reads, remote atomics, requests to agents, and
-// what keeps them moving. Opened by the first window that has a peer which only the fabric reaches.
+// This process on the fabric: RDMA writes and reads, remote atomics, requests to agents, and what keeps them moving. Opened by
+// the first window that has a peer which only the fabric reaches. By which endpoints peers are reached: endpoints.hpp.
 //
 // Operations are issued here and complete later: each adds itself to a Pending, and whoever polls the completion
 // queue takes it off. An operation is complete when it has taken effect at the target (FI_DELIVERY_COMPLETE), and
 // its local buffers must stay until then.
 //
-// A peer that stays out of reach (it cannot be connected to, or takes nothing any more) is given up after a while: what is
-// under way towards it fails. One that is merely slow to answer is waited for.
+// A peer that stays out of reach (it cannot be connected to, takes nothing any more, or its machine acknowledges nothing) is
+// given up after a while: what is under way towards it fails. One that is merely slow to answer is waited for.
 //
 // Progress: the progress thread sleeps on the completion queue's file descriptor and executes what arrives, so that
 // a target that computes never delays an origin. While an application thread polls, the progress thread stays out
@@ -27,8 +27,6 @@
 #include <thread>
 #include <vector>
 
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 
 #include "transport/base/result.hpp"
@@ -38,6 +36,7 @@
 #include "transport/base/doorbell.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/address.hpp"
+#include "transport/fabric/endpoints.hpp"
 #include "transport/agent/agent.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/operation.hpp"
@@ -53,9 +52,9 @@ class Fabric {
   Fabric& operator=(const Fabric&) = delete;
   ~Fabric();
 
-  const FabricAddress& address() const { return address_; }
+  const FabricAddress& address() const { return endpoints_->address(); }
   const char* provider() const { return info_->fabric_attr->prov_name; }
-  // Makes a peer known; the address vector gives the same address the same peer.
+  // Makes a peer known; the same address is the same peer.
   Result<Peer> insert(const FabricAddress& address);
 
   // Memory of this process that peers may access with the returned key until the Registration ends.
@@ -81,6 +80,16 @@ class Fabric {
   // Whether atomics towards one peer take effect there in the order in which they were issued, among themselves: a
   // call of atomic or compare_and_swap has been accepted by the provider when it returns, so none can overtake it.
   bool orders_atomics() const { return orders_atomics_; }
+  // Whether the provider does all that control words need (Fabric::control); otherwise their target's agent does.
+  bool control_atomics() const { return control_atomics_; }
+  // Whether it does so in the adapter of the target (domain nic, README.md), so that no thread there has to wake. Such atomics are
+  // atomic among themselves only; they and all that is issued after other operations on the same peer take effect behind them.
+  bool nic_atomics() const { return nic_form_ != NicForm::kNone; }
+  // One step on a control word of 64 bits by the provider; operands and `fetched` stay in use until `pending` is done.
+  Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand, const std::uint64_t* compare,
+                 std::uint64_t* fetched);
+  // Whether a request to an agent is executed behind the writes to its process that were issued before.
+  bool orders_messages_behind_writes() const { return orders_messages_behind_writes_; }
   // `fetched` null: no result. Splits what is longer than one call.
   Status atomic(Pending& pending, const Place& place, ReduceOp op, BasicType type, const void* origin, void* fetched,
                 std::size_t count);
@@ -88,9 +97,9 @@ class Fabric {
                           const void* compare, void* fetched);
   // One message to the agent of a peer. Its operations' own buffers receive what they fetch.
   Status carry_out(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list);
-  // The same with an addition to a control word when they are done; the word is fetched. `list` null: only that.
-  Status carry_out_and_add(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list, const ControlAdd& add,
-                           std::uint64_t* fetched);
+  // The same with a step on a control word when they are done; what it held is fetched. `list` null: only that.
+  Status carry_out_and_control(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list, const ControlStep& step,
+                               std::uint64_t* fetched);
   // A page of the peer's table of attached regions (AttachedRegions::Page).
   Status ask_for_regions(Pending& pending, const AgentPlace& place, std::uint64_t first, std::span<std::byte> page);
 
@@ -113,19 +122,39 @@ class Fabric {
     std::uint32_t completed_then = 0; // at quiet_since
     std::uint32_t given_up = 0;       // how often
     Clock::time_point quiet_since{};  // nothing has completed, and no probe was taken
+    Clock::time_point asked_since{};  // nothing has completed, and TCP waits for an acknowledgement; zero: it does not
+    FabricAddress address;
   };
 
   Fabric(InfoHandle info, std::chrono::seconds peer_timeout, Progress& progress, Statistics& statistics)
       : info_(std::move(info)), peer_timeout_(peer_timeout), progress_(progress), statistics_(statistics) {}
-  Status set_up();
+  // How the provider takes the operands of 64-bit atomics: libfabric before 2.2 has verbs take an address for the value (its
+  // issue 10911), so that the value must be given for the address.
+  enum class NicForm : std::uint8_t { kNone, kByAddress, kByValue };
+
+  Status set_up(const Settings& settings);
   void query_atomics();
+  bool claims_nic_atomics() const;
+  std::string try_nic_atomics();
+  Status nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand, const std::uint64_t* compare,
+                    std::uint64_t* fetched);
   Status post_receive(Receive& buffer);
   void receive_again(Receive& buffer);
+  // Where the provider finds a buffer.
+  struct Local {
+    void* at = nullptr;
+    void* descriptor = nullptr;
+  };
+  int outgoing(Operation& operation, const void* from, std::size_t bytes, Local& local);
+  int incoming(Operation& operation, void* into, std::size_t bytes, Local& local);
+  void recycle(Operation& operation);
   template <class Issue>
   Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
   Status send_request(Pending& pending, const AgentPlace& place, const RequestHeader& header, std::unique_ptr<OperationList> list,
-                      const ControlAdd& add, std::span<std::byte> fetched);
+                      const ControlStep& step, std::span<std::byte> fetched);
   bool drain();
+  bool take_completions();
+  void finish_answers();
   void ring_listeners();
   void complete(const fi_cq_msg_entry& entry);
   void complete_with_error();
@@ -135,8 +164,13 @@ class Fabric {
   void send_replies();
   std::unique_ptr<Reply> take_reply_buffer();
   ssize_t send(Reply& reply);
+  ssize_t send(const Endpoints::To& to, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context);
   void look_after_peers();
+  void look_for_dead_ways();
+  bool quiet(Contact& contact, Clock::time_point now, Clock::duration so_long);
+  Error out_of_reach(const std::string& why) const;
   void give_up(Peer peer, const std::string& why);
+  void lose_answers(Peer peer, const std::string& why);
   void run_progress_thread();
 
   InfoHandle info_;
@@ -146,21 +180,24 @@ class Fabric {
   // libfabric objects, in the order in which they are opened.
   FabricHandle<fid_fabric> fabric_;
   FabricHandle<fid_domain> domain_;
-  FabricHandle<fid_av> address_vector_;
   FabricHandle<fid_cq> queue_;
-  FabricHandle<fid_ep> endpoint_;
-  FabricAddress address_;
+  std::unique_ptr<Endpoints> endpoints_;
   int queue_fd_ = -1;
   bool orders_atomics_ = false;
+  bool control_atomics_ = false;
+  NicForm nic_form_ = NicForm::kNone;
+  bool orders_messages_behind_writes_ = false;
   std::array<std::array<std::array<std::size_t, kBasicTypes>, kReduceOps>, 3> atomic_limits_{};
 
   // Guards everything below, and the endpoint while operations are issued. Held for microseconds, never while
   // waiting or calling out of transport/.
   std::mutex mutex_;
+  LocalMemory local_memory_;
   OperationPool operations_;
-  std::vector<Contact> contacts_;                   // by peer: addresses are indices (FI_AV_TABLE)
+  std::vector<Contact> contacts_;                   // by peer
   std::vector<std::unique_ptr<Receive>> receives_;
   std::deque<std::unique_ptr<Reply>> unsent_;       // refused with EAGAIN, or behind one that was
+  std::uint32_t answers_under_way_ = 0;             // and probes: the provider has them
   std::vector<std::unique_ptr<Reply>> spare_;
   Agent agent_;
 

@@ -32,4 +32,12 @@ inline Error fabric_error(ErrorKind kind, std::string_view tried, std::int64_t c
   return Error{kind, fmt::format("{}: {} (libfabric error {})", tried, fi_strerror(static_cast<int>(-code)), -code)};
 }
 
+// One step of opening libfabric objects.
+template <class T>
+Status open_step(const char* what, int code, T* const& opened, FabricHandle<T>& out) {
+  if (code != 0) return fabric_error(ErrorKind::kNoRoute, what, code);
+  out.reset(opened);
+  return {};
+}
+
 }  // namespace farside

@@ -8,13 +8,16 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <rdma/fabric.h>
 
-#include "transport/fabric/address.hpp"
 #include "transport/agent/message.hpp"
 #include "transport/agent/operation_list.hpp"
+#include "transport/base/random.hpp"
+#include "transport/fabric/address.hpp"
+#include "transport/fabric/local_memory.hpp"
 #include "transport/fabric/pending.hpp"
 
 namespace farside {
@@ -36,10 +39,15 @@ struct Operation : Context {
   std::uint32_t generation = 0;  // moves with each use, so that a stray reply is recognised
   std::uint8_t parts = 0;        // completions still to come
   bool awaits_reply = false;
+  // Where local buffers must be registered (local_memory.hpp):
+  LocalMemory::Slot* slot = nullptr;    // what is sent is there, or what is fetched will be
+  FabricHandle<fid_mr> registered;      // the buffer itself
+  void* into = nullptr;                 // what comes into the slot goes there
+  std::size_t into_bytes = 0;
   // Of a request:
   RequestHeader header{};
   std::unique_ptr<OperationList> list;  // operations: null if there are none
-  ControlAdd add{};
+  ControlStep step{};
   void* fetched = nullptr;              // for what comes back behind that of the list
   std::size_t fetched_bytes = 0;
 };
@@ -63,14 +71,15 @@ class OperationPool {
     operation.awaits_reply = false;
     operation.pending = nullptr;
     operation.list.reset();
+    operation.registered.reset();
+    operation.into = nullptr;
     free_.push_back(operation.index);
   }
-  // The operation that a reply names, if it still waits for one.
-  Operation* find(std::uint64_t index, std::uint32_t generation) {
-    if (index >= all_.size()) return nullptr;
-    Operation& operation = all_[index];
-    return operation.awaits_reply && operation.generation == generation ? &operation : nullptr;
-  }
+  // What a request calls its operation. The answer brings it back, so nobody can answer who has not received the request.
+  std::uint64_t number(const Operation& operation) const { return operation.index ^ mask_; }
+  // Reads what comes from the network: nothing in it is believed. Gives the operation that waits for this answer what it brings (data,
+  // or an error), and returns it: it has one part less to wait for. Null, and nothing is changed, if no operation waits for it.
+  Operation* take_answer(std::span<const std::byte> message);
 
   template <class Do>
   void for_each(Do&& act) {
@@ -78,6 +87,7 @@ class OperationPool {
   }
 
  private:
+  const std::uint64_t mask_ = random_bits();
   std::deque<Operation> all_;
   std::vector<std::uint32_t> free_;
 };
@@ -86,6 +96,7 @@ class OperationPool {
 struct Receive : Context {
   Receive() : Context(Kind::kReceive) {}
   alignas(16) std::array<std::byte, kMaxMessage> bytes;
+  FabricHandle<fid_mr> registered;
 };
 
 // An answer of this process's agent on its way, or a probe.
@@ -95,6 +106,7 @@ struct Reply : Context {
   std::chrono::steady_clock::time_point refused_since{};  // by the provider
   ReplyHeader header{};
   std::vector<std::byte> fetched;
+  LocalMemory::Slot* slot = nullptr;    // kept
 };
 
 }  // namespace farside

@@ -15,11 +15,17 @@ class Pending {
  public:
   Pending() = default;
   // What counts here counts in `parent` as well, but for its errors.
-  explicit Pending(Pending* parent) : parent_(parent) {}
+  explicit Pending(Pending* parent) : parent_(parent), rank_(parent->rank_) {}
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
   ~Pending() { delete error_.load(std::memory_order_relaxed); }
 
+  // All that follows goes to this rank: what fails says so.
+  void towards(int rank) { rank_ = rank; }
+  Error named(Error error) const {
+    error.rank = rank_;
+    return error;
+  }
   void issued() {
     if (parent_ != nullptr) parent_->issued();
     outstanding_.fetch_add(1, std::memory_order_relaxed);
@@ -31,7 +37,7 @@ class Pending {
     if (parent != nullptr) parent->completed();
   }
   void failed(Error error) {
-    auto* mine = new Error(std::move(error));
+    auto* mine = new Error(named(std::move(error)));
     Error* none = nullptr;
     if (!error_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) delete mine;
   }
@@ -48,6 +54,7 @@ class Pending {
 
  private:
   Pending* const parent_ = nullptr;
+  int rank_ = Error::kNoRank;
   std::atomic<std::uint32_t> outstanding_{0};
   std::atomic<Error*> error_{nullptr};
 };

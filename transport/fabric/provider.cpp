@@ -14,12 +14,21 @@ namespace farside {
 namespace {
 
 // In this order. Only what farside is tested on is chosen unasked.
-constexpr const char* kPreferred[] = {"tcp;ofi_rxm"};
+constexpr const char* kPreferred[] = {"tcp;ofi_rxm", "tcp"};
 
 // What a provider that orders atomics is asked for (Fabric::orders_atomics). This is what rxm grants with atomics in 1.17;
 // the generic FI_ORDER_RAW and so on are refused together with FI_ATOMIC, and so is ATOMIC_WAR (whose read is over when
 // the target has executed the fetch: in order of arrival all the same).
 constexpr std::uint64_t kAtomicOrder = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAW;
+
+// The first that a provider has. SAS keeps one origin's requests to the agent in order, SAW what was put before them.
+constexpr EndpointKind kKinds[] = {
+    {FI_EP_RDM, FI_ATOMIC, FI_ORDER_SAS | kAtomicOrder},
+    {FI_EP_RDM, FI_ATOMIC, FI_ORDER_SAS},
+    {FI_EP_MSG, FI_ATOMIC, FI_ORDER_SAS | FI_ORDER_SAW},
+    {FI_EP_MSG, 0, FI_ORDER_SAS | FI_ORDER_SAW},
+    {FI_EP_MSG, 0, FI_ORDER_SAS},
+};
 
 std::string available_providers() {
   fi_info* found = nullptr;
@@ -32,38 +41,42 @@ std::string available_providers() {
 
 }  // namespace
 
-InfoHandle required_hints(const std::string& provider, std::uint64_t order) {
+InfoHandle required_hints(const std::string& provider, const EndpointKind& kind) {
   InfoHandle hints(fi_allocinfo());
-  hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
+  hints->caps = FI_MSG | FI_RMA | kind.caps;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->tx_attr->msg_order = order;
-  hints->rx_attr->msg_order = hints->tx_attr->msg_order;
-  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->ep_attr->type = kind.type;
+  if (kind.type == FI_EP_MSG) hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+  hints->tx_attr->msg_order = kind.order;
+  hints->rx_attr->msg_order = kind.order;
+  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | (kind.type == FI_EP_MSG ? FI_MR_LOCAL : 0);
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   hints->fabric_attr->prov_name = strdup(provider.c_str());
   return hints;
 }
 
-Result<InfoHandle> find_provider(const std::string& name) {
-  // SAS keeps one origin's requests to the agent in order.
-  InfoHandle infos;
+Result<InfoHandle> find_provider(const std::string& name, const std::string& device) {
   int code = 0;
-  for (const std::uint64_t order : {FI_ORDER_SAS | kAtomicOrder, FI_ORDER_SAS}) {
-    const InfoHandle hints = required_hints(name, order);
+  std::set<std::string> devices;
+  for (const EndpointKind& kind : kKinds) {
+    const InfoHandle hints = required_hints(name, kind);
     fi_info* found = nullptr;
     code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
-    infos.reset(found);
-    if (code == 0) break;
+    const InfoHandle infos(found);
+    // It matches layered providers by part of their name: take exactly what was asked for.
+    for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
+      if (name != info->fabric_attr->prov_name) continue;
+      if (device.empty() || device == info->domain_attr->name) return InfoHandle(fi_dupinfo(info));
+      devices.insert(info->domain_attr->name);
+    }
+  }
+  if (!devices.empty()) {
+    return Error{ErrorKind::kNoRoute, fmt::format("provider {} has no device {}; it has: {}", name, device, fmt::join(devices, ", "))};
   }
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code);
-  // fi_getinfo matches layered providers by part of their name: ask for exactly what was asked for, as far as given.
-  for (fi_info* info = infos.get(); info != nullptr; info = info->next) {
-    if (name == info->fabric_attr->prov_name) return InfoHandle(fi_dupinfo(info));
-  }
   return Error{ErrorKind::kNoRoute,
-               fmt::format("provider {} does not offer a reliable datagram endpoint with RMA and atomics", name)};
+               fmt::format("provider {} offers neither a reliable datagram endpoint with RMA and atomics nor a connected one with RMA", name)};
 }
 
 bool orders_atomics(const fi_info& info) {
@@ -77,23 +90,30 @@ void ask_for_small_buffers() {
   setenv("FI_OFI_RXM_MSG_RX_SIZE", "64", kLeaveUsersChoice);
 }
 
+std::span<const EndpointKind> endpoint_kinds() { return kKinds; }
+
 std::span<const char* const> preferred_providers() { return kPreferred; }
 
-Result<InfoHandle> choose_provider(const std::string& asked) {
+Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device) {
   if (!asked.empty()) {
-    Result<InfoHandle> info = find_provider(asked);
+    Result<InfoHandle> info = find_provider(asked, device);
     if (info) return info;
-    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}' cannot be used: {}; libfabric has: {}",
-                                                     asked, info.error().text, available_providers())};
+    const std::string on = device.empty() ? "" : fmt::format(" with FARSIDE_DEVICE='{}'", device);
+    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}'{} cannot be used: {}; libfabric has: {}", asked, on,
+                                                     info.error().text, available_providers())};
   }
   std::string reasons;
   for (const char* name : kPreferred) {
-    Result<InfoHandle> info = find_provider(name);
+    Result<InfoHandle> info = find_provider(name, device);
     if (info) {
-      log(LogLevel::kInfo, "libfabric provider {}: chosen", name);
+      log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", name, info.value()->domain_attr->name);
       return info;
     }
     reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", info.error().text);
+  }
+  if (!device.empty()) {
+    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_DEVICE='{}' cannot be used: {}; FARSIDE_PROVIDER names another provider",
+                                                     device, reasons)};
   }
   return Error{ErrorKind::kNoRoute, fmt::format("no libfabric provider that farside can use: {}; libfabric has: {}; "
                                                 "FARSIDE_PROVIDER names one", reasons, available_providers())};

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include <rdma/fi_endpoint.h>
+
 #include "transport/agent/message.hpp"
 #include "transport/fabric/handles.hpp"
 
@@ -18,15 +20,25 @@ constexpr std::uint32_t kFabricApi = FI_VERSION(1, 15);
 // The providers that farside takes unasked, the best first.
 std::span<const char* const> preferred_providers();
 
-// What a provider must have: fi_getinfo's hints. `order`: msg_order (fi_endpoint(3)).
-InfoHandle required_hints(const std::string& provider, std::uint64_t order);
+// A kind of endpoint that farside can use, and what it must be able to do besides messages and RMA.
+struct EndpointKind {
+  fi_ep_type type;
+  std::uint64_t caps;
+  std::uint64_t order;   // msg_order (fi_endpoint(3))
+};
+// The best first.
+std::span<const EndpointKind> endpoint_kinds();
 
-// The provider of exactly this name, if it has all that is required (else kNoRoute).
-Result<InfoHandle> find_provider(const std::string& name);
+// What a provider must have: fi_getinfo's hints.
+InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
-// `asked` is FARSIDE_PROVIDER, or empty: then the first of farside's preferences that this machine has. The error
-// (kBadSetting when `asked` cannot be had, else kNoRoute) lists the providers that there are.
-Result<InfoHandle> choose_provider(const std::string& asked);
+// The provider of exactly this name, on the device (libfabric: domain) of this name, or on its first one that has all that is
+// required. Errors: kNoRoute, which lists the provider's devices if it has others.
+Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {});
+
+// `asked` is FARSIDE_PROVIDER, or empty: then the first of farside's preferences that this machine has; `device` is FARSIDE_DEVICE, or
+// empty. The error (kBadSetting when one was asked for that cannot be had, else kNoRoute) lists what there is.
+Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device = {});
 
 // What rxm's eager buffers are to hold: a message (agent/message.hpp) and rxm's own header of at most 128 bytes.
 inline constexpr std::size_t kRxmBufferBytes = 7168;

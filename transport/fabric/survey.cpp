@@ -31,7 +31,8 @@ InfoHandle open_hints(const std::string& provider) {
   InfoHandle hints(fi_allocinfo());
   hints->mode = ~std::uint64_t{0};
   hints->domain_attr->mode = ~std::uint64_t{0};
-  hints->domain_attr->mr_mode = ~(FI_MR_BASIC | FI_MR_SCALABLE);
+  // All but the two of before libfabric 1.5, FI_MR_BASIC and FI_MR_SCALABLE, names that libfabric 2 deprecates.
+  hints->domain_attr->mr_mode = ~(1 << 0 | 1 << 1);
   hints->fabric_attr->prov_name = strdup(provider.c_str());
   return hints;
 }
@@ -42,10 +43,8 @@ struct Requirement {
   void (*ask)(fi_info& hints, const fi_info& required);
 };
 constexpr Requirement kRequirements[] = {
-    {"no reliable datagram endpoint (FI_EP_RDM)",
-     [](fi_info& hints, const fi_info& required) { hints.ep_attr->type = required.ep_attr->type; }},
     {"no RMA", [](fi_info& hints, const fi_info&) { hints.caps = FI_MSG | FI_RMA; }},
-    {"no atomics", [](fi_info& hints, const fi_info&) { hints.caps = FI_ATOMIC; }},
+    {"no atomics", [](fi_info& hints, const fi_info& required) { hints.caps = required.caps & FI_ATOMIC; }},
     {"no order of messages (FI_ORDER_SAS)",
      [](fi_info& hints, const fi_info& required) {
        hints.tx_attr->msg_order = required.tx_attr->msg_order;
@@ -59,21 +58,39 @@ constexpr Requirement kRequirements[] = {
      [](fi_info& hints, const fi_info& required) { hints.domain_attr->resource_mgmt = required.domain_attr->resource_mgmt; }},
 };
 
-std::string lacking(const std::string& provider) {
-  const InfoHandle required = required_hints(provider, FI_ORDER_SAS);
+bool offers(const std::string& provider, const fi_info* hints) {
+  const InfoHandle infos = get_infos(0, hints);
+  for (const fi_info* info = infos.get(); info != nullptr; info = info->next) {
+    if (provider == info->fabric_attr->prov_name) return true;
+  }
+  return false;
+}
+
+std::string lacking(const std::string& provider, const EndpointKind& kind) {
+  const InfoHandle required = required_hints(provider, kind);
+  InfoHandle hints = open_hints(provider);
+  hints->ep_attr->type = kind.type;
+  const char* const name = kind.type == FI_EP_RDM ? "a datagram endpoint (FI_EP_RDM)" : "a connected endpoint (FI_EP_MSG)";
+  if (!offers(provider, hints.get())) return fmt::format("it has no {}", name + 2);
   std::vector<std::string> all;
   for (const Requirement& requirement : kRequirements) {
-    const InfoHandle hints = open_hints(provider);
+    hints = open_hints(provider);
+    hints->ep_attr->type = kind.type;
     requirement.ask(*hints, *required);
-    bool offered = false;
-    const InfoHandle infos = get_infos(0, hints.get());
-    for (const fi_info* info = infos.get(); info != nullptr; info = info->next) {
-      offered = offered || provider == info->fabric_attr->prov_name;
-    }
-    if (!offered) all.emplace_back(requirement.lacking);
+    if (!offers(provider, hints.get())) all.emplace_back(requirement.lacking);
   }
-  if (all.empty()) return "it has each of the things that farside needs, but not all of them together";
-  return fmt::format("it has {}", fmt::join(all, ", "));
+  if (all.empty()) return fmt::format("for {} it has each of the things that farside needs, but not all of them together", name);
+  return fmt::format("for {} it has {}", name, fmt::join(all, ", "));
+}
+
+std::string lacking(const std::string& provider) {
+  std::vector<std::string> all;
+  // Of each type the one that is asked for least.
+  const auto kinds = endpoint_kinds();
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (i + 1 == kinds.size() || kinds[i + 1].type != kinds[i].type) all.push_back(lacking(provider, kinds[i]));
+  }
+  return fmt::format("{}", fmt::join(all, "; "));
 }
 
 struct NoProgress final : Progress {
@@ -107,6 +124,10 @@ std::string atomics_of(const Fabric& fabric) {
       }
     }
   }
+  if (fabric.nic_atomics()) {
+    return "by the adapter of the target on 64-bit integers, and for locks; by farside's agent there for the others";
+  }
+  if (by_provider == 0 && !fabric.control_atomics()) return "by farside's agent at the target (the provider has none)";
   return fmt::format("by the provider{} for {} of {} pairs of operation and type, and for locks; by farside's agent at the "
                      "target for the others{}",
                      place_of_atomics(fabric.provider()), by_provider, in_all, fabric.orders_atomics() ? "" : "; one at a time, since it does not order them");
@@ -150,7 +171,7 @@ std::vector<std::string> offered_providers() {
 }
 
 std::string no_choice(const Settings& settings) {
-  const Result<InfoHandle> choice = choose_provider(settings.provider);
+  const Result<InfoHandle> choice = choose_provider(settings.provider, settings.device);
   return choice ? std::string() : choice.error().text;
 }
 
@@ -161,11 +182,12 @@ ProviderSurvey survey_provider(const std::string& name, const Settings& settings
   for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
     if (name == info->fabric_attr->prov_name) add_once(result.endpoints, fi_tostr(&info->ep_attr->type, FI_TYPE_EP_TYPE));
   }
-  const Result<InfoHandle> choice = choose_provider(settings.provider);
+  const Result<InfoHandle> choice = choose_provider(settings.provider, settings.device);
   result.chosen = choice.ok() && name == choice.value()->fabric_attr->prov_name;
-  const Result<InfoHandle> info = find_provider(name);
+  const Result<InfoHandle> info = find_provider(name, settings.device);
   if (!info) {
-    result.why = fmt::format("refused: {}", lacking(name));
+    // It may be only the device that is not there.
+    result.why = fmt::format("refused: {}", find_provider(name) ? info.error().text : lacking(name));
     return result;
   }
   Settings alone = settings;

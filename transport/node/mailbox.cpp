@@ -60,7 +60,7 @@ Result<Mailbox::Answer> Mailbox::send(Progress& progress, std::span<const std::s
     if (!part.empty()) std::memcpy(slot->text.data() + bytes, part.data(), part.size());
     bytes += part.size();
   }
-  slot->bytes = static_cast<std::uint32_t>(bytes);
+  slot->bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
   // Sequentially consistent, as the bell asks for.
   slot->state.exchange(kSent, std::memory_order_seq_cst);
   bell_.ring_if_armed();
@@ -68,7 +68,7 @@ Result<Mailbox::Answer> Mailbox::send(Progress& progress, std::span<const std::s
   for (Waiter waiter(progress, slot->bell); slot->state.load(std::memory_order_acquire) != kAnswered; waiter.pause()) {
     if (patience.ends()) return dead();
   }
-  const std::size_t answered = std::min<std::size_t>(slot->bytes, kMostBytes);
+  const std::size_t answered = std::min<std::size_t>(slot->bytes.load(std::memory_order_relaxed), kMostBytes);
   return Answer(slot->state, std::span<const std::byte>(slot->text).first(answered));
 }
 
@@ -78,9 +78,10 @@ bool Mailbox::answer_all(const Answering& answer) {
   for (Slot& slot : slots_) {
     if (slot.state.load(std::memory_order_acquire) != kSent) continue;
     any = true;
-    const std::size_t bytes = std::min<std::size_t>(slot.bytes, kMostBytes);
+    const std::size_t bytes = std::min<std::size_t>(slot.bytes.load(std::memory_order_relaxed), kMostBytes);
     std::memcpy(letter.data(), slot.text.data(), bytes);
-    slot.bytes = static_cast<std::uint32_t>(answer(std::span<const std::byte>(letter).first(bytes), slot.text));
+    const std::size_t answered = answer(std::span<const std::byte>(letter).first(bytes), slot.text);
+    slot.bytes.store(static_cast<std::uint32_t>(answered), std::memory_order_relaxed);
     slot.state.exchange(kAnswered, std::memory_order_seq_cst);
     slot.bell.ring_if_armed();
   }

@@ -57,7 +57,7 @@ class Mailbox {
   enum State : std::uint32_t { kFree, kTaken, kSent, kAnswered };
   struct alignas(64) Slot {
     std::atomic<std::uint32_t> state;
-    std::uint32_t bytes;
+    std::atomic<std::uint32_t> bytes;                    // read once: a hostile neighbour may change it
     Doorbell bell;                                       // of the sender
     alignas(64) std::array<std::byte, kMostBytes> text;
   };

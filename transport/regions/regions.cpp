@@ -16,6 +16,11 @@
 #include "transport/space.hpp"
 
 namespace farside {
+namespace {
+
+constexpr std::uint64_t kWord = sizeof(std::uint64_t);
+
+}  // namespace
 
 struct Regions::Registrations {
   std::mutex mutex;
@@ -40,10 +45,15 @@ Status Regions::attach(const void* base, std::uint64_t bytes) {
   // Registered before anybody can know of it.
   Fabric::Registration registration;
   if (space_.exposed_ != nullptr && bytes > 0) {
-    Result<Fabric::Registration> exposed = space_.fabric().expose(const_cast<void*>(base), bytes);
+    // Adapters' atomics are on whole words, of which another region may have the rest.
+    const std::uint64_t before = space_.control_by_nic_ ? region.address % kWord : 0;
+    const std::uint64_t behind = space_.control_by_nic_ ? -region.end() % kWord : 0;
+    std::byte* const from = static_cast<std::byte*>(const_cast<void*>(base)) - before;
+    Result<Fabric::Registration> exposed = space_.fabric().expose(from, before + bytes + behind);
     if (!exposed) return Error{ErrorKind::kAttach, exposed.error().text};
     registration = std::move(exposed.value());
     region.key = registration.key;
+    region.key.base += before;
   }
   if (Status attached = own_.attach(region); !attached) return attached;
   if (registration.region != nullptr) {

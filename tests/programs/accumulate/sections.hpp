@@ -22,6 +22,7 @@ void whole_structures(check::Memory memory);
 // shapes.cpp
 void large_counts(check::Memory memory);
 void rows_and_elements(check::Memory memory);
+void rows_begin(check::Memory memory);
 void exclusive_locks(check::Memory memory);
 void ordered(check::Memory memory);
 void strided(check::Memory memory);

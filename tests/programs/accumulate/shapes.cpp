@@ -72,6 +72,51 @@ void rows_and_elements(check::Memory memory) {
   large_and_small<double>(memory, MPI_DOUBLE);
   large_and_small<float>(memory, MPI_FLOAT);
   large_and_small<int>(memory, MPI_INT);
+  large_and_small<std::int64_t>(memory, MPI_INT64_T);
+}
+
+// Integers that all ranks count with, one by one, when in the midst of it some begin to add long rows, dense and strided: in
+// several windows, as each begins but once.
+void rows_begin(check::Memory memory) {
+  constexpr int kCount = 64;
+  constexpr int kSingles = 150;
+  constexpr int kRows = 20;
+  constexpr int kWindows = 15;
+  MPI_Datatype every_other = MPI_DATATYPE_NULL;
+  CHECK_MPI(MPI_Type_vector(kCount / 2, 1, 2, MPI_INT64_T, &every_other));
+  CHECK_MPI(MPI_Type_commit(&every_other));
+  const std::vector<std::int64_t> ones(kCount, 1);
+  for (int round = 0; round < kWindows; ++round) {
+    check::Window window(memory, kCount * sizeof(std::int64_t), sizeof(std::int64_t));
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    std::int64_t before = -1;
+    std::int64_t last = -1;
+    for (int i = 0; i < kSingles; ++i) {
+      CHECK_MPI(MPI_Fetch_and_op(ones.data(), &before, MPI_INT64_T, 0, 0, MPI_SUM, window));
+      CHECK_MPI(MPI_Accumulate(ones.data(), 1, MPI_INT64_T, 0, i % kCount, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_flush(0, window));
+      CHECK(before > last);
+      last = before;
+      const int row = i - kSingles / 2;
+      if (rank % 2 != round % 2 || row < 0 || row >= kRows) continue;
+      CHECK_MPI(MPI_Accumulate(ones.data(), kCount, MPI_INT64_T, 0, 0, kCount, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Accumulate(ones.data(), kCount / 2, MPI_INT64_T, 0, 0, 1, every_other, MPI_SUM, window));
+    }
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (rank == 0) {
+      const int with_rows = round % 2 == 0 ? (size + 1) / 2 : size / 2;
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+      for (int k = 0; k < kCount; ++k) {
+        const int singles = kSingles / kCount + (k < kSingles % kCount ? 1 : 0) + (k == 0 ? kSingles : 0);
+        const int rows = k % 2 == 0 ? 2 * kRows : kRows;
+        CHECK_EQ(window.as<std::int64_t>()[k], std::int64_t{singles} * size + std::int64_t{rows} * with_rows);
+      }
+      CHECK_MPI(MPI_Win_unlock(0, window));
+    }
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
+  CHECK_MPI(MPI_Type_free(&every_other));
 }
 
 namespace {

@@ -40,8 +40,11 @@ class Type {
   Type(MPI_Datatype derived, std::vector<Entry> map, std::string text)
       : handle_(derived), derived_(true), map_(std::move(map)), text_(std::move(text)) {
     CHECK_MPI(MPI_Type_commit(&handle_));
+    ++committed;
     measure();
   }
+  // How many ever.
+  static inline std::int64_t committed = 0;
   ~Type() { free(); }
   Type(Type&& other) noexcept { *this = std::move(other); }
   Type& operator=(Type&& other) noexcept {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A process that has asked target's agents gets hostile answers: only the buffers of the operation that an answer names are written,
+// only once, and only by one of the right length; all others are dropped.
+//
+//   input:  which operation is named, how its number and generation are made, then the answer
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tests/fuzz/fuzz.hpp"
+#include "transport/fabric/operation.hpp"
+
+namespace farside::fuzz {
+namespace {
+
+// Operations: one that fetches by a list, one by a list and behind it, one that only waits to be told, one that awaits nothing.
+enum Asked : std::size_t { kList, kListAndWord, kNothing, kNotAsked, kOperations };
+enum Flags : std::uint8_t { kRightNumber = 1, kRightGeneration = 2, kTwice = 4 };
+constexpr std::size_t kElements = 5, kGuard = 4096;
+constexpr std::size_t kListed = 24 + 16 * kElements + 8, kBytes = kListed + 8;  // of the buffers: a list's, and a word behind them
+constexpr std::byte kFilling{0x5A};
+
+struct Buffers {
+  Buffers() : all(kGuard + kOperations * (kBytes + kGuard), kFilling) {}
+  std::byte* of(std::size_t operation) { return all.data() + kGuard + operation * (kBytes + kGuard); }
+  // That nothing else has changed than, perhaps, the first bytes of this operation's.
+  bool only(std::size_t operation, std::size_t bytes) {
+    const std::byte* const begin = operation < kOperations ? of(operation) : all.data();
+    const std::byte* const end = operation < kOperations ? begin + bytes : begin;
+    const auto filling = [](std::byte b) { return b == kFilling; };
+    return std::all_of(static_cast<const std::byte*>(all.data()), begin, filling) && std::all_of(end, static_cast<const std::byte*>(all.data() + all.size()), filling);
+  }
+  std::vector<std::byte> all;
+};
+
+std::unique_ptr<OperationList> list_into(std::byte* buffer) {
+  auto list = std::make_unique<OperationList>();
+  const std::array<std::byte, 64> data{};
+  require(list->add(DataOperation::get(0, buffer, 24)), "a get");
+  require(list->add(DataOperation::put(24, data.data(), 64)), "a put");
+  require(list->add(DataOperation::accumulate(64, ReduceOp::kMaxloc, BasicType::kDoubleInt, data.data(), nullptr, 1)), "an accumulate");
+  require(list->add(DataOperation::accumulate(96, ReduceOp::kNoOp, BasicType::kDoubleInt, nullptr, buffer + 24, kElements)), "a fetch");
+  require(list->add(DataOperation::compare_and_swap(8, BasicType::kInt64, data.data(), data.data(), buffer + 24 + kElements * 16)), "a swap");
+  return list;
+}
+
+Bytes answer(std::size_t operation, std::uint8_t flags, std::size_t bytes, ReplyStatus status = ReplyStatus::kDone) {
+  Bytes input;
+  input.reserve(2 + sizeof(ReplyHeader) + bytes);
+  input.push_back(static_cast<std::uint8_t>(operation));
+  input.push_back(flags);
+  append(input, ReplyHeader{MessageKind::kReply, status, 0, 0, operation});
+  input.resize(input.size() + bytes, 0xEE);
+  return input;
+}
+
+}  // namespace
+
+std::vector<Bytes> seeds() {
+  std::vector<Bytes> all;
+  Buffers buffers;
+  const std::size_t listed = list_into(buffers.of(0))->fetched_bytes();
+  for (std::size_t operation = 0; operation < kOperations; ++operation) {
+    const std::size_t bytes = (operation <= kListAndWord ? listed : 0) + (operation == kListAndWord ? 8 : 0);
+    for (const unsigned flags : {0U, unsigned{kRightNumber}, unsigned{kRightNumber | kRightGeneration}, unsigned{kRightNumber | kRightGeneration | kTwice}}) {
+      all.push_back(answer(operation, static_cast<std::uint8_t>(flags), bytes));
+    }
+    all.push_back(answer(operation, kRightNumber | kRightGeneration, 0, ReplyStatus::kRefused));
+    all.push_back(answer(operation, kRightNumber | kRightGeneration, bytes + 1));
+  }
+  return all;
+}
+
+}  // namespace farside::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace farside;
+  using namespace farside::fuzz;
+  if (size < 2) return 0;
+  const std::size_t named = data[0] % kOperations;
+  const std::uint8_t flags = data[1];
+  Bytes message(data + 2, data + size);
+  Buffers buffers;
+  std::array<Pending, kOperations> pending;
+  OperationPool pool;
+  std::array<Operation*, kOperations> asked{};
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    Operation& operation = *(asked[i] = &pool.take());
+    operation.pending = &pending[i];
+    operation.generation = 0x5EED0000U + static_cast<std::uint32_t>(i);
+    operation.awaits_reply = i != kNotAsked;
+    if (i == kList || i == kListAndWord) operation.list = list_into(buffers.of(i));
+    if (i == kListAndWord) {
+      operation.fetched = buffers.of(i) + kListed;
+      operation.fetched_bytes = kBytes - kListed;
+    }
+  }
+  ReplyHeader header{};
+  if (message.size() >= sizeof header) {
+    std::memcpy(&header, message.data(), sizeof header);
+    if ((flags & kRightNumber) != 0) header.operation = pool.number(*asked[named]);
+    if ((flags & kRightGeneration) != 0) header.generation = asked[named]->generation;
+    std::memcpy(message.data(), &header, sizeof header);
+  }
+  message.shrink_to_fit();  // what is read behind its end is seen by the address sanitizer
+
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(message));
+  const Operation& of = *asked[named];
+  const bool right = bytes.size() >= sizeof header && (flags & kRightNumber) != 0 && header.generation == of.generation && named != kNotAsked;
+  const Operation* const answered = pool.take_answer(bytes);
+  require(answered == (right ? &of : nullptr), "the operation that an answer names has it, if it waits for one, and no other");
+  require(!of.awaits_reply || !right, "it waits no more");
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    require(asked[i]->awaits_reply == (i != kNotAsked && !(right && i == named)), "the others wait as before");
+    require(right && i == named ? true : !pending[i].has_error(), "the others have no error");
+  }
+  const std::size_t expected = (named <= kListAndWord ? of.list->fetched_bytes() : 0) + of.fetched_bytes;
+  const bool good = right && header.status == ReplyStatus::kDone && bytes.size() == sizeof header + expected;
+  require(pending[named].has_error() == (right && !good), "an answer that is not of the right length, or a refusal, is an error");
+  require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "only the buffers that were asked for are written");
+  if ((flags & kTwice) != 0) {
+    require(pool.take_answer(bytes) == nullptr, "no operation is answered twice");
+    require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "nor written to");
+  }
+  return 0;
+}

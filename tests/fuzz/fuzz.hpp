@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What each target of fuzzing gives (NAME.cpp): what is done with an input, and inputs to begin with. main.cpp runs it where there
+// is no libFuzzer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace farside::fuzz {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// Inputs from which others are made by changing them. Those that are accepted as they are find more.
+std::vector<Bytes> seeds();
+
+// Ends the process, and so the run, if something that must hold does not.
+inline void require(bool holds, std::string_view what) {
+  if (holds) return;
+  std::fprintf(stderr, "fuzz: this does not hold: %.*s\n", static_cast<int>(what.size()), what.data());
+  std::abort();
+}
+
+template <class T>
+void append(Bytes& to, const T& value) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(&value);
+  to.insert(to.end(), bytes, bytes + sizeof value);
+}
+
+inline Bytes bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
+
+// Takes numbers off an input; zeros when it is used up.
+class Reader {
+ public:
+  Reader(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
+  std::uint8_t byte() {
+    if (left_ == 0) return 0;
+    --left_;
+    return *data_++;
+  }
+  bool empty() const { return left_ == 0; }
+  const std::uint8_t* rest() const { return data_; }
+  std::size_t left() const { return left_; }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t left_;
+};
+
+}  // namespace farside::fuzz

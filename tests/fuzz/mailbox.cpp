@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A mailbox that a hostile neighbour has written into: its owner reads letters that end where they may, from memory of its own, and
+// nothing beyond the mailbox is written; a sender gets an answer that ends where it may.
+//
+//   input:  flags, then pieces of the mailbox's memory: offset (2 bytes), length, bytes
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tests/fuzz/fuzz.hpp"
+#include "transport/node/mailbox.hpp"
+
+namespace farside::fuzz {
+namespace {
+
+constexpr std::size_t kGuard = 8192;
+constexpr std::byte kFilling{0x5A};
+enum Flags : std::uint8_t { kOwner = 1 };  // of what is tried: the owner, else a sender whose letter the hostile one answers
+
+// As Mailbox has them, at its end.
+constexpr std::size_t kSlot = 64 + Mailbox::kMostBytes, kFirst = sizeof(Mailbox) - Mailbox::kSlots * kSlot;
+enum State : std::uint32_t { kFree, kTaken, kSent, kAnswered };
+
+struct alignas(64) Memory {
+  std::array<std::byte, kGuard> before;
+  std::array<std::byte, sizeof(Mailbox)> mailbox;
+  std::array<std::byte, kGuard> behind;
+
+  void clear() {
+    before.fill(kFilling);
+    mailbox.fill(std::byte{0});
+    behind.fill(kFilling);
+  }
+  bool guards_hold() const {
+    const auto filling = [](std::byte b) { return b == kFilling; };
+    return std::all_of(before.begin(), before.end(), filling) && std::all_of(behind.begin(), behind.end(), filling);
+  }
+  template <class T>
+  T at(std::size_t offset) const {
+    T value;
+    std::memcpy(&value, mailbox.data() + offset, sizeof value);
+    return value;
+  }
+  std::uint32_t state(std::size_t slot) const { return at<std::uint32_t>(kFirst + slot * kSlot); }
+};
+static_assert(kGuard % 64 == 0);
+
+void write_pieces(Memory& memory, Reader& input) {
+  while (!input.empty()) {
+    const std::size_t offset = (input.byte() + 256U * input.byte()) % sizeof(Mailbox);
+    const std::size_t bytes = std::min({std::size_t{input.byte()}, input.left(), sizeof(Mailbox) - offset});
+    for (std::size_t i = 0; i < bytes; ++i) memory.mailbox[offset + i] = std::byte{input.byte()};
+  }
+}
+
+// Takes the part of the hostile owner while a sender waits: writes its pieces again and again.
+class Hostile final : public Progress {
+ public:
+  Hostile(Memory& memory, const std::uint8_t* data, std::size_t size) : memory_(memory), data_(data), size_(size) {}
+  void poll() override {
+    Reader input(data_, size_);
+    write_pieces(memory_, input);
+    for (std::size_t slot = 0; slot < Mailbox::kSlots; ++slot) {
+      const std::uint32_t answered = kAnswered;
+      if (memory_.state(slot) == kSent) std::memcpy(memory_.mailbox.data() + kFirst + slot * kSlot, &answered, sizeof answered);
+    }
+  }
+  void poll_runtime() override {}
+  void listen(Doorbell& /*bell*/) override {}
+  void stop_listening(Doorbell& /*bell*/) override {}
+
+ private:
+  Memory& memory_;
+  const std::uint8_t* data_;
+  std::size_t size_;
+};
+
+template <class T>
+void piece(Bytes& input, std::size_t offset, const T& value) {
+  input.push_back(static_cast<std::uint8_t>(offset));
+  input.push_back(static_cast<std::uint8_t>(offset / 256));
+  input.push_back(sizeof value);
+  append(input, value);
+}
+
+}  // namespace
+
+std::vector<Bytes> seeds() {
+  std::vector<Bytes> all;
+  for (const std::uint32_t bytes : {0U, 40U, static_cast<std::uint32_t>(Mailbox::kMostBytes), static_cast<std::uint32_t>(Mailbox::kMostBytes) + 1, 0xffffffffU}) {
+    for (const unsigned flags : {0U, unsigned{kOwner}}) {
+      Bytes input{static_cast<std::uint8_t>(flags)};
+      for (const std::size_t slot : {std::size_t{0}, Mailbox::kSlots - 1}) {
+        if (flags == kOwner) piece(input, kFirst + slot * kSlot, std::uint32_t{kSent});
+        piece(input, kFirst + slot * kSlot + 4, bytes);
+        piece(input, kFirst + slot * kSlot + 64, std::uint64_t{0x0102030405060708});
+      }
+      all.push_back(input);
+    }
+  }
+  return all;
+}
+
+}  // namespace farside::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace farside;
+  using namespace farside::fuzz;
+  if (size == 0) return 0;
+  static const auto memory = std::make_unique<Memory>();
+  memory->clear();
+  Mailbox& mailbox = Mailbox::at(memory->mailbox.data());
+  const std::byte* const begin = memory->mailbox.data();
+  const std::byte* const end = begin + memory->mailbox.size();
+  if ((data[0] & kOwner) != 0) {
+    Reader input(data + 1, size - 1);
+    write_pieces(*memory, input);
+    std::array<std::uint32_t, Mailbox::kSlots> states{};
+    for (std::size_t slot = 0; slot < states.size(); ++slot) states[slot] = memory->state(slot);
+    std::ptrdiff_t letters = 0;
+    mailbox.answer_all([&](std::span<const std::byte> letter, std::span<std::byte> room) {
+      ++letters;
+      require(letter.size() <= Mailbox::kMostBytes, "a letter is no longer than a letter");
+      require(letter.data() + letter.size() <= begin || letter.data() >= end, "nobody else can change a letter that is read");
+      require(room.data() >= begin && room.data() + room.size() <= end && room.size() == Mailbox::kMostBytes, "there is room for any answer");
+      std::fill(room.begin(), room.end(), std::byte{0xEE});
+      return room.size();
+    });
+    require(letters == std::count(states.begin(), states.end(), std::uint32_t{kSent}), "what was sent is answered, once");
+    for (std::size_t slot = 0; slot < states.size(); ++slot) {
+      require(memory->state(slot) == (states[slot] == kSent ? std::uint32_t{kAnswered} : states[slot]), "all other slots are left alone");
+    }
+  } else {
+    Hostile hostile(*memory, data + 1, size - 1);
+    const std::array<std::byte, 100> letter{};
+    const std::array<std::span<const std::byte>, 1> parts{letter};
+    // A neighbour that leaves no slot free, or takes a letter away, is dead to the sender.
+    const Result<Mailbox::Answer> answer = mailbox.send(hostile, parts, [] { return false; });
+    if (answer) {
+      const std::span<const std::byte> bytes = answer.value().bytes();
+      require(bytes.data() >= begin && bytes.data() + bytes.size() <= end && bytes.size() <= Mailbox::kMostBytes, "an answer is no longer than an answer");
+    }
+  }
+  require(memory->guards_hold(), "nothing beyond the mailbox is written");
+  return 0;
+}

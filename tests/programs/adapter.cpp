@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a network adapter does by itself: the target's process is stopped, all of its threads, while an origin locks, puts, gets, adds,
+// swaps and unlocks there. Then all ranks count in one place under its lock.
+//   adapter [rounds N] [needs target]    (in each rank, 500 unless said; needs target: nobody is stopped)
+#include "stopped.hpp"
+
+namespace {
+
+int rank;
+int size;
+
+void barrier() { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
+
+struct Cells {
+  long long put, sum, swapped, counted;
+};
+constexpr MPI_Aint kPut = 0, kSum = 1, kSwapped = 2, kCounted = 3;
+
+void epoch(MPI_Win window, long long round) {
+  long long seen = -1, before = -1, one = 1, next = round + 1;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));
+  CHECK_MPI(MPI_Put(&round, 1, MPI_LONG_LONG, 1, kPut, 1, MPI_LONG_LONG, window));
+  CHECK_MPI(MPI_Fetch_and_op(&one, &before, MPI_LONG_LONG, 1, kSum, MPI_SUM, window));
+  CHECK_MPI(MPI_Win_flush(1, window));
+  CHECK_EQ(before, round);
+  CHECK_MPI(MPI_Compare_and_swap(&next, &round, &before, MPI_LONG_LONG, 1, kSwapped, window));
+  CHECK_MPI(MPI_Get(&seen, 1, MPI_LONG_LONG, 1, kPut, 1, MPI_LONG_LONG, window));
+  CHECK_MPI(MPI_Win_unlock(1, window));
+  CHECK_EQ(before, round);
+  CHECK_EQ(seen, round);
+}
+
+// Every operation of the adapter's: connected before, so that the target has nothing to accept.
+void target_stopped(const check::Window& window, bool stop) {
+  std::vector<int> pids(static_cast<std::size_t>(size));
+  const int own = getpid();
+  CHECK_MPI(MPI_Allgather(&own, 1, MPI_INT, pids.data(), 1, MPI_INT, MPI_COMM_WORLD));
+  if (rank == 0 && size > 1) {
+    epoch(window, 0);
+    const auto rounds = [&] {
+      for (long long round = 1; round < 100; ++round) epoch(window, round);
+    };
+    if (stop) {
+      const check::Stopped stopped(pids[1]);
+      rounds();
+    } else {
+      rounds();
+    }
+  }
+  barrier();
+  if (rank == 1) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window));
+    CHECK_EQ(window.as<Cells>()->put, 99);
+    CHECK_EQ(window.as<Cells>()->sum, 100);
+    CHECK_EQ(window.as<Cells>()->swapped, 100);
+    CHECK_MPI(MPI_Win_unlock(1, window));
+  }
+  barrier();
+}
+
+// Read, add, write, under the exclusive lock; every rank, the target too.
+void count_together(const check::Window& window, int rounds) {
+  const int target = size > 1 ? 1 : 0;
+  for (int round = 0; round < rounds; ++round) {
+    long long value = 0, one = 1;
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+    CHECK_MPI(MPI_Get(&value, 1, MPI_LONG_LONG, target, kCounted, 1, MPI_LONG_LONG, window));
+    CHECK_MPI(MPI_Win_flush(target, window));
+    ++value;
+    CHECK_MPI(MPI_Put(&value, 1, MPI_LONG_LONG, target, kCounted, 1, MPI_LONG_LONG, window));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+    // And without it.
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_LONG_LONG, target, kSum, 1, MPI_LONG_LONG, MPI_SUM, window));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+  }
+  barrier();
+  if (rank == target) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+    CHECK_EQ(window.as<Cells>()->counted, static_cast<long long>(size) * rounds);
+    CHECK_EQ(window.as<Cells>()->sum, static_cast<long long>(size) * rounds + (size > 1 ? 100 : 0));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+  }
+  barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  rank = check::rank();
+  size = check::size();
+  check::Window window(program.memory(), sizeof(Cells), sizeof(long long));
+  *window.as<Cells>() = {};
+  barrier();
+  check::section("all that the adapter does, while the target is stopped");
+  target_stopped(window, !program.has("needs"));
+  check::section("all ranks count under one lock");
+  count_together(window, program.number("rounds", 500));
+}

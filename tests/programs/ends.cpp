@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs that do not end as they should, and processes that are not MPI's: nothing hangs, nothing is lost.
+//
+//   fork          each rank forks a child amid an epoch; the child ends by exit(3), and the rank goes on
+//   unfreed       MPI_Finalize with windows that were never freed
+//   no_finalize   exit(3) without MPI_Finalize, windows open   (fails: the launcher says so)
+//   abort         MPI_Abort with windows open                  (fails)
+//   descriptors   RLIMIT_NOFILE is met: windows are refused with an error, then made when it is raised again
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "check.hpp"
+
+namespace {
+
+// Everybody's word at the next rank, among others that stay as they are.
+void put_around(MPI_Win window, std::int64_t value) {
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, (check::rank() + 1) % check::size(), 1, 1, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+}
+
+void fork_amid(const check::Program& program) {
+  check::section("fork");
+  const check::Window window(program.memory(), 64, 8);
+  put_around(window, 5);
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  const std::int64_t one = 1;
+  std::int64_t before = 0;
+  CHECK_MPI(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, 0, 0, MPI_SUM, window));
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) exit(window.as<std::int64_t>()[1] == 5 ? 0 : 1);
+  int status = -1;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK_EQ(status, 0);
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  put_around(window, 6);
+  CHECK_EQ(window.as<std::int64_t>()[1], std::int64_t{6});
+  if (check::rank() == 0) CHECK_EQ(window.as<std::int64_t>()[0], std::int64_t{check::size()});
+}
+
+void leave_open(const check::Program& program) {
+  for (int i = 0; i < 3; ++i) put_around(*new check::Window(program.memory(), 64, 8), i);
+}
+
+// With no descriptor left nothing can be mapped: an error on all ranks, and memory and runtime are as before.
+void without_descriptors(const check::Program& program) {
+  check::section("no descriptors");
+  const check::Window before(program.memory(), 64, 8);
+  put_around(before, 1);  // over the fabric, the connections are made here
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  rlimit usual{};
+  getrlimit(RLIMIT_NOFILE, &usual);
+  const int next = dup(STDERR_FILENO);
+  close(next);
+  const rlimit none{static_cast<rlim_t>(next), usual.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  void* base = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  std::vector<char> memory(4096, 'a');
+  const int code = program.memory() == check::Memory::kAllocate
+                       ? MPI_Win_allocate(4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window)
+                       : MPI_Win_create(memory.data(), 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  CHECK(code != MPI_SUCCESS);
+  CHECK(std::all_of(memory.begin(), memory.end(), [](char c) { return c == 'a'; }));
+  put_around(before, 7);
+  setrlimit(RLIMIT_NOFILE, &usual);
+  const check::Window after(program.memory(), 64, 8);
+  put_around(after, 8);
+  CHECK_EQ(after.as<std::int64_t>()[1], std::int64_t{8});
+  CHECK_EQ(before.as<std::int64_t>()[1], std::int64_t{7});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  if (program.has("fork")) fork_amid(program);
+  if (program.has("descriptors")) without_descriptors(program);
+  if (program.has("unfreed") || program.has("no_finalize") || program.has("abort")) leave_open(program);
+  if (program.has("no_finalize")) exit(3);
+  if (program.has("abort")) MPI_Abort(MPI_COMM_WORLD, 4);
+  return 0;
+}

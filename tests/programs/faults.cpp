@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ranks that die or are stopped in the middle of things (tests/faults runs it).
+//
+//   errors [create]                                      operations that the provider says have failed (support/faulty_fabric.cpp):
+//                                                        each is an error of the call that completes it, once
+//   killed lock|put|accumulate|fence|creation [create]   rank 1 is killed while all do that: the others must not go on for long
+//   stopped [create]                                     rank 1 is stopped for 2 s while all work: nothing may be lost
+//   cut                                                  the same, and the cable between two hosts goes dead meanwhile
+//   dead SECONDS                                         the cable goes dead for longer than FARSIDE_PEER_TIMEOUT, which is SECONDS
+//   gone [create]                                        rank 1 closes its connections and stops, as if its host were lost: the
+//                                                        others get errors that name it, and go on with each other;
+//                                                        exit code 33
+#include <dlfcn.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "check.hpp"
+#include "stderr.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kVictim = 1;
+
+void lock_each(MPI_Win window, int round) {
+  const int target = round % check::size();
+  const std::int64_t one = 1;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+  CHECK_MPI(MPI_Put(&one, 1, MPI_INT64_T, target, 4 + check::rank(), 1, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_unlock(target, window));
+}
+
+void put_to_all(MPI_Win window, int) {
+  static const std::vector<std::int64_t> words(4096, 7);
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  for (int target = 0; target < check::size(); ++target) {
+    CHECK_MPI(MPI_Put(words.data(), 4096, MPI_INT64_T, target, 64 + 4096 * check::rank(), 4096, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Win_flush(target, window));
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+}
+
+void accumulate_to_all(MPI_Win window, int) {
+  static const std::vector<long double> ones(64, 1);
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  for (int target = 0; target < check::size(); ++target) {
+    CHECK_MPI(MPI_Accumulate(ones.data(), 64, MPI_LONG_DOUBLE, target, 64, 64, MPI_LONG_DOUBLE, MPI_SUM, window));
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+}
+
+void fence(MPI_Win window, int round) {
+  const std::int64_t number = round;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Put(&number, 1, MPI_INT64_T, (check::rank() + 1) % check::size(), 0, 1, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+}
+
+constexpr struct {
+  const char* name;
+  void (*round)(MPI_Win, int);
+} kWorks[] = {{"lock", lock_each}, {"put", put_to_all}, {"accumulate", accumulate_to_all}, {"fence", fence}};
+
+constexpr MPI_Aint kBytes = 8 * (64 + 4096 * 4);
+
+// Returns if nobody ends this rank.
+int killed(const check::Program& program) {
+  const auto doom = [] {
+    if (check::rank() != kVictim) return;
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      kill(getpid(), SIGKILL);
+    }).detach();
+  };
+  const auto end = Clock::now() + std::chrono::seconds(60);
+  if (program.has("creation")) {
+    doom();
+    while (Clock::now() < end) const check::Window window(program.memory(), 4096, 1);
+  }
+  const check::Window window(program.memory(), kBytes, 8);
+  doom();
+  for (const auto& [name, round] : kWorks) {
+    if (!program.has(name)) continue;
+    for (int number = 0; Clock::now() < end; ++number) round(window, number);
+  }
+  std::fprintf(stderr, "faults: rank %d went on for a minute\n", check::rank());
+  return 3;
+}
+
+std::vector<int> sockets() {
+  std::vector<int> found;
+  for (int fd = 0; fd < 1024; ++fd) {
+    int kind = 0;
+    socklen_t length = sizeof kind;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &length) == 0) found.push_back(fd);
+  }
+  return found;
+}
+
+// Whether no thread of the process can do anything any more.
+bool all_stopped(pid_t process) {
+  std::error_code ended;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", ended)) {
+    std::ifstream file(thread.path() / "stat");
+    const std::string stat{std::istreambuf_iterator<char>(file), {}};
+    const std::size_t name = stat.rfind(") ");
+    if (name != std::string::npos && stat[name + 2] != 'T') return false;
+  }
+  return true;
+}
+
+// The runtime's own connections stay, or its launcher would end all ranks. The others are ended by a child, which has them
+// too, when farside's thread cannot accept new ones any more.
+[[noreturn]] void be_gone(const std::vector<int>& of_the_runtime) {
+  const std::vector<int> all = sockets();
+  const pid_t self = getpid();
+  if (fork() == 0) {
+    while (!all_stopped(self)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const int fd : all) {
+      if (std::find(of_the_runtime.begin(), of_the_runtime.end(), fd) == of_the_runtime.end()) shutdown(fd, SHUT_RDWR);
+    }
+    _exit(0);
+  }
+  while (true) raise(SIGSTOP);
+}
+
+// Ends in MPI_Abort, as the rank that is gone cannot be waited for; by this code, as launchers may lose what is printed then.
+constexpr int kGone = 33;
+
+[[noreturn]] void gone(const check::Program& program) {
+  check::section("rank 1 is gone");
+  const std::vector<int> before = sockets();
+  const check::Window window(program.memory(), kBytes, 8);
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  put_to_all(window, 0);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (check::rank() == kVictim) be_gone(before);
+  const std::int64_t number = 7 + check::rank();
+  // Which call it is that gets the error is a matter of when.
+  int code = MPI_SUCCESS;
+  check::Stderr said;
+  while (code == MPI_SUCCESS) {
+    code = MPI_Win_lock_all(0, window);
+    if (code != MPI_SUCCESS) break;
+    code = MPI_Put(&number, 1, MPI_INT64_T, kVictim, check::rank(), 1, MPI_INT64_T, window);
+    if (code == MPI_SUCCESS) code = MPI_Win_flush(kVictim, window);
+    const int unlocked = MPI_Win_unlock_all(window);
+    if (code == MPI_SUCCESS) code = unlocked;
+  }
+  const std::string text = said.end();
+  std::fputs(text.c_str(), stderr);
+  CHECK(text.find("target 1: libfabric ") != std::string::npos);
+  // Not by an exclusive lock: rank 1 may be who keeps the window's gate.
+  const int other = check::rank() == 0 ? 2 : 0;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, other, 0, window));
+  CHECK_MPI(MPI_Put(&number, 1, MPI_INT64_T, other, check::rank(), 1, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_unlock(other, window));
+  std::int64_t theirs = 0;
+  CHECK_MPI(MPI_Sendrecv(&number, 1, MPI_INT64_T, other, 0, &theirs, 1, MPI_INT64_T, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  CHECK_EQ(window.as<volatile std::int64_t>()[other], theirs);
+  MPI_Send(&number, 1, MPI_INT64_T, other, 1, MPI_COMM_WORLD);
+  MPI_Recv(&theirs, 1, MPI_INT64_T, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Abort(MPI_COMM_WORLD, kGone);
+  std::abort();
+}
+
+// Has the cable cut by support/two_hosts, which said where it waits for that.
+void cut_cable() {
+  const char* file = std::getenv("FARSIDE_TEST_CUT_CABLE");
+  if (check::rank() != 0 || file == nullptr) return;
+  std::FILE* made = std::fopen(file, "w");
+  CHECK(made != nullptr);
+  std::fclose(made);
+}
+
+// Two counters at every rank: one by fetch_and_op, one by get and put under an exclusive lock.
+int stopped(const check::Program& program) {
+  check::section("rank 1 is stopped for 2 s");
+  const check::Window window(program.memory(), kBytes, 8);
+  const int ranks = check::size();
+  int pid = getpid();
+  std::vector<int> pids(static_cast<std::size_t>(ranks));
+  CHECK_MPI(MPI_Allgather(&pid, 1, MPI_INT, pids.data(), 1, MPI_INT, MPI_COMM_WORLD));
+  std::thread stopper;
+  const bool cut = program.has("cut");
+  if (check::rank() == 0 && !cut) {
+    stopper = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      kill(pids[kVictim], SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      kill(pids[kVictim], SIGCONT);
+    });
+  }
+  if (cut) cut_cable();
+  const std::int64_t one = 1;
+  std::vector<std::int64_t> rounds(static_cast<std::size_t>(ranks));
+  const auto begin = Clock::now();
+  Clock::duration longest{};
+  int next = 0;
+  for (auto now = begin; now - begin < std::chrono::seconds(cut ? 6 : 3);) {
+    const int target = next++ % ranks;
+    std::int64_t before = 0, counted = 0;
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+    CHECK_MPI(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, 0, MPI_SUM, window));
+    CHECK_MPI(MPI_Get(&counted, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Win_flush(target, window));
+    CHECK_EQ(before, counted);
+    ++counted;
+    CHECK_MPI(MPI_Put(&counted, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+    ++rounds[static_cast<std::size_t>(target)];
+    const auto then = std::exchange(now, Clock::now());
+    longest = std::max(longest, now - then);
+  }
+  if (cut && check::rank() == 0) CHECK(longest > std::chrono::seconds(1));
+  if (stopper.joinable()) stopper.join();
+  std::vector<std::int64_t> all(rounds.size());
+  CHECK_MPI(MPI_Allreduce(rounds.data(), all.data(), ranks, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, check::rank(), 0, window));
+  CHECK_EQ(window.as<std::int64_t>()[0], all[static_cast<std::size_t>(check::rank())]);
+  CHECK_EQ(window.as<std::int64_t>()[1], all[static_cast<std::size_t>(check::rank())]);
+  CHECK_MPI(MPI_Win_unlock(check::rank(), window));
+  return 0;
+}
+
+// Each rank puts to the other one until that fails: by when it must, and that its own memory is still there.
+int dead(const check::Program& program) {
+  check::section("a cable that is dead");
+  const std::chrono::seconds timeout(program.number("dead", 0));
+  // Never freed, as that would wait for the other rank's data.
+  const check::Window& window = *new check::Window(program.memory(), kBytes, 8);
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  const int target = 1 - check::rank();
+  const std::int64_t number = 7;
+  int code = MPI_SUCCESS;
+  Clock::duration took{};
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_MPI(MPI_Put(&number, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  cut_cable();
+  for (const auto end = Clock::now() + std::chrono::seconds(20); code == MPI_SUCCESS && Clock::now() < end;) {
+    const auto begin = Clock::now();
+    code = MPI_Put(&number, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window);
+    if (code == MPI_SUCCESS) code = MPI_Win_flush(target, window);
+    took = Clock::now() - begin;
+  }
+  CHECK(code != MPI_SUCCESS);
+  CHECK(took >= timeout - std::chrono::milliseconds(500));
+  CHECK(took < timeout + std::chrono::seconds(3));
+  CHECK_EQ(window.as<std::int64_t>()[0], number);
+  std::printf("rank %d: error after %.1f s\n", check::rank(), std::chrono::duration<double>(took).count());
+  std::fflush(stdout);
+  // The window stays as it is; what the runtimes have to say to each other waits for the cable.
+  return 0;
+}
+
+int errors(const check::Program& program) {
+  check::section("operations that fail");
+  const auto fail = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "faulty_fabric_fail"));
+  CHECK(fail != nullptr);
+  const check::Window window(program.memory(), kBytes, 8);
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  const int target = (check::rank() + 1) % check::size();
+  constexpr std::int64_t kRounds = 200;
+  const std::int64_t one = 1;
+  std::int64_t failed = 0;
+  // Whether the call and its flush went well; one of them at most says that it did not.
+  const auto went_well = [&](int code) {
+    const int flushed = MPI_Win_flush(target, window);
+    CHECK(code == MPI_SUCCESS || flushed == MPI_SUCCESS);
+    const bool well = code == MPI_SUCCESS && flushed == MPI_SUCCESS;
+    failed += well ? 0 : 1;
+    return well;
+  };
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  check::Stderr said;
+  fail(10);
+  for (std::int64_t value = 1; value <= kRounds; ++value) {
+    std::int64_t seen = 0, before = -1;
+    went_well(MPI_Put(&value, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window));
+    if (went_well(MPI_Get(&seen, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window))) CHECK_EQ(seen, value);
+    if (went_well(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, 0, MPI_SUM, window))) CHECK_EQ(before, value - 1);
+    went_well(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 2, 1, MPI_INT64_T, MPI_SUM, window));
+  }
+  fail(0);
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  const std::string text = said.end();
+  std::int64_t told = 0;
+  const std::string named = "target " + std::to_string(target) + ": libfabric ";
+  for (std::size_t at = 0; (at = text.find(named, at)) != std::string::npos; ++at) ++told;
+  CHECK(failed > 0);
+  if (told != failed) std::fputs(text.c_str(), stderr);
+  CHECK_EQ(told, failed);
+  // The provider did it all, whatever it said.
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, check::rank(), 0, window));
+  for (int word = 0; word < 3; ++word) CHECK_EQ(window.as<std::int64_t>()[word], kRounds);
+  CHECK_MPI(MPI_Win_unlock(check::rank(), window));
+  if (check::rank() == 0) std::printf("%lld errors in %lld operations of rank 0\n", static_cast<long long>(failed), static_cast<long long>(4 * kRounds));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // The other thread only sends signals.
+  check::Program program(argc, argv, MPI_THREAD_FUNNELED);
+  if (program.has("gone")) gone(program);
+  if (program.has("dead")) return dead(program);
+  if (program.has("errors")) return errors(program);
+  return program.has("stopped") || program.has("cut") ? stopped(program) : killed(program);
+}

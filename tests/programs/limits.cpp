@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the system refuses: either it works all the same, or an error says so on all ranks, and afterwards everything works.
+//
+//   limits address_space   RLIMIT_AS leaves the last rank no room for a window, nor for the stack of a thread
+//          [first]       likewise, where farside has not begun yet
+//   limits locked          RLIMIT_MEMLOCK is 0: nothing of farside's needs locked memory, but on adapters
+//   limits shm             /dev/shm is full (a small one is needed: support/small_shm): farside keeps nothing there
+//   limits works           windows work, under what the runner has forbidden before (tests/support/forbid.c)
+//   limits twice           MPI_Init again: an error (or the end of the program, where the runtime has it so), and windows work
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+
+#include "check.hpp"
+
+namespace {
+
+constexpr MPI_Aint kBytes = MPI_Aint{64} << 20;
+
+// Everybody's word into the next rank's memory, at its end; then one counter by all.
+void use(const check::Window& window) {
+  const MPI_Aint last = window.bytes() / 8 - 1;
+  const int next = (check::rank() + 1) % check::size();
+  const std::int64_t value = 100 + check::rank(), one = 1;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, next, last, 1, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_EQ(window.as<std::int64_t>()[last], std::int64_t{100} + (check::rank() + check::size() - 1) % check::size());
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  std::int64_t before = 0;
+  CHECK_MPI(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, 0, 0, MPI_SUM, window));
+  CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 1, 1, MPI_INT64_T, MPI_SUM, window));
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (check::rank() != 0) return;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+  CHECK_EQ(window.as<std::int64_t>()[0], std::int64_t{check::size()});
+  CHECK_EQ(window.as<std::int64_t>()[1], std::int64_t{check::size()});
+  CHECK_MPI(MPI_Win_unlock(0, window));
+}
+
+// The size of this process's address space, in bytes.
+rlim_t mapped_bytes() {
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0;
+  file >> pages;
+  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+}
+
+// A window under the limit: refused on all ranks with the class for it, or made on all.
+void address_space(const check::Program& program) {
+  check::section("address space");
+  // The runtime has its connections before: MPICH waits for ever where it can map nothing for them.
+  std::optional<check::Window> before;
+  if (!program.has("first")) {
+    before.emplace(program.memory(), 64, 8);
+    use(*before);
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  const bool allocates = program.memory() == check::Memory::kAllocate;
+  std::vector<char> memory(allocates ? 0 : static_cast<std::size_t>(kBytes), 'a');
+  rlimit usual{};
+  CHECK_EQ(getrlimit(RLIMIT_AS, &usual), 0);
+  // Less than the window, and less than a thread's stack (8 MiB), but enough for what else there is to remember.
+  const rlimit little{mapped_bytes() + (rlim_t{6} << 20), usual.rlim_max};
+  const bool guilty = check::rank() == check::size() - 1;
+  if (guilty) CHECK_EQ(setrlimit(RLIMIT_AS, &little), 0);
+  void* base = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  const int code = allocates ? MPI_Win_allocate(kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window)
+                             : MPI_Win_create(memory.data(), kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  if (guilty) CHECK_EQ(setrlimit(RLIMIT_AS, &usual), 0);
+  const int good = code == MPI_SUCCESS;
+  int all_good = 0, any_good = 0;
+  CHECK_MPI(MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Allreduce(&good, &any_good, 1, MPI_INT, MPI_LOR, MPI_COMM_WORLD));
+  CHECK_EQ(all_good, any_good);
+  if (allocates) CHECK(!good);
+  if (!good) {
+    int error_class = 0;
+    CHECK_MPI(MPI_Error_class(code, &error_class));
+    CHECK(error_class == MPI_ERR_NO_MEM || error_class == MPI_ERR_OTHER);
+  } else {
+    CHECK_MPI(MPI_Win_free(&window));
+  }
+  CHECK(std::all_of(memory.begin(), memory.end(), [](char c) { return c == 'a'; }));
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+  use(check::Window(program.memory(), kBytes, 8));
+}
+
+void locked(const check::Program& program) {
+  check::section("no locked memory");
+  const rlimit none{0, 0};
+  CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &none), 0);
+  use(check::Window(program.memory(), kBytes, 8));
+}
+
+// Rank 0 fills it; the file is gone with it at the latest.
+void shm(const check::Program& program) {
+  check::section("a full /dev/shm");
+  struct statvfs room {};
+  CHECK_EQ(statvfs("/dev/shm", &room), 0);
+  if (room.f_blocks * room.f_frsize > (std::uint64_t{1} << 30)) {
+    std::fprintf(stderr, "limits: skipped: /dev/shm is not a small one\n");
+    std::exit(77);
+  }
+  int file = -1;
+  if (check::rank() == 0) {
+    file = open("/dev/shm/full", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    CHECK(file >= 0);
+    const std::vector<char> zeros(1 << 16);
+    while (write(file, zeros.data(), zeros.size()) > 0) {
+    }
+    CHECK_EQ(errno, ENOSPC);
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  use(check::Window(program.memory(), kBytes, 8));
+  use(check::Window(program.memory(), 4096, 8));
+  if (file >= 0) {
+    close(file);
+    unlink("/dev/shm/full");
+  }
+}
+
+// Whatever the runtime does about it (an error, or the end of the program: then there is no more to see).
+int twice(const check::Program& program) {
+  check::section("MPI_Init twice");
+  use(check::Window(program.memory(), 4096, 8));
+  int argc = 0;
+  char** argv = nullptr;
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  const int code = MPI_Init(&argc, &argv);
+  CHECK(code != MPI_SUCCESS);
+  use(check::Window(program.memory(), 4096, 8));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  if (program.has("address_space")) address_space(program);
+  if (program.has("locked")) locked(program);
+  if (program.has("shm")) shm(program);
+  if (program.has("works")) use(check::Window(program.memory(), kBytes, 8));
+  if (program.has("twice")) return twice(program);
+  return 0;
+}

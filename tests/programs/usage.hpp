@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What this process has of the system, for programs that must leave it as it was.
+#pragma once
+
+#include <malloc.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "check.hpp"
+
+namespace check {
+
+struct Usage {
+  std::int64_t descriptors = 0;
+  std::int64_t mappings = 0;
+  std::int64_t threads = 0;
+  std::int64_t kilobytes = 0;  // resident
+  std::int64_t heap = 0;       // KiB that malloc has given out
+};
+
+inline Usage usage() {
+  Usage now;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++now.descriptors;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) ++now.mappings;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) now.kilobytes = std::strtoll(line.c_str() + 6, nullptr, 10);
+    if (line.starts_with("Threads:")) now.threads = std::strtoll(line.c_str() + 8, nullptr, 10);
+  }
+  const struct mallinfo2 heap = mallinfo2();
+  now.heap = static_cast<std::int64_t>((heap.uordblks + heap.hblkhd) >> 10);
+  return now;
+}
+
+// As many descriptors and threads, and not more than so much more of the others.
+inline void same_usage(const Usage& before, const Usage& after, const Usage& more) {
+  CHECK_EQ(after.descriptors, before.descriptors);
+  CHECK_EQ(after.threads, before.threads);
+  if (after.mappings > before.mappings + more.mappings) CHECK_EQ(after.mappings, before.mappings);
+  if (after.kilobytes > before.kilobytes + more.kilobytes) CHECK_EQ(after.kilobytes, before.kilobytes);
+  if (after.heap > before.heap + more.heap) CHECK_EQ(after.heap, before.heap);
+}
+
+}  // namespace check

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Endpoints that farside connects itself: who is let in, and that both sides may begin at once.
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include "tests/transport/world.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/fabric/provider.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+namespace {
+
+int open_sockets() {
+  int sockets = 0;
+  std::error_code gone;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    sockets += std::filesystem::read_symlink(entry.path(), gone).string().starts_with("socket:") ? 1 : 0;
+  }
+  return sockets;
+}
+
+// What somebody who is not of the job gets when it connects to `address` with these private data.
+int knock(const FabricAddress& address, const std::vector<std::byte>& data) {
+  const auto found = find_provider("tcp");
+  REQUIRE(found.ok());
+  fi_info* const info = found.value().get();
+  info->ep_attr->rx_ctx_cnt = 0;
+  fid_fabric* fabric = nullptr;
+  fid_domain* domain = nullptr;
+  fid_eq* events = nullptr;
+  fid_cq* queue = nullptr;
+  fid_ep* endpoint = nullptr;
+  fi_eq_attr eq_attr{};
+  eq_attr.wait_obj = FI_WAIT_UNSPEC;
+  fi_cq_attr cq_attr{};
+  cq_attr.format = FI_CQ_FORMAT_CONTEXT;
+  REQUIRE(fi_fabric(info->fabric_attr, &fabric, nullptr) == 0);
+  REQUIRE(fi_eq_open(fabric, &eq_attr, &events, nullptr) == 0);
+  REQUIRE(fi_domain(fabric, info, &domain, nullptr) == 0);
+  REQUIRE(fi_cq_open(domain, &cq_attr, &queue, nullptr) == 0);
+  REQUIRE(fi_endpoint(domain, info, &endpoint, nullptr) == 0);
+  REQUIRE(fi_ep_bind(endpoint, &events->fid, 0) == 0);
+  REQUIRE(fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV) == 0);
+  REQUIRE(fi_enable(endpoint) == 0);
+  REQUIRE(fi_connect(endpoint, address.bytes.data(), data.data(), data.size()) == 0);
+  std::uint32_t event = 0;
+  alignas(8) std::array<std::byte, 512> entry;
+  int result = 0;
+  const ssize_t read = fi_eq_sread(events, &event, entry.data(), entry.size(), 10'000, 0);
+  if (read == -FI_EAVAIL) {
+    fi_eq_err_entry error{};
+    fi_eq_readerr(events, &error, 0);
+    result = error.err;
+  } else {
+    result = read > 0 && event == FI_CONNECTED ? 0 : -1;
+  }
+  for (fid* object : {&endpoint->fid, &queue->fid, &domain->fid, &events->fid, &fabric->fid}) fi_close(object);
+  return result;
+}
+
+}  // namespace
+
+// By counting sockets: over tcp only.
+TEST_CASE("both sides may connect to each other at once: one connection for each pair, and nothing is lost") {
+  if (connected_provider() != std::string_view("tcp")) return;
+  constexpr int kRanks = 6;
+  for (unsigned round = 0; round < 12; ++round) {
+    INFO("round " << round);
+    expect_well(run_world(kRanks, Way::kConnected, 8 * kRanks, [&](Ranks& ranks, World& world) {
+      std::fill_n(world->data(), 8 * kRanks, std::byte{0});
+      const int before = open_sockets();
+      std::vector<int> peers;
+      for (int r = 0; r < kRanks; ++r) {
+        if (r != ranks.rank()) peers.push_back(r);
+      }
+      // In the same order of pairs, or in any.
+      if (round % 2 == 0) {
+        std::sort(peers.begin(), peers.end(), [&](int a, int b) { return (a ^ ranks.rank()) < (b ^ ranks.rank()); });
+      } else {
+        std::shuffle(peers.begin(), peers.end(), std::mt19937(round * kRanks + static_cast<unsigned>(ranks.rank())));
+      }
+      ranks.barrier();
+      const std::uint64_t mine = 100 + static_cast<std::uint64_t>(ranks.rank());
+      for (const int r : peers) world.good(world->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &mine, 8), "put");
+      world.good(world->flush_all(), "flush");
+      ranks.barrier();
+      for (int r = 0; r < kRanks; ++r) {
+        const auto word = read_data<std::uint64_t>(world, 8 * static_cast<std::uint64_t>(r));
+        ranks.check(word == (r == ranks.rank() ? 0 : 100 + static_cast<std::uint64_t>(r)), "what a peer has put is here");
+      }
+      // The refusal of a connection that crossed another one may come after what was put.
+      int more = open_sockets() - before;
+      for (int looks = 0; looks < 10'000 && more > kRanks - 1; ++looks) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        more = open_sockets() - before;
+      }
+      ranks.check(more == kRanks - 1, fmt::format("{} sockets more for {} peers", more, kRanks - 1));
+      ranks.barrier();
+    }));
+  }
+}
+
+TEST_CASE("who does not know the secret is not let in, and the job goes on") {
+  if (connected_provider() != std::string_view("tcp")) return;
+  expect_well(run_world(2, Way::kConnected, 64, [](Ranks& ranks, World& world) {
+    const FabricAddress address = Process::instance().fabric().value()->address();
+    if (ranks.rank() == 0) {
+      // As farside's own hello, whose layout is part of the protocol between processes of one version.
+      struct Hello {
+        std::uint32_t magic = 0x46415253, version = 1;
+        std::uint64_t from = 1, secret = 0;
+      } hello;
+      const auto bytes = [&] {
+        const auto* at = reinterpret_cast<const std::byte*>(&hello);
+        return std::vector<std::byte>(at, at + sizeof hello);
+      };
+      hello.secret = address.secret + 1;
+      ranks.check(knock(address, bytes()) == FI_ECONNREFUSED, "a wrong secret");
+      ranks.check(knock(address, {}) == FI_ECONNREFUSED, "no hello");
+      ranks.check(knock(address, std::vector<std::byte>(200, std::byte{0x46})) == FI_ECONNREFUSED, "garbage");
+      hello.secret = address.secret;
+      hello.version = 2;
+      ranks.check(knock(address, bytes()) == FI_ECONNREFUSED, "another version");
+      hello.version = 1;
+      ranks.check(knock(address, bytes()) == 0, "who knows it comes in: the others were refused for what they said");
+    }
+    const std::uint64_t word = 7;
+    world.good(world->put(1 - ranks.rank(), 8, &word, 8), "put");
+    world.good(world->flush_all(), "flush");
+    ranks.barrier();
+    ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+    ranks.barrier();
+  }));
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which provider and which device are chosen, and what is said where one cannot be.
+#include <string>
+
+#include <catch2/catch.hpp>
+
+#include "transport/fabric/provider.hpp"
+
+using namespace farside;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string device_of(const Result<InfoHandle>& info) { return info ? info.value()->domain_attr->name : "none: " + info.error().text; }
+
+}  // namespace
+
+TEST_CASE("a device is taken by its name, on whatever provider") {
+  for (const std::string provider : {"tcp", "tcp;ofi_rxm"}) {
+    INFO(provider);
+    const std::string first = device_of(find_provider(provider));
+    CHECK(device_of(find_provider(provider, first)) == first);
+    CHECK(device_of(find_provider(provider, "lo")) == "lo");
+    CHECK(device_of(choose_provider(provider, "lo")) == "lo");
+    CHECK(device_of(choose_provider("", "lo")) == "lo");
+    const Result<InfoHandle> none = find_provider(provider, "nowhere");
+    REQUIRE_FALSE(none.ok());
+    CHECK(none.error().kind == ErrorKind::kNoRoute);
+    CHECK(contains(none.error().text, "provider " + provider + " has no device nowhere; it has: "));
+    CHECK(contains(none.error().text, first));
+  }
+}
+
+TEST_CASE("a device or a provider that is not there is a bad setting, and what there is is said") {
+  const Result<InfoHandle> device = choose_provider("", "nowhere");
+  REQUIRE_FALSE(device.ok());
+  CHECK(device.error().kind == ErrorKind::kBadSetting);
+  CHECK(contains(device.error().text, "FARSIDE_DEVICE='nowhere' cannot be used: provider tcp;ofi_rxm has no device nowhere; it has: "));
+  const Result<InfoHandle> both = choose_provider("tcp", "nowhere");
+  REQUIRE_FALSE(both.ok());
+  CHECK(both.error().kind == ErrorKind::kBadSetting);
+  CHECK(contains(both.error().text, "FARSIDE_PROVIDER='tcp' with FARSIDE_DEVICE='nowhere' cannot be used: provider tcp has no device"));
+  const Result<InfoHandle> provider = choose_provider("nonsense", "");
+  REQUIRE_FALSE(provider.ok());
+  CHECK(provider.error().kind == ErrorKind::kBadSetting);
+  CHECK(contains(provider.error().text, "FARSIDE_PROVIDER='nonsense' cannot be used: "));
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A stranger: a process that is not of the job, knows the address of a rank's endpoint, and tries what libfabric lets it try.
+// It reads and changes nothing, and the job does not notice.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <random>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
+
+#include "tests/transport/world.hpp"
+#include "transport/agent/message.hpp"
+#include "transport/agent/operation_list.hpp"
+#include "transport/fabric/handles.hpp"
+#include "transport/fabric/provider.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+namespace {
+
+// An endpoint of somebody who has libfabric and an address. A new one for each attempt: a target ends the connection of
+// whoever asks for what is not there.
+class Stranger {
+ public:
+  explicit Stranger(const FabricAddress& victim) {
+    Result<InfoHandle> info = find_provider("tcp;ofi_rxm");
+    if (!info) return;
+    info_ = std::move(info.value());
+    fid_fabric* fabric = nullptr;
+    fid_domain* domain = nullptr;
+    fid_av* av = nullptr;
+    fid_cq* cq = nullptr;
+    fid_ep* endpoint = nullptr;
+    fi_av_attr av_attr{};
+    av_attr.type = FI_AV_TABLE;
+    fi_cq_attr cq_attr{};
+    cq_attr.format = FI_CQ_FORMAT_MSG;
+    if (fi_fabric(info_->fabric_attr, &fabric, nullptr) != 0) return;
+    fabric_.reset(fabric);
+    if (fi_domain(fabric, info_.get(), &domain, nullptr) != 0) return;
+    domain_.reset(domain);
+    if (fi_av_open(domain, &av_attr, &av, nullptr) != 0) return;
+    av_.reset(av);
+    if (fi_cq_open(domain, &cq_attr, &cq, nullptr) != 0) return;
+    cq_.reset(cq);
+    if (fi_endpoint(domain, info_.get(), &endpoint, nullptr) != 0) return;
+    endpoint_.reset(endpoint);
+    if (fi_ep_bind(endpoint, &av->fid, 0) != 0 || fi_ep_bind(endpoint, &cq->fid, FI_TRANSMIT | FI_RECV) != 0) return;
+    if (fi_enable(endpoint) != 0) return;
+    there_ = fi_av_insert(av, victim.bytes.data(), 1, &victim_, 0, nullptr) == 1;
+  }
+  bool there() const { return there_; }
+
+  enum class Said { kDone, kError, kNothing };
+  // What becomes of one operation, within `patience`.
+  template <class Issue>
+  Said attempt(Issue&& issue, std::chrono::milliseconds patience) {
+    const auto end = Clock::now() + patience;
+    bool issued = false;
+    while (Clock::now() < end) {
+      if (!issued) {
+        const ssize_t code = issue(endpoint_.get(), victim_);
+        if (code != 0 && code != -FI_EAGAIN) return Said::kError;
+        issued = code == 0;
+      }
+      fi_cq_msg_entry entry;
+      const ssize_t count = fi_cq_read(cq_.get(), &entry, 1);
+      if (count == 1) return Said::kDone;
+      if (count == -FI_EAVAIL) {
+        fi_cq_err_entry error{};
+        fi_cq_readerr(cq_.get(), &error, 0);
+        return Said::kError;
+      }
+    }
+    return Said::kNothing;
+  }
+  Said send(std::span<const std::byte> message) {
+    return attempt([&](fid_ep* endpoint, fi_addr_t to) { return fi_send(endpoint, message.data(), message.size(), nullptr, to, &context_); },
+                   std::chrono::milliseconds(1000));
+  }
+
+  fi_context2 context_{};
+
+ private:
+  InfoHandle info_;
+  FabricHandle<fid_fabric> fabric_;
+  FabricHandle<fid_domain> domain_;
+  FabricHandle<fid_av> av_;
+  FabricHandle<fid_cq> cq_;
+  FabricHandle<fid_ep> endpoint_;
+  fi_addr_t victim_ = FI_ADDR_UNSPEC;
+  bool there_ = false;
+};
+
+// RDMA and atomics with a key that was guessed.
+void try_key(Ranks& ranks, const FabricAddress& victim, std::uint64_t key, int how) {
+  Stranger stranger(victim);
+  ranks.check(stranger.there(), "the stranger has an endpoint");
+  std::array<std::uint64_t, 4> words{0x5712a43e5712a43e, 1, 2, 3};
+  std::array<std::uint64_t, 4> got{};
+  const auto said = stranger.attempt(
+      [&](fid_ep* endpoint, fi_addr_t to) -> ssize_t {
+        switch (how) {
+          case 0: return fi_write(endpoint, words.data(), sizeof words, nullptr, to, 0, key, &stranger.context_);
+          case 1: return fi_read(endpoint, got.data(), sizeof got, nullptr, to, 0, key, &stranger.context_);
+          default: return fi_fetch_atomic(endpoint, words.data(), 1, nullptr, got.data(), nullptr, to, 0, key, FI_UINT64, FI_ATOMIC_WRITE, &stranger.context_);
+        }
+      },
+      std::chrono::milliseconds(100));
+  // A write without delivery-complete is "done" once it is sent; what was read must be nothing.
+  ranks.check(how == 0 || said != Stranger::Said::kDone, fmt::format("key {} is refused", key));
+  ranks.check(std::ranges::all_of(got, [](std::uint64_t word) { return word == 0; }), "nothing was read");
+}
+
+std::vector<std::byte> garbage(std::mt19937_64& random, std::size_t bytes) {
+  std::vector<std::byte> message(bytes);
+  for (std::byte& b : message) b = static_cast<std::byte>(random());
+  return message;
+}
+
+// Says what libfabric's wire protocol does not know, on a bare socket.
+void speak_nonsense(Ranks& ranks, const FabricAddress& victim, std::mt19937_64& random, std::size_t bytes) {
+  sockaddr_in address{};
+  std::memcpy(&address, victim.bytes.data(), sizeof address);
+  if (address.sin_addr.s_addr == 0) address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool connected = connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  ranks.check(connected, "the endpoint listens");
+  if (bytes > 0) {
+    const std::vector<std::byte> text = garbage(random, bytes);
+    [[maybe_unused]] const ssize_t sent = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  close(socket);
+}
+
+// Answers to questions that others were asked.
+void answer_for_others(const FabricAddress& victim) {
+  Stranger stranger(victim);
+  for (std::uint64_t operation = 0; operation < 4; ++operation) {
+    for (std::uint32_t generation = 0; generation < 20; ++generation) {
+      struct {
+        ReplyHeader header;
+        std::array<std::uint64_t, 2> fetched;
+      } reply{};
+      reply.header = {MessageKind::kReply, ReplyStatus::kDone, 0, generation, operation};
+      for (const std::size_t bytes : {0, 8, 16}) stranger.send(std::as_bytes(std::span(&reply, 1)).first(sizeof(ReplyHeader) + bytes));
+    }
+  }
+}
+
+bool is_stopped(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string number, name, state;
+  file >> number >> name >> state;
+  return state == "T";
+}
+
+void do_harm(Ranks& ranks, const FabricAddress& victim) {
+  std::mt19937_64 random(1);
+  for (const std::size_t bytes : {0, 1, 7, 64, 200, 4096, 100'000}) speak_nonsense(ranks, victim, random, bytes);
+  for (int how = 0; how < 3; ++how) {
+    for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, random(), ~std::uint64_t{0}}) try_key(ranks, victim, key, how);
+  }
+  Stranger stranger(victim);
+  for (const std::size_t bytes : {1, 15, 16, 39, 40, 41, 100, 1000, 6000}) stranger.send(garbage(random, bytes));
+  // Requests, as well formed as can be without knowing a region.
+  for (std::uint64_t region = 0; region < 16; ++region) {
+    const std::uint64_t word = 1;
+    OperationList list;
+    list.add(DataOperation::put(0, &word, sizeof word));
+    RequestHeader header{};
+    header.kind = region % 2 == 0 ? MessageKind::kOperations : MessageKind::kRegions;
+    header.region = region < 8 ? region : random();
+    std::vector<std::byte> message(sizeof header + list.bytes().size());
+    std::memcpy(message.data(), &header, sizeof header);
+    std::ranges::copy(list.bytes(), message.begin() + sizeof header);
+    stranger.send(message);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and the job goes on") {
+  // The last of three processes is none of the job's: the others make a space without it, and work until it gives up.
+  auto* const shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  auto& asked = *new (shared) std::atomic<bool>(false);
+  auto& over = *new (&asked + 1) std::atomic<bool>(false);
+  const std::string failures = run_processes(3, [&](Ranks& ranks) {
+    use_routes("fabric");
+    setenv("FARSIDE_LOG", "error", 1);  // each refusal is a warning
+    const bool foreign = ranks.rank() == 2;
+    constexpr std::uint64_t kWords = 64;
+    std::unique_ptr<Space> space;
+    if (!foreign) {
+      Result<std::unique_ptr<Space>> made = Space::make({ranks.rank(), 2, kControlBytes, 2 * kWords * 8, nullptr});
+      ranks.check(made.ok(), "the space is made");
+      space = std::move(made.value());
+      std::fill_n(space->data(), 2 * kWords * 8, std::byte{0});
+    }
+    auto segments = ranks.all_gather(foreign ? decltype(space->describe()){} : space->describe());
+    segments.pop_back();
+    FabricDescriptor mine;
+    if (!foreign) {
+      space->map_peers(segments, std::vector<char>(2, 1));
+      const Result<FabricDescriptor> opened = space->open_fabric();
+      ranks.check(opened.ok(), "the fabric is opened");
+      mine = opened.value();
+    }
+    auto descriptors = ranks.all_gather(mine);
+    descriptors.pop_back();
+    if (!foreign) {
+      ranks.check(space->connect(descriptors, false).ok(), "the fabric is connected");
+      space->finish(false);
+    }
+    const auto pids = ranks.all_gather(getpid());
+    if (foreign) {
+      ranks.barrier();
+      while (!asked) usleep(1000);
+      answer_for_others(descriptors[0].address);
+      kill(pids[1], SIGCONT);
+      do_harm(ranks, descriptors[0].address);
+      over = true;
+      ranks.barrier();
+      return;
+    }
+    // RDMA into the first half, atomics and the agent on the first words of the second.
+    const int other = 1 - ranks.rank();
+    constexpr std::uint64_t kSums = 8 * kWords, kOnes = kSums + 16;
+    const auto good = [&](const Status& status) { ranks.check(status.ok(), status.ok() ? "" : status.error().text); };
+    // Rank 1 is stopped while rank 0 waits for its answer: another one's must not do.
+    const long double five = 5;
+    good(space->accumulate(other, kOnes, ReduceOp::kReplace, BasicType::kLongDouble, &five, nullptr, 1));
+    good(space->flush(other));
+    ranks.barrier();
+    if (ranks.rank() == 1) {
+      raise(SIGSTOP);
+    } else {
+      while (!is_stopped(pids[1])) usleep(1000);
+      long double before = 0;
+      const long double none = 0;
+      good(space->accumulate(1, kOnes, ReduceOp::kReplace, BasicType::kLongDouble, &none, &before, 1));
+      asked = true;
+      good(space->flush(1));
+      ranks.check(before == 5, "only the rank that was asked can answer");
+    }
+    std::uint64_t rounds = 0;
+    std::vector<std::uint64_t> words(kWords), got(kWords);
+    const long double one = 1;
+    const std::uint64_t more = 3;
+    while (!over || rounds < 100) {
+      ++rounds;
+      std::ranges::fill(words, rounds);
+      Status status = space->put(other, 0, words.data(), 8 * kWords);
+      if (status) status = space->flush(other);
+      if (status) status = space->get(other, 0, got.data(), 8 * kWords);
+      if (status) status = space->accumulate(other, kSums, ReduceOp::kSum, BasicType::kUint64, &more, nullptr, 1);
+      if (status) status = space->accumulate(other, kOnes, ReduceOp::kSum, BasicType::kLongDouble, &one, nullptr, 1);
+      if (status) status = space->flush(other);
+      ranks.check(status.ok(), status.ok() ? "" : status.error().text);
+      ranks.check(got == words, "what was put is got");
+      if (!status.ok() || got != words) break;
+    }
+    std::uint64_t sum = 0;
+    long double ones = 0;
+    const long double first = ranks.rank() == 1 ? five : 0;
+    Status status = space->get(other, kSums, &sum, sizeof sum);
+    if (status) status = space->get(other, kOnes, &ones, sizeof ones);
+    if (status) status = space->flush(other);
+    ranks.check(status.ok() && sum == 3 * rounds && ones == static_cast<long double>(rounds) + first, "nothing is lost");
+    ranks.barrier();
+    space.reset();
+    Process::instance().shut_down();
+  });
+  munmap(shared, 4096);
+  expect_well(failures);
+}

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What else is installed (documents, an environment-module file), and the Debian packages that cpack makes of the components
+# (tools/package builds them as Debian would; README.md says what is in which).
+
+# The READMEs keep their folders, so that the links between them lead somewhere.
+foreach(folder epochs pmpi transport tools tests)
+  install(FILES ${PROJECT_SOURCE_DIR}/${folder}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT tools)
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+install(FILES ${PROJECT_SOURCE_DIR}/epochs/misuse.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/epochs COMPONENT tools)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools/packaging COMPONENT tools)
+
+# Made when it is installed: only then the prefix is known (cmake --install --prefix).
+install(CODE "set(source \"${CMAKE_CURRENT_LIST_DIR}/modulefile.in\")
+set(made \"${CMAKE_CURRENT_BINARY_DIR}/modulefile\")
+set(PROJECT_VERSION \"${PROJECT_VERSION}\")
+set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
+set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
+set(CMAKE_INSTALL_MANDIR \"${CMAKE_INSTALL_MANDIR}\")
+set(to \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/modulefiles/farside\")" COMPONENT modulefile)
+install(CODE [[get_filename_component(CMAKE_INSTALL_PREFIX "${CMAKE_INSTALL_PREFIX}" ABSOLUTE)
+configure_file("${source}" "${made}" @ONLY)
+file(INSTALL DESTINATION "${to}" TYPE FILE RENAME "${PROJECT_VERSION}" FILES "${made}")]] COMPONENT modulefile)
+
+# ---- Debian packages ------------------------------------------------------------------------------------------------
+
+set(FARSIDE_PACKAGE_CONTACT "" CACHE STRING "name and address for packages: Name <address>; default: DEBFULLNAME, DEBEMAIL")
+if(FARSIDE_PACKAGE_CONTACT STREQUAL "")
+  set(name "$ENV{DEBFULLNAME}")
+  set(address "$ENV{DEBEMAIL}")
+  if(name STREQUAL "")
+    set(name "farside packager")
+  endif()
+  if(address STREQUAL "")
+    cmake_host_system_information(RESULT address QUERY FQDN)
+    string(PREPEND address "root@")
+  endif()
+  set(FARSIDE_PACKAGE_CONTACT "${name} <${address}>")
+endif()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME farside)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_CONTACT "${FARSIDE_PACKAGE_CONTACT}")
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL tools dev ${FARSIDE_RUNTIMES})
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/debian_files.cmake)
+
+# The first line of a description is the package's summary, by which apt lists it.
+set(about "farside slides under an unmodified MPI program as a PMPI interposition
+library and carries its windows by load and store inside a node and by
+libfabric between nodes. Passive targets need not take part, and MPI's epoch
+rules are checked.
+
+")
+set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME farside)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_TOOLS_DESCRIPTION "MPI one-sided communication that does not wait: command\n${about}This package has the command, its manual pages and documents.")
+set(alternatives "")
+set(exactly "")
+foreach(runtime IN LISTS FARSIDE_RUNTIMES)
+  string(TOUPPER ${runtime} key)
+  list(APPEND alternatives "farside-${runtime} (= ${PROJECT_VERSION})")
+  set(CPACK_DEBIAN_${key}_PACKAGE_NAME farside-${runtime})
+  set(CPACK_DEBIAN_${key}_PACKAGE_SECTION libs)
+  set(CPACK_DEBIAN_${key}_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_LIST_DIR}/triggers)
+  set(title "Open MPI")
+  set(launcher openmpi-bin)
+  if(runtime STREQUAL "mpich")
+    set(title MPICH)
+    set(launcher mpich)
+  endif()
+  set(CPACK_DEBIAN_${key}_PACKAGE_RECOMMENDS "farside (= ${PROJECT_VERSION}), ${launcher}")
+  set(CPACK_DEBIAN_${key}_DESCRIPTION "MPI one-sided communication that does not wait: for ${title}\n${about}This package has the library that is preloaded into programs of ${title},
+and the program that 'farside bench' measures it with.")
+endforeach()
+string(REPLACE ";" ", " exactly "${alternatives}")
+string(REPLACE ";" " | " alternatives "${alternatives}")
+set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "${alternatives}")
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME libfarside-dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${exactly}")
+set(CPACK_DEBIAN_DEV_DESCRIPTION "MPI one-sided communication that does not wait: linking\n${about}This package has what programs need that are linked to farside instead of
+having it preloaded: files for find_package and pkg-config.")
+include(CPack)

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Threads of farside's own: they take no signals, which belong to the application's threads.
+#pragma once
+
+#include <pthread.h>
+
+#include <csignal>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/base/result.hpp"
+
+namespace farside {
+
+// `name`: as tools show it, of at most 15 characters (pthread_setname_np(3)).
+template <class Run>
+Status start_own_thread(std::thread& thread, const char* name, Run&& run) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::string refused;
+  try {
+    thread = std::thread(std::forward<Run>(run));
+  } catch (const std::system_error& error) {
+    refused = error.what();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!thread.joinable()) return Error{ErrorKind::kOther, fmt::format("no thread {}: {}", name, refused)};
+  pthread_setname_np(thread.native_handle(), name);
+  return {};
+}
+
+}  // namespace farside

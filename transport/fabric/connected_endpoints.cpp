@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/fabric/connected_endpoints.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/log.hpp"
+#include "transport/base/random.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x46415253;  // FARS
+constexpr std::uint32_t kVersion = 1;
+// Before a refused request is made again: at first, and at most.
+constexpr std::chrono::milliseconds kTryAgain{1}, kTryAgainLongest{100};
+
+}  // namespace
+
+Result<std::unique_ptr<Endpoints>> ConnectedEndpoints::open(const Domain& domain, Lost lost) {
+  std::unique_ptr<ConnectedEndpoints> opened(new ConnectedEndpoints(domain, std::move(lost)));
+  if (Status status = opened->set_up(); !status) return status.error();
+  return std::unique_ptr<Endpoints>(std::move(opened));
+}
+
+Status ConnectedEndpoints::set_up() {
+  fi_eq_attr eq_attr{};
+  eq_attr.wait_obj = FI_WAIT_FD;
+  fid_eq* events = nullptr;
+  if (Status s = open_step("fi_eq_open", fi_eq_open(domain_.fabric, &eq_attr, &events, nullptr), events, events_); !s) return s;
+  int code = fi_control(&events->fid, FI_GETWAIT, &events_fd_);
+  if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the event queue's file descriptor", code);
+
+  fi_rx_attr rx_attr = *domain_.info->rx_attr;
+  fid_ep* receives = nullptr;
+  if (Status s = open_step("fi_srx_context", fi_srx_context(domain_.domain, &rx_attr, &receives, nullptr), receives, receives_); !s) {
+    return s;
+  }
+
+  fid_pep* listener = nullptr;
+  if (Status s = open_step("fi_passive_ep", fi_passive_ep(domain_.fabric, domain_.info, &listener, nullptr), listener, listener_); !s) {
+    return s;
+  }
+  code = fi_pep_bind(listener, &events->fid, 0);
+  if (code == 0) code = fi_listen(listener);
+  if (code != 0) return fabric_error(ErrorKind::kNoRoute, "listening for connections", code);
+  address_.size = address_.bytes.size();
+  code = fi_getname(&listener->fid, address_.bytes.data(), &address_.size);
+  if (code != 0) return fabric_error(ErrorKind::kNoRoute, "fi_getname", code);
+  address_.identity = random_bits();
+  address_.secret = random_bits();
+  return {};
+}
+
+ConnectedEndpoints::~ConnectedEndpoints() {
+  // Endpoints before what they are bound to.
+  listener_.reset();
+  for (auto& [_, connection] : connections_) {
+    if (connection->state == Connection::State::kConnected) fi_shutdown(connection->endpoint.get(), 0);
+  }
+  connections_.clear();
+}
+
+Peer ConnectedEndpoints::find(std::uint64_t identity) {
+  const auto [found, added] = by_identity_.try_emplace(identity, peers_.size());
+  if (added) peers_.emplace_back();
+  return found->second;
+}
+
+Result<Peer> ConnectedEndpoints::insert(const FabricAddress& address) {
+  // It may have connected before its address came.
+  const Peer peer = find(address.identity);
+  peers_[peer].address = address;
+  return peer;
+}
+
+ssize_t ConnectedEndpoints::open_endpoint(fi_info* info, FabricHandle<fid_ep>& out) {
+  info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+  fid_ep* endpoint = nullptr;
+  int code = fi_endpoint(domain_.domain, info, &endpoint, nullptr);
+  if (code != 0) return code;
+  out.reset(endpoint);
+  code = fi_ep_bind(endpoint, &events_->fid, 0);
+  if (code == 0) code = fi_ep_bind(endpoint, &domain_.queue->fid, FI_TRANSMIT | FI_RECV);
+  if (code == 0) code = fi_ep_bind(endpoint, &receives_->fid, 0);
+  if (code == 0) code = fi_enable(endpoint);
+  return code;
+}
+
+ConnectedEndpoints::Connection* ConnectedEndpoints::add(FabricHandle<fid_ep> endpoint, Peer peer, Connection::State state,
+                                                        bool initiated) {
+  fid* const key = &endpoint->fid;
+  auto connection = std::make_unique<Connection>();
+  connection->endpoint = std::move(endpoint);
+  connection->peer = peer;
+  connection->state = state;
+  connection->initiated = initiated;
+  ++in_progress_;
+  return (connections_[key] = std::move(connection)).get();
+}
+
+ssize_t ConnectedEndpoints::reach(Peer peer, To& to) {
+  Known& known = peers_[peer];
+  if (known.current != nullptr && known.current->state == Connection::State::kConnected) [[likely]] {
+    to = {known.current->endpoint.get(), FI_ADDR_UNSPEC};
+    return 0;
+  }
+  if (known.current == nullptr && Clock::now() >= known.not_before) {
+    if (const ssize_t code = connect(peer); code != 0) return code;
+  }
+  return -FI_EAGAIN;
+}
+
+ssize_t ConnectedEndpoints::connect(Peer peer) {
+  Known& known = peers_[peer];
+  if (known.address.size == 0) return -FI_EAGAIN;  // it has not been told yet
+  const InfoHandle info(fi_dupinfo(domain_.info));
+  if (info == nullptr) return -FI_ENOMEM;
+  info->dest_addrlen = known.address.size;
+  info->dest_addr = std::malloc(known.address.size);  // fi_freeinfo frees it: NOLINT(cppcoreguidelines-no-malloc)
+  if (info->dest_addr == nullptr) return -FI_ENOMEM;
+  std::memcpy(info->dest_addr, known.address.bytes.data(), known.address.size);
+  FabricHandle<fid_ep> endpoint;
+  if (const ssize_t code = open_endpoint(info.get(), endpoint); code != 0) return code;
+  const Hello hello{kMagic, kVersion, address_.identity, known.address.secret};
+  if (const int code = fi_connect(endpoint.get(), known.address.bytes.data(), &hello, sizeof hello); code != 0) return code;
+  known.current = add(std::move(endpoint), peer, Connection::State::kConnecting, true);
+  return 0;
+}
+
+// `hello` null: whoever asks does not speak as farside does.
+void ConnectedEndpoints::take_request(fi_info* info, const Hello* hello) {
+  const auto refuse = [&] { fi_reject(listener_.get(), info->handle, nullptr, 0); };
+  if (hello == nullptr || hello->magic != kMagic || hello->version != kVersion || hello->secret != address_.secret) {
+    log(LogLevel::kWarn, "a connection from outside of the job was refused");
+    return refuse();
+  }
+  const Peer peer = find(hello->from);
+  const bool self = hello->from == address_.identity;
+  if (Connection* mine = peers_[peer].current; mine != nullptr && !self) {
+    const bool crossed = mine->state == Connection::State::kConnecting;
+    if (!crossed || address_.identity < hello->from) return refuse();
+    --in_progress_;
+    mine->state = Connection::State::kEnded;  // until its refusal comes
+    peers_[peer].current = nullptr;
+  }
+  FabricHandle<fid_ep> endpoint;
+  if (const ssize_t code = open_endpoint(info, endpoint); code != 0) {
+    log(LogLevel::kWarn, "a peer's connection was refused: {}", fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
+    return refuse();
+  }
+  // Only who has this process's address from the exchange, or is this process, knows its identity.
+  const Hello answer{kMagic, kVersion, address_.identity, 0};
+  if (const int code = fi_accept(endpoint.get(), &answer, sizeof answer); code != 0) {
+    log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "accepting a connection", code).text);
+    return;
+  }
+  Connection* connection = add(std::move(endpoint), peer, Connection::State::kAccepting, false);
+  if (!self) peers_[peer].current = connection;
+}
+
+void ConnectedEndpoints::established(Connection& connection, const Hello* hello) {
+  if (connection.state == Connection::State::kEnded) return close(connection);
+  Known& known = peers_[connection.peer];
+  if (connection.initiated && (hello == nullptr || hello->magic != kMagic || hello->from != known.address.identity)) {
+    return ended(connection, "another process answers at its address");
+  }
+  --in_progress_;
+  connection.state = Connection::State::kConnected;
+  known.refused = 0;
+}
+
+// The connection is of no use any more. What was under way on it fails by itself.
+void ConnectedEndpoints::ended(Connection& connection, const std::string& why) {
+  using State = Connection::State;
+  Known& known = peers_[connection.peer];
+  if (known.current == &connection) {
+    known.current = nullptr;
+    const auto wait = kTryAgain * (1U << std::min(known.refused, 7U));
+    known.not_before = Clock::now() + std::min<std::chrono::milliseconds>(wait, kTryAgainLongest);
+    ++known.refused;
+  }
+  const State before = std::exchange(connection.state, State::kEnded);
+  if (before == State::kConnecting || before == State::kAccepting) --in_progress_;
+  if (before != State::kConnected) return close(connection);
+  lost_(connection.peer, why);
+}
+
+void ConnectedEndpoints::close(Connection& connection) { connections_.erase(&connection.endpoint->fid); }
+
+void ConnectedEndpoints::clear_lost(Peer peer) {
+  std::erase_if(connections_, [&](const auto& each) {
+    return each.second->peer == peer && each.second->state == Connection::State::kEnded;
+  });
+}
+
+void ConnectedEndpoints::take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes) {
+  Hello hello{};
+  const bool has_hello = bytes >= sizeof entry + sizeof hello;
+  if (has_hello) std::memcpy(&hello, entry.data, sizeof hello);
+  if (event == FI_CONNREQ) {
+    const InfoHandle info(entry.info);
+    return take_request(info.get(), has_hello ? &hello : nullptr);
+  }
+  const auto found = connections_.find(entry.fid);
+  if (found == connections_.end()) return;
+  if (event == FI_CONNECTED) established(*found->second, has_hello ? &hello : nullptr);
+  if (event == FI_SHUTDOWN) ended(*found->second, "it has closed the connection");
+}
+
+void ConnectedEndpoints::take_error() {
+  fi_eq_err_entry entry{};
+  if (fi_eq_readerr(events_.get(), &entry, 0) < 0) return;
+  const auto found = connections_.find(entry.fid);
+  if (found == connections_.end()) return;
+  ended(*found->second, fi_strerror(entry.err));
+}
+
+bool ConnectedEndpoints::progress() {
+  constexpr std::size_t kMostData = 256;
+  alignas(fi_eq_cm_entry) std::array<std::byte, sizeof(fi_eq_cm_entry) + kMostData> buffer;
+  bool any = false;
+  while (true) {
+    std::uint32_t event = 0;
+    const ssize_t bytes = fi_eq_read(events_.get(), &event, buffer.data(), buffer.size(), 0);
+    if (bytes == -FI_EAVAIL) {
+      take_error();
+    } else if (bytes >= static_cast<ssize_t>(sizeof(fi_eq_cm_entry))) {
+      take_event(event, *reinterpret_cast<const fi_eq_cm_entry*>(buffer.data()), static_cast<std::size_t>(bytes));
+    } else {
+      return any;
+    }
+    any = true;
+  }
+}
+
+}  // namespace farside

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The libfabric endpoints by which a process reaches its peers and is reached: one for all (datagram_endpoint.hpp), or one
+// for each peer, connected when it is first needed (connected_endpoints.hpp). Not thread-safe: Fabric calls it under its mutex.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include "transport/base/result.hpp"
+#include "transport/fabric/address.hpp"
+#include "transport/fabric/handles.hpp"
+
+namespace farside {
+
+class Endpoints {
+ public:
+  // What an endpoint needs. They belong to the caller and outlive it.
+  struct Domain {
+    fi_info* info;
+    fid_fabric* fabric;
+    fid_domain* domain;
+    fid_cq* queue;            // of everything that completes
+  };
+  // Of the kind that `domain.info` names. `lost`: the connection to a peer has ended; what was under way towards it fails by
+  // itself, but no more answers will come.
+  static Result<std::unique_ptr<Endpoints>> open(const Domain& domain, std::function<void(Peer, const std::string&)> lost);
+
+  Endpoints() = default;
+  Endpoints(const Endpoints&) = delete;
+  Endpoints& operator=(const Endpoints&) = delete;
+  virtual ~Endpoints() = default;
+
+  // By which peers reach this process.
+  const FabricAddress& address() const { return address_; }
+  // Makes a peer known; the same address is the same peer. Peers are small numbers.
+  virtual Result<Peer> insert(const FabricAddress& address) = 0;
+
+  struct To {
+    fid_ep* endpoint;
+    fi_addr_t address;
+  };
+  // How a peer is reached now. 0, or what libfabric's calls return: -FI_EAGAIN while it is being connected to.
+  virtual ssize_t reach(Peer peer, To& to) = 0;
+  // Where receives are posted; completions do not say from which peer.
+  virtual fid_ep* receiver() const = 0;
+  // Of the one there is for all, for questions about what the provider can do (fi_atomic(3)); null if there is none.
+  virtual fid_ep* any() const { return nullptr; }
+
+  // Connection events, if there are any; whether there were.
+  virtual bool progress() { return false; }
+  // Whether some connection is being made, so that whoever waits should call progress.
+  virtual bool connecting() const { return false; }
+  // The queue of connection events and its file descriptor; null and -1 if there is none.
+  virtual fid* events() const { return nullptr; }
+  virtual int events_fd() const { return -1; }
+  // Nothing is under way towards the peer: what is left of lost connections to it may go.
+  virtual void clear_lost(Peer) {}
+
+ protected:
+  FabricAddress address_;
+};
+
+}  // namespace farside

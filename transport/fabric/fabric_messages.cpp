@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages that arrive: requests of peers, which the agent carries out, the answers to them, and those to this process's own.
+#include <optional>
+
+#include "transport/base/log.hpp"
+#include "transport/base/trace.hpp"
+#include "transport/fabric/fabric.hpp"
+
+namespace farside {
+
+Status Fabric::post_receive(Receive& buffer) {
+  ssize_t code = 0;
+  do {
+    void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
+    code = fi_recv(endpoints_->receiver(), buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC, &buffer.reserved);
+  } while (code == -FI_EAGAIN);
+  return code == 0 ? Status() : Status(fabric_error(ErrorKind::kOther, "fi_recv", code));
+}
+
+void Fabric::receive_again(Receive& buffer) {
+  if (Status status = post_receive(buffer); !status) log(LogLevel::kError, "{}", status.error().text);
+}
+
+void Fabric::receive(Receive& buffer, std::size_t bytes) {
+  const std::span<const std::byte> message(buffer.bytes.data(), bytes);
+  if (bytes == 0) return;
+  const auto kind = static_cast<MessageKind>(message[0]);
+  if (kind == MessageKind::kReply) return take_reply(message);
+  if (kind == MessageKind::kProbe) return;
+  if (kind != MessageKind::kOperations && kind != MessageKind::kRegions) {
+    log(LogLevel::kWarn, "a message of unknown kind was dropped");
+    return;
+  }
+  const TraceServed served(RouteKind::kFabric, bytes);
+  Agent::Answer answer = agent_.execute(message);
+  if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the agent was refused: {}", answer.refused);
+  if (!answer.known_sender) return;
+  statistics_.add(RouteKind::kFabric, Counted::kAgent, bytes);
+  std::unique_ptr<Reply> reply = take_reply_buffer();
+  reply->refused_since = {};
+  reply->peer = answer.peer;
+  reply->header = answer.header;
+  reply->fetched = std::move(answer.fetched);
+  unsent_.push_back(std::move(reply));
+  send_replies();
+}
+
+std::unique_ptr<Reply> Fabric::take_reply_buffer() {
+  if (spare_.empty()) return std::make_unique<Reply>();
+  std::unique_ptr<Reply> reply = std::move(spare_.back());
+  spare_.pop_back();
+  return reply;
+}
+
+ssize_t Fabric::send(Reply& reply) {
+  const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
+  Endpoints::To to{};
+  if (const ssize_t code = endpoints_->reach(reply.peer, to); code != 0) return code;
+  return send(to, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
+}
+
+void Fabric::send_replies() {
+  // What one peer does not take must not hold up the others.
+  std::optional<Peer> refused;
+  for (auto next = unsent_.begin(); next != unsent_.end();) {
+    Reply& reply = **next;
+    if (reply.peer == refused) {
+      ++next;
+      continue;
+    }
+    const ssize_t code = send(reply);
+    if (code == -FI_EAGAIN) {  // again at the next poll
+      refused = reply.peer;
+      const Clock::time_point now = Clock::now();
+      if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
+      const bool patient = peer_timeout_.count() == 0 || now - reply.refused_since < peer_timeout_;
+      if (patient) {
+        ++next;
+        continue;
+      }
+    }
+    if (code == 0) {
+      next->release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
+      ++answers_under_way_;
+    } else {
+      log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
+    }
+    next = unsent_.erase(next);
+  }
+}
+
+void Fabric::take_reply(std::span<const std::byte> message) {
+  Operation* const operation = operations_.take_answer(message);
+  if (operation == nullptr) return log(LogLevel::kWarn, "an answer to no question was dropped");
+  if (--operation->parts == 0) finish(*operation);
+}
+
+}  // namespace farside

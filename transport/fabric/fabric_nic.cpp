@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Atomics of the target's adapter, on 64-bit words (fi_atomic(3), fi_verbs(7)).
+#include <cstring>
+
+#include <rdma/fi_atomic.h>
+
+#include "transport/fabric/fabric_issue.hpp"
+
+namespace farside {
+
+bool Fabric::claims_nic_atomics() const {
+  if (info_->ep_attr->type != FI_EP_MSG || (info_->caps & FI_ATOMIC) == 0) return false;
+  const auto has = [&](fi_op op, std::uint64_t flags) {
+    fi_atomic_attr attributes{};
+    return fi_query_atomic(domain_.get(), FI_UINT64, op, &attributes, flags) == 0 && attributes.count >= 1;
+  };
+  // Results come into slots, with the operands behind them.
+  return local_memory_.needed() && has(FI_SUM, FI_FETCH_ATOMIC) && has(FI_CSWAP, FI_COMPARE_ATOMIC);
+}
+
+// `compare` null: a fetching sum; else a compare-and-swap.
+Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand, const std::uint64_t* compare,
+                          std::uint64_t* fetched) {
+  statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof *operand);
+  return issue(pending, place.peer, compare == nullptr ? "fi_fetch_atomic" : "fi_compare_atomic",
+               [&](Operation& operation, const Endpoints::To& to) -> ssize_t {
+                 Local result;
+                 if (const int code = incoming(operation, fetched, sizeof *fetched, result); code != 0) return code;
+                 void* descriptor = nullptr;
+                 const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
+                   if (nic_form_ == NicForm::kByValue) return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
+                   descriptor = operation.slot->descriptor;
+                   return std::memcpy(operation.slot->bytes + at, from, sizeof *from);
+                 };
+                 void* const first = give(operand, 8);
+                 const std::uint64_t address = place.key.base + place.offset;
+                 if (compare == nullptr) {
+                   return fi_fetch_atomic(to.endpoint, first, 1, descriptor, result.at, result.descriptor, to.address, address,
+                                          place.key.key, FI_UINT64, FI_SUM, &operation.reserved);
+                 }
+                 void* const second = give(compare, 16);
+                 return fi_compare_atomic(to.endpoint, first, 1, descriptor, second, descriptor, result.at, result.descriptor,
+                                          to.address, address, place.key.key, FI_UINT64, FI_CSWAP, &operation.reserved);
+               });
+}
+
+Status Fabric::control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
+                       const std::uint64_t* compare, std::uint64_t* fetched) {
+  constexpr BasicType kWord = BasicType::kUint64;
+  const bool nic = nic_atomics();
+  switch (call) {
+    case ControlCall::kFetchAdd:
+      return nic ? nic_atomic(pending, place, operand, nullptr, fetched)
+                 : atomic(pending, place, ReduceOp::kSum, kWord, operand, fetched, 1);
+    case ControlCall::kCompareAndSwap:
+      return nic ? nic_atomic(pending, place, operand, compare, fetched)
+                 : compare_and_swap(pending, place, kWord, operand, compare, fetched);
+    // An adapter reads and writes aligned words whole. No protocol writes a word on which others try atomics meanwhile
+    // (remote_memory.hpp).
+    case ControlCall::kRead:
+      return nic ? read(pending, place, fetched, sizeof *fetched) : atomic(pending, place, ReduceOp::kNoOp, kWord, operand, fetched, 1);
+    case ControlCall::kWrite:
+      return nic ? write(pending, place, operand, sizeof *operand)
+                 : atomic(pending, place, ReduceOp::kReplace, kWord, operand, nullptr, 1);
+  }
+  return {};
+}
+
+// Finds out by atomics on memory of this process itself, over the adapter. Why there are none; empty if they are right.
+std::string Fabric::try_nic_atomics() {
+  alignas(64) std::uint64_t words[8] = {};
+  const Result<Registration> exposed = expose(words, sizeof words);
+  if (!exposed) return exposed.error().text;
+  const Result<Peer> self = insert(address());
+  if (!self) return self.error().text;
+  const Place place{self.value(), exposed.value().key, 0};
+  const std::atomic_ref word(words[0]);
+  Pending pending;
+  Status status;
+  const auto take = [&](std::uint64_t operand, const std::uint64_t* compare) {
+    std::uint64_t fetched = 0;
+    Status issued = nic_atomic(pending, place, &operand, compare, &fetched);
+    for (Waiter waiter(progress_, own_bell_); !pending.done();) {
+      poll();  // this is not yet the process's endpoint
+      waiter.pause();
+    }
+    Status completed = pending.take_error();
+    if (status && !issued) status = std::move(issued);
+    if (status && !completed) status = std::move(completed);
+    return fetched;
+  };
+  // Values that no address has, nor one that is read in another order of bytes.
+  constexpr std::uint64_t kFirst = 0x0102030405060708, kAdded = 0x1000000000000001, kOther = 0xF1E2D3C4B5A69788;
+  for (const NicForm form : {NicForm::kByAddress, NicForm::kByValue}) {
+    nic_form_ = form;
+    word.store(kFirst);
+    bool right = take(kAdded, nullptr) == kFirst && word.load() == kFirst + kAdded;
+    const std::uint64_t expected = kFirst + kAdded, unexpected = kFirst;
+    right = right && take(kOther, &unexpected) == expected && word.load() == expected;
+    right = right && take(kOther, &expected) == expected && word.load() == kOther;
+    if (right && status) return {};
+  }
+  nic_form_ = NicForm::kNone;
+  return status ? "a fetch-add or a compare-and-swap on this process's own memory had a wrong result" : status.error().text;
+}
+
+}  // namespace farside

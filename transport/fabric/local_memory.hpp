@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Buffers of this process that a provider reads and writes: providers with FI_MR_LOCAL (fi_mr(3)) want them registered. What is
+// small goes through slots that are, what is large is registered for as long as its operation is under way. Not thread-safe:
+// Fabric uses it under its mutex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include <rdma/fi_domain.h>
+
+#include "transport/agent/message.hpp"
+#include "transport/base/result.hpp"
+#include "transport/fabric/handles.hpp"
+
+namespace farside {
+
+class LocalMemory {
+ public:
+  // A message fits into a slot.
+  static constexpr std::size_t kSlotBytes = 7168;
+  static_assert(kMaxMessage <= kSlotBytes);
+  struct Slot {
+    std::byte* bytes = nullptr;
+    void* descriptor = nullptr;
+  };
+
+  LocalMemory() = default;
+  // `domain`: of a provider that wants it.
+  void begin(fid_domain* domain) { domain_ = domain; }
+  // Otherwise nothing here is used, and all descriptors are null.
+  bool needed() const { return domain_ != nullptr; }
+
+  // A free slot; null if no more memory can be registered.
+  Slot* take() {
+    if (free_.empty() && !grow()) return nullptr;
+    Slot* const slot = free_.back();
+    free_.pop_back();
+    return slot;
+  }
+  void give_back(Slot* slot) { free_.push_back(slot); }
+
+  // `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE. Negative codes of libfabric.
+  int enroll(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) const {
+    fid_mr* region = nullptr;
+    const int code = fi_mr_reg(domain_, base, bytes, access, 0, 0, 0, &region, nullptr);
+    if (code == 0) out.reset(region);
+    return code;
+  }
+
+ private:
+  static constexpr std::size_t kSlotsAtATime = 64;
+  struct Slab {
+    std::vector<std::byte> bytes;
+    FabricHandle<fid_mr> region;
+  };
+  bool grow() {
+    Slab slab;
+    slab.bytes.resize(kSlotsAtATime * kSlotBytes);
+    if (enroll(slab.bytes.data(), slab.bytes.size(), FI_SEND | FI_RECV | FI_READ | FI_WRITE, slab.region) != 0) return false;
+    for (std::size_t i = 0; i < kSlotsAtATime; ++i) {
+      free_.push_back(&slots_.emplace_back(Slot{slab.bytes.data() + i * kSlotBytes, fi_mr_desc(slab.region.get())}));
+    }
+    slabs_.push_back(std::move(slab));
+    return true;
+  }
+
+  fid_domain* domain_ = nullptr;
+  std::vector<Slab> slabs_;
+  std::deque<Slot> slots_;     // never moved
+  std::vector<Slot*> free_;
+};
+
+}  // namespace farside
