@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <execinfo.h>
 #include <initializer_list>
 #include <iomanip>
 #include <new>
@@ -143,7 +144,8 @@ inline void refused(int code, std::initializer_list<int> classes, const char* ca
 // Where stderr really goes, also while somebody listens to it (stderr.hpp).
 inline int terminal = STDERR_FILENO;
 
-// The runner says in TEST_SECONDS when to give up; a rank that hangs then says where.
+// The runner says in TEST_SECONDS when to give up; a rank that hangs then says where: the section, and the
+// calls of the thread that takes the signal, mostly the main one.
 extern "C" inline void check_out_of_time(int) {
   const auto say = [](const char* text) { (void)!write(terminal, text, std::strlen(text)); };
   char digits[] = "rank ???";
@@ -152,7 +154,9 @@ extern "C" inline void check_out_of_time(int) {
   say(digits);
   say(": out of time in \"");
   say(state.section);
-  say("\"\n");
+  say("\", in:\n");
+  void* frames[64];
+  backtrace_symbols_fd(frames, backtrace(frames, 64), terminal);
   _exit(124);
 }
 

@@ -3,6 +3,7 @@
 //
 //   fork          each rank forks a child amid an epoch; the child ends by exit(3), and the rank goes on
 //   unfreed       MPI_Finalize with windows that were never freed
+//   late          one rank comes a second after the others into MPI_Finalize, which farside may not have progressed until then
 //   no_finalize   exit(3) without MPI_Finalize, windows open   (fails: the launcher says so)
 //   abort         MPI_Abort with windows open                  (fails)
 //   descriptors   RLIMIT_NOFILE is met: windows are refused with an error, then made when it is raised again
@@ -44,6 +45,21 @@ void leave_open(const check::Program& program) {
   for (int i = 0; i < 3; ++i) put_around(*new check::Window(program.memory(), 64, 8), i);
 }
 
+// Long messages make UCX's tcp flush its connections in MPI_Finalize. The second is what is tested.
+void come_late(const check::Program& program) {
+  check::section("late");
+  { put_around(check::Window(program.memory(), 64, 8), 1); }
+  std::vector<char> sent(50000, 'a');
+  std::vector<char> received(sent.size());
+  const int ranks = check::size();
+  CHECK_MPI(MPI_Sendrecv(sent.data(), static_cast<int>(sent.size()), MPI_CHAR, (check::rank() + 1) % ranks, 0, received.data(),
+                         static_cast<int>(received.size()), MPI_CHAR, (check::rank() + ranks - 1) % ranks, 0, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE));
+  CHECK(received == sent);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (check::rank() == ranks - 1) sleep(1);
+}
+
 // With no descriptor left nothing can be mapped: an error on all ranks, and memory and runtime are as before.
 void without_descriptors(const check::Program& program) {
   check::section("no descriptors");
@@ -77,6 +93,7 @@ void without_descriptors(const check::Program& program) {
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
   if (program.has("fork")) fork_amid(program);
+  if (program.has("late")) come_late(program);
   if (program.has("descriptors")) without_descriptors(program);
   if (program.has("unfreed") || program.has("no_finalize") || program.has("abort")) leave_open(program);
   if (program.has("no_finalize")) exit(3);
