@@ -31,6 +31,12 @@ struct LockWord {
   static constexpr std::uint64_t leave(LockType type, std::uint64_t count = 1) { return -(count * one(type)); }
   static constexpr std::uint64_t readers(std::uint64_t word) { return word % kWriter; }
   static constexpr std::uint64_t writers(std::uint64_t word) { return (word / kWriter) % kWriter; }
+  // The bits of whoever keeps a lock of a rank from being held at once, of the rules too.
+  static constexpr std::uint64_t in_the_way(LockType type) {
+    constexpr std::uint64_t kReaders = kWriter - 1;
+    constexpr std::uint64_t kWriters = kExposed - kWriter;
+    return kExposed | kWriters | (type == LockType::kShared ? 0 : kReaders);
+  }
   static constexpr std::uint64_t one(LockType type) { return type == LockType::kShared ? kReader : kWriter; }
   static constexpr std::uint64_t present(std::uint64_t word, LockType type) {
     return type == LockType::kShared ? readers(word) : writers(word);

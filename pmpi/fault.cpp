@@ -14,6 +14,7 @@ int class_of(ErrorKind kind) {
     case ErrorKind::kAttach: return MPI_ERR_RMA_ATTACH;
     case ErrorKind::kRange: return MPI_ERR_RMA_RANGE;
     case ErrorKind::kUnsupported: return MPI_ERR_UNSUPPORTED_OPERATION;
+    case ErrorKind::kConflict: return MPI_ERR_RMA_CONFLICT;
     case ErrorKind::kBadSetting:
     case ErrorKind::kNoRoute:
     case ErrorKind::kPeer:

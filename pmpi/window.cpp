@@ -43,7 +43,10 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
   if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
 }
 
-Window::~Window() { PMPI_Group_free(&group_); }
+Window::~Window() {
+  if (putting_off_ == this) putting_off_ = nullptr;
+  PMPI_Group_free(&group_);
+}
 
 Outcome Window::group(MPI_Group* group) const {
   // A new handle to the same members: excluding nobody.

@@ -177,6 +177,14 @@ class Window {
   Outcome acquire_of(int rank, epochs::LockType type, epochs::Hold& hold, std::optional<std::uint64_t> before = {});
   Status release(int rank, epochs::LockType type, epochs::Hold hold);
   Outcome keep_lock(Held lock, std::optional<std::uint64_t> before);
+  // A lock may be put off, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets MPI_Win_lock
+  // return before it is held). Only the last one that this process has asked for: locks are taken in the order of the calls, or
+  // programs would deadlock that take care of that order. What is waited for then is the lock that came before.
+  bool may_put_off(const Held& lock) const;
+  static Outcome take_put_off() { return putting_off_ != nullptr ? putting_off_->take_lock_put_off() : Outcome(); }
+  Outcome take_lock_put_off();
+  // Its unlock, while it is still put off. True in `over`: that was all; else it is held now, and unlocked as usual.
+  Outcome unlock_put_off(Held& lock, bool& over);
   Status pass_lock_on(const Held& lock, std::uint64_t before);
   bool passes_gate(epochs::LockType type) const { return gate_home_ != kNoGate && type == epochs::LockType::kExclusive; }
   // For an exclusive lock: true if it has to pass the gate together with its target's lock (acquire_with_gate), false if
@@ -296,6 +304,7 @@ class Window {
   KnownGroup last_posted_, last_started_;
   std::uint64_t barriers_ = 0;
   std::vector<Held> held_;                  // locks; few at once
+  static inline Window* putting_off_ = nullptr;  // the last lock in its `held_` is put off
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
   std::uint32_t behind_gate_ = 0;           // exclusive locks that this process has or waits for, the gate passed
   bool entering_gate_ = false;              // a thread is, and the others wait for it

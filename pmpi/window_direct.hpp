@@ -128,7 +128,7 @@ inline Outcome Window::lock_straight(int lock_type, int rank, int assert) {
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
-  if (!plain || passes_gate(type) || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
+  if (!plain || putting_off_ != nullptr || passes_gate(type) || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
     return lock_anyhow(lock_type, rank, assert);
   }
   const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::come(type));

@@ -131,8 +131,58 @@ Status Window::release_gate(LockType type, epochs::Hold hold) {
   return run(space_->bell(), release);
 }
 
+bool Window::may_put_off(const Held& lock) const {
+  // A trace shows where a program waits: at the lock.
+  return lock.taken && !threaded_ && !passes_gate(lock.type) && strict_ == nullptr && Trace::active() == nullptr &&
+         space_->may_put_off_lock(lock.rank);
+}
+
+Outcome Window::take_lock_put_off() {
+  putting_off_ = nullptr;
+  Held& lock = held_.back();
+  Outcome taken = space_->take_lock_put_off(lock.rank, [&] { return acquire_of(lock.rank, lock.type, lock.hold); });
+  lock.plain = lock.hold.how() == epochs::Hold::kPlain;
+  if (taken) return taken;
+  epoch_.lock_refused(lock.rank);
+  held_.pop_back();
+  return taken;
+}
+
+Outcome Window::unlock_put_off(Held& lock, bool& over) {
+  using epochs::LockWord, epochs::TargetLock;
+  putting_off_ = nullptr;
+  const auto step = [](std::uint64_t adds, std::uint64_t stops) {
+    return ControlStep{ControlCall::kFetchAdd, {}, TargetLock::kWord, adds, stops};
+  };
+  Enclosed enclosed;
+  over = true;
+  Status done = space_->carry_out_enclosed(lock.rank, step(LockWord::come(lock.type), LockWord::in_the_way(lock.type)),
+                                           step(LockWord::leave(lock.type), 0), enclosed);
+  if (!done) return done;
+  if (!enclosed.stopped) {
+    lock.hold = epochs::Hold(LockWord::ticket(enclosed.opening));
+    return TargetLock::nobody_waits(enclosed.closing, lock.type) ? Status() : pass_lock_on(lock, enclosed.closing);
+  }
+  if (Outcome o = acquire_of(lock.rank, lock.type, lock.hold, enclosed.opening); !o) return o;
+  space_->gather_again(lock.rank, std::move(enclosed.list));
+  over = false;
+  return {};
+}
+
 // A lock that the epoch knows of already.
 Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
+  if (!before && may_put_off(lock)) {
+    putting_off_ = this;
+    held_.push_back(lock);
+    const auto take = [this]() -> Status {
+      Outcome taken = take_lock_put_off();
+      if (taken) return {};
+      const Fault& fault = taken.fault();
+      return Error{fault.error_class == MPI_ERR_RMA_CONFLICT ? ErrorKind::kConflict : ErrorKind::kPeer, fault.text, fault.target};
+    };
+    space_->put_off_lock(lock.rank, take);
+    return {};
+  }
   if (lock.taken) {
     if (Outcome o = acquire_of(lock.rank, lock.type, lock.hold, before); !o) {
       const auto held = guard();
@@ -212,6 +262,7 @@ Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  if (Outcome o = take_put_off(); !o) return o;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.lock(rank, type)) return v;
@@ -223,6 +274,7 @@ Outcome Window::unlock_anyhow(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   Held lock;
+  bool put_off = false;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.unlock(rank)) return v;
@@ -232,12 +284,17 @@ Outcome Window::unlock_anyhow(int rank) {
       return Fault{MPI_ERR_RMA_SYNC, "another thread is still waiting for this lock; unlock it after that"};
     }
     lock = *found;
+    put_off = putting_off_ == this && found == held_.rbegin();
     held_.erase(std::next(found).base());
   }
   look_after_runtime();
   Outcome checked;
   if (strict_) [[unlikely]] checked = strict_->completed(rank, lock.type == LockType::kExclusive);
   if (!lock.taken) return first_of(space_->flush(rank), std::move(checked));
+  if (put_off) {
+    bool over = false;
+    if (Outcome o = unlock_put_off(lock, over); over) return first_of(std::move(o), space_->flush(rank));
+  }
   // The data must take effect before the releases do; this waits for what they would overtake.
   const bool gate = passes_gate(lock.type);
   auto gate_hold = gate ? leave_gate_alone() : std::nullopt;
@@ -267,6 +324,7 @@ Outcome Window::unlock_anyhow(int rank) {
 // waits for the other. Loads and stores on the own window are covered as well.
 Outcome Window::lock_all_itself(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+  if (Outcome o = take_put_off(); !o) return o;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.lock_all()) return v;

@@ -4,6 +4,7 @@
 // with.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -68,6 +69,7 @@ struct Outstanding {
 struct AllOutstanding : Outstanding {
   using Outstanding::Outstanding;
   Gathered gathered;
+  std::function<Status()> put_off;  // takes the lock that what is gathered waits for (Space::put_off_lock)
   bool sending = false;           // someone has taken what was gathered, and issues it
   bool release_expected = false;  // what is small waits for the release that ends the epoch
   bool release_travels = false;   // fetch-adds go as messages, behind what was gathered, until a flush

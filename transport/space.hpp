@@ -197,6 +197,27 @@ class Space {
     all->release_expected = true;
   }
 
+  // A lock of the target, asked for by a process with one thread, that is not taken yet, so that it can travel with the operations
+  // of its epoch: they wait for it, and with the first one that cannot wait it is taken before, by `take`. It ends by that, or:
+  bool may_put_off_lock(int target) const;
+  void put_off_lock(int target, std::function<Status()> take);
+  // Whoever put it off takes it now: what was gathered waits on, and what is done here does not carry it along.
+  template <class Take>
+  auto take_lock_put_off(int target, Take&& take) {
+    AllOutstanding& all = *this->target(target).outstanding;
+    all.put_off = nullptr;
+    Gathered gathered = take_gathered(all, true);
+    gathered_sent(all);
+    auto taken = take();
+    if (taken) gather_again(all, std::move(gathered));
+    return taken;
+  }
+  // The opening takes it, what was gathered is carried out, the closing gives it back: one message, which is waited for. If the
+  // opening stops it, the lock is still to be taken (its ticket is drawn), and what was gathered is in the result.
+  Status carry_out_enclosed(int target, const ControlStep& opening, const ControlStep& closing, Enclosed& result);
+  // What was stopped waits for the release of the lock, which has been taken now.
+  void gather_again(int target, std::unique_ptr<OperationList> list);
+
   // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.
   std::uint64_t* control_word(int target, std::uint32_t word) const {
     if (control_by_nic_) return nullptr;
@@ -277,6 +298,8 @@ class Space {
   bool wants_company(const AllOutstanding& all, bool atomic) const;
   bool control_by_provider() const;
   Status keep_gathered(Target& target, std::unique_ptr<OperationList> list);
+  static Status take_lock_first(AllOutstanding& all);
+  void gather_again(AllOutstanding& all, Gathered gathered);
   Gathered take_gathered(AllOutstanding& all, bool even_nothing);
   void gathered_sent(AllOutstanding& all);
   Status issue_gathered(Target& target);

@@ -104,8 +104,54 @@ void Space::gathered_sent(AllOutstanding& all) {
   all.sending = false;
 }
 
+bool Space::may_put_off_lock(int rank) const {
+  const Target& to = targets_[static_cast<std::size_t>(rank)];
+  // Not where memory may be detached meanwhile: the agent would not come to the closing.
+  return to.outstanding != nullptr && to.control == nullptr && !control_by_nic_ && regions_ == nullptr;
+}
+
+void Space::put_off_lock(int rank, std::function<Status()> take) {
+  AllOutstanding& all = *target(rank).outstanding;
+  const std::scoped_lock held(gathered_mutex_);
+  all.put_off = std::move(take);
+  all.release_expected = true;
+}
+
+// Before anything is issued that was not gathered.
+Status Space::take_lock_first(AllOutstanding& all) {
+  if (!all.put_off) [[likely]] return {};
+  const std::function<Status()> take = std::exchange(all.put_off, nullptr);
+  return take();
+}
+
+void Space::gather_again(AllOutstanding& all, Gathered gathered) {
+  const std::scoped_lock held(gathered_mutex_);
+  all.gathered = std::move(gathered);
+}
+
+void Space::gather_again(int rank, std::unique_ptr<OperationList> list) {
+  gather_again(*target(rank).outstanding, Gathered{std::nullopt, std::move(list)});
+}
+
+Status Space::carry_out_enclosed(int rank, const ControlStep& opening, const ControlStep& closing, Enclosed& result) {
+  Target& to = target(rank);
+  AllOutstanding& all = *to.outstanding;
+  all.put_off = nullptr;
+  for (int step = 0; step < 2; ++step) process_.statistics().add(RouteKind::kFabric, Counted::kControl, sizeof opening.operand);
+  Gathered taken = take_gathered(all, true);
+  if (!taken.empty()) taken.make_list();
+  Pending pending;
+  pending.towards(rank);
+  Status status = fabric().carry_out_enclosed(pending, agent_of(to), std::move(taken.list), opening, closing, result);
+  gathered_sent(all);
+  return status ? wait_for(pending) : std::move(status);
+}
+
 Status Space::issue_gathered(Target& to) {
   AllOutstanding& all = *to.outstanding;
+  if (all.put_off && !all.gathered.empty()) [[unlikely]] {
+    if (Status status = take_lock_first(all); !status) return status;
+  }
   Gathered taken = take_gathered(all, false);
   if (taken.empty()) return {};
   Status status = taken.list != nullptr ? send_list(to, all.requests, std::move(taken.list)) : issue(to, all, *taken.one);
@@ -114,6 +160,7 @@ Status Space::issue_gathered(Target& to) {
 }
 
 Status Space::issue(Target& to, Outstanding& among, const DataOperation& operation) {
+  if (Status status = take_lock_first(*to.outstanding); !status) return status;
   switch (operation.kind) {
     case OperationKind::kPut:
       return by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
@@ -183,6 +230,7 @@ Status Space::send_behind_gathered(Target& to, Outstanding* own, std::unique_ptr
 }
 
 Status Space::send_list(Target& to, Pending& among, std::unique_ptr<OperationList> list) {
+  if (Status status = take_lock_first(*to.outstanding); !status) return status;
   // What has failed before is told; these were accepted, and go all the same.
   Status before;
   if (list->has_atomics()) before = wait_for(to.outstanding->atomics);

@@ -4,6 +4,7 @@
 //
 //   input:  flags, then the message
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 
 #include "tests/fuzz/fuzz.hpp"
@@ -50,18 +51,19 @@ void move_offsets(Bytes& message, const std::byte* to) {
   }
 }
 
-Bytes request(std::uint8_t flags, const OperationList* list, const ControlStep* step, MessageKind kind = MessageKind::kOperations) {
+Bytes request(std::uint8_t flags, const OperationList* list, std::initializer_list<ControlStep> steps,
+              MessageKind kind = MessageKind::kOperations) {
   Bytes input{flags};
   RequestHeader header{};
   header.kind = kind;
-  header.controls = step != nullptr;
+  header.controls = static_cast<std::uint8_t>(steps.size());
   header.sender = 1;
   header.count = kind == MessageKind::kRegions ? 1024 : 0;
   append(input, header);
   if (list != nullptr) {
     for (const std::byte b : list->bytes()) input.push_back(static_cast<std::uint8_t>(b));
   }
-  if (step != nullptr) append(input, *step);
+  for (const ControlStep& step : steps) append(input, step);
   return input;
 }
 
@@ -83,13 +85,15 @@ std::vector<Bytes> seeds() {
   for (const unsigned base : {unsigned{kRightRegion}, unsigned{kRightRegion | kLocked}, unsigned{kRightRegion | kRightOffsets | kDynamic}}) {
     const auto flags = static_cast<std::uint8_t>(base);
     for (const OperationList* list : {&many, &strided, &fetches}) {
-      all.push_back(request(flags, list, nullptr));
-      all.push_back(request(flags, list, &add));
+      all.push_back(request(flags, list, {}));
+      all.push_back(request(flags, list, {add}));
+      all.push_back(request(flags, list, {add, add}));
     }
-    all.push_back(request(flags, nullptr, &add));
-    all.push_back(request(flags, nullptr, nullptr, MessageKind::kRegions));
+    all.push_back(request(flags, nullptr, {add}));
+    all.push_back(request(flags, nullptr, {add, add}));
+    all.push_back(request(flags, nullptr, {}, MessageKind::kRegions));
   }
-  all.push_back(request(0, &many, &add));
+  all.push_back(request(0, &many, {add}));
   return all;
 }
 

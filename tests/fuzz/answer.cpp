@@ -15,8 +15,9 @@
 namespace farside::fuzz {
 namespace {
 
-// Operations: one that fetches by a list, one by a list and behind it, one that only waits to be told, one that awaits nothing.
-enum Asked : std::size_t { kList, kListAndWord, kNothing, kNotAsked, kOperations };
+// Operations: one that fetches by a list, one by a list and behind it, one by a list between two steps, one that only waits to be told,
+// one that awaits nothing.
+enum Asked : std::size_t { kList, kListAndWord, kEnclosed, kNothing, kNotAsked, kOperations };
 enum Flags : std::uint8_t { kRightNumber = 1, kRightGeneration = 2, kTwice = 4 };
 constexpr std::size_t kElements = 5, kGuard = 4096;
 constexpr std::size_t kListed = 24 + 16 * kElements + 8, kBytes = kListed + 8;  // of the buffers: a list's, and a word behind them
@@ -63,11 +64,12 @@ std::vector<Bytes> seeds() {
   Buffers buffers;
   const std::size_t listed = list_into(buffers.of(0))->fetched_bytes();
   for (std::size_t operation = 0; operation < kOperations; ++operation) {
-    const std::size_t bytes = (operation <= kListAndWord ? listed : 0) + (operation == kListAndWord ? 8 : 0);
+    const std::size_t bytes = (operation <= kEnclosed ? listed : 0) + (operation == kListAndWord ? 8 : operation == kEnclosed ? 16 : 0);
     for (const unsigned flags : {0U, unsigned{kRightNumber}, unsigned{kRightNumber | kRightGeneration}, unsigned{kRightNumber | kRightGeneration | kTwice}}) {
       all.push_back(answer(operation, static_cast<std::uint8_t>(flags), bytes));
     }
     all.push_back(answer(operation, kRightNumber | kRightGeneration, 0, ReplyStatus::kRefused));
+    all.push_back(answer(operation, kRightNumber | kRightGeneration, 8, ReplyStatus::kStopped));
     all.push_back(answer(operation, kRightNumber | kRightGeneration, bytes + 1));
   }
   return all;
@@ -84,6 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Bytes message(data + 2, data + size);
   Buffers buffers;
   std::array<Pending, kOperations> pending;
+  Enclosed enclosed;
   OperationPool pool;
   std::array<Operation*, kOperations> asked{};
   for (std::size_t i = 0; i < kOperations; ++i) {
@@ -91,7 +94,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     operation.pending = &pending[i];
     operation.generation = 0x5EED0000U + static_cast<std::uint32_t>(i);
     operation.awaits_reply = i != kNotAsked;
-    if (i == kList || i == kListAndWord) operation.list = list_into(buffers.of(i));
+    if (i <= kEnclosed) operation.list = list_into(buffers.of(i));
+    if (i == kEnclosed) operation.enclosed = &enclosed;
     if (i == kListAndWord) {
       operation.fetched = buffers.of(i) + kListed;
       operation.fetched_bytes = kBytes - kListed;
@@ -106,6 +110,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   message.shrink_to_fit();  // what is read behind its end is seen by the address sanitizer
 
+  const std::size_t listed = asked[kList]->list->fetched_bytes();
   const std::span<const std::byte> bytes = std::as_bytes(std::span(message));
   const Operation& of = *asked[named];
   const bool right = bytes.size() >= sizeof header && (flags & kRightNumber) != 0 && header.generation == of.generation && named != kNotAsked;
@@ -116,10 +121,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(asked[i]->awaits_reply == (i != kNotAsked && !(right && i == named)), "the others wait as before");
     require(right && i == named ? true : !pending[i].has_error(), "the others have no error");
   }
-  const std::size_t expected = (named <= kListAndWord ? of.list->fetched_bytes() : 0) + of.fetched_bytes;
+  const std::size_t expected = (named <= kEnclosed ? listed : 0) + (named == kEnclosed ? 16 : of.fetched_bytes);
   const bool good = right && header.status == ReplyStatus::kDone && bytes.size() == sizeof header + expected;
-  require(pending[named].has_error() == (right && !good), "an answer that is not of the right length, or a refusal, is an error");
+  const bool stopped = right && named == kEnclosed && header.status == ReplyStatus::kStopped && bytes.size() == sizeof header + 8;
+  require(pending[named].has_error() == (right && !good && !stopped), "an answer that is not of the right length, or a refusal, is an error");
   require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "only the buffers that were asked for are written");
+  require(enclosed.stopped == stopped && (enclosed.list != nullptr) == stopped, "a list that was stopped is given back, and no other");
   if ((flags & kTwice) != 0) {
     require(pool.take_answer(bytes) == nullptr, "no operation is answered twice");
     require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "nor written to");

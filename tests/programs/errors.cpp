@@ -240,7 +240,15 @@ void lock_of_a_posted_window(const check::Window& window) {
   CHECK_MPI(MPI_Win_post(from, 0, window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   for (int kind : {MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED, MPI_LOCK_EXCLUSIVE}) {
-    CHECK_REFUSED(MPI_Win_lock(kind, next, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+    // Over the fabric it may be put off; then what needs it first is refused, and the epoch is over.
+    const int locked = MPI_Win_lock(kind, next, 0, window);
+    if (locked == MPI_SUCCESS) {
+      CHECK_MPI(put_at(window, next, 0));
+      CHECK_REFUSED(kind == MPI_LOCK_SHARED ? MPI_Win_flush(next, window) : MPI_Win_unlock(next, window),
+                    MPI_ERR_RMA_CONFLICT);
+    } else {
+      CHECK_REFUSED(locked, MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+    }
     CHECK_REFUSED(MPI_Win_unlock(next, window), MPI_ERR_RMA_SYNC);
   }
   CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
@@ -299,6 +307,9 @@ void post_of_a_locked_window(const check::Window& window) {
   const check::Group from({(rank + size - 1) % size});
   for (int kind : {MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED}) {
     CHECK_MPI(MPI_Win_lock(kind, next, 0, window));
+    int seen = 0;
+    CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next, 0, 1, MPI_INT, window));  // so that it is held, and not put off
+    CHECK_MPI(MPI_Win_flush(next, window));
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     for (int i = 0; i < 2; ++i)
       CHECK_REFUSED(MPI_Win_post(from, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);

@@ -90,6 +90,83 @@ void mutual_exclusion(check::Memory memory) {
 
 // A writer sets all words to one value; a reader must never see two. Rank 0 writes half the time, the others
 // read.
+// Where nothing is flushed before the unlock, lock, operations and release may be one message. What an exclusive epoch
+// puts is seen as a whole by shared ones, by its owner under a lock, and by other exclusive ones.
+void epochs_as_a_whole(check::Memory memory) {
+  constexpr int kRounds = 300;
+  constexpr MPI_Aint kFar = 40;
+  check::Window window(memory, (kFar + 1) * static_cast<MPI_Aint>(sizeof(std::int64_t)), sizeof(std::int64_t));
+  const std::int64_t one = 1;
+  for (int round = 0; round < kRounds; ++round) {
+    const int target = round % 3 == 2 ? (rank + 1) % size : 0;
+    const int kind = (round + rank) % 2 == 0 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED;
+    std::int64_t first = -1;
+    std::int64_t last = -2;
+    CHECK_MPI(MPI_Win_lock(kind, target, 0, window));
+    CHECK_MPI(MPI_Get(&first, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+    if (kind == MPI_LOCK_EXCLUSIVE) {
+      const std::int64_t mark = std::int64_t{rank} * kRounds + round + 1;
+      CHECK_MPI(MPI_Get(&last, 1, MPI_INT64_T, target, kFar, 1, MPI_INT64_T, window));
+      CHECK_MPI(MPI_Win_flush(target, window));
+      CHECK_MPI(MPI_Put(&mark, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+      CHECK_MPI(MPI_Put(&mark, 1, MPI_INT64_T, target, kFar, 1, MPI_INT64_T, window));
+      CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_unlock(target, window));
+    } else {
+      CHECK_MPI(MPI_Get(&last, 1, MPI_INT64_T, target, kFar, 1, MPI_INT64_T, window));
+      CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_unlock(target, window));
+    }
+    CHECK_EQ(first, last);
+    CHECK_MPI(MPI_Win_lock(round % 2 == 0 ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, rank, 0, window));
+    CHECK_EQ(window.as<std::int64_t>()[0], window.as<std::int64_t>()[kFar]);
+    CHECK_MPI(MPI_Win_unlock(rank, window));
+    // Only puts, and only then somebody looks.
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+    CHECK_MPI(MPI_Put(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Put(&one, 1, MPI_INT64_T, target, kFar, 1, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+  }
+  barrier();
+  std::int64_t counted = read_own(window, window.as<std::int64_t>() + 1);
+  CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &counted, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD));
+  CHECK_EQ(counted, std::int64_t{kRounds} * size);
+}
+
+// Who takes two locks in one order everywhere may use them in any: no two ranks wait for each other.
+void two_locks_in_one_order(check::Memory memory) {
+  constexpr int kRounds = 60;
+  if (size == 1) return;
+  check::Window one(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  check::Window other(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  for (int round = 0; round < kRounds; ++round) {
+    const MPI_Win second = round % 2 == 0 ? one : other;
+    const int kind = round % 4 < 2 || rank == 0 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED;
+    barrier();
+    CHECK_MPI(MPI_Win_lock(kind, 0, 0, one));
+    CHECK_MPI(MPI_Win_lock(kind, 1, 0, second));
+    const auto use = [&](MPI_Win window, int target) {
+      const std::int64_t step = 1;
+      CHECK_MPI(MPI_Accumulate(&step, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_flush(target, window));
+    };
+    if (rank % 2 == 0) use(one, 0);
+    use(second, 1);
+    if (rank % 2 != 0) use(one, 0);
+    if (round % 3 == 0) {
+      CHECK_MPI(MPI_Win_unlock(0, one));
+      CHECK_MPI(MPI_Win_unlock(1, second));
+    } else {
+      CHECK_MPI(MPI_Win_unlock(1, second));
+      CHECK_MPI(MPI_Win_unlock(0, one));
+    }
+  }
+  barrier();
+  if (rank == 0) CHECK_EQ(read_own(one, one.as<std::int64_t>()), std::int64_t{kRounds} * size);
+  if (rank == 1) CHECK_EQ(read_own(one, one.as<std::int64_t>()), std::int64_t{kRounds / 2} * size);
+  if (rank == 1) CHECK_EQ(read_own(other, other.as<std::int64_t>()), std::int64_t{kRounds / 2} * size);
+}
+
 void readers_and_writers(check::Memory memory) {
   constexpr int kWords = 512;
   constexpr int kRounds = 120;
@@ -474,6 +551,8 @@ int main(int argc, char** argv) {
       {"put and get under either lock", put_and_get},
       {"the lock of one's own window", own_window},
       {"mutual exclusion", mutual_exclusion},
+      {"epochs as a whole", epochs_as_a_whole},
+      {"two locks in one order", two_locks_in_one_order},
       {"readers and writers", readers_and_writers},
       {"shared locks share", shared_locks_share},
       {"lock_all against exclusive locks", lock_all_and_exclusive},

@@ -385,6 +385,54 @@ TEST_CASE("operations with a control step are carried out, then it is taken and 
   CHECK(std::count(on.words.get(), on.words.get() + on.kWords, 0U) == 15);
 }
 
+TEST_CASE("between two steps operations are carried out, unless the first one stops them") {
+  Fixture on;
+  const auto message = [&](std::uint64_t offset, const ControlStep& opening, const ControlStep& closing) {
+    Bytes payload = listed(put(offset, 8), Bytes(8, std::byte{0x21}));
+    append(payload, opening);
+    append(payload, closing);
+    RequestHeader header = on.header();
+    header.controls = 2;
+    return message_of(header, payload);
+  };
+  const auto words_of = [](const Agent::Answer& answer) {
+    std::vector<std::uint64_t> words(answer.fetched.size() / 8);
+    std::memcpy(words.data(), answer.fetched.data(), words.size() * 8);
+    return words;
+  };
+  const ControlStep draws{ControlCall::kFetchAdd, {}, 24, 0x101, 0xF0};
+  const ControlStep leaves{ControlCall::kFetchAdd, {}, 24, 0x10, 0};
+  const Agent::Answer done = on.agent.execute(message(16, draws, leaves));
+  CHECK(done.header.status == ReplyStatus::kDone);
+  CHECK(words_of(done) == std::vector<std::uint64_t>{0, 0x101});
+  CHECK(on.words[3] == 0x111);
+  CHECK(on.base()[16] == std::byte{0x21});
+  // 0x10 is in the way now.
+  const Agent::Answer stopped = on.agent.execute(message(32, draws, leaves));
+  CHECK(stopped.refused == nullptr);
+  CHECK(stopped.header.status == ReplyStatus::kStopped);
+  CHECK(words_of(stopped) == std::vector<std::uint64_t>{0x111});
+  CHECK(on.words[3] == 0x212);
+  CHECK(on.base()[32] == kFilling);
+  // Nothing at all is done of what is refused.
+  std::fill_n(on.base(), on.bytes, kFilling);
+  on.words[3] = 0;
+  check_refused(on, message(kRegionBytes, draws, leaves));
+  check_refused(on, message(0, {ControlCall::kFetchAdd, {}, 128, 1, 0}, leaves));
+  check_refused(on, message(0, draws, {ControlCall::kFetchAdd, {}, 4, 1, 0}));
+  for (const ControlCall call : {ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
+    check_refused(on, message(0, {call, {}, 24, 1, 0}, leaves));
+  }
+  RequestHeader header = on.header();
+  header.controls = 2;
+  Bytes one_only;
+  append(one_only, draws);
+  check_refused(on, message_of(header, one_only));
+  header.controls = 3;
+  check_refused(on, message_of(header, Bytes(3 * sizeof(ControlStep))));
+  CHECK(on.words[3] == 0);
+}
+
 TEST_CASE("steps on control words do what they say and fetch what was there") {
   Fixture on;
   const auto take = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare) {

@@ -137,6 +137,107 @@ TEST_CASE("who sees a control atomic sees what was put before it, though nothing
   unsetenv("FI_OFI_RXM_TX_SIZE");
 }
 
+TEST_CASE("a lock that is put off travels with its operations and its release, or is taken before them") {
+  for (const Way way : kFabricWays) {
+    INFO(name(way));
+    constexpr std::uint32_t kLock = 64;
+    constexpr std::uint64_t kHolder = 1ULL << 32;
+    expect_well(run_world(3, way, 16384, [&](Ranks& ranks, World& world) {
+      std::fill_n(world->data(), 16384, std::byte{0});
+      Process::instance().poll();
+      ControlMemory memory(*world);
+      ControlMemory::Operation operation;
+      ranks.barrier();
+      if (ranks.rank() == 0) {
+        ranks.check(world->may_put_off_lock(1) && !world->may_put_off_lock(0), "it can be put off where there is a fabric");
+        const ControlStep draw{ControlCall::kFetchAdd, {}, kLock, kHolder + 1, kHolder};
+        const ControlStep leave{ControlCall::kFetchAdd, {}, kLock, -kHolder, 0};
+        std::array<std::uint64_t, 1024> words{};
+        int taken = 0;
+        const auto take = [&]() -> Status {
+          return world->take_lock_put_off(1, [&]() -> Status {
+            ++taken;
+            memory.fetch_add(operation, 1, kLock, kHolder + 1);
+            finished(world, operation);
+            return {};
+          });
+        };
+        std::uint64_t turns = 0, seen = 0;
+        // Nobody is there.
+        for (std::uint64_t round = 1; round <= 300; ++round, ++turns) {
+          Enclosed all;
+          words[0] = round;
+          world->put_off_lock(1, take);
+          world.good(world->put(1, 0, words.data(), 8), "put");
+          if (round % 2 == 0) world.good(world->get(1, 0, &seen, 8), "get");
+          world.good(world->carry_out_enclosed(1, draw, leave, all), "enclosed");
+          ranks.check(!all.stopped && all.opening == turns && all.closing == turns + kHolder + 1, "nobody was in the way");
+          ranks.check(round % 2 != 0 || seen == round, "the get sees the put");
+        }
+        // Empty, too.
+        Enclosed nothing;
+        world->put_off_lock(1, take);
+        world.good(world->carry_out_enclosed(1, draw, leave, nothing), "enclosed");
+        ranks.check(!nothing.stopped && nothing.opening == turns++, "an epoch without operations");
+        // Somebody is: the operations come back, and are carried out later.
+        memory.fetch_add(operation, 1, kLock, kHolder);
+        finished(world, operation);
+        words[0] = 4711;
+        Enclosed stopped;
+        world->put_off_lock(1, take);
+        world.good(world->put(1, 8, words.data(), 8), "put");
+        world.good(world->carry_out_enclosed(1, draw, leave, stopped), "enclosed");
+        ranks.check(stopped.stopped && stopped.opening == turns++ + kHolder && stopped.list != nullptr, "it was stopped");
+        world.good(world->get(1, 8, &seen, 8), "get");
+        world.good(world->flush(1), "flush");
+        ranks.check(seen == 0, "nothing was carried out");
+        world->gather_again(1, std::move(stopped.list));
+        world.good(world->settle(1), "settle");
+        memory.fetch_add(operation, 1, kLock, -kHolder);
+        finished(world, operation);
+        world.good(world->get(1, 8, &seen, 8), "get");
+        world.good(world->flush(1), "flush");
+        ranks.check(seen == 4711 && taken == 0, "then it was");
+        // Whatever cannot wait takes it before: a flush of what was gathered, a long put, too many.
+        const auto with = [&](const char* what, auto&& act) {
+          const int before = taken;
+          world->put_off_lock(1, take);
+          act();
+          ranks.check(taken == before + 1, what);
+          world.good(world->settle(1), "settle");
+          memory.fetch_add(operation, 1, kLock, -kHolder);
+          finished(world, operation);
+          world.good(world->flush(1), "flush");
+        };
+        words[5] = 5;
+        with("a flush takes it", [&] {
+          world.good(world->put(1, 16, words.data() + 5, 8), "put");
+          ranks.check(taken == 0, "a small put does not");
+          world.good(world->flush(1), "flush");
+          world.good(world->get(1, 16, &seen, 8), "get");
+        });
+        ranks.check(seen == 5, "and what was gathered is carried out");
+        with("a long put takes it", [&] { world.good(world->put(1, 24, words.data(), 8000), "put"); });
+        with("a get that is followed by itself takes it", [&] {
+          const auto own = world->own_outstanding(1);
+          world.good(world->put(1, 16, words.data() + 6, 8), "put");
+          world.good(world->get(1, 0, &seen, 8, own.get()), "get");
+          while (!own->done()) Process::instance().poll();
+        });
+        with("more than a message holds takes it", [&] {
+          for (std::uint64_t i = 0; i < 1000; ++i) world.good(world->put(1, 16 * (i * 7 % 1000), words.data(), 8), "put");
+        });
+        // If it cannot be had, nothing is done.
+        words[0] = 99;
+        world->put_off_lock(1, [] { return Status(Error{ErrorKind::kConflict, "no"}); });
+        world.good(world->put(1, 8, words.data(), 8), "put");
+        ranks.check(!world->flush(1), "who cannot have it is told");
+      }
+      ranks.barrier();
+    }));
+  }
+}
+
 TEST_CASE("a small put before a release travels with it, and without one all the same") {
   for (const Way way : kFabricWays) {
     INFO(name(way));

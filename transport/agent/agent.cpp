@@ -2,6 +2,7 @@
 #include "transport/agent/agent.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <optional>
@@ -21,6 +22,13 @@ const char* find_fault(const ControlStep& step, const Agent::Region& region) {
   if (step.call > ControlCall::kWrite) return "no control call";
   const bool inside = region.control_bytes >= kWord && step.word <= region.control_bytes - kWord;
   return inside && step.word % kWord == 0 ? nullptr : "no control word";
+}
+
+// Of two steps, the first one: what follows may depend on it.
+const char* find_fault_of_opening(const ControlStep& step, const Agent::Region& region) {
+  if (step.call != ControlCall::kFetchAdd) return "no opening";
+  // Who comes to detached memory in the midst of a list does not come to its end.
+  return region.attached == nullptr ? find_fault(step, region) : "an opening before attached memory";
 }
 
 // What the word held before. Sequentially consistent: it hands over what was put, as the control words of neighbours do.
@@ -148,28 +156,36 @@ Agent::Answer Agent::execute(std::span<const std::byte> message) {
     }
     return answer;
   }
-  ControlStep step{};
-  std::span<const std::byte> list = payload;
-  if (request.controls != 0) {
-    if (list.size() < sizeof step) {
-      refuse("bad length");
-      return answer;
-    }
-    list = list.first(list.size() - sizeof step);
-    std::memcpy(&step, payload.data() + list.size(), sizeof step);
-    if (const char* fault = find_fault(step, region)) {
-      refuse(fault);
-      return answer;
-    }
+  std::array<ControlStep, kMostControls> steps{};
+  const std::size_t controls = request.controls;
+  const std::size_t step_bytes = controls * sizeof(ControlStep);
+  if (controls > kMostControls || payload.size() < step_bytes) {
+    refuse("bad length");
+    return answer;
   }
-  if (const char* fault = find_fault(list, region)) {
+  const std::span<const std::byte> list = payload.first(payload.size() - step_bytes);
+  std::memcpy(steps.data(), payload.data() + list.size(), step_bytes);
+  const bool opens = controls == kMostControls;
+  const char* fault = opens ? find_fault_of_opening(steps.front(), region) : nullptr;
+  if (fault == nullptr && controls > 0) fault = find_fault(steps[controls - 1], region);
+  if (fault == nullptr) fault = find_fault(list, region);
+  if (fault != nullptr) {
     refuse(fault);
+    return answer;
+  }
+  const auto tell = [&](std::uint64_t word) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&word);
+    answer.fetched.insert(answer.fetched.end(), bytes, bytes + sizeof word);
+  };
+  const std::uint64_t before = opens ? take(steps.front(), region.control) : 0;
+  if ((before & steps.front().compare) != 0 && opens) {
+    answer.header.status = ReplyStatus::kStopped;
+    tell(before);
   } else if (!carry_out(list, region, answer.fetched)) {
     refuse("not attached");
-  } else if (request.controls != 0) {
-    const std::uint64_t before = take(step, region.control);
-    const auto* bytes = reinterpret_cast<const std::byte*>(&before);
-    answer.fetched.insert(answer.fetched.end(), bytes, bytes + sizeof before);
+  } else {
+    if (opens) tell(before);
+    if (controls > 0) tell(take(steps[controls - 1], region.control));
   }
   return answer;
 }

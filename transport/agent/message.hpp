@@ -2,11 +2,13 @@
 // What an origin says to a target's agent, and what the agent answers. Both ends run the same farside on the same
 // architecture (checked when windows are created), so the structs travel as they are.
 //
-//   operations: RequestHeader, then a list of operations (operation_list.hpp), then a ControlStep if one is to be done when
-//               they are
+//   operations: RequestHeader, then a list of operations (operation_list.hpp), then up to two ControlSteps. The last one is
+//               done when the operations are. Where there are two, the other one, the opening, is done before them: a fetch-add,
+//               and if its word held one of the bits in `compare`, all that follows is left undone
 //   regions:    RequestHeader; `count` bytes are asked for, a page of the table of attached regions from the `offset`-th on
 //               (regions/attached_regions.hpp)
-//   reply:      ReplyHeader, then what was fetched, last the control word as it was
+//   reply:      ReplyHeader, then what was fetched, last the control words as they were; of what was left undone only the
+//               opening's
 //   probe:      ReplyHeader; dropped. What counts is whether it can be sent.
 #pragma once
 
@@ -27,10 +29,11 @@ struct ControlStep {
   std::uint64_t compare;
 };
 static_assert(sizeof(ControlStep) == 24);
+inline constexpr std::size_t kMostControls = 2;
 
 struct RequestHeader {
   MessageKind kind;
-  std::uint8_t controls;       // operations: 1 if a ControlStep follows
+  std::uint8_t controls;       // operations: so many ControlSteps follow
   std::uint16_t unused;
   std::uint32_t sender;        // index of the origin in the region's list of peers
   std::uint64_t region;        // which of the target's regions (Agent::publish)
@@ -41,7 +44,7 @@ struct RequestHeader {
 };
 static_assert(sizeof(RequestHeader) == 40);
 
-enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1 };
+enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1, kStopped = 2 };  // by the opening
 
 struct ReplyHeader {
   MessageKind kind;

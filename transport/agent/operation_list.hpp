@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -71,11 +72,21 @@ struct ListEntry {
 };
 static_assert(sizeof(ListEntry) == 32);
 
+class OperationList;
+
+// What came of a list between an opening step and a closing one (message.hpp).
+struct Enclosed {
+  bool stopped = false;                 // by the opening: the closing was not done, and the list is here again
+  std::uint64_t opening = 0;            // what the words held
+  std::uint64_t closing = 0;
+  std::unique_ptr<OperationList> list;
+};
+
 class OperationList {
  public:
-  // With a ControlStep behind it, it must fit into a message, and so must what comes back.
-  static constexpr std::size_t kMostBytes = kMaxPayload - sizeof(ControlStep);
-  static constexpr std::size_t kMostFetched = kMaxPayload - sizeof(std::uint64_t);
+  // With the ControlSteps behind it, it must fit into a message, and so must what comes back.
+  static constexpr std::size_t kMostBytes = kMaxPayload - kMostControls * sizeof(ControlStep);
+  static constexpr std::size_t kMostFetched = kMaxPayload - kMostControls * sizeof(std::uint64_t);
   // An operation of so many bytes fits into an empty list.
   static constexpr std::size_t kMostInOne = kMostBytes - sizeof(ListEntry);
 

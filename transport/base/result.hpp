@@ -21,6 +21,7 @@ enum class ErrorKind {
   kAttach,        // memory that cannot be attached or detached
   kRange,         // an access beyond a region (found at the target)
   kUnsupported,   // a combination that does not exist
+  kConflict,      // an access that the state of the target's window forbids
 };
 
 struct [[nodiscard]] Error {

@@ -325,36 +325,49 @@ Status Fabric::compare_and_swap(Pending& pending, const Place& place, BasicType 
 }
 
 Status Fabric::carry_out(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list) {
-  RequestHeader header{};
-  header.kind = MessageKind::kOperations;
-  return send_request(pending, place, header, std::move(list), {}, {});
+  Request request;
+  request.header.kind = MessageKind::kOperations;
+  return send_request(pending, place, request, std::move(list));
 }
 
 Status Fabric::carry_out_and_control(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list,
                                      const ControlStep& step, std::uint64_t* fetched) {
-  RequestHeader header{};
-  header.kind = MessageKind::kOperations;
-  header.controls = 1;
-  return send_request(pending, place, header, std::move(list), step, std::as_writable_bytes(std::span(fetched, 1)));
+  Request request;
+  request.header.kind = MessageKind::kOperations;
+  request.header.controls = 1;
+  request.steps = {step};
+  request.fetched = std::as_writable_bytes(std::span(fetched, 1));
+  return send_request(pending, place, request, std::move(list));
+}
+
+Status Fabric::carry_out_enclosed(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list,
+                                  const ControlStep& opening, const ControlStep& closing, Enclosed& result) {
+  Request request;
+  request.header.kind = MessageKind::kOperations;
+  request.header.controls = kMostControls;
+  request.steps = {opening, closing};
+  request.enclosed = &result;
+  return send_request(pending, place, request, std::move(list));
 }
 
 Status Fabric::ask_for_regions(Pending& pending, const AgentPlace& place, std::uint64_t first, std::span<std::byte> page) {
-  RequestHeader header{};
-  header.kind = MessageKind::kRegions;
-  header.offset = first;
-  header.count = static_cast<std::uint32_t>(page.size());
-  return send_request(pending, place, header, nullptr, {}, page);
+  Request request;
+  request.header.kind = MessageKind::kRegions;
+  request.header.offset = first;
+  request.header.count = static_cast<std::uint32_t>(page.size());
+  request.fetched = page;
+  return send_request(pending, place, request, nullptr);
 }
 
-Status Fabric::send_request(Pending& pending, const AgentPlace& place, const RequestHeader& header,
-                            std::unique_ptr<OperationList> list, const ControlStep& step, std::span<std::byte> fetched) {
+Status Fabric::send_request(Pending& pending, const AgentPlace& place, const Request& request, std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, const Endpoints::To& to) {
     operation.parts = 2;
     operation.awaits_reply = true;
-    operation.fetched = fetched.data();
-    operation.fetched_bytes = fetched.size();
-    operation.step = step;
-    operation.header = header;
+    operation.fetched = request.fetched.data();
+    operation.fetched_bytes = request.fetched.size();
+    operation.enclosed = request.enclosed;
+    operation.steps = request.steps;
+    operation.header = request.header;
     operation.header.sender = place.sender;
     operation.header.region = place.region;
     operation.header.operation = operations_.number(operation);
@@ -367,7 +380,7 @@ Status Fabric::send_request(Pending& pending, const AgentPlace& place, const Req
       const std::span<const std::byte> bytes = operation.list->bytes();
       parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     }
-    if (header.controls != 0) parts[count++] = {&operation.step, sizeof operation.step};
+    if (request.header.controls > 0) parts[count++] = {operation.steps.data(), request.header.controls * sizeof(ControlStep)};
     return send(to, parts.data(), count, operation.slot, operation);
   });
 }

@@ -100,6 +100,10 @@ class Fabric {
   // The same with a step on a control word when they are done; what it held is fetched. `list` null: only that.
   Status carry_out_and_control(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list, const ControlStep& step,
                                std::uint64_t* fetched);
+  // The same between two steps: the closing as above; before the operations the opening, which may stop them (message.hpp).
+  // `result` stays in use until `pending` is done.
+  Status carry_out_enclosed(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list, const ControlStep& opening,
+                            const ControlStep& closing, Enclosed& result);
   // A page of the peer's table of attached regions (AttachedRegions::Page).
   Status ask_for_regions(Pending& pending, const AgentPlace& place, std::uint64_t first, std::span<std::byte> page);
 
@@ -150,8 +154,14 @@ class Fabric {
   void recycle(Operation& operation);
   template <class Issue>
   Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
-  Status send_request(Pending& pending, const AgentPlace& place, const RequestHeader& header, std::unique_ptr<OperationList> list,
-                      const ControlStep& step, std::span<std::byte> fetched);
+  // What a request is but for its list, its place and its operation.
+  struct Request {
+    RequestHeader header{};                           // the number of steps in `controls`
+    std::array<ControlStep, kMostControls> steps{};
+    std::span<std::byte> fetched;
+    Enclosed* enclosed = nullptr;                     // instead
+  };
+  Status send_request(Pending& pending, const AgentPlace& place, const Request& request, std::unique_ptr<OperationList> list);
   bool drain();
   bool take_completions();
   void finish_answers();

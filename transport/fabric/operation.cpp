@@ -2,8 +2,37 @@
 #include "transport/fabric/operation.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace farside {
+namespace {
+
+// What an answer must bring, in bytes: behind what a list fetches, and that.
+struct Expected {
+  std::size_t listed;
+  std::size_t behind;
+};
+
+Expected expected_of(const Operation& operation, ReplyStatus status) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (status == ReplyStatus::kStopped) return {0, kWord};
+  return {operation.list != nullptr ? operation.list->fetched_bytes() : 0,
+          operation.enclosed != nullptr ? kMostControls * kWord : operation.fetched_bytes};
+}
+
+// `words`: the opening's and, unless it was stopped, the closing's.
+void tell(Operation& operation, bool stopped, std::span<const std::byte> words) {
+  Enclosed& enclosed = *operation.enclosed;
+  enclosed.stopped = stopped;
+  std::memcpy(&enclosed.opening, words.data(), sizeof enclosed.opening);
+  if (stopped) {
+    enclosed.list = std::move(operation.list);
+  } else {
+    std::memcpy(&enclosed.closing, words.data() + sizeof enclosed.opening, sizeof enclosed.closing);
+  }
+}
+
+}  // namespace
 
 Operation* OperationPool::take_answer(std::span<const std::byte> message) {
   ReplyHeader header;
@@ -14,14 +43,19 @@ Operation* OperationPool::take_answer(std::span<const std::byte> message) {
   Operation& operation = all_[index];
   if (!operation.awaits_reply || operation.generation != header.generation) return nullptr;
   const std::span<const std::byte> fetched = message.subspan(sizeof header);
-  const std::size_t listed = operation.list != nullptr ? operation.list->fetched_bytes() : 0;
-  if (header.status != ReplyStatus::kDone) {
+  const bool stopped = header.status == ReplyStatus::kStopped && operation.enclosed != nullptr;
+  const auto [listed, behind] = expected_of(operation, header.status);
+  if (header.status != ReplyStatus::kDone && !stopped) {
     operation.pending->failed(Error{ErrorKind::kRange, "the target's agent refused the request"});
-  } else if (fetched.size() != listed + operation.fetched_bytes) {
+  } else if (fetched.size() != listed + behind) {
     operation.pending->failed(Error{ErrorKind::kPeer, "the target's agent answered with a wrong length"});
   } else {
     if (listed > 0) operation.list->deliver(fetched);
-    if (operation.fetched_bytes > 0) std::memcpy(operation.fetched, fetched.data() + listed, operation.fetched_bytes);
+    if (operation.enclosed != nullptr) {
+      tell(operation, stopped, fetched.subspan(listed));
+    } else if (behind > 0) {
+      std::memcpy(operation.fetched, fetched.data() + listed, behind);
+    }
   }
   operation.awaits_reply = false;
   return &operation;

@@ -47,9 +47,10 @@ struct Operation : Context {
   // Of a request:
   RequestHeader header{};
   std::unique_ptr<OperationList> list;  // operations: null if there are none
-  ControlStep step{};
+  std::array<ControlStep, kMostControls> steps{};
   void* fetched = nullptr;              // for what comes back behind that of the list
   std::size_t fetched_bytes = 0;
+  Enclosed* enclosed = nullptr;         // instead of that, of a list between two steps
 };
 
 // Operations are never freed, only reused: their addresses are with the provider.
@@ -71,6 +72,7 @@ class OperationPool {
     operation.awaits_reply = false;
     operation.pending = nullptr;
     operation.list.reset();
+    operation.enclosed = nullptr;
     operation.registered.reset();
     operation.into = nullptr;
     free_.push_back(operation.index);

@@ -25,14 +25,14 @@ const Case kCases[] = {
      "lock of a target whose window is exposed by its MPI_Win_post; lock it after the target's MPI_Win_wait",
      [](Scene& s) {
        s.barrier();
-       MISTAKE_AT(s.next, MPI_Win_lock(MPI_LOCK_EXCLUSIVE, s.next, 0, s.window));
+       s.mistake_of_lock(MPI_LOCK_EXCLUSIVE);
        s.barrier();
      }},
     {"MPI_Win_lock, shared of a target that is posted", kPosted, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
      "lock of a target whose window is exposed by its MPI_Win_post; lock it after the target's MPI_Win_wait",
      [](Scene& s) {
        s.barrier();
-       MISTAKE_AT(s.next, MPI_Win_lock(MPI_LOCK_SHARED, s.next, 0, s.window));
+       s.mistake_of_lock(MPI_LOCK_SHARED);
        s.barrier();
      }},
     {"MPI_Win_lock_all, with a target that is posted", kNowhere, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
@@ -51,7 +51,7 @@ const Case kCases[] = {
     {"MPI_Win_post, while another rank holds an exclusive lock here", kNowhere, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
      "post while the own window is locked by some rank; post when all locks on this window were released",
      [](Scene& s) {
-       CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, s.next, 0, s.window));
+       s.lock_now(MPI_LOCK_EXCLUSIVE);
        s.barrier();
        MISTAKE(MPI_Win_post(s.to_next, 0, s.window));
        s.barrier();
@@ -60,7 +60,7 @@ const Case kCases[] = {
     {"MPI_Win_post, while another rank holds a shared lock here", kNowhere, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
      "post while the own window is locked by some rank; post when all locks on this window were released",
      [](Scene& s) {
-       CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, s.next, 0, s.window));
+       s.lock_now(MPI_LOCK_SHARED);
        s.barrier();
        MISTAKE(MPI_Win_post(s.to_next, 0, s.window));
        s.barrier();

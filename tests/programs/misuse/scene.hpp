@@ -113,7 +113,7 @@ class Scene {
       if (text.find(part) == std::string::npos) wrong("'" + part + "' is not said");
     };
     if (std::count(text.begin(), text.end(), '\n') != 1) wrong("not one line");
-    says("farside[" + std::to_string(rank) + "]: error: " + case_->call());
+    says("farside[" + std::to_string(rank) + "]: error: " + (instead_ != nullptr ? instead_ : case_->call()));
     says(case_->words);
     if (with_window_) {
       says("on window 'misused'");
@@ -129,6 +129,18 @@ class Scene {
     const bool refused = mistake(call);
     with_window_ = true;
     return refused;
+  }
+
+  // A lock that is refused; where it is put off until something needs it, by its unlock.
+  void mistake_of_lock(int type) {
+    const auto lock = [&] {
+      const int code = MPI_Win_lock(type, next, 0, window);
+      if (code != MPI_SUCCESS) return code;
+      instead_ = "MPI_Win_unlock";
+      return MPI_Win_unlock(next, window);
+    };
+    mistake(lock, next);
+    instead_ = nullptr;
   }
 
   void mistake_of_request(const std::function<int()>& call, int where) {
@@ -203,6 +215,12 @@ class Scene {
     return MPI_Rget_accumulate(values, 1, MPI_INT, result, 1, MPI_INT, target, 0, 1, MPI_INT, MPI_SUM, window,
                                &request);
   }
+  // A lock that is held, not put off.
+  void lock_now(int type) {
+    CHECK_MPI(MPI_Win_lock(type, next, 0, window));
+    CHECK_MPI(get(next));
+    CHECK_MPI(MPI_Win_flush(next, window));
+  }
   void lock() { CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window)); }
   void unlock() { CHECK_MPI(MPI_Win_unlock(next, window)); }
   void lock_all() { CHECK_MPI(MPI_Win_lock_all(0, window)); }
@@ -276,6 +294,7 @@ class Scene {
  private:
   std::optional<check::Window> owned_;
   const Case* case_ = nullptr;
+  const char* instead_ = nullptr;  // of the case's call, the one that is refused
   int mistakes_ = 0;
   bool with_window_ = true;
 
