@@ -27,6 +27,7 @@ class Stage {
   // This rank's part of a step, and its checks.
   void act(Model& model, const Step& step);
   int call(const Step& step);
+  int lock(int type, int target, int assert);
   [[noreturn]] void fail(const std::string& what, const std::string& said);
 
   int rank_;
