@@ -6,10 +6,12 @@
 //   killed lock|put|accumulate|fence|creation [create]   rank 1 is killed while all do that: the others must not go on for long
 //   stopped [create]                                     rank 1 is stopped for 2 s while all work: nothing may be lost
 //   cut                                                  the same, and the cable between two hosts goes dead meanwhile
-//   dead SECONDS                                         the cable goes dead for longer than FARSIDE_PEER_TIMEOUT, which is SECONDS
-//   gone [create]                                        rank 1 closes its connections and stops, as if its host were lost: the
+//   dead SECONDS [back]                                  the cable goes dead for longer than FARSIDE_PEER_TIMEOUT, which is SECONDS
+//                                                        (or than an adapter's own patience); back: and is whole again later
+//   gone [create] [killed]                               rank 1 closes its connections and stops, as if its host were lost: the
 //                                                        others get errors that name it, and go on with each other;
-//                                                        exit code 33
+//                                                        exit code 33; killed: by SIGKILL, where the launcher ends nobody for it
+//                                                        (and has an exit code of its own)
 #include <dlfcn.h>
 #include <sys/socket.h>
 
@@ -135,11 +137,16 @@ constexpr int kGone = 33;
 [[noreturn]] void gone(const check::Program& program) {
   check::section("rank 1 is gone");
   const std::vector<int> before = sockets();
+  // By which MPICH's launcher tells the others that one has died.
+  if (program.has("killed")) signal(SIGUSR1, SIG_IGN);
   const check::Window window(program.memory(), kBytes, 8);
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   put_to_all(window, 0);
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-  if (check::rank() == kVictim) be_gone(before);
+  if (check::rank() == kVictim) {
+    if (program.has("killed")) kill(getpid(), SIGKILL);
+    be_gone(before);
+  }
   const std::int64_t number = 7 + check::rank();
   // Which call it is that gets the error is a matter of when.
   int code = MPI_SUCCESS;
@@ -163,6 +170,7 @@ constexpr int kGone = 33;
   std::int64_t theirs = 0;
   CHECK_MPI(MPI_Sendrecv(&number, 1, MPI_INT64_T, other, 0, &theirs, 1, MPI_INT64_T, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   CHECK_EQ(window.as<volatile std::int64_t>()[other], theirs);
+  std::fprintf(stderr, "faults: rank %d goes on with rank %d\n", check::rank(), other);
   MPI_Send(&number, 1, MPI_INT64_T, other, 1, MPI_COMM_WORLD);
   MPI_Recv(&theirs, 1, MPI_INT64_T, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   MPI_Abort(MPI_COMM_WORLD, kGone);
@@ -228,12 +236,32 @@ int stopped(const check::Program& program) {
   return 0;
 }
 
+// The cable is whole again some time: from then on all goes well, on new connections.
+void back_again(const check::Window& window, int target) {
+  const std::int64_t number = 8;
+  int code = MPI_ERR_OTHER;
+  for (const auto end = Clock::now() + std::chrono::seconds(40); code != MPI_SUCCESS && Clock::now() < end;) {
+    code = MPI_Put(&number, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window);
+    if (code == MPI_SUCCESS) code = MPI_Win_flush(target, window);
+  }
+  CHECK_MPI(code);
+  const long double one = 1;
+  CHECK_MPI(MPI_Accumulate(&one, 1, MPI_LONG_DOUBLE, target, 2, 1, MPI_LONG_DOUBLE, MPI_SUM, window));
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, check::rank(), 0, window));
+  CHECK_EQ(window.as<std::int64_t>()[0], number);
+  CHECK_EQ(window.as<long double>()[1], one);
+  CHECK_MPI(MPI_Win_unlock(check::rank(), window));
+}
+
 // Each rank puts to the other one until that fails: by when it must, and that its own memory is still there.
 int dead(const check::Program& program) {
   check::section("a cable that is dead");
   const std::chrono::seconds timeout(program.number("dead", 0));
-  // Never freed, as that would wait for the other rank's data.
-  const check::Window& window = *new check::Window(program.memory(), kBytes, 8);
+  // Not freed while the cable is dead, as that would wait for the other rank's data.
+  auto* const kept = new check::Window(program.memory(), kBytes, 8);
+  const check::Window& window = *kept;
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   const int target = 1 - check::rank();
   const std::int64_t number = 7;
@@ -256,7 +284,11 @@ int dead(const check::Program& program) {
   CHECK_EQ(window.as<std::int64_t>()[0], number);
   std::printf("rank %d: error after %.1f s\n", check::rank(), std::chrono::duration<double>(took).count());
   std::fflush(stdout);
-  // The window stays as it is; what the runtimes have to say to each other waits for the cable.
+  // Else the window stays as it is; what the runtimes have to say to each other waits for the cable.
+  if (program.has("back")) {
+    back_again(window, target);
+    delete kept;
+  }
   return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace farside {
 namespace {
@@ -24,6 +25,9 @@ Result<std::unique_ptr<Endpoints>> ConnectedEndpoints::open(const Domain& domain
   if (Status status = opened->set_up(); !status) return status.error();
   return std::unique_ptr<Endpoints>(std::move(opened));
 }
+
+ConnectedEndpoints::ConnectedEndpoints(const Domain& domain, Lost lost)
+    : domain_(domain), by_adapter_(is_adapter(*domain.info)), lost_(std::move(lost)) {}
 
 Status ConnectedEndpoints::set_up() {
   fi_eq_attr eq_attr{};
@@ -172,20 +176,41 @@ void ConnectedEndpoints::established(Connection& connection, const Hello* hello)
   known.refused = 0;
 }
 
-// The connection is of no use any more. What was under way on it fails by itself.
+// The next operation connects again, after a while.
+void ConnectedEndpoints::forget(Connection& connection) {
+  Known& known = peers_[connection.peer];
+  if (known.current != &connection) return;
+  known.current = nullptr;
+  const auto wait = kTryAgain * (1U << std::min(known.refused, 7U));
+  known.not_before = Clock::now() + std::min<std::chrono::milliseconds>(wait, kTryAgainLongest);
+  ++known.refused;
+}
+
+// The connection is of no use any more. What was under way on it fails by itself: at an adapter when this side has shut it down,
+// too (libfabric 1.17 leaves the queue pair as it is, which goes on trying).
 void ConnectedEndpoints::ended(Connection& connection, const std::string& why) {
   using State = Connection::State;
-  Known& known = peers_[connection.peer];
-  if (known.current == &connection) {
-    known.current = nullptr;
-    const auto wait = kTryAgain * (1U << std::min(known.refused, 7U));
-    known.not_before = Clock::now() + std::min<std::chrono::milliseconds>(wait, kTryAgainLongest);
-    ++known.refused;
-  }
+  forget(connection);
   const State before = std::exchange(connection.state, State::kEnded);
   if (before == State::kConnecting || before == State::kAccepting) --in_progress_;
   if (before != State::kConnected) return close(connection);
+  if (by_adapter_) fi_shutdown(connection.endpoint.get(), 0);
   lost_(connection.peer, why);
+}
+
+// A queue pair that has reported an error takes nothing more, and nobody says that its connection has ended.
+void ConnectedEndpoints::failed(Peer peer, const fid_ep* endpoint, const std::string& why) {
+  Connection* const connection = peers_[peer].current;
+  if (!by_adapter_ || connection == nullptr || connection->endpoint.get() != endpoint) return;
+  if (connection->state == Connection::State::kConnected) ended(*connection, why);
+}
+
+void ConnectedEndpoints::stop(Peer peer) {
+  Connection* const connection = peers_[peer].current;
+  if (!by_adapter_ || connection == nullptr || connection->state != Connection::State::kConnected) return;
+  forget(*connection);
+  connection->state = Connection::State::kEnded;
+  fi_shutdown(connection->endpoint.get(), 0);
 }
 
 void ConnectedEndpoints::close(Connection& connection) { connections_.erase(&connection.endpoint->fid); }

@@ -29,6 +29,8 @@ class ConnectedEndpoints final : public Endpoints {
   fid* events() const override { return &events_->fid; }
   int events_fd() const override { return events_fd_; }
   void clear_lost(Peer peer) override;
+  void failed(Peer peer, const fid_ep* endpoint, const std::string& why) override;
+  void stop(Peer peer) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -53,7 +55,7 @@ class ConnectedEndpoints final : public Endpoints {
     std::uint32_t refused = 0;        // in a row
   };
 
-  ConnectedEndpoints(const Domain& domain, Lost lost) : domain_(domain), lost_(std::move(lost)) {}
+  ConnectedEndpoints(const Domain& domain, Lost lost);
   Status set_up();
   Peer find(std::uint64_t identity);
   ssize_t open_endpoint(fi_info* info, FabricHandle<fid_ep>& out);
@@ -62,11 +64,13 @@ class ConnectedEndpoints final : public Endpoints {
   void take_request(fi_info* info, const Hello* hello);
   void established(Connection& connection, const Hello* hello);
   void ended(Connection& connection, const std::string& why);
+  void forget(Connection& connection);
   void close(Connection& connection);
   void take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes);
   void take_error();
 
   Domain domain_;
+  const bool by_adapter_;
   Lost lost_;
   FabricHandle<fid_eq> events_;
   int events_fd_ = -1;

@@ -61,6 +61,11 @@ class Endpoints {
   virtual int events_fd() const { return -1; }
   // Nothing is under way towards the peer: what is left of lost connections to it may go.
   virtual void clear_lost(Peer) {}
+  // Something has failed on `endpoint`, by which the peer was reached. Where that is the end of a connection, as of all that goes
+  // by adapters, it is lost.
+  virtual void failed(Peer, const fid_ep* /*endpoint*/, const std::string& /*why*/) {}
+  // The peer is given up: an adapter must not go on with what is under way. `lost` is not called.
+  virtual void stop(Peer) {}
 
  protected:
   FabricAddress address_;

@@ -6,7 +6,7 @@
 // queue takes it off. An operation is complete when it has taken effect at the target (FI_DELIVERY_COMPLETE), and
 // its local buffers must stay until then.
 //
-// A peer that stays out of reach (it cannot be connected to, takes nothing any more, or its machine acknowledges nothing) is
+// A peer that stays out of reach (it cannot be connected to, takes nothing any more, or its machine or adapter acknowledges nothing) is
 // given up after a while: what is under way towards it fails. One that is merely slow to answer is waited for.
 //
 // Progress: the progress thread sleeps on the completion queue's file descriptor and executes what arrives, so that
@@ -125,7 +125,8 @@ class Fabric {
     std::uint32_t completed = 0;      // ever
     std::uint32_t completed_then = 0; // at quiet_since
     std::uint32_t given_up = 0;       // how often
-    Clock::time_point quiet_since{};  // nothing has completed, and no probe was taken
+    Clock::time_point quiet_since{};  // nothing has completed, and no probe was taken (by an adapter: acknowledged)
+    bool probed = false;              // an adapter has a probe
     Clock::time_point asked_since{};  // nothing has completed, and TCP waits for an acknowledgement; zero: it does not
     FabricAddress address;
   };
@@ -174,6 +175,7 @@ class Fabric {
   void send_replies();
   std::unique_ptr<Reply> take_reply_buffer();
   ssize_t send(Reply& reply);
+  ssize_t send_probe(Reply& probe);
   ssize_t send(const Endpoints::To& to, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context);
   void look_after_peers();
   void look_for_dead_ways();

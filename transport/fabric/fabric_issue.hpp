@@ -29,6 +29,7 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
       // Nobody can complete it before the mutex is released.
       operation->pending = &pending;
       operation->peer = peer;
+      operation->endpoint = to.endpoint;
       pending.issued();
       return {};
     }

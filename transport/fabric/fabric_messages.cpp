@@ -2,9 +2,12 @@
 // Messages that arrive: requests of peers, which the agent carries out, the answers to them, and those to this process's own.
 #include <optional>
 
+#include <rdma/fi_rma.h>
+
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/fabric/fabric.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace farside {
 
@@ -38,6 +41,7 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   statistics_.add(RouteKind::kFabric, Counted::kAgent, bytes);
   std::unique_ptr<Reply> reply = take_reply_buffer();
   reply->refused_since = {};
+  reply->probe = false;
   reply->peer = answer.peer;
   reply->header = answer.header;
   reply->fetched = std::move(answer.fetched);
@@ -56,7 +60,23 @@ ssize_t Fabric::send(Reply& reply) {
   const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
   Endpoints::To to{};
   if (const ssize_t code = endpoints_->reach(reply.peer, to); code != 0) return code;
+  reply.endpoint = to.endpoint;
   return send(to, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
+}
+
+// An adapter says that it is done when the peer's has acknowledged it, so an empty write will do, for which no process has to wake.
+ssize_t Fabric::send_probe(Reply& probe) {
+  probe.header = {};
+  probe.header.kind = MessageKind::kProbe;
+  probe.fetched.clear();
+  probe.probe = true;
+  if (!is_adapter(*info_)) return send(probe);
+  Endpoints::To to{};
+  if (const ssize_t code = endpoints_->reach(probe.peer, to); code != 0) return code;
+  probe.endpoint = to.endpoint;
+  const fi_rma_iov nowhere{};
+  const fi_msg_rma nothing{nullptr, nullptr, 0, to.address, &nowhere, 1, &probe.reserved, 0};
+  return fi_writemsg(to.endpoint, &nothing, FI_COMPLETION);
 }
 
 void Fabric::send_replies() {

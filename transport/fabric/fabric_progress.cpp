@@ -8,6 +8,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/fabric/fabric.hpp"
+#include "transport/fabric/provider.hpp"
 #include "transport/fabric/tcp_path.hpp"
 
 namespace farside {
@@ -110,10 +111,16 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
       receive(static_cast<Receive&>(*context), entry.len);
       receive_again(static_cast<Receive&>(*context));
       return;
-    case Context::Kind::kReply:
+    case Context::Kind::kReply: {
+      auto& reply = static_cast<Reply&>(*context);
+      if (reply.probe) {
+        contacts_[reply.peer].probed = false;
+        contacts_[reply.peer].quiet_since = Clock::now();
+      }
       --answers_under_way_;
-      spare_.emplace_back(static_cast<Reply*>(context));
+      spare_.emplace_back(&reply);
       return;
+    }
   }
 }
 
@@ -131,10 +138,14 @@ void Fabric::complete_with_error() {
     case Context::Kind::kOperation: {
       auto& operation = static_cast<Operation&>(*context);
       if (operation.pending != nullptr) {
-        operation.pending->failed(Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}", provider(), text)});
+        const char* const why = entry.err == FI_ECANCELED ? "the connection has ended: " : "";
+        operation.pending->failed(Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}{}", provider(), why, text)});
       }
+      const Peer peer = operation.peer;
+      const fid_ep* const endpoint = operation.endpoint;
       // A request whose send failed gets no reply.
       finish(operation);
+      endpoints_->failed(peer, endpoint, text);
       return;
     }
     case Context::Kind::kReceive:
@@ -142,11 +153,18 @@ void Fabric::complete_with_error() {
       if (entry.err != FI_ECANCELED) log(LogLevel::kWarn, "a message was refused: {}", text);
       receive_again(static_cast<Receive&>(*context));
       return;
-    case Context::Kind::kReply:
-      log(LogLevel::kWarn, "an answer to a peer could not be delivered: {}", text);
+    case Context::Kind::kReply: {
+      auto& reply = static_cast<Reply&>(*context);
+      if (reply.probe) {
+        contacts_[reply.peer].probed = false;
+      } else {
+        log(LogLevel::kWarn, "an answer to a peer could not be delivered: {}", text);
+      }
       --answers_under_way_;
-      spare_.emplace_back(static_cast<Reply*>(context));
+      spare_.emplace_back(&reply);
+      endpoints_->failed(reply.peer, reply.endpoint, text);
       return;
+    }
   }
 }
 
@@ -165,23 +183,26 @@ bool Fabric::quiet(Contact& contact, Clock::time_point now, Clock::duration so_l
 }
 
 // Gives up peers that stay out of reach. A peer from which nothing has come for half the time is sent a probe: whether it
-// answers does not matter, it may be stopped; but one that has died cannot be sent anything. Called with the mutex held.
+// answers does not matter, it may be stopped; but one that has died cannot be sent anything. An adapter takes all the same, and must
+// have completed the probe when the time is over. Called with the mutex held.
 void Fabric::look_after_peers() {
   const Clock::time_point now = Clock::now();
   for (Peer peer = 0; peer < contacts_.size(); ++peer) {
     Contact& contact = contacts_[peer];
     if (contact.under_way == 0) endpoints_->clear_lost(peer);
     if (!quiet(contact, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) || peer_timeout_.count() == 0) continue;
+    if (contact.probed) {
+      if (now - contact.quiet_since >= peer_timeout_) give_up(peer, "its adapter acknowledges nothing that is sent to it");
+      continue;
+    }
     std::unique_ptr<Reply> probe = take_reply_buffer();
     probe->peer = peer;
-    probe->header = {};
-    probe->header.kind = MessageKind::kProbe;
-    probe->fetched.clear();
-    const ssize_t code = send(*probe);
+    const ssize_t code = send_probe(*probe);
     if (code == 0) {
       probe.release();  // until its completion: NOLINT(bugprone-unused-return-value)
       ++answers_under_way_;
-      contact.quiet_since = now;
+      contact.probed = is_adapter(*info_);
+      if (!contact.probed) contact.quiet_since = now;
       continue;
     }
     spare_.push_back(std::move(probe));
@@ -234,6 +255,8 @@ void Fabric::give_up(Peer peer, const std::string& why) {
   Contact& contact = contacts_[peer];
   ++contact.given_up;
   contact.quiet_since = Clock::now();
+  contact.probed = false;
+  endpoints_->stop(peer);
   operations_.for_each([&](Operation& operation) {
     if (operation.pending == nullptr || operation.peer != peer) return;
     Pending& pending = *std::exchange(operation.pending, nullptr);

@@ -27,6 +27,7 @@ struct Context {
   enum class Kind : std::uint8_t { kOperation, kReceive, kReply };
   fi_context2 reserved{};  // the provider's (FI_CONTEXT2)
   Kind kind;
+  const fid_ep* endpoint = nullptr;  // that has it; not of receives
   explicit Context(Kind which) : kind(which) {}
 };
 
@@ -105,6 +106,7 @@ struct Receive : Context {
 struct Reply : Context {
   Reply() : Context(Kind::kReply) {}
   Peer peer = 0;
+  bool probe = false;
   std::chrono::steady_clock::time_point refused_since{};  // by the provider
   ReplyHeader header{};
   std::vector<std::byte> fetched;

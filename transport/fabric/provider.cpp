@@ -83,6 +83,10 @@ bool orders_atomics(const fi_info& info) {
   return (info.tx_attr->msg_order & info.rx_attr->msg_order & kAtomicOrder) == kAtomicOrder;
 }
 
+bool is_adapter(const fi_info& info) {
+  return info.ep_attr->type == FI_EP_MSG && std::string_view(info.fabric_attr->prov_name) == "verbs";
+}
+
 void ask_for_small_buffers() {
   constexpr int kLeaveUsersChoice = 0;
   setenv("FI_OFI_RXM_BUFFER_SIZE", fmt::format("{}", kRxmBufferBytes).c_str(), kLeaveUsersChoice);

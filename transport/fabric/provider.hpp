@@ -53,4 +53,8 @@ void ask_for_small_buffers();
 // Whether it grants that one origin's atomics on one target take effect in the order in which they were issued.
 bool orders_atomics(const fi_info& info);
 
+// Whether its connections are queue pairs of an adapter, which takes what it is given whether the peer is there or not, and
+// says that it is done when the peer's adapter has acknowledged it.
+bool is_adapter(const fi_info& info);
+
 }  // namespace farside
