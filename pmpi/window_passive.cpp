@@ -143,9 +143,12 @@ Outcome Window::take_lock_put_off() {
   Outcome taken = space_->take_lock_put_off(lock.rank, [&] { return acquire_of(lock.rank, lock.type, lock.hold); });
   lock.plain = lock.hold.how() == epochs::Hold::kPlain;
   if (taken) return taken;
+  // Whoever is told may have called for another target, or another window.
+  Fault fault = taken.fault();
+  if (fault.target == Fault::kNoTarget) fault.target = lock.rank;
   epoch_.lock_refused(lock.rank);
   held_.pop_back();
-  return taken;
+  return fault;
 }
 
 Outcome Window::unlock_put_off(Held& lock, bool& over) {
