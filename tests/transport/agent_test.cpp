@@ -14,121 +14,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/transport/agent_fixture.hpp"
 #include "tests/transport/elements.hpp"
 #include "transport/agent/agent.hpp"
 #include "transport/agent/operation_list.hpp"
 
 using namespace farside;
 using namespace farside::testing;
-
-namespace {
-
-constexpr std::size_t kRegionBytes = 4096;
-constexpr std::byte kFilling{0x5A};
-constexpr std::uint64_t kOrigin = 77;  // fabric address of sender 1
-
-// An agent with one region: a heap block of its own, so that a sanitizer sees what goes beyond, and in builds
-// without one, guards on both sides.
-struct Fixture {
-  explicit Fixture(bool always_locked = false, std::size_t region_bytes = kRegionBytes) : bytes(region_bytes) {
-    memory = std::make_unique<std::byte[]>(bytes + 2 * kGuard);
-    std::fill_n(memory.get(), bytes + 2 * kGuard, kFilling);
-    region = agent.publish({base(), bytes, &lock, false, {}, reinterpret_cast<std::byte*>(words.get()), kWords * 8});
-    agent.admit(region, {11, kOrigin, 12}, always_locked);
-  }
-  std::byte* base() const { return memory.get() + kGuard; }
-  bool guards_hold() const {
-    const auto holds = [](std::byte b) { return b == kFilling; };
-    return std::all_of(memory.get(), base(), holds) && std::all_of(base() + bytes, base() + bytes + kGuard, holds);
-  }
-  RequestHeader header(MessageKind kind = MessageKind::kOperations) const { return {kind, 0, 0, 1, region, 0, 0, 5, 42}; }
-
-#if defined(__SANITIZE_ADDRESS__)
-  static constexpr std::size_t kGuard = 0;
-#else
-  static constexpr std::size_t kGuard = 65536;
-#endif
-  std::size_t bytes;
-  std::unique_ptr<std::byte[]> memory;
-  static constexpr std::size_t kWords = 16;
-  std::unique_ptr<std::uint64_t[]> words = std::make_unique<std::uint64_t[]>(kWords);  // the control block
-  AccumulateLockWord lock;
-  Agent agent;
-  std::uint64_t region = 0;
-};
-
-using Bytes = std::vector<std::byte>;
-
-template <class T>
-void append(Bytes& message, const T& value) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  message.insert(message.end(), bytes, bytes + sizeof value);
-}
-
-Bytes message_of(const RequestHeader& header, const Bytes& payload = {}) {
-  Bytes message;
-  append(message, header);
-  message.insert(message.end(), payload.begin(), payload.end());
-  return message;
-}
-
-ListEntry accumulate(ReduceOp op, BasicType type, std::uint64_t offset, std::uint32_t count, bool fetch = true) {
-  return {OperationKind::kAccumulate, op, type, std::uint8_t{fetch}, count, offset, 0, 1, 0};
-}
-ListEntry compare_and_swap(BasicType type, std::uint64_t offset, std::uint32_t count = 1) {
-  return {OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, 1, count, offset, 0, 1, 0};
-}
-ListEntry put(std::uint64_t offset, std::uint32_t bytes, std::uint32_t blocks = 1, std::int64_t stride = 0) {
-  return {OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, 0, bytes, offset, stride, blocks, 0};
-}
-ListEntry get(std::uint64_t offset, std::uint32_t bytes, std::uint32_t blocks = 1, std::int64_t stride = 0) {
-  return {OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, 1, bytes, offset, stride, blocks, 0};
-}
-
-// An entry with its data, padded as they are in a list.
-Bytes listed(const ListEntry& entry, const Bytes& data = {}) {
-  Bytes list;
-  append(list, entry);
-  list.insert(list.end(), data.begin(), data.end());
-  list.resize((list.size() + 7) / 8 * 8);
-  return list;
-}
-
-// What a request carries: the last element comes without the gap behind it.
-std::size_t payload_bytes(BasicType type, std::size_t count) {
-  return (count - 1) * traits(type).extent + end_of_data(type);
-}
-
-Bytes elements(BasicType type, std::size_t count, unsigned seed) {
-  Bytes buffer(count * traits(type).extent, kFilling);
-  fill_elements(type, buffer.data(), count, seed);
-  buffer.resize(payload_bytes(type, count));
-  buffer.shrink_to_fit();
-  return buffer;
-}
-
-// Types whose values leave bytes undefined, which others than their like would see.
-bool has_padding(BasicType type) {
-  return type == BasicType::kLongDouble || type == BasicType::kComplexLongDouble || type == BasicType::kLongDoubleInt;
-}
-
-// The answer is a refusal, and nothing was touched.
-void check_refused(Fixture& on, const Bytes& message, bool known_sender = true) {
-  const Bytes before(on.base(), on.base() + on.bytes);
-  const Agent::Answer answer = on.agent.execute(message);
-  CHECK(answer.refused != nullptr);
-  CHECK(answer.known_sender == known_sender);
-  CHECK(answer.fetched.empty());
-  if (known_sender) {
-    CHECK(answer.peer == kOrigin);
-    CHECK(answer.header.status == ReplyStatus::kRefused);
-  }
-  CHECK(std::equal(before.begin(), before.end(), on.base()));
-  CHECK(on.guards_hold());
-  CHECK(on.lock.held.load() == 0);
-}
-
-}  // namespace
 
 TEST_CASE("the agent combines every type by every operation that MPI allows, as the kernels do") {
   for (const bool always_locked : {false, true}) {
@@ -139,7 +31,7 @@ TEST_CASE("the agent combines every type by every operation that MPI allows, as 
           for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{32}, std::uint64_t{33}}) {
             for (const bool fetch : {false, true}) {
               INFO(traits(type).name << " " << name(op) << " x" << count << " at " << offset << " fetch " << fetch);
-              Fixture on(always_locked);
+              AgentFixture on(always_locked);
               const std::size_t extent = traits(type).extent;
               fill_elements(type, on.base() + offset, count, 1);
               Bytes model(on.base(), on.base() + on.bytes);
@@ -180,7 +72,7 @@ TEST_CASE("the agent compares and swaps, and answers with what was there") {
     if (has_gap(type)) continue;
     for (const std::uint64_t offset : {std::uint64_t{64}, std::uint64_t{65}}) {
       INFO(traits(type).name << " at " << offset);
-      Fixture on;
+      AgentFixture on;
       const std::size_t extent = traits(type).extent;
       const Bytes there(extent, std::byte{1}), other(extent, std::byte{0}), desired(extent, std::byte{3});
       std::copy(there.begin(), there.end(), on.base() + offset);
@@ -203,7 +95,7 @@ TEST_CASE("the agent compares and swaps, and answers with what was there") {
 }
 
 TEST_CASE("a pair whose data ends with the region is within it, whatever gap would follow") {
-  Fixture on(false, 32 + 12);
+  AgentFixture on(false, 32 + 12);
   fill_elements(BasicType::kDoubleInt, on.base() + 32, 1, 1);
   const Agent::Answer answer = on.agent.execute(
       message_of(on.header(), listed(accumulate(ReduceOp::kMaxloc, BasicType::kDoubleInt, 32, 1), elements(BasicType::kDoubleInt, 1, 2))));
@@ -212,7 +104,7 @@ TEST_CASE("a pair whose data ends with the region is within it, whatever gap wou
 }
 
 TEST_CASE("a message shorter than its header is dropped") {
-  Fixture on;
+  AgentFixture on;
   const Bytes whole = message_of(on.header(), listed(put(0, 4), Bytes(4)));
   for (std::size_t bytes = 0; bytes < sizeof(RequestHeader); ++bytes) {
     check_refused(on, Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes)), false);
@@ -220,7 +112,7 @@ TEST_CASE("a message shorter than its header is dropped") {
 }
 
 TEST_CASE("data of a wrong length are refused, and so is an entry that is cut off") {
-  Fixture on;
+  AgentFixture on;
   const auto check_all = [&](const ListEntry& entry, std::size_t right) {
     for (std::size_t bytes = 0; bytes <= 64; bytes += 8) {
       if (bytes == right) continue;
@@ -241,7 +133,7 @@ TEST_CASE("data of a wrong length are refused, and so is an entry that is cut of
 }
 
 TEST_CASE("of a list of which one operation is refused none is carried out") {
-  Fixture on;
+  AgentFixture on;
   for (const ListEntry& bad : {put(on.bytes, 1), put(0, 0), get(on.bytes - 1, 2), accumulate(ReduceOp::kMaxloc, BasicType::kInt32, 0, 1)}) {
     Bytes list = listed(put(0, 8), Bytes(8, std::byte{1}));
     const Bytes behind = listed(bad, Bytes(bad.kind == OperationKind::kGet ? 0 : 8));
@@ -251,7 +143,7 @@ TEST_CASE("of a list of which one operation is refused none is carried out") {
 }
 
 TEST_CASE("an operation beyond its region is refused, overflow or not") {
-  Fixture on;
+  AgentFixture on;
   const std::uint64_t offsets[] = {kRegionBytes - 7, kRegionBytes, kRegionBytes + 1, UINT64_MAX, UINT64_MAX - 7,
                                    std::uint64_t{1} << 63, UINT64_MAX - kRegionBytes};
   for (const std::uint64_t offset : offsets) {
@@ -279,7 +171,7 @@ TEST_CASE("an operation beyond its region is refused, overflow or not") {
 }
 
 TEST_CASE("no request makes the agent answer with more than a message holds") {
-  Fixture on(false, 16 * kMaxPayload);
+  AgentFixture on(false, 16 * kMaxPayload);
   const auto most = static_cast<std::uint32_t>(OperationList::kMostFetched / 8);
   const auto fetch = [](std::uint32_t count) { return listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count)); };
   CHECK(on.agent.execute(message_of(on.header(), fetch(most))).fetched.size() == OperationList::kMostFetched);
@@ -295,7 +187,7 @@ TEST_CASE("no request makes the agent answer with more than a message holds") {
 }
 
 TEST_CASE("unknown kinds, operations, types, regions and senders are refused") {
-  Fixture on;
+  AgentFixture on;
   const ListEntry good = accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 1);
   for (const std::size_t number : {kReduceOps, std::size_t{200}, std::size_t{255}}) {
     ListEntry bad = good;
@@ -335,7 +227,7 @@ TEST_CASE("unknown kinds, operations, types, regions and senders are refused") {
 }
 
 TEST_CASE("an operation that MPI does not define for the type is refused") {
-  Fixture on;
+  AgentFixture on;
   for (const BasicType type : all_types()) {
     for (const ReduceOp op : all_ops()) {
       if (allowed(op, type)) continue;
@@ -348,124 +240,12 @@ TEST_CASE("an operation that MPI does not define for the type is refused") {
   }
 }
 
-TEST_CASE("operations with a control step are carried out, then it is taken and fetches; or nothing is done") {
-  Fixture on;
-  const auto message = [&](std::uint64_t offset, std::size_t bytes, const ControlStep& step) {
-    Bytes payload = bytes > 0 ? listed(put(offset, static_cast<std::uint32_t>(bytes)), Bytes(bytes, std::byte{0x21})) : Bytes();
-    append(payload, step);
-    RequestHeader header = on.header();
-    header.controls = 1;
-    return message_of(header, payload);
-  };
-  const auto add = [](std::uint32_t word) { return ControlStep{ControlCall::kFetchAdd, {}, word, 7, 0}; };
-  std::uint64_t sum = 0;
-  for (const std::size_t bytes : {0UL, 1UL, 13UL, kRegionBytes}) {
-    std::fill_n(on.base(), on.bytes, kFilling);
-    const std::uint64_t offset = (kRegionBytes - bytes) / 2;
-    const Agent::Answer answer = on.agent.execute(message(offset, bytes, add(8 * 15)));
-    CHECK(answer.refused == nullptr);
-    CHECK(answer.header.status == ReplyStatus::kDone);
-    std::uint64_t before = 1;
-    REQUIRE(answer.fetched.size() == sizeof before);
-    std::memcpy(&before, answer.fetched.data(), sizeof before);
-    CHECK(before == sum);
-    CHECK(on.words[15] == (sum += 7));
-    for (std::size_t i = 0; i < on.bytes; ++i) {
-      if (on.base()[i] != (i >= offset && i < offset + bytes ? std::byte{0x21} : kFilling)) FAIL("byte " << i);
-    }
-  }
-  check_refused(on, message(kRegionBytes, 1, add(0)));
-  check_refused(on, message(UINT64_MAX, 8, add(0)));
-  for (const std::uint32_t word : {1U, 124U, 128U, UINT32_MAX - 7}) {
-    check_refused(on, message(0, 8, add(word)));
-  }
-  RequestHeader header = on.header();
-  header.controls = 1;
-  check_refused(on, message_of(header, Bytes(8)));
-  CHECK(std::count(on.words.get(), on.words.get() + on.kWords, 0U) == 15);
-}
-
-TEST_CASE("between two steps operations are carried out, unless the first one stops them") {
-  Fixture on;
-  const auto message = [&](std::uint64_t offset, const ControlStep& opening, const ControlStep& closing) {
-    Bytes payload = listed(put(offset, 8), Bytes(8, std::byte{0x21}));
-    append(payload, opening);
-    append(payload, closing);
-    RequestHeader header = on.header();
-    header.controls = 2;
-    return message_of(header, payload);
-  };
-  const auto words_of = [](const Agent::Answer& answer) {
-    std::vector<std::uint64_t> words(answer.fetched.size() / 8);
-    std::memcpy(words.data(), answer.fetched.data(), words.size() * 8);
-    return words;
-  };
-  const ControlStep draws{ControlCall::kFetchAdd, {}, 24, 0x101, 0xF0};
-  const ControlStep leaves{ControlCall::kFetchAdd, {}, 24, 0x10, 0};
-  const Agent::Answer done = on.agent.execute(message(16, draws, leaves));
-  CHECK(done.header.status == ReplyStatus::kDone);
-  CHECK(words_of(done) == std::vector<std::uint64_t>{0, 0x101});
-  CHECK(on.words[3] == 0x111);
-  CHECK(on.base()[16] == std::byte{0x21});
-  // 0x10 is in the way now.
-  const Agent::Answer stopped = on.agent.execute(message(32, draws, leaves));
-  CHECK(stopped.refused == nullptr);
-  CHECK(stopped.header.status == ReplyStatus::kStopped);
-  CHECK(words_of(stopped) == std::vector<std::uint64_t>{0x111});
-  CHECK(on.words[3] == 0x212);
-  CHECK(on.base()[32] == kFilling);
-  // Nothing at all is done of what is refused.
-  std::fill_n(on.base(), on.bytes, kFilling);
-  on.words[3] = 0;
-  check_refused(on, message(kRegionBytes, draws, leaves));
-  check_refused(on, message(0, {ControlCall::kFetchAdd, {}, 128, 1, 0}, leaves));
-  check_refused(on, message(0, draws, {ControlCall::kFetchAdd, {}, 4, 1, 0}));
-  for (const ControlCall call : {ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
-    check_refused(on, message(0, {call, {}, 24, 1, 0}, leaves));
-  }
-  RequestHeader header = on.header();
-  header.controls = 2;
-  Bytes one_only;
-  append(one_only, draws);
-  check_refused(on, message_of(header, one_only));
-  header.controls = 3;
-  check_refused(on, message_of(header, Bytes(3 * sizeof(ControlStep))));
-  CHECK(on.words[3] == 0);
-}
-
-TEST_CASE("steps on control words do what they say and fetch what was there") {
-  Fixture on;
-  const auto take = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare) {
-    RequestHeader header = on.header();
-    header.controls = 1;
-    Bytes payload;
-    append(payload, ControlStep{call, {}, 24, operand, compare});
-    const Agent::Answer answer = on.agent.execute(message_of(header, payload));
-    std::uint64_t before = 0;
-    REQUIRE(answer.fetched.size() == sizeof before);
-    std::memcpy(&before, answer.fetched.data(), sizeof before);
-    return before;
-  };
-  CHECK(take(ControlCall::kWrite, 5, 0) == 0);
-  CHECK(take(ControlCall::kFetchAdd, UINT64_MAX, 0) == 5);
-  CHECK(take(ControlCall::kCompareAndSwap, 9, 5) == 4);
-  CHECK(take(ControlCall::kCompareAndSwap, 9, 4) == 4);
-  CHECK(take(ControlCall::kRead, 77, 77) == 9);
-  CHECK(on.words[3] == 9);
-  RequestHeader header = on.header();
-  header.controls = 1;
-  Bytes payload;
-  append(payload, ControlStep{static_cast<ControlCall>(4), {}, 24, 1, 0});
-  check_refused(on, message_of(header, payload));
-  CHECK(on.words[3] == 9);
-}
-
 TEST_CASE("what an origin lists is what the agent does, in order, and what is fetched comes to its buffers") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
     std::mt19937 random(seed);
     const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
-    Fixture on(below(2) == 0, 2 * kRegionBytes);
+    AgentFixture on(below(2) == 0, 2 * kRegionBytes);
     Bytes model(on.base(), on.base() + on.bytes);
     OperationList list;
     struct Wanted {
@@ -555,7 +335,7 @@ TEST_CASE("operations of one shape at equal distances take up no more than their
 }
 
 TEST_CASE("nobody may ask before admission or after withdrawal") {
-  Fixture on;
+  AgentFixture on;
   std::byte other[8] = {};
   const std::uint64_t unborn = on.agent.publish({other, sizeof other, &on.lock, false, {}});
   const Bytes list = listed(put(0, 4), Bytes(4));
@@ -573,7 +353,7 @@ TEST_CASE("nobody may ask before admission or after withdrawal") {
 TEST_CASE("no mutation of a request makes the agent touch memory outside the region") {
   std::mt19937 random(20240607);
   const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
-  Fixture on;
+  AgentFixture on;
   std::size_t done = 0, refused = 0;
   for (int round = 0; round < 60000; ++round) {
     Bytes payload;
@@ -592,7 +372,7 @@ TEST_CASE("no mutation of a request makes the agent touch memory outside the reg
     }
     RequestHeader header = on.header();
     header.controls = below(2) == 0 ? 1 : 0;
-    if (header.controls != 0) append(payload, ControlStep{static_cast<ControlCall>(below(5)), {}, static_cast<std::uint32_t>(8 * below(Fixture::kWords + 2)), 1, 0});
+    if (header.controls != 0) append(payload, ControlStep{static_cast<ControlCall>(below(5)), {}, static_cast<std::uint32_t>(8 * below(AgentFixture::kWords + 2)), 1, 0});
     Bytes message = message_of(header, payload);
     // None, one or several mutations of bytes, but mostly not of the region's id; now and then of the length.
     for (std::size_t n = below(4); n > 0; --n) {
@@ -627,7 +407,7 @@ TEST_CASE("no mutation of a request makes the agent touch memory outside the reg
 
 TEST_CASE("no random bytes make the agent touch anything") {
   std::mt19937 random(7);
-  Fixture on;
+  AgentFixture on;
   const Bytes before(on.base(), on.base() + on.bytes);
   for (int round = 0; round < 20000; ++round) {
     Bytes message(random() % 200);
