@@ -117,7 +117,8 @@ class EpochState {
     return true;
   }
   // The same in two steps, for what goes between them.
-  bool may_lock_quickly(int target) const;
+  bool may_lock_quickly(int target) const { return may_lock_quickly() && static_cast<unsigned>(target) < ranks_; }
+  bool may_lock_quickly() const { return access_ == Access::kNone && !after_fence_; }  // a target that there is
   void locked_quickly(int target, LockType type);
   bool may_unlock_quickly(int target) const { return is_lone(target) && locks_held_ == 1 && !after_fence_; }
   void unlocked_quickly();
@@ -152,7 +153,7 @@ class EpochState {
 
   // For messages. The MPI call that opened the present access epoch: nullptr if none is open. The one that
   // ended the last: nullptr if none has ended. The same for the exposure side.
-  const char* opened_by() const { return opened_by_; }
+  const char* opened_by() const { return access_ == Access::kNone ? nullptr : opened_by_; }
   const char* closed_by() const { return closed_by_; }
   const char* exposure_opened_by() const { return exposure_opened_by_; }
   const char* exposure_closed_by() const { return exposure_closed_by_; }
@@ -227,7 +228,7 @@ class EpochState {
   Bits exclusive_;  // of those that are locked, those held exclusively
   std::vector<int> started_group_;
   std::vector<int> posted_group_;
-  const char* opened_by_ = nullptr;
+  const char* opened_by_ = nullptr;  // of the present access epoch, if there is one
   const char* closed_by_ = nullptr;
   const char* exposure_opened_by_ = nullptr;
   const char* exposure_closed_by_ = nullptr;
@@ -239,10 +240,6 @@ static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
 static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);
 static_assert(!shape(Call::kOperation).exposure && !shape(Call::kFlush).exposure && !shape(Call::kLock).exposure &&
               !shape(Call::kUnlock).exposure);
-
-inline bool EpochState::may_lock_quickly(int target) const {
-  return access_ == Access::kNone && !after_fence_ && static_cast<unsigned>(target) < ranks_;
-}
 
 inline void EpochState::locked_quickly(int target, LockType type) {
   access_ = Access::kLocked;
@@ -257,7 +254,6 @@ inline void EpochState::unlocked_quickly() {
   lone_ = kNobody;
   locks_held_ = 0;
   members_below_ = 0;
-  opened_by_ = nullptr;
   closed_by_ = call_name(Call::kUnlock);
 }
 

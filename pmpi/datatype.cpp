@@ -2,6 +2,7 @@
 // Finding a datatype's translation: a hash table for the predefined ones, an attribute for the others.
 #include "pmpi/datatype.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -52,7 +53,9 @@ class Datatypes {
 
  private:
   Datatypes() : predefined_(make_predefined_types()) {
-    for (const PredefinedType& type : predefined_) predefined_table.insert(type.handle, &type.datatype);
+    std::vector<PredefinedTable::Named> named;
+    for (const PredefinedType& type : predefined_) named.push_back({type.handle, &type.datatype});
+    predefined_table.fill(named);
     PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, release, &keyval_, this);
   }
 
@@ -93,11 +96,19 @@ class Datatypes {
 
 constinit PredefinedTable predefined_table;
 
-void PredefinedTable::insert(MPI_Datatype handle, const Datatype* datatype) {
-  const std::uintptr_t bits = bits_of(handle);
-  std::size_t slot = slot_of(bits);
-  while (slots_[slot].datatype != nullptr && slots_[slot].bits != bits) slot = (slot + 1) % kSlots;
-  if (slots_[slot].datatype == nullptr) slots_[slot] = {bits, datatype};
+bool PredefinedTable::place(const Named& type) {
+  const std::uintptr_t bits = bits_of(type.handle);
+  Slot& slot = slots_[slot_of(bits)];
+  if (slot.datatype != nullptr) return slot.bits == bits;
+  slot = {bits, type.datatype, type.datatype->contiguous ? type.datatype->size : 0};
+  return true;
+}
+
+void PredefinedTable::fill(std::span<const Named> types) {
+  while (!std::all_of(types.begin(), types.end(), [&](const Named& type) { return place(type); })) {
+    slots_.fill({});
+    multiplier_ = multiplier_ * 6364136223846793005u + 1442695040888963407u;  // any series will do
+  }
 }
 
 void prepare_datatypes() { Datatypes::instance(); }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <type_traits>
 
 #include <mpi.h>
@@ -27,19 +28,25 @@ struct Datatype {
 };
 
 // The predefined types by handle. Filled before there is a window (prepare_datatypes), and constant from then on: every
-// operation looks here first.
+// operation looks here first. Hashed without collisions, so that a look is one comparison.
 class PredefinedTable {
  public:
   // Null for all other types.
   const Datatype* find(MPI_Datatype handle) const {
-    const std::uintptr_t bits = bits_of(handle);
-    for (std::size_t slot = slot_of(bits);; slot = (slot + 1) % kSlots) {
-      if (slots_[slot].bits == bits) return slots_[slot].datatype;
-      if (slots_[slot].datatype == nullptr) return nullptr;
-    }
+    const Slot& slot = slots_[slot_of(bits_of(handle))];
+    return slot.bits == bits_of(handle) ? slot.datatype : nullptr;
   }
-  // Of several names for one handle the first stays.
-  void insert(MPI_Datatype handle, const Datatype* datatype);
+  // The bytes of one element, or 0 if the type is another one, or elements of it in a row have gaps.
+  std::size_t plain_size(MPI_Datatype handle) const {
+    const Slot& slot = slots_[slot_of(bits_of(handle))];
+    return slot.bits == bits_of(handle) ? slot.plain_size : 0;
+  }
+  // Once. Of several names for one handle the first stays.
+  struct Named {
+    MPI_Datatype handle;
+    const Datatype* datatype;
+  };
+  void fill(std::span<const Named> types);
 
   // A handle is an int (MPICH) or a pointer (Open MPI).
   template <class Handle>
@@ -55,15 +62,18 @@ class PredefinedTable {
   struct Slot {
     std::uintptr_t bits = 0;
     const Datatype* datatype = nullptr;
+    std::size_t plain_size = 0;
   };
-  // About a quarter of the slots is used.
-  static constexpr std::size_t kSlotBits = 8;
+  // Some ten times as many slots as there are types: every 55th multiplier or so has no collisions.
+  static constexpr std::size_t kSlotBits = 10;
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
 
-  static std::size_t slot_of(std::uintptr_t bits) {
-    return static_cast<std::size_t>((bits * 0x9e3779b97f4a7c15u) >> (64 - kSlotBits));  // Fibonacci hashing
+  std::size_t slot_of(std::uintptr_t bits) const {
+    return static_cast<std::size_t>((bits * multiplier_) >> (64 - kSlotBits));
   }
+  bool place(const Named& type);
 
+  std::uint64_t multiplier_ = 0x9e3779b97f4a7c15u;
   std::array<Slot, kSlots> slots_{};
 };
 extern constinit PredefinedTable predefined_table;

@@ -23,7 +23,7 @@ Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_
 }
 
 template <class Count, class Function, class... Args>
-int put(const char* call, Function Runtime::*original, const void* origin, Count origin_count, MPI_Datatype origin_type,
+[[gnu::noinline]] int put(const char* call, Function Runtime::*original, const void* origin, Count origin_count, MPI_Datatype origin_type,
         int rank, MPI_Aint displacement, Count target_count, MPI_Datatype target_type, MPI_Win win, Args... request) {
   const LocalBuffer from{const_cast<void*>(origin), origin_count, origin_type};
   const RemoteBuffer to{rank, displacement, target_count, target_type};
@@ -31,7 +31,9 @@ int put(const char* call, Function Runtime::*original, const void* origin, Count
     if constexpr (sizeof...(request) == 0) {
       return w.put(from, to);
     } else {
-      return with_request(call, w, to, request..., [&](const RemoteBuffer& target) { return w.put(from, target); });
+      return with_request(call, w, to, request..., [&](const RemoteBuffer& target) {
+        return w.put_direct(from, target) ? Outcome() : w.put(from, target);
+      });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
@@ -39,7 +41,7 @@ int put(const char* call, Function Runtime::*original, const void* origin, Count
 }
 
 template <class Count, class Function, class... Args>
-int get(const char* call, Function Runtime::*original, void* origin, Count origin_count, MPI_Datatype origin_type,
+[[gnu::noinline]] int get(const char* call, Function Runtime::*original, void* origin, Count origin_count, MPI_Datatype origin_type,
         int rank, MPI_Aint displacement, Count target_count, MPI_Datatype target_type, MPI_Win win, Args... request) {
   const LocalBuffer to{origin, origin_count, origin_type};
   const RemoteBuffer from{rank, displacement, target_count, target_type};
@@ -47,7 +49,9 @@ int get(const char* call, Function Runtime::*original, void* origin, Count origi
     if constexpr (sizeof...(request) == 0) {
       return w.get(to, from);
     } else {
-      return with_request(call, w, from, request..., [&](const RemoteBuffer& target) { return w.get(to, target); });
+      return with_request(call, w, from, request..., [&](const RemoteBuffer& target) {
+        return w.get_direct(to, target) ? Outcome() : w.get(to, target);
+      });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
@@ -55,7 +59,7 @@ int get(const char* call, Function Runtime::*original, void* origin, Count origi
 }
 
 template <class Count, class Function, class... Args>
-int accumulate(const char* call, Function Runtime::*original, const void* origin, Count origin_count,
+[[gnu::noinline]] int accumulate(const char* call, Function Runtime::*original, const void* origin, Count origin_count,
                MPI_Datatype origin_type, int rank, MPI_Aint displacement, Count target_count, MPI_Datatype target_type,
                MPI_Op op, MPI_Win win, Args... request) {
   const LocalBuffer from{const_cast<void*>(origin), origin_count, origin_type};
@@ -64,8 +68,9 @@ int accumulate(const char* call, Function Runtime::*original, const void* origin
     if constexpr (sizeof...(request) == 0) {
       return w.accumulate(from, nullptr, to, op);
     } else {
-      return with_request(call, w, to, request...,
-                          [&](const RemoteBuffer& target) { return w.accumulate(from, nullptr, target, op); });
+      return with_request(call, w, to, request..., [&](const RemoteBuffer& target) {
+        return w.accumulate_direct(from, nullptr, target, op) ? Outcome() : w.accumulate(from, nullptr, target, op);
+      });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
@@ -73,7 +78,7 @@ int accumulate(const char* call, Function Runtime::*original, const void* origin
 }
 
 template <class Count, class Function, class... Args>
-int get_accumulate(const char* call, Function Runtime::*original, const void* origin, Count origin_count,
+[[gnu::noinline]] int get_accumulate(const char* call, Function Runtime::*original, const void* origin, Count origin_count,
                    MPI_Datatype origin_type, void* result, Count result_count, MPI_Datatype result_type, int rank,
                    MPI_Aint displacement, Count target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win,
                    Args... request) {
@@ -84,12 +89,27 @@ int get_accumulate(const char* call, Function Runtime::*original, const void* or
     if constexpr (sizeof...(request) == 0) {
       return w.accumulate(from, &fetched, to, op);
     } else {
-      return with_request(call, w, to, request...,
-                          [&](const RemoteBuffer& target) { return w.accumulate(from, &fetched, target, op); });
+      return with_request(call, w, to, request..., [&](const RemoteBuffer& target) {
+        return w.accumulate_direct(from, &fetched, target, op) ? Outcome() : w.accumulate(from, &fetched, target, op);
+      });
     }
   };
   return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, result, result_count,
                    result_type, rank, displacement, target_count, target_type, op, win, request...);
+}
+
+[[gnu::noinline]] int fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
+                                   MPI_Op op, MPI_Win win) {
+  return on_window(win, {"MPI_Fetch_and_op", rank},
+                   [&](Window& w) { return w.fetch_and_op(origin, result, type, rank, displacement, op); },
+                   &Runtime::Fetch_and_op, origin, result, type, rank, displacement, op, win);
+}
+
+[[gnu::noinline]] int compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                                       MPI_Aint displacement, MPI_Win win) {
+  return on_window(win, {"MPI_Compare_and_swap", rank},
+                   [&](Window& w) { return w.compare_and_swap(origin, compare, result, type, rank, displacement); },
+                   &Runtime::Compare_and_swap, origin, compare, result, type, rank, displacement, win);
 }
 
 }  // namespace
@@ -99,36 +119,55 @@ using namespace farside::pmpi;
 
 FARSIDE_ENTRY(Put, (const void* origin, int origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
                     int target_count, MPI_Datatype target_type, MPI_Win win)) {
+  const bool done = directly(win, [&](Window& w) {
+    return w.put_direct({const_cast<void*>(origin), origin_count, origin_type}, {rank, displacement, target_count, target_type});
+  });
+  if (done) [[likely]] return MPI_SUCCESS;
   return put("MPI_Put", &Runtime::Put, origin, origin_count, origin_type, rank, displacement, target_count, target_type,
              win);
 }
 FARSIDE_ENTRY(Get, (void* origin, int origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
                     int target_count, MPI_Datatype target_type, MPI_Win win)) {
+  const bool done = directly(win, [&](Window& w) {
+    return w.get_direct({origin, origin_count, origin_type}, {rank, displacement, target_count, target_type});
+  });
+  if (done) [[likely]] return MPI_SUCCESS;
   return get("MPI_Get", &Runtime::Get, origin, origin_count, origin_type, rank, displacement, target_count, target_type,
              win);
 }
 FARSIDE_ENTRY(Accumulate, (const void* origin, int origin_count, MPI_Datatype origin_type, int rank,
                            MPI_Aint displacement, int target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win)) {
+  const bool done = directly(win, [&](Window& w) {
+    return w.accumulate_direct({const_cast<void*>(origin), origin_count, origin_type}, nullptr,
+                               {rank, displacement, target_count, target_type}, op);
+  });
+  if (done) [[likely]] return MPI_SUCCESS;
   return accumulate("MPI_Accumulate", &Runtime::Accumulate, origin, origin_count, origin_type, rank, displacement,
                     target_count, target_type, op, win);
 }
 FARSIDE_ENTRY(Get_accumulate, (const void* origin, int origin_count, MPI_Datatype origin_type, void* result,
                                int result_count, MPI_Datatype result_type, int rank, MPI_Aint displacement,
                                int target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win)) {
+  const bool done = directly(win, [&](Window& w) {
+    const LocalBuffer fetched{result, result_count, result_type};
+    return w.accumulate_direct({const_cast<void*>(origin), origin_count, origin_type}, &fetched,
+                               {rank, displacement, target_count, target_type}, op);
+  });
+  if (done) [[likely]] return MPI_SUCCESS;
   return get_accumulate("MPI_Get_accumulate", &Runtime::Get_accumulate, origin, origin_count, origin_type, result,
                         result_count, result_type, rank, displacement, target_count, target_type, op, win);
 }
 FARSIDE_ENTRY(Fetch_and_op, (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
                              MPI_Op op, MPI_Win win)) {
-  return on_window(win, {"MPI_Fetch_and_op", rank},
-                   [&](Window& w) { return w.fetch_and_op(origin, result, type, rank, displacement, op); },
-                   &Runtime::Fetch_and_op, origin, result, type, rank, displacement, op, win);
+  const auto direct = [&](Window& w) { return w.fetch_and_op_direct(origin, result, type, rank, displacement, op); };
+  if (directly(win, direct)) [[likely]] return MPI_SUCCESS;
+  return fetch_and_op(origin, result, type, rank, displacement, op, win);
 }
 FARSIDE_ENTRY(Compare_and_swap, (const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                                  MPI_Aint displacement, MPI_Win win)) {
-  return on_window(win, {"MPI_Compare_and_swap", rank},
-                   [&](Window& w) { return w.compare_and_swap(origin, compare, result, type, rank, displacement); },
-                   &Runtime::Compare_and_swap, origin, compare, result, type, rank, displacement, win);
+  const auto direct = [&](Window& w) { return w.compare_and_swap_direct(origin, compare, result, type, rank, displacement); };
+  if (directly(win, direct)) [[likely]] return MPI_SUCCESS;
+  return compare_and_swap(origin, compare, result, type, rank, displacement, win);
 }
 FARSIDE_ENTRY(Rput, (const void* origin, int origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
                      int target_count, MPI_Datatype target_type, MPI_Win win, MPI_Request* request)) {

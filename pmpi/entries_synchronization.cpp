@@ -2,6 +2,36 @@
 // Entry points: synchronization calls (MPI 4.0 section 12.5).
 #include "pmpi/entry.hpp"
 
+namespace farside::pmpi {
+namespace {
+
+// What is not done directly.
+[[gnu::noinline]] int lock(int lock_type, int rank, int assert, MPI_Win win) {
+  return on_window(win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); },
+                   &Runtime::Win_lock, lock_type, rank, assert, win);
+}
+[[gnu::noinline]] int lock_in_turn(Window& window, int lock_type, int rank, std::uint64_t before) {
+  return end_call(window, {"MPI_Win_lock", rank}, window.lock_in_turn(lock_type, rank, before));
+}
+[[gnu::noinline]] int unlock(int rank, MPI_Win win) {
+  return on_window(win, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); },
+                   &Runtime::Win_unlock, rank, win);
+}
+[[gnu::noinline]] int pass_lock_on(Window& window, int rank, std::uint64_t before) {
+  return end_call(window, {"MPI_Win_unlock", rank}, window.pass_lock_on(before));
+}
+[[gnu::noinline]] int flush(int rank, MPI_Win win) {
+  return on_window(win, {"MPI_Win_flush", rank}, [&](Window& w) { return w.flush(rank); },
+                   &Runtime::Win_flush, rank, win);
+}
+[[gnu::noinline]] int flush_local(int rank, MPI_Win win) {
+  return on_window(win, {"MPI_Win_flush_local", rank}, [&](Window& w) { return w.flush_local(rank); },
+                   &Runtime::Win_flush_local, rank, win);
+}
+
+}  // namespace
+}  // namespace farside::pmpi
+
 using namespace farside::pmpi;
 
 FARSIDE_ENTRY(Win_fence, (int assert, MPI_Win win)) {
@@ -25,12 +55,24 @@ FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag)) {
   return on_window(win, "MPI_Win_test", [&](Window& w) { return w.test(flag); }, &Runtime::Win_test, win, flag);
 }
 FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
-  return on_window(win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); },
-                   &Runtime::Win_lock, lock_type, rank, assert, win);
+  Window* window = WindowTable::instance().find(win);
+  if (window != nullptr && window->locks_directly()) [[likely]] {
+    std::uint64_t before = 0;
+    const Window::Direct direct = window->lock_direct(lock_type, rank, assert, before);
+    if (direct == Window::Direct::kDone) [[likely]] return MPI_SUCCESS;
+    if (direct == Window::Direct::kContended) return lock_in_turn(*window, lock_type, rank, before);
+  }
+  return lock(lock_type, rank, assert, win);
 }
 FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
-  return on_window(win, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); },
-                   &Runtime::Win_unlock, rank, win);
+  Window* window = WindowTable::instance().find(win);
+  if (window != nullptr && window->locks_directly()) [[likely]] {
+    std::uint64_t before = 0;
+    const Window::Direct direct = window->unlock_direct(rank, before);
+    if (direct == Window::Direct::kDone) [[likely]] return MPI_SUCCESS;
+    if (direct == Window::Direct::kContended) return pass_lock_on(*window, rank, before);
+  }
+  return unlock(rank, win);
 }
 FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win)) {
   return on_window(win, "MPI_Win_lock_all", [&](Window& w) { return w.lock_all(assert); }, &Runtime::Win_lock_all,
@@ -40,15 +82,15 @@ FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win)) {
   return on_window(win, "MPI_Win_unlock_all", [](Window& w) { return w.unlock_all(); }, &Runtime::Win_unlock_all, win);
 }
 FARSIDE_ENTRY(Win_flush, (int rank, MPI_Win win)) {
-  return on_window(win, {"MPI_Win_flush", rank}, [&](Window& w) { return w.flush(rank); },
-                   &Runtime::Win_flush, rank, win);
+  if (directly(win, [&](Window& w) { return w.flush_direct(rank); })) [[likely]] return MPI_SUCCESS;
+  return flush(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_all, (MPI_Win win)) {
   return on_window(win, "MPI_Win_flush_all", [](Window& w) { return w.flush_all(); }, &Runtime::Win_flush_all, win);
 }
 FARSIDE_ENTRY(Win_flush_local, (int rank, MPI_Win win)) {
-  return on_window(win, {"MPI_Win_flush_local", rank}, [&](Window& w) { return w.flush_local(rank); },
-                   &Runtime::Win_flush_local, rank, win);
+  if (directly(win, [&](Window& w) { return w.flush_direct(rank); })) [[likely]] return MPI_SUCCESS;
+  return flush_local(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win)) {
   return on_window(win, "MPI_Win_flush_local_all", [](Window& w) { return w.flush_local_all(); },

@@ -19,6 +19,12 @@
 
 namespace farside::pmpi {
 
+// What the call returns.
+inline int end_call(Window& window, const CallSite& call, const Outcome& outcome) {
+  if (outcome) [[likely]] return MPI_SUCCESS;
+  return window.raise(call, outcome.fault());
+}
+
 // `body` gets the farside window; another window goes to the runtime's function with the original arguments.
 template <class Body, class Function, class... Args>
 int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::*original, Args... args) {
@@ -27,9 +33,15 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
     if (const char* why = WindowTable::instance().why_none(win)) return raise_without_window(call, why);
     return (runtime().*original)(args...);
   }
-  const Outcome outcome = body(*window);
-  if (outcome) [[likely]] return MPI_SUCCESS;
-  return window->raise(call, outcome.fault());
+  return end_call(*window, call, body(*window));
+}
+
+// The direct way of a call (window_direct.hpp). Whoever gets false calls a function of its own, not inlined, which goes on from
+// the start: this way needs no frame then, and nothing is saved for the other.
+template <class Direct>
+bool directly(MPI_Win win, Direct&& direct) {
+  Window* window = WindowTable::instance().find(win);
+  return window != nullptr && direct(*window);
 }
 
 }  // namespace farside::pmpi

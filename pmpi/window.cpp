@@ -27,7 +27,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       group_(group),
       attributes_(attributes),
       displacement_units_(std::move(displacement_units)),
-      same_unit_(displacement_units_.size() == 1),
+      unit_mask_(displacement_units_.size() == 1 ? 0 : ~0U),
       space_(std::move(space)),
       control_(*space_),
       gate_home_(gate_home),
@@ -37,6 +37,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       direct_locks_(direct_),
       epoch_(space_->ranks()),
       marks_exposure_(check != Check::kOff) {
+  held_.reserve(1);
   if (check == Check::kOff) epoch_.uncheck();
   account_ = Account::open(*space_, {flavor_of(attributes.flavor), id, &direct_flushes_}, threaded);
   if (account_ != nullptr) direct_locks_ = false;
@@ -94,5 +95,7 @@ Outcome Window::check_rank(int rank) const {
   return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {}; use 0 to {} or MPI_PROC_NULL "
                                          "(MPI 4.0 section 12.3)", rank, space_->ranks(), space_->ranks() - 1)};
 }
+
+void Window::look_after_runtime_now() { Process::instance().poll_runtime(); }
 
 }  // namespace farside::pmpi

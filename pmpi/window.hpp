@@ -70,10 +70,27 @@ class Window {
 
   MPI_Win handle() const { return handle_; }
 
-  // Communication (MPI 4.0 section 12.3). These and the synchronization calls that programs make all the time go straight
-  // to memory where they can (window_direct.hpp).
-  Outcome put(const LocalBuffer& origin, const RemoteBuffer& target);
-  Outcome get(const LocalBuffer& origin, const RemoteBuffer& target);
+  // The direct ways of the calls that programs make all the time (window_direct.hpp): true if all of the call was done, false
+  // if nothing was; then the call below of that name does it, or says what is wrong.
+  bool put_direct(const LocalBuffer& origin, const RemoteBuffer& target);
+  bool get_direct(const LocalBuffer& origin, const RemoteBuffer& target);
+  bool accumulate_direct(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
+  bool fetch_and_op_direct(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op);
+  bool compare_and_swap_direct(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                               MPI_Aint displacement);
+  bool flush_direct(int rank);
+  // A lock's one atomic may find that others are in the way, its release that others wait: then it is neither done nor not
+  // begun, and lock_in_turn() or pass_lock_on() goes on with what they found in the lock word.
+  enum class Direct : std::uint8_t { kNot, kDone, kContended };
+  bool locks_directly() const { return direct_locks_; }
+  Direct lock_direct(int lock_type, int rank, int assert, std::uint64_t& before);
+  Direct unlock_direct(int rank, std::uint64_t& before);
+  Outcome lock_in_turn(int lock_type, int rank, std::uint64_t before);
+  Status pass_lock_on(std::uint64_t before);
+
+  // Communication (MPI 4.0 section 12.3).
+  Outcome put(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, true); }
+  Outcome get(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, false); }
   // `result` null: plain accumulate. With MPI_NO_OP the origin is not looked at.
   Outcome accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
   Outcome fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op);
@@ -142,18 +159,12 @@ class Window {
     epochs::LockType type;
     bool taken;             // false: MPI_MODE_NOCHECK, nothing to release
     bool plain;             // taken, and released by leaving the lock word
-    epochs::Hold hold;      // for the release
+    bool direct = false;    // by lock_direct(), at once
+    epochs::Hold hold = {};  // for the release
   };
 
-  // The direct ways: true if all of the call was done, false if nothing was; then the general way does it, or says
-  // what is wrong.
-  bool put_direct(const LocalBuffer& origin, const RemoteBuffer& target);
-  bool get_direct(const LocalBuffer& origin, const RemoteBuffer& target);
-  bool accumulate_direct(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
-                         MPI_Aint displacement, MPI_Op op);
-  bool compare_and_swap_direct(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
-                               MPI_Aint displacement);
-  bool flush_direct(int rank);
+  bool combine_direct(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
+                      MPI_Aint displacement, MPI_Op op);
   std::byte* direct_address(int rank, MPI_Aint displacement, std::size_t bytes) const;
   Space::Access access(int rank) const;
 
@@ -185,7 +196,6 @@ class Window {
   Outcome take_lock_put_off();
   // Its unlock, while it is still put off. True in `over`: that was all; else it is held now, and unlocked as usual.
   Outcome unlock_put_off(Held& lock, bool& over);
-  Status pass_lock_on(const Held& lock, std::uint64_t before);
   bool passes_gate(epochs::LockType type) const { return gate_home_ != kNoGate && type == epochs::LockType::kExclusive; }
   // For an exclusive lock: true if it has to pass the gate together with its target's lock (acquire_with_gate), false if
   // this process is behind the gate already. One thread passes it for all exclusive locks of the process: behind a
@@ -208,19 +218,14 @@ class Window {
     return marks_exposure_ && gate_home_ != kNoGate && (strict_ != nullptr || control_.all_mapped());
   }
   Outcome end_exposure(epochs::Call call, std::size_t origins);
-  // The calls in general.
-  Outcome accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
-  Outcome fetch_and_op_anyhow(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
-                              MPI_Op op);
-  Outcome compare_and_swap_anyhow(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
-                                  MPI_Aint displacement);
-  Outcome lock_straight(int lock_type, int rank, int assert);
-  Outcome unlock_straight(int rank);
-  Outcome lock_accounted(int lock_type, int rank, int assert);
-  Outcome unlock_accounted(int rank);
+  // Synchronization calls without their account; lock and unlock by the direct way, if that can be, and otherwise.
+  Outcome lock_itself(int lock_type, int rank, int assert);
+  Outcome unlock_itself(int rank);
+  std::uint64_t* direct_lock_word(int rank);
+  void end_direct_lock();
+  Status pass_on(const Held& lock, std::uint64_t before);
   Outcome lock_anyhow(int lock_type, int rank, int assert);
   Outcome unlock_anyhow(int rank);
-  // Synchronization calls without their account.
   Outcome fence_itself(int assert);
   Outcome post_itself(MPI_Group group, int assert);
   Outcome start_itself(MPI_Group group, int assert);
@@ -248,7 +253,6 @@ class Window {
     if (outcome) account_->operated(rank, what, bytes, begun);
     return outcome;
   }
-  Outcome flush_anyhow(int rank);
   // Gives back the shared locks of the first ranks, all at once.
   Status release_shared(std::span<const epochs::Hold> holds);
   // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
@@ -265,6 +269,7 @@ class Window {
   // A program that calls nothing but flushes must still move its messages; every so often.
   void look_after_runtime() { look_after_runtime(calls_); }
   static void look_after_runtime(std::atomic<std::uint64_t>& calls);
+  static void look_after_runtime_now();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
   // Both without checks, at a place in the target's data.
   Outcome move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
@@ -283,20 +288,20 @@ class Window {
   // The members of a group, in `known` or, with several threads, in `own`.
   Outcome members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const;
   Status tell(epochs::Notify<ControlMemory>::What what, std::span<const int> members);
-  int displacement_unit(int rank) const { return displacement_units_[same_unit_ ? 0 : static_cast<std::size_t>(rank)]; }
+  int displacement_unit(int rank) const { return displacement_units_[static_cast<unsigned>(rank) & unit_mask_]; }
 
   MPI_Win handle_;
   MPI_Group group_;
   Attributes attributes_;
   std::vector<int> displacement_units_;
-  bool same_unit_;
+  unsigned unit_mask_;       // of the rank: 0 if all have the same
   std::unique_ptr<Space> space_;
   ControlMemory control_;
   int gate_home_;
   Hints hints_;
   bool threaded_;
   bool direct_;              // the direct ways are open: one thread, and no strict checks
-  bool direct_locks_;        // and nobody wants an account of locks
+  bool direct_locks_;        // and nobody wants an account of locks: their entry points may go the direct way
   std::mutex mutex_;
 
   epochs::EpochState epoch_;
@@ -304,6 +309,8 @@ class Window {
   KnownGroup last_posted_, last_started_;
   std::uint64_t barriers_ = 0;
   std::vector<Held> held_;                  // locks; few at once
+  int direct_target_ = -1;                  // of the last direct lock
+  std::uint64_t* direct_word_ = nullptr;    // its lock word
   static inline Window* putting_off_ = nullptr;  // the last lock in its `held_` is put off
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
   std::uint32_t behind_gate_ = 0;           // exclusive locks that this process has or waits for, the gate passed

@@ -3,7 +3,8 @@
 // that allows it, within a target whose memory is mapped, is a load or a store; a flush of such a target is a fence; a
 // lock that nobody holds is one atomic. Each condition here is one of the general way (window_operations.cpp,
 // window_passive.cpp), or stricter: a call that does not meet it goes there, to be done or to be refused with words.
-// Included by window.hpp; inline, so that an entry point is one function.
+// Included by window.hpp; inline, and without calls where it goes well, so that an entry point needs neither frame nor
+// saved registers for it: what else there is to do is a function of its own (entry.hpp).
 #pragma once
 
 #include "epochs/lock_words.hpp"
@@ -13,10 +14,10 @@
 namespace farside::pmpi {
 
 // The size of `count` elements that lie in a row, or 0 if it is not to be told at a glance.
-inline std::size_t plain_bytes(const Datatype* type, std::int64_t count) {
+inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // no product overflows; negative counts are beyond it
-  if (type == nullptr || !type->contiguous || static_cast<std::uint64_t>(count) > kMost) return 0;
-  return static_cast<std::size_t>(count) * type->size;
+  if (static_cast<std::uint64_t>(count) > kMost) return 0;
+  return static_cast<std::size_t>(count) * predefined_table.plain_size(type);
 }
 
 // Where `bytes` at the displacement lie in this process, if an operation may go there now; else null.
@@ -34,18 +35,18 @@ inline std::byte* Window::direct_address(int rank, MPI_Aint displacement, std::s
   return data != nullptr ? data + at : nullptr;
 }
 
-inline bool Window::put_direct(const LocalBuffer& origin, const RemoteBuffer& target) {
+[[gnu::always_inline]] inline bool Window::put_direct(const LocalBuffer& origin, const RemoteBuffer& target) {
   if (origin.type != target.type || origin.count != target.count) return false;
-  const std::size_t bytes = plain_bytes(predefined_table.find(origin.type), origin.count);
+  const std::size_t bytes = plain_bytes(origin.type, origin.count);
   std::byte* to = direct_address(target.rank, target.displacement, bytes);
   if (to == nullptr || origin.address == nullptr) return false;
   space_->put_at(target.rank, to, origin.address, bytes);
   return true;
 }
 
-inline bool Window::get_direct(const LocalBuffer& origin, const RemoteBuffer& target) {
+[[gnu::always_inline]] inline bool Window::get_direct(const LocalBuffer& origin, const RemoteBuffer& target) {
   if (origin.type != target.type || origin.count != target.count) return false;
-  const std::size_t bytes = plain_bytes(predefined_table.find(origin.type), origin.count);
+  const std::size_t bytes = plain_bytes(origin.type, origin.count);
   const std::byte* from = direct_address(target.rank, target.displacement, bytes);
   if (from == nullptr || origin.address == nullptr) return false;
   space_->get_at(target.rank, from, origin.address, bytes);
@@ -59,23 +60,38 @@ inline Space::Access Window::access(int rank) const {
   return alone ? Space::Access::kAlone : Space::Access::kShared;
 }
 
-inline bool Window::accumulate_direct(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
-                                      MPI_Aint displacement, MPI_Op op) {
+inline bool Window::combine_direct(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
+                                   MPI_Aint displacement, MPI_Op op) {
   const Datatype* found = predefined_table.find(type);
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
   if (found == nullptr || !found->basic || !reduce || !allowed(*reduce, *found->basic)) return false;
   if (result == nullptr && *reduce == ReduceOp::kNoOp) return false;
-  std::byte* at = direct_address(rank, displacement, plain_bytes(found, count));
+  std::byte* at = direct_address(rank, displacement, plain_bytes(type, count));
   if (at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
   space_->accumulate_at(rank, at, *reduce, *found->basic, origin, result, static_cast<std::size_t>(count), access(rank));
   return true;
+}
+
+inline bool Window::accumulate_direct(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
+                                      MPI_Op op) {
+  const auto as_target = [&](const LocalBuffer& buffer) {
+    return buffer.type == target.type && buffer.count == target.count;
+  };
+  if (!as_target(origin) || (result != nullptr && (!as_target(*result) || result->address == nullptr))) return false;
+  return combine_direct(origin.address, result != nullptr ? result->address : nullptr, target.count, target.type,
+                        target.rank, target.displacement, op);
+}
+
+inline bool Window::fetch_and_op_direct(const void* origin, void* result, MPI_Datatype type, int rank,
+                                        MPI_Aint displacement, MPI_Op op) {
+  return result != nullptr && combine_direct(origin, result, 1, type, rank, displacement, op);
 }
 
 inline bool Window::compare_and_swap_direct(const void* origin, const void* compare, void* result, MPI_Datatype type,
                                             int rank, MPI_Aint displacement) {
   const Datatype* found = predefined_table.find(type);
   if (found == nullptr || !found->basic || !can_compare_and_swap(*found->basic)) return false;
-  std::byte* at = direct_address(rank, displacement, plain_bytes(found, 1));
+  std::byte* at = direct_address(rank, displacement, plain_bytes(type, 1));
   if (at == nullptr || origin == nullptr || compare == nullptr || result == nullptr) return false;
   space_->compare_and_swap_at(rank, at, *found->basic, origin, compare, result);
   return true;
@@ -88,87 +104,52 @@ inline bool Window::flush_direct(int rank) {
   return true;
 }
 
-inline Outcome Window::put(const LocalBuffer& origin, const RemoteBuffer& target) {
-  if (put_direct(origin, target)) [[likely]] return {};
-  return transfer(origin, target, true);
+// The lock word of a target, if a lock of it can go the direct way: it is mapped, and operations there are complete when they
+// return. Else null.
+inline std::uint64_t* Window::direct_lock_word(int rank) {
+  if (rank == direct_target_) [[likely]] return direct_word_;
+  if (static_cast<unsigned>(rank) >= static_cast<unsigned>(epoch_.ranks()) || !space_->immediate(rank)) return nullptr;
+  std::uint64_t* word = space_->control_word(rank, epochs::TargetLock::kWord);
+  if (word == nullptr) return nullptr;
+  direct_target_ = rank;
+  direct_word_ = word;
+  return word;
 }
 
-inline Outcome Window::get(const LocalBuffer& origin, const RemoteBuffer& target) {
-  if (get_direct(origin, target)) [[likely]] return {};
-  return transfer(origin, target, false);
-}
-
-inline Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
-                                  MPI_Op op) {
-  const auto as_target = [&](const LocalBuffer& buffer) {
-    return buffer.type == target.type && buffer.count == target.count;
-  };
-  if (as_target(origin) && (result == nullptr || (as_target(*result) && result->address != nullptr)) &&
-      accumulate_direct(origin.address, result != nullptr ? result->address : nullptr, target.count, target.type,
-                        target.rank, target.displacement, op)) [[likely]] {
-    return {};
-  }
-  return accumulate_anyhow(origin, result, target, op);
-}
-
-inline Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
-                                    MPI_Op op) {
-  if (result != nullptr && accumulate_direct(origin, result, 1, type, rank, displacement, op)) [[likely]] return {};
-  return fetch_and_op_anyhow(origin, result, type, rank, displacement, op);
-}
-
-inline Outcome Window::compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
-                                        int rank, MPI_Aint displacement) {
-  if (compare_and_swap_direct(origin, compare, result, type, rank, displacement)) [[likely]] return {};
-  return compare_and_swap_anyhow(origin, compare, result, type, rank, displacement);
-}
-
-// A lock that nobody holds is one atomic, and so is its end.
-inline Outcome Window::lock_straight(int lock_type, int rank, int assert) {
+// A lock that nobody holds is one atomic, and so is its end. Precondition: direct_.
+inline Window::Direct Window::lock_direct(int lock_type, int rank, int assert, std::uint64_t& before) {
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
-  if (!plain || putting_off_ != nullptr || passes_gate(type) || !epoch_.may_lock_quickly(rank) || !control_.mapped(rank)) {
-    return lock_anyhow(lock_type, rank, assert);
-  }
-  const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::come(type));
+  if (!plain || putting_off_ != nullptr || passes_gate(type) || !epoch_.may_lock_quickly()) return Direct::kNot;
+  std::uint64_t* word = direct_lock_word(rank);
+  if (word == nullptr) return Direct::kNot;
+  before = ControlMemory::fetch_add_now(*word, LockWord::come(type));
   epoch_.locked_quickly(rank, type);
-  const Held lock{rank, type, true, true, epochs::Hold(LockWord::ticket(before))};
-  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]] return keep_lock(lock, before);
-  held_.push_back(lock);
-  return {};
+  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]] return Direct::kContended;
+  // The only one, and for one there is room (the constructor): what a vector does if there is none is not even compiled.
+  if (held_.size() == held_.capacity()) __builtin_unreachable();
+  held_.push_back({rank, type, true, true, true, epochs::Hold(LockWord::ticket(before))});
+  return Direct::kDone;
 }
 
-inline Outcome Window::lock(int lock_type, int rank, int assert) {
-  if (!direct_locks_) [[unlikely]] return lock_accounted(lock_type, rank, assert);
-  return lock_straight(lock_type, rank, assert);
-}
-
-inline Outcome Window::unlock_straight(int rank) {
+// Precondition: direct_.
+inline Window::Direct Window::unlock_direct(int rank, std::uint64_t& before) {
   using epochs::LockWord, epochs::TargetLock;
-  if (held_.empty() || held_.back().rank != rank || !held_.back().plain ||
-      passes_gate(held_.back().type) || !epoch_.may_unlock_quickly(rank) || !control_.mapped(rank) || !space_->immediate(rank)) {
-    return unlock_anyhow(rank);
-  }
-  const Held lock = held_.back();
-  // The data is there already.
-  const std::uint64_t before = control_.fetch_add_now(rank, TargetLock::kWord, LockWord::leave(lock.type));
+  if (held_.empty() || held_.back().rank != rank || !held_.back().direct || !epoch_.may_unlock_quickly(rank)) return Direct::kNot;
+  const epochs::LockType type = held_.back().type;
+  // The data is there already. Nobody was locked directly since.
+  before = ControlMemory::fetch_add_now(*direct_word_, LockWord::leave(type));
+  if (!TargetLock::nobody_waits(before, type)) [[unlikely]] return Direct::kContended;
+  end_direct_lock();
+  look_after_runtime();
+  return Direct::kDone;
+}
+
+inline void Window::end_direct_lock() {
   space_->stores_settled_by_atomic();
   held_.pop_back();
   epoch_.unlocked_quickly();
-  look_after_runtime();
-  if (!TargetLock::nobody_waits(before, lock.type)) [[unlikely]] return pass_lock_on(lock, before);
-  return {};
-}
-
-inline Outcome Window::unlock(int rank) {
-  if (!direct_locks_) [[unlikely]] return unlock_accounted(rank);
-  return unlock_straight(rank);
-}
-
-inline Outcome Window::flush(int rank) {
-  if (flush_direct(rank)) [[likely]] return {};
-  return flush_anyhow(rank);
 }
 
 inline void Window::look_after_runtime(std::atomic<std::uint64_t>& calls) {
@@ -176,7 +157,7 @@ inline void Window::look_after_runtime(std::atomic<std::uint64_t>& calls) {
   constexpr std::uint64_t kEvery = 64;
   const std::uint64_t count = calls.load(std::memory_order_relaxed) + 1;
   calls.store(count, std::memory_order_relaxed);
-  if (count % kEvery == 0) [[unlikely]] Process::instance().poll_runtime();
+  if (count % kEvery == 0) [[unlikely]] look_after_runtime_now();
 }
 
 }  // namespace farside::pmpi

@@ -202,8 +202,7 @@ bool Window::move_ranges(const LocalBuffer& origin, const Datatype& origin_type,
   return moved;
 }
 
-Outcome Window::accumulate_anyhow(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
-                                  MPI_Op op) {
+Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op) {
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
   if (!reduce) {
     return Fault{MPI_ERR_OP, "the operation is not a predefined one; only those and MPI_REPLACE and MPI_NO_OP may be used "
@@ -367,8 +366,7 @@ bool Window::combine_ranges(const std::byte* origin, std::byte* fetched, const s
   });
 }
 
-Outcome Window::fetch_and_op_anyhow(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
-                                    MPI_Op op) {
+Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op) {
   const Datatype* found = nullptr;
   if (Outcome o = find_type(type, "the", found); !o) return o;
   if (!found->basic) {
@@ -376,11 +374,11 @@ Outcome Window::fetch_and_op_anyhow(const void* origin, void* result, MPI_Dataty
   }
   const LocalBuffer from{const_cast<void*>(origin), 1, type};
   const LocalBuffer to{result, 1, type};
-  return accumulate_anyhow(from, &to, {rank, displacement, 1, type}, op);
+  return accumulate(from, &to, {rank, displacement, 1, type}, op);
 }
 
-Outcome Window::compare_and_swap_anyhow(const void* origin, const void* compare, void* result, MPI_Datatype type,
-                                        int rank, MPI_Aint displacement) {
+Outcome Window::compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                                 MPI_Aint displacement) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   const Datatype* found = nullptr;

@@ -164,7 +164,7 @@ Outcome Window::unlock_put_off(Held& lock, bool& over) {
   if (!done) return done;
   if (!enclosed.stopped) {
     lock.hold = epochs::Hold(LockWord::ticket(enclosed.opening));
-    return TargetLock::nobody_waits(enclosed.closing, lock.type) ? Status() : pass_lock_on(lock, enclosed.closing);
+    return TargetLock::nobody_waits(enclosed.closing, lock.type) ? Status() : pass_on(lock, enclosed.closing);
   }
   if (Outcome o = acquire_of(lock.rank, lock.type, lock.hold, enclosed.opening); !o) return o;
   space_->gather_again(lock.rank, std::move(enclosed.list));
@@ -203,31 +203,62 @@ Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
   return {};
 }
 
-// A lock that was left while others wait.
-Status Window::pass_lock_on(const Held& lock, std::uint64_t before) {
+// A lock that was left while others wait: `before` was in its word.
+Status Window::pass_on(const Held& lock, std::uint64_t before) {
   epochs::ReleaseLock<ControlMemory> release(control_, lock.rank, lock.type, lock.hold, before);
   return run(space_->bell(), release);
 }
 
-Outcome Window::lock_accounted(int lock_type, int rank, int assert) {
-  return accounted(
-      [&] { return direct_ ? lock_straight(lock_type, rank, assert) : lock_anyhow(lock_type, rank, assert); },
-      [&](const Account::Moment& begun) {
-        if (rank == MPI_PROC_NULL) return;
-        account_->locked(rank, lock_type == MPI_LOCK_SHARED ? EpochKind::kLockShared : EpochKind::kLockExclusive, begun);
-      });
+Status Window::pass_lock_on(std::uint64_t before) {
+  const Held lock = held_.back();
+  end_direct_lock();
+  look_after_runtime();
+  return pass_on(lock, before);
 }
 
-Outcome Window::unlock_accounted(int rank) {
-  const auto unlock = [&] { return direct_ ? unlock_straight(rank) : unlock_anyhow(rank); };
-  if (account_ == nullptr || rank == MPI_PROC_NULL) return unlock();
+Outcome Window::lock_in_turn(int lock_type, int rank, std::uint64_t before) {
+  const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  return keep_lock({rank, type, true, true, false, epochs::Hold(epochs::LockWord::ticket(before))}, before);
+}
+
+Outcome Window::lock(int lock_type, int rank, int assert) {
+  return accounted([&] { return lock_itself(lock_type, rank, assert); },
+                   [&](const Account::Moment& begun) {
+                     if (rank == MPI_PROC_NULL) return;
+                     account_->locked(rank, lock_type == MPI_LOCK_SHARED ? EpochKind::kLockShared : EpochKind::kLockExclusive,
+                                      begun);
+                   });
+}
+
+Outcome Window::lock_itself(int lock_type, int rank, int assert) {
+  std::uint64_t before = 0;
+  switch (direct_ ? lock_direct(lock_type, rank, assert, before) : Direct::kNot) {
+    case Direct::kDone: return {};
+    case Direct::kContended: return lock_in_turn(lock_type, rank, before);
+    case Direct::kNot: break;
+  }
+  return lock_anyhow(lock_type, rank, assert);
+}
+
+Outcome Window::unlock_itself(int rank) {
+  std::uint64_t before = 0;
+  switch (direct_ ? unlock_direct(rank, before) : Direct::kNot) {
+    case Direct::kDone: return {};
+    case Direct::kContended: return pass_lock_on(before);
+    case Direct::kNot: break;
+  }
+  return unlock_anyhow(rank);
+}
+
+Outcome Window::unlock(int rank) {
+  if (account_ == nullptr || rank == MPI_PROC_NULL) return unlock_itself(rank);
   std::optional<LockType> type;
   {
     const auto held = guard();
     type = epoch_.locked(rank);
   }
   const Account::Moment begun = Account::begin_untimed();
-  Outcome outcome = unlock();
+  Outcome outcome = unlock_itself(rank);
   if (outcome && type) {
     account_->unlocked(rank, *type == LockType::kShared ? EpochKind::kLockShared : EpochKind::kLockExclusive, begun);
   }
@@ -244,7 +275,7 @@ Outcome Window::unlock_all() {
                    [&](const Account::Moment& begun) { account_->unlocked_all(begun); });
 }
 
-Outcome Window::flush_anyhow(int rank) {
+Outcome Window::flush(int rank) {
   return accounted([&] { return flush_itself(rank); },
                    [&](const Account::Moment& begun) {
                      if (rank != MPI_PROC_NULL) account_->flushed(rank, begun);
@@ -270,7 +301,7 @@ Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.lock(rank, type)) return v;
   }
-  return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, false, {}}, {});
+  return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, false, false, {}}, {});
 }
 
 Outcome Window::unlock_anyhow(int rank) {

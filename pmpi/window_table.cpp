@@ -19,7 +19,7 @@ std::vector<std::uintptr_t>& freed() {
 }  // namespace
 
 constinit WindowTable::NoEntries WindowTable::no_entries_;
-constinit WindowTable WindowTable::instance_(&no_entries_.table);
+constinit WindowTable WindowTable::instance_(&no_entries_);
 static_assert(std::is_trivially_destructible_v<WindowTable>);
 
 WindowTable::Table* WindowTable::make_table(std::size_t size, Table* outgrown) {
@@ -61,6 +61,7 @@ void WindowTable::insert(MPI_Win handle, std::unique_ptr<Window> window) {
   if (entry.key.load(std::memory_order_relaxed) == kNone) ++used_;
   entry.window.store(window.release(), std::memory_order_release);
   entry.key.store(key, std::memory_order_release);
+  newest_.store(&entry, std::memory_order_release);
   std::erase(freed(), key);
   size_.fetch_add(1, std::memory_order_relaxed);
 }

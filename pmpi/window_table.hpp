@@ -23,6 +23,9 @@ class WindowTable {
   // Null if the handle is not farside's.
   Window* find(MPI_Win handle) const {
     const std::uintptr_t key = key_of(handle);
+    // Most programs have one window, or use the one most that they have made last.
+    const Entry* newest = newest_.load(std::memory_order_acquire);
+    if (newest->key.load(std::memory_order_acquire) == key) [[likely]] return newest->window.load(std::memory_order_acquire);
     // Acquire: a table, and an entry in it, is complete when it can be seen.
     const Table* table = table_.load(std::memory_order_acquire);
     for (std::size_t i = hash(key);; ++i) {
@@ -61,7 +64,7 @@ class WindowTable {
     Entry none;
   };
 
-  constexpr explicit WindowTable(Table* table) : table_(table) {}
+  constexpr explicit WindowTable(NoEntries* empty) : newest_(&empty->none), table_(&empty->table) {}
   // MPI_Win is an int (MPICH) or a pointer (Open MPI); 0 is no handle in either.
   template <class Handle>
   static std::uintptr_t key_of(Handle handle) {
@@ -79,8 +82,9 @@ class WindowTable {
   // Constant from the start, so that a lookup has no guard to pass, and never destroyed.
   static WindowTable instance_;
 
-  std::mutex changing_;
+  std::atomic<const Entry*> newest_;            // of the table, of the window made last
   std::atomic<Table*> table_;
+  std::mutex changing_;
   std::size_t used_ = 0;                        // entries with a key
   std::atomic<std::size_t> size_{0};
 };

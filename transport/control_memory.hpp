@@ -67,7 +67,10 @@ class ControlMemory {
   // For the first step of a protocol that mostly is its last: no operation to construct. Precondition: the word is
   // mapped. Nobody is woken: for words that no owner waits for in its sleep.
   std::uint64_t fetch_add_now(int rank, std::uint32_t word, std::uint64_t value) {
-    return std::atomic_ref(*space_.control_word(rank, word)).fetch_add(value, std::memory_order_seq_cst);
+    return fetch_add_now(*space_.control_word(rank, word), value);
+  }
+  static std::uint64_t fetch_add_now(std::uint64_t& word, std::uint64_t value) {
+    return std::atomic_ref(word).fetch_add(value, std::memory_order_seq_cst);
   }
   // The same, and the owner is woken if it sleeps.
   void tell_now(int rank, std::uint32_t word, std::uint64_t value) {

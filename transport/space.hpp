@@ -139,13 +139,11 @@ class Space {
   Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr);
   // The same where the target is mapped, at an address in its data.
   void put_at(int target, std::byte* at, const void* origin, std::size_t bytes) {
-    count(target, Counted::kPut, bytes);
-    copy_bytes(at, origin, bytes);
     stores_.made();
+    if (counting_ || !copy_small(at, origin, bytes)) put_at_otherwise(target, at, origin, bytes);
   }
   void get_at(int target, const std::byte* at, void* origin, std::size_t bytes) const {
-    count(target, Counted::kGet, bytes);
-    copy_bytes(origin, at, bytes);
+    if (counting_ || !copy_small(origin, at, bytes)) get_at_otherwise(target, at, origin, bytes);
   }
   // Of a mapped target: `bytes` were put or got there by the caller's own loads and stores.
   void moved(int target, Counted what, std::size_t bytes) {
@@ -278,9 +276,13 @@ class Space {
   bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
   void place_contiguously();
   void count(int target, Counted what, std::size_t bytes) const {
+    if (!counting_) [[likely]] return;
     if (OperationCounts::Row* row = targets_[static_cast<std::size_t>(target)].counts) return counts_->add_here(*row, what, bytes);
-    if (counting_) [[unlikely]] count_otherwise(target, what, bytes);
+    count_otherwise(target, what, bytes);
   }
+  // Counted, or of any size; with nothing left to do behind them, so that their callers need no frame.
+  void put_at_otherwise(int target, std::byte* at, const void* origin, std::size_t bytes) const;
+  void get_at_otherwise(int target, const std::byte* at, void* origin, std::size_t bytes) const;
   void count_otherwise(int target, Counted what, std::size_t bytes) const;
   void count_slow(BasicType type, const void* address, bool by_agent) const;
   Status operate(Target& target, const DataOperation& operation, Outstanding* own);

@@ -32,6 +32,16 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
   return operate(from, DataOperation::get(offset, origin, bytes), own);
 }
 
+void Space::put_at_otherwise(int rank, std::byte* at, const void* origin, std::size_t bytes) const {
+  count(rank, Counted::kPut, bytes);
+  copy_bytes(at, origin, bytes);
+}
+
+void Space::get_at_otherwise(int rank, const std::byte* at, void* origin, std::size_t bytes) const {
+  count(rank, Counted::kGet, bytes);
+  copy_bytes(origin, at, bytes);
+}
+
 void Space::count_otherwise(int rank, Counted what, std::size_t bytes) const {
   if (counts_ != nullptr) return counts_->add(rank, what, bytes);
   process_.statistics().add(route(rank), what, bytes);

@@ -8,15 +8,23 @@
 
 namespace farside {
 
-inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  switch (bytes) {
-    case 1: std::memcpy(to, from, 1); break;
-    case 2: std::memcpy(to, from, 2); break;
-    case 4: std::memcpy(to, from, 4); break;
-    case 8: std::memcpy(to, from, 8); break;
-    case 16: std::memcpy(to, from, 16); break;
-    default: std::memcpy(to, from, bytes);
+// False, and nothing is copied, if there is no one load and store for so many bytes.
+inline bool copy_small(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 8) [[likely]] {
+    std::memcpy(to, from, 8);
+    return true;
   }
+  switch (bytes) {
+    case 1: std::memcpy(to, from, 1); return true;
+    case 2: std::memcpy(to, from, 2); return true;
+    case 4: std::memcpy(to, from, 4); return true;
+    case 16: std::memcpy(to, from, 16); return true;
+    default: return false;
+  }
+}
+
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (!copy_small(to, from, bytes)) std::memcpy(to, from, bytes);
 }
 
 }  // namespace farside
