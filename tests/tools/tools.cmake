@@ -7,6 +7,9 @@ endif()
 file(GLOB tools_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/*_test.cpp)
 add_executable(farside-test-tools ${tools_tests})
 target_link_libraries(farside-test-tools PRIVATE farside_catch_main farside_tools PkgConfig::LIBFABRIC)
+target_compile_options(farside-test-tools PRIVATE ${FARSIDE_QUICK_TO_COMPILE})
+target_precompile_headers(farside-test-tools PRIVATE ${FARSIDE_PRECOMPILED} <nlohmann/json.hpp>
+                          <catch2/catch.hpp>)
 target_compile_definitions(farside-test-tools PRIVATE FARSIDE_COMMAND="$<TARGET_FILE:farside>"
                            FARSIDE_LIBRARIES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 add_test(NAME unit.tools COMMAND farside-test-tools)
