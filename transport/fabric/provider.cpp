@@ -9,6 +9,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/log.hpp"
+#include "transport/fabric/nearest_device.hpp"
 
 namespace farside {
 namespace {
@@ -64,12 +65,16 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     fi_info* found = nullptr;
     code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
     const InfoHandle infos(found);
+    fi_info* nearest = nullptr;
     // It matches layered providers by part of their name: take exactly what was asked for.
     for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
       if (name != info->fabric_attr->prov_name) continue;
-      if (device.empty() || device == info->domain_attr->name) return InfoHandle(fi_dupinfo(info));
+      if (device == info->domain_attr->name) return InfoHandle(fi_dupinfo(info));
       devices.insert(info->domain_attr->name);
+      // Of those that are equally near, libfabric's first.
+      if (nearest == nullptr || nearness_of(*info) > nearness_of(*nearest)) nearest = info;
     }
+    if (device.empty() && nearest != nullptr) return InfoHandle(fi_dupinfo(nearest));
   }
   if (!devices.empty()) {
     return Error{ErrorKind::kNoRoute, fmt::format("provider {} has no device {}; it has: {}", name, device, fmt::join(devices, ", "))};

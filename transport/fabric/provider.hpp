@@ -32,8 +32,8 @@ std::span<const EndpointKind> endpoint_kinds();
 // What a provider must have: fi_getinfo's hints.
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
-// The provider of exactly this name, on the device (libfabric: domain) of this name, or on its first one that has all that is
-// required. Errors: kNoRoute, which lists the provider's devices if it has others.
+// The provider of exactly this name, on the device (libfabric: domain) of this name, or on the nearest one that has all that is
+// required (nearest_device.hpp). Errors: kNoRoute, which lists the provider's devices if it has others.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {});
 
 // `asked` is FARSIDE_PROVIDER, or empty: then the first of farside's preferences that this machine has; `device` is FARSIDE_DEVICE, or
