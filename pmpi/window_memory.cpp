@@ -99,7 +99,8 @@ Outcome Window::get_info(MPI_Info* info) {
   }
   if (routes.empty()) routes.push_back(kRouteNames[static_cast<std::size_t>(RouteKind::kSelf)]);
   PMPI_Info_set(*info, "farside_route", fmt::format("{}", fmt::join(routes, ",")).c_str());
-  const bool by_thread = reaches(RouteKind::kFabric) || reaches(RouteKind::kCma);
+  const bool by_thread = (reaches(RouteKind::kFabric) || reaches(RouteKind::kCma)) &&
+                         Process::instance().settings().value()->progress_thread;
   PMPI_Info_set(*info, "farside_progress", by_thread ? "thread" : "origin");
   return {};
 }

@@ -17,7 +17,7 @@ constexpr std::size_t kFewForFabric = 1;
 Space::Pieces::Pieces(Space& space, int rank, Outstanding* own, std::size_t about)
     : space_(space), rank_(rank), own_(own), listed_([&] {
         const Target& to = space.target(rank);
-        return to.agent != nullptr ? about > kFewForProcessMemory : to.outstanding != nullptr && about > kFewForFabric;
+        return to.agent != nullptr ? about > kFewForProcessMemory : to.outstanding != nullptr && about > kFewForFabric && !space.by_origin_;
       }()) {}
 
 Status Space::Pieces::add(const DataOperation& operation) {

@@ -77,6 +77,12 @@ void Process::listen(Doorbell& bell) {
   if (Fabric* open = open_fabric()) open->listen(bell);
 }
 
+std::chrono::microseconds Process::longest_sleep() const {
+  constexpr std::chrono::microseconds kWithoutThread{50};
+  const Fabric* const open = open_fabric();
+  return open == nullptr || open->serves() ? Progress::longest_sleep() : kWithoutThread;
+}
+
 void Process::stop_listening(Doorbell& bell) {
   if (Fabric* open = open_fabric()) open->stop_listening(bell);
 }

@@ -47,6 +47,7 @@ class Process final : public Progress {
   void poll_runtime() override;
   void listen(Doorbell& bell) override;
   void stop_listening(Doorbell& bell) override;
+  std::chrono::microseconds longest_sleep() const override;
   // For waits that nobody but the endpoint ends.
   Doorbell& own_bell() { return own_bell_; }
 

@@ -55,7 +55,7 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
   space->segment_ = std::move(segment.value());
   std::byte* base = space->segment_.mapping.base();
   space->data_ = space->private_data_ ? static_cast<std::byte*>(request.private_data) : base + space->control_bytes_;
-  new (base) Header{random_bits(), {}, {}};
+  new (base) Header{random_bits(), {}, {}, 0};
   new (base + space->control_bytes_ - sizeof(IntegerWords)) IntegerWords;
   if (request.dynamic) {
     space->data_ = reinterpret_cast<std::byte*>(Regions::kFirst);  // NOLINT(performance-no-int-to-ptr)
@@ -111,7 +111,7 @@ SpaceDescriptor Space::describe(bool neighbours) {
 // Without the agent neighbours move pieces one by one.
 NodeAgentDescriptor Space::serve_neighbours() {
   const Settings& settings = *process_.settings().value();
-  if (!settings.mapped || !settings.cma) return {};
+  if (!settings.mapped || !settings.cma || !settings.progress_thread) return {};
   Result<NodeAgent*> agent = process_.node_agent();
   if (!agent) {
     log(LogLevel::kInfo, "no agent for the neighbours on this node: {}", agent.error().text);
@@ -239,6 +239,10 @@ Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<
 Result<FabricDescriptor> Space::open_fabric() {
   Result<Fabric*> fabric = process_.fabric();
   if (!fabric) return fabric.error();
+  if (regions_ != nullptr && !fabric.value()->serves()) {
+    return Error{ErrorKind::kNoRoute, "what is attached to a dynamic window is asked of its owner over the fabric, and FARSIDE_PROGRESS=none "
+                                      "leaves nobody there who answers"};
+  }
   exposed_ = std::make_unique<Exposed>(*fabric.value());
   FabricDescriptor descriptor;
   descriptor.address = fabric.value()->address();
@@ -258,6 +262,7 @@ Result<FabricDescriptor> Space::open_fabric() {
                                                regions_ != nullptr ? &regions_->own() : nullptr});
   descriptor.region = exposed_->region;
   descriptor.nic_atomics = fabric.value()->nic_atomics() ? 1 : 0;
+  descriptor.serves = fabric.value()->serves() ? 1 : 0;
   return descriptor;
 }
 
@@ -275,6 +280,13 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
     if (target.route == RouteKind::kFabric) target.outstanding = std::make_unique<AllOutstanding>(static_cast<int>(r));
   }
   control_by_nic_ = std::all_of(peers.begin(), peers.end(), [](const FabricDescriptor& peer) { return peer.nic_atomics == 1; });
+  by_origin_ = std::any_of(peers.begin(), peers.end(), [](const FabricDescriptor& peer) { return peer.serves == 0; });
+  if (by_origin_ && !control_by_nic_) {
+    return Error{ErrorKind::kBadSetting, "some rank has FARSIDE_PROGRESS=none, and another one's adapter has no atomics; leave it out"};
+  }
+  if (by_origin_) {
+    if (Status status = exposed_->fabric.connect(known); !status) return status;
+  }
   exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
   return {};
 }

@@ -60,6 +60,7 @@ struct FabricDescriptor {
   RemoteKey data;
   std::uint64_t region = 0;         // of the agent
   std::uint64_t nic_atomics = 0;    // 1: its control words can be reached by atomics of adapters
+  std::uint64_t serves = 1;         // 0: it has no agent
 };
 
 class Space {
@@ -67,6 +68,7 @@ class Space {
     std::uint64_t nonce;
     AccumulateLockWord accumulate_lock;
     Doorbell bell;
+    alignas(8) std::uint64_t origin_lock;  // of spaces without agents (origin_lock.hpp)
   };
 
  public:
@@ -333,6 +335,15 @@ class Space {
   Status control_element(Target& target, Pending& among, ControlCall call, std::uint64_t offset, const std::uint64_t* operand,
                          const std::uint64_t* compare, std::uint64_t* fetched);
   void atomic_by_nic_at(int rank, const std::byte* at, DataOperation operation);
+  // By their origin, where there are no agents (space_origin.cpp).
+  Status combine_by_origin(Target& target, const DataOperation& operation);
+  Status combine_part_by_origin(Target& target, const DataOperation& part);
+  void combine_by_origin_at(int rank, const std::byte* at, DataOperation operation);
+  Status step_on_origin_lock(Target& target, Pending& among, ControlCall call, std::uint64_t operand, std::uint64_t* fetched);
+  Status take_origin_lock(Target& target, std::uint32_t& ticket);
+  Status leave_origin_lock(Target& target, std::uint32_t ticket);
+  Status read_part(Target& target, std::uint64_t offset, std::byte* into, std::size_t bytes);
+  Status write_part(Target& target, std::uint64_t offset, const std::byte* from, std::size_t bytes);
   AccumulateLockWord& accumulate_lock(const Target& target) const {
     return reinterpret_cast<Header*>(target.control)->accumulate_lock;
   }
@@ -366,6 +377,7 @@ class Space {
   bool threaded_ = false;
   IntegerWay integers_;                // how those of other types are combined where memory is mapped
   bool all_immediate_ = false;
+  bool by_origin_ = false;             // there are no agents: accumulates that are not the adapter's are their origin's
   bool control_by_nic_ = false;        // of all ranks, by all ranks, their own too: the domain is nic
   Stores stores_;
   std::vector<Target> targets_;

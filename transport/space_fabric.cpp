@@ -50,6 +50,7 @@ Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Ou
   if (operation.count == 0) return {};
   AllOutstanding& all = *to.outstanding;
   if (operation.atomic() && by_nic(operation.type, place_of(to, operation.offset))) return issue(to, own != nullptr ? *own : all, operation);
+  if (operation.atomic() && by_origin_) return combine_by_origin(to, operation);
   if (own != nullptr) {
     // In order behind what was gathered.
     Status before = operation.atomic() ? issue_gathered(to) : Status();

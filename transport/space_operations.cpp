@@ -88,6 +88,7 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
     return;
   }
   if (by_nic(type, at)) [[unlikely]] return atomic_by_nic_at(rank, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
+  if (by_origin_) [[unlikely]] return combine_by_origin_at(rank, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
   AtomicWay under_lock = AtomicWay::kLocked;
   if (way(type, at) == AtomicWay::kAtomic) {
     const IntegersBy by = integers_.begin(elements);
@@ -124,7 +125,7 @@ void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, R
     if (origin != nullptr) origin += origin_stride;
     if (fetched != nullptr) fetched += origin_stride;
   };
-  if (bytes > kLockedBytes || by_nic(type, at)) {
+  if (bytes > kLockedBytes || by_nic(type, at) || by_origin_) {
     for (; rows > 0; --rows, next_row()) accumulate_at(rank, at, op, type, origin, fetched, elements, access);
     return;
   }
@@ -173,6 +174,7 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
 }  // namespace
 
 Status Space::operate_by_cma(Target& to, const DataOperation& operation) {
+  if (operation.atomic() && by_origin_) return combine_by_origin(to, operation);
   switch (operation.kind) {
     case OperationKind::kPut: return write_process_memory(to.pid, to.address + operation.offset, operation.origin, operation.count);
     case OperationKind::kGet: return read_process_memory(to.pid, to.address + operation.offset, operation.fetched, operation.count);
@@ -218,6 +220,7 @@ void Space::compare_and_swap_at(int rank, std::byte* at, BasicType type, const v
                                 void* fetched) {
   count(rank, Counted::kCompareAndSwap, traits(type).extent);
   if (by_nic(type, at)) [[unlikely]] return atomic_by_nic_at(rank, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
+  if (by_origin_) [[unlikely]] return combine_by_origin_at(rank, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
   AtomicWay under_lock = AtomicWay::kLocked;
   if (way(type, at) == AtomicWay::kAtomic) [[likely]] {
     const IntegersBy by = integers_.begin(1);

@@ -42,12 +42,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   } else if (name == "FARSIDE_PEER_TIMEOUT") {
     require(settings.peer_timeout <= 86400 && value.find_first_not_of("0123456789") == value.npos, "seconds are a number in range");
+  } else if (name == "FARSIDE_CONNECTIONS") {
+    require(settings.connections <= 1000000 && value.find_first_not_of("0123456789") == value.npos, "a number in range");
   } else if (name == "FARSIDE_CHECK") {
     require(settings.check <= Check::kStrict, "a level that there is");
   } else if (name == "FARSIDE_LOG") {
     require(settings.log <= LogLevel::kDebug, "a level that there is");
   } else if (name == "FARSIDE_NIC_ATOMICS") {
     require(value == (settings.nic_atomics ? "on" : "off"), "one of two words");
+  } else if (name == "FARSIDE_PROGRESS") {
+    require(value == (settings.progress_thread ? "thread" : "none"), "one of two words");
   } else {
     require(settings.provider == value || settings.device == value || settings.stats == value || settings.trace == value, "text is taken as it is");
   }

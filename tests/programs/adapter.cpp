@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a network adapter does by itself: the target's process is stopped, all of its threads, while an origin locks, puts, gets, adds,
 // swaps and unlocks there. Then all ranks count in one place under its lock.
-//   adapter [rounds N] [needs target]    (in each rank, 500 unless said; needs target: nobody is stopped)
+//   adapter [rounds N] [needs target] [no thread]    (in each rank, 500 unless said; needs target: nobody is stopped; no thread: of farside's,
+//                                                     FARSIDE_PROGRESS=none)
+#include <dirent.h>
+
+#include <fstream>
+#include <string>
+
 #include "stopped.hpp"
 
 namespace {
@@ -10,6 +16,20 @@ int rank;
 int size;
 
 void barrier() { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
+
+// Of this process, by the name that farside gives its own.
+int threads_of_farside() {
+  int count = 0;
+  DIR* tasks = opendir("/proc/self/task");
+  CHECK(tasks != nullptr);
+  while (const dirent* task = readdir(tasks)) {
+    std::string name;
+    std::ifstream("/proc/self/task/" + std::string(task->d_name) + "/comm") >> name;
+    count += name.starts_with("farside") ? 1 : 0;
+  }
+  closedir(tasks);
+  return count;
+}
 
 struct Cells {
   long long put, sum, swapped, counted;
@@ -93,6 +113,7 @@ int main(int argc, char** argv) {
   check::Window window(program.memory(), sizeof(Cells), sizeof(long long));
   *window.as<Cells>() = {};
   barrier();
+  CHECK_EQ(threads_of_farside(), program.has("no") ? 0 : 1);
   check::section("all that the adapter does, while the target is stopped");
   target_stopped(window, !program.has("needs"));
   check::section("all ranks count under one lock");

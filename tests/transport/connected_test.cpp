@@ -116,6 +116,51 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
   }
 }
 
+// By counting sockets: over tcp only.
+TEST_CASE("of more connections than FARSIDE_CONNECTIONS those that are not used are closed, and made again when they are needed") {
+  if (connected_provider() != std::string_view("tcp")) return;
+  constexpr int kRanks = 4;
+  setenv("FARSIDE_CONNECTIONS", "1", 1);
+  expect_well(run_world(kRanks, Way::kConnected, 8 * kRanks, [&](Ranks& ranks, World& world) {
+    const int before = open_sockets();
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+      for (int r = 0; r < kRanks; ++r) {
+        if (r != ranks.rank()) world.good(world->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &round, 8), "put");
+      }
+      world.good(world->flush_all(), "flush");
+      ranks.barrier();
+      for (int r = 0; r < kRanks; ++r) {
+        if (r != ranks.rank()) ranks.check(read_data<std::uint64_t>(world, 8 * static_cast<std::uint64_t>(r)) == round, "what a peer has put is here");
+      }
+      int more = open_sockets() - before;
+      for (int looks = 0; looks < 10'000 && more > 1; ++looks) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        more = open_sockets() - before;
+      }
+      ranks.check(more <= 1, fmt::format("{} sockets more for one connection", more));
+      ranks.barrier();
+    }
+  }));
+  unsetenv("FARSIDE_CONNECTIONS");
+}
+
+// The progress thread stays away while the application polls: not from connections.
+TEST_CASE("who polls without a pause can be connected to") {
+  expect_well(run_world(2, Way::kConnected, 64, [](Ranks& ranks, World& world) {
+    ranks.barrier();
+    if (ranks.rank() == 1) {
+      const std::uint64_t word = 7;
+      world.good(world->put(0, 8, &word, 8), "put");
+      world.good(world->flush_all(), "flush");
+    } else {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (read_data<std::uint64_t>(world, 8) != 7 && std::chrono::steady_clock::now() < end) Process::instance().poll();
+      ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+    }
+    ranks.barrier();
+  }));
+}
+
 TEST_CASE("who does not know the secret is not let in, and the job goes on") {
   if (connected_provider() != std::string_view("tcp")) return;
   expect_well(run_world(2, Way::kConnected, 64, [](Ranks& ranks, World& world) {
@@ -123,8 +168,8 @@ TEST_CASE("who does not know the secret is not let in, and the job goes on") {
     if (ranks.rank() == 0) {
       // As farside's own hello, whose layout is part of the protocol between processes of one version.
       struct Hello {
-        std::uint32_t magic = 0x46415253, version = 1;
-        std::uint64_t from = 1, secret = 0;
+        std::uint32_t magic = 0x46415253, version = 2;
+        std::uint64_t from = 1, secret = 0, number = 7;
       } hello;
       const auto bytes = [&] {
         const auto* at = reinterpret_cast<const std::byte*>(&hello);
@@ -135,9 +180,9 @@ TEST_CASE("who does not know the secret is not let in, and the job goes on") {
       ranks.check(knock(address, {}) == FI_ECONNREFUSED, "no hello");
       ranks.check(knock(address, std::vector<std::byte>(200, std::byte{0x46})) == FI_ECONNREFUSED, "garbage");
       hello.secret = address.secret;
-      hello.version = 2;
+      hello.version = 3;
       ranks.check(knock(address, bytes()) == FI_ECONNREFUSED, "another version");
-      hello.version = 1;
+      hello.version = 2;
       ranks.check(knock(address, bytes()) == 0, "who knows it comes in: the others were refused for what they said");
     }
     const std::uint64_t word = 7;

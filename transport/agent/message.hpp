@@ -10,6 +10,8 @@
 //   reply:      ReplyHeader, then what was fetched, last the control words as they were; of what was left undone only the
 //               opening's
 //   probe:      ReplyHeader; dropped. What counts is whether it can be sent.
+//   part:       ReplyHeader, `operation` is the number of a connection (Endpoints): the sender would like to close it, and has nothing
+//               under way by it
 #pragma once
 
 #include <cstddef>
@@ -17,7 +19,7 @@
 
 namespace farside {
 
-enum class MessageKind : std::uint8_t { kOperations = 1, kRegions = 2, kReply = 3, kProbe = 4 };
+enum class MessageKind : std::uint8_t { kOperations = 1, kRegions = 2, kReply = 3, kProbe = 4, kPart = 5 };
 
 // One atomic step on a control word of 64 bits (remote_memory.hpp), in the region's own control block.
 enum class ControlCall : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite };

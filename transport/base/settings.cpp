@@ -45,10 +45,19 @@ bool parse_nic_atomics(std::string_view value, Settings& settings) {
   return value == "on" || value == "off";
 }
 
-bool parse_peer_timeout(std::string_view value, Settings& settings) {
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), settings.peer_timeout);
-  return error == std::errc() && end == value.data() + value.size() && settings.peer_timeout <= 86400;
+bool parse_progress(std::string_view value, Settings& settings) {
+  settings.progress_thread = value == "thread";
+  return value == "thread" || value == "none";
 }
+
+bool parse_number(std::string_view value, std::uint32_t most, std::uint32_t& into) {
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), into);
+  return error == std::errc() && end == value.data() + value.size() && into <= most;
+}
+
+bool parse_connections(std::string_view value, Settings& settings) { return parse_number(value, 1'000'000, settings.connections); }
+
+bool parse_peer_timeout(std::string_view value, Settings& settings) { return parse_number(value, 86400, settings.peer_timeout); }
 
 bool parse_check(std::string_view value, Settings& settings) {
   static constexpr std::array<std::string_view, 3> kWords = {"off", "on", "strict"};
@@ -84,11 +93,20 @@ constexpr Setting kSettings[] = {
     {"FARSIDE_PROVIDER", "", "a libfabric provider as fi_info names it, for instance tcp;ofi_rxm",
      "libfabric provider; when unset farside chooses the best one it can use", parse_provider},
     {"FARSIDE_DEVICE", "", "a device as fi_info names it (its domain), for instance mlx5_0 or eth0",
-     "network device of this process; when unset the first one that libfabric offers", parse_device},
+     "network device of this process; when unset the nearest to its processors, or libfabric's first", parse_device},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",
      "locks and notices by atomics of the network adapter, where it has them (provider verbs) and they pass a test of their own; "
      "off: by the target's progress thread",
      parse_nic_atomics},
+    {"FARSIDE_PROGRESS", "thread", "thread or none",
+     "thread: one per process, asleep until something arrives, does what an adapter cannot do by itself; none: there is no thread; "
+     "ranks are connected when a window is made, and what adapters have no atomics for is combined by its origin, under a lock "
+     "(provider verbs; the same on all ranks)",
+     parse_progress},
+    {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
+     "connections that a process keeps to its peers (providers verbs and tcp; with FARSIDE_PROGRESS=thread): of more, those not "
+     "used for longest are closed until they are needed; 0: no limit",
+     parse_connections},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
      parse_peer_timeout},

@@ -26,8 +26,12 @@ struct Settings {
   std::string provider;
   // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: libfabric's first.
   std::string device;
+  // FARSIDE_PROGRESS: whether a thread carries out what others ask of this process, or nobody does.
+  bool progress_thread = true;
   // FARSIDE_NIC_ATOMICS: whether locks may be atomics of network adapters.
   bool nic_atomics = true;
+  // FARSIDE_CONNECTIONS; 0: no limit.
+  std::uint32_t connections = 1024;
   // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.
   std::uint32_t peer_timeout = 60;
   // FARSIDE_CHECK

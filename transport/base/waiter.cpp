@@ -28,7 +28,7 @@ void Waiter::disarm() {
 void Waiter::pause_longer() {
   if (armed_) {
     // The caller has looked once more since the bell was armed.
-    bell_.sleep(seen_, kLongestSleep);
+    bell_.sleep(seen_, progress_.longest_sleep());
     disarm();
     progress_.poll();
     return;

@@ -25,6 +25,9 @@ class Progress {
   // Between these two, `bell` also rings when something has arrived at the endpoint.
   virtual void listen(Doorbell& bell) = 0;
   virtual void stop_listening(Doorbell& bell) = 0;
+  // How long a waiter may sleep and not look: as long as the runtime can wait, which has no bell, or, if nobody rings for what
+  // arrives at the endpoint, as long as that can wait.
+  virtual std::chrono::microseconds longest_sleep() const { return std::chrono::milliseconds(1); }
 
  protected:
   ~Progress() = default;
@@ -55,8 +58,6 @@ class Waiter {
   // to 60 us, a yield 0.5 us alone and a time slice when others run.
   static constexpr std::uint32_t kSpins = 64;
   static constexpr std::uint32_t kYields = 64;
-  // The runtime has no bell: look after it at least this often.
-  static constexpr std::chrono::milliseconds kLongestSleep{1};
 
   void pause_longer();
   void arm();

@@ -14,7 +14,7 @@ namespace farside {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x46415253;  // FARS
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 // Before a refused request is made again: at first, and at most.
 constexpr std::chrono::milliseconds kTryAgain{1}, kTryAgainLongest{100};
 
@@ -62,7 +62,7 @@ ConnectedEndpoints::~ConnectedEndpoints() {
   // Endpoints before what they are bound to.
   listener_.reset();
   for (auto& [_, connection] : connections_) {
-    if (connection->state == Connection::State::kConnected) fi_shutdown(connection->endpoint.get(), 0);
+    if (connection->carries()) fi_shutdown(connection->endpoint.get(), 0);
   }
   connections_.clear();
 }
@@ -93,21 +93,26 @@ ssize_t ConnectedEndpoints::open_endpoint(fi_info* info, FabricHandle<fid_ep>& o
   return code;
 }
 
-ConnectedEndpoints::Connection* ConnectedEndpoints::add(FabricHandle<fid_ep> endpoint, Peer peer, Connection::State state,
-                                                        bool initiated) {
+ConnectedEndpoints::Connection* ConnectedEndpoints::add(FabricHandle<fid_ep> endpoint, Peer peer, State state,
+                                                        bool initiated, std::uint64_t number) {
   fid* const key = &endpoint->fid;
   auto connection = std::make_unique<Connection>();
   connection->endpoint = std::move(endpoint);
   connection->peer = peer;
+  connection->number = number;
   connection->state = state;
   connection->initiated = initiated;
   ++in_progress_;
+  ++alive_;
   return (connections_[key] = std::move(connection)).get();
 }
 
-ssize_t ConnectedEndpoints::reach(Peer peer, To& to) {
+ssize_t ConnectedEndpoints::reach(Peer peer, To& to, What what) {
   Known& known = peers_[peer];
-  if (known.current != nullptr && known.current->state == Connection::State::kConnected) [[likely]] {
+  const auto carries = [what](const Connection& connection) {
+    return connection.state == State::kConnected || (what == What::kAnswer && connection.carries());
+  };
+  if (known.current != nullptr && carries(*known.current)) [[likely]] {
     to = {known.current->endpoint.get(), FI_ADDR_UNSPEC};
     return 0;
   }
@@ -128,9 +133,9 @@ ssize_t ConnectedEndpoints::connect(Peer peer) {
   std::memcpy(info->dest_addr, known.address.bytes.data(), known.address.size);
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = open_endpoint(info.get(), endpoint); code != 0) return code;
-  const Hello hello{kMagic, kVersion, address_.identity, known.address.secret};
+  const Hello hello{kMagic, kVersion, address_.identity, known.address.secret, random_bits()};
   if (const int code = fi_connect(endpoint.get(), known.address.bytes.data(), &hello, sizeof hello); code != 0) return code;
-  known.current = add(std::move(endpoint), peer, Connection::State::kConnecting, true);
+  known.current = add(std::move(endpoint), peer, State::kConnecting, true, hello.number);
   return 0;
 }
 
@@ -144,10 +149,10 @@ void ConnectedEndpoints::take_request(fi_info* info, const Hello* hello) {
   const Peer peer = find(hello->from);
   const bool self = hello->from == address_.identity;
   if (Connection* mine = peers_[peer].current; mine != nullptr && !self) {
-    const bool crossed = mine->state == Connection::State::kConnecting;
+    const bool crossed = mine->state == State::kConnecting;
     if (!crossed || address_.identity < hello->from) return refuse();
     --in_progress_;
-    mine->state = Connection::State::kEnded;  // until its refusal comes
+    end(*mine);  // until its refusal comes
     peers_[peer].current = nullptr;
   }
   FabricHandle<fid_ep> endpoint;
@@ -156,24 +161,59 @@ void ConnectedEndpoints::take_request(fi_info* info, const Hello* hello) {
     return refuse();
   }
   // Only who has this process's address from the exchange, or is this process, knows its identity.
-  const Hello answer{kMagic, kVersion, address_.identity, 0};
+  const Hello answer{kMagic, kVersion, address_.identity, 0, hello->number};
   if (const int code = fi_accept(endpoint.get(), &answer, sizeof answer); code != 0) {
     log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "accepting a connection", code).text);
     return;
   }
-  Connection* connection = add(std::move(endpoint), peer, Connection::State::kAccepting, false);
+  Connection* connection = add(std::move(endpoint), peer, State::kAccepting, false, hello->number);
   if (!self) peers_[peer].current = connection;
 }
 
 void ConnectedEndpoints::established(Connection& connection, const Hello* hello) {
-  if (connection.state == Connection::State::kEnded) return close(connection);
+  if (connection.state == State::kEnded) return close(connection);
   Known& known = peers_[connection.peer];
   if (connection.initiated && (hello == nullptr || hello->magic != kMagic || hello->from != known.address.identity)) {
     return ended(connection, "another process answers at its address");
   }
   --in_progress_;
-  connection.state = Connection::State::kConnected;
+  connection.state = connection.to_part ? State::kParting : State::kConnected;
+  connection.since = Clock::now();
   known.refused = 0;
+}
+
+ConnectedEndpoints::Clock::duration ConnectedEndpoints::age(Peer peer) const {
+  const Connection* const connection = peers_[peer].current;
+  const bool stays = connection == nullptr || connection->state != State::kConnected ||
+                     peers_[peer].address.identity == address_.identity;
+  return stays ? Clock::duration::zero() : Clock::now() - connection->since;
+}
+
+std::uint64_t ConnectedEndpoints::number(Peer peer) const {
+  return peers_[peer].current != nullptr ? peers_[peer].current->number : 0;
+}
+
+std::optional<Peer> ConnectedEndpoints::begin_parting(std::uint64_t number) {
+  const auto found = std::ranges::find_if(connections_, [&](const auto& each) { return each.second->number == number; });
+  if (found == connections_.end()) return {};
+  Connection& connection = *found->second;
+  if (peers_[connection.peer].current != &connection) return {};
+  connection.to_part = true;
+  if (connection.state == State::kConnected) connection.state = State::kParting;
+  return connection.peer;
+}
+
+// The other side hears that it has ended, and ends it as well.
+bool ConnectedEndpoints::part(Peer peer) {
+  Connection* const connection = peers_[peer].current;
+  // Another one, made since?
+  if (connection == nullptr || !connection->to_part) return true;
+  if (connection->state != State::kParting) return false;
+  forget(*connection);
+  end(*connection);
+  fi_shutdown(connection->endpoint.get(), 0);
+  close(*connection);
+  return true;
 }
 
 // The next operation connects again, after a while.
@@ -186,14 +226,18 @@ void ConnectedEndpoints::forget(Connection& connection) {
   ++known.refused;
 }
 
+ConnectedEndpoints::State ConnectedEndpoints::end(Connection& connection) {
+  if (connection.state != State::kEnded) --alive_;
+  return std::exchange(connection.state, State::kEnded);
+}
+
 // The connection is of no use any more. What was under way on it fails by itself: at an adapter when this side has shut it down,
 // too (libfabric 1.17 leaves the queue pair as it is, which goes on trying).
 void ConnectedEndpoints::ended(Connection& connection, const std::string& why) {
-  using State = Connection::State;
   forget(connection);
-  const State before = std::exchange(connection.state, State::kEnded);
+  const State before = end(connection);
   if (before == State::kConnecting || before == State::kAccepting) --in_progress_;
-  if (before != State::kConnected) return close(connection);
+  if (before != State::kConnected && before != State::kParting) return close(connection);
   if (by_adapter_) fi_shutdown(connection.endpoint.get(), 0);
   lost_(connection.peer, why);
 }
@@ -202,14 +246,14 @@ void ConnectedEndpoints::ended(Connection& connection, const std::string& why) {
 void ConnectedEndpoints::failed(Peer peer, const fid_ep* endpoint, const std::string& why) {
   Connection* const connection = peers_[peer].current;
   if (!by_adapter_ || connection == nullptr || connection->endpoint.get() != endpoint) return;
-  if (connection->state == Connection::State::kConnected) ended(*connection, why);
+  if (connection->carries()) ended(*connection, why);
 }
 
 void ConnectedEndpoints::stop(Peer peer) {
   Connection* const connection = peers_[peer].current;
-  if (!by_adapter_ || connection == nullptr || connection->state != Connection::State::kConnected) return;
+  if (!by_adapter_ || connection == nullptr || !connection->carries()) return;
   forget(*connection);
-  connection->state = Connection::State::kEnded;
+  end(*connection);
   fi_shutdown(connection->endpoint.get(), 0);
 }
 
@@ -217,7 +261,7 @@ void ConnectedEndpoints::close(Connection& connection) { connections_.erase(&con
 
 void ConnectedEndpoints::clear_lost(Peer peer) {
   std::erase_if(connections_, [&](const auto& each) {
-    return each.second->peer == peer && each.second->state == Connection::State::kEnded;
+    return each.second->peer == peer && each.second->state == State::kEnded;
   });
 }
 

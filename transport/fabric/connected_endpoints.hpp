@@ -16,16 +16,23 @@
 namespace farside {
 
 class ConnectedEndpoints final : public Endpoints {
+  using Clock = std::chrono::steady_clock;
+
  public:
   using Lost = std::function<void(Peer, const std::string&)>;
   static Result<std::unique_ptr<Endpoints>> open(const Domain& domain, Lost lost);
   ~ConnectedEndpoints() override;
 
   Result<Peer> insert(const FabricAddress& address) override;
-  ssize_t reach(Peer peer, To& to) override;
+  ssize_t reach(Peer peer, To& to, What what) override;
   fid_ep* receiver() const override { return receives_.get(); }
   bool progress() override;
   bool connecting() const override { return in_progress_ > 0; }
+  std::size_t connections() const override { return alive_; }
+  Clock::duration age(Peer peer) const override;
+  std::uint64_t number(Peer peer) const override;
+  std::optional<Peer> begin_parting(std::uint64_t number) override;
+  bool part(Peer peer) override;
   fid* events() const override { return &events_->fid; }
   int events_fd() const override { return events_fd_; }
   void clear_lost(Peer peer) override;
@@ -33,20 +40,24 @@ class ConnectedEndpoints final : public Endpoints {
   void stop(Peer peer) override;
 
  private:
-  using Clock = std::chrono::steady_clock;
   // What both sides tell each other when they connect (fi_cm(3)'s private data).
   struct Hello {
     std::uint32_t magic;
     std::uint32_t version;
     std::uint64_t from;       // identity of the one that speaks
     std::uint64_t secret;     // of the listener; 0 in its answer
+    std::uint64_t number;     // of the connection: random, by who connects
   };
+  enum class State : std::uint8_t { kConnecting, kAccepting, kConnected, kParting, kEnded };
   struct Connection {
-    enum class State : std::uint8_t { kConnecting, kAccepting, kConnected, kEnded };
     FabricHandle<fid_ep> endpoint;
     Peer peer = 0;
+    std::uint64_t number = 0;
     State state = State::kConnecting;
     bool initiated = false;
+    bool to_part = false;
+    Clock::time_point since{};        // connected
+    bool carries() const { return state == State::kConnected || state == State::kParting; }
   };
   struct Known {
     FabricAddress address;
@@ -59,12 +70,13 @@ class ConnectedEndpoints final : public Endpoints {
   Status set_up();
   Peer find(std::uint64_t identity);
   ssize_t open_endpoint(fi_info* info, FabricHandle<fid_ep>& out);
-  Connection* add(FabricHandle<fid_ep> endpoint, Peer peer, Connection::State state, bool initiated);
+  Connection* add(FabricHandle<fid_ep> endpoint, Peer peer, State state, bool initiated, std::uint64_t number);
   ssize_t connect(Peer peer);
   void take_request(fi_info* info, const Hello* hello);
   void established(Connection& connection, const Hello* hello);
   void ended(Connection& connection, const std::string& why);
   void forget(Connection& connection);
+  State end(Connection& connection);
   void close(Connection& connection);
   void take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes);
   void take_error();
@@ -79,6 +91,7 @@ class ConnectedEndpoints final : public Endpoints {
   std::vector<Known> peers_;
   std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::unordered_map<fid*, std::unique_ptr<Connection>> connections_;
+  std::size_t alive_ = 0;                            // connections that are not in kEnded
   std::size_t in_progress_ = 0;                      // connections in kConnecting or kAccepting
 };
 

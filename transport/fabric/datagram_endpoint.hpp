@@ -11,7 +11,7 @@ class DatagramEndpoint final : public Endpoints {
   static Result<std::unique_ptr<Endpoints>> open(const Domain& domain);
 
   Result<Peer> insert(const FabricAddress& address) override;
-  ssize_t reach(Peer peer, To& to) override {
+  ssize_t reach(Peer peer, To& to, What /*what*/) override {
     to = {endpoint_.get(), peer};  // addresses are indices (FI_AV_TABLE)
     return 0;
   }

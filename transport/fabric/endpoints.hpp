@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <rdma/fi_cm.h>
@@ -45,8 +46,10 @@ class Endpoints {
     fid_ep* endpoint;
     fi_addr_t address;
   };
-  // How a peer is reached now. 0, or what libfabric's calls return: -FI_EAGAIN while it is being connected to.
-  virtual ssize_t reach(Peer peer, To& to) = 0;
+  enum class What { kOwn, kAnswer };
+  // How a peer is reached now, by what this process wants or by answers to what the peer wants. 0, or what libfabric's calls
+  // return: -FI_EAGAIN while it is being connected to, or parted from.
+  virtual ssize_t reach(Peer peer, To& to, What what = What::kOwn) = 0;
   // Where receives are posted; completions do not say from which peer.
   virtual fid_ep* receiver() const = 0;
   // Of the one there is for all, for questions about what the provider can do (fi_atomic(3)); null if there is none.
@@ -56,6 +59,16 @@ class Endpoints {
   virtual bool progress() { return false; }
   // Whether some connection is being made, so that whoever waits should call progress.
   virtual bool connecting() const { return false; }
+  // How many connections there are or are being made, and how long the one to the peer has been there; zero if there is none, or it is not to end.
+  virtual std::size_t connections() const { return 0; }
+  virtual std::chrono::steady_clock::duration age(Peer) const { return {}; }
+  // Both sides of a connection call it by the same number, unlike that of any other.
+  virtual std::uint64_t number(Peer) const { return 0; }
+  // Nothing new goes to the peer by the connection of this number but answers: to whom, if it is the present one.
+  virtual std::optional<Peer> begin_parting(std::uint64_t /*number*/) { return {}; }
+  // Then, when nothing is under way any more, the end of it. The next operation connects again. False if the connection is still
+  // being made.
+  virtual bool part(Peer) { return true; }
   // The queue of connection events and its file descriptor; null and -1 if there is none.
   virtual fid* events() const { return nullptr; }
   virtual int events_fd() const { return -1; }

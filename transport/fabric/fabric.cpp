@@ -65,8 +65,7 @@ Result<std::unique_ptr<Fabric>> Fabric::open(const Settings& settings, Progress&
   ask_for_small_buffers();
   Result<InfoHandle> info = choose_provider(settings.provider, settings.device);
   if (!info) return info.error();
-  std::unique_ptr<Fabric> fabric(new Fabric(std::move(info.value()), std::chrono::seconds(settings.peer_timeout), progress,
-                                            statistics));
+  std::unique_ptr<Fabric> fabric(new Fabric(std::move(info.value()), settings, progress, statistics));
   if (Status status = fabric->set_up(settings); !status) {
     return Error{status.error().kind, fmt::format("provider {}: {}", fabric->provider(), status.error().text)};
   }
@@ -115,13 +114,21 @@ Status Fabric::set_up(const Settings& settings) {
   stop_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
 
-  if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) return s;
+  if (serves_) {
+    if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) return s;
+  }
+  std::string refused = "the provider has none";
   if (claims_nic_atomics()) {
-    const std::string refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
+    refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
     log(LogLevel::kInfo, "libfabric {}: {}", provider(),
         refused.empty() ? fmt::format("atomics by the adapter, operands by {}", nic_form_ == NicForm::kByValue ? "value" : "address")
                         : fmt::format("no atomics by the adapter: {}", refused));
     control_atomics_ = nic_atomics();
+  }
+  if (!serves_ && !nic_atomics()) {
+    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROGRESS=none needs atomics by adapters (provider verbs), or nobody would take "
+                                                     "locks while a target computes; there are none: {}. Leave FARSIDE_PROGRESS out",
+                                                     refused)};
   }
   return {};
 }
@@ -177,6 +184,28 @@ Result<Peer> Fabric::insert(const FabricAddress& address) {
   if (peer >= contacts_.size()) contacts_.resize(peer + 1);
   contacts_[peer].address = address;
   return peer;
+}
+
+Status Fabric::connect(std::span<const Peer> peers) {
+  const Clock::time_point begun = Clock::now();
+  const auto reached = [&](Peer& missing) -> ssize_t {
+    const std::scoped_lock held(mutex_);
+    Endpoints::To to{};
+    for (missing = 0; const Peer peer : peers) {
+      missing = peer;
+      if (const ssize_t code = endpoints_->reach(peer, to); code != 0) return code;
+    }
+    // What others have begun is to come to its end, too.
+    return endpoints_->connecting() ? -FI_EAGAIN : 0;
+  };
+  for (Waiter waiter(progress_, own_bell_);; waiter.pause()) {
+    Peer missing = 0;
+    const ssize_t code = reached(missing);
+    if (code == 0) return {};
+    if (code != -FI_EAGAIN) return fabric_error(ErrorKind::kPeer, "connecting to a peer", code);
+    if (peer_timeout_.count() > 0 && Clock::now() - begun >= peer_timeout_) return out_of_reach("it cannot be connected to");
+    poll();
+  }
 }
 
 Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {

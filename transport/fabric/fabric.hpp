@@ -9,7 +9,7 @@
 // A peer that stays out of reach (it cannot be connected to, takes nothing any more, or its machine or adapter acknowledges nothing) is
 // given up after a while: what is under way towards it fails. One that is merely slow to answer is waited for.
 //
-// Progress: the progress thread sleeps on the completion queue's file descriptor and executes what arrives, so that
+// Progress: unless FARSIDE_PROGRESS=none, the progress thread sleeps on the completion queue's file descriptor and executes what arrives, so that
 // a target that computes never delays an origin. While an application thread polls, the progress thread stays out
 // of its way; while application threads sleep, it wakes them.
 #pragma once
@@ -46,7 +46,8 @@ namespace farside {
 
 class Fabric {
  public:
-  // Opens the provider asked for, or chooses one, and starts the progress thread.
+  // Opens the provider asked for, or chooses one, and starts the progress thread. Errors: kBadSetting where there is to be none,
+  // and the provider leaves work to one.
   static Result<std::unique_ptr<Fabric>> open(const Settings& settings, Progress& progress, Statistics& statistics);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
@@ -56,6 +57,11 @@ class Fabric {
   const char* provider() const { return info_->fabric_attr->prov_name; }
   // Makes a peer known; the same address is the same peer.
   Result<Peer> insert(const FabricAddress& address);
+
+  // Connects to peers at once, instead of when something is first issued to them: all of them, who do the same.
+  Status connect(std::span<const Peer> peers);
+  // Whether somebody here carries out what peers ask for, and accepts their connections, at any time: the progress thread.
+  bool serves() const { return serves_; }
 
   // Memory of this process that peers may access with the returned key until the Registration ends.
   struct Registration {
@@ -122,17 +128,20 @@ class Fabric {
   // How it goes with a peer.
   struct Contact {
     std::uint32_t under_way = 0;      // operations issued, or being issued
+    std::uint32_t issued = 0;         // of those, the provider has taken
     std::uint32_t completed = 0;      // ever
     std::uint32_t completed_then = 0; // at quiet_since
     std::uint32_t given_up = 0;       // how often
+    Clock::time_point last_issued{};  // where connections are limited in number
     Clock::time_point quiet_since{};  // nothing has completed, and no probe was taken (by an adapter: acknowledged)
     bool probed = false;              // an adapter has a probe
     Clock::time_point asked_since{};  // nothing has completed, and TCP waits for an acknowledgement; zero: it does not
     FabricAddress address;
   };
 
-  Fabric(InfoHandle info, std::chrono::seconds peer_timeout, Progress& progress, Statistics& statistics)
-      : info_(std::move(info)), peer_timeout_(peer_timeout), progress_(progress), statistics_(statistics) {}
+  Fabric(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics)
+      : info_(std::move(info)), peer_timeout_(settings.peer_timeout), serves_(settings.progress_thread),
+        most_connections_(serves_ ? settings.connections : 0), progress_(progress), statistics_(statistics) {}
   // How the provider takes the operands of 64-bit atomics: libfabric before 2.2 has verbs take an address for the value (its
   // issue 10911), so that the value must be given for the address.
   enum class NicForm : std::uint8_t { kNone, kByAddress, kByValue };
@@ -178,6 +187,12 @@ class Fabric {
   ssize_t send_probe(Reply& probe);
   ssize_t send(const Endpoints::To& to, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context);
   void look_after_peers();
+  // Connections are limited in number (fabric_parting.cpp).
+  void make_room();
+  void take_part(std::span<const std::byte> message);
+  void part_where_nothing_is_under_way();
+  void look_after_connections();
+  void look_after_everything();
   void look_for_dead_ways();
   bool quiet(Contact& contact, Clock::time_point now, Clock::duration so_long);
   Error out_of_reach(const std::string& why) const;
@@ -187,6 +202,8 @@ class Fabric {
 
   InfoHandle info_;
   std::chrono::seconds peer_timeout_;               // 0: none
+  const bool serves_;
+  const std::size_t most_connections_;              // 0: no limit
   Progress& progress_;
   Statistics& statistics_;
   // libfabric objects, in the order in which they are opened.
@@ -207,6 +224,7 @@ class Fabric {
   LocalMemory local_memory_;
   OperationPool operations_;
   std::vector<Contact> contacts_;                   // by peer
+  std::vector<Peer> parting_;                       // those that have asked for the end of the connection
   std::vector<std::unique_ptr<Receive>> receives_;
   std::deque<std::unique_ptr<Reply>> unsent_;       // refused with EAGAIN, or behind one that was
   std::uint32_t answers_under_way_ = 0;             // and probes: the provider has them
@@ -219,6 +237,8 @@ class Fabric {
   std::atomic<std::uint32_t> listening_{0};         // size of listeners_, read without its mutex
   std::mutex listeners_mutex_;
   std::vector<Doorbell*> listeners_;                // of application threads that sleep
+  Clock::time_point look_again_{};                  // where there is no thread
+  std::uint32_t looks_ = 0;
   std::atomic<bool> stop_{false};
   UniqueFd stop_fd_;
   std::thread thread_;

@@ -30,6 +30,8 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
       operation->pending = &pending;
       operation->peer = peer;
       operation->endpoint = to.endpoint;
+      ++contact.issued;
+      if (most_connections_ > 0) contact.last_issued = Clock::now();
       pending.issued();
       return {};
     }

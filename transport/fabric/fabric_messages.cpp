@@ -30,6 +30,7 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   const auto kind = static_cast<MessageKind>(message[0]);
   if (kind == MessageKind::kReply) return take_reply(message);
   if (kind == MessageKind::kProbe) return;
+  if (kind == MessageKind::kPart) return take_part(message);
   if (kind != MessageKind::kOperations && kind != MessageKind::kRegions) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
@@ -59,7 +60,7 @@ std::unique_ptr<Reply> Fabric::take_reply_buffer() {
 ssize_t Fabric::send(Reply& reply) {
   const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
   Endpoints::To to{};
-  if (const ssize_t code = endpoints_->reach(reply.peer, to); code != 0) return code;
+  if (const ssize_t code = endpoints_->reach(reply.peer, to, Endpoints::What::kAnswer); code != 0) return code;
   reply.endpoint = to.endpoint;
   return send(to, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
 }

@@ -73,6 +73,8 @@ std::string Fabric::try_nic_atomics() {
   if (!exposed) return exposed.error().text;
   const Result<Peer> self = insert(address());
   if (!self) return self.error().text;
+  // By itself: this is not yet the process's endpoint, which those who wait poll.
+  if (Status connected = connect(std::span(&self.value(), 1)); !connected) return connected.error().text;
   const Place place{self.value(), exposed.value().key, 0};
   const std::atomic_ref word(words[0]);
   Pending pending;
@@ -81,7 +83,7 @@ std::string Fabric::try_nic_atomics() {
     std::uint64_t fetched = 0;
     Status issued = nic_atomic(pending, place, &operand, compare, &fetched);
     for (Waiter waiter(progress_, own_bell_); !pending.done();) {
-      poll();  // this is not yet the process's endpoint
+      poll();
       waiter.pause();
     }
     Status completed = pending.take_error();

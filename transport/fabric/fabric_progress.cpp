@@ -15,7 +15,9 @@ namespace farside {
 namespace {
 
 constexpr std::chrono::milliseconds kSafetyNet{250};       // the longest sleep of the progress thread
+constexpr std::chrono::milliseconds kLookNow{1};           // between looks for connections without it, or while it stays away
 constexpr std::chrono::milliseconds kTryAgain{1};          // while answers are unsent
+constexpr std::chrono::milliseconds kRoomAgain{20};        // while there are too many connections
 constexpr std::chrono::seconds kLastAnswers{2};            // at the end, for peers that take none
 constexpr std::chrono::microseconds kLook{50};
 // How long the progress thread stays away while application threads issue and poll: at first, and at most. When they
@@ -29,7 +31,10 @@ void Fabric::poll() {
   polls_.fetch_add(1, std::memory_order_relaxed);
   // Whoever holds the mutex moves things already.
   bool moved = false;
-  if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = drain();
+  if (const std::unique_lock held(mutex_, std::try_to_lock); held) {
+    moved = drain();
+    if (!serves_) look_after_everything();
+  }
   // What one thread takes off the queue may be what another sleeps for.
   if (moved) ring_listeners();
 }
@@ -62,6 +67,7 @@ bool Fabric::drain() {
   bool any = take_completions();
   if (endpoints_->connecting()) any = endpoints_->progress() || any;
   if (!unsent_.empty()) send_replies();
+  if (!parting_.empty()) part_where_nothing_is_under_way();
   return any;
 }
 
@@ -89,6 +95,7 @@ void Fabric::finish(Operation& operation) {
   if (pending != nullptr) {
     Contact& contact = contacts_[operation.peer];
     --contact.under_way;
+    --contact.issued;
     ++contact.completed;
   }
   recycle(operation);
@@ -212,6 +219,21 @@ void Fabric::look_after_peers() {
   }
 }
 
+// Called with the mutex held.
+void Fabric::look_after_connections() {
+  endpoints_->progress();
+  if (most_connections_ > 0 && endpoints_->connections() > most_connections_) make_room();
+}
+
+// What the progress thread does besides, where there is none: now and then, as it costs system calls.
+void Fabric::look_after_everything() {
+  const Clock::time_point now = Clock::now();
+  if (now < look_again_) return;
+  look_again_ = now + kLookNow;
+  look_after_connections();
+  if (++looks_ % (kSafetyNet / kLookNow) == 0) look_after_peers();
+}
+
 // A socket's buffer takes a probe although the cable is dead. So the kernel is asked about peers towards which operations stay
 // under way: one is given up when nothing has come from its machine for the whole time, not even acknowledgements, while
 // something was waiting for one for half of it.
@@ -261,6 +283,7 @@ void Fabric::give_up(Peer peer, const std::string& why) {
     if (operation.pending == nullptr || operation.peer != peer) return;
     Pending& pending = *std::exchange(operation.pending, nullptr);
     --contact.under_way;
+    --contact.issued;
     // Of a request that was sent nothing more will come.
     if (operation.awaits_reply && --operation.parts == 0) recycle(operation);
     operation.awaits_reply = false;
@@ -315,6 +338,7 @@ void Fabric::run_progress_thread() {
     return true;
   };
   auto limit = kSafetyNet;
+  Clock::time_point look_at_connections{};
   Clock::time_point look_again = Clock::now() + kSafetyNet;
   while (!stop_.load(std::memory_order_acquire)) {
     if (Clock::now() >= look_again) {
@@ -325,13 +349,22 @@ void Fabric::run_progress_thread() {
       look_for_dead_ways();
       look_again = Clock::now() + kSafetyNet;
     }
-    if (others_poll()) continue;
+    if (others_poll()) {
+      // They take what completes, not what happens to connections, for as long as they poll.
+      if (Clock::now() >= look_at_connections) {
+        const std::scoped_lock held(mutex_);
+        look_after_connections();
+        look_at_connections = Clock::now() + kLookNow;
+      }
+      continue;
+    }
     {
       const std::scoped_lock held(mutex_);
       drain();
-      endpoints_->progress();
+      look_after_connections();
       // Answers that the provider would not take yet are offered again soon.
       limit = unsent_.empty() ? kSafetyNet : kTryAgain;
+      if (most_connections_ > 0 && endpoints_->connections() > most_connections_) limit = std::min(limit, kRoomAgain);
     }
     // Also when nothing completed here: a peer may have written into this process's memory.
     ring_listeners();

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Connections are limited in number (FARSIDE_CONNECTIONS): of those that are too many, the ones that this process has not used for
+// longest are closed, until they are needed again. Nothing may be lost by that, and a side does not see what the other one has under
+// way. So the side that would like to close one, and has nothing under way by it, issues nothing more and says so (kPart); the
+// other one issues nothing more either, and ends the connection when nothing of its own is under way: its requests have been answered
+// by then. If both ask, both end it.
+//
+// The limit is not kept at any price: what is in use stays, and what has only just been made, or two ranks that need each other
+// would be connected and parted for ever.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "transport/base/log.hpp"
+#include "transport/fabric/fabric.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::chrono::milliseconds kUnused{100};
+
+}  // namespace
+
+// Called with the mutex held.
+void Fabric::make_room() {
+  const Clock::time_point now = Clock::now();
+  std::vector<Peer> unused;
+  for (Peer peer = 0; peer < contacts_.size(); ++peer) {
+    const Contact& contact = contacts_[peer];
+    if (contact.under_way == 0 && endpoints_->age(peer) >= kUnused && now - contact.last_issued >= kUnused) unused.push_back(peer);
+  }
+  const std::size_t too_many = std::min(unused.size(), endpoints_->connections() - most_connections_);
+  const auto last_ones = unused.begin() + static_cast<std::ptrdiff_t>(too_many);
+  std::partial_sort(unused.begin(), last_ones, unused.end(),
+                    [&](Peer a, Peer b) { return contacts_[a].last_issued < contacts_[b].last_issued; });
+  for (auto peer = unused.begin(); peer != last_ones; ++peer) {
+    std::unique_ptr<Reply> request = take_reply_buffer();
+    request->peer = *peer;
+    request->header = {};
+    request->header.kind = MessageKind::kPart;
+    request->header.operation = endpoints_->number(*peer);
+    request->fetched.clear();
+    request->probe = true;  // nobody is told if it does not arrive
+    if (send(*request) != 0) {
+      spare_.push_back(std::move(request));
+      continue;
+    }
+    request.release();  // until its completion: NOLINT(bugprone-unused-return-value)
+    ++answers_under_way_;
+    log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed", endpoints_->connections(),
+        most_connections_);
+    endpoints_->begin_parting(endpoints_->number(*peer));
+  }
+}
+
+// From the network: nothing in it is believed.
+void Fabric::take_part(std::span<const std::byte> message) {
+  ReplyHeader header{};
+  if (message.size() != sizeof header) return;
+  std::memcpy(&header, message.data(), sizeof header);
+  // Of a connection that has ended since, nothing is to be done.
+  const std::optional<Peer> peer = endpoints_->begin_parting(header.operation);
+  if (!peer) return;
+  if (*peer >= contacts_.size()) contacts_.resize(*peer + 1);
+  if (std::ranges::find(parting_, *peer) == parting_.end()) parting_.push_back(*peer);
+}
+
+// Called with the mutex held.
+void Fabric::part_where_nothing_is_under_way() {
+  std::erase_if(parting_, [&](Peer peer) {
+    return contacts_[peer].issued == 0 && endpoints_->part(peer);
+  });
+}
+
+}  // namespace farside
