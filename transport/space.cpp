@@ -280,9 +280,9 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
     if (target.route == RouteKind::kFabric) target.outstanding = std::make_unique<AllOutstanding>(static_cast<int>(r));
   }
   control_by_nic_ = std::all_of(peers.begin(), peers.end(), [](const FabricDescriptor& peer) { return peer.nic_atomics == 1; });
-  by_origin_ = std::any_of(peers.begin(), peers.end(), [](const FabricDescriptor& peer) { return peer.serves == 0; });
-  if (by_origin_ && !control_by_nic_) {
-    return Error{ErrorKind::kBadSetting, "some rank has FARSIDE_PROGRESS=none, and another one's adapter has no atomics; leave it out"};
+  by_origin_ = peers[0].serves == 0;
+  if (!std::all_of(peers.begin(), peers.end(), [&](const FabricDescriptor& peer) { return peer.serves == peers[0].serves; })) {
+    return Error{ErrorKind::kBadSetting, "some ranks have FARSIDE_PROGRESS=none, and others have not; set it on all of them, or on none"};
   }
   if (by_origin_) {
     if (Status status = exposed_->fabric.connect(known); !status) return status;

@@ -141,8 +141,8 @@ class Space {
   Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr);
   // The same where the target is mapped, at an address in its data.
   void put_at(int target, std::byte* at, const void* origin, std::size_t bytes) {
+    if (counting_ || !copy_small(at, origin, bytes)) return put_at_otherwise(target, at, origin, bytes);
     stores_.made();
-    if (counting_ || !copy_small(at, origin, bytes)) put_at_otherwise(target, at, origin, bytes);
   }
   void get_at(int target, const std::byte* at, void* origin, std::size_t bytes) const {
     if (counting_ || !copy_small(origin, at, bytes)) get_at_otherwise(target, at, origin, bytes);
@@ -283,7 +283,7 @@ class Space {
     count_otherwise(target, what, bytes);
   }
   // Counted, or of any size; with nothing left to do behind them, so that their callers need no frame.
-  void put_at_otherwise(int target, std::byte* at, const void* origin, std::size_t bytes) const;
+  void put_at_otherwise(int target, std::byte* at, const void* origin, std::size_t bytes);
   void get_at_otherwise(int target, const std::byte* at, void* origin, std::size_t bytes) const;
   void count_otherwise(int target, Counted what, std::size_t bytes) const;
   void count_slow(BasicType type, const void* address, bool by_agent) const;

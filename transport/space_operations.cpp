@@ -32,9 +32,10 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
   return operate(from, DataOperation::get(offset, origin, bytes), own);
 }
 
-void Space::put_at_otherwise(int rank, std::byte* at, const void* origin, std::size_t bytes) const {
+void Space::put_at_otherwise(int rank, std::byte* at, const void* origin, std::size_t bytes) {
   count(rank, Counted::kPut, bytes);
   copy_bytes(at, origin, bytes);
+  stores_.made();
 }
 
 void Space::get_at_otherwise(int rank, const std::byte* at, void* origin, std::size_t bytes) const {

@@ -14,6 +14,22 @@
 #include "transport/space.hpp"
 
 namespace farside {
+namespace {
+
+// An error may be that of a connection, which the next attempt makes again; who gives up with a ticket drawn holds up all others.
+constexpr int kAttempts = 3;
+template <class Step>
+Status attempt(Step&& step) {
+  Status done;
+  for (int i = 0; i < kAttempts; ++i) {
+    done = step();
+    if (done) return done;
+  }
+  log(LogLevel::kError, "a lock under which ranks combine elements is left as it is, and others may wait for it: {}", done.error().text);
+  return done;
+}
+
+}  // namespace
 
 Status Space::step_on_origin_lock(Target& to, Pending& among, ControlCall call, std::uint64_t operand, std::uint64_t* fetched) {
   return fabric().control(among, {to.peer, to.control_key, offsetof(Header, origin_lock)}, call, &operand, nullptr, fetched);
@@ -32,7 +48,7 @@ Status Space::take_origin_lock(Target& to, std::uint32_t& ticket) {
   ticket = OriginLockWord::next(word);
   for (Waiter waiter(process_, bell()); OriginLockWord::ahead(word, ticket) != 0;) {
     for (std::uint32_t i = OriginLockWord::ahead(word, ticket); i > 0; --i) waiter.pause();
-    if (Status looked = step(ControlCall::kRead); !looked) return looked;
+    if (Status looked = attempt([&] { return step(ControlCall::kRead); }); !looked) return looked;
   }
   return {};
 }
@@ -40,7 +56,9 @@ Status Space::take_origin_lock(Target& to, std::uint32_t& ticket) {
 // Behind what was written, as all that is issued to one adapter.
 Status Space::leave_origin_lock(Target& to, std::uint32_t ticket) {
   if (to.outstanding != nullptr) {
-    return step_on_origin_lock(to, to.outstanding->atomics, ControlCall::kFetchAdd, OriginLockWord::leave(ticket), nullptr);
+    return attempt([&] {
+      return step_on_origin_lock(to, to.outstanding->atomics, ControlCall::kFetchAdd, OriginLockWord::leave(ticket), nullptr);
+    });
   }
   // What was stored is to be seen before.
   stores_.made();

@@ -102,8 +102,10 @@ ConnectedEndpoints::Connection* ConnectedEndpoints::add(FabricHandle<fid_ep> end
   connection->number = number;
   connection->state = state;
   connection->initiated = initiated;
+  // The two ends of the one to this process itself are never too many.
+  connection->counted = peers_[peer].address.identity != address_.identity;
+  if (connection->counted) ++to_stay_;
   ++in_progress_;
-  ++alive_;
   return (connections_[key] = std::move(connection)).get();
 }
 
@@ -199,6 +201,7 @@ std::optional<Peer> ConnectedEndpoints::begin_parting(std::uint64_t number) {
   Connection& connection = *found->second;
   if (peers_[connection.peer].current != &connection) return {};
   connection.to_part = true;
+  stop_counting(connection);
   if (connection.state == State::kConnected) connection.state = State::kParting;
   return connection.peer;
 }
@@ -227,8 +230,12 @@ void ConnectedEndpoints::forget(Connection& connection) {
 }
 
 ConnectedEndpoints::State ConnectedEndpoints::end(Connection& connection) {
-  if (connection.state != State::kEnded) --alive_;
+  stop_counting(connection);
   return std::exchange(connection.state, State::kEnded);
+}
+
+void ConnectedEndpoints::stop_counting(Connection& connection) {
+  if (std::exchange(connection.counted, false)) --to_stay_;
 }
 
 // The connection is of no use any more. What was under way on it fails by itself: at an adapter when this side has shut it down,

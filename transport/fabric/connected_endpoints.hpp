@@ -28,7 +28,7 @@ class ConnectedEndpoints final : public Endpoints {
   fid_ep* receiver() const override { return receives_.get(); }
   bool progress() override;
   bool connecting() const override { return in_progress_ > 0; }
-  std::size_t connections() const override { return alive_; }
+  std::size_t connections() const override { return to_stay_; }
   Clock::duration age(Peer peer) const override;
   std::uint64_t number(Peer peer) const override;
   std::optional<Peer> begin_parting(std::uint64_t number) override;
@@ -56,6 +56,7 @@ class ConnectedEndpoints final : public Endpoints {
     State state = State::kConnecting;
     bool initiated = false;
     bool to_part = false;
+    bool counted = false;             // in to_stay_
     Clock::time_point since{};        // connected
     bool carries() const { return state == State::kConnected || state == State::kParting; }
   };
@@ -77,6 +78,7 @@ class ConnectedEndpoints final : public Endpoints {
   void ended(Connection& connection, const std::string& why);
   void forget(Connection& connection);
   State end(Connection& connection);
+  void stop_counting(Connection& connection);
   void close(Connection& connection);
   void take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes);
   void take_error();
@@ -91,7 +93,7 @@ class ConnectedEndpoints final : public Endpoints {
   std::vector<Known> peers_;
   std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::unordered_map<fid*, std::unique_ptr<Connection>> connections_;
-  std::size_t alive_ = 0;                            // connections that are not in kEnded
+  std::size_t to_stay_ = 0;                          // connections to peers that are neither parted from nor in kEnded
   std::size_t in_progress_ = 0;                      // connections in kConnecting or kAccepting
 };
 

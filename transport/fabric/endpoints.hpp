@@ -59,7 +59,7 @@ class Endpoints {
   virtual bool progress() { return false; }
   // Whether some connection is being made, so that whoever waits should call progress.
   virtual bool connecting() const { return false; }
-  // How many connections there are or are being made, and how long the one to the peer has been there; zero if there is none, or it is not to end.
+  // How many connections to peers there are or are being made, those that are parted from not counted, and how long the one to the peer has been there; zero if there is none, or it is not to end.
   virtual std::size_t connections() const { return 0; }
   virtual std::chrono::steady_clock::duration age(Peer) const { return {}; }
   // Both sides of a connection call it by the same number, unlike that of any other.

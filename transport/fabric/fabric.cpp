@@ -187,23 +187,30 @@ Result<Peer> Fabric::insert(const FabricAddress& address) {
 }
 
 Status Fabric::connect(std::span<const Peer> peers) {
-  const Clock::time_point begun = Clock::now();
-  const auto reached = [&](Peer& missing) -> ssize_t {
+  Clock::time_point last_came = Clock::now();
+  std::size_t most = 0;
+  // All at once, so that not all ranks wait for the same one.
+  const auto reached = [&](std::size_t& there) -> ssize_t {
     const std::scoped_lock held(mutex_);
     Endpoints::To to{};
-    for (missing = 0; const Peer peer : peers) {
-      missing = peer;
-      if (const ssize_t code = endpoints_->reach(peer, to); code != 0) return code;
+    for (const Peer peer : peers) {
+      const ssize_t code = endpoints_->reach(peer, to);
+      if (code == 0) ++there;
+      if (code != 0 && code != -FI_EAGAIN) return code;
     }
     // What others have begun is to come to its end, too.
-    return endpoints_->connecting() ? -FI_EAGAIN : 0;
+    return there == peers.size() && !endpoints_->connecting() ? 0 : -FI_EAGAIN;
   };
   for (Waiter waiter(progress_, own_bell_);; waiter.pause()) {
-    Peer missing = 0;
-    const ssize_t code = reached(missing);
+    std::size_t there = 0;
+    const ssize_t code = reached(there);
     if (code == 0) return {};
     if (code != -FI_EAGAIN) return fabric_error(ErrorKind::kPeer, "connecting to a peer", code);
-    if (peer_timeout_.count() > 0 && Clock::now() - begun >= peer_timeout_) return out_of_reach("it cannot be connected to");
+    if (there > most) {
+      most = there;
+      last_came = Clock::now();
+    }
+    if (peer_timeout_.count() > 0 && Clock::now() - last_came >= peer_timeout_) return out_of_reach("it cannot be connected to");
     poll();
   }
 }

@@ -132,6 +132,7 @@ class Fabric {
     std::uint32_t completed = 0;      // ever
     std::uint32_t completed_then = 0; // at quiet_since
     std::uint32_t given_up = 0;       // how often
+    Clock::duration patience{};       // for how long it must not be used, to be parted from; zero: the shortest time
     Clock::time_point last_issued{};  // where connections are limited in number
     Clock::time_point quiet_since{};  // nothing has completed, and no probe was taken (by an adapter: acknowledged)
     bool probed = false;              // an adapter has a probe

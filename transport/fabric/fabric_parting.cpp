@@ -5,8 +5,9 @@
 // other one issues nothing more either, and ends the connection when nothing of its own is under way: its requests have been answered
 // by then. If both ask, both end it.
 //
-// The limit is not kept at any price: what is in use stays, and what has only just been made, or two ranks that need each other
-// would be connected and parted for ever.
+// The limit is not kept at any price: what this process uses stays, and what has only just been made, or two ranks that need each
+// other would be connected and parted for ever. What the peer does by RDMA is not seen here: one that comes back soon each time is
+// parted from ever more seldom.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -18,7 +19,9 @@
 namespace farside {
 namespace {
 
-constexpr std::chrono::milliseconds kUnused{100};
+constexpr std::chrono::milliseconds kUnused{100};        // the shortest time
+constexpr std::chrono::seconds kUnusedLongest{100};
+constexpr int kComesBackSoon = 16;                       // in times of that
 
 }  // namespace
 
@@ -26,9 +29,12 @@ constexpr std::chrono::milliseconds kUnused{100};
 void Fabric::make_room() {
   const Clock::time_point now = Clock::now();
   std::vector<Peer> unused;
+  const auto patience = [](const Contact& contact) { return std::max<Clock::duration>(contact.patience, kUnused); };
   for (Peer peer = 0; peer < contacts_.size(); ++peer) {
     const Contact& contact = contacts_[peer];
-    if (contact.under_way == 0 && endpoints_->age(peer) >= kUnused && now - contact.last_issued >= kUnused) unused.push_back(peer);
+    if (contact.under_way == 0 && endpoints_->age(peer) >= patience(contact) && now - contact.last_issued >= kUnused) {
+      unused.push_back(peer);
+    }
   }
   const std::size_t too_many = std::min(unused.size(), endpoints_->connections() - most_connections_);
   const auto last_ones = unused.begin() + static_cast<std::ptrdiff_t>(too_many);
@@ -50,6 +56,9 @@ void Fabric::make_room() {
     ++answers_under_way_;
     log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed", endpoints_->connections(),
         most_connections_);
+    Contact& contact = contacts_[*peer];
+    const bool soon = endpoints_->age(*peer) < kComesBackSoon * patience(contact);
+    contact.patience = soon ? std::min<Clock::duration>(2 * patience(contact), kUnusedLongest) : kUnused;
     endpoints_->begin_parting(endpoints_->number(*peer));
   }
 }

@@ -54,4 +54,13 @@ Nearness nearness_of(const fi_info& info) {
   return nearness_of(pci_address(info), own);
 }
 
+bool is_nearer(const fi_info& info, const fi_info& other) {
+  const auto network = [](const fi_info& of) {
+    const char* const name = of.fabric_attr != nullptr ? of.fabric_attr->name : nullptr;
+    return std::string_view(name != nullptr ? name : "");
+  };
+  const Nearness first = nearness_of(other);
+  return first != Nearness::kUnknown && nearness_of(info) > first && network(info) == network(other);
+}
+
 }  // namespace farside

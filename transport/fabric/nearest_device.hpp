@@ -15,8 +15,8 @@
 
 namespace farside {
 
-// The nearer, the greater. A device that Linux knows nothing of (no bus, or no NUMA) is neither near nor far.
-enum class Nearness { kFar, kUnknown, kPartly, kNear };
+// The nearer, the greater. Unknown: Linux knows nothing of the device (no bus, or no NUMA).
+enum class Nearness { kUnknown, kFar, kPartly, kNear };
 
 // Processor numbers as in a cpulist of sysfs ("0-3,8"); none if it is not one.
 std::optional<std::vector<int>> read_cpu_list(std::string_view text);
@@ -29,5 +29,9 @@ std::string pci_address(const fi_info& info);
 
 // Of this process, at the time of the call.
 Nearness nearness_of(const fi_info& info);
+
+// Whether `info` should be taken rather than `other`, which libfabric names first: it is known to be nearer, and of the same network, as
+// ranks on other sockets may choose otherwise.
+bool is_nearer(const fi_info& info, const fi_info& other);
 
 }  // namespace farside

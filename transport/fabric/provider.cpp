@@ -72,7 +72,7 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
       if (device == info->domain_attr->name) return InfoHandle(fi_dupinfo(info));
       devices.insert(info->domain_attr->name);
       // Of those that are equally near, libfabric's first.
-      if (nearest == nullptr || nearness_of(*info) > nearness_of(*nearest)) nearest = info;
+      if (nearest == nullptr || is_nearer(*info, *nearest)) nearest = info;
     }
     if (device.empty() && nearest != nullptr) return InfoHandle(fi_dupinfo(nearest));
   }
