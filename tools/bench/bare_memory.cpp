@@ -13,10 +13,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
 #include "tools/bench/sampler.hpp"
+#include "transport/base/futex.hpp"
 #include "transport/base/relax.hpp"
 
 namespace farside::bench {
@@ -111,6 +113,46 @@ Outcome measure_words(BareMemory what, const Pair& pair, const Options& options)
   return outcome;
 }
 
+// The target's main thread waits in MPI_Barrier meanwhile, as it does for other measures.
+Outcome measure_echo(const Pair& pair, const Options& options) {
+  struct Words {
+    alignas(128) std::atomic<std::uint32_t> asked;
+    alignas(128) std::atomic<std::uint64_t> answered;
+    alignas(128) std::atomic<bool> over;
+  };
+  Outcome outcome;
+  const SharedMemory shared(pair, sizeof(Words));
+  if (shared.get() == nullptr) {
+    outcome.wrong = "the two ranks share no memory";
+    return outcome;
+  }
+  Words& words = *static_cast<Words*>(shared.get());
+  if (pair.origin) {
+    std::uint64_t done = 0;
+    outcome.values = sample_microseconds(options.sample_seconds, [&] {
+      words.asked.fetch_add(1);
+      futex_wake_all(words.asked);
+      wait_for_more(words.answered, done);
+      ++done;
+    });
+    words.over = true;
+    words.asked.fetch_add(1);
+    futex_wake_all(words.asked);
+    MPI_Barrier(pair.comm);
+    return outcome;
+  }
+  std::thread sleeper([&words] {
+    for (std::uint32_t seen = 0;; ++seen) {
+      while (words.asked.load() == seen) futex_wait(words.asked, seen, std::chrono::seconds(1));
+      if (words.over) return;
+      words.answered.fetch_add(1);
+    }
+  });
+  MPI_Barrier(pair.comm);
+  sleeper.join();
+  return outcome;
+}
+
 Outcome measure_copy(std::size_t bytes, const Pair& pair, const Options& options) {
   Outcome outcome;
   const SharedMemory shared(pair, bytes);
@@ -176,6 +218,9 @@ Outcome measure_bare_memory(BareMemory what, std::size_t bytes, const MeasureInf
     case BareMemory::kLock:
     case BareMemory::kExchange:
       outcome = measure_words(what, pair, options);
+      break;
+    case BareMemory::kEcho:
+      outcome = measure_echo(pair, options);
       break;
     case BareMemory::kCopy:
       outcome = measure_copy(bytes, pair, options);

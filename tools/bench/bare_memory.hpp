@@ -11,6 +11,7 @@ namespace farside::bench {
 enum class BareMemory {
   kLock,      // a fetch-add, a store and a fetch-add on memory of the peer, which leaves it alone
   kExchange,  // a fetch-add on a word that the peer looks for, and its answer
+  kEcho,      // the same, but the answer is by a thread of the peer that sleeps until it is asked (futex(2))
   kCopy,      // memcpy(3) of `bytes` to memory that both map
   kVmWrite,   // process_vm_writev(2) of `bytes` to private memory of the peer
   kVmRead,    // process_vm_readv(2) of `bytes` from there

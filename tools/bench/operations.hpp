@@ -232,4 +232,20 @@ struct StridedAccumulate : Strided<double> {
   }
 };
 
+struct StridedGetAccumulate : Strided<double> {
+  std::vector<double> before = std::vector<double>(kWords, -1);
+  static void prepare(void*) {}
+  void issue(MPI_Win win, std::int64_t) {
+    MPI_Get_accumulate(values_.data(), kWords, MPI_DOUBLE, before.data(), kWords, MPI_DOUBLE, kTarget, 0, 1, type_,
+                       MPI_SUM, win);
+  }
+  bool returned(std::int64_t i) const {
+    const auto expected = static_cast<double>(i - 1);
+    return before.front() == expected && before[kWords / 2] == expected && before.back() == expected;
+  }
+  static bool arrived(const void* memory, std::int64_t n) {
+    return is_comb(memory, kWords, static_cast<double>(n));
+  }
+};
+
 }  // namespace farside::bench
