@@ -149,6 +149,11 @@ Violation EpochState::operate(int target, bool updates) {
 
 void EpochState::promised_no_put(int target) {
   if (unchecked_ || !reserve(no_put_)) return;
+  if (access_ == Access::kStarted && lone_ != kNobody) {  // operations there are looked at from now on
+    if (!reserve(members_)) return;
+    set(members_, static_cast<int>(lone_));
+    lone_ = kNobody;
+  }
   set(no_put_, target);
   promises_ = true;
   open_below_ = members_below_ = 0;
@@ -191,18 +196,16 @@ Violation EpochState::post(std::span<const int> group) {
   return {};
 }
 
-void EpochState::exposure_ended(Call by) {
-  exposure_ = Exposure::kNone;
-  exposure_opened_by_ = nullptr;
-  exposure_closed_by_ = call_name(by);
-}
-
 Violation EpochState::start(std::span<const int> group) {
   if (!group_is_valid(group)) return violation(Rule::kBadGroup);
   if (const Rule rule = judge(Call::kStart, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
-  if (!group.empty() && !reserve(members_)) return violation(Rule::kNoMemory);
+  if (group.size() > 1 && !reserve(members_)) return violation(Rule::kNoMemory);
   if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
-  for (const int rank : started_group_) set(members_, rank);
+  if (group.size() == 1) {
+    lone_ = static_cast<unsigned>(group[0]);
+  } else {
+    for (const int rank : started_group_) set(members_, rank);
+  }
   forget_promises();  // those of a fence that nothing followed
   move(Call::kStart);
   return {};
@@ -217,6 +220,10 @@ Violation EpochState::complete() {
 }
 
 void EpochState::clear_started() {
+  if (lone_ != kNobody) {
+    lone_ = kNobody;
+    return;
+  }
   for (const int rank : started_group_) clear(members_, rank);
 }
 

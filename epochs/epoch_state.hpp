@@ -122,6 +122,18 @@ class EpochState {
   void locked_quickly(int target, LockType type);
   bool may_unlock_quickly(int target) const { return is_lone(target) && locks_held_ == 1 && !after_fence_; }
   void unlocked_quickly();
+  // Likewise with one peer, the same as in the last epoch of that kind.
+  bool may_start_quickly(int target) const {
+    return access_ == Access::kNone && !after_fence_ && !promises_ && started_group_.size() == 1 && started_group_[0] == target;
+  }
+  void started_quickly(int target);
+  bool may_complete_quickly() const { return access_ == Access::kStarted && lone_ != kNobody; }
+  void completed_quickly();
+  bool may_post_quickly(int origin) const {
+    return exposure_ == Exposure::kNone && access_ != Access::kLockedAll && posted_group_.size() == 1 && posted_group_[0] == origin;
+  }
+  void posted_quickly();
+  bool may_wait_quickly() const { return exposure_ == Exposure::kPosted && posted_group_.size() == 1; }
   Violation lock_all() { return apply(Call::kLockAll); }
   Violation unlock_all() { return apply(Call::kUnlockAll); }
 
@@ -218,10 +230,10 @@ class EpochState {
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
   int locks_held_ = 0;
   LockType lone_type_ = LockType::kShared;
-  // kLocked: a target that is locked and has no bit below; else nobody. Programs mostly lock one target at a time: then
-  // it is all there is.
+  // kLocked: a target that is locked and has no bit below; kStarted: the only member of the group, unless it has a bit; else
+  // nobody. Programs mostly lock one target at a time, and often meet one: then it is all there is.
   std::uint64_t lone_ = kNobody;
-  Bits members_;    // kStarted: the group; kLocked: the targets locked, without lone_; else all 0
+  Bits members_;    // kStarted: the group; kLocked: the targets locked; both without lone_; else all 0
   Bits no_put_;     // who has promised MPI_MODE_NOPUT in this epoch; meaningful if promises_
   bool promises_ = false;
   bool unchecked_ = false;
@@ -238,6 +250,9 @@ class EpochState {
 static_assert(cell(Call::kLock, Access::kNone).kind == AccessCell::Kind::kGo);
 static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
 static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);
+static_assert(cell(Call::kStart, Access::kNone).next == Access::kStarted && cell(Call::kComplete, Access::kStarted).next == Access::kNone);
+static_assert(cell(Call::kPost, Exposure::kNone).next == Exposure::kPosted);
+static_assert(!shape(Call::kStart).exposure && !shape(Call::kComplete).exposure && !shape(Call::kWait).access);
 static_assert(!shape(Call::kOperation).exposure && !shape(Call::kFlush).exposure && !shape(Call::kLock).exposure &&
               !shape(Call::kUnlock).exposure);
 
@@ -255,6 +270,32 @@ inline void EpochState::unlocked_quickly() {
   locks_held_ = 0;
   members_below_ = 0;
   closed_by_ = call_name(Call::kUnlock);
+}
+
+inline void EpochState::started_quickly(int target) {
+  access_ = Access::kStarted;
+  lone_ = static_cast<unsigned>(target);
+  opened_by_ = call_name(Call::kStart);
+}
+
+inline void EpochState::completed_quickly() {
+  access_ = Access::kNone;
+  lone_ = kNobody;
+  after_fence_ = false;
+  members_below_ = 0;
+  closed_by_ = call_name(Call::kComplete);
+}
+
+inline void EpochState::posted_quickly() {
+  exposure_ = Exposure::kPosted;
+  exposure_after_fence_ = false;
+  exposure_opened_by_ = call_name(Call::kPost);
+}
+
+inline void EpochState::exposure_ended(Call by) {
+  exposure_ = Exposure::kNone;
+  exposure_opened_by_ = nullptr;
+  exposure_closed_by_ = call_name(by);
 }
 
 }  // namespace farside::epochs

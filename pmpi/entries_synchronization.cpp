@@ -6,6 +6,20 @@ namespace farside::pmpi {
 namespace {
 
 // What is not done directly.
+[[gnu::noinline]] int post(MPI_Group group, int assert, MPI_Win win) {
+  return on_window(win, "MPI_Win_post", [&](Window& w) { return w.post(group, assert); }, &Runtime::Win_post, group,
+                   assert, win);
+}
+[[gnu::noinline]] int start(MPI_Group group, int assert, MPI_Win win) {
+  return on_window(win, "MPI_Win_start", [&](Window& w) { return w.start(group, assert); }, &Runtime::Win_start, group,
+                   assert, win);
+}
+[[gnu::noinline]] int complete(MPI_Win win) {
+  return on_window(win, "MPI_Win_complete", [](Window& w) { return w.complete(); }, &Runtime::Win_complete, win);
+}
+[[gnu::noinline]] int wait(MPI_Win win) {
+  return on_window(win, "MPI_Win_wait", [](Window& w) { return w.wait(); }, &Runtime::Win_wait, win);
+}
 [[gnu::noinline]] int lock(int lock_type, int rank, int assert, MPI_Win win) {
   return on_window(win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); },
                    &Runtime::Win_lock, lock_type, rank, assert, win);
@@ -38,18 +52,20 @@ FARSIDE_ENTRY(Win_fence, (int assert, MPI_Win win)) {
   return on_window(win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
 }
 FARSIDE_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win)) {
-  return on_window(win, "MPI_Win_post", [&](Window& w) { return w.post(group, assert); }, &Runtime::Win_post, group,
-                   assert, win);
+  if (directly(win, [&](Window& w) { return w.notifies_directly() && w.post_direct(group, assert); })) [[likely]] return MPI_SUCCESS;
+  return post(group, assert, win);
 }
 FARSIDE_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win)) {
-  return on_window(win, "MPI_Win_start", [&](Window& w) { return w.start(group, assert); }, &Runtime::Win_start, group,
-                   assert, win);
+  if (directly(win, [&](Window& w) { return w.notifies_directly() && w.start_direct(group, assert); })) [[likely]] return MPI_SUCCESS;
+  return start(group, assert, win);
 }
 FARSIDE_ENTRY(Win_complete, (MPI_Win win)) {
-  return on_window(win, "MPI_Win_complete", [](Window& w) { return w.complete(); }, &Runtime::Win_complete, win);
+  if (directly(win, [](Window& w) { return w.notifies_directly() && w.complete_direct(); })) [[likely]] return MPI_SUCCESS;
+  return complete(win);
 }
 FARSIDE_ENTRY(Win_wait, (MPI_Win win)) {
-  return on_window(win, "MPI_Win_wait", [](Window& w) { return w.wait(); }, &Runtime::Win_wait, win);
+  if (directly(win, [](Window& w) { return w.notifies_directly() && w.wait_direct(); })) [[likely]] return MPI_SUCCESS;
+  return wait(win);
 }
 FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag)) {
   return on_window(win, "MPI_Win_test", [&](Window& w) { return w.test(flag); }, &Runtime::Win_test, win, flag);

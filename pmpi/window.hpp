@@ -83,8 +83,14 @@ class Window {
   // begun, and lock_in_turn() or pass_lock_on() goes on with what they found in the lock word.
   enum class Direct : std::uint8_t { kNot, kDone, kContended };
   bool locks_directly() const { return direct_locks_; }
+  bool notifies_directly() const { return direct_notices_; }
   Direct lock_direct(int lock_type, int rank, int assert, std::uint64_t& before);
   Direct unlock_direct(int rank, std::uint64_t& before);
+  // Post, start, complete and wait with one peer, the same as last time, which is on the node: it is given a moment to come.
+  bool post_direct(MPI_Group group, int assert);
+  bool start_direct(MPI_Group group, int assert);
+  bool complete_direct();
+  bool wait_direct();
   Outcome lock_in_turn(int lock_type, int rank, std::uint64_t before);
   Status pass_lock_on(std::uint64_t before);
 
@@ -222,6 +228,7 @@ class Window {
   Outcome lock_itself(int lock_type, int rank, int assert);
   Outcome unlock_itself(int rank);
   std::uint64_t* direct_lock_word(int rank);
+  static int only_member(MPI_Group group, const KnownGroup& known);
   void end_direct_lock();
   Status pass_on(const Held& lock, std::uint64_t before);
   Outcome lock_anyhow(int lock_type, int rank, int assert);
@@ -302,6 +309,7 @@ class Window {
   bool threaded_;
   bool direct_;              // the direct ways are open: one thread, and no strict checks
   bool direct_locks_;        // and nobody wants an account of locks: their entry points may go the direct way
+  bool direct_notices_;      // and all ranks are on the node, and nothing is to be said at the gate: so may post, start, complete, wait
   std::mutex mutex_;
 
   epochs::EpochState epoch_;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The direct way: what most calls are, done in place. An operation with one predefined datatype without gaps, in an epoch
 // that allows it, within a target whose memory is mapped, is a load or a store; a flush of such a target is a fence; a
-// lock that nobody holds is one atomic. Each condition here is one of the general way (window_operations.cpp,
+// lock that nobody holds is one atomic, and so is a notice to a peer. Each condition here is one of the general way (window_operations.cpp,
 // window_passive.cpp), or stricter: a call that does not meet it goes there, to be done or to be refused with words.
 // Included by window.hpp; inline, and without calls where it goes well, so that an entry point needs neither frame nor
 // saved registers for it: what else there is to do is a function of its own (entry.hpp).
 #pragma once
 
+#include "epochs/exposure.hpp"
 #include "epochs/lock_words.hpp"
 #include "pmpi/reduce_op.hpp"
 #include "pmpi/window.hpp"
@@ -150,6 +151,66 @@ inline void Window::end_direct_lock() {
   space_->stores_settled_by_atomic();
   held_.pop_back();
   epoch_.unlocked_quickly();
+}
+
+// Looks for a moment, without moving anything meanwhile: some hand-overs between two cores. True as soon as `come` does.
+template <class Come>
+bool look_briefly(Come&& come) {
+  constexpr int kLooks = 64;
+  for (int looks = 0; !come(); ++looks) {
+    if (looks == kLooks) return false;
+    relax();
+  }
+  return true;
+}
+
+// The only member of a group, or of what was the last group here; else nobody.
+inline int Window::only_member(MPI_Group group, const KnownGroup& known) {
+  return known.is(group) && known.members().size() == 1 ? known.members().front() : MPI_UNDEFINED;
+}
+
+// Precondition of these four: direct_notices_.
+inline bool Window::post_direct(MPI_Group group, int assert) {
+  using Notify = epochs::Notify<ControlMemory>;
+  const int origin = only_member(group, last_posted_);
+  if (assert != 0 || origin == MPI_UNDEFINED || !epoch_.may_post_quickly(origin)) return false;
+  if (marks_exposure_ && !epochs::ExposureMark<ControlMemory>::set(control_)) return false;
+  epoch_.posted_quickly();
+  const Notify::Notice notice = Notify::notice_of(space_->rank(), Notify::What::kPosted);
+  control_.tell_now(origin, notice.word, notice.added);
+  space_->stores_settled_by_atomic();
+  return true;
+}
+
+inline bool Window::start_direct(MPI_Group group, int assert) {
+  using epochs::ControlBlock;
+  const int target = only_member(group, last_started_);
+  if (assert != 0 || target == MPI_UNDEFINED || !epoch_.may_start_quickly(target)) return false;
+  const std::uint32_t word = ControlBlock::posted_word(target);
+  const std::uint64_t post = ControlBlock::posted_bit(target), promise = ControlBlock::no_put_bit(target);
+  if (!look_briefly([&] { return (control_.own(word) & (post | promise)) != 0; })) return false;
+  if ((control_.own(word) & promise) != 0) return false;
+  ControlMemory::fetch_add_now(*space_->own_control_word(word), -post);
+  epoch_.started_quickly(target);
+  return true;
+}
+
+inline bool Window::complete_direct() {
+  if (!epoch_.may_complete_quickly()) return false;
+  const int target = epoch_.started_group().front();
+  epoch_.completed_quickly();
+  control_.tell_now(target, epochs::ControlBlock::kCompleted, 1);
+  space_->stores_settled_by_atomic();
+  look_after_runtime();
+  return true;
+}
+
+inline bool Window::wait_direct() {
+  if (!epoch_.may_wait_quickly() || !look_briefly([&] { return completions_.take(control_, 1); })) return false;
+  if (marks_exposure_) epochs::ExposureMark<ControlMemory>::clear(control_);
+  epoch_.exposure_ended(epochs::Call::kWait);
+  look_after_runtime();
+  return true;
 }
 
 inline void Window::look_after_runtime(std::atomic<std::uint64_t>& calls) {

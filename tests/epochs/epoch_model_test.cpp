@@ -105,6 +105,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
     };
     for (int step = 0; step < 40; ++step) {
       const int target = below(ranks);
+      const bool quickly = below(2) == 0;
       const auto type = below(2) == 0 ? LockType::kShared : LockType::kExclusive;
       std::vector<int> group;
       for (int rank = 0; rank < ranks; ++rank)
@@ -138,17 +139,37 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           break;
         }
         case 9:
+          if (quickly && group.size() == 1 && state.may_post_quickly(group[0])) {
+            state.posted_quickly();
+            check("post-quickly", {}, model.post());
+            break;
+          }
           check("post", state.post(group), model.post());
           break;
         case 10:
+          if (quickly && group.size() == 1 && state.may_start_quickly(group[0])) {
+            state.started_quickly(group[0]);
+            check("start-quickly", {}, model.start(group));
+            break;
+          }
           check("start", state.start(group), model.start(group));
           break;
         case 11:
         case 12:
+          if (quickly && state.may_complete_quickly()) {
+            state.completed_quickly();
+            check("complete-quickly", {}, model.complete());
+            break;
+          }
           check("complete", state.complete(), model.complete());
           break;
         case 13: {
           const bool legal = model.wait(true);
+          if (quickly && state.may_wait_quickly()) {
+            check("wait-quickly", {}, legal);
+            state.exposure_ended();
+            break;
+          }
           check("wait", state.wait(), legal);
           if (legal) state.exposure_ended();
           break;

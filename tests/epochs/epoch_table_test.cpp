@@ -123,14 +123,56 @@ const char* const kExposureExpected[] = {
 
 bool is_section(const std::string& cell) { return cell[0] >= '0' && cell[0] <= '9'; }
 
-// The same, but a single target is locked, and where none is, one was.
+// The same, but a single target is locked, or started, and posted to; and where none is, one was.
 EpochState make_used(const std::string& access, const std::string& exposure) {
+  const std::vector<int> peer = {kOther};
   EpochState state = make(access, exposure);
   if (access == "locked") REQUIRE(!state.unlock(kMember));
+  if (access == "started") {
+    REQUIRE(!state.complete());
+    REQUIRE(!state.start(peer));
+  }
+  if (exposure == "posted") {
+    state.exposure_ended();
+    REQUIRE(!state.post(peer));
+  }
   if (access != "none") return state;
   REQUIRE(!state.lock(kOther, LockType::kExclusive));
   REQUIRE(!state.unlock(kOther));
+  REQUIRE(!state.start(peer));
+  REQUIRE(!state.complete());
+  if (exposure != "none") return state;
+  REQUIRE(!state.post(peer));
+  REQUIRE(!state.wait());
+  state.exposure_ended();
   return state;
+}
+
+// A call in two steps, if it may be.
+bool start_quickly(EpochState& state, int target) {
+  if (!state.may_start_quickly(target)) return false;
+  state.started_quickly(target);
+  return true;
+}
+bool complete_quickly(EpochState& state, int) {
+  if (!state.may_complete_quickly()) return false;
+  state.completed_quickly();
+  return true;
+}
+bool post_quickly(EpochState& state, int origin) {
+  if (!state.may_post_quickly(origin)) return false;
+  state.posted_quickly();
+  return true;
+}
+bool wait_quickly(EpochState& state, int) {
+  if (!state.may_wait_quickly()) return false;
+  state.exposure_ended();
+  return true;
+}
+Violation wait_in_general(EpochState& state, int) {
+  const Violation violation = state.wait();
+  if (!violation) state.exposure_ended();
+  return violation;
 }
 
 }  // namespace
@@ -190,6 +232,10 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
        [](EpochState& s, int rank) { return s.lock(rank, LockType::kExclusive); }},
       {"unlock", [](EpochState& s, int rank) { return s.unlock_quickly(rank); },
        [](EpochState& s, int rank) { return s.unlock(rank); }},
+      {"start", start_quickly, [](EpochState& s, int rank) { return s.start(std::vector<int>{rank}); }},
+      {"complete", complete_quickly, [](EpochState& s, int) { return s.complete(); }},
+      {"post", post_quickly, [](EpochState& s, int rank) { return s.post(std::vector<int>{rank}); }},
+      {"wait", wait_quickly, wait_in_general},
   };
   for (const Pair& pair : pairs) {
     int taken = 0;
@@ -207,8 +253,10 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
               CHECK(!pair.in_general(general, rank));
               CHECK(seen(quick) == seen(general));
               CHECK(quick.describe_access() == general.describe_access());
+              CHECK(quick.describe_exposure() == general.describe_exposure());
               // What comes after is the same as well.
               for (const int next : {1, kOther, kMember}) {
+                CHECK(!quick.operation(next) == !general.operation(next));
                 CHECK(!quick.unlock(next) == !general.unlock(next));
                 CHECK(seen(quick) == seen(general));
               }
@@ -225,6 +273,17 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
     INFO(pair.name);
     CHECK(taken > 0);
   }
+  // A lone target that promises to be left alone is looked at.
+  EpochState started = make_used("started", "none");
+  CHECK(started.operation_quickly(kOther));
+  started.promised_no_put(kOther);
+  CHECK(!started.operation_quickly(kOther));
+  CHECK(started.operation(kOther));
+  CHECK(!started.operation(kOther, false));
+  CHECK(!started.may_complete_quickly());
+  CHECK(!started.complete());
+  CHECK(started.may_start_quickly(kOther));
+
   EpochState state = make("none", "none");
   CHECK(state.lock_quickly(1, LockType::kExclusive));
   CHECK(state.locked(1) == LockType::kExclusive);
