@@ -31,9 +31,11 @@ struct BarrierWord {
     return count << 8 | static_cast<std::uint64_t>(before) << 4 | said;
   }
   static constexpr std::uint64_t count(std::uint64_t word) { return word >> 8; }
+  static constexpr std::uint8_t said_now(std::uint64_t word) { return word & 15; }
+  static constexpr std::uint8_t said_before(std::uint64_t word) { return word >> 4 & 15; }
   // What was said in barrier `count`, by a writer that is there or one ahead.
   static constexpr std::uint8_t said(std::uint64_t word, std::uint64_t count) {
-    return (BarrierWord::count(word) == count ? word : word >> 4) & 15;
+    return BarrierWord::count(word) == count ? said_now(word) : said_before(word);
   }
 };
 
@@ -43,7 +45,12 @@ class Barrier {
   // `count`: how many barriers this rank has entered in this window, with this one. `said`: what it says to others in
   // this one; `before`: in the last one.
   Barrier(M& memory, int rank, int ranks, std::uint64_t count, std::uint8_t said = 0, std::uint8_t before = 0)
-      : memory_(memory), rank_(rank), ranks_(ranks), word_(BarrierWord::make(count, said, before)) {}
+      : Barrier(memory, rank, ranks, Word{BarrierWord::make(count, said, before)}) {}
+  // The same, given what others are to read. Some may have read it already: to tell them again changes nothing.
+  struct Word {
+    std::uint64_t value;
+  };
+  Barrier(M& memory, int rank, int ranks, Word word) : memory_(memory), rank_(rank), ranks_(ranks), word_(word.value) {}
 
   bool advance() {
     while (round_ < rounds()) {

@@ -133,6 +133,9 @@ class EpochState {
     return exposure_ == Exposure::kNone && access_ != Access::kLockedAll && posted_group_.size() == 1 && posted_group_[0] == origin;
   }
   void posted_quickly();
+  // Without assertions.
+  bool may_fence_quickly() const { return access_ <= Access::kFenceActive && exposure_ != Exposure::kPosted && !promises_; }
+  void fenced_quickly();
   bool may_wait_quickly() const { return exposure_ == Exposure::kPosted && posted_group_.size() == 1; }
   Violation lock_all() { return apply(Call::kLockAll); }
   Violation unlock_all() { return apply(Call::kUnlockAll); }
@@ -252,6 +255,9 @@ static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
 static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);
 static_assert(cell(Call::kStart, Access::kNone).next == Access::kStarted && cell(Call::kComplete, Access::kStarted).next == Access::kNone);
 static_assert(cell(Call::kPost, Exposure::kNone).next == Exposure::kPosted);
+static_assert(cell(Call::kFence, Access::kNone).next == Access::kFenceOpen && cell(Call::kFence, Access::kFenceOpen).next == Access::kFenceOpen &&
+              cell(Call::kFence, Access::kFenceActive).next == Access::kFenceOpen &&
+              cell(Call::kFence, Exposure::kNone).next == Exposure::kFence && cell(Call::kFence, Exposure::kFence).next == Exposure::kFence);
 static_assert(!shape(Call::kStart).exposure && !shape(Call::kComplete).exposure && !shape(Call::kWait).access);
 static_assert(!shape(Call::kOperation).exposure && !shape(Call::kFlush).exposure && !shape(Call::kLock).exposure &&
               !shape(Call::kUnlock).exposure);
@@ -284,6 +290,17 @@ inline void EpochState::completed_quickly() {
   after_fence_ = false;
   members_below_ = 0;
   closed_by_ = call_name(Call::kComplete);
+}
+
+inline void EpochState::fenced_quickly() {
+  if (access_ != Access::kNone) closed_by_ = call_name(Call::kFence);
+  access_ = Access::kFenceOpen;
+  opened_by_ = call_name(Call::kFence);
+  open_below_ = members_below_ = 0;
+  exposure_after_fence_ = exposure_ == Exposure::kFence;
+  if (exposure_after_fence_) exposure_closed_by_ = call_name(Call::kFence);
+  exposure_ = Exposure::kFence;
+  exposure_opened_by_ = call_name(Call::kFence);
 }
 
 inline void EpochState::posted_quickly() {

@@ -6,6 +6,12 @@ namespace farside::pmpi {
 namespace {
 
 // What is not done directly.
+[[gnu::noinline]] int fence(int assert, MPI_Win win) {
+  return on_window(win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
+}
+[[gnu::noinline]] int go_on_with_fence(Window& window, std::uint64_t word) {
+  return end_call(window, "MPI_Win_fence", window.go_on_with_fence(word));
+}
 [[gnu::noinline]] int post(MPI_Group group, int assert, MPI_Win win) {
   return on_window(win, "MPI_Win_post", [&](Window& w) { return w.post(group, assert); }, &Runtime::Win_post, group,
                    assert, win);
@@ -49,7 +55,14 @@ namespace {
 using namespace farside::pmpi;
 
 FARSIDE_ENTRY(Win_fence, (int assert, MPI_Win win)) {
-  return on_window(win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
+  Window* window = WindowTable::instance().find(win);
+  if (window != nullptr && window->notifies_directly()) [[likely]] {
+    std::uint64_t word = 0;
+    const Window::Direct direct = window->fence_direct(assert, word);
+    if (direct == Window::Direct::kDone) [[likely]] return MPI_SUCCESS;
+    if (direct == Window::Direct::kContended) return go_on_with_fence(*window, word);
+  }
+  return fence(assert, win);
 }
 FARSIDE_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win)) {
   if (directly(win, [&](Window& w) { return w.notifies_directly() && w.post_direct(group, assert); })) [[likely]] return MPI_SUCCESS;

@@ -13,11 +13,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <mpi.h>
 
 #include "epochs/epoch_state.hpp"
+#include "epochs/barrier.hpp"
 #include "epochs/exposure.hpp"
 #include "pmpi/account.hpp"
 #include "pmpi/datatype.hpp"
@@ -91,6 +93,9 @@ class Window {
   bool start_direct(MPI_Group group, int assert);
   bool complete_direct();
   bool wait_direct();
+  // A fence without assertions among ranks of the node. kContended: it is not over, and go_on_with_fence() with the word given waits for it.
+  Direct fence_direct(int assert, std::uint64_t& word);
+  Outcome go_on_with_fence(std::uint64_t word) { return meet(word); }
   Outcome lock_in_turn(int lock_type, int rank, std::uint64_t before);
   Status pass_lock_on(std::uint64_t before);
 
@@ -182,6 +187,11 @@ class Window {
   Outcome begin_operation(int rank, bool updates);
   // Says to the others, and hears, what it is for (epochs::BarrierWord). A fault, too, if they came for something else.
   Outcome barrier(std::uint8_t said);
+  // The same in two steps: what the others are to read, and the barrier.
+  std::uint64_t enter_barrier(std::uint8_t said) {
+    return epochs::BarrierWord::make(++barriers_, said, std::exchange(said_in_barrier_, said));
+  }
+  Outcome meet(std::uint64_t word);
   // Takes a lock by the protocol of epochs/lock.hpp, waiting as long as it takes; the hold for its release. `before`: what
   // its word held, if the ticket was drawn.
   template <class Lock>

@@ -73,10 +73,13 @@ Status Window::tell(What what, std::span<const int> members) {
   return {};
 }
 
-Outcome Window::barrier(std::uint8_t said) {
+Outcome Window::barrier(std::uint8_t said) { return meet(enter_barrier(said)); }
+
+Outcome Window::meet(std::uint64_t word) {
   const int rank = space_->rank();
-  epochs::Barrier<ControlMemory> barrier(control_, rank, space_->ranks(), ++barriers_, said,
-                                         std::exchange(said_in_barrier_, said));
+  const std::uint8_t said = epochs::BarrierWord::said_now(word);
+  using Barrier = epochs::Barrier<ControlMemory>;
+  Barrier barrier(control_, rank, space_->ranks(), Barrier::Word{word});
   if (Status met = run(space_->bell(), barrier); !met) return met;
   Outcome agreed;
   const auto held = guard();

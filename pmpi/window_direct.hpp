@@ -169,7 +169,28 @@ inline int Window::only_member(MPI_Group group, const KnownGroup& known) {
   return known.is(group) && known.members().size() == 1 ? known.members().front() : MPI_UNDEFINED;
 }
 
-// Precondition of these four: direct_notices_.
+// Precondition of these five: direct_notices_.
+inline Window::Direct Window::fence_direct(int assert, std::uint64_t& word) {
+  using epochs::BarrierWord, epochs::ControlBlock;
+  const int rank = space_->rank(), ranks = space_->ranks();
+  if (assert != 0 || ranks == 1 || !epoch_.may_fence_quickly()) return Direct::kNot;
+  epoch_.fenced_quickly();
+  word = enter_barrier(0);
+  for (int round = 0, distance = 1; distance < ranks; ++round, distance *= 2) {
+    const std::uint32_t at = ControlBlock::barrier_word(round);
+    control_.tell_word_now(rank + distance < ranks ? rank + distance : rank + distance - ranks, at, word);
+    std::uint64_t heard = 0;
+    const bool met = look_briefly([&] {
+      heard = control_.own(at);
+      return BarrierWord::count(heard) >= barriers_;
+    });
+    if (!met || BarrierWord::said(heard, barriers_) != 0) return Direct::kContended;
+  }
+  space_->stores_settled_by_atomic();
+  look_after_runtime();
+  return Direct::kDone;
+}
+
 inline bool Window::post_direct(MPI_Group group, int assert) {
   using Notify = epochs::Notify<ControlMemory>;
   const int origin = only_member(group, last_posted_);

@@ -77,6 +77,11 @@ class ControlMemory {
     fetch_add_now(rank, word, value);
     space_.ring(rank);
   }
+  // The same for a word that only this rank changes.
+  void tell_word_now(int rank, std::uint32_t word, std::uint64_t value) {
+    std::atomic_ref(*space_.control_word(rank, word)).store(value, std::memory_order_seq_cst);
+    space_.ring(rank);
+  }
   bool mapped(int rank) const { return space_.control_word(rank, 0) != nullptr; }
   // The words of all ranks are: they share a node.
   bool all_mapped() const { return all_mapped_; }

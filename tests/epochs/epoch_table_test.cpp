@@ -164,6 +164,11 @@ bool post_quickly(EpochState& state, int origin) {
   state.posted_quickly();
   return true;
 }
+bool fence_quickly(EpochState& state, int) {
+  if (!state.may_fence_quickly()) return false;
+  state.fenced_quickly();
+  return true;
+}
 bool wait_quickly(EpochState& state, int) {
   if (!state.may_wait_quickly()) return false;
   state.exposure_ended();
@@ -235,6 +240,7 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
       {"start", start_quickly, [](EpochState& s, int rank) { return s.start(std::vector<int>{rank}); }},
       {"complete", complete_quickly, [](EpochState& s, int) { return s.complete(); }},
       {"post", post_quickly, [](EpochState& s, int rank) { return s.post(std::vector<int>{rank}); }},
+      {"fence", fence_quickly, [](EpochState& s, int) { return s.fence({}); }},
       {"wait", wait_quickly, wait_in_general},
   };
   for (const Pair& pair : pairs) {
