@@ -13,6 +13,7 @@
 #include "transport/base/result.hpp"
 #include "transport/agent/operation_list.hpp"
 #include "transport/fabric/pending.hpp"
+#include "transport/rows.hpp"
 
 namespace farside {
 
@@ -69,6 +70,7 @@ struct Outstanding {
 struct AllOutstanding : Outstanding {
   using Outstanding::Outstanding;
   Gathered gathered;
+  Rows rows;
   std::function<Status()> put_off;  // takes the lock that what is gathered waits for (Space::put_off_lock)
   bool sending = false;           // someone has taken what was gathered, and issues it
   bool release_expected = false;  // what is small waits for the release that ends the epoch

@@ -299,7 +299,7 @@ class Space {
   };
   // Operations over the fabric (space_fabric.cpp).
   Status operate_over_fabric(Target& target, const DataOperation& operation, Outstanding* own);
-  bool wants_company(const AllOutstanding& all, bool atomic) const;
+  bool wants_company(const AllOutstanding& all, bool atomic, bool in_row) const;
   bool control_by_provider() const;
   Status keep_gathered(Target& target, std::unique_ptr<OperationList> list);
   static Status take_lock_first(AllOutstanding& all);
@@ -307,6 +307,7 @@ class Space {
   Gathered take_gathered(AllOutstanding& all, bool even_nothing);
   void gathered_sent(AllOutstanding& all);
   Status issue_gathered(Target& target);
+  Status issue_before_flush(Target& target);
   Status issue(Target& target, Outstanding& among, const DataOperation& operation);
   Status issue_atomic(Target& target, Outstanding& among, const DataOperation& operation);
   Status issue_by_agent(Target& target, Outstanding& among, const DataOperation& operation);

@@ -37,12 +37,14 @@ Status Space::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte
 }
 
 // Whether a small operation waits for others to travel with. The first travels alone and at once, so that it is under way
-// while the application computes; those that come before it is over would each cost the provider's 10 us or so.
-bool Space::wants_company(const AllOutstanding& all, bool atomic) const {
+// while the application computes; those that come before it is over would each cost the provider's 10 us or so. Where they
+// come in rows, the first waits as well.
+bool Space::wants_company(const AllOutstanding& all, bool atomic, bool in_row) const {
   if ((all.release_expected && !control_by_nic_) || !all.gathered.empty()) return true;
   // An atomic would have to wait for the requests, a request for the atomics.
   // An adapter takes the next put or get at once, and needs nobody at the target.
   if (control_by_nic_ && !atomic) return false;
+  if (in_row && all.done()) return true;
   return atomic ? !all.requests.done() || all.atomics.count() >= kAtomicsAlone : !all.done();
 }
 
@@ -56,11 +58,19 @@ Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Ou
     Status before = operation.atomic() ? issue_gathered(to) : Status();
     return before ? issue(to, *own, operation) : std::move(before);
   }
+  std::optional<Rows::Next> row;
   while (true) {
     {
       const std::scoped_lock held(gathered_mutex_);
       const std::size_t most = all.release_expected ? kMostBeforeRelease : kMostGathered;
-      if (operation.bytes() <= most && wants_company(all, operation.atomic())) {
+      const bool small = operation.bytes() <= most;
+      if (small && !row) {
+        row = all.rows.comes();
+      } else if (row == Rows::Next::kTooLate) {
+        row = Rows::Next::kAsEver;
+      }
+      if (small && row != Rows::Next::kTooLate && wants_company(all, operation.atomic(), row == Rows::Next::kWaits)) {
+        all.rows.joined();
         if (all.gathered.add(operation)) return {};
       } else if (all.gathered.empty() && !all.sending) {
         break;
@@ -78,7 +88,7 @@ Status Space::keep_gathered(Target& to, std::unique_ptr<OperationList> list) {
   while (true) {
     {
       const std::scoped_lock held(gathered_mutex_);
-      if (!wants_company(all, list->has_atomics())) break;
+      if (!wants_company(all, list->has_atomics(), false)) break;
       if (all.gathered.empty()) {
         all.gathered.list = std::move(list);
         return {};
@@ -158,6 +168,14 @@ Status Space::issue_gathered(Target& to) {
   Status status = taken.list != nullptr ? send_list(to, all.requests, std::move(taken.list)) : issue(to, all, *taken.one);
   gathered_sent(all);
   return status;
+}
+
+Status Space::issue_before_flush(Target& to) {
+  {
+    const std::scoped_lock held(gathered_mutex_);
+    to.outstanding->rows.flushed();
+  }
+  return issue_gathered(to);
 }
 
 Status Space::issue(Target& to, Outstanding& among, const DataOperation& operation) {
@@ -247,7 +265,7 @@ Status Space::complete(Target& to) {
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
-  keep(issue_gathered(to));
+  keep(issue_before_flush(to));
   for (Pending* pending : {&all.writes, &all.reads, &all.atomics, &all.requests}) {
     keep(wait_for(*pending));
   }

@@ -286,7 +286,7 @@ Status Space::flush_all() {
   // Under way to all of them, before any is waited for.
   for (Target& to : targets_) {
     if (to.outstanding == nullptr) continue;
-    Status status = issue_gathered(to);
+    Status status = issue_before_flush(to);
     if (!status && first) first = std::move(status);
   }
   for (Target& to : targets_) {
