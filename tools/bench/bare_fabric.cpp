@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <rdma/fabric.h>
@@ -20,6 +21,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include "tools/bench/away.hpp"
 #include "tools/bench/sampler.hpp"
 
 namespace farside::bench {
@@ -252,6 +254,17 @@ class Work {
   bool right_ = true;
 };
 
+// What the target's main thread does while another one serves.
+void meanwhile(TargetState state, const std::atomic<bool>& served, MPI_Comm comm) {
+  if (state == TargetState::kServesBusy) {
+    while (!served) compute_until(Clock::now() + std::chrono::milliseconds(1));
+  }
+  if (state == TargetState::kServesAsleep) {
+    while (!served) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  MPI_Barrier(comm);
+}
+
 }  // namespace
 
 Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
@@ -279,24 +292,37 @@ Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInf
   MPI_Sendrecv(&mine, sizeof mine, MPI_BYTE, peer, 0, &theirs, sizeof theirs, MPI_BYTE, peer, 0, pair.comm,
                MPI_STATUS_IGNORE);
   std::uint64_t written = 0;
-  try {
-    endpoint->meet(theirs);
-    if (pair.origin) {
-      Work work(what, *endpoint, bytes);
-      outcome.values = sample_microseconds(options.sample_seconds, [&] { work.once(); });
+  std::string wrong;
+  std::atomic<bool> served{false};
+  const auto work = [&] {
+    try {
+      endpoint->meet(theirs);
+      if (!pair.origin) return endpoint->serve_until(kEnd);
+      Work operation(what, *endpoint, bytes);
+      outcome.values = sample_microseconds(options.sample_seconds, [&] { operation.once(); });
       if (info.unit == Unit::kMegabytes) {
         for (double& value : outcome.values) value = static_cast<double>(bytes) / value;
       }
-      if (!work.right()) outcome.wrong = "a wrong value came back";
-      written = work.written();
+      if (!operation.right()) wrong = "a wrong value came back";
+      written = operation.written();
       std::uint64_t end = 1;
       endpoint->write(kEnd, {&end, 1});
-    } else {
-      endpoint->serve_until(kEnd);
+    } catch (const std::exception& error) {
+      wrong = error.what();
     }
-  } catch (const std::exception& error) {
-    outcome.wrong = error.what();
+  };
+  if (pair.origin) {
+    work();
+    MPI_Barrier(pair.comm);
+  } else {
+    std::thread server([&] {
+      work();
+      served = true;
+    });
+    meanwhile(info.target, served, pair.comm);
+    server.join();
   }
+  if (!wrong.empty()) outcome.wrong = wrong;
   MPI_Bcast(&written, 1, MPI_UINT64_T, 0, pair.comm);
   int arrived = 1;
   if (!pair.origin && writes)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bare round trips over libfabric, to compare with what MPI calls cost over the same provider: an operation
-// that the target has executed when it is over, issued and waited for by polling, while the target sleeps in
-// poll(2) on its completion queue and executes what arrives, as any target must that has better to do.
+// that the target has executed when it is over, issued and waited for by polling. At the target a thread sleeps in
+// poll(2) on its completion queue and executes what arrives, as at any target that has better to do; its main thread
+// does what it does in the measures of MPI: waits in MPI_Barrier, sleeps or computes.
 #pragma once
 
 #include "tools/bench/measures.hpp"

@@ -22,7 +22,11 @@ enum class TargetState {  // what the target does while the origin measures
   kTakesPart,             // the measure is a call of both
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
-  kServes,  // no MPI at all: bare libfabric (bench/bare_fabric.hpp), over the fabric variant's provider
+  // No MPI in what is measured: bare libfabric (bench/bare_fabric.hpp), over the fabric variant's provider. A thread serves,
+  // while the main one waits in MPI_Barrier, sleeps, or computes.
+  kServes,
+  kServesAsleep,
+  kServesBusy,
   kSpins,   // no MPI at all: bare shared memory (bench/bare_memory.hpp), beside the node variant
 };
 
@@ -110,13 +114,15 @@ inline constexpr auto kCatalogue = [] {
       {"lock_put_unlock_compute", "lock-put-unlock, target computes", kMicroseconds, kComputes, kDemo,
        "busy"},
       {"fetch_and_op_compute", "fetch_and_op + flush, target computes", kMicroseconds, kComputes, kDefault,
-       "busy", 0, "bare_fetch_add"},
+       "busy", 0, "bare_fetch_add_compute"},
       {"fence_put", "fence with a put", kMicroseconds, kTakesPart, kDefault},
       {"pscw_put", "post-start-put-complete-wait", kMicroseconds, kTakesPart, kDefault},
       {"bare_lock", "bare memory: two fetch-adds and a store", kMicroseconds, kSpins, kDefault},
       {"bare_exchange", "bare memory: a word there, a word back", kMicroseconds, kSpins, kDefault},
       {"bare_write", "bare libfabric: write 8 B", kMicroseconds, kServes, kDefault, "bare_write_size", 8},
       {"bare_fetch_add", "bare libfabric: fetch-add int64", kMicroseconds, kServes, kDemo},
+      {"bare_fetch_add_sleep", "bare libfabric: fetch-add int64, target sleeps", kMicroseconds, kServesAsleep, kDefault, "busy"},
+      {"bare_fetch_add_compute", "bare libfabric: fetch-add int64, target computes", kMicroseconds, kServesBusy, kDemo, "busy"},
 
       sized("put_size", "put_64", "put 64 B + flush", 64, "bare_write_64"),
       sized("put_size", "put_512", "put 512 B + flush", 512, "bare_write_512"),
@@ -166,27 +172,35 @@ inline constexpr auto kCatalogue = [] {
       {"vector_get_accumulate", "get_accumulate 1024 doubles, strided + flush", kMicroseconds, kInBarrier, kNamed,
        "derived"},
 
-      {"put_sleep", "put 8 B + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_write"},
-      {"get_sleep", "get 8 B + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_read"},
-      {"fetch_and_op_sleep", "fetch_and_op + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_fetch_add"},
-      {"compare_and_swap_sleep", "compare_and_swap + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_compare_swap"},
+      {"put_sleep", "put 8 B + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_write_sleep"},
+      {"get_sleep", "get 8 B + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_read_sleep"},
+      {"fetch_and_op_sleep", "fetch_and_op + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_fetch_add_sleep"},
+      {"compare_and_swap_sleep", "compare_and_swap + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_compare_swap_sleep"},
       {"accumulate_sleep", "accumulate 1 double + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy"},
       {"accumulate_1024_sleep", "accumulate 1024 doubles + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy"},
-      {"puts_64_sleep", "64 puts of 8 B, one flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_writes_64"},
+      {"puts_64_sleep", "64 puts of 8 B, one flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy", 0, "bare_writes_64_sleep"},
       {"vector_put_sleep", "put 1024 x 8 B, strided there + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy"},
       {"vector_get_sleep", "get 1024 x 8 B, strided there + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy"},
       {"vector_accumulate_sleep", "accumulate 1024 doubles, strided + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy"},
       {"vector_get_accumulate_sleep", "get_accumulate 1024 doubles, strided + flush, target sleeps", kMicroseconds, kSleeps, kNamed, "busy"},
-      {"put_compute", "put 8 B + flush, target computes", kMicroseconds, kComputes, kNamed, "busy", 0, "bare_write"},
-      {"get_compute", "get 8 B + flush, target computes", kMicroseconds, kComputes, kNamed, "busy", 0, "bare_read"},
-      {"compare_and_swap_compute", "compare_and_swap + flush, target computes", kMicroseconds, kComputes, kNamed, "busy", 0, "bare_compare_swap"},
+      {"put_compute", "put 8 B + flush, target computes", kMicroseconds, kComputes, kNamed, "busy", 0, "bare_write_compute"},
+      {"get_compute", "get 8 B + flush, target computes", kMicroseconds, kComputes, kNamed, "busy", 0, "bare_read_compute"},
+      {"compare_and_swap_compute", "compare_and_swap + flush, target computes", kMicroseconds, kComputes, kNamed, "busy", 0, "bare_compare_swap_compute"},
       {"accumulate_compute", "accumulate 1 double + flush, target computes", kMicroseconds, kComputes, kNamed, "busy"},
       {"accumulate_1024_compute", "accumulate 1024 doubles + flush, target computes", kMicroseconds, kComputes, kNamed, "busy"},
-      {"puts_64_compute", "64 puts of 8 B, one flush, target computes", kMicroseconds, kComputes, kNamed, "busy", 0, "bare_writes_64"},
+      {"puts_64_compute", "64 puts of 8 B, one flush, target computes", kMicroseconds, kComputes, kNamed, "busy", 0, "bare_writes_64_compute"},
       {"vector_put_compute", "put 1024 x 8 B, strided there + flush, target computes", kMicroseconds, kComputes, kNamed, "busy"},
       {"vector_get_compute", "get 1024 x 8 B, strided there + flush, target computes", kMicroseconds, kComputes, kNamed, "busy"},
       {"vector_accumulate_compute", "accumulate 1024 doubles, strided + flush, target computes", kMicroseconds, kComputes, kNamed, "busy"},
       {"vector_get_accumulate_compute", "get_accumulate 1024 doubles, strided + flush, target computes", kMicroseconds, kComputes, kNamed, "busy"},
+      {"bare_write_sleep", "bare libfabric: write 8 B, target sleeps", kMicroseconds, kServesAsleep, kNamed, "busy"},
+      {"bare_read_sleep", "bare libfabric: read 8 B, target sleeps", kMicroseconds, kServesAsleep, kNamed, "busy"},
+      {"bare_compare_swap_sleep", "bare libfabric: compare-and-swap int64, target sleeps", kMicroseconds, kServesAsleep, kNamed, "busy"},
+      {"bare_writes_64_sleep", "bare libfabric: 64 writes of 8 B, target sleeps", kMicroseconds, kServesAsleep, kNamed, "busy"},
+      {"bare_write_compute", "bare libfabric: write 8 B, target computes", kMicroseconds, kServesBusy, kNamed, "busy"},
+      {"bare_read_compute", "bare libfabric: read 8 B, target computes", kMicroseconds, kServesBusy, kNamed, "busy"},
+      {"bare_compare_swap_compute", "bare libfabric: compare-and-swap int64, target computes", kMicroseconds, kServesBusy, kNamed, "busy"},
+      {"bare_writes_64_compute", "bare libfabric: 64 writes of 8 B, target computes", kMicroseconds, kServesBusy, kNamed, "busy"},
       {"progress_50ms", "lock-put-unlock, target computes 50 ms", kMicroseconds, kComputes, kNamed,
        "progress", 0.05},
       {"progress_100ms", "lock-put-unlock, target computes 100 ms", kMicroseconds, kComputes, kNamed,
@@ -259,9 +273,14 @@ inline constexpr auto kCatalogue = [] {
   });
 }();
 
+constexpr bool is_bare_fabric(const MeasureInfo& info) {
+  using enum TargetState;
+  return info.target == kServes || info.target == kServesAsleep || info.target == kServesBusy;
+}
+
 // The physical limits: measures that use neither MPI nor farside.
 constexpr bool is_bare(const MeasureInfo& info) {
-  return info.target == TargetState::kServes || info.target == TargetState::kSpins;
+  return is_bare_fabric(info) || info.target == TargetState::kSpins;
 }
 
 constexpr bool more_is_better(Unit unit) { return unit == Unit::kMegabytes || unit == Unit::kPerSecond; }

@@ -31,7 +31,7 @@ int nodes_of(const BenchSettings& settings) {
 
 // Bare measures stand beside one variant only, and memory is not shared between nodes.
 bool belongs(const bench::MeasureInfo& info, const Variant& variant, int nodes) {
-  if (info.target == bench::TargetState::kServes) return variant.kind == Variant::Kind::kFabric;
+  if (bench::is_bare_fabric(info)) return variant.kind == Variant::Kind::kFabric;
   if (info.target == bench::TargetState::kSpins) return variant.kind == Variant::Kind::kNode && nodes <= 1;
   return true;
 }

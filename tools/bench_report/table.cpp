@@ -19,11 +19,12 @@ bool attentive(const bench::MeasureInfo& info) { return info.target == bench::Ta
 
 // The same round trip is behind both: this ratio suffers less from a noisy machine than the figures do.
 void print_round_trips(const std::string& title, const Measures& measures, const RuntimeReport& report) {
-  const Series& round_trip = report.find("fabric", "bare_fetch_add");
-  if (!round_trip.measured()) return;
+  constexpr std::string_view kLock = "lock_put_unlock";
   for (const auto* info : measures) {
+    if (!info->name.starts_with(kLock)) continue;
     const Series& series = report.find("fabric", info->name);
-    if (!info->name.starts_with("lock_put_unlock") || !series.measured()) continue;
+    const Series& round_trip = report.find("fabric", "bare_fetch_add" + std::string(info->name.substr(kLock.size())));
+    if (!series.measured() || !round_trip.measured()) continue;
     fmt::print("  {}, {}: {:.1f} bare round trips (fetch-add)\n", title, info->title,
                series.median() / round_trip.median());
   }
