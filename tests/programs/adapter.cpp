@@ -52,9 +52,7 @@ void epoch(MPI_Win window, long long round) {
 
 // Every operation of the adapter's: connected before, so that the target has nothing to accept.
 void target_stopped(const check::Window& window, bool stop) {
-  std::vector<int> pids(static_cast<std::size_t>(size));
-  const int own = getpid();
-  CHECK_MPI(MPI_Allgather(&own, 1, MPI_INT, pids.data(), 1, MPI_INT, MPI_COMM_WORLD));
+  const std::vector<int> pids = check::pids_here();
   if (rank == 0 && size > 1) {
     epoch(window, 0);
     const auto rounds = [&] {
