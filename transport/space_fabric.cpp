@@ -64,13 +64,14 @@ Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Ou
       const std::scoped_lock held(gathered_mutex_);
       const std::size_t most = all.release_expected ? kMostBeforeRelease : kMostGathered;
       const bool small = operation.bytes() <= most;
-      if (small && !row) {
+      // Before a release all wait anyway.
+      if (small && !row && !all.release_expected) {
         row = all.rows.comes();
       } else if (row == Rows::Next::kTooLate) {
         row = Rows::Next::kAsEver;
       }
       if (small && row != Rows::Next::kTooLate && wants_company(all, operation.atomic(), row == Rows::Next::kWaits)) {
-        all.rows.joined();
+        if (row) all.rows.joined();
         if (all.gathered.add(operation)) return {};
       } else if (all.gathered.empty() && !all.sending) {
         break;
@@ -314,7 +315,11 @@ bool Space::control_by_provider() const { return fabric().control_atomics() && (
 
 Status Space::control_behind_gathered(Target& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched) {
   AllOutstanding& all = *to.outstanding;
-  Gathered taken = take_gathered(all, true);
+  const auto waits_for_lock = [&] {
+    const std::scoped_lock held(gathered_mutex_);
+    return static_cast<bool>(all.put_off);
+  };
+  Gathered taken = waits_for_lock() ? Gathered{} : take_gathered(all, true);
   if (!taken.empty()) taken.make_list();
   Status status = fabric().carry_out_and_control(pending, agent_of(to), std::move(taken.list), step, fetched);
   gathered_sent(all);

@@ -4,6 +4,9 @@
 #include <sched.h>
 #include <time.h>
 
+#include <atomic>
+#include <chrono>
+
 #include "check.hpp"
 
 namespace {
@@ -165,6 +168,48 @@ void two_locks_in_one_order(check::Memory memory) {
   if (rank == 0) CHECK_EQ(read_own(one, one.as<std::int64_t>()), std::int64_t{kRounds} * size);
   if (rank == 1) CHECK_EQ(read_own(one, one.as<std::int64_t>()), std::int64_t{kRounds / 2} * size);
   if (rank == 1) CHECK_EQ(read_own(other, other.as<std::int64_t>()), std::int64_t{kRounds / 2} * size);
+}
+
+// What is done under a lock waits for the lock, and a notice that is said meanwhile (post) takes nothing of it along, where the lock call
+// itself does not wait.
+void notice_beside_a_lock(check::Memory memory) {
+  constexpr int kRounds = 6;
+  if (size == 1) return;
+  check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  check::Window other(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  const check::Group zero({0});
+  const check::Group one({1});
+  CHECK_MPI(MPI_Win_lock_all(0, other));
+  for (std::int64_t round = 1; round <= kRounds; ++round) {
+    if (rank == 1) CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));
+    barrier();
+    if (rank == 0) {
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));
+      CHECK_MPI(MPI_Put(&round, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, window));
+      CHECK_MPI(MPI_Win_post(one, 0, window));
+      // When this has arrived the notice has, too.
+      CHECK_MPI(MPI_Put(&round, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, other));
+      CHECK_MPI(MPI_Win_flush(1, other));
+      CHECK_MPI(MPI_Send(&round, 1, MPI_INT64_T, 1, 0, MPI_COMM_WORLD));
+      CHECK_MPI(MPI_Win_unlock(1, window));
+      CHECK_MPI(MPI_Win_wait(window));
+    } else if (rank == 1) {
+      const auto begun = std::chrono::steady_clock::now();
+      for (int posted = 0; posted == 0 && std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(20);) {
+        CHECK_MPI(MPI_Iprobe(0, 0, MPI_COMM_WORLD, &posted, MPI_STATUS_IGNORE));
+        CHECK_EQ(std::atomic_ref(*window.as<std::int64_t>()).load(), round - 1);
+      }
+      CHECK_EQ(std::atomic_ref(*window.as<std::int64_t>()).load(), round - 1);
+      CHECK_MPI(MPI_Win_unlock(1, window));
+      std::int64_t said = 0;
+      CHECK_MPI(MPI_Recv(&said, 1, MPI_INT64_T, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      CHECK_MPI(MPI_Win_start(zero, 0, window));
+      CHECK_MPI(MPI_Win_complete(window));
+    }
+  }
+  CHECK_MPI(MPI_Win_unlock_all(other));
+  barrier();
+  if (rank == 1) CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds});
 }
 
 void readers_and_writers(check::Memory memory) {
@@ -553,6 +598,7 @@ int main(int argc, char** argv) {
       {"mutual exclusion", mutual_exclusion},
       {"epochs as a whole", epochs_as_a_whole},
       {"two locks in one order", two_locks_in_one_order},
+      {"a notice beside a lock", notice_beside_a_lock},
       {"readers and writers", readers_and_writers},
       {"shared locks share", shared_locks_share},
       {"lock_all against exclusive locks", lock_all_and_exclusive},
