@@ -86,6 +86,7 @@ class Window {
   enum class Direct : std::uint8_t { kNot, kDone, kContended };
   bool locks_directly() const { return direct_locks_; }
   bool notifies_directly() const { return direct_notices_; }
+  bool exposes_directly() const { return direct_exposure_; }
   Direct lock_direct(int lock_type, int rank, int assert, std::uint64_t& before);
   Direct unlock_direct(int rank, std::uint64_t& before);
   // Post, start, complete and wait with one peer, the same as last time, which is on the node: it is given a moment to come.
@@ -319,7 +320,8 @@ class Window {
   bool threaded_;
   bool direct_;              // the direct ways are open: one thread, and no strict checks
   bool direct_locks_;        // and nobody wants an account of locks: their entry points may go the direct way
-  bool direct_notices_;      // and all ranks are on the node, and nothing is to be said at the gate: so may post, start, complete, wait
+  bool direct_notices_;      // and all ranks are on the node: so may fence, start and complete
+  bool direct_exposure_;     // and nothing is to be said of it at the gate: so may post and wait
   std::mutex mutex_;
 
   epochs::EpochState epoch_;

@@ -77,7 +77,7 @@ class ControlMemory {
     fetch_add_now(rank, word, value);
     space_.ring(rank);
   }
-  // The same for a word that only this rank changes.
+  // The same for a word that only this rank changes: a store does, if it is in one order with the owner's going to sleep (doorbell.hpp).
   void tell_word_now(int rank, std::uint32_t word, std::uint64_t value) {
     std::atomic_ref(*space_.control_word(rank, word)).store(value, std::memory_order_seq_cst);
     space_.ring(rank);

@@ -29,7 +29,7 @@ class Doorbell {
   void disarm() { sleepers_.fetch_sub(1, std::memory_order_relaxed); }
   void sleep(std::uint32_t armed, std::chrono::nanoseconds limit) { futex_wait(rings_, armed, limit); }
 
-  // For whoever has changed something, by a sequentially consistent read-modify-write.
+  // For whoever has changed something, by a sequentially consistent read-modify-write or store.
   void ring_if_armed() {
     if (sleepers_.load(std::memory_order_seq_cst) != 0) [[unlikely]] ring();
   }
