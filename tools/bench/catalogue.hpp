@@ -110,6 +110,7 @@ inline constexpr auto kCatalogue = [] {
       {"get_4mib", "get 4 MiB + flush", kMegabytes, kInBarrier, kDefault, "get_size", 4 * kMebi,
        "bare_read_4mib"},
       {"lock_put_unlock", "lock-put-unlock", kMicroseconds, kInBarrier, kDemo},
+      {"shared_lock_put_unlock", "shared lock-put-unlock", kMicroseconds, kInBarrier, kNamed},
       {"lock_put_unlock_sleep", "lock-put-unlock, target sleeps", kMicroseconds, kSleeps, kDefault, "busy"},
       {"lock_put_unlock_compute", "lock-put-unlock, target computes", kMicroseconds, kComputes, kDemo,
        "busy"},

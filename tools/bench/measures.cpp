@@ -69,12 +69,16 @@ struct FlushEach {  // inside one shared lock for the whole measure
   static void close(MPI_Win win) { MPI_Win_unlock(kTarget, win); }
 };
 
-struct LockEach {  // an exclusive lock around each operation
+template <int type>
+struct LockAround {  // a lock around each operation
   static void open(MPI_Win) {}
-  static void before(MPI_Win win) { MPI_Win_lock(MPI_LOCK_EXCLUSIVE, kTarget, 0, win); }
+  static void before(MPI_Win win) { MPI_Win_lock(type, kTarget, 0, win); }
   static void after(MPI_Win win) { MPI_Win_unlock(kTarget, win); }
   static void close(MPI_Win) {}
 };
+
+using LockEach = LockAround<MPI_LOCK_EXCLUSIVE>;
+using ShareEach = LockAround<MPI_LOCK_SHARED>;
 
 // Passive target: the origin works alone.
 template <class Operation, class Synchronization>
@@ -244,6 +248,7 @@ constexpr auto kEntries = std::to_array<Entry>({
     {"put_4mib", passive<LargePut<4 * kMiB>, FlushEach>},
     {"get_4mib", passive<LargeGet<4 * kMiB>, FlushEach>},
     {"lock_put_unlock", passive<Put, LockEach>},
+    {"shared_lock_put_unlock", passive<Put, ShareEach>},
     {"lock_put_unlock_sleep", passive<Put, LockEach>},
     {"lock_put_unlock_compute", passive<Put, LockEach>},
     {"fetch_and_op_compute", passive<FetchAndAdd, FlushEach>},
