@@ -50,16 +50,18 @@ class Agreement {
     std::vector<char> all;
     return exchange('\0', status, all);
   }
-  // Bits that any rank has set.
-  int any(int bits) {
-    int all = 0;
-    PMPI_Allreduce(&bits, &all, 1, MPI_INT, MPI_BOR, communicator_);
-    return all;
-  }
+  // Bits that any rank has set, that all have set.
+  unsigned any(unsigned bits) { return combine(bits, MPI_BOR); }
+  unsigned all(unsigned bits) { return combine(bits, MPI_BAND); }
 
  private:
   static std::int32_t failure_code(const Status& status) {
     return status ? 0 : 1 + static_cast<std::int32_t>(status.error().kind);
+  }
+  unsigned combine(unsigned bits, MPI_Op how) {
+    unsigned all = 0;
+    PMPI_Allreduce(&bits, &all, 1, MPI_UNSIGNED, how, communicator_);
+    return all;
   }
   Error failure(int rank, std::int32_t code, const Status& own) const;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <limits>
 #include <memory>
 #include <set>
@@ -50,10 +51,12 @@ struct Contribution {
   Given given;
 };
 
-constexpr int kNeedsFabric = 1;
-constexpr int kUsesCma = 2;
-constexpr int kUnknownClock = 4;  // records, and does not know yet how far its clock is from that of others
-constexpr int kNoRecord = 8;      // does not record
+constexpr unsigned kNeedsFabric = 1;
+constexpr unsigned kUsesCma = 2;
+constexpr unsigned kUnknownClock = 4;  // records, and does not know yet how far its clock is from that of others
+constexpr unsigned kNoRecord = 8;      // does not record
+constexpr unsigned kNoEndpoint = 16;   // has none yet
+constexpr unsigned kFirstProvider = 32;
 
 // As Window::kMostRanksWithoutGate, where some are reached by the fabric.
 constexpr std::size_t kMostRanksWithoutGateByFabric = 2;  // one remote atomic either way
@@ -100,6 +103,14 @@ Status plan_sharing(const CreationRequest& request, Agreement& agreement, Space:
   return {};
 }
 
+// Those that every rank can use, by what all said (kNoEndpoint and so on). Who can use none says so itself when it opens its endpoint.
+Providers agree_on_providers(unsigned said, Agreement& agreement) {
+  const Providers in_use = said / kFirstProvider;
+  if ((said & kNoEndpoint) == 0 && std::has_single_bit(in_use)) return in_use;
+  const Providers own = Process::instance().usable_providers();
+  return agreement.all(own == 0 ? kAnyProvider : own);
+}
+
 // The steps of space.hpp, with all ranks in agreement.
 Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) {
   Space::Request wanted;
@@ -143,8 +154,10 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
     if (auto failed = agreement.confirm(shared)) return *failed;
   }
   agreed.id = descriptors[0].nonce;
-  const int clocks = Trace::active() == nullptr ? kNoRecord : clock_is_known() ? 0 : kUnknownClock;
-  const int needed = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) | clocks);
+  const unsigned clocks = Trace::active() == nullptr ? kNoRecord : clock_is_known() ? 0 : kUnknownClock;
+  const Providers in_use = Process::instance().provider_in_use();
+  const unsigned needed = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) | clocks |
+                                        (in_use == 0 ? kNoEndpoint : in_use * kFirstProvider));
   const bool some_cma = (needed & kUsesCma) != 0;
   // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
   const std::size_t most = (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGateByFabric : Window::kMostRanksWithoutGate;
@@ -159,7 +172,7 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
       opened = Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
                                                       reach.needs_fabric ? reach.why : "another rank")};
     } else {
-      Result<FabricDescriptor> result = agreed.space->open_fabric();
+      Result<FabricDescriptor> result = agreed.space->open_fabric(agree_on_providers(needed, agreement));
       opened = result.status();
       if (result) descriptor = result.value();
     }

@@ -5,6 +5,7 @@
 #include "transport/base/trace.hpp"
 #include "transport/base/waited.hpp"
 #include "transport/fabric/fabric.hpp"
+#include "transport/fabric/provider_choice.hpp"
 
 namespace farside {
 
@@ -28,20 +29,34 @@ Result<const Settings*> Process::settings() {
   return &settings_->value();
 }
 
-Result<Fabric*> Process::fabric() {
-  if (Fabric* open = open_fabric()) return open;
+ProviderChoice& Process::choice(const Settings& settings) {
+  if (!choice_) choice_ = std::make_unique<ProviderChoice>(settings, *this, statistics_);
+  return *choice_;
+}
+
+Providers Process::usable_providers() {
+  Result<const Settings*> known = settings();
+  if (!known) return 0;
+  const std::scoped_lock held(mutex_);
+  return fabric_ ? provider_in_use() : choice(*known.value()).usable();
+}
+
+Result<Fabric*> Process::fabric(Providers among) {
   Result<const Settings*> known = settings();
   if (!known) return known.error();
   const std::scoped_lock held(mutex_);
-  if (fabric_) return fabric_.get();
-  if (fabric_error_) return *fabric_error_;
-  Result<std::unique_ptr<Fabric>> opened = Fabric::open(*known.value(), *this, statistics_);
-  if (!opened) {
-    fabric_error_ = opened.error();
-    return opened.error();
+  if (!fabric_) {
+    Result<ProviderChoice::Taken> taken = choice(*known.value()).take(among);
+    if (!taken) return taken.error();
+    choice_.reset();
+    fabric_ = std::move(taken.value().fabric);
+    in_use_.store(taken.value().provider, std::memory_order_release);
+    opened_.store(fabric_.get(), std::memory_order_release);
   }
-  fabric_ = std::move(opened.value());
-  opened_.store(fabric_.get(), std::memory_order_release);
+  if ((provider_in_use() & among) == 0) {
+    return Error{ErrorKind::kNoRoute, fmt::format("earlier windows have this process on libfabric provider {}, and some rank of this one has it not; "
+                                                  "FARSIDE_PROVIDER names one for all", fabric_->provider())};
+  }
   return fabric_.get();
 }
 
@@ -61,6 +76,8 @@ Result<NodeAgent*> Process::node_agent() {
 void Process::shut_down() {
   const std::scoped_lock held(mutex_);
   opened_.store(nullptr, std::memory_order_release);
+  in_use_.store(0, std::memory_order_release);
+  choice_.reset();
   fabric_.reset();
   node_agent_.reset();
 }

@@ -12,12 +12,14 @@
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/fabric/address.hpp"
 #include "transport/node/shareable_memory.hpp"
 
 namespace farside {
 
 class Fabric;
 class NodeAgent;
+class ProviderChoice;
 
 class Process final : public Progress {
  public:
@@ -31,8 +33,12 @@ class Process final : public Progress {
   // What the application has allocated so that windows may be made of it.
   ShareableMemory& shareable_memory() { return shareable_memory_; }
 
-  // The endpoint, opened when first asked for; a failure stays.
-  Result<Fabric*> fabric();
+  // Those of libfabric's providers that this process can use (fabric/provider_choice.hpp); once the endpoint is open, its own only.
+  Providers usable_providers();
+  // The open endpoint's; none until it was opened.
+  Providers provider_in_use() const { return in_use_.load(std::memory_order_acquire); }
+  // The endpoint, opened when first asked for, of the best provider among these, on which processes that are to reach each other agree.
+  Result<Fabric*> fabric(Providers among = kAnyProvider);
   // Null until it was opened.
   Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
   // Serves neighbours of the node; as the endpoint.
@@ -55,13 +61,16 @@ class Process final : public Progress {
   Process();
   ~Process();
 
+  ProviderChoice& choice(const Settings& settings);
+
   std::mutex mutex_;  // of what is made once: settings_, fabric_
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
   ShareableMemory shareable_memory_;
   Doorbell own_bell_;
+  std::unique_ptr<ProviderChoice> choice_;  // until the endpoint is in use
   std::unique_ptr<Fabric> fabric_;
-  std::optional<Error> fabric_error_;
+  std::atomic<Providers> in_use_{0};
   std::atomic<Fabric*> opened_{nullptr};
   std::unique_ptr<NodeAgent> node_agent_;
   std::optional<Error> node_agent_error_;

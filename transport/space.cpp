@@ -236,8 +236,8 @@ Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<
   return reach;
 }
 
-Result<FabricDescriptor> Space::open_fabric() {
-  Result<Fabric*> fabric = process_.fabric();
+Result<FabricDescriptor> Space::open_fabric(Providers among) {
+  Result<Fabric*> fabric = process_.fabric(among);
   if (!fabric) return fabric.error();
   if (regions_ != nullptr && !fabric.value()->serves()) {
     return Error{ErrorKind::kNoRoute, "what is attached to a dynamic window is asked of its owner over the fabric, and FARSIDE_PROGRESS=none "

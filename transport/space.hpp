@@ -109,8 +109,8 @@ class Space {
   // same_node[r]: whether rank r may be on this node (MPI_Comm_split_type); a mapping must succeed as well.
   Reach map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node);
 
-  // Only if some rank needs the fabric: all ranks take part.
-  Result<FabricDescriptor> open_fabric();
+  // Only if some rank needs the fabric: all ranks take part. `among`: providers that all of them can use (Process::usable_providers).
+  Result<FabricDescriptor> open_fabric(Providers among = kAnyProvider);
   Status connect(std::span<const FabricDescriptor> peers, bool some_cma);
   // The last step, when all ranks have mapped what they need.
   void finish(bool some_cma);

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which provider and which device are chosen, and what is said where one cannot be.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <catch2/catch.hpp>
 
 #include "transport/fabric/provider.hpp"
+#include "transport/fabric/provider_choice.hpp"
+#include "transport/process.hpp"
 
 using namespace farside;
 
@@ -36,7 +43,8 @@ TEST_CASE("a device or a provider that is not there is a bad setting, and what t
   const Result<InfoHandle> device = choose_provider("", "nowhere");
   REQUIRE_FALSE(device.ok());
   CHECK(device.error().kind == ErrorKind::kBadSetting);
-  CHECK(contains(device.error().text, "FARSIDE_DEVICE='nowhere' cannot be used: provider tcp;ofi_rxm has no device nowhere; it has: "));
+  CHECK(contains(device.error().text, "FARSIDE_DEVICE='nowhere' cannot be used: "));
+  CHECK(contains(device.error().text, "; provider tcp;ofi_rxm has no device nowhere; it has: "));
   const Result<InfoHandle> both = choose_provider("tcp", "nowhere");
   REQUIRE_FALSE(both.ok());
   CHECK(both.error().kind == ErrorKind::kBadSetting);
@@ -45,4 +53,53 @@ TEST_CASE("a device or a provider that is not there is a bad setting, and what t
   REQUIRE_FALSE(provider.ok());
   CHECK(provider.error().kind == ErrorKind::kBadSetting);
   CHECK(contains(provider.error().text, "FARSIDE_PROVIDER='nonsense' cannot be used: "));
+}
+
+TEST_CASE("an adapter is passed over unasked if it is emulated, or memory cannot be locked for it") {
+  const std::filesystem::path sys = std::filesystem::temp_directory_path() / ("farside-sys-" + std::to_string(getpid()));
+  std::filesystem::create_directories(sys / "class/infiniband/rxe0");
+  std::filesystem::create_directories(sys / "class/infiniband/mlx5_0");
+  std::ofstream(sys / "class/infiniband/rxe0/parent") << "eth0\n";
+  const LockedMemory all{~std::uint64_t{0}, 1 << 30};
+  CHECK(against_adapter("mlx5_0", all, sys).empty());
+  CHECK(against_adapter("mlx5_0", {1 << 30, 1 << 30}, sys).empty());
+  CHECK(contains(against_adapter("mlx5_0", {8 << 20, 1 << 30}, sys), "may lock 8192 KiB (ulimit -l)"));
+  CHECK(against_adapter("rxe0", all, sys) == "it is emulated (Soft-RoCE)");
+  std::filesystem::remove_all(sys);
+}
+
+TEST_CASE("processes that cannot all have the best provider meet on another") {
+  const auto names = preferred_providers();
+  const auto bit = [&](std::string_view name) { return Providers{1} << (std::ranges::find(names, name) - names.begin()); };
+  Settings settings;
+  Statistics statistics;
+  ProviderChoice choice(settings, Process::instance(), statistics);
+  REQUIRE((choice.usable() & (bit("tcp;ofi_rxm") | bit("tcp"))) == (bit("tcp;ofi_rxm") | bit("tcp")));
+  const Result<ProviderChoice::Taken> none = choice.take(1U << 31);
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().kind == ErrorKind::kNoRoute);
+  CHECK(contains(none.error().text, "no libfabric provider in common; this one has "));
+  Result<ProviderChoice::Taken> taken = choice.take(bit("tcp") | 1U << 31);
+  REQUIRE(taken.ok());
+  CHECK(taken.value().provider == bit("tcp"));
+  CHECK(taken.value().fabric->provider() == std::string("tcp"));
+}
+
+TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays") {
+  Settings settings;
+  Statistics statistics;
+  settings.provider = "tcp";
+  ProviderChoice choice(settings, Process::instance(), statistics);
+  CHECK(choice.usable() == 1);
+  Result<ProviderChoice::Taken> taken = choice.take(kAnyProvider);
+  REQUIRE(taken.ok());
+  CHECK(taken.value().fabric->provider() == std::string("tcp"));
+  settings.provider = "nonsense";
+  ProviderChoice bad(settings, Process::instance(), statistics);
+  CHECK(bad.usable() == 0);
+  for (int i = 0; i < 2; ++i) {
+    const Result<ProviderChoice::Taken> refused = bad.take(kAnyProvider);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().kind == ErrorKind::kBadSetting);
+  }
 }

@@ -91,7 +91,8 @@ constexpr Setting kSettings[] = {
      "fabric alone sends everything through libfabric, inside a node too",
      parse_routes},
     {"FARSIDE_PROVIDER", "", "a libfabric provider as fi_info names it, for instance tcp;ofi_rxm",
-     "libfabric provider; when unset farside chooses the best one it can use", parse_provider},
+     "libfabric provider; when unset the first that all ranks can use of verbs (unless it is emulated, or memory may not be locked), "
+     "tcp;ofi_rxm and tcp", parse_provider},
     {"FARSIDE_DEVICE", "", "a device as fi_info names it (its domain), for instance mlx5_0 or eth0",
      "network device of this process; when unset the nearest to its processors, or libfabric's first", parse_device},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",
@@ -99,9 +100,9 @@ constexpr Setting kSettings[] = {
      "off: by the target's progress thread",
      parse_nic_atomics},
     {"FARSIDE_PROGRESS", "thread", "thread or none",
-     "thread: one per process, asleep until something arrives, does what an adapter cannot do by itself; none: there is no thread; "
-     "ranks are connected when a window is made, and what adapters have no atomics for is combined by its origin, under a lock "
-     "(provider verbs; the same on all ranks)",
+     "thread: one per process, asleep until something arrives, does what an adapter cannot do by itself; none: no thread; "
+     "ranks connect when a window is made, and the origin combines, under a lock, what adapters have no atomics for "
+     "(provider verbs only; the same on all ranks)",
      parse_progress},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
      "connections that a process keeps to its peers (providers verbs and tcp; with FARSIDE_PROGRESS=thread): of more, those not "

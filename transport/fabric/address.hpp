@@ -25,6 +25,10 @@ struct RemoteKey {
 
 using Peer = std::uint64_t;  // fi_addr_t
 
+// Some of libfabric's providers, a bit each (provider_choice.hpp).
+using Providers = unsigned;
+constexpr Providers kAnyProvider = ~0U;
+
 // Which region of a peer a request is about (Agent::publish), and this process's index among those who may ask.
 struct AgentPlace {
   Peer peer;

@@ -62,10 +62,14 @@ bool fabric_op(ReduceOp op, fi_op& out) {
 }  // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::open(const Settings& settings, Progress& progress, Statistics& statistics) {
-  ask_for_small_buffers();
   Result<InfoHandle> info = choose_provider(settings.provider, settings.device);
   if (!info) return info.error();
-  std::unique_ptr<Fabric> fabric(new Fabric(std::move(info.value()), settings, progress, statistics));
+  return open(std::move(info.value()), settings, progress, statistics);
+}
+
+Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics) {
+  ask_for_small_buffers();
+  std::unique_ptr<Fabric> fabric(new Fabric(std::move(info), settings, progress, statistics));
   if (Status status = fabric->set_up(settings); !status) {
     return Error{status.error().kind, fmt::format("provider {}: {}", fabric->provider(), status.error().text)};
   }

@@ -49,12 +49,15 @@ class Fabric {
   // Opens the provider asked for, or chooses one, and starts the progress thread. Errors: kBadSetting where there is to be none,
   // and the provider leaves work to one.
   static Result<std::unique_ptr<Fabric>> open(const Settings& settings, Progress& progress, Statistics& statistics);
+  // The same of one found (provider.hpp).
+  static Result<std::unique_ptr<Fabric>> open(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
   ~Fabric();
 
   const FabricAddress& address() const { return endpoints_->address(); }
   const char* provider() const { return info_->fabric_attr->prov_name; }
+  const char* device() const { return info_->domain_attr->name; }
   // Makes a peer known; the same address is the same peer.
   Result<Peer> insert(const FabricAddress& address);
 

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <set>
 
 #include <rdma/fi_domain.h>
@@ -15,7 +20,7 @@ namespace farside {
 namespace {
 
 // In this order. Only what farside is tested on is chosen unasked.
-constexpr const char* kPreferred[] = {"tcp;ofi_rxm", "tcp"};
+constexpr const char* kPreferred[] = {"verbs", "tcp;ofi_rxm", "tcp"};
 
 // What a provider that orders atomics is asked for (Fabric::orders_atomics). This is what rxm grants with atomics in 1.17;
 // the generic FI_ORDER_RAW and so on are refused together with FI_ATOMIC, and so is ATOMIC_WAR (whose read is over when
@@ -103,6 +108,64 @@ std::span<const EndpointKind> endpoint_kinds() { return kKinds; }
 
 std::span<const char* const> preferred_providers() { return kPreferred; }
 
+LockedMemory locked_memory() {
+  constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
+  constexpr std::uint64_t kCapIpcLock = std::uint64_t{1} << 14;  // capabilities(7)
+  LockedMemory memory{kAll, static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))};
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) memory.allowed = limit.rlim_cur;
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "CapEff:") continue;
+    std::uint64_t capabilities = 0;
+    status >> std::hex >> capabilities;
+    if ((capabilities & kCapIpcLock) != 0) memory.allowed = kAll;
+    break;
+  }
+  return memory;
+}
+
+std::string against_adapter(const std::string& device, const LockedMemory& memory, const std::filesystem::path& sys) {
+  // What rdma_rxe alone has: the network interface that it is on.
+  if (std::error_code none; std::filesystem::exists(sys / "class/infiniband" / device / "parent", none)) {
+    return "it is emulated (Soft-RoCE)";
+  }
+  if (memory.allowed < memory.installed) {
+    return fmt::format("windows are locked in memory for it, and this process may lock {} KiB (ulimit -l)", memory.allowed / 1024);
+  }
+  return {};
+}
+
+Result<std::vector<Candidate>> candidates(const std::string& device) {
+  std::vector<Candidate> result;
+  std::string reasons;
+  for (std::size_t i = 0; i < std::size(kPreferred); ++i) {
+    Result<InfoHandle> info = find_provider(kPreferred[i], device);
+    std::string why_not = info ? std::string() : info.error().text;
+    // Who names the device wants it.
+    if (info && device.empty() && is_adapter(*info.value())) {
+      const char* const name = info.value()->domain_attr->name;
+      const std::string against = against_adapter(name, locked_memory());
+      if (!against.empty()) {
+        why_not = fmt::format("provider {}, device {}: {}; FARSIDE_PROVIDER={} takes it all the same", kPreferred[i], name, against, kPreferred[i]);
+      }
+    }
+    if (why_not.empty()) {
+      result.push_back({i, std::move(info.value())});
+      continue;
+    }
+    log(LogLevel::kInfo, "libfabric {} is passed over: {}", kPreferred[i], why_not);
+    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", why_not);
+  }
+  if (!result.empty()) return result;
+  if (!device.empty()) {
+    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_DEVICE='{}' cannot be used: {}; FARSIDE_PROVIDER names another provider",
+                                                     device, reasons)};
+  }
+  return Error{ErrorKind::kNoRoute, fmt::format("no libfabric provider that farside can use: {}; libfabric has: {}; "
+                                                "FARSIDE_PROVIDER names one", reasons, available_providers())};
+}
+
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device) {
   if (!asked.empty()) {
     Result<InfoHandle> info = find_provider(asked, device);
@@ -111,21 +174,9 @@ Result<InfoHandle> choose_provider(const std::string& asked, const std::string& 
     return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}'{} cannot be used: {}; libfabric has: {}", asked, on,
                                                      info.error().text, available_providers())};
   }
-  std::string reasons;
-  for (const char* name : kPreferred) {
-    Result<InfoHandle> info = find_provider(name, device);
-    if (info) {
-      log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", name, info.value()->domain_attr->name);
-      return info;
-    }
-    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", info.error().text);
-  }
-  if (!device.empty()) {
-    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_DEVICE='{}' cannot be used: {}; FARSIDE_PROVIDER names another provider",
-                                                     device, reasons)};
-  }
-  return Error{ErrorKind::kNoRoute, fmt::format("no libfabric provider that farside can use: {}; libfabric has: {}; "
-                                                "FARSIDE_PROVIDER names one", reasons, available_providers())};
+  Result<std::vector<Candidate>> all = candidates(device);
+  if (!all) return all.error();
+  return std::move(all.value().front().info);
 }
 
 }  // namespace farside

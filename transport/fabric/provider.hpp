@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <rdma/fi_endpoint.h>
 
@@ -17,7 +19,7 @@ namespace farside {
 // What farside asks libfabric for, and understands the answers of.
 constexpr std::uint32_t kFabricApi = FI_VERSION(1, 15);
 
-// The providers that farside takes unasked, the best first.
+// The providers that farside takes unasked, the best first (README.md, "Provider").
 std::span<const char* const> preferred_providers();
 
 // A kind of endpoint that farside can use, and what it must be able to do besides messages and RMA.
@@ -36,9 +38,28 @@ InfoHandle required_hints(const std::string& provider, const EndpointKind& kind)
 // required (nearest_device.hpp). Errors: kNoRoute, which lists the provider's devices if it has others.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {});
 
-// `asked` is FARSIDE_PROVIDER, or empty: then the first of farside's preferences that this machine has; `device` is FARSIDE_DEVICE, or
-// empty. The error (kBadSetting when one was asked for that cannot be had, else kNoRoute) lists what there is.
+// One that may be taken unasked: preferred_providers()[preference].
+struct Candidate {
+  std::size_t preference;
+  InfoHandle info;
+};
+// Those that this machine has, the best first; `device` is FARSIDE_DEVICE, or empty. Says of each other one why not (FARSIDE_LOG=info). The
+// error, if there is none, lists what there is (kBadSetting if a device was asked for, else kNoRoute).
+Result<std::vector<Candidate>> candidates(const std::string& device = {});
+
+// `asked` is FARSIDE_PROVIDER, or empty: then the first of the candidates. Errors: kBadSetting when one was asked for that cannot be had,
+// else as candidates().
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device = {});
+
+// Memory that a process may lock, and what there is of it: bytes.
+struct LockedMemory {
+  std::uint64_t allowed;
+  std::uint64_t installed;
+};
+LockedMemory locked_memory();
+
+// Why an adapter (is_adapter) is not taken unasked, although it could be used; empty if nothing is against it. `device`: as Linux names it.
+std::string against_adapter(const std::string& device, const LockedMemory& memory, const std::filesystem::path& sys = "/sys");
 
 // What rxm's eager buffers are to hold: a message (agent/message.hpp) and rxm's own header of at most 128 bytes.
 inline constexpr std::size_t kRxmBufferBytes = 7168;

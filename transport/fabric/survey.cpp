@@ -213,7 +213,10 @@ ProviderSurvey survey_provider(const std::string& name, const Settings& settings
   } else if (!settings.provider.empty()) {
     result.why = "passed over: FARSIDE_PROVIDER names another";
   } else {
-    result.why = tested ? "passed over: a better one is there"
+    const bool against = is_adapter(*info.value()) && settings.device.empty();
+    const std::string reason = against ? against_adapter(info.value()->domain_attr->name, locked_memory()) : std::string();
+    result.why = !reason.empty() ? fmt::format("passed over: {}; FARSIDE_PROVIDER={} takes it all the same", reason, name)
+                 : tested ? "passed over: a better one is there"
                         : fmt::format("passed over: farside is not tested on it; FARSIDE_PROVIDER='{}' takes it all the same",
                                       name);
   }
