@@ -5,9 +5,9 @@
 // draw the same plan and carry it out on the model (random_operations/plan.hpp); then each does its part by MPI and compares
 // its window and all its buffers, byte for byte, with the model's. Datatypes are freed right after the call.
 //
-//   random_operations [create] [seed S] [cases N] [seconds T] [only Q] [show]
+//   random_operations [create] [fixed] [seed S] [cases N] [seconds T] [only Q] [show]
 //
-// create: only windows on memory of the program's own (create, create_dynamic). Q: one case, to see a failure again; show:
+// create: only windows on memory of the program's own (create, create_dynamic). fixed: no create_dynamic. Q: one case, to see a failure again; show:
 // prints what is done. A case is the same whatever was run before it. T: cases for so long, and then as many descriptors and
 // threads as after the first quarter, and no more memory than then.
 #include <chrono>
@@ -27,6 +27,7 @@ constexpr const char* kFlavors[] = {"create", "create_dynamic", "create on MPI_A
 
 struct Options {
   bool own_memory = false;
+  bool fixed = false;
   bool show = false;
   std::uint64_t seed = 1;
   int only = -1;
@@ -110,6 +111,7 @@ class Case {
 
   void window() {
     flavor_ = static_cast<Flavor>(dice_.below(options_.own_memory ? 2 : 5));
+    if (options_.fixed && flavor_ == Flavor::kDynamic) flavor_ = Flavor::kCreate;
     windows_.resize(static_cast<std::size_t>(ranks_));
     for (ModelWindow& each : windows_) {
       each.size = 64 * (dice_.one_in(8) ? 0 : dice_.one_in(5) ? dice_.between(100, 800) : dice_.between(1, 40));
@@ -382,7 +384,7 @@ class Case {
                        kFlavors[static_cast<int>(flavor_)] + ", " + std::to_string(of(rank_).size) + " bytes here\n  again: ";
     for (const char* name : {"FARSIDE_ROUTES", "FARSIDE_PROVIDER", "FARSIDE_CHECK"})
       if (const char* value = std::getenv(name)) text += std::string(name) + "='" + value + "' ";
-    text += "mpirun -n " + std::to_string(ranks_) + " " + program_ + (options_.own_memory ? " create" : "") + " seed " +
+    text += "mpirun -n " + std::to_string(ranks_) + " " + program_ + (options_.own_memory ? " create" : "") + (options_.fixed ? " fixed" : "") + " seed " +
             std::to_string(options_.seed) + " only " + std::to_string(number_);
     check::fail(__FILE__, __LINE__, text);
   }
@@ -432,6 +434,7 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   Options options;
   options.own_memory = program.memory() == check::Memory::kCreate;
+  options.fixed = program.has("fixed");
   options.show = program.has("show");
   options.seed = static_cast<std::uint64_t>(program.number("seed", 1));
   options.only = program.number("only", -1);
