@@ -54,8 +54,8 @@ Result<Fabric*> Process::fabric(Providers among) {
     opened_.store(fabric_.get(), std::memory_order_release);
   }
   if ((provider_in_use() & among) == 0) {
-    return Error{ErrorKind::kNoRoute, fmt::format("earlier windows have this process on libfabric provider {}, and some rank of this one has it not; "
-                                                  "FARSIDE_PROVIDER names one for all", fabric_->provider())};
+    return Error{ErrorKind::kNoRoute, fmt::format("this process uses libfabric provider {} since an earlier window, and not all ranks of this one do; "
+                                                  "set FARSIDE_PROVIDER to one that all have", fabric_->provider())};
   }
   return fabric_.get();
 }

@@ -68,7 +68,6 @@ Result<std::unique_ptr<Fabric>> Fabric::open(const Settings& settings, Progress&
 }
 
 Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics) {
-  ask_for_small_buffers();
   std::unique_ptr<Fabric> fabric(new Fabric(std::move(info), settings, progress, statistics));
   if (Status status = fabric->set_up(settings); !status) {
     return Error{status.error().kind, fmt::format("provider {}: {}", fabric->provider(), status.error().text)};

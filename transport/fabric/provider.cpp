@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider.hpp"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <set>
 
 #include <rdma/fi_domain.h>
@@ -19,7 +14,7 @@
 namespace farside {
 namespace {
 
-// In this order. Only what farside is tested on is chosen unasked.
+// In this order. Only what farside is tested on is chosen unasked: adapters where the device is named.
 constexpr const char* kPreferred[] = {"verbs", "tcp;ofi_rxm", "tcp"};
 
 // What a provider that orders atomics is asked for (Fabric::orders_atomics). This is what rxm grants with atomics in 1.17;
@@ -63,6 +58,7 @@ InfoHandle required_hints(const std::string& provider, const EndpointKind& kind)
 }
 
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device) {
+  ask_for_small_buffers();
   int code = 0;
   std::set<std::string> devices;
   for (const EndpointKind& kind : kKinds) {
@@ -108,34 +104,6 @@ std::span<const EndpointKind> endpoint_kinds() { return kKinds; }
 
 std::span<const char* const> preferred_providers() { return kPreferred; }
 
-LockedMemory locked_memory() {
-  constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
-  constexpr std::uint64_t kCapIpcLock = std::uint64_t{1} << 14;  // capabilities(7)
-  LockedMemory memory{kAll, static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))};
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) memory.allowed = limit.rlim_cur;
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != "CapEff:") continue;
-    std::uint64_t capabilities = 0;
-    status >> std::hex >> capabilities;
-    if ((capabilities & kCapIpcLock) != 0) memory.allowed = kAll;
-    break;
-  }
-  return memory;
-}
-
-std::string against_adapter(const std::string& device, const LockedMemory& memory, const std::filesystem::path& sys) {
-  // What rdma_rxe alone has: the network interface that it is on.
-  if (std::error_code none; std::filesystem::exists(sys / "class/infiniband" / device / "parent", none)) {
-    return "it is emulated (Soft-RoCE)";
-  }
-  if (memory.allowed < memory.installed) {
-    return fmt::format("windows are locked in memory for it, and this process may lock {} KiB (ulimit -l)", memory.allowed / 1024);
-  }
-  return {};
-}
-
 Result<std::vector<Candidate>> candidates(const std::string& device) {
   std::vector<Candidate> result;
   std::string reasons;
@@ -144,11 +112,7 @@ Result<std::vector<Candidate>> candidates(const std::string& device) {
     std::string why_not = info ? std::string() : info.error().text;
     // Who names the device wants it.
     if (info && device.empty() && is_adapter(*info.value())) {
-      const char* const name = info.value()->domain_attr->name;
-      const std::string against = against_adapter(name, locked_memory());
-      if (!against.empty()) {
-        why_not = fmt::format("provider {}, device {}: {}; FARSIDE_PROVIDER={} takes it all the same", kPreferred[i], name, against, kPreferred[i]);
-      }
+      why_not = fmt::format("provider {}, device {}: {}", kPreferred[i], info.value()->domain_attr->name, kAdapterOnlyByName);
     }
     if (why_not.empty()) {
       result.push_back({i, std::move(info.value())});

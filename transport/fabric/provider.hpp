@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +33,9 @@ std::span<const EndpointKind> endpoint_kinds();
 // What a provider must have: fi_getinfo's hints.
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
+// Why an adapter is not taken unasked.
+inline constexpr const char* kAdapterOnlyByName = "farside was tried on emulated adapters only; FARSIDE_PROVIDER=verbs, or FARSIDE_DEVICE, takes it";
+
 // The provider of exactly this name, on the device (libfabric: domain) of this name, or on the nearest one that has all that is
 // required (nearest_device.hpp). Errors: kNoRoute, which lists the provider's devices if it has others.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {});
@@ -43,23 +45,13 @@ struct Candidate {
   std::size_t preference;
   InfoHandle info;
 };
-// Those that this machine has, the best first; `device` is FARSIDE_DEVICE, or empty. Says of each other one why not (FARSIDE_LOG=info). The
-// error, if there is none, lists what there is (kBadSetting if a device was asked for, else kNoRoute).
+// Those that this machine has, the best first; `device` is FARSIDE_DEVICE, or empty: then no adapter (is_adapter), as farside was tried on
+// emulated ones only. Says of each other one why not (FARSIDE_LOG=info). The error, if there is none, lists what there is (kBadSetting if a device was asked for, else kNoRoute).
 Result<std::vector<Candidate>> candidates(const std::string& device = {});
 
 // `asked` is FARSIDE_PROVIDER, or empty: then the first of the candidates. Errors: kBadSetting when one was asked for that cannot be had,
 // else as candidates().
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device = {});
-
-// Memory that a process may lock, and what there is of it: bytes.
-struct LockedMemory {
-  std::uint64_t allowed;
-  std::uint64_t installed;
-};
-LockedMemory locked_memory();
-
-// Why an adapter (is_adapter) is not taken unasked, although it could be used; empty if nothing is against it. `device`: as Linux names it.
-std::string against_adapter(const std::string& device, const LockedMemory& memory, const std::filesystem::path& sys = "/sys");
 
 // What rxm's eager buffers are to hold: a message (agent/message.hpp) and rxm's own header of at most 128 bytes.
 inline constexpr std::size_t kRxmBufferBytes = 7168;
@@ -67,8 +59,8 @@ inline constexpr std::size_t kRxmBufferBytes = 7168;
 static_assert(kMaxMessage + 128 <= kRxmBufferBytes);
 
 // Lets rxm, unless the user has said otherwise (FI_OFI_RXM_*), make do with some 18 MiB per process instead of some 87: it keeps
-// pools of 1,024 buffers. It reads its variables when its endpoint is opened; a runtime that uses libfabric itself has opened
-// its own before.
+// pools of 1,024 buffers. It reads its variables at the first fi_getinfo of the process, so find_provider does this before; where a
+// runtime uses libfabric itself, it was first.
 void ask_for_small_buffers();
 
 // Whether it grants that one origin's atomics on one target take effect in the order in which they were issued.

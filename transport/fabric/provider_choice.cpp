@@ -73,7 +73,12 @@ Result<ProviderChoice::Taken> ProviderChoice::take(Providers among) {
                                                   fmt::join(names, ", "))};
   }
   if (best(common) != opened_) {
-    if (Status status = open(best(common)); !status) return status.error();
+    // Whoever cannot does without it from now on.
+    if (Status status = open(best(common)); !status) {
+      usable_ &= ~best(common);
+      if (usable_ == 0) error_ = status.error();
+      return status.error();
+    }
   }
   log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", fabric_->provider(), fabric_->device());
   return Taken{opened_, std::move(fabric_)};

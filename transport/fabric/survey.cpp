@@ -213,9 +213,8 @@ ProviderSurvey survey_provider(const std::string& name, const Settings& settings
   } else if (!settings.provider.empty()) {
     result.why = "passed over: FARSIDE_PROVIDER names another";
   } else {
-    const bool against = is_adapter(*info.value()) && settings.device.empty();
-    const std::string reason = against ? against_adapter(info.value()->domain_attr->name, locked_memory()) : std::string();
-    result.why = !reason.empty() ? fmt::format("passed over: {}; FARSIDE_PROVIDER={} takes it all the same", reason, name)
+    const bool only_by_name = is_adapter(*info.value()) && settings.device.empty();
+    result.why = only_by_name ? fmt::format("passed over: {}", kAdapterOnlyByName)
                  : tested ? "passed over: a better one is there"
                         : fmt::format("passed over: farside is not tested on it; FARSIDE_PROVIDER='{}' takes it all the same",
                                       name);
