@@ -5,6 +5,7 @@
 #include <string>
 
 #include "check.hpp"
+#include "usage.hpp"
 
 namespace {
 
@@ -53,6 +54,24 @@ void make_and_use(MPI_Comm comm, MPI_Aint bytes) {
   CHECK_MPI(MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, comm, &base, &window));
   check_works(window, base, comm);
   CHECK_MPI(MPI_Win_free(&window));
+}
+
+// The first window, and an endpoint with it: rxm alone would take 87 MiB. (A sanitizer's library takes what it likes.)
+void footprint() {
+  constexpr std::int64_t kMost = 40 << 10;
+  if (std::getenv("ASAN_OPTIONS") != nullptr || std::getenv("TSAN_OPTIONS") != nullptr) return;
+  const check::Usage before = check::usage();
+  check::Window window(check::Memory::kAllocate, sizeof(int), sizeof(int));
+  for (int target = 0; target < size; ++target) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+    int value = -1;
+    CHECK_MPI(MPI_Get(&value, 1, MPI_INT, target, 0, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+    CHECK_EQ(value, 0);
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  const char* const route = std::getenv("TEST_ROUTE");
+  if (route != nullptr && std::string(route) != "native") CHECK(check::usage().kilobytes - before.kilobytes < kMost);
 }
 
 // Sizes and units that differ per rank, some of nothing; each rank is reached to its own last byte.
@@ -416,6 +435,7 @@ int main(int argc, char** argv) {
   rank = check::rank();
   size = check::size();
   const check::Section<> sections[] = {
+      {"footprint", footprint},
       {"sizes and units", sizes_and_units},
       {"kinds of memory", kinds_of_memory},
       {"user attributes", user_attributes},

@@ -51,12 +51,6 @@ TEST_CASE("a device or a provider that is not there is a bad setting, and what t
   CHECK(contains(provider.error().text, "FARSIDE_PROVIDER='nonsense' cannot be used: "));
 }
 
-TEST_CASE("rxm is asked for small buffers before libfabric is asked anything") {
-  const Result<InfoHandle> rxm = find_provider("tcp;ofi_rxm");
-  REQUIRE(rxm.ok());
-  CHECK(rxm.value()->tx_attr->inject_size <= kRxmBufferBytes);
-}
-
 TEST_CASE("processes that cannot all have the best provider meet on another") {
   const auto names = preferred_providers();
   const auto bit = [&](std::string_view name) { return Providers{1} << (std::ranges::find(names, name) - names.begin()); };
