@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/agent/node_agent.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -24,9 +22,9 @@ namespace {
 
 static_assert(Mailbox::kMostBytes >= kMaxMessage && Mailbox::kMostBytes >= sizeof(ReplyHeader) + kMaxPayload);
 
-// After a letter the next one is often near: looking takes nothing from others that a yield does not give back.
+// After a letter the next one is often near. No yields: where the process is bound to one core and its application spins in MPI
+// there, a thread that yields gets the core back after a time slice (letters took 8 ms), and one that sleeps when it is woken.
 constexpr int kSpins = 64;
-constexpr int kYields = 16;
 
 // Neighbours' mailboxes that are mapped at present, by their nonces.
 struct Neighbours {
@@ -96,8 +94,6 @@ void NodeAgent::run() {
       looks = 0;
     } else if (++looks <= kSpins) {
       relax();
-    } else if (looks <= kSpins + kYields) {
-      sched_yield();
     } else {
       const std::uint32_t seen = mailbox_.bell().arm();
       if (!mailbox_.answer_all(answering) && !stop_.load(std::memory_order_seq_cst)) {
