@@ -315,11 +315,9 @@ bool Space::control_by_provider() const { return fabric().control_atomics() && (
 
 Status Space::control_behind_gathered(Target& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched) {
   AllOutstanding& all = *to.outstanding;
-  const auto waits_for_lock = [&] {
-    const std::scoped_lock held(gathered_mutex_);
-    return static_cast<bool>(all.put_off);
-  };
-  Gathered taken = waits_for_lock() ? Gathered{} : take_gathered(all, true);
+  // What waits for a lock stays.
+  if (all.put_off) [[unlikely]] return fabric().carry_out_and_control(pending, agent_of(to), nullptr, step, fetched);
+  Gathered taken = take_gathered(all, true);
   if (!taken.empty()) taken.make_list();
   Status status = fabric().carry_out_and_control(pending, agent_of(to), std::move(taken.list), step, fetched);
   gathered_sent(all);

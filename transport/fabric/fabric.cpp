@@ -61,12 +61,6 @@ bool fabric_op(ReduceOp op, fi_op& out) {
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> Fabric::open(const Settings& settings, Progress& progress, Statistics& statistics) {
-  Result<InfoHandle> info = choose_provider(settings.provider, settings.device);
-  if (!info) return info.error();
-  return open(std::move(info.value()), settings, progress, statistics);
-}
-
 Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics) {
   std::unique_ptr<Fabric> fabric(new Fabric(std::move(info), settings, progress, statistics));
   if (Status status = fabric->set_up(settings); !status) {

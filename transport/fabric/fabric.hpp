@@ -46,10 +46,8 @@ namespace farside {
 
 class Fabric {
  public:
-  // Opens the provider asked for, or chooses one, and starts the progress thread. Errors: kBadSetting where there is to be none,
+  // Opens the provider that was found (provider.hpp), and starts the progress thread. Errors: kBadSetting where there is to be none,
   // and the provider leaves work to one.
-  static Result<std::unique_ptr<Fabric>> open(const Settings& settings, Progress& progress, Statistics& statistics);
-  // The same of one found (provider.hpp).
   static Result<std::unique_ptr<Fabric>> open(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;

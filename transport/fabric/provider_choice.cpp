@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider_choice.hpp"
 
-#include <bit>
 #include <utility>
 
 #include "transport/base/log.hpp"

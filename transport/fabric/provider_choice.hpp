@@ -3,7 +3,6 @@
 // to use what is best for one of them.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <vector>

@@ -190,11 +190,9 @@ ProviderSurvey survey_provider(const std::string& name, const Settings& settings
     result.why = fmt::format("refused: {}", find_provider(name) ? info.error().text : lacking(name));
     return result;
   }
-  Settings alone = settings;
-  alone.provider = name;
   NoProgress progress;
   Statistics statistics;
-  const Result<std::unique_ptr<Fabric>> opened = Fabric::open(alone, progress, statistics);
+  const Result<std::unique_ptr<Fabric>> opened = Fabric::open(InfoHandle(fi_dupinfo(info.value().get())), settings, progress, statistics);
   if (!opened) {
     result.why = fmt::format("{}: {}", result.chosen ? "chosen, and cannot be opened" : "refused", opened.error().text);
     return result;
@@ -212,10 +210,10 @@ ProviderSurvey survey_provider(const std::string& name, const Settings& settings
                                                          tested ? "" : "; farside is not tested on it");
   } else if (!settings.provider.empty()) {
     result.why = "passed over: FARSIDE_PROVIDER names another";
+  } else if (is_adapter(*info.value()) && settings.device.empty()) {
+    result.why = fmt::format("passed over: {}", kAdapterOnlyByName);
   } else {
-    const bool only_by_name = is_adapter(*info.value()) && settings.device.empty();
-    result.why = only_by_name ? fmt::format("passed over: {}", kAdapterOnlyByName)
-                 : tested ? "passed over: a better one is there"
+    result.why = tested ? "passed over: a better one is there"
                         : fmt::format("passed over: farside is not tested on it; FARSIDE_PROVIDER='{}' takes it all the same",
                                       name);
   }
