@@ -292,10 +292,11 @@ class Window {
   // Both without checks, at a place in the target's data.
   Outcome move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
                const Datatype& target_type, std::int64_t at, bool put);
-  bool move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
-                   const Datatype& target_type, std::int64_t at, bool put);
-  bool combine_ranges(const std::byte* origin, std::byte* fetched, const std::optional<Ranges>& from, const RemoteBuffer& target,
-                      const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element);
+  std::optional<Outcome> move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
+                                     const Datatype& target_type, std::int64_t at, bool put);
+  std::optional<Outcome> combine_ranges(const std::byte* origin, std::byte* fetched, const std::optional<Ranges>& from,
+                                        const RemoteBuffer& target, const Datatype& target_type, std::int64_t at, ReduceOp op,
+                                        BasicType element);
   Outcome combine(const LocalBuffer& origin, const Datatype& origin_type, const LocalBuffer* result,
                   const Datatype& result_type, const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
                   ReduceOp op, BasicType element);

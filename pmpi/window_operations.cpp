@@ -162,7 +162,7 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
     return put ? space_->put(target.rank, offset, origin.address, bytes, target.own)
                : space_->get(target.rank, offset, origin.address, bytes, target.own);
   }
-  if (move_ranges(origin, origin_type, target, target_type, at, put)) return {};
+  if (std::optional<Outcome> moved = move_ranges(origin, origin_type, target, target_type, at, put)) return std::move(*moved);
   BytePieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
                     static_cast<std::size_t>(target.count));
   BytePiece piece;
@@ -180,16 +180,28 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
   return first_of(status, moved.end());
 }
 
-// By loops over the shapes of both, where the target is mapped and they are simple.
-bool Window::move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
-                         const Datatype& target_type, std::int64_t at, bool put) {
-  std::byte* there = space_->mapped(target.rank);
-  if (there == nullptr) return false;
+// By loops over the shapes of both, where these are simple. Nothing, and nothing was done, where they are not.
+std::optional<Outcome> Window::move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
+                                           const Datatype& target_type, std::int64_t at, bool put) {
   const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
   const std::optional<Ranges> from = origin_type.layout->ranges(static_cast<std::size_t>(origin.count));
-  if (!to || !from) return false;
+  if (!to || !from) return std::nullopt;
+  std::byte* const here = bytes_at(origin.address, 0);
+  std::byte* there = space_->mapped(target.rank);
+  if (there == nullptr) {
+    Space::Pieces pieces(*space_, target.rank, target.own, std::max(to->count * to->outer, from->count * from->outer));
+    Status status;
+    const bool fits = for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
+                                                 std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+      if (!status) return;
+      const auto offset = static_cast<std::uint64_t>(at + target_at);
+      const Blocks blocks{count, target_stride, origin_stride};
+      status = put ? pieces.put(offset, here + origin_at, bytes, blocks) : pieces.get(offset, here + origin_at, bytes, blocks);
+    });
+    if (!fits) return std::nullopt;
+    return first_of(status, pieces.end());
+  }
   there += at;
-  std::byte* here = bytes_at(origin.address, 0);
   const bool moved = for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
                                                 std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
     if (put) {
@@ -198,8 +210,9 @@ bool Window::move_ranges(const LocalBuffer& origin, const Datatype& origin_type,
       copy_ranges(here + origin_at, origin_stride, there + target_at, target_stride, bytes, count);
     }
   });
-  if (moved) space_->moved(target.rank, put ? Counted::kPut : Counted::kGet, to->total());
-  return moved;
+  if (!moved) return std::nullopt;
+  space_->moved(target.rank, put ? Counted::kPut : Counted::kGet, to->total());
+  return Outcome{};
 }
 
 Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op) {
@@ -304,7 +317,8 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   if (result == nullptr) {
     if (!reads_origin) return {};
     const std::optional<Ranges> from_ranges = origin_type.layout->ranges(static_cast<std::size_t>(origin.count));
-    if (combine_ranges(bytes_at(from, 0), nullptr, from_ranges, target, target_type, at, op, element)) return {};
+    std::optional<Outcome> combined_so = combine_ranges(bytes_at(from, 0), nullptr, from_ranges, target, target_type, at, op, element);
+    if (combined_so) return std::move(*combined_so);
     ElementPieces pieces(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout, target_count);
     ElementPiece piece;
     if (!pieces.next(piece)) return {};
@@ -323,9 +337,11 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   std::vector<std::byte> fetched(elements * traits(element).extent);
   if (reads_origin) copy_elements(Direction::kIn, packed, origin, origin_type, element);
   const Ranges contiguous{0, fetched.size(), 1, 0, 1, 0};
-  if (combine_ranges(reads_origin ? packed.data() : nullptr, fetched.data(), contiguous, target, target_type, at, op, element)) {
-    copy_elements(Direction::kOut, fetched, *result, result_type, element);
-    return {};
+  if (std::optional<Outcome> issued = combine_ranges(reads_origin ? packed.data() : nullptr, fetched.data(), contiguous, target,
+                                                     target_type, at, op, element)) {
+    Outcome completed = first_of(std::move(*issued), space_->flush(target.rank));
+    if (completed) copy_elements(Direction::kOut, fetched, *result, result_type, element);
+    return completed;
   }
   const auto flat = Layout::basic(element);
   ElementPieces pieces(*flat, elements, *target_type.layout, target_count);
@@ -349,21 +365,36 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
 
 // As move_ranges, for types without gaps. What is fetched, if anything, lies as the origin's elements do; then `origin` null
 // means that nothing is sent, while otherwise it is MPI_BOTTOM.
-bool Window::combine_ranges(const std::byte* origin, std::byte* fetched, const std::optional<Ranges>& from, const RemoteBuffer& target,
-                            const Datatype& target_type, std::int64_t at, ReduceOp op, BasicType element) {
-  std::byte* there = space_->mapped(target.rank);
-  if (there == nullptr || has_gap(element)) return false;
+std::optional<Outcome> Window::combine_ranges(const std::byte* origin, std::byte* fetched, const std::optional<Ranges>& from,
+                                              const RemoteBuffer& target, const Datatype& target_type, std::int64_t at, ReduceOp op,
+                                              BasicType element) {
+  if (has_gap(element)) return std::nullopt;
   const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
-  if (!to || !from) return false;
-  there += at;
-  return for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
-                                    std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-    const bool sends = origin != nullptr || fetched == nullptr;
-    space_->accumulate_rows_at(target.rank, there + target_at, target_stride, op, element,
-                               sends ? bytes_at(origin, origin_at) : nullptr,
-                               fetched != nullptr ? fetched + origin_at : nullptr, origin_stride, bytes / traits(element).size,
-                               count, access(target.rank));
+  if (!to || !from) return std::nullopt;
+  const bool sends = origin != nullptr || fetched == nullptr;
+  std::byte* const there = space_->mapped(target.rank);
+  std::optional<Space::Pieces> pieces;
+  if (there == nullptr) {
+    // What is fetched is waited for by the caller.
+    Outstanding* const own = fetched == nullptr ? target.own : nullptr;
+    pieces.emplace(*space_, target.rank, own, std::max(to->count * to->outer, from->count * from->outer));
+  }
+  Status status;
+  const bool fits = for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
+                                               std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+    const std::byte* const sent = sends ? bytes_at(origin, origin_at) : nullptr;
+    std::byte* const back = fetched != nullptr ? fetched + origin_at : nullptr;
+    const std::size_t elements = bytes / traits(element).size;
+    if (!pieces) {
+      space_->accumulate_rows_at(target.rank, there + at + target_at, target_stride, op, element, sent, back, origin_stride, elements,
+                                 count, access(target.rank));
+    } else if (status) {
+      status = pieces->accumulate(static_cast<std::uint64_t>(at + target_at), op, element, sent, back, elements, access(target.rank),
+                                  {count, target_stride, origin_stride});
+    }
   });
+  if (!fits) return std::nullopt;
+  return pieces ? first_of(status, pieces->end()) : Outcome{};
 }
 
 Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op) {

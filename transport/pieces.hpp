@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "transport/agent/operation_list.hpp"
 #include "transport/space.hpp"
 
 namespace farside {
@@ -18,35 +20,27 @@ class Space::Pieces {
   Pieces(const Pieces&) = delete;
   Pieces& operator=(const Pieces&) = delete;
 
-  // As Space's; the pieces take effect in this order as far as those of one origin do.
-  Status put(std::uint64_t offset, const void* origin, std::size_t bytes) {
-    if (!listed_) [[likely]] return space_.put(rank_, offset, origin, bytes, own_);
-    space_.count(rank_, Counted::kPut, bytes);
-    return add(DataOperation::put(offset, origin, bytes));
-  }
-  Status get(std::uint64_t offset, void* origin, std::size_t bytes) {
-    if (!listed_) [[likely]] return space_.get(rank_, offset, origin, bytes, own_);
-    space_.count(rank_, Counted::kGet, bytes);
-    return add(DataOperation::get(offset, origin, bytes));
-  }
+  // As Space's, `blocks` of them. No two that are put or combined may meet, as MPI says of the entries of a target's datatype.
+  Status put(std::uint64_t offset, const void* origin, std::size_t bytes, const Blocks& blocks = {});
+  Status get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks = {});
   Status accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched, std::size_t count,
-                    Access access) {
-    if (!listed_) [[likely]] return space_.accumulate(rank_, offset, op, type, origin, fetched, count, access, own_);
-    space_.count(rank_, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, count * traits(type).extent);
-    return add(DataOperation::accumulate(offset, op, type, origin, fetched, count));
-  }
+                    Access access, const Blocks& blocks = {});
   // After the last one, also if one of them failed: what is left is issued, or waits for others to travel with.
   Status end();
 
  private:
-  Status add(const DataOperation& operation);
+  bool in_lists(std::size_t few_for_process_memory) const;
+  Status add(const DataOperation& operation, const Blocks& blocks);
+  Status add_to_list(DataOperation operation, Blocks blocks);
   Status issue();
+  Status carry_out_full();
 
   Space& space_;
   const int rank_;
   Outstanding* const own_;
-  const bool listed_;
+  const std::size_t about_;
   std::unique_ptr<OperationList> list_;
+  std::vector<std::unique_ptr<OperationList>> full_;  // for a neighbour's agent
 };
 
 }  // namespace farside

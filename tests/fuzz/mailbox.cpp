@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -138,8 +139,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::array<std::byte, 100> letter{};
     const std::array<std::span<const std::byte>, 1> parts{letter};
     // A neighbour that leaves no slot free, or takes a letter away, is dead to the sender.
-    const Result<Mailbox::Answer> answer = mailbox.send(hostile, parts, [] { return false; });
-    if (answer) {
+    const auto lives = [] { return false; };
+    const Result<Mailbox::Letter> left = mailbox.leave(hostile, parts, lives);
+    const std::optional<Mailbox::Letter> another = mailbox.leave(parts);
+    for (const Mailbox::Letter* sent : {left ? &left.value() : nullptr, another ? &*another : nullptr}) {
+      if (sent == nullptr) continue;
+      const Result<Mailbox::Answer> answer = mailbox.wait_for_answer(hostile, *sent, lives);
+      if (!answer) continue;
       const std::span<const std::byte> bytes = answer.value().bytes();
       require(bytes.data() >= begin && bytes.data() + bytes.size() <= end && bytes.size() <= Mailbox::kMostBytes, "an answer is no longer than an answer");
     }

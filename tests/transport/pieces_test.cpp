@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations in pieces: on every route they do what they would do one by one, in lists where these pay, and errors are told.
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -70,6 +75,147 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
       ranks.check(way == Way::kMapped ? letters == 0 : letters > 5 && letters < 150, "they came in lists");
     }));
   }
+}
+
+TEST_CASE("blocks at equal distances do on every route what they do one by one, whatever their shape") {
+  struct Shape {
+    std::size_t bytes, count;
+    std::ptrdiff_t stride, origin_stride;
+  };
+  // Few and many, more than a letter and than all letters hold, dense here or there, backwards, large ones, far apart.
+  constexpr Shape kShapes[] = {{8, 5, 24, 8},      {8, 1000, 24, 8},       {24, 4000, 48, 24},   {8, 2000, 8, 40},      {3, 700, 7, 3},
+                               {8, 900, -32, 8},   {16, 900, 32, -48},     {3000, 20, 5000, 3000}, {8, 40, 20000, 8},   {8, 3, 200000, 16},
+                               {70000, 3, 80000, 70000}, {1, 60, 1, 2},    {4, 1, 0, 0}};
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    expect_well(run_world(2, way, 1 << 20, [&](Ranks& ranks, World& world) {
+      const auto is = [&](const Shape& shape, std::span<const std::byte> data, std::size_t first, std::span<const std::byte> origin,
+                          std::size_t origin_first) {
+        std::vector<std::byte> model(data.size(), kFilling);
+        for (std::size_t block = 0; block < shape.count; ++block) {
+          const auto by = static_cast<std::ptrdiff_t>(block);
+          std::memcpy(model.data() + static_cast<std::ptrdiff_t>(first) + by * shape.stride,
+                      origin.data() + static_cast<std::ptrdiff_t>(origin_first) + by * shape.origin_stride, shape.bytes);
+        }
+        return std::equal(data.begin(), data.end(), model.begin());
+      };
+      for (const Shape& shape : kShapes) {
+        const auto what = fmt::format("{} x {} B, {} and {} apart", shape.count, shape.bytes, shape.stride, shape.origin_stride);
+        std::fill_n(world->data(), 1 << 20, kFilling);
+        ranks.barrier();
+        const auto span = [&](std::ptrdiff_t stride) { return (shape.count - 1) * static_cast<std::size_t>(std::abs(stride)) + shape.bytes; };
+        const std::size_t first = shape.stride < 0 ? 64 + (shape.count - 1) * static_cast<std::size_t>(-shape.stride) : 64;
+        const std::size_t origin_first = shape.origin_stride < 0 ? (shape.count - 1) * static_cast<std::size_t>(-shape.origin_stride) : 0;
+        std::vector<std::byte> origin(span(shape.origin_stride)), back(origin.size(), kFilling);
+        for (std::size_t i = 0; i < origin.size(); ++i) origin[i] = std::byte(i % 251);
+        const Blocks blocks{shape.count, shape.stride, shape.origin_stride};
+        if (ranks.rank() == 0) {
+          Space::Pieces put(*world, 1, nullptr, shape.count);
+          world.good(put.put(first, origin.data() + origin_first, shape.bytes, blocks), "put");
+          world.good(put.end(), "end");
+          world.good(world->flush(1), "flush");
+          Space::Pieces get(*world, 1, nullptr, shape.count);
+          world.good(get.get(first, back.data() + origin_first, shape.bytes, blocks), "get");
+          world.good(get.end(), "end");
+          world.good(world->flush(1), "flush");
+          bool same = true;
+          for (std::size_t block = 0; block < shape.count; ++block) {
+            const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(origin_first) + static_cast<std::ptrdiff_t>(block) * shape.origin_stride;
+            same = same && std::memcmp(back.data() + at, origin.data() + at, shape.bytes) == 0;
+          }
+          ranks.check(same, "what was put comes back: " + what);
+          const auto untouched = std::count(back.begin(), back.end(), kFilling);
+          ranks.check(origin.size() == shape.bytes * shape.count || untouched > 0, "and nothing between: " + what);
+        }
+        ranks.barrier();
+        if (ranks.rank() == 1) {
+          ranks.check(is(shape, {world->data(), 1 << 20}, first, origin, origin_first), "each block is in its place: " + what);
+        }
+        ranks.barrier();
+      }
+    }));
+  }
+}
+
+TEST_CASE("blocks of accumulates are combined in their places, and what they fetch comes back there") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    expect_well(run_world(3, way, 1 << 17, [&](Ranks& ranks, World& world) {
+      // Two elements of each 5, by two ranks at once; then pairs with a gap, which is left alone.
+      constexpr std::size_t kBlocks = 1500;
+      constexpr std::size_t kPair = 16;  // a double, an int, and four bytes that are nobody's
+      std::fill_n(world->data(), 1 << 17, std::byte{0});
+      ranks.barrier();
+      std::vector<double> ones(3 * kBlocks, 1.0), before(3 * kBlocks, -1.0);
+      if (ranks.rank() != 0) {
+        Space::Pieces add(*world, 0, nullptr, kBlocks);
+        world.good(add.accumulate(8, ReduceOp::kSum, BasicType::kDouble, ones.data(), before.data(), 2, Space::Access::kShared,
+                                  {kBlocks, 40, 24}), "add");
+        world.good(add.end(), "end");
+        world.good(world->flush(0), "flush");
+        bool fetched = true, between = true;
+        for (std::size_t i = 0; i < before.size(); ++i) {
+          if (i % 3 == 2) between = between && before[i] == -1.0;
+          else fetched = fetched && (before[i] == 0.0 || before[i] == 1.0);
+        }
+        ranks.check(fetched, "what was there before comes back");
+        ranks.check(between, "and to its place");
+      }
+      ranks.barrier();
+      if (ranks.rank() == 0) {
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < 5 * kBlocks; ++i) {
+          wrong += read_data<double>(world, 8 + 8 * i) == (i % 5 < 2 ? 2.0 : 0.0) ? 0 : 1;
+        }
+        ranks.check(wrong == 0, "all were added");
+        std::fill_n(world->data(), 1 << 17, kFilling);
+      }
+      ranks.barrier();
+      if (ranks.rank() == 1) {
+        std::vector<std::byte> pairs(kPair * kBlocks, std::byte{1}), held(kPair * kBlocks, std::byte{7});
+        Space::Pieces replace(*world, 0, nullptr, kBlocks);
+        world.good(replace.accumulate(0, ReduceOp::kReplace, BasicType::kDoubleInt, pairs.data(), held.data(), 1, Space::Access::kShared,
+                                      {kBlocks, 48, 16}), "replace");
+        world.good(replace.end(), "end");
+        world.good(world->flush(0), "flush");
+        bool good = true;
+        for (std::size_t i = 0; i < held.size(); ++i) good = good && held[i] == (i % kPair < 12 ? kFilling : std::byte{7});
+        ranks.check(good, "pairs come back without their gaps");
+      }
+      ranks.barrier();
+      if (ranks.rank() == 0) {
+        bool good = true;
+        for (std::size_t i = 0; i < 48 * kBlocks; ++i) good = good && world->data()[i] == (i % 48 < 12 ? std::byte{1} : kFilling);
+        ranks.check(good, "and are put without them");
+      }
+      ranks.barrier();
+    }));
+  }
+}
+
+TEST_CASE("blocks between which nothing is mapped are got all the same") {
+  expect_well(run_world(2, Way::kCma, 1 << 20, [&](Ranks& ranks, World& world) {
+    constexpr std::size_t kPage = 4096;
+    std::fill_n(world->data(), 1 << 20, std::byte{3});
+    const auto begin = reinterpret_cast<std::uintptr_t>(world->data());
+    const std::uint64_t hole = (begin + 2 * kPage - 1) / kPage * kPage - begin;
+    const auto holes = ranks.all_gather(hole);
+    if (ranks.rank() == 1) ranks.check(munmap(world->data() + hole, kPage) == 0, "a hole");
+    ranks.barrier();
+    if (ranks.rank() == 0) {
+      std::vector<std::byte> back(16);
+      Space::Pieces get(*world, 1, nullptr, 2);
+      world.good(get.get(holes[1] - 8, back.data(), 8, {2, kPage + 8, 8}), "get");
+      world.good(get.end(), "end");
+      ranks.check(back == std::vector<std::byte>(16, std::byte{3}), "both are here");
+    }
+    ranks.barrier();
+    if (ranks.rank() == 1) {
+      void* const filled = mmap(world->data() + hole, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+      ranks.check(filled != MAP_FAILED, "it is filled again");
+    }
+    ranks.barrier();
+  }));
 }
 
 TEST_CASE("pieces for oneself are there at once, whatever the others are reached by") {

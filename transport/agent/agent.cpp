@@ -7,9 +7,9 @@
 #include <cstring>
 #include <optional>
 
-#include "transport/base/copy.hpp"
 #include "transport/base/random.hpp"
 #include "transport/agent/operation_list.hpp"
+#include "transport/data/layout.hpp"
 #include "transport/regions/attached_regions.hpp"
 
 namespace farside {
@@ -66,21 +66,30 @@ const char* find_fault_of_regions(const RequestHeader& request, std::span<const 
   return payload.empty() && request.count >= sizeof(AttachedRegions::Page) && request.count <= kMaxPayload ? nullptr : "bad length";
 }
 
-void carry_out(const ListEntry& entry, std::byte* target, const std::byte* data, std::byte* fetched, const Agent::Region& region) {
+// So many of the entry's blocks, from one on whose place and data these are.
+void carry_out(const ListEntry& entry, std::uint32_t blocks, std::byte* target, const std::byte* data, std::byte* fetched,
+               const Agent::Region& region) {
   const std::size_t bytes = entry.block_bytes();
+  const auto dense = static_cast<std::ptrdiff_t>(bytes);
   switch (entry.kind) {
-    case OperationKind::kPut: copy_bytes(target, data, bytes); return;
-    case OperationKind::kGet: copy_bytes(fetched, target, bytes); return;
+    case OperationKind::kPut: copy_ranges(target, entry.stride, data, dense, bytes, blocks); return;
+    case OperationKind::kGet: copy_ranges(fetched, dense, target, entry.stride, bytes, blocks); return;
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
   }
-  const AtomicWay way = region.always_locked ? AtomicWay::kLocked : atomic_way(entry.type, target);
+  // One lock for all that need it: a message holds less than is combined at a time elsewhere.
   std::optional<AccumulateLock> lock;
-  if (way == AtomicWay::kLocked) lock.emplace(*region.lock);
-  if (entry.kind == OperationKind::kCompareAndSwap) {
-    compare_and_swap(way, entry.type, target, data + bytes, data, fetched);
-  } else {
-    combine(way, entry.op, entry.type, target, data, fetched, entry.count);
+  for (std::uint32_t block = 0; block < blocks; ++block) {
+    const AtomicWay way = region.always_locked ? AtomicWay::kLocked : atomic_way(entry.type, target);
+    if (way == AtomicWay::kLocked && !lock) lock.emplace(*region.lock);
+    if (entry.kind == OperationKind::kCompareAndSwap) {
+      compare_and_swap(way, entry.type, target, data + bytes, data, fetched);
+    } else {
+      combine(way, entry.op, entry.type, target, data, fetched, entry.count);
+    }
+    target += entry.stride;
+    if (data != nullptr) data += dense;
+    if (fetched != nullptr) fetched += dense;
   }
 }
 
@@ -90,20 +99,21 @@ bool carry_out(std::span<const std::byte> list, Agent::Region& region, std::vect
   ListEntry entry;
   for (std::span<const std::byte> data; reader.next(entry, data);) {
     const std::size_t bytes = entry.block_bytes();
-    const std::size_t sent = data.size() / entry.blocks;
     const std::size_t first = fetched.size();
     fetched.resize(first + entry.fetched_bytes());
+    const std::byte* const sent = data.empty() ? nullptr : data.data();
+    std::byte* const back = entry.fetch != 0 ? fetched.data() + first : nullptr;
+    if (region.attached == nullptr) {
+      carry_out(entry, entry.blocks, region.base + entry.offset, sent, back, region);
+      continue;
+    }
     for (std::uint32_t block = 0; block < entry.blocks; ++block) {
       std::byte* target = region.base + entry.offset + static_cast<std::int64_t>(block) * entry.stride;
       const auto work = [&] {
-        carry_out(entry, target, data.data() + block * sent, entry.fetch != 0 ? fetched.data() + first + block * bytes : nullptr,
+        carry_out(entry, 1, target, sent != nullptr ? sent + block * bytes : nullptr, back != nullptr ? back + block * bytes : nullptr,
                   region);
       };
-      if (region.attached == nullptr) {
-        work();
-      } else if (!region.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count), work)) {
-        return false;
-      }
+      if (!region.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count), work)) return false;
     }
   }
   return true;

@@ -5,7 +5,9 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -128,13 +130,38 @@ bool NeighbourAgent::lives() const {
   return read_process_memory(pid_, nonce_address_, &nonce, sizeof nonce).ok() && nonce == nonce_;
 }
 
-Status NeighbourAgent::carry_out(Progress& progress, std::uint32_t sender, const OperationList& list) {
+Status NeighbourAgent::carry_out(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists) {
+  Mailbox& mailbox = Mailbox::at(mapping_->base());
+  const std::function<bool()> lives = [this] { return this->lives(); };
   RequestHeader header{};
   header.kind = MessageKind::kOperations;
   header.sender = sender;
   header.region = region_;
-  const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(&header, 1)), list.bytes()};
-  const Result<Mailbox::Answer> answer = Mailbox::at(mapping_->base()).send(progress, parts, [this] { return lives(); });
+  const auto parts = [&](const OperationList& list) {
+    return std::array<std::span<const std::byte>, 2>{std::as_bytes(std::span(&header, 1)), list.bytes()};
+  };
+  Status first;
+  while (!lists.empty()) {
+    // As many as there are slots for, and then one waking for all of them.
+    const Result<Mailbox::Letter> one = mailbox.leave(progress, parts(*lists.front()), lives);
+    if (!one) return first ? Status(one.error()) : std::move(first);
+    std::array<std::optional<Mailbox::Letter>, Mailbox::kSlots> letters{one.value()};
+    std::size_t left = 1;
+    for (; left < std::min(lists.size(), letters.size()); ++left) {
+      letters[left] = mailbox.leave(parts(*lists[left]));
+      if (!letters[left]) break;
+    }
+    for (std::size_t letter = 0; letter < left; ++letter) {
+      Status finished = finish(progress, *letters[letter], *lists[letter]);
+      if (first) first = std::move(finished);
+    }
+    lists = lists.subspan(left);
+  }
+  return first;
+}
+
+Status NeighbourAgent::finish(Progress& progress, Mailbox::Letter letter, const OperationList& list) {
+  const Result<Mailbox::Answer> answer = Mailbox::at(mapping_->base()).wait_for_answer(progress, letter, [this] { return lives(); });
   if (!answer) return answer.error();
   const std::span<const std::byte> bytes = answer.value().bytes();
   ReplyHeader reply{};

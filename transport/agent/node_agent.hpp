@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -57,15 +58,16 @@ class NeighbourAgent {
   // Errors: kNoRoute.
   static Result<std::unique_ptr<NeighbourAgent>> find(std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
                                                       const NodeAgentDescriptor& descriptor);
-  // Carries out a list; `sender`: this process's rank. The operations' buffers receive what they fetch.
-  // Errors: kRange, what the agent refuses; kPeer.
-  Status carry_out(Progress& progress, std::uint32_t sender, const OperationList& list);
+  // Carries out lists, in any order; `sender`: this process's rank. The operations' buffers receive what they fetch. Errors, the
+  // first of them: kRange, what the agent refuses; kPeer.
+  Status carry_out(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
 
  private:
   NeighbourAgent(std::shared_ptr<Mapping> mapping, std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
                  std::uint64_t region)
       : mapping_(std::move(mapping)), pid_(pid), nonce_address_(nonce_address), nonce_(nonce), region_(region) {}
   bool lives() const;
+  Status finish(Progress& progress, Mailbox::Letter letter, const OperationList& list);
 
   std::shared_ptr<Mapping> mapping_;   // shared by all spaces with this neighbour
   std::int32_t pid_;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "transport/base/copy.hpp"
+#include "transport/data/layout.hpp"
 
 namespace farside {
 namespace {
@@ -48,18 +48,27 @@ bool OperationList::extends_last(const ListEntry& entry) {
     return false;
   }
   const auto step = static_cast<std::int64_t>(entry.offset - last_.offset - static_cast<std::uint64_t>(last_.stride) * (last_.blocks - 1));
-  if (last_.blocks > 1 && step != last_.stride) return false;
+  if ((last_.blocks > 1 && step != last_.stride) || (entry.blocks > 1 && step != entry.stride)) return false;
   last_.stride = step;
-  ++last_.blocks;
+  last_.blocks += entry.blocks;
   return true;
 }
 
-bool OperationList::add(const DataOperation& operation) {
+std::size_t OperationList::add(const DataOperation& operation, const Blocks& blocks) {
   ListEntry entry{operation.kind, operation.op, operation.type, std::uint8_t{operation.fetched != nullptr},
                   static_cast<std::uint32_t>(operation.count), operation.offset, 0, 1, 0};
-  const std::size_t sent = entry.data_bytes();
-  const std::size_t fetched = entry.fetched_bytes();
-  if (bytes_.size() + sizeof entry + padded(sent) > kMostBytes || fetched_bytes_ + fetched > kMostFetched) return false;
+  const std::size_t sent_by_one = entry.data_bytes();
+  const std::size_t fetched_by_one = entry.fetched_bytes();
+  // Both limits and what is there are multiples of what data are padded to.
+  const std::size_t taken = bytes_.size() + sizeof entry;
+  const std::size_t room = taken < kMostBytes ? kMostBytes - taken : 0;
+  std::size_t fit = taken <= kMostBytes ? blocks.count : 0;
+  if (sent_by_one > 0) fit = std::min(fit, room / sent_by_one);
+  if (fetched_by_one > 0) fit = std::min(fit, (kMostFetched - fetched_bytes_) / fetched_by_one);
+  if (fit == 0) return 0;
+  entry.blocks = static_cast<std::uint32_t>(fit);
+  if (fit > 1) entry.stride = blocks.stride;
+  const std::size_t sent = sent_by_one * fit;
   std::size_t at = 0;
   if (extends_last(entry)) {
     at = last_at_ + sizeof entry + last_.data_bytes() - sent;
@@ -75,27 +84,31 @@ bool OperationList::add(const DataOperation& operation) {
     std::memcpy(bytes_.data() + at + sent / 2, operation.origin, sent / 2);
   } else if (sent > 0) {
     // The last element of the application's need not have a gap behind it.
-    copy_bytes(bytes_.data() + at, operation.origin, span_of(operation.type, operation.count));
+    copy_ranges(bytes_.data() + at, static_cast<std::ptrdiff_t>(sent_by_one), static_cast<const std::byte*>(operation.origin),
+                blocks.origin_stride, span_of(operation.type, operation.count), fit);
   }
   if (operation.fetched != nullptr) {
-    destinations_.push_back({operation.fetched, operation.type, entry.count});
-    fetched_bytes_ += fetched;
+    destinations_.push_back({operation.fetched, operation.type, entry.count, entry.blocks, blocks.origin_stride});
+    fetched_bytes_ += fetched_by_one * fit;
   }
   has_atomics_ = has_atomics_ || operation.atomic();
-  return true;
+  return fit;
 }
 
 void OperationList::deliver(std::span<const std::byte> fetched) const {
   const std::byte* from = fetched.data();
   for (const Destination& to : destinations_) {
     const std::size_t bytes = std::size_t{to.count} * traits(to.type).extent;
+    auto* buffer = static_cast<std::byte*>(to.buffer);
     if (has_gap(to.type)) {
       // As a replacement: it leaves gaps alone.
-      combine(AtomicWay::kLocked, ReduceOp::kReplace, to.type, to.buffer, from, nullptr, to.count);
+      for (std::uint32_t block = 0; block < to.blocks; ++block) {
+        combine(AtomicWay::kLocked, ReduceOp::kReplace, to.type, buffer + block * to.stride, from + block * bytes, nullptr, to.count);
+      }
     } else {
-      copy_bytes(to.buffer, from, bytes);
+      copy_ranges(buffer, to.stride, from, static_cast<std::ptrdiff_t>(bytes), bytes, to.blocks);
     }
-    from += bytes;
+    from += bytes * to.blocks;
   }
 }
 

@@ -51,6 +51,23 @@ struct DataOperation {
   std::size_t bytes() const { return count * traits(type).extent; }
 };
 
+// An operation repeated: each block so many bytes behind the one before, at the target and in the origin's buffers.
+struct Blocks {
+  std::size_t count = 1;
+  std::ptrdiff_t stride = 0;
+  std::ptrdiff_t origin_stride = 0;
+
+  // The block so many further on.
+  DataOperation on(const DataOperation& first, std::size_t blocks) const {
+    const auto by = static_cast<std::ptrdiff_t>(blocks);
+    DataOperation later = first;
+    later.offset += static_cast<std::uint64_t>(by * stride);
+    if (first.origin != nullptr) later.origin = static_cast<const std::byte*>(first.origin) + by * origin_stride;
+    if (first.fetched != nullptr) later.fetched = static_cast<std::byte*>(first.fetched) + by * origin_stride;
+    return later;
+  }
+};
+
 // Blocks of equal shape at equal distances: the i-th begins at offset + i * stride.
 struct ListEntry {
   OperationKind kind;
@@ -90,8 +107,9 @@ class OperationList {
   // An operation of so many bytes fits into an empty list.
   static constexpr std::size_t kMostInOne = kMostBytes - sizeof(ListEntry);
 
-  // Copies what is sent. False, and nothing is changed, if there is no room left.
-  bool add(const DataOperation& operation);
+  // Copies what is sent. How many blocks were added: there is no room for the others. Of compare_and_swap there is one.
+  std::size_t add(const DataOperation& operation, const Blocks& blocks);
+  bool add(const DataOperation& operation) { return add(operation, {}) == 1; }
   bool empty() const { return bytes_.empty(); }
   std::span<const std::byte> bytes() const { return bytes_; }
   bool has_atomics() const { return has_atomics_; }
@@ -103,7 +121,9 @@ class OperationList {
   struct Destination {
     void* buffer;
     BasicType type;
-    std::uint32_t count;
+    std::uint32_t count;           // elements of a block
+    std::uint32_t blocks;
+    std::ptrdiff_t stride;
   };
   bool extends_last(const ListEntry& entry);
 

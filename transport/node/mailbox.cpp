@@ -35,41 +35,46 @@ Mailbox::Answer::~Answer() {
   if (state_ != nullptr) state_->store(kFree, std::memory_order_release);
 }
 
-Mailbox::Slot* Mailbox::take_slot(Progress& progress, const std::function<bool()>& lives) {
+std::optional<Mailbox::Letter> Mailbox::leave(std::span<const std::span<const std::byte>> parts) {
+  for (Slot& slot : slots_) {
+    std::uint32_t free = kFree;
+    // Acquire: the reader of the last answer is done with it.
+    if (slot.state.load(std::memory_order_relaxed) != kFree ||
+        !slot.state.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) {
+      continue;
+    }
+    std::size_t bytes = 0;
+    for (const std::span<const std::byte> part : parts) {
+      if (!part.empty()) std::memcpy(slot.text.data() + bytes, part.data(), part.size());
+      bytes += part.size();
+    }
+    slot.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
+    // Sequentially consistent, as the bell asks for.
+    slot.state.exchange(kSent, std::memory_order_seq_cst);
+    return Letter(slot);
+  }
+  return std::nullopt;
+}
+
+Result<Mailbox::Letter> Mailbox::leave(Progress& progress, std::span<const std::span<const std::byte>> parts,
+                                       const std::function<bool()>& lives) {
   Doorbell nobody_rings;
   Patience patience(lives);
   for (Waiter waiter(progress, nobody_rings);; waiter.pause()) {
-    for (Slot& slot : slots_) {
-      std::uint32_t free = kFree;
-      // Acquire: the reader of the last answer is done with it.
-      if (slot.state.load(std::memory_order_relaxed) == kFree &&
-          slot.state.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) {
-        return &slot;
-      }
-    }
-    if (patience.ends()) return nullptr;
+    if (const std::optional<Letter> left = leave(parts)) return *left;
+    if (patience.ends()) return dead();
   }
 }
 
-Result<Mailbox::Answer> Mailbox::send(Progress& progress, std::span<const std::span<const std::byte>> parts,
-                                      const std::function<bool()>& lives) {
-  Slot* const slot = take_slot(progress, lives);
-  if (slot == nullptr) return dead();
-  std::size_t bytes = 0;
-  for (const std::span<const std::byte> part : parts) {
-    if (!part.empty()) std::memcpy(slot->text.data() + bytes, part.data(), part.size());
-    bytes += part.size();
-  }
-  slot->bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
-  // Sequentially consistent, as the bell asks for.
-  slot->state.exchange(kSent, std::memory_order_seq_cst);
+Result<Mailbox::Answer> Mailbox::wait_for_answer(Progress& progress, Letter letter, const std::function<bool()>& lives) {
+  Slot& slot = *letter.slot_;
   bell_.ring_if_armed();
   Patience patience(lives);
-  for (Waiter waiter(progress, slot->bell); slot->state.load(std::memory_order_acquire) != kAnswered; waiter.pause()) {
+  for (Waiter waiter(progress, slot.bell); slot.state.load(std::memory_order_acquire) != kAnswered; waiter.pause()) {
     if (patience.ends()) return dead();
   }
-  const std::size_t answered = std::min<std::size_t>(slot->bytes.load(std::memory_order_relaxed), kMostBytes);
-  return Answer(slot->state, std::span<const std::byte>(slot->text).first(answered));
+  const std::size_t answered = std::min<std::size_t>(slot.bytes.load(std::memory_order_relaxed), kMostBytes);
+  return Answer(slot.state, std::span<const std::byte>(slot.text).first(answered));
 }
 
 bool Mailbox::answer_all(const Answering& answer) {

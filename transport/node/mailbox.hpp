@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -20,6 +21,8 @@
 namespace farside {
 
 class Mailbox {
+  struct Slot;
+
  public:
   static constexpr std::size_t kMostBytes = 6'976;  // of a letter, and of an answer
   static constexpr std::size_t kSlots = 8;
@@ -29,7 +32,14 @@ class Mailbox {
   void open(std::uint64_t nonce) { nonce_ = nonce; }
   std::uint64_t nonce() const { return nonce_; }
 
-  // For senders. An answer; its slot is free again when this is gone.
+  // For senders. A letter that was left, and waits for its answer.
+  class Letter {
+   private:
+    friend class Mailbox;
+    explicit Letter(Slot& slot) : slot_(&slot) {}
+    Slot* slot_;
+  };
+  // An answer; its slot is free again when this is gone.
   class Answer {
    public:
     Answer(std::atomic<std::uint32_t>& state, std::span<const std::byte> bytes) : state_(&state), bytes_(bytes) {}
@@ -42,9 +52,12 @@ class Mailbox {
     std::atomic<std::uint32_t>* state_;
     std::span<const std::byte> bytes_;
   };
-  // Leaves a letter, made of parts, and waits for its answer. Precondition: at most kMostBytes. `lives`: whether the owner
-  // does, asked now and then. Errors: kPeer, if it does not.
-  Result<Answer> send(Progress& progress, std::span<const std::span<const std::byte>> parts, const std::function<bool()>& lives);
+  // Leaves a letter, made of parts, if a slot is free. Its owner hears of it when an answer is waited for. Precondition: at most
+  // kMostBytes.
+  std::optional<Letter> leave(std::span<const std::span<const std::byte>> parts);
+  // The same, as soon as one is. `lives`: whether the owner does, asked now and then. Errors: kPeer, if it does not.
+  Result<Letter> leave(Progress& progress, std::span<const std::span<const std::byte>> parts, const std::function<bool()>& lives);
+  Result<Answer> wait_for_answer(Progress& progress, Letter letter, const std::function<bool()>& lives);
 
   // For the owner: answers all letters that are there by answer(letter, room) -> bytes of the answer. The letter is a copy that
   // no sender changes any more. False if there was none.
@@ -61,7 +74,6 @@ class Mailbox {
     Doorbell bell;                                       // of the sender
     alignas(64) std::array<std::byte, kMostBytes> text;
   };
-  Slot* take_slot(Progress& progress, const std::function<bool()>& lives);
 
   std::uint64_t nonce_;
   Doorbell bell_;
