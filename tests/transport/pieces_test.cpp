@@ -85,7 +85,8 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
   // Few and many, more than a letter and than all letters hold, dense here or there, backwards, large ones, far apart.
   constexpr Shape kShapes[] = {{8, 5, 24, 8},      {8, 1000, 24, 8},       {24, 4000, 48, 24},   {8, 2000, 8, 40},      {3, 700, 7, 3},
                                {8, 900, -32, 8},   {16, 900, 32, -48},     {3000, 20, 5000, 3000}, {8, 40, 20000, 8},   {8, 3, 200000, 16},
-                               {70000, 3, 80000, 70000}, {1, 60, 1, 2},    {4, 1, 0, 0}};
+                               {70000, 3, 80000, 70000}, {1, 60, 1, 2},    {4, 1, 0, 0},
+                               {8, 20000, 8, 16}};
   for (const Way way : kAllWays) {
     INFO(name(way));
     expect_well(run_world(2, way, 1 << 20, [&](Ranks& ranks, World& world) {
@@ -133,6 +134,34 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
         }
         ranks.barrier();
       }
+    }));
+  }
+}
+
+TEST_CASE("blocks that follow others at another distance keep theirs") {
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    expect_well(run_world(2, way, 1 << 16, [&](Ranks& ranks, World& world) {
+      // 30 words 16 bytes apart, 30 from the next such place on but 24 apart, and 30 again 24 apart, one by one.
+      constexpr std::size_t kEach = 30;
+      std::fill_n(world->data(), 1 << 16, std::byte{0});
+      ranks.barrier();
+      std::vector<std::uint64_t> words(3 * kEach);
+      std::iota(words.begin(), words.end(), 1);
+      const auto place = [](std::size_t i) { return i < kEach ? 16 * i : 16 * kEach + 24 * (i - kEach); };
+      if (ranks.rank() == 0) {
+        Space::Pieces put(*world, 1, nullptr, words.size());
+        world.good(put.put(place(0), words.data(), 8, {kEach, 16, 8}), "put");
+        world.good(put.put(place(kEach), &words[kEach], 8, {kEach, 24, 8}), "put");
+        for (std::size_t i = 2 * kEach; i < words.size(); ++i) world.good(put.put(place(i), &words[i], 8), "put");
+        world.good(put.end(), "end");
+        world.good(world->flush(1), "flush");
+      }
+      ranks.barrier();
+      std::vector<std::uint64_t> model(place(words.size()) / 8, 0);
+      for (std::size_t i = 0; i < words.size(); ++i) model[place(i) / 8] = words[i];
+      ranks.check(ranks.rank() == 0 || std::memcmp(model.data(), world->data(), 8 * model.size()) == 0, "each is in its place");
+      ranks.barrier();
     }));
   }
 }
