@@ -121,13 +121,14 @@ void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, R
                                std::byte* fetched, std::ptrdiff_t origin_stride, std::size_t elements, std::size_t rows,
                                Access access) {
   const std::size_t bytes = elements * traits(type).extent;
-  const auto next_row = [&] {
-    at += stride;
-    if (origin != nullptr) origin += origin_stride;
-    if (fetched != nullptr) fetched += origin_stride;
+  const auto go_on = [&](std::size_t by_rows) {
+    const auto by = static_cast<std::ptrdiff_t>(by_rows);
+    at += by * stride;
+    if (origin != nullptr) origin += by * origin_stride;
+    if (fetched != nullptr) fetched += by * origin_stride;
   };
   if (bytes > kLockedBytes || by_nic(type, at) || by_origin_) {
-    for (; rows > 0; --rows, next_row()) accumulate_at(rank, at, op, type, origin, fetched, elements, access);
+    for (; rows > 0; --rows, go_on(1)) accumulate_at(rank, at, op, type, origin, fetched, elements, access);
     return;
   }
   count(rank, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, bytes * rows);
@@ -138,15 +139,21 @@ void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, R
   while (rows > 0) {
     const std::size_t part = std::min(rows, at_a_time);
     std::optional<AccumulateLock> held;
-    for (std::size_t row = 0; row < part; ++row, next_row()) {
-      // Rows may differ in how they are aligned.
-      const AtomicWay way_here = alone ? AtomicWay::kLocked : way(type, at);
-      const bool takes_lock = !alone && (way_here == AtomicWay::kLocked || by != IntegersBy::kAtomics);
-      if (takes_lock && !held) {
-        held.emplace(accumulate_lock(target(rank)));
-        if (way_here == AtomicWay::kLocked) count_slow(type, at, false);
+    const auto take_lock = [&] {
+      held.emplace(accumulate_lock(target(rank)));
+      if (way(type, at) == AtomicWay::kLocked) count_slow(type, at, false);
+    };
+    if (by == IntegersBy::kLock) {
+      if (!alone) take_lock();
+      combine_rows(op, type, at, origin, fetched, elements, part, {stride, origin_stride, origin_stride});
+      go_on(part);
+    } else {
+      for (std::size_t row = 0; row < part; ++row, go_on(1)) {
+        // Rows may differ in how they are aligned.
+        const AtomicWay way_here = way(type, at);
+        if (!held && (way_here == AtomicWay::kLocked || by == IntegersBy::kBoth)) take_lock();
+        combine(way_here, op, type, at, origin, fetched, elements);
       }
-      combine(by == IntegersBy::kLock ? AtomicWay::kLocked : way_here, op, type, at, origin, fetched, elements);
     }
     rows -= part;
   }

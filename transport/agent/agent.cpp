@@ -79,6 +79,10 @@ void carry_out(const ListEntry& entry, std::uint32_t blocks, std::byte* target, 
   }
   // One lock for all that need it: a message holds less than is combined at a time elsewhere.
   std::optional<AccumulateLock> lock;
+  if (entry.kind == OperationKind::kAccumulate && (region.always_locked || !has_cpu_atomics(entry.type))) {
+    lock.emplace(*region.lock);
+    return combine_rows(entry.op, entry.type, target, data, fetched, entry.count, blocks, {entry.stride, dense, dense});
+  }
   for (std::uint32_t block = 0; block < blocks; ++block) {
     const AtomicWay way = region.always_locked ? AtomicWay::kLocked : atomic_way(entry.type, target);
     if (way == AtomicWay::kLocked && !lock) lock.emplace(*region.lock);
