@@ -59,7 +59,8 @@ TEST_CASE("rows are combined as each by itself, with every operation on every ty
       for (const Shape& shape : kShapes) {
         for (const bool fetch : {false, true}) {
           if (op == ReduceOp::kNoOp && !fetch) continue;
-          INFO(traits(type).name << " " << name(op) << " " << shape.rows << " x " << shape.count << " at " << shape.target << " fetch " << fetch);
+          INFO(traits(type).name << " " << name(op) << " " << shape.rows << " x " << shape.count << " at " << shape.target << " fetch "
+                                 << fetch);
           const auto stride = [&](double rows) {
             const auto elements = static_cast<std::ptrdiff_t>(rows * static_cast<double>(shape.count));
             return elements * static_cast<std::ptrdiff_t>(traits(type).extent);
@@ -73,7 +74,8 @@ TEST_CASE("rows are combined as each by itself, with every operation on every ty
             combine(AtomicWay::kLocked, op, type, model.at(row),
                     sends ? origin.at(row) : nullptr, fetch ? model_back.at(row) : nullptr, shape.count);
           }
-          combine_rows(op, type, target.at(0), sends ? origin.at(0) : nullptr, fetch ? back.at(0) : nullptr, shape.count, shape.rows, strides);
+          combine_rows(op, type, target.at(0), sends ? origin.at(0) : nullptr, fetch ? back.at(0) : nullptr, shape.count, shape.rows,
+                       strides);
           REQUIRE(same(type, target, model, shape.count, shape.rows));
           REQUIRE(same(type, back, model_back, shape.count, shape.rows));
         }

@@ -104,10 +104,10 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
         const auto what = fmt::format("{} x {} B, {} and {} apart", shape.count, shape.bytes, shape.stride, shape.origin_stride);
         std::fill_n(world->data(), 1 << 20, kFilling);
         ranks.barrier();
-        const auto span = [&](std::ptrdiff_t stride) { return (shape.count - 1) * static_cast<std::size_t>(std::abs(stride)) + shape.bytes; };
-        const std::size_t first = shape.stride < 0 ? 64 + (shape.count - 1) * static_cast<std::size_t>(-shape.stride) : 64;
-        const std::size_t origin_first = shape.origin_stride < 0 ? (shape.count - 1) * static_cast<std::size_t>(-shape.origin_stride) : 0;
-        std::vector<std::byte> origin(span(shape.origin_stride)), back(origin.size(), kFilling);
+        const auto all_strides = [&](std::ptrdiff_t stride) { return (shape.count - 1) * static_cast<std::size_t>(std::abs(stride)); };
+        const std::size_t first = 64 + (shape.stride < 0 ? all_strides(shape.stride) : 0);
+        const std::size_t origin_first = shape.origin_stride < 0 ? all_strides(shape.origin_stride) : 0;
+        std::vector<std::byte> origin(all_strides(shape.origin_stride) + shape.bytes), back(origin.size(), kFilling);
         for (std::size_t i = 0; i < origin.size(); ++i) origin[i] = std::byte(i % 251);
         const Blocks blocks{shape.count, shape.stride, shape.origin_stride};
         if (ranks.rank() == 0) {
