@@ -222,6 +222,30 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
   }
 }
 
+TEST_CASE("neighbours with more letters than there are slots all get their turn") {
+  expect_well(run_world(6, Way::kCma, 1 << 20, [&](Ranks& ranks, World& world) {
+    // Six letters each, time and again.
+    constexpr std::size_t kBlocks = 5000, kRounds = 20;
+    const auto me = static_cast<std::size_t>(ranks.rank());
+    std::vector<std::uint64_t> words(kBlocks);
+    for (std::size_t round = 1; me != 0 && round <= kRounds; ++round) {
+      std::iota(words.begin(), words.end(), round * 1'000'000 * me);
+      Space::Pieces put(*world, 0, nullptr, kBlocks);
+      world.good(put.put(8 * me, words.data(), 8, {kBlocks, 64, 8}), "put");
+      world.good(put.end(), "end");
+    }
+    ranks.barrier();
+    std::size_t wrong = 0;
+    for (std::size_t from = 1; me == 0 && from < 6; ++from) {
+      for (std::size_t i = 0; i < kBlocks; ++i) {
+        wrong += read_data<std::uint64_t>(world, 8 * from + 64 * i) == kRounds * 1'000'000 * from + i ? 0 : 1;
+      }
+    }
+    ranks.check(wrong == 0, "the last of everybody's is here");
+    ranks.barrier();
+  }));
+}
+
 TEST_CASE("blocks between which nothing is mapped are got all the same") {
   expect_well(run_world(2, Way::kCma, 1 << 20, [&](Ranks& ranks, World& world) {
     constexpr std::size_t kPage = 4096;

@@ -32,7 +32,9 @@ Error dead() { return Error{ErrorKind::kPeer, "the target's process is gone"}; }
 }  // namespace
 
 Mailbox::Answer::~Answer() {
-  if (state_ != nullptr) state_->store(kFree, std::memory_order_release);
+  if (slot_ == nullptr) return;
+  slot_->state.exchange(kFree, std::memory_order_seq_cst);
+  mailbox_.freed_.ring_if_armed();
 }
 
 std::optional<Mailbox::Letter> Mailbox::leave(std::span<const std::span<const std::byte>> parts) {
@@ -58,9 +60,8 @@ std::optional<Mailbox::Letter> Mailbox::leave(std::span<const std::span<const st
 
 Result<Mailbox::Letter> Mailbox::leave(Progress& progress, std::span<const std::span<const std::byte>> parts,
                                        const std::function<bool()>& lives) {
-  Doorbell nobody_rings;
   Patience patience(lives);
-  for (Waiter waiter(progress, nobody_rings);; waiter.pause()) {
+  for (Waiter waiter(progress, freed_);; waiter.pause()) {
     if (const std::optional<Letter> left = leave(parts)) return *left;
     if (patience.ends()) return dead();
   }
@@ -74,7 +75,7 @@ Result<Mailbox::Answer> Mailbox::wait_for_answer(Progress& progress, Letter lett
     if (patience.ends()) return dead();
   }
   const std::size_t answered = std::min<std::size_t>(slot.bytes.load(std::memory_order_relaxed), kMostBytes);
-  return Answer(slot.state, std::span<const std::byte>(slot.text).first(answered));
+  return Answer(*this, slot, std::span<const std::byte>(slot.text).first(answered));
 }
 
 bool Mailbox::answer_all(const Answering& answer) {

@@ -42,14 +42,15 @@ class Mailbox {
   // An answer; its slot is free again when this is gone.
   class Answer {
    public:
-    Answer(std::atomic<std::uint32_t>& state, std::span<const std::byte> bytes) : state_(&state), bytes_(bytes) {}
-    Answer(Answer&& other) noexcept : state_(std::exchange(other.state_, nullptr)), bytes_(other.bytes_) {}
+    Answer(Mailbox& mailbox, Slot& slot, std::span<const std::byte> bytes) : mailbox_(mailbox), slot_(&slot), bytes_(bytes) {}
+    Answer(Answer&& other) noexcept : mailbox_(other.mailbox_), slot_(std::exchange(other.slot_, nullptr)), bytes_(other.bytes_) {}
     Answer& operator=(Answer&&) = delete;
     ~Answer();
     std::span<const std::byte> bytes() const { return bytes_; }
 
    private:
-    std::atomic<std::uint32_t>* state_;
+    Mailbox& mailbox_;
+    Slot* slot_;
     std::span<const std::byte> bytes_;
   };
   // Leaves a letter, made of parts, if a slot is free. Its owner hears of it when an answer is waited for. Precondition: at most
@@ -77,6 +78,7 @@ class Mailbox {
 
   std::uint64_t nonce_;
   Doorbell bell_;
+  Doorbell freed_;                 // of those who wait for a slot
   std::array<Slot, kSlots> slots_;
 };
 
