@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pmpi/datatype.hpp"
-#include "pmpi/runtime.hpp"
+#include "pmpi/runtime_progress.hpp"
 #include "pmpi/statistics_file.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
@@ -16,16 +16,7 @@ namespace farside::pmpi {
 namespace {
 
 MPI_Comm alone = MPI_COMM_NULL;
-MPI_Request never_complete = MPI_REQUEST_NULL;
 bool spawned = false;
-
-// Moves messages of the runtime that this process owes to others. Asking for the status of a request that never
-// completes enters the progress engine of both runtimes and touches no message; MPICH 4.0's MPI_Iprobe on
-// MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter it.
-void progress_runtime() {
-  int flag = 0;
-  runtime().Request_get_status(never_complete, &flag, MPI_STATUS_IGNORE);
-}
 
 std::atomic<bool> world_over{false};
 
@@ -76,13 +67,7 @@ std::optional<Error> take() {
   if (make_communicator() != MPI_SUCCESS || PMPI_Comm_set_errhandler(alone, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
     return Error{ErrorKind::kOther, "the runtime made no communicator for farside"};
   }
-  const auto query = [](void*, MPI_Status*) { return static_cast<int>(MPI_SUCCESS); };
-  const auto release = [](void*) { return static_cast<int>(MPI_SUCCESS); };
-  const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
-  if (PMPI_Grequest_start(query, release, cancel, nullptr, &never_complete) != MPI_SUCCESS) {
-    return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
-  }
-  Process::instance().set_runtime_progress(progress_runtime);
+  if (Status connected = connect_progress(); !connected) return connected.error();
   prepare_datatypes();
   begin_statistics();
   return std::nullopt;
@@ -95,12 +80,8 @@ std::optional<Error> failed;
 
 // What farside has is about to end. `others`: some other part of MPI goes on, to take it from.
 void give_back(bool others) {
-  if (never_complete != MPI_REQUEST_NULL) {
-    Process::instance().set_runtime_progress(nullptr);
-    PMPI_Grequest_complete(never_complete);
-    // Waiting for what is complete progresses nothing, and freeing it does: MPICH's MPI_Finalize over UCX's tcp never ends at a rank
-    // that between its last call and this one has answered a neighbour which is in it already.
-    runtime().Wait(&never_complete, MPI_STATUS_IGNORE);
+  if (alone != MPI_COMM_NULL) {
+    disconnect_progress();
     PMPI_Comm_free(&alone);
   }
   awake = others;

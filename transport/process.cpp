@@ -86,6 +86,11 @@ void Process::poll() {
   if (Fabric* open = open_fabric()) open->poll();
 }
 
+bool Process::poll_from_runtime() {
+  Fabric* const open = open_fabric();
+  return open != nullptr && open->poll_from_runtime();
+}
+
 void Process::poll_runtime() {
   if (void (*hook)() = runtime_progress_.load(std::memory_order_acquire)) hook();
 }

@@ -50,6 +50,9 @@ class Process final : public Progress {
   void set_runtime_progress(void (*hook)()) { runtime_progress_.store(hook, std::memory_order_release); }
 
   void poll() override;
+  // For the MPI runtime's progress engine, which calls it again and again while an application thread waits there. Whether
+  // anything moved. Calls no MPI.
+  bool poll_from_runtime();
   void poll_runtime() override;
   void listen(Doorbell& bell) override;
   void stop_listening(Doorbell& bell) override;

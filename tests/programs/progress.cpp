@@ -2,7 +2,8 @@
 // Progress, both ways. A rank that waits in a one-sided call still moves its messages: without that, the
 // cases of the first half never end. A rank that computes and calls nothing still serves what others do to
 // its window: in the second half the origin must be done long before the target is.
-//   progress [messages] [computing] [allocate | create]     (both halves unless one is named)
+// `waiting`: one that waits in MPI_Barrier serves meanwhile; whether the barrier did, or a thread, only statistics tell.
+//   progress [messages | computing | waiting] [allocate | create]     (both halves unless one is named)
 #include <complex>
 #include <time.h>
 
@@ -351,6 +352,39 @@ void target_is_busy(check::Memory memory, Busy busy) {
   }
 }
 
+// ---- a rank that waits in MPI serves
+// -------------------------------------------------------------------------
+
+void target_is_in_barrier(check::Memory memory) {
+  constexpr double kInBarrier = 1;
+  check::Window window(memory, sizeof(std::complex<double>), sizeof(std::complex<double>));
+  auto* place = window.as<std::complex<double>>();
+  if (rank == 1) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));
+    *place = 0;
+    CHECK_MPI(MPI_Win_unlock(1, window));
+  }
+  barrier();
+  long long done = 0;
+  if (rank == 0) {
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    for (const double begun = now(); now() - begun < kInBarrier; ++done) {
+      const std::complex<double> more(1, -1);  // no provider adds these: the target's process does
+      CHECK_MPI(MPI_Accumulate(&more, 1, MPI_C_DOUBLE_COMPLEX, 1, 0, 1, MPI_C_DOUBLE_COMPLEX, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_flush(1, window));
+    }
+    CHECK_MPI(MPI_Win_unlock_all(window));
+  }
+  barrier();
+  CHECK_MPI(MPI_Bcast(&done, 1, MPI_LONG_LONG, 0, MPI_COMM_WORLD));
+  CHECK(done > 0);
+  if (rank == 1) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window));
+    CHECK_EQ(*place, (std::complex<double>{static_cast<double>(done), -static_cast<double>(done)}));
+    CHECK_MPI(MPI_Win_unlock(1, window));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -359,6 +393,11 @@ int main(int argc, char** argv) {
   size = check::size();
   const check::Memory memory = program.memory();
   using check::Memory;
+  if (program.has("waiting")) {
+    const check::Section<Memory> in_barrier[] = {{"the target waits in MPI_Barrier", target_is_in_barrier}};
+    check::run(in_barrier, memory);
+    return 0;
+  }
   if (!program.has("computing") && size > 1) {
     const check::Section<Memory> waiting[] = {
         {"a pending message and a lock on the window of the holder",

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reads what FARSIDE_STATS made each rank write (PREFIX.RANK.json) and says whether a run went the way it
 // should have:
-//   check-statistics PREFIX RANKS used=ROUTE unused=ROUTE,... windows=farside|both|runtime|none
+//   check-statistics PREFIX RANKS used=ROUTE unused=ROUTE,... counted=ROUTE.OPERATION windows=farside|both|runtime|none
 //     used=ROUTE      with two ranks or more, this route moved something (of all ranks together)
 //     unused=ROUTES   no rank used any of these
+//     counted=ROUTE.OPERATION  there was some of it (of all ranks together)
 //     windows         farside: all windows were farside's, at least one on each rank; both: some of either
 //                     kind; runtime: all the runtime's, at least one on each rank; none: there were none, and
 //                     a rank need not have written a file
@@ -31,7 +32,7 @@ void problem(const std::string& text) {
 int main(int argc, char** argv) {
   if (argc < 3) {
     std::cerr << "usage: check-statistics PREFIX RANKS [used=ROUTE] [unused=ROUTE,...] "
-                 "[windows=farside|both|runtime|none]\n";
+                 "[counted=ROUTE.OPERATION] [windows=farside|both|runtime|none]\n";
     return 2;
   }
   const std::string prefix = argv[1];
@@ -47,7 +48,8 @@ int main(int argc, char** argv) {
     wanted[word.substr(0, equals)] = word.substr(equals + 1);
   }
 
-  std::map<std::string, std::uint64_t> used;  // route: operations of all ranks
+  std::map<std::string, std::uint64_t> used;     // route: operations of all ranks
+  std::map<std::string, std::uint64_t> counted;  // ROUTE.OPERATION: likewise
   const std::string& windows = wanted["windows"];
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = prefix + "." + std::to_string(rank) + ".json";
@@ -74,14 +76,18 @@ int main(int argc, char** argv) {
     }
     const auto routes = json.value("routes", nlohmann::json::object());
     for (const auto& [route, operations] : routes.items()) {
-      for (const auto& [name, operation] : operations.items())
-        used[route] += operation.value("count", std::uint64_t{0});
+      for (const auto& [name, operation] : operations.items()) {
+        const auto count = operation.value("count", std::uint64_t{0});
+        used[route] += count;
+        counted[route + "." + name] += count;
+      }
     }
   }
 
   if (!wanted["used"].empty() && ranks >= 2 && used[wanted["used"]] == 0) {
     problem("route " + wanted["used"] + " was not used");
   }
+  if (!wanted["counted"].empty() && counted[wanted["counted"]] == 0) problem("there was no " + wanted["counted"]);
   std::istringstream unused(wanted["unused"]);
   for (std::string route; std::getline(unused, route, ',');) {
     if (used[route] != 0) problem("route " + route + " was used, " + std::to_string(used[route]) + " times");

@@ -35,6 +35,7 @@
 #include "transport/base/unique_fd.hpp"
 #include "transport/base/doorbell.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/fabric/absence.hpp"
 #include "transport/fabric/address.hpp"
 #include "transport/fabric/endpoints.hpp"
 #include "transport/agent/agent.hpp"
@@ -119,8 +120,11 @@ class Fabric {
   void admit(std::uint64_t region, std::vector<Peer> peers, bool always_locked);
   void withdraw(std::uint64_t region);
 
-  // For waiting application threads (Progress).
-  void poll();
+  // For waiting application threads (Progress). Whether anything completed or came.
+  bool poll();
+  // For those that wait in the MPI runtime, called from its progress engine again and again: polls while the progress thread leaves
+  // what arrives to them (absence.hpp), else it costs two loads and a store.
+  bool poll_from_runtime();
   void listen(Doorbell& bell);
   void stop_listening(Doorbell& bell);
 
@@ -200,6 +204,7 @@ class Fabric {
   Error out_of_reach(const std::string& why) const;
   void give_up(Peer peer, const std::string& why);
   void lose_answers(Peer peer, const std::string& why);
+  bool stay_away(Absence& absence);
   void run_progress_thread();
 
   InfoHandle info_;
@@ -235,6 +240,8 @@ class Fabric {
 
   Doorbell own_bell_;                               // of threads that wait to issue
   std::atomic<std::uint32_t> polls_{0};             // by application threads: while it moves, the thread stays away
+  std::atomic<std::uint32_t> runtime_polls_{0};     // calls of poll_from_runtime; roughly, it only has to move
+  std::atomic<bool> runtime_serves_{false};         // what arrives
   Doorbell away_;                                   // of the progress thread while it stays away
   std::atomic<std::uint32_t> listening_{0};         // size of listeners_, read without its mutex
   std::mutex listeners_mutex_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "transport/base/log.hpp"
@@ -20,14 +21,10 @@ constexpr std::chrono::milliseconds kTryAgain{1};          // while answers are 
 constexpr std::chrono::milliseconds kRoomAgain{20};        // while there are too many connections
 constexpr std::chrono::seconds kLastAnswers{2};            // at the end, for peers that take none
 constexpr std::chrono::microseconds kLook{50};
-// How long the progress thread stays away while application threads issue and poll: at first, and at most. When they
-// have left to compute, what arrives may wait that long once. (Fetch-add over loopback on 2 busy cores: 58 us when the
-// thread woke for each completion and looked for 50 us of peace then, 35 us so.)
-constexpr std::chrono::microseconds kStayAway{50}, kStayAwayLongest{200};
 
 }  // namespace
 
-void Fabric::poll() {
+bool Fabric::poll() {
   polls_.fetch_add(1, std::memory_order_relaxed);
   // Whoever holds the mutex moves things already.
   bool moved = false;
@@ -37,6 +34,14 @@ void Fabric::poll() {
   }
   // What one thread takes off the queue may be what another sleeps for.
   if (moved) ring_listeners();
+  return moved;
+}
+
+bool Fabric::poll_from_runtime() {
+  runtime_polls_.store(runtime_polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (!runtime_serves_.load(std::memory_order_relaxed) || !poll()) return false;
+  statistics_.add(RouteKind::kFabric, Counted::kFromRuntime, 0);
+  return true;
 }
 
 void Fabric::listen(Doorbell& bell) {
@@ -314,30 +319,26 @@ void Fabric::finish_answers() {
   log(LogLevel::kWarn, "answers to peers were not taken for {} s", kLastAnswers.count());
 }
 
+// The progress thread leaves its work to application threads for a while, if they do it; whether it has.
+bool Fabric::stay_away(Absence& absence) {
+  const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
+  std::optional<std::chrono::microseconds> away;
+  if (listening_.load(std::memory_order_relaxed) != 0) absence.end(polls);
+  else away = absence.next(polls, Clock::now());
+  runtime_serves_.store(absence.runtime_serves(), std::memory_order_relaxed);
+  if (!away) return false;
+  const std::uint32_t seen = away_.arm();
+  if (listening_.load(std::memory_order_seq_cst) == 0 && !stop_.load(std::memory_order_acquire)) away_.sleep(seen, *away);
+  away_.disarm();
+  return true;
+}
+
 void Fabric::run_progress_thread() {
   fid* waited[] = {&queue_->fid, endpoints_->events()};
   const int to_try = waited[1] != nullptr ? 2 : 1;
-  std::uint32_t last_polls = polls_.load(std::memory_order_relaxed);
-  auto stay_away = kStayAway;
-  // An application thread that issues and polls does the work sooner than this thread could, which would only take the
-  // provider's locks from it: fi_trywait alone makes progress.
-  const auto others_poll = [&] {
-    const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
-    if (polls == last_polls || listening_.load(std::memory_order_relaxed) != 0) {
-      last_polls = polls;
-      stay_away = kStayAway;
-      return false;
-    }
-    last_polls = polls;
-    const std::uint32_t seen = away_.arm();
-    if (listening_.load(std::memory_order_seq_cst) == 0 && !stop_.load(std::memory_order_acquire)) {
-      away_.sleep(seen, stay_away);
-    }
-    away_.disarm();
-    stay_away = std::min(2 * stay_away, kStayAwayLongest);
-    return true;
-  };
+  Absence absence;
   auto limit = kSafetyNet;
+  bool something_came = false;
   Clock::time_point look_at_connections{};
   Clock::time_point look_again = Clock::now() + kSafetyNet;
   while (!stop_.load(std::memory_order_acquire)) {
@@ -349,7 +350,7 @@ void Fabric::run_progress_thread() {
       look_for_dead_ways();
       look_again = Clock::now() + kSafetyNet;
     }
-    if (others_poll()) {
+    if (stay_away(absence)) {
       // They take what completes, not what happens to connections, for as long as they poll.
       if (Clock::now() >= look_at_connections) {
         const std::scoped_lock held(mutex_);
@@ -358,6 +359,7 @@ void Fabric::run_progress_thread() {
       }
       continue;
     }
+    const std::uint32_t runtime_polls = runtime_polls_.load(std::memory_order_relaxed);
     {
       const std::scoped_lock held(mutex_);
       drain();
@@ -368,12 +370,18 @@ void Fabric::run_progress_thread() {
     }
     // Also when nothing completed here: a peer may have written into this process's memory.
     ring_listeners();
+    if (something_came && runtime_polls_.load(std::memory_order_relaxed) != runtime_polls) {
+      absence.leave_to_runtime(Clock::now());
+      something_came = false;
+      continue;
+    }
+    something_came = true;
     if (fi_trywait(fabric_.get(), waited, to_try) != FI_SUCCESS) continue;
     // It makes progress as well: what it has executed leaves no other trace.
     ring_listeners();
     // poll(2) leaves negative descriptors out.
     pollfd fds[] = {{queue_fd_, POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}, {endpoints_->events_fd(), POLLIN, 0}};
-    ::poll(fds, 3, static_cast<int>(limit.count()));
+    something_came = ::poll(fds, 3, static_cast<int>(limit.count())) > 0 && fds[0].revents != 0;
   }
 }
 
