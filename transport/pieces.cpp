@@ -31,7 +31,7 @@ Space::Pieces::Pieces(Space& space, int rank, Outstanding* own, std::size_t abou
 
 bool Space::Pieces::in_lists(std::size_t few_for_process_memory) const {
   const Target& to = space_.target(rank_);
-  if (to.agent != nullptr) return about_ > few_for_process_memory;
+  if (to.agent != nullptr) return about_ > (to.agent->is_watching() ? 1 : few_for_process_memory);
   return to.outstanding != nullptr && about_ > kFewForFabric && !space_.by_origin_;
 }
 

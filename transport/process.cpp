@@ -70,6 +70,7 @@ Result<NodeAgent*> Process::node_agent() {
     return opened.error();
   }
   node_agent_ = std::move(opened.value());
+  opened_node_agent_.store(node_agent_.get(), std::memory_order_release);
   return node_agent_.get();
 }
 
@@ -77,6 +78,7 @@ void Process::shut_down() {
   const std::scoped_lock held(mutex_);
   opened_.store(nullptr, std::memory_order_release);
   in_use_.store(0, std::memory_order_release);
+  opened_node_agent_.store(nullptr, std::memory_order_release);
   choice_.reset();
   fabric_.reset();
   node_agent_.reset();
@@ -84,11 +86,14 @@ void Process::shut_down() {
 
 void Process::poll() {
   if (Fabric* open = open_fabric()) open->poll();
+  if (NodeAgent* agent = opened_node_agent_.load(std::memory_order_acquire)) agent->poll();
 }
 
 bool Process::poll_from_runtime() {
   Fabric* const open = open_fabric();
-  return open != nullptr && open->poll_from_runtime();
+  bool moved = open != nullptr && open->poll_from_runtime();
+  if (NodeAgent* agent = opened_node_agent_.load(std::memory_order_acquire)) moved = agent->poll() || moved;
+  return moved;
 }
 
 void Process::poll_runtime() {

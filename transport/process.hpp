@@ -76,6 +76,7 @@ class Process final : public Progress {
   std::atomic<Providers> in_use_{0};
   std::atomic<Fabric*> opened_{nullptr};
   std::unique_ptr<NodeAgent> node_agent_;
+  std::atomic<NodeAgent*> opened_node_agent_{nullptr};
   std::optional<Error> node_agent_error_;
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "transport/agent/node_agent.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/space.hpp"
 
@@ -182,6 +183,11 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
 }  // namespace
 
 Status Space::operate_by_cma(Target& to, const DataOperation& operation) {
+  if (to.agent != nullptr && operation.bytes() <= kMostGathered && to.agent->is_watching()) {
+    const std::array lists{std::make_unique<OperationList>()};
+    lists.front()->add(operation);
+    return to.agent->carry_out(process_, static_cast<std::uint32_t>(rank_), lists);
+  }
   if (operation.atomic() && by_origin_) return combine_by_origin(to, operation);
   switch (operation.kind) {
     case OperationKind::kPut: return write_process_memory(to.pid, to.address + operation.offset, operation.origin, operation.count);

@@ -131,6 +131,39 @@ TEST_CASE("a target that computes serves all the same") {
   }
 }
 
+TEST_CASE("a target that waits in the MPI runtime serves from there") {
+  for (const Way way : kAllWays) {
+    if (way == Way::kMapped) continue;  // nobody needs it
+    INFO(name(way));
+    expect_well(run_world(2, way, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
+      const RouteKind route = over_fabric(way) ? RouteKind::kFabric : RouteKind::kCma;
+      const auto word = [&](std::size_t at) { return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + at)); };
+      if (ranks.rank() == 0) {
+        std::fill_n(world->data(), 256, std::byte{0});
+        ranks.barrier();
+        while (word(48).load() != 1) {
+          Process::instance().poll_from_runtime();
+          if (counted(route, Counted::kFromRuntime) > 0) word(56).store(1);
+        }
+        ranks.check(word(56).load() == 1, "what came was done from there");
+        ranks.check(word(0).load() % 40 == 0, "the additions are here");
+        ranks.check(read_data<long double>(world, 16) == static_cast<long double>(word(0).load()) / 2, "the agent's too");
+      } else {
+        ranks.barrier();
+        std::uint64_t seen = 0;
+        for (const auto end = Clock::now() + 20s; seen == 0 && Clock::now() < end;) {
+          visit(ranks, world, 1000ms);
+          world.good(world->get(0, 56, &seen, 8), "get");
+          world.good(world->flush(0), "flush");
+        }
+        const std::uint64_t one = 1;
+        world.good(world->put(0, 48, &one, 8), "put");
+        world.good(world->flush(0), "flush");
+      }
+    }));
+  }
+}
+
 TEST_CASE("threads of one process may use a space together") {
   for (const Way way : kAllWays) {
     INFO(name(way));

@@ -87,18 +87,34 @@ std::size_t NodeAgent::answer(std::span<const std::byte> letter, std::span<std::
   return sizeof header + answer.fetched.size();
 }
 
+bool NodeAgent::poll() {
+  if (!mailbox_.any_since(seen_)) [[likely]] return false;
+  // What the thread has passed by it sees before it sleeps, and what another poller has, at its next look, or the sender rings.
+  const std::unique_lock held(answering_, std::try_to_lock);
+  if (!held || !answer_all()) return false;
+  statistics_.add(RouteKind::kCma, Counted::kFromRuntime, 0);
+  return true;
+}
+
+// Called with answering_ held.
+bool NodeAgent::answer_all() {
+  return mailbox_.answer_all([this](std::span<const std::byte> letter, std::span<std::byte> room) { return answer(letter, room); });
+}
+
 void NodeAgent::run() {
-  const Mailbox::Answering answering = [this](std::span<const std::byte> letter, std::span<std::byte> room) {
-    return answer(letter, room);
+  // Waits for who polls: nobody may ring again for a letter that this one has passed by.
+  const auto look = [this] {
+    const std::scoped_lock held(answering_);
+    return answer_all();
   };
   for (int looks = 0; !stop_.load(std::memory_order_seq_cst);) {
-    if (mailbox_.answer_all(answering)) {
+    if (look()) {
       looks = 0;
     } else if (++looks <= kSpins) {
       relax();
     } else {
       const std::uint32_t seen = mailbox_.bell().arm();
-      if (!mailbox_.answer_all(answering) && !stop_.load(std::memory_order_seq_cst)) {
+      if (!look() && !stop_.load(std::memory_order_seq_cst)) {
         mailbox_.bell().sleep(seen, std::chrono::hours(1));
       }
       mailbox_.bell().disarm();

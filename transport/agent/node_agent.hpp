@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The agent inside a node: a thread of this process that sleeps until a neighbour leaves a letter, and carries out its
-// operations (agent.hpp). For what process_vm_readv/writev cannot do well: many pieces. Made with the first space whose data
-// here are private; it never calls MPI and never waits for the application.
+// operations (agent.hpp). For what process_vm_readv/writev cannot do well: many pieces. Application threads that wait, in farside or in
+// the MPI runtime, look into the mailbox too; while one does, small operations are done sooner by letter than by a system call. Made with the
+// first space whose data here are private; it never calls MPI and never waits for the application.
 #pragma once
 
 #include <atomic>
@@ -38,15 +39,21 @@ class NodeAgent {
   NodeAgentDescriptor publish(Agent::Region region, int ranks);
   void withdraw(std::uint64_t region);
 
+  // For application threads that wait: carries out what is there. Whether there was anything.
+  bool poll();
+
  private:
   NodeAgent(Segment segment, Statistics& statistics);
   void run();
+  bool answer_all();
   std::size_t answer(std::span<const std::byte> letter, std::span<std::byte> room);
 
   Segment segment_;
   Mailbox& mailbox_;
   Statistics& statistics_;
-  std::mutex mutex_;                  // guards agent_
+  std::atomic<std::uint32_t> seen_{0};  // letters, by those that poll
+  std::mutex answering_;                // held by who reads the mailbox; before mutex_
+  std::mutex mutex_;                    // guards agent_
   Agent agent_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
@@ -61,6 +68,8 @@ class NeighbourAgent {
   // Carries out lists, in any order; `sender`: this process's rank. The operations' buffers receive what they fetch. Errors, the
   // first of them: kRange, what the agent refuses; kPeer.
   Status carry_out(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
+  // Whether a letter is answered at once, as a thread there waits and looks for it, and nobody must be woken.
+  bool is_watching() const { return Mailbox::at(mapping_->base()).is_watched(); }
 
  private:
   NeighbourAgent(std::shared_ptr<Mapping> mapping, std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "transport/base/relax.hpp"
+
 namespace farside {
 namespace {
 
@@ -53,6 +55,7 @@ std::optional<Mailbox::Letter> Mailbox::leave(std::span<const std::span<const st
     slot.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
     // Sequentially consistent, as the bell asks for.
     slot.state.exchange(kSent, std::memory_order_seq_cst);
+    sent_.fetch_add(1, std::memory_order_release);
     return Letter(slot);
   }
   return std::nullopt;
@@ -69,9 +72,13 @@ Result<Mailbox::Letter> Mailbox::leave(Progress& progress, std::span<const std::
 
 Result<Mailbox::Answer> Mailbox::wait_for_answer(Progress& progress, Letter letter, const std::function<bool()>& lives) {
   Slot& slot = *letter.slot_;
-  bell_.ring_if_armed();
+  // Who watches need not be woken. (It may watch and be kept from answering, for a time that is not known here.)
+  constexpr int kMostSpins = 4'096;
+  const auto answered_yet = [&] { return slot.state.load(std::memory_order_acquire) == kAnswered; };
+  for (int spins = 0; !answered_yet() && spins < kMostSpins && is_watched(); ++spins) relax();
+  if (!answered_yet()) bell_.ring_if_armed();
   Patience patience(lives);
-  for (Waiter waiter(progress, slot.bell); slot.state.load(std::memory_order_acquire) != kAnswered; waiter.pause()) {
+  for (Waiter waiter(progress, slot.bell); !answered_yet(); waiter.pause()) {
     if (patience.ends()) return dead();
   }
   const std::size_t answered = std::min<std::size_t>(slot.bytes.load(std::memory_order_relaxed), kMostBytes);

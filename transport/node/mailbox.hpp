@@ -16,6 +16,7 @@
 
 #include "transport/base/doorbell.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/ticks.hpp"
 #include "transport/base/waiter.hpp"
 
 namespace farside {
@@ -60,6 +61,21 @@ class Mailbox {
   Result<Letter> leave(Progress& progress, std::span<const std::span<const std::byte>> parts, const std::function<bool()>& lives);
   Result<Answer> wait_for_answer(Progress& progress, Letter letter, const std::function<bool()>& lives);
 
+  // Whether the owner has looked just now without being woken, and so will soon again: one of its threads waits and polls, and a letter is
+  // answered in less than a microsecond.
+  bool is_watched() const {
+    // It may have looked again since the time was taken, and counters of two cores may differ a little.
+    return ticks() - looked_at_.load(std::memory_order_relaxed) + kJustNow < 2 * kJustNow;
+  }
+
+  // For the owner, who looks without being woken: whether letters were left since `seen`, which is what it was then.
+  bool any_since(std::atomic<std::uint32_t>& seen) {
+    looked_at_.store(ticks(), std::memory_order_relaxed);
+    const std::uint32_t sent = sent_.load(std::memory_order_acquire);
+    if (sent == seen.load(std::memory_order_relaxed)) [[likely]] return false;
+    seen.store(sent, std::memory_order_relaxed);
+    return true;
+  }
   // For the owner: answers all letters that are there by answer(letter, room) -> bytes of the answer. The letter is a copy that
   // no sender changes any more. False if there was none.
   using Answering = std::function<std::size_t(std::span<const std::byte> letter, std::span<std::byte> room)>;
@@ -68,6 +84,9 @@ class Mailbox {
   Doorbell& bell() { return bell_; }
 
  private:
+  // 2 to 8 us of counters of 4 to 1 GHz, 8 us without one (base/ticks.hpp): several rounds of a runtime's progress engine.
+  static constexpr Ticks kJustNow = 8'000;
+
   enum State : std::uint32_t { kFree, kTaken, kSent, kAnswered };
   struct alignas(64) Slot {
     std::atomic<std::uint32_t> state;
@@ -79,6 +98,8 @@ class Mailbox {
   std::uint64_t nonce_;
   Doorbell bell_;
   Doorbell freed_;                 // of those who wait for a slot
+  alignas(64) std::atomic<std::uint32_t> sent_;  // letters, ever
+  alignas(64) std::atomic<Ticks> looked_at_;     // the owner, without being woken
   std::array<Slot, kSlots> slots_;
 };
 
