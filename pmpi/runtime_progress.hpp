@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two that wait for each other: who waits in farside moves the runtime, and who waits in the runtime serves farside's endpoint.
+// Two that wait for each other: who waits in farside moves the runtime, and who waits in the runtime serves what others ask of this process.
 //
 // The first goes through MPI, on every runtime (MPI_Request_get_status). For the second MPI has no means, so it rests on what the runtimes are made
 // of: Open MPI has a list of functions that its progress engine calls (opal_progress_register), and MPICH over UCX moves messages by
