@@ -149,14 +149,14 @@ class Endpoint {
     wait_for(values.size());
   }
 
-  // Executes what arrives until the word is not 0.
-  void serve_until(std::size_t word) {
+  // Executes what arrives until the word is not 0, and sleeps while nothing does, or polls.
+  void serve_until(std::size_t word, bool sleeps) {
     int fd = -1;
     require(fi_control(&queue_->fid, FI_GETWAIT, &fd), "the queue's descriptor");
     fid* waited[] = {&queue_->fid};
     fi_cq_entry entry{};
     while (std::atomic_ref(memory_[word]).load() == 0) {
-      if (fi_trywait(fabric_.get(), waited, 1) == FI_SUCCESS) {
+      if (sleeps && fi_trywait(fabric_.get(), waited, 1) == FI_SUCCESS) {
         pollfd ready{fd, POLLIN, 0};
         ::poll(&ready, 1, 10);
       }
@@ -255,14 +255,11 @@ class Work {
 };
 
 // What the target's main thread does while another one serves.
-void meanwhile(TargetState state, const std::atomic<bool>& served, MPI_Comm comm) {
-  if (state == TargetState::kServesBusy) {
-    while (!served) compute_until(Clock::now() + std::chrono::milliseconds(1));
+void meanwhile(TargetState state, const std::atomic<bool>& served) {
+  while (!served) {
+    if (state == TargetState::kServesBusy) compute_until(Clock::now() + std::chrono::milliseconds(1));
+    else std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (state == TargetState::kServesAsleep) {
-    while (!served) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  MPI_Barrier(comm);
 }
 
 }  // namespace
@@ -297,7 +294,7 @@ Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInf
   const auto work = [&] {
     try {
       endpoint->meet(theirs);
-      if (!pair.origin) return endpoint->serve_until(kEnd);
+      if (!pair.origin) return endpoint->serve_until(kEnd, info.target != TargetState::kServes);
       Work operation(what, *endpoint, bytes);
       outcome.values = sample_microseconds(options.sample_seconds, [&] { operation.once(); });
       if (info.unit == Unit::kMegabytes) {
@@ -311,17 +308,17 @@ Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInf
       wrong = error.what();
     }
   };
-  if (pair.origin) {
+  if (pair.origin || info.target == TargetState::kServes) {
     work();
-    MPI_Barrier(pair.comm);
   } else {
     std::thread server([&] {
       work();
       served = true;
     });
-    meanwhile(info.target, served, pair.comm);
+    meanwhile(info.target, served);
     server.join();
   }
+  MPI_Barrier(pair.comm);
   if (!wrong.empty()) outcome.wrong = wrong;
   MPI_Bcast(&written, 1, MPI_UINT64_T, 0, pair.comm);
   int arrived = 1;

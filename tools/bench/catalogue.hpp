@@ -22,8 +22,8 @@ enum class TargetState {  // what the target does while the origin measures
   kTakesPart,             // the measure is a call of both
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
-  // No MPI in what is measured: bare libfabric (bench/bare_fabric.hpp), over the fabric variant's provider. A thread serves,
-  // while the main one waits in MPI_Barrier, sleeps, or computes.
+  // No MPI in what is measured: bare libfabric (bench/bare_fabric.hpp), over the fabric variant's provider. The main thread polls,
+  // or a thread that sleeps meanwhile serves while the main one sleeps or computes.
   kServes,
   kServesAsleep,
   kServesBusy,
