@@ -45,6 +45,9 @@ Variables variables_for(const BenchRequest& request) {
   return variables;
 }
 
+// The bare measures use a datagram endpoint with atomics, which over TCP libfabric has as a layer on top of the provider.
+std::string bare_provider(const std::string& provider) { return provider == "tcp" ? "tcp;ofi_rxm" : provider; }
+
 std::vector<std::string> command_for(const BenchRequest& request, const std::vector<const bench::MeasureInfo*>& measures) {
   const Variables variables = variables_for(request);
   std::vector<std::string> words;
@@ -71,7 +74,7 @@ std::vector<std::string> command_for(const BenchRequest& request, const std::vec
   for (const auto* info : measures) names.push_back(info->name);
   words.insert(words.end(),
                {request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")), "--window",
-                request.window, "--provider", request.provider, "--compute-seconds",
+                request.window, "--provider", bare_provider(request.provider), "--compute-seconds",
                 fmt::format("{}", request.compute_seconds)});
   return words;
 }

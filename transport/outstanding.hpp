@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is under way towards one target of a space: four classes of operations, kept in order among themselves (atomics: if
-// the provider does), not with the others. And what is not under way yet: small operations that wait for others to travel
+// What is under way towards one target of a space: four classes of operations, kept in order among themselves, not
+// with the others. And what is not under way yet: small operations that wait for others to travel
 // with.
 #pragma once
 
@@ -62,7 +62,7 @@ struct Outstanding {
 
   Pending writes;    // by RDMA
   Pending reads;
-  Pending atomics;   // by the provider
+  Pending atomics;   // by the adapter
   Pending requests;  // to the target's agent
 };
 
@@ -74,7 +74,6 @@ struct AllOutstanding : Outstanding {
   std::function<Status()> put_off;  // takes the lock that what is gathered waits for (Space::put_off_lock)
   bool sending = false;           // someone has taken what was gathered, and issues it
   bool release_expected = false;  // what is small waits for the release that ends the epoch
-  bool release_travels = false;   // fetch-adds go as messages, behind what was gathered, until a flush
   std::vector<std::unique_ptr<Outstanding>> given_up;  // whose errors nobody but a flush hears of
 };
 

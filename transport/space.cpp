@@ -269,11 +269,9 @@ Result<FabricDescriptor> Space::open_fabric(Providers among) {
 Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
   std::vector<Peer> known;
   for (std::size_t r = 0; r < targets_.size(); ++r) {
-    Result<Peer> peer = exposed_->fabric.insert(peers[r].address);
-    if (!peer) return peer.status();
-    known.push_back(peer.value());
     Target& target = targets_[r];
-    target.peer = peer.value();
+    target.peer = exposed_->fabric.insert(peers[r].address);
+    known.push_back(target.peer);
     target.control_key = peers[r].control;
     target.data_key = peers[r].data;
     target.region = peers[r].region;

@@ -265,8 +265,6 @@ class Space {
   static constexpr std::size_t kMostGathered = 2048;
   static constexpr std::size_t kMostBeforeRelease = 4096;
   static_assert(kMostGathered <= OperationList::kMostInOne && kMostBeforeRelease <= OperationList::kMostInOne);
-  // So many provider atomics are under way before further ones are gathered: these wait for those.
-  static constexpr std::uint32_t kAtomicsAlone = 4;
   // Lists under way towards one target at most: they hold copies.
   static constexpr std::uint32_t kMostLists = 64;
 
@@ -300,7 +298,6 @@ class Space {
   // Operations over the fabric (space_fabric.cpp).
   Status operate_over_fabric(Target& target, const DataOperation& operation, Outstanding* own);
   bool wants_company(const AllOutstanding& all, bool atomic, bool in_row) const;
-  bool control_by_provider() const;
   Status keep_gathered(Target& target, std::unique_ptr<OperationList> list);
   static Status take_lock_first(AllOutstanding& all);
   void gather_again(AllOutstanding& all, Gathered gathered);

@@ -41,11 +41,10 @@ Status Space::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte
 // come in rows, the first waits as well.
 bool Space::wants_company(const AllOutstanding& all, bool atomic, bool in_row) const {
   if ((all.release_expected && !control_by_nic_) || !all.gathered.empty()) return true;
-  // An atomic would have to wait for the requests, a request for the atomics.
   // An adapter takes the next put or get at once, and needs nobody at the target.
   if (control_by_nic_ && !atomic) return false;
   if (in_row && all.done()) return true;
-  return atomic ? !all.requests.done() || all.atomics.count() >= kAtomicsAlone : !all.done();
+  return atomic ? !all.requests.done() : !all.done();
 }
 
 Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Outstanding* own) {
@@ -186,10 +185,14 @@ Status Space::issue(Target& to, Outstanding& among, const DataOperation& operati
       return by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
         return fabric().write(among.writes, place, static_cast<const std::byte*>(operation.origin) + done, part);
       });
-    case OperationKind::kGet:
-      return by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
+    case OperationKind::kGet: {
+      Status issued = by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
         return fabric().read(among.reads, place, static_cast<std::byte*>(operation.fetched) + done, part);
       });
+      // A get that is reported as failed must not write into its buffer any more: the parts that were issued end first.
+      if (!issued) static_cast<void>(wait_for(among.reads));
+      return issued;
+    }
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
   }
@@ -197,34 +200,13 @@ Status Space::issue(Target& to, Outstanding& among, const DataOperation& operati
 }
 
 // Accumulates towards one target take effect in the order in which they were issued (accumulate_ordering, MPI 4.0
-// section 12.7.2). Requests stay in order among themselves, and so do atomics of a provider that orders them; before one
-// kind is issued the other is waited for.
+// section 12.7.2). Requests stay in order among themselves, and so do atomics of an adapter; no element is combined by both.
 Status Space::issue_atomic(Target& to, Outstanding& among, const DataOperation& operation) {
-  Fabric& fabric = this->fabric();
-  const bool swap = operation.kind == OperationKind::kCompareAndSwap;
   // The address at the target decides, as it does there.
   const void* const address = place_of(to, operation.offset);
   if (by_nic(operation.type, address)) return atomic_by_nic(to, among.atomics, operation);
-  const auto call = swap                           ? Fabric::AtomicCall::kCompare
-                    : operation.fetched != nullptr ? Fabric::AtomicCall::kFetch
-                                                   : Fabric::AtomicCall::kPlain;
-  const Result<Keyed> found = keyed(to, operation.offset, operation.bytes());
-  if (!found) return found.error();
-  // The agent knows no borders between regions.
-  const bool by_agent = way(operation.type, address) == AtomicWay::kLocked ||
-                        fabric.atomic_limit(call, operation.op, operation.type) == 0 || found.value().bytes < operation.bytes();
-  if (by_agent) {
-    count_slow(operation.type, address, true);
-    return issue_by_agent(to, among, operation);
-  }
-  if (Status requested = wait_for(to.outstanding->requests); !requested) return requested;
-  if (!fabric.orders_atomics()) {
-    if (Status done = wait_for(to.outstanding->atomics); !done) return done;
-  }
-  const Fabric::Place place{to.peer, found.value().key, found.value().offset};
-  return swap ? fabric.compare_and_swap(among.atomics, place, operation.type, operation.origin, operation.compare, operation.fetched)
-              : fabric.atomic(among.atomics, place, operation.op, operation.type, operation.origin, operation.fetched,
-                              operation.count);
+  count_slow(operation.type, address, true);
+  return issue_by_agent(to, among, operation);
 }
 
 Status Space::issue_by_agent(Target& to, Outstanding& among, const DataOperation& operation) {
@@ -272,7 +254,6 @@ Status Space::complete(Target& to) {
   }
   const std::scoped_lock held(gathered_mutex_);
   all.release_expected = false;
-  all.release_travels = false;
   std::erase_if(all.given_up, [&](const std::unique_ptr<Outstanding>& own) {
     const bool done = own->done();
     if (done) keep(own->take_error());
@@ -287,7 +268,6 @@ Status Space::settle(int rank) {
   // An agent that finds memory detached would not come to the release.
   if (regions_ != nullptr) return complete(to);
   AllOutstanding& all = *to.outstanding;
-  const Fabric& fabric = this->fabric();
   Status first;
   const auto keep = [&](Status status) {
     if (!status && first) first = std::move(status);
@@ -298,20 +278,12 @@ Status Space::settle(int rank) {
     keep(wait_for(all.requests));
     return first;
   }
-  bool travels = !control_by_provider();
-  {
-    const std::scoped_lock held(gathered_mutex_);
-    travels = travels || !all.gathered.empty() || all.sending || !all.requests.done();
-    all.release_travels = travels;
-  }
-  if (!travels || !fabric.orders_messages_behind_writes()) keep(wait_for(all.writes));
+  // The release is a message to the agent, behind what was gathered.
+  if (!fabric().orders_messages_behind_writes()) keep(wait_for(all.writes));
   keep(wait_for(all.reads));
-  if (travels || !fabric.orders_atomics()) keep(wait_for(all.atomics));
+  keep(wait_for(all.atomics));
   return first;
 }
-
-// Without adapters' atomics on all ranks the domain is cpu, in which only providers that combine in software are.
-bool Space::control_by_provider() const { return fabric().control_atomics() && (control_by_nic_ || !fabric().nic_atomics()); }
 
 Status Space::control_behind_gathered(Target& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched) {
   AllOutstanding& all = *to.outstanding;
@@ -328,18 +300,11 @@ Status Space::control(ControlCall call, int rank, std::uint32_t word, Pending& p
                       const std::uint64_t* compare, std::uint64_t* fetched) {
   Target& to = target(rank);
   process_.statistics().add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
-  const auto travels = [&] {
-    const std::scoped_lock held(gathered_mutex_);
-    return to.outstanding->release_travels;
-  };
   const ControlStep step{call, {}, word, *operand, *compare};
-  if (!control_by_provider()) {
-    // Behind what was gathered comes only what may be its release.
-    if (call == ControlCall::kFetchAdd) return control_behind_gathered(to, pending, step, fetched);
-    return fabric().carry_out_and_control(pending, agent_of(to), nullptr, step, fetched);
-  }
-  if (call == ControlCall::kFetchAdd && !control_by_nic_ && travels()) return control_behind_gathered(to, pending, step, fetched);
-  return fabric().control(pending, {to.peer, to.control_key, word}, call, operand, compare, fetched);
+  if (control_by_nic_) return fabric().control(pending, {to.peer, to.control_key, word}, call, operand, compare, fetched);
+  // Behind what was gathered comes only what may be its release.
+  if (call == ControlCall::kFetchAdd) return control_behind_gathered(to, pending, step, fetched);
+  return fabric().carry_out_and_control(pending, agent_of(to), nullptr, step, fetched);
 }
 
 }  // namespace farside

@@ -8,6 +8,8 @@
 //   cut                                                  the same, and the cable between two hosts goes dead meanwhile
 //   dead SECONDS [back]                                  the cable goes dead for longer than FARSIDE_PEER_TIMEOUT, which is SECONDS
 //                                                        (or than an adapter's own patience); back: and is whole again later
+//   reused                                               the cable goes dead during gets for longer than FARSIDE_PEER_TIMEOUT, and
+//                                                        is whole again later: buffers of gets that have failed stay untouched
 //   gone [create] [killed]                               rank 1 closes its connections and stops, as if its host were lost: the
 //                                                        others get errors that name it, and go on with each other;
 //                                                        exit code 33; killed: by SIGKILL, where the launcher ends nobody for it
@@ -15,8 +17,10 @@
 #include <dlfcn.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -292,6 +296,50 @@ int dead(const check::Program& program) {
   return 0;
 }
 
+// Rank 0 gets until that fails, and then uses the buffers for something else. Data of these gets are on their way still, and must not
+// come when the cable is whole again.
+int reused(const check::Program& program) {
+  check::section("buffers of gets that have failed");
+  constexpr std::size_t kGets = 64, kEach = std::size_t{1} << 20;
+  constexpr unsigned char kTheirs = 0x11, kMine = 0x55;
+  auto* const kept = new check::Window(program.memory(), kEach, 8);
+  const check::Window& window = *kept;
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, check::rank(), 0, window));
+  std::memset(window.as<unsigned char>(), kTheirs, kEach);
+  CHECK_MPI(MPI_Win_unlock(check::rank(), window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  std::vector<unsigned char> buffers(kGets * kEach);
+  const auto get_all = [&](unsigned char* into) {
+    int code = MPI_SUCCESS;
+    for (std::size_t i = 0; i < kGets && code == MPI_SUCCESS; ++i) {
+      code = MPI_Get(into + i * kEach, kEach, MPI_BYTE, 1, 0, kEach, MPI_BYTE, window);
+    }
+    const int flushed = MPI_Win_flush(1, window);
+    return code == MPI_SUCCESS ? flushed : code;
+  };
+  if (check::rank() == 0) {
+    CHECK_MPI(get_all(buffers.data()));
+    CHECK_EQ(buffers.back(), kTheirs);
+    cut_cable();
+    const auto end = Clock::now() + std::chrono::seconds(20);
+    while (get_all(buffers.data()) == MPI_SUCCESS) CHECK(Clock::now() < end);
+    std::memset(buffers.data(), kMine, buffers.size());
+    // When as much has come again, into other memory, whatever was on its way before is here.
+    std::vector<unsigned char> others(buffers.size());
+    const auto last = Clock::now() + std::chrono::seconds(40);
+    while (get_all(others.data()) != MPI_SUCCESS) CHECK(Clock::now() < last);
+    CHECK_EQ(others.back(), kTheirs);
+    const auto touched = std::count_if(buffers.begin(), buffers.end(), [](unsigned char byte) { return byte != kMine; });
+    CHECK_EQ(touched, 0);
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  delete kept;
+  return 0;
+}
+
 int errors(const check::Program& program) {
   check::section("operations that fail");
   const auto fail = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "faulty_fabric_fail"));
@@ -345,6 +393,7 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv, MPI_THREAD_FUNNELED);
   if (program.has("gone")) gone(program);
   if (program.has("dead")) return dead(program);
+  if (program.has("reused")) return reused(program);
   if (program.has("errors")) return errors(program);
   return program.has("stopped") || program.has("cut") ? stopped(program) : killed(program);
 }

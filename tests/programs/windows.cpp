@@ -56,7 +56,7 @@ void make_and_use(MPI_Comm comm, MPI_Aint bytes) {
   CHECK_MPI(MPI_Win_free(&window));
 }
 
-// The first window, and an endpoint with it: rxm alone would take 87 MiB. (A sanitizer's library takes what it likes.)
+// The first window, and its connections. (A sanitizer's library takes what it likes.)
 void footprint() {
   constexpr std::int64_t kMost = 40 << 10;
   if (std::getenv("ASAN_OPTIONS") != nullptr || std::getenv("TSAN_OPTIONS") != nullptr) return;

@@ -20,7 +20,7 @@ std::string device_of(const Result<InfoHandle>& info) { return info ? info.value
 }  // namespace
 
 TEST_CASE("a device is taken by its name, on whatever provider") {
-  for (const std::string provider : {"tcp", "tcp;ofi_rxm"}) {
+  for (const std::string provider : {"tcp"}) {
     INFO(provider);
     const std::string first = device_of(find_provider(provider));
     CHECK(device_of(find_provider(provider, first)) == first);
@@ -40,7 +40,7 @@ TEST_CASE("a device or a provider that is not there is a bad setting, and what t
   REQUIRE_FALSE(device.ok());
   CHECK(device.error().kind == ErrorKind::kBadSetting);
   CHECK(contains(device.error().text, "FARSIDE_DEVICE='nowhere' cannot be used: "));
-  CHECK(contains(device.error().text, "; provider tcp;ofi_rxm has no device nowhere; it has: "));
+  CHECK(contains(device.error().text, "; provider tcp has no device nowhere; it has: "));
   const Result<InfoHandle> both = choose_provider("tcp", "nowhere");
   REQUIRE_FALSE(both.ok());
   CHECK(both.error().kind == ErrorKind::kBadSetting);
@@ -57,7 +57,7 @@ TEST_CASE("processes that cannot all have the best provider meet on another") {
   Settings settings;
   Statistics statistics;
   ProviderChoice choice(settings, Process::instance(), statistics);
-  REQUIRE((choice.usable() & (bit("tcp;ofi_rxm") | bit("tcp"))) == (bit("tcp;ofi_rxm") | bit("tcp")));
+  REQUIRE((choice.usable() & bit("tcp")) == bit("tcp"));
   const Result<ProviderChoice::Taken> none = choice.take(1U << 31);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().kind == ErrorKind::kNoRoute);

@@ -35,10 +35,9 @@ class World {
   World(Ranks& ranks, bool fabric, Space::Request request) : ranks_(ranks) {
     allow_process_memory_access();
     setenv("FARSIDE_ROUTES", fabric ? "fabric" : "mapped,cma", 1);
-    setenv("FARSIDE_PROVIDER", "tcp;ofi_rxm", 1);
+    setenv("FARSIDE_PROVIDER", "tcp", 1);
     setenv("FARSIDE_STATS", "/dev/null", 1);
     setenv("FI_TCP_IFACE", "lo", 1);
-    setenv("FI_OFI_RXM_BUFFER_SIZE", "16384", 1);
     request.rank = ranks.rank();
     request.ranks = ranks.size();
     request.control_bytes = kControlBytes;

@@ -23,19 +23,18 @@ using namespace std::chrono_literals;
 
 TEST_CASE("an access beyond a target's data over the fabric is an error of the flush") {
   // Callers check ranges: a provider may well drop the connection.
-  for (const int call : {0, 1, 2, 10, 11, 12}) {
-    const Way way = call < 10 ? Way::kFabric : Way::kConnected;
-    INFO("call " << call % 10 << ", " << name(way));
-    expect_well(run_world(2, way, 4096, [&](Ranks& ranks, World& world) {
+  for (const int call : {0, 1, 2}) {
+    INFO("call " << call);
+    expect_well(run_world(2, Way::kFabric, 4096, [&](Ranks& ranks, World& world) {
       if (ranks.rank() == 1) return;
       std::uint64_t word = 1;
-      const Status issued = call % 10 == 0 ? world->put(1, 1 << 30, &word, 8)
-                            : call % 10 == 1 ? world->get(1, 1 << 30, &word, 8)
+      const Status issued = call == 0 ? world->put(1, 1 << 30, &word, 8)
+                            : call == 1 ? world->get(1, 1 << 30, &word, 8)
                                         : world->accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word,
                                                             nullptr, 1);
       const Status flushed = world->flush(1);
       // The agent says what is wrong, a provider does not.
-      const ErrorKind expected = way == Way::kConnected && call % 10 == 2 ? ErrorKind::kRange : ErrorKind::kPeer;
+      const ErrorKind expected = call == 2 ? ErrorKind::kRange : ErrorKind::kPeer;
       ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == expected), "an error of the peer");
       world.good(world->flush(1), "it is reported once");
     }));
@@ -43,9 +42,7 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
 }
 
 TEST_CASE("an error is told to who follows the operation, or by a flush if nobody does any longer") {
-  const Way way = GENERATE(from_range(std::begin(kEndpointWays), std::end(kEndpointWays)));
-  INFO(name(way));
-  expect_well(run_world(2, way, 4096, [](Ranks& ranks, World& world) {
+  expect_well(run_world(2, Way::kFabric, 4096, [](Ranks& ranks, World& world) {
     if (ranks.rank() == 1) return;
     const long double real = 1;
     for (const bool followed : {true, false}) {
@@ -69,9 +66,7 @@ TEST_CASE("an error is told to who follows the operation, or by a flush if nobod
 }
 
 TEST_CASE("what the agent refuses is an error of the flush, and the target lives on") {
-  const Way way = GENERATE(from_range(std::begin(kEndpointWays), std::end(kEndpointWays)));
-  INFO(name(way));
-  expect_well(run_world(2, way, 4096, [](Ranks& ranks, World& world) {
+  expect_well(run_world(2, Way::kFabric, 4096, [](Ranks& ranks, World& world) {
     if (ranks.rank() == 0) {
       const std::uint64_t word = 1;
       const long double real = 1;
@@ -91,10 +86,8 @@ TEST_CASE("what the agent refuses is an error of the flush, and the target lives
 }
 
 TEST_CASE("a peer that is gone is an error of the flush") {
-  const Way way = GENERATE(from_range(std::begin(kEndpointWays), std::end(kEndpointWays)));
-  INFO(name(way));
-  expect_well(run_processes(2, [way](Ranks& ranks) {
-    World world(ranks, way, 4096);
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    World world(ranks, Way::kFabric, 4096);
     const std::uint64_t word = 1;
     world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
     world.good(world->flush_all(), "flush");
@@ -119,9 +112,9 @@ namespace {
 // What may be under way to a rank that dies, or be asked of it after it has died.
 enum class Last { kPut, kFetch, kAgent, kControl };
 
-void outlive(Ranks& ranks, Way way, Last last, bool when_dead) {
+void outlive(Ranks& ranks, Last last, bool when_dead) {
   setenv("FARSIDE_PEER_TIMEOUT", "2", 1);
-  World world(ranks, way, 1 << 16);
+  World world(ranks, Way::kFabric, 1 << 16);
   std::vector<std::uint64_t> words(8192, 1);
   const long double real = 1;
   ControlMemory memory(*world);
@@ -177,23 +170,19 @@ void outlive(Ranks& ranks, Way way, Last last, bool when_dead) {
 }  // namespace
 
 TEST_CASE("what waits for a peer that has died ends with an error, whatever it is and whenever that was") {
-  const Way way = GENERATE(from_range(std::begin(kEndpointWays), std::end(kEndpointWays)));
-  INFO(name(way));
   for (const Last last : {Last::kPut, Last::kFetch, Last::kAgent, Last::kControl}) {
     for (const bool when_dead : {false, true}) {
       INFO("operation " << static_cast<int>(last) << (when_dead ? " to a dead peer" : " under way"));
-      expect_well(run_processes(2, [&](Ranks& ranks) { outlive(ranks, way, last, when_dead); }, 20),
+      expect_well(run_processes(2, [&](Ranks& ranks) { outlive(ranks, last, when_dead); }, 20),
                   "rank 1: ended by signal 9\n");
     }
   }
 }
 
 TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
-  const Way way = GENERATE(from_range(std::begin(kEndpointWays), std::end(kEndpointWays)));
-  INFO(name(way));
-  expect_well(run_processes(2, [way](Ranks& ranks) {
+  expect_well(run_processes(2, [](Ranks& ranks) {
     setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
-    World world(ranks, way, 4096);
+    World world(ranks, Way::kFabric, 4096);
     const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
     const long double real = 1;

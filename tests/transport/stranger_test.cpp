@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stranger: a process that is not of the job, knows the address of a rank's endpoint, and tries what libfabric lets it try.
-// It reads and changes nothing, and the job does not notice.
+// A stranger: a process that is not of the job, is let in by a rank's endpoint (it knows the secret), and tries what libfabric lets
+// it try. It reads and changes nothing, and the job does not notice.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -19,11 +19,11 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_rma.h>
 
+#include "tests/transport/caller.hpp"
 #include "tests/transport/world.hpp"
 #include "transport/agent/message.hpp"
 #include "transport/agent/operation_list.hpp"
@@ -35,38 +35,12 @@ using namespace farside::testing;
 
 namespace {
 
-// An endpoint of somebody who has libfabric and an address. A new one for each attempt: a target ends the connection of
-// whoever asks for what is not there.
+// A process that knows all that the ranks of the job tell each other of an endpoint, but no key. A new one for each attempt: a target
+// ends the connection on which a peer asks for memory that is not there.
 class Stranger {
  public:
-  explicit Stranger(const FabricAddress& victim) {
-    Result<InfoHandle> info = find_provider("tcp;ofi_rxm");
-    if (!info) return;
-    info_ = std::move(info.value());
-    fid_fabric* fabric = nullptr;
-    fid_domain* domain = nullptr;
-    fid_av* av = nullptr;
-    fid_cq* cq = nullptr;
-    fid_ep* endpoint = nullptr;
-    fi_av_attr av_attr{};
-    av_attr.type = FI_AV_TABLE;
-    fi_cq_attr cq_attr{};
-    cq_attr.format = FI_CQ_FORMAT_MSG;
-    if (fi_fabric(info_->fabric_attr, &fabric, nullptr) != 0) return;
-    fabric_.reset(fabric);
-    if (fi_domain(fabric, info_.get(), &domain, nullptr) != 0) return;
-    domain_.reset(domain);
-    if (fi_av_open(domain, &av_attr, &av, nullptr) != 0) return;
-    av_.reset(av);
-    if (fi_cq_open(domain, &cq_attr, &cq, nullptr) != 0) return;
-    cq_.reset(cq);
-    if (fi_endpoint(domain, info_.get(), &endpoint, nullptr) != 0) return;
-    endpoint_.reset(endpoint);
-    if (fi_ep_bind(endpoint, &av->fid, 0) != 0 || fi_ep_bind(endpoint, &cq->fid, FI_TRANSMIT | FI_RECV) != 0) return;
-    if (fi_enable(endpoint) != 0) return;
-    there_ = fi_av_insert(av, victim.bytes.data(), 1, &victim_, 0, nullptr) == 1;
-  }
-  bool there() const { return there_; }
+  explicit Stranger(const FabricAddress& victim) : caller_(victim, hello(victim).bytes()) {}
+  bool there() const { return caller_.outcome() == 0; }
 
   enum class Said { kDone, kError, kNothing };
   // What becomes of one operation, within `patience`.
@@ -76,52 +50,51 @@ class Stranger {
     bool issued = false;
     while (Clock::now() < end) {
       if (!issued) {
-        const ssize_t code = issue(endpoint_.get(), victim_);
+        const ssize_t code = issue(caller_.endpoint());
         if (code != 0 && code != -FI_EAGAIN) return Said::kError;
         issued = code == 0;
       }
       fi_cq_msg_entry entry;
-      const ssize_t count = fi_cq_read(cq_.get(), &entry, 1);
+      const ssize_t count = fi_cq_read(caller_.queue(), &entry, 1);
       if (count == 1) return Said::kDone;
       if (count == -FI_EAVAIL) {
         fi_cq_err_entry error{};
-        fi_cq_readerr(cq_.get(), &error, 0);
+        fi_cq_readerr(caller_.queue(), &error, 0);
         return Said::kError;
       }
     }
     return Said::kNothing;
   }
   Said send(std::span<const std::byte> message) {
-    return attempt([&](fid_ep* endpoint, fi_addr_t to) { return fi_send(endpoint, message.data(), message.size(), nullptr, to, &context_); },
+    return attempt([&](fid_ep* endpoint) { return fi_send(endpoint, message.data(), message.size(), nullptr, FI_ADDR_UNSPEC, &context_); },
                    std::chrono::milliseconds(1000));
   }
 
   fi_context2 context_{};
 
  private:
-  InfoHandle info_;
-  FabricHandle<fid_fabric> fabric_;
-  FabricHandle<fid_domain> domain_;
-  FabricHandle<fid_av> av_;
-  FabricHandle<fid_cq> cq_;
-  FabricHandle<fid_ep> endpoint_;
-  fi_addr_t victim_ = FI_ADDR_UNSPEC;
-  bool there_ = false;
+  static CallerHello hello(const FabricAddress& victim) {
+    static std::uint64_t last = 0;
+    CallerHello result;
+    result.from = ++last;
+    result.secret = victim.secret;
+    return result;
+  }
+
+  Caller caller_;
 };
 
-// RDMA and atomics with a key that was guessed.
+// RDMA with a key that was guessed.
 void try_key(Ranks& ranks, const FabricAddress& victim, std::uint64_t key, int how) {
   Stranger stranger(victim);
   ranks.check(stranger.there(), "the stranger has an endpoint");
   std::array<std::uint64_t, 4> words{0x5712a43e5712a43e, 1, 2, 3};
   std::array<std::uint64_t, 4> got{};
   const auto said = stranger.attempt(
-      [&](fid_ep* endpoint, fi_addr_t to) -> ssize_t {
-        switch (how) {
-          case 0: return fi_write(endpoint, words.data(), sizeof words, nullptr, to, 0, key, &stranger.context_);
-          case 1: return fi_read(endpoint, got.data(), sizeof got, nullptr, to, 0, key, &stranger.context_);
-          default: return fi_fetch_atomic(endpoint, words.data(), 1, nullptr, got.data(), nullptr, to, 0, key, FI_UINT64, FI_ATOMIC_WRITE, &stranger.context_);
-        }
+      [&](fid_ep* endpoint) -> ssize_t {
+        constexpr fi_addr_t to = FI_ADDR_UNSPEC;
+        return how == 0 ? fi_write(endpoint, words.data(), sizeof words, nullptr, to, 0, key, &stranger.context_)
+                        : fi_read(endpoint, got.data(), sizeof got, nullptr, to, 0, key, &stranger.context_);
       },
       std::chrono::milliseconds(100));
   // A write without delivery-complete is "done" once it is sent; what was read must be nothing.
@@ -175,7 +148,7 @@ bool is_stopped(pid_t pid) {
 void do_harm(Ranks& ranks, const FabricAddress& victim) {
   std::mt19937_64 random(1);
   for (const std::size_t bytes : {0, 1, 7, 64, 200, 4096, 100'000}) speak_nonsense(ranks, victim, random, bytes);
-  for (int how = 0; how < 3; ++how) {
+  for (int how = 0; how < 2; ++how) {
     for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, random(), ~std::uint64_t{0}}) try_key(ranks, victim, key, how);
   }
   Stranger stranger(victim);

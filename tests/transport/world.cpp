@@ -13,11 +13,11 @@
 namespace farside::testing {
 
 const char* name(Way way) {
-  constexpr std::array<const char*, 5> kNames = {"mapped", "cma", "fabric", "fabric on private memory", "connected"};
+  constexpr std::array<const char*, 4> kNames = {"mapped", "cma", "fabric", "fabric on private memory"};
   return kNames[static_cast<std::size_t>(way)];
 }
 
-const char* connected_provider() {
+const char* test_provider() {
   const char* const asked = std::getenv("FARSIDE_TEST_PROVIDER");
   return asked != nullptr ? asked : "tcp";
 }
@@ -27,12 +27,11 @@ void use_routes(const char* routes, const char* provider) {
   setenv("FARSIDE_PROVIDER", provider, 1);
   setenv("FARSIDE_STATS", "/dev/null", 1);  // counted, not written: that is pmpi's
   setenv("FI_TCP_IFACE", "lo", 1);
-  setenv("FI_OFI_RXM_BUFFER_SIZE", "16384", 1);
 }
 
 World::World(Ranks& ranks, Way way, std::size_t bytes, std::size_t misaligned) : ranks_(ranks) {
   allow_process_memory_access();
-  use_routes(over_fabric(way) ? "fabric" : "mapped,cma", way == Way::kConnected ? connected_provider() : "tcp;ofi_rxm");
+  use_routes(over_fabric(way) ? "fabric" : "mapped,cma");
   Space::Request request{ranks.rank(), ranks.size(), kControlBytes, bytes, nullptr};
   if (on_private(way) && misaligned == kAtPageEnd) {
     constexpr std::size_t kPage = 4096;

@@ -30,12 +30,9 @@ namespace farside::testing {
 
 using Clock = std::chrono::steady_clock;
 
-// kConnected: over endpoints that farside connects itself (FI_EP_MSG).
-enum class Way { kMapped, kCma, kFabric, kFabricPrivate, kConnected };
-constexpr Way kAllWays[] = {Way::kMapped, Way::kCma, Way::kFabric, Way::kFabricPrivate, Way::kConnected};
-constexpr Way kFabricWays[] = {Way::kFabric, Way::kFabricPrivate, Way::kConnected};
-// One for each kind of endpoint.
-constexpr Way kEndpointWays[] = {Way::kFabric, Way::kConnected};
+enum class Way { kMapped, kCma, kFabric, kFabricPrivate };
+constexpr Way kAllWays[] = {Way::kMapped, Way::kCma, Way::kFabric, Way::kFabricPrivate};
+constexpr Way kFabricWays[] = {Way::kFabric, Way::kFabricPrivate};
 
 const char* name(Way way);
 inline bool over_fabric(Way way) { return way != Way::kMapped && way != Way::kCma; }
@@ -44,11 +41,11 @@ inline bool on_private(Way way) { return way == Way::kCma || way == Way::kFabric
 constexpr std::byte kFilling{0x5A};
 constexpr std::size_t kControlBytes = 4096;
 
-// Of Way::kConnected: tcp, or FARSIDE_TEST_PROVIDER.
-const char* connected_provider();
+// Of the ways over the fabric: tcp, or FARSIDE_TEST_PROVIDER.
+const char* test_provider();
 
 // Sets this process's settings, before its first Space.
-void use_routes(const char* routes, const char* provider = "tcp;ofi_rxm");
+void use_routes(const char* routes, const char* provider = test_provider());
 
 // One rank's end of a Space, with the steps of space.hpp.
 class World {

@@ -20,7 +20,7 @@ struct BenchSettings {
   std::vector<std::string> measures;  // names, groups, "all"; empty: the default ones, and with html_file those that it plots
   std::vector<std::string> skip;
   std::string window = "allocate";
-  std::string provider = "tcp;ofi_rxm";
+  std::string provider = "tcp";
   double compute_seconds = 2;
   double timeout_seconds = 60;
   int rounds = 3;

@@ -57,8 +57,7 @@ struct ReplyHeader {
 };
 static_assert(sizeof(ReplyHeader) == 16);
 
-// The most that a message carries behind its header, in bytes. With headers, rxm's too, it stays below the eager limit that
-// farside asks for (kRxmBufferBytes), so that no rendezvous is needed.
+// The most that a message carries behind its header, in bytes. With headers it fits into a slot of registered memory (local_memory.hpp).
 inline constexpr std::size_t kMaxPayload = 6912;
 inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;
 

@@ -90,9 +90,8 @@ constexpr Setting kSettings[] = {
      "ways to a peer's memory that may be used; cma works next to mapped only; "
      "fabric alone sends everything through libfabric, inside a node too",
      parse_routes},
-    {"FARSIDE_PROVIDER", "", "a libfabric provider as fi_info names it, for instance tcp;ofi_rxm",
-     "libfabric provider; when unset the first that all ranks can use of verbs (where FARSIDE_DEVICE names an adapter), tcp;ofi_rxm "
-     "and tcp", parse_provider},
+    {"FARSIDE_PROVIDER", "", "a libfabric provider with connected endpoints, as fi_info names it: verbs or tcp",
+     "libfabric provider; when unset the first that all ranks can use of verbs (where FARSIDE_DEVICE names an adapter) and tcp", parse_provider},
     {"FARSIDE_DEVICE", "", "a device as fi_info names it (its domain), for instance mlx5_0 or eth0",
      "network device of this process; when unset the nearest to its processors, or libfabric's first", parse_device},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",

@@ -8,11 +8,11 @@
 
 namespace farside {
 
-// fi_getname(3). 16 bytes for tcp;ofi_rxm over IPv4, 32 for efa, 48 for verbs over IPv6.
+// fi_getname(3). 16 bytes for tcp over IPv4, 48 for verbs over IPv6.
 struct FabricAddress {
   std::array<std::byte, 120> bytes{};
   std::uint64_t size = 0;
-  // Where processes connect to each other themselves (FI_EP_MSG): who this is, and what a peer must know to be let in.
+  // What this process is known by, and what a peer must know to be let in.
   std::uint64_t identity = 0;
   std::uint64_t secret = 0;
 };
@@ -23,7 +23,7 @@ struct RemoteKey {
   std::uint64_t key = 0;
 };
 
-using Peer = std::uint64_t;  // fi_addr_t
+using Peer = std::uint64_t;
 
 // Some of libfabric's providers, a bit each (provider_choice.hpp).
 using Providers = unsigned;

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_rma.h>
 
@@ -20,44 +19,6 @@ namespace farside {
 namespace {
 
 constexpr std::size_t kReceives = 32;
-constexpr BasicType kControlWord = BasicType::kUint64;
-
-// The provider's name for a type, and for an operation; only for elements that CPUs combine atomically as well, so
-// that both ways meet in one atomicity domain.
-bool fabric_type(BasicType type, fi_datatype& out) {
-  switch (type) {
-    case BasicType::kInt8: out = FI_INT8; return true;
-    case BasicType::kInt16: out = FI_INT16; return true;
-    case BasicType::kInt32: out = FI_INT32; return true;
-    case BasicType::kInt64: out = FI_INT64; return true;
-    case BasicType::kUint8:
-    case BasicType::kByte: out = FI_UINT8; return true;
-    case BasicType::kUint16: out = FI_UINT16; return true;
-    case BasicType::kUint32: out = FI_UINT32; return true;
-    case BasicType::kUint64: out = FI_UINT64; return true;
-    case BasicType::kFloat: out = FI_FLOAT; return true;
-    case BasicType::kDouble: out = FI_DOUBLE; return true;
-    default: return false;
-  }
-}
-
-bool fabric_op(ReduceOp op, fi_op& out) {
-  switch (op) {
-    case ReduceOp::kSum: out = FI_SUM; return true;
-    case ReduceOp::kProd: out = FI_PROD; return true;
-    case ReduceOp::kMin: out = FI_MIN; return true;
-    case ReduceOp::kMax: out = FI_MAX; return true;
-    case ReduceOp::kLand: out = FI_LAND; return true;
-    case ReduceOp::kLor: out = FI_LOR; return true;
-    case ReduceOp::kLxor: out = FI_LXOR; return true;
-    case ReduceOp::kBand: out = FI_BAND; return true;
-    case ReduceOp::kBor: out = FI_BOR; return true;
-    case ReduceOp::kBxor: out = FI_BXOR; return true;
-    case ReduceOp::kReplace: out = FI_ATOMIC_WRITE; return true;
-    case ReduceOp::kNoOp: out = FI_ATOMIC_READ; return true;
-    default: return false;
-  }
-}
 
 }  // namespace
 
@@ -81,22 +42,12 @@ Status Fabric::set_up(const Settings& settings) {
   fid_cq* cq = nullptr;
   if (Status s = open_step("fi_cq_open", fi_cq_open(domain, &cq_attr, &cq, nullptr), cq, queue_); !s) return s;
 
-  Result<std::unique_ptr<Endpoints>> endpoints =
-      Endpoints::open({info_.get(), fabric, domain, cq}, [this](Peer peer, const std::string& why) { lose_answers(peer, why); });
-  if (!endpoints) return endpoints.error();
-  endpoints_ = std::move(endpoints.value());
+  Result<std::unique_ptr<Connections>> connections =
+      Connections::open({info_.get(), fabric, domain, cq}, [this](Peer peer, const std::string& why) { lose_answers(peer, why); });
+  if (!connections) return connections.error();
+  connections_ = std::move(connections.value());
   const int code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
-  query_atomics();
-  orders_atomics_ = farside::orders_atomics(*info_);
-  using enum AtomicCall;
-  control_atomics_ = atomic_limit(kFetch, ReduceOp::kSum, kControlWord) > 0 && atomic_limit(kFetch, ReduceOp::kNoOp, kControlWord) > 0 &&
-                     atomic_limit(kPlain, ReduceOp::kReplace, kControlWord) > 0 &&
-                     atomic_limit(kCompare, ReduceOp::kReplace, kControlWord) > 0;
-  // Who says that it has atomics, and has not the simplest, is not to be trusted with the rest (net in 1.17).
-  if (info_->ep_attr->type == FI_EP_RDM && !control_atomics_) {
-    return Error{ErrorKind::kNoRoute, "no fetching sum, read, write or compare-and-swap of 64 bits"};
-  }
   orders_messages_behind_writes_ = (info_->tx_attr->msg_order & info_->rx_attr->msg_order & FI_ORDER_SAW) != 0;
   if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0) local_memory_.begin(domain);
   for (std::size_t i = 0; i < kReceives; ++i) {
@@ -120,7 +71,6 @@ Status Fabric::set_up(const Settings& settings) {
     log(LogLevel::kInfo, "libfabric {}: {}", provider(),
         refused.empty() ? fmt::format("atomics by the adapter, operands by {}", nic_form_ == NicForm::kByValue ? "value" : "address")
                         : fmt::format("no atomics by the adapter: {}", refused));
-    control_atomics_ = nic_atomics();
   }
   if (!serves_ && !nic_atomics()) {
     return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROGRESS=none needs atomics by adapters (provider verbs), or nobody would take "
@@ -140,44 +90,15 @@ Fabric::~Fabric() {
     thread_.join();
   }
   // The endpoints must be gone before the buffers that they may still write to, and those before the domain.
-  endpoints_.reset();
+  connections_.reset();
   operations_.for_each([](Operation& operation) { operation.registered.reset(); });
   receives_.clear();
   local_memory_ = {};
 }
 
-void Fabric::query_atomics() {
-  fid_ep* const endpoint = endpoints_->any();
-  if (endpoint == nullptr || (info_->caps & FI_ATOMIC) == 0) return;
-  for (std::size_t o = 0; o < kReduceOps; ++o) {
-    for (std::size_t t = 0; t < kBasicTypes; ++t) {
-      const auto op = static_cast<ReduceOp>(o);
-      const auto type = static_cast<BasicType>(t);
-      fi_datatype datatype{};
-      fi_op operation{};
-      if (!allowed(op, type) || !fabric_type(type, datatype) || !fabric_op(op, operation)) continue;
-      std::size_t count = 0;
-      if (op != ReduceOp::kNoOp && fi_atomicvalid(endpoint, datatype, operation, &count) == 0) {
-        atomic_limits_[0][o][t] = count;
-      }
-      if (fi_fetch_atomicvalid(endpoint, datatype, operation, &count) == 0) atomic_limits_[1][o][t] = count;
-      if (op == ReduceOp::kReplace &&
-          fi_compare_atomicvalid(endpoint, datatype, FI_CSWAP, &count) == 0) {
-        atomic_limits_[2][o][t] = count;
-      }
-    }
-  }
-}
-
-std::size_t Fabric::atomic_limit(AtomicCall call, ReduceOp op, BasicType type) const {
-  return atomic_limits_[static_cast<std::size_t>(call)][static_cast<std::size_t>(op)][static_cast<std::size_t>(type)];
-}
-
-Result<Peer> Fabric::insert(const FabricAddress& address) {
+Peer Fabric::insert(const FabricAddress& address) {
   const std::scoped_lock held(mutex_);
-  Result<Peer> inserted = endpoints_->insert(address);
-  if (!inserted) return inserted;
-  const Peer peer = inserted.value();
+  const Peer peer = connections_->insert(address);
   if (peer >= contacts_.size()) contacts_.resize(peer + 1);
   contacts_[peer].address = address;
   return peer;
@@ -189,14 +110,14 @@ Status Fabric::connect(std::span<const Peer> peers) {
   // All at once, so that not all ranks wait for the same one.
   const auto reached = [&](std::size_t& there) -> ssize_t {
     const std::scoped_lock held(mutex_);
-    Endpoints::To to{};
+    fid_ep* endpoint = nullptr;
     for (const Peer peer : peers) {
-      const ssize_t code = endpoints_->reach(peer, to);
+      const ssize_t code = connections_->reach(peer, endpoint);
       if (code == 0) ++there;
       if (code != 0 && code != -FI_EAGAIN) return code;
     }
     // What others have begun is to come to its end, too.
-    return there == peers.size() && !endpoints_->connecting() ? 0 : -FI_EAGAIN;
+    return there == peers.size() && !connections_->connecting() ? 0 : -FI_EAGAIN;
   };
   for (Waiter waiter(progress_, own_bell_);; waiter.pause()) {
     std::size_t there = 0;
@@ -278,13 +199,13 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
   std::uint64_t address = place.key.base + place.offset;
   while (bytes > 0) {
     const std::size_t part = std::min(bytes, info_->ep_attr->max_msg_size);
-    Status status = issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, const Endpoints::To& to) {
+    Status status = issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, fid_ep* endpoint) {
       Local buffer;
       if (const int code = outgoing(operation, from, part, buffer); code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
       const fi_rma_iov there{address, part, place.key.key};
-      const fi_msg_rma message{&here, &buffer.descriptor, 1, to.address, &there, 1, &operation.reserved, 0};
-      return fi_writemsg(to.endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+      const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.reserved, 0};
+      return fi_writemsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
     });
     if (!status) return status;
     from += part;
@@ -299,13 +220,13 @@ Status Fabric::read(Pending& pending, const Place& place, void* local, std::size
   std::uint64_t address = place.key.base + place.offset;
   while (bytes > 0) {
     const std::size_t part = std::min(bytes, info_->ep_attr->max_msg_size);
-    Status status = issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, const Endpoints::To& to) {
+    Status status = issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, fid_ep* endpoint) {
       Local buffer;
       if (const int code = incoming(operation, into, part, buffer); code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
       const fi_rma_iov there{address, part, place.key.key};
-      const fi_msg_rma message{&here, &buffer.descriptor, 1, to.address, &there, 1, &operation.reserved, 0};
-      return fi_readmsg(to.endpoint, &message, FI_COMPLETION);
+      const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.reserved, 0};
+      return fi_readmsg(endpoint, &message, FI_COMPLETION);
     });
     if (!status) return status;
     into += part;
@@ -313,48 +234,6 @@ Status Fabric::read(Pending& pending, const Place& place, void* local, std::size
     bytes -= part;
   }
   return {};
-}
-
-Status Fabric::atomic(Pending& pending, const Place& place, ReduceOp op, BasicType type, const void* origin,
-                      void* fetched, std::size_t count) {
-  fi_datatype datatype{};
-  fi_op operation_code{};
-  fabric_type(type, datatype);
-  fabric_op(op, operation_code);
-  const std::size_t extent = traits(type).extent;
-  const std::size_t limit = atomic_limit(fetched != nullptr ? AtomicCall::kFetch : AtomicCall::kPlain, op, type);
-  for (std::size_t done = 0; done < count;) {
-    const std::size_t part = std::min(count - done, limit);
-    Status status = issue(pending, place.peer, fetched != nullptr ? "fi_fetch_atomicmsg" : "fi_atomicmsg", [&](Operation& operation, const Endpoints::To& to) {
-      // FI_ATOMIC_READ reads no operand, but providers look at the vector all the same.
-      void* operand = origin != nullptr ? static_cast<std::byte*>(const_cast<void*>(origin)) + done * extent : nullptr;
-      const fi_ioc here{operand, part};
-      const fi_rma_ioc there{place.key.base + place.offset + done * extent, part, place.key.key};
-      const fi_msg_atomic message{&here, nullptr, 1, to.address, &there, 1, datatype, operation_code, &operation.reserved, 0};
-      if (fetched == nullptr) {
-        return fi_atomicmsg(to.endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
-      }
-      fi_ioc result{static_cast<std::byte*>(fetched) + done * extent, part};
-      return fi_fetch_atomicmsg(to.endpoint, &message, &result, nullptr, 1, FI_COMPLETION);
-    });
-    if (!status) return status;
-    done += part;
-  }
-  return {};
-}
-
-Status Fabric::compare_and_swap(Pending& pending, const Place& place, BasicType type, const void* origin,
-                                const void* compare, void* fetched) {
-  fi_datatype datatype{};
-  fabric_type(type, datatype);
-  return issue(pending, place.peer, "fi_compare_atomicmsg", [&](Operation& operation, const Endpoints::To& to) {
-    const fi_ioc here{const_cast<void*>(origin), 1};
-    const fi_ioc expected{const_cast<void*>(compare), 1};
-    fi_ioc result{fetched, 1};
-    const fi_rma_ioc there{place.key.base + place.offset, 1, place.key.key};
-    const fi_msg_atomic message{&here, nullptr, 1, to.address, &there, 1, datatype, FI_CSWAP, &operation.reserved, 0};
-    return fi_compare_atomicmsg(to.endpoint, &message, &expected, nullptr, 1, &result, nullptr, 1, FI_COMPLETION);
-  });
 }
 
 Status Fabric::carry_out(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list) {
@@ -393,7 +272,7 @@ Status Fabric::ask_for_regions(Pending& pending, const AgentPlace& place, std::u
 }
 
 Status Fabric::send_request(Pending& pending, const AgentPlace& place, const Request& request, std::unique_ptr<OperationList> list) {
-  return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, const Endpoints::To& to) {
+  return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) {
     operation.parts = 2;
     operation.awaits_reply = true;
     operation.fetched = request.fetched.data();
@@ -414,15 +293,15 @@ Status Fabric::send_request(Pending& pending, const AgentPlace& place, const Req
       parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     }
     if (request.header.controls > 0) parts[count++] = {operation.steps.data(), request.header.controls * sizeof(ControlStep)};
-    return send(to, parts.data(), count, operation.slot, operation);
+    return send(endpoint, parts.data(), count, operation.slot, operation);
   });
 }
 
 // One message of several parts.
-ssize_t Fabric::send(const Endpoints::To& to, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context) {
+ssize_t Fabric::send(fid_ep* endpoint, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context) {
   if (!local_memory_.needed()) {
-    const fi_msg message{parts, nullptr, count, to.address, &context.reserved, 0};
-    return fi_sendmsg(to.endpoint, &message, FI_COMPLETION);
+    const fi_msg message{parts, nullptr, count, FI_ADDR_UNSPEC, &context.reserved, 0};
+    return fi_sendmsg(endpoint, &message, FI_COMPLETION);
   }
   if (slot == nullptr) slot = local_memory_.take();
   if (slot == nullptr) return -FI_ENOMEM;
@@ -431,8 +310,8 @@ ssize_t Fabric::send(const Endpoints::To& to, const iovec* parts, std::size_t co
     if (parts[i].iov_len > 0) std::memcpy(slot->bytes + whole.iov_len, parts[i].iov_base, parts[i].iov_len);
     whole.iov_len += parts[i].iov_len;
   }
-  const fi_msg message{&whole, &slot->descriptor, 1, to.address, &context.reserved, 0};
-  return fi_sendmsg(to.endpoint, &message, FI_COMPLETION);
+  const fi_msg message{&whole, &slot->descriptor, 1, FI_ADDR_UNSPEC, &context.reserved, 0};
+  return fi_sendmsg(endpoint, &message, FI_COMPLETION);
 }
 
 std::uint64_t Fabric::publish(Agent::Region region) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This process on the fabric: RDMA writes and reads, remote atomics, requests to agents, and what keeps them moving. Opened by
-// the first window that has a peer which only the fabric reaches. By which endpoints peers are reached: endpoints.hpp.
+// the first window that has a peer which only the fabric reaches. How peers are connected to: connections.hpp.
 //
 // Operations are issued here and complete later: each adds itself to a Pending, and whoever polls the completion
 // queue takes it off. An operation is complete when it has taken effect at the target (FI_DELIVERY_COMPLETE), and
@@ -37,7 +37,7 @@
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/absence.hpp"
 #include "transport/fabric/address.hpp"
-#include "transport/fabric/endpoints.hpp"
+#include "transport/fabric/connections.hpp"
 #include "transport/agent/agent.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/operation.hpp"
@@ -54,11 +54,11 @@ class Fabric {
   Fabric& operator=(const Fabric&) = delete;
   ~Fabric();
 
-  const FabricAddress& address() const { return endpoints_->address(); }
+  const FabricAddress& address() const { return connections_->address(); }
   const char* provider() const { return info_->fabric_attr->prov_name; }
   const char* device() const { return info_->domain_attr->name; }
   // Makes a peer known; the same address is the same peer.
-  Result<Peer> insert(const FabricAddress& address);
+  Peer insert(const FabricAddress& address);
 
   // Connects to peers at once, instead of when something is first issued to them: all of them, who do the same.
   Status connect(std::span<const Peer> peers);
@@ -82,27 +82,16 @@ class Fabric {
   // All of these return once the operation is issued; the Status is that of issuing.
   Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes);
   Status read(Pending& pending, const Place& place, void* local, std::size_t bytes);
-  // Whether the provider combines `op` on `type` by itself; at most how many elements in one call (0: not at all).
-  enum class AtomicCall : std::uint8_t { kPlain, kFetch, kCompare };
-  std::size_t atomic_limit(AtomicCall call, ReduceOp op, BasicType type) const;
-  // Whether atomics towards one peer take effect there in the order in which they were issued, among themselves: a
-  // call of atomic or compare_and_swap has been accepted by the provider when it returns, so none can overtake it.
-  bool orders_atomics() const { return orders_atomics_; }
-  // Whether the provider does all that control words need (Fabric::control); otherwise their target's agent does.
-  bool control_atomics() const { return control_atomics_; }
-  // Whether it does so in the adapter of the target (domain nic, README.md), so that no thread there has to wake. Such atomics are
-  // atomic among themselves only; they and all that is issued after other operations on the same peer take effect behind them.
+  // Whether locks and sums of 64-bit integers are atomics of the target's adapter (domain nic, README.md), so that no thread there has
+  // to wake; otherwise the target's agent carries them out. Such atomics are atomic among themselves only; they and all that is issued
+  // after other operations on the same peer take effect behind them.
   bool nic_atomics() const { return nic_form_ != NicForm::kNone; }
-  // One step on a control word of 64 bits by the provider; operands and `fetched` stay in use until `pending` is done.
+  // One step on a control word of 64 bits by the adapter (precondition: nic_atomics()); operands and `fetched` stay in use until
+  // `pending` is done.
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand, const std::uint64_t* compare,
                  std::uint64_t* fetched);
   // Whether a request to an agent is executed behind the writes to its process that were issued before.
   bool orders_messages_behind_writes() const { return orders_messages_behind_writes_; }
-  // `fetched` null: no result. Splits what is longer than one call.
-  Status atomic(Pending& pending, const Place& place, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                std::size_t count);
-  Status compare_and_swap(Pending& pending, const Place& place, BasicType type, const void* origin,
-                          const void* compare, void* fetched);
   // One message to the agent of a peer. Its operations' own buffers receive what they fetch.
   Status carry_out(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list);
   // The same with a step on a control word when they are done; what it held is fetched. `list` null: only that.
@@ -153,7 +142,6 @@ class Fabric {
   enum class NicForm : std::uint8_t { kNone, kByAddress, kByValue };
 
   Status set_up(const Settings& settings);
-  void query_atomics();
   bool claims_nic_atomics() const;
   std::string try_nic_atomics();
   Status nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand, const std::uint64_t* compare,
@@ -191,7 +179,7 @@ class Fabric {
   std::unique_ptr<Reply> take_reply_buffer();
   ssize_t send(Reply& reply);
   ssize_t send_probe(Reply& probe);
-  ssize_t send(const Endpoints::To& to, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context);
+  ssize_t send(fid_ep* endpoint, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context);
   void look_after_peers();
   // Connections are limited in number (fabric_parting.cpp).
   void make_room();
@@ -217,13 +205,10 @@ class Fabric {
   FabricHandle<fid_fabric> fabric_;
   FabricHandle<fid_domain> domain_;
   FabricHandle<fid_cq> queue_;
-  std::unique_ptr<Endpoints> endpoints_;
+  std::unique_ptr<Connections> connections_;
   int queue_fd_ = -1;
-  bool orders_atomics_ = false;
-  bool control_atomics_ = false;
   NicForm nic_form_ = NicForm::kNone;
   bool orders_messages_behind_writes_ = false;
-  std::array<std::array<std::array<std::size_t, kBasicTypes>, kReduceOps>, 3> atomic_limits_{};
 
   // Guards everything below, and the endpoint while operations are issued. Held for microseconds, never while
   // waiting or calling out of transport/.

@@ -22,14 +22,14 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
       given_up = contact.given_up;
       if (contact.under_way++ == 0) contact.quiet_since = Clock::now();
     }
-    Endpoints::To to{};
-    ssize_t code = endpoints_->reach(peer, to);
-    if (code == 0) code = call(*operation, to);
+    fid_ep* endpoint = nullptr;
+    ssize_t code = connections_->reach(peer, endpoint);
+    if (code == 0) code = call(*operation, endpoint);
     if (code == 0) {
       // Nobody can complete it before the mutex is released.
       operation->pending = &pending;
       operation->peer = peer;
-      operation->endpoint = to.endpoint;
+      operation->endpoint = endpoint;
       ++contact.issued;
       if (most_connections_ > 0) contact.last_issued = Clock::now();
       pending.issued();

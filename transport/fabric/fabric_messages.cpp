@@ -15,7 +15,7 @@ Status Fabric::post_receive(Receive& buffer) {
   ssize_t code = 0;
   do {
     void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
-    code = fi_recv(endpoints_->receiver(), buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC, &buffer.reserved);
+    code = fi_recv(connections_->receiver(), buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC, &buffer.reserved);
   } while (code == -FI_EAGAIN);
   return code == 0 ? Status() : Status(fabric_error(ErrorKind::kOther, "fi_recv", code));
 }
@@ -59,10 +59,10 @@ std::unique_ptr<Reply> Fabric::take_reply_buffer() {
 
 ssize_t Fabric::send(Reply& reply) {
   const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
-  Endpoints::To to{};
-  if (const ssize_t code = endpoints_->reach(reply.peer, to, Endpoints::What::kAnswer); code != 0) return code;
-  reply.endpoint = to.endpoint;
-  return send(to, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
+  fid_ep* endpoint = nullptr;
+  if (const ssize_t code = connections_->reach(reply.peer, endpoint, Connections::What::kAnswer); code != 0) return code;
+  reply.endpoint = endpoint;
+  return send(endpoint, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
 }
 
 // An adapter says that it is done when the peer's has acknowledged it, so an empty write will do, for which no process has to wake.
@@ -72,12 +72,12 @@ ssize_t Fabric::send_probe(Reply& probe) {
   probe.fetched.clear();
   probe.probe = true;
   if (!is_adapter(*info_)) return send(probe);
-  Endpoints::To to{};
-  if (const ssize_t code = endpoints_->reach(probe.peer, to); code != 0) return code;
-  probe.endpoint = to.endpoint;
+  fid_ep* endpoint = nullptr;
+  if (const ssize_t code = connections_->reach(probe.peer, endpoint); code != 0) return code;
+  probe.endpoint = endpoint;
   const fi_rma_iov nowhere{};
-  const fi_msg_rma nothing{nullptr, nullptr, 0, to.address, &nowhere, 1, &probe.reserved, 0};
-  return fi_writemsg(to.endpoint, &nothing, FI_COMPLETION);
+  const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &probe.reserved, 0};
+  return fi_writemsg(endpoint, &nothing, FI_COMPLETION);
 }
 
 void Fabric::send_replies() {

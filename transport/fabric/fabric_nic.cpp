@@ -23,7 +23,7 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
                           std::uint64_t* fetched) {
   statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof *operand);
   return issue(pending, place.peer, compare == nullptr ? "fi_fetch_atomic" : "fi_compare_atomic",
-               [&](Operation& operation, const Endpoints::To& to) -> ssize_t {
+               [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
                  Local result;
                  if (const int code = incoming(operation, fetched, sizeof *fetched, result); code != 0) return code;
                  void* descriptor = nullptr;
@@ -35,33 +35,24 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
                  void* const first = give(operand, 8);
                  const std::uint64_t address = place.key.base + place.offset;
                  if (compare == nullptr) {
-                   return fi_fetch_atomic(to.endpoint, first, 1, descriptor, result.at, result.descriptor, to.address, address,
+                   return fi_fetch_atomic(endpoint, first, 1, descriptor, result.at, result.descriptor, FI_ADDR_UNSPEC, address,
                                           place.key.key, FI_UINT64, FI_SUM, &operation.reserved);
                  }
                  void* const second = give(compare, 16);
-                 return fi_compare_atomic(to.endpoint, first, 1, descriptor, second, descriptor, result.at, result.descriptor,
-                                          to.address, address, place.key.key, FI_UINT64, FI_CSWAP, &operation.reserved);
+                 return fi_compare_atomic(endpoint, first, 1, descriptor, second, descriptor, result.at, result.descriptor,
+                                          FI_ADDR_UNSPEC, address, place.key.key, FI_UINT64, FI_CSWAP, &operation.reserved);
                });
 }
 
 Status Fabric::control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
                        const std::uint64_t* compare, std::uint64_t* fetched) {
-  constexpr BasicType kWord = BasicType::kUint64;
-  const bool nic = nic_atomics();
   switch (call) {
-    case ControlCall::kFetchAdd:
-      return nic ? nic_atomic(pending, place, operand, nullptr, fetched)
-                 : atomic(pending, place, ReduceOp::kSum, kWord, operand, fetched, 1);
-    case ControlCall::kCompareAndSwap:
-      return nic ? nic_atomic(pending, place, operand, compare, fetched)
-                 : compare_and_swap(pending, place, kWord, operand, compare, fetched);
+    case ControlCall::kFetchAdd: return nic_atomic(pending, place, operand, nullptr, fetched);
+    case ControlCall::kCompareAndSwap: return nic_atomic(pending, place, operand, compare, fetched);
     // An adapter reads and writes aligned words whole. No protocol writes a word on which others try atomics meanwhile
     // (remote_memory.hpp).
-    case ControlCall::kRead:
-      return nic ? read(pending, place, fetched, sizeof *fetched) : atomic(pending, place, ReduceOp::kNoOp, kWord, operand, fetched, 1);
-    case ControlCall::kWrite:
-      return nic ? write(pending, place, operand, sizeof *operand)
-                 : atomic(pending, place, ReduceOp::kReplace, kWord, operand, nullptr, 1);
+    case ControlCall::kRead: return read(pending, place, fetched, sizeof *fetched);
+    case ControlCall::kWrite: return write(pending, place, operand, sizeof *operand);
   }
   return {};
 }
@@ -71,11 +62,10 @@ std::string Fabric::try_nic_atomics() {
   alignas(64) std::uint64_t words[8] = {};
   const Result<Registration> exposed = expose(words, sizeof words);
   if (!exposed) return exposed.error().text;
-  const Result<Peer> self = insert(address());
-  if (!self) return self.error().text;
+  const Peer self = insert(address());
   // By itself: this is not yet the process's endpoint, which those who wait poll.
-  if (Status connected = connect(std::span(&self.value(), 1)); !connected) return connected.error().text;
-  const Place place{self.value(), exposed.value().key, 0};
+  if (Status connected = connect(std::span(&self, 1)); !connected) return connected.error().text;
+  const Place place{self, exposed.value().key, 0};
   const std::atomic_ref word(words[0]);
   Pending pending;
   Status status;

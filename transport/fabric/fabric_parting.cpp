@@ -32,11 +32,11 @@ void Fabric::make_room() {
   const auto patience = [](const Contact& contact) { return std::max<Clock::duration>(contact.patience, kUnused); };
   for (Peer peer = 0; peer < contacts_.size(); ++peer) {
     const Contact& contact = contacts_[peer];
-    if (contact.under_way == 0 && endpoints_->age(peer) >= patience(contact) && now - contact.last_issued >= kUnused) {
+    if (contact.under_way == 0 && connections_->age(peer) >= patience(contact) && now - contact.last_issued >= kUnused) {
       unused.push_back(peer);
     }
   }
-  const std::size_t too_many = std::min(unused.size(), endpoints_->connections() - most_connections_);
+  const std::size_t too_many = std::min(unused.size(), connections_->count() - most_connections_);
   const auto last_ones = unused.begin() + static_cast<std::ptrdiff_t>(too_many);
   std::partial_sort(unused.begin(), last_ones, unused.end(),
                     [&](Peer a, Peer b) { return contacts_[a].last_issued < contacts_[b].last_issued; });
@@ -45,7 +45,7 @@ void Fabric::make_room() {
     request->peer = *peer;
     request->header = {};
     request->header.kind = MessageKind::kPart;
-    request->header.operation = endpoints_->number(*peer);
+    request->header.operation = connections_->number(*peer);
     request->fetched.clear();
     request->probe = true;  // nobody is told if it does not arrive
     if (send(*request) != 0) {
@@ -54,12 +54,12 @@ void Fabric::make_room() {
     }
     request.release();  // until its completion: NOLINT(bugprone-unused-return-value)
     ++answers_under_way_;
-    log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed", endpoints_->connections(),
+    log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed", connections_->count(),
         most_connections_);
     Contact& contact = contacts_[*peer];
-    const bool soon = endpoints_->age(*peer) < kComesBackSoon * patience(contact);
+    const bool soon = connections_->age(*peer) < kComesBackSoon * patience(contact);
     contact.patience = soon ? std::min<Clock::duration>(2 * patience(contact), kUnusedLongest) : kUnused;
-    endpoints_->begin_parting(endpoints_->number(*peer));
+    connections_->begin_parting(connections_->number(*peer));
   }
 }
 
@@ -69,7 +69,7 @@ void Fabric::take_part(std::span<const std::byte> message) {
   if (message.size() != sizeof header) return;
   std::memcpy(&header, message.data(), sizeof header);
   // Of a connection that has ended since, nothing is to be done.
-  const std::optional<Peer> peer = endpoints_->begin_parting(header.operation);
+  const std::optional<Peer> peer = connections_->begin_parting(header.operation);
   if (!peer) return;
   if (*peer >= contacts_.size()) contacts_.resize(*peer + 1);
   if (std::ranges::find(parting_, *peer) == parting_.end()) parting_.push_back(*peer);
@@ -78,7 +78,7 @@ void Fabric::take_part(std::span<const std::byte> message) {
 // Called with the mutex held.
 void Fabric::part_where_nothing_is_under_way() {
   std::erase_if(parting_, [&](Peer peer) {
-    return contacts_[peer].issued == 0 && endpoints_->part(peer);
+    return contacts_[peer].issued == 0 && connections_->part(peer);
   });
 }
 

@@ -70,7 +70,7 @@ void Fabric::ring_listeners() {
 // Takes everything off the completion queue and on; whether there was anything. Called with the mutex held.
 bool Fabric::drain() {
   bool any = take_completions();
-  if (endpoints_->connecting()) any = endpoints_->progress() || any;
+  if (connections_->connecting()) any = connections_->progress() || any;
   if (!unsent_.empty()) send_replies();
   if (!parting_.empty()) part_where_nothing_is_under_way();
   return any;
@@ -143,7 +143,8 @@ void Fabric::complete_with_error() {
   const std::string text = fmt::format("{}: {}", fi_strerror(entry.err),
                                        fi_cq_strerror(queue_.get(), entry.prov_errno, entry.err_data, nullptr, 0));
   if (context == nullptr) {
-    log(LogLevel::kError, "libfabric {}: {}", provider(), text);
+    // libfabric 1.17's tcp reports what it was receiving when a connection was shut down a second time, without its context.
+    if (entry.err != FI_ECANCELED) log(LogLevel::kError, "libfabric {}: {}", provider(), text);
     return;
   }
   switch (context->kind) {
@@ -157,7 +158,7 @@ void Fabric::complete_with_error() {
       const fid_ep* const endpoint = operation.endpoint;
       // A request whose send failed gets no reply.
       finish(operation);
-      endpoints_->failed(peer, endpoint, text);
+      connections_->failed(peer, endpoint, text);
       return;
     }
     case Context::Kind::kReceive:
@@ -174,7 +175,7 @@ void Fabric::complete_with_error() {
       }
       --answers_under_way_;
       spare_.emplace_back(&reply);
-      endpoints_->failed(reply.peer, reply.endpoint, text);
+      connections_->failed(reply.peer, reply.endpoint, text);
       return;
     }
   }
@@ -201,7 +202,7 @@ void Fabric::look_after_peers() {
   const Clock::time_point now = Clock::now();
   for (Peer peer = 0; peer < contacts_.size(); ++peer) {
     Contact& contact = contacts_[peer];
-    if (contact.under_way == 0) endpoints_->clear_lost(peer);
+    if (contact.under_way == 0) connections_->clear_lost(peer);
     if (!quiet(contact, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) || peer_timeout_.count() == 0) continue;
     if (contact.probed) {
       if (now - contact.quiet_since >= peer_timeout_) give_up(peer, "its adapter acknowledges nothing that is sent to it");
@@ -219,15 +220,16 @@ void Fabric::look_after_peers() {
     }
     spare_.push_back(std::move(probe));
     if (code != -FI_EAGAIN || now - contact.quiet_since >= peer_timeout_) {
-      give_up(peer, fabric_error(ErrorKind::kPeer, "a probe", code).text);
+      const std::string& trouble = connections_->trouble(peer);
+      give_up(peer, trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", code).text : "connecting to it: " + trouble);
     }
   }
 }
 
 // Called with the mutex held.
 void Fabric::look_after_connections() {
-  endpoints_->progress();
-  if (most_connections_ > 0 && endpoints_->connections() > most_connections_) make_room();
+  connections_->progress();
+  if (most_connections_ > 0 && connections_->count() > most_connections_) make_room();
 }
 
 // What the progress thread does besides, where there is none: now and then, as it costs system calls.
@@ -283,7 +285,7 @@ void Fabric::give_up(Peer peer, const std::string& why) {
   ++contact.given_up;
   contact.quiet_since = Clock::now();
   contact.probed = false;
-  endpoints_->stop(peer);
+  connections_->stop(peer);
   operations_.for_each([&](Operation& operation) {
     if (operation.pending == nullptr || operation.peer != peer) return;
     Pending& pending = *std::exchange(operation.pending, nullptr);
@@ -334,7 +336,7 @@ bool Fabric::stay_away(Absence& absence) {
 }
 
 void Fabric::run_progress_thread() {
-  fid* waited[] = {&queue_->fid, endpoints_->events()};
+  fid* waited[] = {&queue_->fid, connections_->events()};
   const int to_try = waited[1] != nullptr ? 2 : 1;
   Absence absence;
   auto limit = kSafetyNet;
@@ -366,7 +368,7 @@ void Fabric::run_progress_thread() {
       look_after_connections();
       // Answers that the provider would not take yet are offered again soon.
       limit = unsent_.empty() ? kSafetyNet : kTryAgain;
-      if (most_connections_ > 0 && endpoints_->connections() > most_connections_) limit = std::min(limit, kRoomAgain);
+      if (most_connections_ > 0 && connections_->count() > most_connections_) limit = std::min(limit, kRoomAgain);
     }
     // Also when nothing completed here: a peer may have written into this process's memory.
     ring_listeners();
@@ -380,7 +382,7 @@ void Fabric::run_progress_thread() {
     // It makes progress as well: what it has executed leaves no other trace.
     ring_listeners();
     // poll(2) leaves negative descriptors out.
-    pollfd fds[] = {{queue_fd_, POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}, {endpoints_->events_fd(), POLLIN, 0}};
+    pollfd fds[] = {{queue_fd_, POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}, {connections_->events_fd(), POLLIN, 0}};
     something_came = ::poll(fds, 3, static_cast<int>(limit.count())) > 0 && fds[0].revents != 0;
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider.hpp"
 
-#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -15,20 +14,13 @@ namespace farside {
 namespace {
 
 // In this order. Only what farside is tested on is chosen unasked: adapters where the device is named.
-constexpr const char* kPreferred[] = {"verbs", "tcp;ofi_rxm", "tcp"};
+constexpr const char* kPreferred[] = {"verbs", "tcp"};
 
-// What a provider that orders atomics is asked for (Fabric::orders_atomics). This is what rxm grants with atomics in 1.17;
-// the generic FI_ORDER_RAW and so on are refused together with FI_ATOMIC, and so is ATOMIC_WAR (whose read is over when
-// the target has executed the fetch: in order of arrival all the same).
-constexpr std::uint64_t kAtomicOrder = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAW;
-
-// The first that a provider has. SAS keeps one origin's requests to the agent in order, SAW what was put before them.
+// The first that a provider has. SAS keeps one origin's requests to the agent in order, SAW puts them behind its writes.
 constexpr EndpointKind kKinds[] = {
-    {FI_EP_RDM, FI_ATOMIC, FI_ORDER_SAS | kAtomicOrder},
-    {FI_EP_RDM, FI_ATOMIC, FI_ORDER_SAS},
-    {FI_EP_MSG, FI_ATOMIC, FI_ORDER_SAS | FI_ORDER_SAW},
-    {FI_EP_MSG, 0, FI_ORDER_SAS | FI_ORDER_SAW},
-    {FI_EP_MSG, 0, FI_ORDER_SAS},
+    {FI_ATOMIC, FI_ORDER_SAS | FI_ORDER_SAW},
+    {0, FI_ORDER_SAS | FI_ORDER_SAW},
+    {0, FI_ORDER_SAS},
 };
 
 std::string available_providers() {
@@ -46,11 +38,11 @@ InfoHandle required_hints(const std::string& provider, const EndpointKind& kind)
   InfoHandle hints(fi_allocinfo());
   hints->caps = FI_MSG | FI_RMA | kind.caps;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = kind.type;
-  if (kind.type == FI_EP_MSG) hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+  hints->ep_attr->type = FI_EP_MSG;
+  hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
   hints->tx_attr->msg_order = kind.order;
   hints->rx_attr->msg_order = kind.order;
-  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | (kind.type == FI_EP_MSG ? FI_MR_LOCAL : 0);
+  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   hints->fabric_attr->prov_name = strdup(provider.c_str());
@@ -58,7 +50,6 @@ InfoHandle required_hints(const std::string& provider, const EndpointKind& kind)
 }
 
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device) {
-  ask_for_small_buffers();
   int code = 0;
   std::set<std::string> devices;
   for (const EndpointKind& kind : kKinds) {
@@ -82,22 +73,11 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
   }
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code);
   return Error{ErrorKind::kNoRoute,
-               fmt::format("provider {} offers neither a reliable datagram endpoint with RMA and atomics nor a connected one with RMA", name)};
-}
-
-bool orders_atomics(const fi_info& info) {
-  return (info.tx_attr->msg_order & info.rx_attr->msg_order & kAtomicOrder) == kAtomicOrder;
+               fmt::format("provider {} offers no connected endpoint (FI_EP_MSG) with RMA", name)};
 }
 
 bool is_adapter(const fi_info& info) {
-  return info.ep_attr->type == FI_EP_MSG && std::string_view(info.fabric_attr->prov_name) == "verbs";
-}
-
-void ask_for_small_buffers() {
-  constexpr int kLeaveUsersChoice = 0;
-  setenv("FI_OFI_RXM_BUFFER_SIZE", fmt::format("{}", kRxmBufferBytes).c_str(), kLeaveUsersChoice);
-  // Receives posted per connection; each is a buffer.
-  setenv("FI_OFI_RXM_MSG_RX_SIZE", "64", kLeaveUsersChoice);
+  return std::string_view(info.fabric_attr->prov_name) == "verbs";
 }
 
 std::span<const EndpointKind> endpoint_kinds() { return kKinds; }

@@ -10,7 +10,6 @@
 
 #include <rdma/fi_endpoint.h>
 
-#include "transport/agent/message.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside {
@@ -21,13 +20,12 @@ constexpr std::uint32_t kFabricApi = FI_VERSION(1, 15);
 // The providers that farside takes unasked, the best first (README.md, "Provider").
 std::span<const char* const> preferred_providers();
 
-// A kind of endpoint that farside can use, and what it must be able to do besides messages and RMA.
+// What a connected endpoint (FI_EP_MSG) must be able to do besides messages and RMA.
 struct EndpointKind {
-  fi_ep_type type;
   std::uint64_t caps;
   std::uint64_t order;   // msg_order (fi_endpoint(3))
 };
-// The best first.
+// The best first; the last asks for least.
 std::span<const EndpointKind> endpoint_kinds();
 
 // What a provider must have: fi_getinfo's hints.
@@ -52,19 +50,6 @@ Result<std::vector<Candidate>> candidates(const std::string& device = {});
 // `asked` is FARSIDE_PROVIDER, or empty: then the first of the candidates. Errors: kBadSetting when one was asked for that cannot be had,
 // else as candidates().
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device = {});
-
-// What rxm's eager buffers are to hold: a message (agent/message.hpp) and rxm's own header of at most 128 bytes.
-inline constexpr std::size_t kRxmBufferBytes = 7168;
-
-static_assert(kMaxMessage + 128 <= kRxmBufferBytes);
-
-// Lets rxm, unless the user has said otherwise (FI_OFI_RXM_*), make do with some 18 MiB per process instead of some 87: it keeps
-// pools of 1,024 buffers. It reads its variables at the first fi_getinfo of the process, so find_provider does this before; where a
-// runtime uses libfabric itself, it was first.
-void ask_for_small_buffers();
-
-// Whether it grants that one origin's atomics on one target take effect in the order in which they were issued.
-bool orders_atomics(const fi_info& info);
 
 // Whether its connections are queue pairs of an adapter, which takes what it is given whether the peer is there or not, and
 // says that it is done when the peer's adapter has acknowledged it.

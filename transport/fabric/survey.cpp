@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "transport/base/statistics.hpp"
-#include "transport/data/reduce_op.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 
@@ -44,7 +43,6 @@ struct Requirement {
 };
 constexpr Requirement kRequirements[] = {
     {"no RMA", [](fi_info& hints, const fi_info&) { hints.caps = FI_MSG | FI_RMA; }},
-    {"no atomics", [](fi_info& hints, const fi_info& required) { hints.caps = required.caps & FI_ATOMIC; }},
     {"no order of messages (FI_ORDER_SAS)",
      [](fi_info& hints, const fi_info& required) {
        hints.tx_attr->msg_order = required.tx_attr->msg_order;
@@ -66,31 +64,20 @@ bool offers(const std::string& provider, const fi_info* hints) {
   return false;
 }
 
-std::string lacking(const std::string& provider, const EndpointKind& kind) {
-  const InfoHandle required = required_hints(provider, kind);
+std::string lacking(const std::string& provider) {
+  const InfoHandle required = required_hints(provider, endpoint_kinds().back());
   InfoHandle hints = open_hints(provider);
-  hints->ep_attr->type = kind.type;
-  const char* const name = kind.type == FI_EP_RDM ? "a datagram endpoint (FI_EP_RDM)" : "a connected endpoint (FI_EP_MSG)";
-  if (!offers(provider, hints.get())) return fmt::format("it has no {}", name + 2);
+  hints->ep_attr->type = FI_EP_MSG;
+  if (!offers(provider, hints.get())) return "it has no connected endpoint (FI_EP_MSG)";
   std::vector<std::string> all;
   for (const Requirement& requirement : kRequirements) {
     hints = open_hints(provider);
-    hints->ep_attr->type = kind.type;
+    hints->ep_attr->type = FI_EP_MSG;
     requirement.ask(*hints, *required);
     if (!offers(provider, hints.get())) all.emplace_back(requirement.lacking);
   }
-  if (all.empty()) return fmt::format("for {} it has each of the things that farside needs, but not all of them together", name);
-  return fmt::format("for {} it has {}", name, fmt::join(all, ", "));
-}
-
-std::string lacking(const std::string& provider) {
-  std::vector<std::string> all;
-  // Of each type the one that is asked for least.
-  const auto kinds = endpoint_kinds();
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    if (i + 1 == kinds.size() || kinds[i + 1].type != kinds[i].type) all.push_back(lacking(provider, kinds[i]));
-  }
-  return fmt::format("{}", fmt::join(all, "; "));
+  if (all.empty()) return "its connected endpoint has each of the things that farside needs, but not all of them together";
+  return fmt::format("its connected endpoint has {}", fmt::join(all, ", "));
 }
 
 struct NoProgress final : Progress {
@@ -100,37 +87,11 @@ struct NoProgress final : Progress {
   void stop_listening(Doorbell&) override {}
 };
 
-// Where an atomic that the provider takes is executed (fi_rxm(7), fi_rxd(7), fi_shm(7), fi_cxi(7)). libfabric has no way to ask.
-const char* place_of_atomics(std::string_view provider) {
-  for (const char* layer : {";ofi_rxm", ";ofi_rxd"}) {
-    if (provider.ends_with(layer)) return " (software, at the target)";
-  }
-  if (provider == "shm" || provider == "sockets" || provider == "efa") return " (software, at the target)";
-  return provider == "cxi" ? " (the adapter of the target: not atomic to its CPUs, which farside counts on)" : "";
-}
-
-// The combinations of operation and type that go to the provider, of all that MPI allows; the agent does the others.
 std::string atomics_of(const Fabric& fabric) {
-  int by_provider = 0, in_all = 0;
-  for (std::size_t o = 0; o < kReduceOps; ++o) {
-    for (std::size_t t = 0; t < kBasicTypes; ++t) {
-      const auto op = static_cast<ReduceOp>(o);
-      const auto type = static_cast<BasicType>(t);
-      if (!allowed(op, type)) continue;
-      ++in_all;
-      // As the data of a window are: aligned.
-      if (atomic_way(type, nullptr) == AtomicWay::kAtomic && fabric.atomic_limit(Fabric::AtomicCall::kFetch, op, type) > 0) {
-        ++by_provider;
-      }
-    }
-  }
   if (fabric.nic_atomics()) {
     return "by the adapter of the target on 64-bit integers, and for locks; by farside's agent there for the others";
   }
-  if (by_provider == 0 && !fabric.control_atomics()) return "by farside's agent at the target (the provider has none)";
-  return fmt::format("by the provider{} for {} of {} pairs of operation and type, and for locks; by farside's agent at the "
-                     "target for the others{}",
-                     place_of_atomics(fabric.provider()), by_provider, in_all, fabric.orders_atomics() ? "" : "; one at a time, since it does not order them");
+  return "by farside's agent at the target";
 }
 
 std::string progress_of(const fi_info& info) {

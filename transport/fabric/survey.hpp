@@ -29,7 +29,7 @@ std::string fabric_version();
 std::string fabric_library();
 // The providers that libfabric has, whether or not they find a device: names.
 std::vector<std::string> registered_providers();
-// Those that offer something here, layered ones such as tcp;ofi_rxm too, the preferred ones first.
+// Those that offer something here, layered ones (NAME;ofi_rxm) too, the preferred ones first.
 std::vector<std::string> offered_providers();
 
 // The error that every window which needs the fabric would meet; empty if a provider is chosen.

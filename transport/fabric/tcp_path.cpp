@@ -58,19 +58,37 @@ bool look_at(int descriptor, TcpConnection& out) {
   return true;
 }
 
-}  // namespace
-
-std::vector<TcpConnection> tcp_connections() {
-  std::vector<TcpConnection> found;
+template <class Do>
+void for_each_connection(Do&& act) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
-  if (folder == nullptr) return found;
+  if (folder == nullptr) return;
   while (const dirent* entry = ::readdir(folder.get())) {
     char* end = nullptr;
     const long descriptor = std::strtol(entry->d_name, &end, 10);
     if (end == entry->d_name || *end != '\0') continue;
     TcpConnection connection;
-    if (look_at(static_cast<int>(descriptor), connection)) found.push_back(connection);
+    if (look_at(static_cast<int>(descriptor), connection)) act(static_cast<int>(descriptor), connection);
   }
+}
+
+}  // namespace
+
+std::vector<TcpConnection> tcp_connections() {
+  std::vector<TcpConnection> found;
+  for_each_connection([&](int, const TcpConnection& connection) { found.push_back(connection); });
+  return found;
+}
+
+int end_tcp_connection(const sockaddr_storage& here, const sockaddr_storage& there) {
+  Place end_here, end_there;
+  if (!read_place(&here, sizeof here, end_here) || !read_place(&there, sizeof there, end_there)) return -1;
+  int found = -1;
+  for_each_connection([&](int descriptor, const TcpConnection& connection) {
+    Place one, other;
+    if (!read_place(&connection.here, sizeof connection.here, one) || !read_place(&connection.there, sizeof connection.there, other)) return;
+    if (one == end_here && other == end_there) found = descriptor;
+  });
+  if (found >= 0) ::shutdown(found, SHUT_RDWR);
   return found;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoints that farside connects itself: who is let in, and that both sides may begin at once.
+// Connections: which requests are accepted, and that both sides may begin at once.
 #include <poll.h>
 
 #include <algorithm>
@@ -13,10 +13,8 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-#include <rdma/fi_cm.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
 
+#include "tests/transport/caller.hpp"
 #include "tests/transport/world.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
@@ -35,54 +33,18 @@ int open_sockets() {
   return sockets;
 }
 
-// What somebody who is not of the job gets when it connects to `address` with these private data.
-int knock(const FabricAddress& address, const std::vector<std::byte>& data) {
-  const auto found = find_provider("tcp");
-  REQUIRE(found.ok());
-  fi_info* const info = found.value().get();
-  info->ep_attr->rx_ctx_cnt = 0;
-  fid_fabric* fabric = nullptr;
-  fid_domain* domain = nullptr;
-  fid_eq* events = nullptr;
-  fid_cq* queue = nullptr;
-  fid_ep* endpoint = nullptr;
-  fi_eq_attr eq_attr{};
-  eq_attr.wait_obj = FI_WAIT_UNSPEC;
-  fi_cq_attr cq_attr{};
-  cq_attr.format = FI_CQ_FORMAT_CONTEXT;
-  REQUIRE(fi_fabric(info->fabric_attr, &fabric, nullptr) == 0);
-  REQUIRE(fi_eq_open(fabric, &eq_attr, &events, nullptr) == 0);
-  REQUIRE(fi_domain(fabric, info, &domain, nullptr) == 0);
-  REQUIRE(fi_cq_open(domain, &cq_attr, &queue, nullptr) == 0);
-  REQUIRE(fi_endpoint(domain, info, &endpoint, nullptr) == 0);
-  REQUIRE(fi_ep_bind(endpoint, &events->fid, 0) == 0);
-  REQUIRE(fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV) == 0);
-  REQUIRE(fi_enable(endpoint) == 0);
-  REQUIRE(fi_connect(endpoint, address.bytes.data(), data.data(), data.size()) == 0);
-  std::uint32_t event = 0;
-  alignas(8) std::array<std::byte, 512> entry;
-  int result = 0;
-  const ssize_t read = fi_eq_sread(events, &event, entry.data(), entry.size(), 10'000, 0);
-  if (read == -FI_EAVAIL) {
-    fi_eq_err_entry error{};
-    fi_eq_readerr(events, &error, 0);
-    result = error.err;
-  } else {
-    result = read > 0 && event == FI_CONNECTED ? 0 : -1;
-  }
-  for (fid* object : {&endpoint->fid, &queue->fid, &domain->fid, &events->fid, &fabric->fid}) fi_close(object);
-  return result;
-}
+// What a process that is not of the job gets when it connects to `address` with these private data.
+int knock(const FabricAddress& address, std::span<const std::byte> data) { return Caller(address, data).outcome(); }
 
 }  // namespace
 
 // By counting sockets: over tcp only.
 TEST_CASE("both sides may connect to each other at once: one connection for each pair, and nothing is lost") {
-  if (connected_provider() != std::string_view("tcp")) return;
+  if (test_provider() != std::string_view("tcp")) return;
   constexpr int kRanks = 6;
   for (unsigned round = 0; round < 12; ++round) {
     INFO("round " << round);
-    expect_well(run_world(kRanks, Way::kConnected, 8 * kRanks, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(kRanks, Way::kFabric, 8 * kRanks, [&](Ranks& ranks, World& world) {
       std::fill_n(world->data(), 8 * kRanks, std::byte{0});
       const int before = open_sockets();
       std::vector<int> peers;
@@ -118,10 +80,10 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
 
 // By counting sockets: over tcp only.
 TEST_CASE("of more connections than FARSIDE_CONNECTIONS those that are not used are closed, and made again when they are needed") {
-  if (connected_provider() != std::string_view("tcp")) return;
+  if (test_provider() != std::string_view("tcp")) return;
   constexpr int kRanks = 4;
   setenv("FARSIDE_CONNECTIONS", "1", 1);
-  expect_well(run_world(kRanks, Way::kConnected, 8 * kRanks, [&](Ranks& ranks, World& world) {
+  expect_well(run_world(kRanks, Way::kFabric, 8 * kRanks, [&](Ranks& ranks, World& world) {
     const int before = open_sockets();
     for (std::uint64_t round = 1; round <= 3; ++round) {
       for (int r = 0; r < kRanks; ++r) {
@@ -146,7 +108,7 @@ TEST_CASE("of more connections than FARSIDE_CONNECTIONS those that are not used 
 
 // The progress thread stays away while the application polls: not from connections.
 TEST_CASE("who polls without a pause can be connected to") {
-  expect_well(run_world(2, Way::kConnected, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_world(2, Way::kFabric, 64, [](Ranks& ranks, World& world) {
     ranks.barrier();
     if (ranks.rank() == 1) {
       const std::uint64_t word = 7;
@@ -162,27 +124,20 @@ TEST_CASE("who polls without a pause can be connected to") {
 }
 
 TEST_CASE("who does not know the secret is not let in, and the job goes on") {
-  if (connected_provider() != std::string_view("tcp")) return;
-  expect_well(run_world(2, Way::kConnected, 64, [](Ranks& ranks, World& world) {
+  if (test_provider() != std::string_view("tcp")) return;
+  expect_well(run_world(2, Way::kFabric, 64, [](Ranks& ranks, World& world) {
     const FabricAddress address = Process::instance().fabric().value()->address();
     if (ranks.rank() == 0) {
-      // As farside's own hello, whose layout is part of the protocol between processes of one version.
-      struct Hello {
-        std::uint32_t magic = 0x46415253, version = 2;
-        std::uint64_t from = 1, secret = 0, number = 7;
-      } hello;
-      const auto bytes = [&] {
-        const auto* at = reinterpret_cast<const std::byte*>(&hello);
-        return std::vector<std::byte>(at, at + sizeof hello);
-      };
+      CallerHello hello;
+      const auto bytes = [&] { return hello.bytes(); };
       hello.secret = address.secret + 1;
       ranks.check(knock(address, bytes()) == FI_ECONNREFUSED, "a wrong secret");
       ranks.check(knock(address, {}) == FI_ECONNREFUSED, "no hello");
-      ranks.check(knock(address, std::vector<std::byte>(200, std::byte{0x46})) == FI_ECONNREFUSED, "garbage");
+      ranks.check(knock(address, std::vector(200, std::byte{0x46})) == FI_ECONNREFUSED, "garbage");
       hello.secret = address.secret;
-      hello.version = 3;
-      ranks.check(knock(address, bytes()) == FI_ECONNREFUSED, "another version");
       hello.version = 2;
+      ranks.check(knock(address, bytes()) == FI_ECONNREFUSED, "another version");
+      hello.version = 3;
       ranks.check(knock(address, bytes()) == 0, "who knows it comes in: the others were refused for what they said");
     }
     const std::uint64_t word = 7;

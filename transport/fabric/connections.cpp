@@ -1,35 +1,45 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/connected_endpoints.hpp"
+#include "transport/fabric/connections.hpp"
+
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
 #include "transport/fabric/provider.hpp"
+#include "transport/fabric/tcp_path.hpp"
 
 namespace farside {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x46415253;  // FARS
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 // Before a refused request is made again: at first, and at most.
 constexpr std::chrono::milliseconds kTryAgain{1}, kTryAgainLongest{100};
 
-}  // namespace
-
-Result<std::unique_ptr<Endpoints>> ConnectedEndpoints::open(const Domain& domain, Lost lost) {
-  std::unique_ptr<ConnectedEndpoints> opened(new ConnectedEndpoints(domain, std::move(lost)));
-  if (Status status = opened->set_up(); !status) return status.error();
-  return std::unique_ptr<Endpoints>(std::move(opened));
+// Whether what keeps a process from connecting may pass by itself: a cable that is cut, a peer that is too busy to accept.
+bool passes(int code) {
+  constexpr std::array kPassing{ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, ECONNREFUSED, ETIMEDOUT, EADDRNOTAVAIL};
+  return std::ranges::find(kPassing, -code) != kPassing.end();
 }
 
-ConnectedEndpoints::ConnectedEndpoints(const Domain& domain, Lost lost)
+}  // namespace
+
+Result<std::unique_ptr<Connections>> Connections::open(const Domain& domain, Lost lost) {
+  std::unique_ptr<Connections> opened(new Connections(domain, std::move(lost)));
+  if (Status status = opened->set_up(); !status) return status.error();
+  return opened;
+}
+
+Connections::Connections(const Domain& domain, Lost lost)
     : domain_(domain), by_adapter_(is_adapter(*domain.info)), lost_(std::move(lost)) {}
 
-Status ConnectedEndpoints::set_up() {
+Status Connections::set_up() {
   fi_eq_attr eq_attr{};
   eq_attr.wait_obj = FI_WAIT_FD;
   fid_eq* events = nullptr;
@@ -58,7 +68,7 @@ Status ConnectedEndpoints::set_up() {
   return {};
 }
 
-ConnectedEndpoints::~ConnectedEndpoints() {
+Connections::~Connections() {
   // Endpoints before what they are bound to.
   listener_.reset();
   for (auto& [_, connection] : connections_) {
@@ -67,20 +77,20 @@ ConnectedEndpoints::~ConnectedEndpoints() {
   connections_.clear();
 }
 
-Peer ConnectedEndpoints::find(std::uint64_t identity) {
+Peer Connections::find(std::uint64_t identity) {
   const auto [found, added] = by_identity_.try_emplace(identity, peers_.size());
   if (added) peers_.emplace_back();
   return found->second;
 }
 
-Result<Peer> ConnectedEndpoints::insert(const FabricAddress& address) {
+Peer Connections::insert(const FabricAddress& address) {
   // It may have connected before its address came.
   const Peer peer = find(address.identity);
   peers_[peer].address = address;
   return peer;
 }
 
-ssize_t ConnectedEndpoints::open_endpoint(fi_info* info, FabricHandle<fid_ep>& out) {
+ssize_t Connections::open_endpoint(fi_info* info, FabricHandle<fid_ep>& out) {
   info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
   fid_ep* endpoint = nullptr;
   int code = fi_endpoint(domain_.domain, info, &endpoint, nullptr);
@@ -93,7 +103,7 @@ ssize_t ConnectedEndpoints::open_endpoint(fi_info* info, FabricHandle<fid_ep>& o
   return code;
 }
 
-ConnectedEndpoints::Connection* ConnectedEndpoints::add(FabricHandle<fid_ep> endpoint, Peer peer, State state,
+Connections::Connection* Connections::add(FabricHandle<fid_ep> endpoint, Peer peer, State state,
                                                         bool initiated, std::uint64_t number) {
   fid* const key = &endpoint->fid;
   auto connection = std::make_unique<Connection>();
@@ -109,13 +119,13 @@ ConnectedEndpoints::Connection* ConnectedEndpoints::add(FabricHandle<fid_ep> end
   return (connections_[key] = std::move(connection)).get();
 }
 
-ssize_t ConnectedEndpoints::reach(Peer peer, To& to, What what) {
+ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
   Known& known = peers_[peer];
   const auto carries = [what](const Connection& connection) {
     return connection.state == State::kConnected || (what == What::kAnswer && connection.carries());
   };
   if (known.current != nullptr && carries(*known.current)) [[likely]] {
-    to = {known.current->endpoint.get(), FI_ADDR_UNSPEC};
+    endpoint = known.current->endpoint.get();
     return 0;
   }
   if (known.current == nullptr && Clock::now() >= known.not_before) {
@@ -124,7 +134,7 @@ ssize_t ConnectedEndpoints::reach(Peer peer, To& to, What what) {
   return -FI_EAGAIN;
 }
 
-ssize_t ConnectedEndpoints::connect(Peer peer) {
+ssize_t Connections::connect(Peer peer) {
   Known& known = peers_[peer];
   if (known.address.size == 0) return -FI_EAGAIN;  // it has not been told yet
   const InfoHandle info(fi_dupinfo(domain_.info));
@@ -135,14 +145,20 @@ ssize_t ConnectedEndpoints::connect(Peer peer) {
   std::memcpy(info->dest_addr, known.address.bytes.data(), known.address.size);
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = open_endpoint(info.get(), endpoint); code != 0) return code;
-  const Hello hello{kMagic, kVersion, address_.identity, known.address.secret, random_bits()};
-  if (const int code = fi_connect(endpoint.get(), known.address.bytes.data(), &hello, sizeof hello); code != 0) return code;
+  const Hello hello{kMagic, kVersion, address_.identity, known.address.secret, random_bits(), ++attempts_};
+  const int code = fi_connect(endpoint.get(), known.address.bytes.data(), &hello, sizeof hello);
+  if (passes(code)) {
+    known.trouble = fi_strerror(-code);
+    back_off(known);
+    return -FI_EAGAIN;
+  }
+  if (code != 0) return code;
   known.current = add(std::move(endpoint), peer, State::kConnecting, true, hello.number);
   return 0;
 }
 
 // `hello` null: whoever asks does not speak as farside does.
-void ConnectedEndpoints::take_request(fi_info* info, const Hello* hello) {
+void Connections::take_request(fi_info* info, const Hello* hello) {
   const auto refuse = [&] { fi_reject(listener_.get(), info->handle, nullptr, 0); };
   if (hello == nullptr || hello->magic != kMagic || hello->version != kVersion || hello->secret != address_.secret) {
     log(LogLevel::kWarn, "a connection from outside of the job was refused");
@@ -151,19 +167,25 @@ void ConnectedEndpoints::take_request(fi_info* info, const Hello* hello) {
   const Peer peer = find(hello->from);
   const bool self = hello->from == address_.identity;
   if (Connection* mine = peers_[peer].current; mine != nullptr && !self) {
-    const bool crossed = mine->state == State::kConnecting;
-    if (!crossed || address_.identity < hello->from) return refuse();
-    --in_progress_;
-    end(*mine);  // until its refusal comes
-    peers_[peer].current = nullptr;
+    if (mine->state == State::kConnecting) {
+      if (address_.identity < hello->from) return refuse();
+      --in_progress_;
+      end(*mine);  // until its refusal comes
+      peers_[peer].current = nullptr;
+    } else {
+      if (hello->attempt <= peers_[peer].attempt) return refuse();
+      shut_down(*mine);
+      ended(*mine, "it has connected again");
+    }
   }
+  peers_[peer].attempt = std::max(peers_[peer].attempt, hello->attempt);
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = open_endpoint(info, endpoint); code != 0) {
     log(LogLevel::kWarn, "a peer's connection was refused: {}", fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
     return refuse();
   }
   // Only who has this process's address from the exchange, or is this process, knows its identity.
-  const Hello answer{kMagic, kVersion, address_.identity, 0, hello->number};
+  const Hello answer{kMagic, kVersion, address_.identity, 0, hello->number, attempts_};
   if (const int code = fi_accept(endpoint.get(), &answer, sizeof answer); code != 0) {
     log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "accepting a connection", code).text);
     return;
@@ -172,30 +194,32 @@ void ConnectedEndpoints::take_request(fi_info* info, const Hello* hello) {
   if (!self) peers_[peer].current = connection;
 }
 
-void ConnectedEndpoints::established(Connection& connection, const Hello* hello) {
+void Connections::established(Connection& connection, const Hello* hello) {
   if (connection.state == State::kEnded) return close(connection);
   Known& known = peers_[connection.peer];
   if (connection.initiated && (hello == nullptr || hello->magic != kMagic || hello->from != known.address.identity)) {
     return ended(connection, "another process answers at its address");
   }
+  if (hello != nullptr) known.attempt = std::max(known.attempt, hello->attempt);
   --in_progress_;
   connection.state = connection.to_part ? State::kParting : State::kConnected;
   connection.since = Clock::now();
   known.refused = 0;
+  known.trouble.clear();
 }
 
-ConnectedEndpoints::Clock::duration ConnectedEndpoints::age(Peer peer) const {
+Connections::Clock::duration Connections::age(Peer peer) const {
   const Connection* const connection = peers_[peer].current;
   const bool stays = connection == nullptr || connection->state != State::kConnected ||
                      peers_[peer].address.identity == address_.identity;
   return stays ? Clock::duration::zero() : Clock::now() - connection->since;
 }
 
-std::uint64_t ConnectedEndpoints::number(Peer peer) const {
+std::uint64_t Connections::number(Peer peer) const {
   return peers_[peer].current != nullptr ? peers_[peer].current->number : 0;
 }
 
-std::optional<Peer> ConnectedEndpoints::begin_parting(std::uint64_t number) {
+std::optional<Peer> Connections::begin_parting(std::uint64_t number) {
   const auto found = std::ranges::find_if(connections_, [&](const auto& each) { return each.second->number == number; });
   if (found == connections_.end()) return {};
   Connection& connection = *found->second;
@@ -207,7 +231,7 @@ std::optional<Peer> ConnectedEndpoints::begin_parting(std::uint64_t number) {
 }
 
 // The other side hears that it has ended, and ends it as well.
-bool ConnectedEndpoints::part(Peer peer) {
+bool Connections::part(Peer peer) {
   Connection* const connection = peers_[peer].current;
   // Another one, made since?
   if (connection == nullptr || !connection->to_part) return true;
@@ -220,27 +244,31 @@ bool ConnectedEndpoints::part(Peer peer) {
 }
 
 // The next operation connects again, after a while.
-void ConnectedEndpoints::forget(Connection& connection) {
+void Connections::forget(Connection& connection) {
   Known& known = peers_[connection.peer];
   if (known.current != &connection) return;
   known.current = nullptr;
+  back_off(known);
+}
+
+void Connections::back_off(Known& known) {
   const auto wait = kTryAgain * (1U << std::min(known.refused, 7U));
   known.not_before = Clock::now() + std::min<std::chrono::milliseconds>(wait, kTryAgainLongest);
   ++known.refused;
 }
 
-ConnectedEndpoints::State ConnectedEndpoints::end(Connection& connection) {
+Connections::State Connections::end(Connection& connection) {
   stop_counting(connection);
   return std::exchange(connection.state, State::kEnded);
 }
 
-void ConnectedEndpoints::stop_counting(Connection& connection) {
+void Connections::stop_counting(Connection& connection) {
   if (std::exchange(connection.counted, false)) --to_stay_;
 }
 
-// The connection is of no use any more. What was under way on it fails by itself: at an adapter when this side has shut it down,
-// too (libfabric 1.17 leaves the queue pair as it is, which goes on trying).
-void ConnectedEndpoints::ended(Connection& connection, const std::string& why) {
+// The connection cannot be used any more, as the provider says. Operations on it fail by themselves, at an adapter when this side has shut
+// it down, too (libfabric 1.17 leaves the queue pair as it is, which goes on trying).
+void Connections::ended(Connection& connection, const std::string& why) {
   forget(connection);
   const State before = end(connection);
   if (before == State::kConnecting || before == State::kAccepting) --in_progress_;
@@ -249,30 +277,55 @@ void ConnectedEndpoints::ended(Connection& connection, const std::string& why) {
   lost_(connection.peer, why);
 }
 
+// When this returns, the provider touches no buffer of an operation on the connection any more, and has completed all of them with
+// errors. fi_shutdown(3) does that, but libfabric before 1.18 frees a read whose data are just arriving over TCP twice, and loses
+// operations from then on. The end of the socket is what it handles well: so the socket is ended, and the provider is polled until it
+// has received what was here already and the end.
+void Connections::shut_down(Connection& connection) {
+  fid_ep* const endpoint = connection.endpoint.get();
+  sockaddr_storage here{}, there{};
+  std::size_t here_bytes = sizeof here, there_bytes = sizeof there;
+  if (!by_adapter_ && fi_getname(&endpoint->fid, &here, &here_bytes) == 0 && fi_getpeer(endpoint, &there, &there_bytes) == 0) {
+    constexpr int kMostPolls = 100'000, kPollsForTheEnd = 4;
+    const int socket = end_tcp_connection(here, there);
+    int at_end = 0;
+    for (int polls = 0; socket >= 0 && polls < kMostPolls && at_end < kPollsForTheEnd; ++polls) {
+      char next = 0;
+      at_end = ::recv(socket, &next, sizeof next, MSG_PEEK | MSG_DONTWAIT) > 0 ? 0 : at_end + 1;
+      fi_cq_read(domain_.queue, nullptr, 0);  // polls, and takes nothing
+    }
+  }
+  fi_shutdown(endpoint, 0);
+}
+
 // A queue pair that has reported an error takes nothing more, and nobody says that its connection has ended.
-void ConnectedEndpoints::failed(Peer peer, const fid_ep* endpoint, const std::string& why) {
+void Connections::failed(Peer peer, const fid_ep* endpoint, const std::string& why) {
   Connection* const connection = peers_[peer].current;
   if (!by_adapter_ || connection == nullptr || connection->endpoint.get() != endpoint) return;
   if (connection->carries()) ended(*connection, why);
 }
 
-void ConnectedEndpoints::stop(Peer peer) {
+void Connections::stop(Peer peer) {
   Connection* const connection = peers_[peer].current;
-  if (!by_adapter_ || connection == nullptr || !connection->carries()) return;
+  if (connection == nullptr) return;
   forget(*connection);
-  end(*connection);
-  fi_shutdown(connection->endpoint.get(), 0);
+  const State before = end(*connection);
+  if (before == State::kConnecting || before == State::kAccepting) {
+    --in_progress_;
+    return close(*connection);
+  }
+  shut_down(*connection);
 }
 
-void ConnectedEndpoints::close(Connection& connection) { connections_.erase(&connection.endpoint->fid); }
+void Connections::close(Connection& connection) { connections_.erase(&connection.endpoint->fid); }
 
-void ConnectedEndpoints::clear_lost(Peer peer) {
+void Connections::clear_lost(Peer peer) {
   std::erase_if(connections_, [&](const auto& each) {
     return each.second->peer == peer && each.second->state == State::kEnded;
   });
 }
 
-void ConnectedEndpoints::take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes) {
+void Connections::take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes) {
   Hello hello{};
   const bool has_hello = bytes >= sizeof entry + sizeof hello;
   if (has_hello) std::memcpy(&hello, entry.data, sizeof hello);
@@ -286,15 +339,17 @@ void ConnectedEndpoints::take_event(std::uint32_t event, const fi_eq_cm_entry& e
   if (event == FI_SHUTDOWN) ended(*found->second, "it has closed the connection");
 }
 
-void ConnectedEndpoints::take_error() {
+void Connections::take_error() {
   fi_eq_err_entry entry{};
   if (fi_eq_readerr(events_.get(), &entry, 0) < 0) return;
   const auto found = connections_.find(entry.fid);
   if (found == connections_.end()) return;
-  ended(*found->second, fi_strerror(entry.err));
+  Connection& connection = *found->second;
+  if (!connection.carries()) peers_[connection.peer].trouble = fi_strerror(entry.err);
+  ended(connection, fi_strerror(entry.err));
 }
 
-bool ConnectedEndpoints::progress() {
+bool Connections::progress() {
   constexpr std::size_t kMostData = 256;
   alignas(fi_eq_cm_entry) std::array<std::byte, sizeof(fi_eq_cm_entry) + kMostData> buffer;
   bool any = false;
