@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MPI_Alloc_mem: windows on such memory, of all of it or a part, made at any time, are reached as those of
-// MPI_Win_allocate are.
+// MPI_Win_allocate are. A process that is forked has a copy of the memory, as of all others.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "check.hpp"
 
 namespace {
@@ -101,6 +104,43 @@ void plain_use() {
   CHECK_MPI(MPI_Free_mem(nothing));
 }
 
+// The parent stores before the child looks, and the child before the parent does; nothing of either may be seen by the other. A window
+// on the memory changes nothing about that.
+void check_fork(unsigned char* memory, std::size_t bytes) {
+  std::memset(memory, 1, bytes);
+  int go[2];
+  CHECK_EQ(pipe(go), 0);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  char byte = 0;
+  if (child == 0) {
+    const bool heard = read(go[0], &byte, 1) == 1;
+    const bool good = std::all_of(memory, memory + bytes, [](unsigned char c) { return c == 1; });
+    std::memset(memory, 2, bytes);
+    _exit(heard && good ? 0 : 1);
+  }
+  std::memset(memory + bytes / 2, 3, bytes - bytes / 2);
+  CHECK_EQ(write(go[1], &byte, 1), ssize_t{1});
+  int status = -1;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK_EQ(status, 0);
+  for (std::size_t i = 0; i < bytes; ++i) CHECK_EQ(+memory[i], i < bytes / 2 ? 1 : 3);
+  close(go[0]);
+  close(go[1]);
+}
+
+void forks() {
+  constexpr std::size_t kBytes = 100'000;
+  auto* memory = allocate<unsigned char>(kBytes);
+  check_fork(memory, kBytes);
+  MPI_Win window;
+  CHECK_MPI(MPI_Win_create(memory, kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  check_fork(memory, kBytes);
+  CHECK_MPI(MPI_Win_free(&window));
+  check_window(memory, kBytes);
+  CHECK_MPI(MPI_Free_mem(memory));
+}
+
 // Hints are for the runtime; its memory is freed by it.
 void hints() {
   MPI_Info info;
@@ -128,6 +168,7 @@ int main(int argc, char** argv) {
       {"atomics", atomics},
       {"plain use", plain_use},
       {"hints", hints},
+      {"fork", forks},
   };
   check::run(sections);
   CHECK_MPI(MPI_Free_mem(early));

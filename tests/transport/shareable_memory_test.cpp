@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that the application allocates and that peers map later: what is found where, and that nothing stays behind.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -134,6 +137,83 @@ TEST_CASE("a peer maps the part of the file that it was told of") {
     ranks.check(static_cast<std::byte*>(made.value())[4096] == std::byte(51 - ranks.rank()), "what is stored there is here");
     ranks.barrier();
     (void)memory.free(made.value());
+  }));
+}
+
+TEST_CASE("a fork copies the memory: neither process sees what the other stores afterwards") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    constexpr std::size_t kBytes = std::size_t{1} << 30;
+    constexpr std::size_t kFar = kBytes - 100;
+    ShareableMemory memory;
+    auto* first = static_cast<std::byte*>(memory.allocate(5000).value());
+    auto* second = static_cast<std::byte*>(memory.allocate(kBytes).value());
+    std::memset(first, 1, 5000);
+    second[0] = std::byte{2};
+    second[kFar] = std::byte{3};
+    int go[2], stored[2];
+    ranks.check(pipe2(go, O_CLOEXEC) == 0 && pipe2(stored, O_CLOEXEC) == 0, "there are pipes");
+    char byte = 'x';
+    const pid_t child = fork();
+    if (child == 0) {
+      int wrong = 0;
+      if (read(go[0], &byte, 1) != 1) wrong |= 1;
+      if (first[4999] != std::byte{1} || second[0] != std::byte{2} || second[kFar] != std::byte{3}) wrong |= 2;
+      if (second[8192] != std::byte{0} || first[5001] != std::byte{0}) wrong |= 4;
+      std::memset(first, 11, 5000);
+      second[0] = second[4096] = second[kFar] = std::byte{12};
+      if (memory.find(first, 1)) wrong |= 8;  // nobody else can map it
+      if (write(stored[1], &byte, 1) != 1) wrong |= 1;
+      if (!memory.free(first) || !memory.free(second)) wrong |= 16;
+      const Result<void*> another = memory.allocate(100);
+      if (!another.ok() || !memory.find(another.value(), 100) || !memory.free(another.value())) wrong |= 32;
+      _exit(wrong);
+    }
+    std::memset(first, 21, 5000);
+    second[0] = second[8192] = second[kFar] = std::byte{22};
+    ranks.check(write(go[1], &byte, 1) == 1 && read(stored[0], &byte, 1) == 1, "the child goes on");
+    int status = -1;
+    ranks.check(waitpid(child, &status, 0) == child && status == 0, fmt::format("the child sees its own memory ({:#x})", status));
+    ranks.check(std::all_of(first, first + 5000, [](std::byte b) { return b == std::byte{21}; }), "the child's stores are not here");
+    ranks.check(second[0] == std::byte{22} && second[4096] == std::byte{0} && second[kFar] == std::byte{22}, "nor far from there");
+    ranks.check(memory.find(first, 5000).has_value(), "the parent's memory can still be mapped");
+    for (const int end : {go[0], go[1], stored[0], stored[1]}) close(end);
+    ranks.check(memory.free(first) && memory.free(second), "and freed");
+  }));
+}
+
+TEST_CASE("forks of several threads, while others allocate and free") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    ShareableMemory memory;
+    std::atomic<bool> stop{false};
+    std::atomic<int> wrong{0};
+    auto* kept = static_cast<std::byte*>(memory.allocate(100'000).value());
+    std::memset(kept, 7, 100'000);
+    std::thread other([&] {
+      while (!stop) {
+        const Result<void*> piece = memory.allocate(10'000);
+        if (!piece || !memory.free(piece.value())) ++wrong;
+      }
+    });
+    const auto fork_often = [&] {
+      for (int i = 0; i < 50; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+          const bool good = std::all_of(kept, kept + 100'000, [](std::byte b) { return b == std::byte{7}; });
+          std::memset(kept, 8, 100'000);
+          _exit(good && memory.free(kept) ? 0 : 1);
+        }
+        int status = -1;
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0) ++wrong;
+      }
+    };
+    std::thread second(fork_often);
+    fork_often();
+    second.join();
+    stop = true;
+    other.join();
+    ranks.check(wrong == 0, "all children saw what was there");
+    ranks.check(std::all_of(kept, kept + 100'000, [](std::byte b) { return b == std::byte{7}; }), "and changed nothing");
+    ranks.check(memory.free(kept), "it is freed");
   }));
 }
 

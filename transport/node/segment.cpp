@@ -20,6 +20,9 @@
 namespace farside {
 namespace {
 
+// To look for what there is costs some 50 us, which small pieces are not worth.
+constexpr std::uint64_t kSmall = std::uint64_t{64} << 10;
+
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
 // MemAvailable of /proc/meminfo (proc(5)), in bytes.
@@ -61,8 +64,6 @@ Status check_limits(std::uint64_t offset, std::size_t bytes) {
                  fmt::format("shared memory of {} bytes is more than the file size limit of this process ({} bytes); "
                              "raise it with ulimit -f", bytes, static_cast<std::uint64_t>(limit.rlim_cur))};
   }
-  // Looking costs some 50 us, which small pieces are not worth.
-  constexpr std::size_t kSmall = std::size_t{64} << 10;
   if (bytes <= kSmall) return {};
   const std::uint64_t available = available_shared_memory().bytes;
   if (bytes > available) {
@@ -103,6 +104,8 @@ AvailableMemory available_shared_memory() {
   const AvailableMemory group{available_in_cgroup(), "the control group of this process"};
   return group.bytes < node.bytes ? group : node;
 }
+
+bool enough_memory_for(std::uint64_t bytes) { return bytes <= kSmall || bytes <= available_shared_memory().bytes; }
 
 Mapping::~Mapping() {
   if (base_ != nullptr) munmap(base_, bytes_);

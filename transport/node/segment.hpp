@@ -46,6 +46,8 @@ struct AvailableMemory {
   const char* limit;
 };
 AvailableMemory available_shared_memory();
+// Whether so much is there; always true of what is too little to be worth the look, which costs some 50 us.
+bool enough_memory_for(std::uint64_t bytes);
 
 // Errors: kNoMemory, with the limit that was met.
 Result<Segment> make_segment(std::size_t bytes);

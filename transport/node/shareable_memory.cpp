@@ -2,16 +2,160 @@
 #include "transport/node/shareable_memory.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <iterator>
 
 #include <fmt/format.h>
 
+#include "transport/base/log.hpp"
+#include "transport/base/signals_blocked.hpp"
+
 namespace farside {
+namespace {
+
+// All objects, linked by next_. A fork holds the mutex of the list, and then those of the objects.
+constinit std::mutex all_mutex;
+constinit ShareableMemory* all = nullptr;
+sigset_t before_the_fork;  // the forking thread's signals, guarded by all_mutex
+
+// A fork that a signal handler makes would wait for ever for a mutex that its own thread holds.
+class Held {
+ public:
+  explicit Held(std::mutex& mutex) : held_(mutex) {}
+
+ private:
+  SignalsBlocked blocked_;
+  std::scoped_lock<std::mutex> held_;
+};
+
+// Past whatever stands before libc's functions: UCX's mremap takes four arguments and loses the fifth, and takes locks.
+void* move_mapping(void* from, std::size_t bytes, void* to) {
+  return reinterpret_cast<void*>(syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to));  // NOLINT(performance-no-int-to-ptr)
+}
+void map_privately(int fd, std::uint64_t offset, std::size_t bytes, void* to) {
+  (void)syscall(SYS_mmap, to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, offset);
+}
+
+// The data of a part of a file as private memory; holes become memory that has no pages yet. Null if that is not to be had. The file is read,
+// not the memory, which the program may have protected.
+void* copy_of_part(int fd, std::uint64_t offset, std::size_t bytes) {
+  void* const copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (copy == MAP_FAILED) return nullptr;
+  const auto end = static_cast<off_t>(offset + bytes);
+  for (auto at = static_cast<off_t>(offset); at < end;) {
+    const off_t data = lseek(fd, at, SEEK_DATA);
+    if (data < 0 && errno == ENXIO) return copy;  // holes up to the end of the file
+    if (data >= end) return copy;
+    const off_t hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
+    at = data;
+    for (const off_t until = std::min(hole, end); at < until;) {
+      const auto into = static_cast<std::byte*>(copy) + (static_cast<std::uint64_t>(at) - offset);
+      const ssize_t got = pread(fd, into, static_cast<std::size_t>(until - at), at);
+      if (got <= 0) break;
+      at += got;
+    }
+    if (hole < 0 || at < std::min(hole, end)) {
+      munmap(copy, bytes);
+      return nullptr;
+    }
+  }
+  return copy;
+}
+
+}  // namespace
+
+// As early as possible: see the header. An error (there is no memory) leaves forked processes with shared memory.
+const bool ShareableMemory::handles_forks_ = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+
+ShareableMemory::ShareableMemory() {
+  const Held held(all_mutex);
+  next_ = all;
+  all = this;
+}
+
+ShareableMemory::~ShareableMemory() {
+  const Held held(all_mutex);
+  ShareableMemory** link = &all;
+  while (*link != this) link = &(*link)->next_;
+  *link = next_;
+}
+
+void ShareableMemory::before_fork() {
+  sigset_t none, before;
+  sigfillset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, &before);
+  all_mutex.lock();
+  before_the_fork = before;
+  for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->make_copies();
+}
+
+void ShareableMemory::after_fork_in_parent() {
+  for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->drop_copies();
+  const sigset_t before = before_the_fork;
+  all_mutex.unlock();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// Only what is safe in a signal handler: other threads may have held any lock at the fork.
+void ShareableMemory::after_fork_in_child() {
+  for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->move_to_copies();
+  const sigset_t before = before_the_fork;
+  all_mutex.unlock();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void ShareableMemory::make_copies() {
+  mutex_.lock();
+  if (!fd_.valid()) return;
+  struct stat info {};
+  const std::uint64_t used = fstat(fd_.get(), &info) == 0 ? static_cast<std::uint64_t>(info.st_blocks) * 512 : 0;
+  bool all_copied = enough_memory_for(used);
+  for (auto& [base, piece] : pieces_) {
+    if (!piece.in_file) continue;
+    if (all_copied) piece.copy = copy_of_part(fd_.get(), piece.offset, piece.mapping.bytes());
+    all_copied = all_copied && piece.copy != nullptr;
+  }
+  static std::atomic<bool> said{false};
+  if (!all_copied && !said.exchange(true)) {
+    log(LogLevel::kWarn, "fork: there is no memory for a copy of {} bytes that MPI_Alloc_mem gave; the child may see what this process "
+                         "stores there from now on", used);
+  }
+}
+
+void ShareableMemory::drop_copies() {
+  for (auto& [base, piece] : pieces_) {
+    if (piece.copy != nullptr) munmap(piece.copy, piece.mapping.bytes());
+    piece.copy = nullptr;
+  }
+  mutex_.unlock();
+}
+
+void ShareableMemory::move_to_copies() {
+  for (auto& [base, piece] : pieces_) {
+    if (!piece.in_file) continue;
+    const std::size_t bytes = piece.mapping.bytes();
+    void* const at = piece.mapping.base();
+    // Neither call takes memory, so neither fails; if one did, the memory would stay shared.
+    if (piece.copy == nullptr || move_mapping(piece.copy, bytes, at) == MAP_FAILED) map_privately(fd_.get(), piece.offset, bytes, at);
+    piece.copy = nullptr;
+    piece.in_file = false;
+  }
+  fd_.reset();
+  end_ = 0;
+  mutex_.unlock();
+}
 
 Result<void*> ShareableMemory::allocate(std::size_t bytes) {
-  const std::scoped_lock held(mutex_);
+  const Held held(mutex_);
   if (!fd_.valid()) {
     Result<UniqueFd> made = make_memory_file();
     if (!made) return made.error();
@@ -30,13 +174,15 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes) {
 }
 
 bool ShareableMemory::free(const void* base) {
-  const std::scoped_lock held(mutex_);
+  const Held held(mutex_);
   const auto found = pieces_.find(static_cast<const std::byte*>(base));
   if (found == pieces_.end()) return false;
   const Piece& piece = found->second;
-  // The pages go back although the file stays.
-  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(piece.offset),
-            static_cast<off_t>(piece.mapping.bytes()));
+  // The pages go back although the file stays. (If the kernel refused, they would go with the last piece.)
+  if (piece.in_file) {
+    (void)fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(piece.offset),
+                    static_cast<off_t>(piece.mapping.bytes()));
+  }
   pieces_.erase(found);
   if (!pieces_.empty()) return true;
   // As before the first one: no descriptor, and a new file.
@@ -47,10 +193,11 @@ bool ShareableMemory::free(const void* base) {
 
 std::optional<ShareableMemory::Place> ShareableMemory::find(const void* base, std::size_t bytes) const {
   const auto* begin = static_cast<const std::byte*>(base);
-  const std::scoped_lock held(mutex_);
+  const Held held(mutex_);
   auto behind = pieces_.upper_bound(begin);
   if (behind == pieces_.begin()) return std::nullopt;
   const auto& [start, piece] = *std::prev(behind);
+  if (!piece.in_file) return std::nullopt;
   const auto before = static_cast<std::size_t>(begin - start);
   if (before > piece.mapping.bytes() || bytes > piece.mapping.bytes() - before) return std::nullopt;
   return Place{fd_.get(), piece.offset + before};
