@@ -11,7 +11,7 @@ namespace farside::pmpi {
 namespace {
 
 // Changes with everything that ranks must have in common: descriptors, control block, messages, the calls by which they agree.
-constexpr std::uint64_t kProtocol = 0x6661'7273'6964'0007;
+constexpr std::uint64_t kProtocol = 0x6661'7273'6964'0008;
 constexpr std::chrono::seconds kPatience{10};
 
 struct Greeting {

@@ -23,7 +23,8 @@ enum Flags : std::uint8_t { kOwner = 1 };  // of what is tried: the owner, else 
 
 // As Mailbox has them, at its end.
 constexpr std::size_t kSlot = 64 + Mailbox::kMostBytes, kFirst = sizeof(Mailbox) - Mailbox::kSlots * kSlot;
-enum State : std::uint32_t { kFree, kTaken, kSent, kAnswered };
+enum State : std::uint64_t { kFree, kTaken, kSent, kAnswered };
+std::uint64_t state_of(std::uint64_t word) { return word & 3; }
 
 struct alignas(64) Memory {
   std::array<std::byte, kGuard> before;
@@ -45,7 +46,7 @@ struct alignas(64) Memory {
     std::memcpy(&value, mailbox.data() + offset, sizeof value);
     return value;
   }
-  std::uint32_t state(std::size_t slot) const { return at<std::uint32_t>(kFirst + slot * kSlot); }
+  std::uint64_t word(std::size_t slot) const { return at<std::uint64_t>(kFirst + slot * kSlot); }
 };
 static_assert(kGuard % 64 == 0);
 
@@ -65,8 +66,8 @@ class Hostile final : public Progress {
     Reader input(data_, size_);
     write_pieces(memory_, input);
     for (std::size_t slot = 0; slot < Mailbox::kSlots; ++slot) {
-      const std::uint32_t answered = kAnswered;
-      if (memory_.state(slot) == kSent) std::memcpy(memory_.mailbox.data() + kFirst + slot * kSlot, &answered, sizeof answered);
+      const std::uint64_t answered = kAnswered;
+      if (state_of(memory_.word(slot)) == kSent) std::memcpy(memory_.mailbox.data() + kFirst + slot * kSlot, &answered, sizeof answered);
     }
   }
   void poll_runtime() override {}
@@ -95,8 +96,8 @@ std::vector<Bytes> seeds() {
     for (const unsigned flags : {0U, unsigned{kOwner}}) {
       Bytes input{static_cast<std::uint8_t>(flags)};
       for (const std::size_t slot : {std::size_t{0}, Mailbox::kSlots - 1}) {
-        if (flags == kOwner) piece(input, kFirst + slot * kSlot, std::uint32_t{kSent});
-        piece(input, kFirst + slot * kSlot + 4, bytes);
+        if (flags == kOwner) piece(input, kFirst + slot * kSlot, std::uint64_t{kSent});
+        piece(input, kFirst + slot * kSlot + 8, bytes);
         piece(input, kFirst + slot * kSlot + 64, std::uint64_t{0x0102030405060708});
       }
       all.push_back(input);
@@ -119,8 +120,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if ((data[0] & kOwner) != 0) {
     Reader input(data + 1, size - 1);
     write_pieces(*memory, input);
-    std::array<std::uint32_t, Mailbox::kSlots> states{};
-    for (std::size_t slot = 0; slot < states.size(); ++slot) states[slot] = memory->state(slot);
+    std::array<std::uint64_t, Mailbox::kSlots> words{};
+    for (std::size_t slot = 0; slot < words.size(); ++slot) words[slot] = memory->word(slot);
     std::ptrdiff_t letters = 0;
     mailbox.answer_all([&](std::span<const std::byte> letter, std::span<std::byte> room) {
       ++letters;
@@ -130,9 +131,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::fill(room.begin(), room.end(), std::byte{0xEE});
       return room.size();
     });
-    require(letters == std::count(states.begin(), states.end(), std::uint32_t{kSent}), "what was sent is answered, once");
-    for (std::size_t slot = 0; slot < states.size(); ++slot) {
-      require(memory->state(slot) == (states[slot] == kSent ? std::uint32_t{kAnswered} : states[slot]), "all other slots are left alone");
+    require(letters == std::count_if(words.begin(), words.end(), [](std::uint64_t word) { return state_of(word) == kSent; }),
+            "what was sent is answered, once");
+    for (std::size_t slot = 0; slot < words.size(); ++slot) {
+      const std::uint64_t expected = state_of(words[slot]) == kSent ? words[slot] - kSent + kAnswered : words[slot];
+      require(memory->word(slot) == expected, "the sender stays, and all other slots are left alone");
     }
   } else {
     Hostile hostile(*memory, data + 1, size - 1);
@@ -140,8 +143,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::array<std::span<const std::byte>, 1> parts{letter};
     // A neighbour that leaves no slot free, or takes a letter away, is dead to the sender.
     const auto lives = [] { return false; };
-    const Result<Mailbox::Letter> left = mailbox.leave(hostile, parts, lives);
-    const std::optional<Mailbox::Letter> another = mailbox.leave(parts);
+    static const ProcessIdentity sender = ProcessIdentity::own();
+    const Result<Mailbox::Letter> left = mailbox.leave(hostile, sender, parts, lives);
+    const std::optional<Mailbox::Letter> another = mailbox.leave(sender, parts);
     for (const Mailbox::Letter* sent : {left ? &left.value() : nullptr, another ? &*another : nullptr}) {
       if (sent == nullptr) continue;
       const Result<Mailbox::Answer> answer = mailbox.wait_for_answer(hostile, *sent, lives);

@@ -159,12 +159,12 @@ Status NeighbourAgent::carry_out(Progress& progress, std::uint32_t sender, std::
   Status first;
   while (!lists.empty()) {
     // As many as there are slots for, and then one waking for all of them.
-    const Result<Mailbox::Letter> one = mailbox.leave(progress, parts(*lists.front()), lives);
+    const Result<Mailbox::Letter> one = mailbox.leave(progress, sender_, parts(*lists.front()), lives);
     if (!one) return first ? Status(one.error()) : std::move(first);
     std::array<std::optional<Mailbox::Letter>, Mailbox::kSlots> letters{one.value()};
     std::size_t left = 1;
     for (; left < std::min(lists.size(), letters.size()); ++left) {
-      letters[left] = mailbox.leave(parts(*lists[left]));
+      letters[left] = mailbox.leave(sender_, parts(*lists[left]));
       if (!letters[left]) break;
     }
     for (std::size_t letter = 0; letter < left; ++letter) {

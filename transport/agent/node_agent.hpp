@@ -74,11 +74,12 @@ class NeighbourAgent {
  private:
   NeighbourAgent(std::shared_ptr<Mapping> mapping, std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
                  std::uint64_t region)
-      : mapping_(std::move(mapping)), pid_(pid), nonce_address_(nonce_address), nonce_(nonce), region_(region) {}
+      : mapping_(std::move(mapping)), sender_(Mailbox::at(mapping_->base()).sender()), pid_(pid), nonce_address_(nonce_address), nonce_(nonce), region_(region) {}
   bool lives() const;
   Status finish(Progress& progress, Mailbox::Letter letter, const OperationList& list);
 
   std::shared_ptr<Mapping> mapping_;   // shared by all spaces with this neighbour
+  ProcessIdentity sender_;             // this process
   std::int32_t pid_;
   std::uint64_t nonce_address_;        // in the peer's private memory
   std::uint64_t nonce_;

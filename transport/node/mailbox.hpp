@@ -3,6 +3,11 @@
 // process; neighbours map it.
 //
 // A slot goes free -> taken (a sender writes) -> sent -> (the owner reads, carries out, writes) -> answered -> free.
+//
+// The word that says so also says which process has the slot (process_identity.hpp), in one compare-and-swap. A sender that finds no slot free for some
+// 0.1 s looks which of these processes have ended, and takes over a slot that one of them had taken, or in which an answer waits for it; what one had sent
+// the owner still answers. No process that has ended takes a slot again, so a word that holds its identity comes back to no slot,
+// and the compare-and-swap that takes the slot over succeeds for one sender only.
 #pragma once
 
 #include <array>
@@ -18,6 +23,7 @@
 #include "transport/base/result.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/node/process_identity.hpp"
 
 namespace farside {
 
@@ -30,8 +36,15 @@ class Mailbox {
 
   // Precondition: the memory is zeroed when it is made, of the size of this class, and mapped at a cache line.
   static Mailbox& at(std::byte* memory) { return *reinterpret_cast<Mailbox*>(memory); }
-  void open(std::uint64_t nonce) { nonce_ = nonce; }
+  void open(std::uint64_t nonce) {
+    nonce_ = nonce;
+    namespaces_ = process_namespaces();
+  }
   std::uint64_t nonce() const { return nonce_; }
+
+  // Who the calling process is to those that use this mailbox: nobody, if its owner sees other process ids than it does. Then its slots are not
+  // taken over, and it takes over none. Some 20 us; the same for all mailboxes of one owner, and for as long as the process lives.
+  ProcessIdentity sender() const { return namespaces_ == process_namespaces() ? ProcessIdentity::own() : ProcessIdentity(); }
 
   // For senders. A letter that was left, and waits for its answer.
   class Letter {
@@ -54,11 +67,12 @@ class Mailbox {
     Slot* slot_;
     std::span<const std::byte> bytes_;
   };
-  // Leaves a letter, made of parts, if a slot is free. Its owner hears of it when an answer is waited for. Precondition: at most
-  // kMostBytes.
-  std::optional<Letter> leave(std::span<const std::span<const std::byte>> parts);
-  // The same, as soon as one is. `lives`: whether the owner does, asked now and then. Errors: kPeer, if it does not.
-  Result<Letter> leave(Progress& progress, std::span<const std::span<const std::byte>> parts, const std::function<bool()>& lives);
+  // Leaves a letter, made of parts, if a slot is free. Its owner hears of it when an answer is waited for. `sender`: the calling process, as
+  // sender() says. Precondition: at most kMostBytes.
+  std::optional<Letter> leave(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
+  // The same, as soon as a slot is free, or one can be taken over. `lives`: whether the owner does, asked now and then. Errors: kPeer, if it does not.
+  Result<Letter> leave(Progress& progress, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
+                       const std::function<bool()>& lives);
   Result<Answer> wait_for_answer(Progress& progress, Letter letter, const std::function<bool()>& lives);
 
   // Whether the owner has looked just now without being woken, and so will soon again: one of its threads waits and polls, and a letter is
@@ -87,15 +101,23 @@ class Mailbox {
   // 2 to 8 us of counters of 4 to 1 GHz, 8 us without one (base/ticks.hpp): several rounds of a runtime's progress engine.
   static constexpr Ticks kJustNow = 8'000;
 
-  enum State : std::uint32_t { kFree, kTaken, kSent, kAnswered };
+  enum State : std::uint64_t { kFree, kTaken, kSent, kAnswered };
+  // A slot's word: its state, and whose it is (0 if it is free).
+  static constexpr std::uint64_t word(State state, ProcessIdentity of) { return of.bits() << 2 | state; }
+  static State state_of(std::uint64_t word) { return static_cast<State>(word & 3); }
+  static ProcessIdentity sender_of(std::uint64_t word) { return ProcessIdentity::of_bits(word >> 2); }
   struct alignas(64) Slot {
-    std::atomic<std::uint32_t> state;
+    std::atomic<std::uint64_t> word;
     std::atomic<std::uint32_t> bytes;                    // read once: a hostile neighbour may change it
     Doorbell bell;                                       // of the sender
     alignas(64) std::array<std::byte, kMostBytes> text;
   };
 
+  Letter fill(Slot& slot, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
+  Slot* take_over(ProcessIdentity sender);
+
   std::uint64_t nonce_;
+  std::uint64_t namespaces_;       // of the owner
   Doorbell bell_;
   Doorbell freed_;                 // of those who wait for a slot
   alignas(64) std::atomic<std::uint32_t> sent_;  // letters, ever

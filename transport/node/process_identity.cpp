@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/process_identity.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace farside {
+namespace {
+
+// Of /proc/PID/stat (proc(5)).
+struct ProcessState {
+  std::uint64_t pid = 0;
+  char state = '?';
+  std::uint64_t threads = 0;
+  std::uint64_t began = 0;
+};
+
+// Nothing if the file is not there, or cannot be read; errno says which.
+std::optional<ProcessState> read_state(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path);
+  std::string text;
+  if (!std::getline(file, text)) return std::nullopt;
+  // The name, in parentheses, may hold anything.
+  const std::size_t behind = text.rfind(')');
+  if (behind == std::string::npos) return std::nullopt;
+  ProcessState found;
+  std::istringstream(text) >> found.pid;
+  std::istringstream rest(text.substr(behind + 1));
+  rest >> found.state;
+  std::string skipped;
+  for (int field = 4; field < 20; ++field) rest >> skipped;
+  rest >> found.threads >> skipped >> found.began;
+  if (!rest) return std::nullopt;
+  return found;
+}
+
+std::uint64_t inode(const char* path) {
+  struct stat info {};
+  return stat(path, &info) == 0 ? info.st_ino : 0;
+}
+
+}  // namespace
+
+ProcessIdentity ProcessIdentity::own() {
+  const auto self = read_state("/proc/self/stat");
+  if (!self || self->pid != static_cast<std::uint64_t>(getpid()) || self->pid >> kPidBits != 0) return {};
+  return of_bits(self->began << kPidBits | self->pid);
+}
+
+bool ProcessIdentity::is_dead() const {
+  const auto pid = static_cast<pid_t>(bits_ & ((std::uint64_t{1} << kPidBits) - 1));
+  if (pid == 0) return false;
+  const auto found = read_state(fmt::format("/proc/{}/stat", pid));
+  // /proc may hide processes (its option hidepid), but kill(2) knows them.
+  if (!found) return kill(pid, 0) != 0 && errno == ESRCH;
+  if (of_bits(found->began << kPidBits).bits_ != (bits_ >> kPidBits << kPidBits)) return true;
+  // The main thread may have ended while others of the process go on.
+  return (found->state == 'Z' || found->state == 'X') && found->threads <= 1;
+}
+
+std::uint64_t process_namespaces() {
+  const std::uint64_t ids = inode("/proc/self/ns/pid");
+  if (ids == 0) return 0;
+  // Kernels before 5.6 have one time for all.
+  return ids * 0x9e3779b97f4a7c15ULL ^ inode("/proc/self/ns/time");
+}
+
+}  // namespace farside
