@@ -62,7 +62,6 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
     space->regions_ = std::make_unique<Regions>(*space, static_cast<std::uint32_t>(region_words), base + region_words,
                                                 request.ranks);
   }
-  if (space->private_data_) allow_process_memory_access();
   space->targets_.resize(static_cast<std::size_t>(request.ranks));
   return space;
 }
@@ -104,14 +103,17 @@ SpaceDescriptor Space::describe(bool neighbours) {
       return descriptor;
     }
   }
-  if (neighbours && targets_.size() > 1) descriptor.agent = serve_neighbours();
+  const Settings& settings = *process_.settings().value();
+  if (!neighbours || targets_.size() == 1 || !settings.mapped || !settings.cma) return descriptor;
+  open_.emplace();  // the peers try it before they choose a route
+  descriptor.agent = serve_neighbours();
   return descriptor;
 }
 
 // Without the agent neighbours move pieces one by one.
 NodeAgentDescriptor Space::serve_neighbours() {
   const Settings& settings = *process_.settings().value();
-  if (!settings.mapped || !settings.cma || !settings.progress_thread) return {};
+  if (!settings.progress_thread) return {};
   Result<NodeAgent*> agent = process_.node_agent();
   if (!agent) {
     log(LogLevel::kInfo, "no agent for the neighbours on this node: {}", agent.error().text);
@@ -292,6 +294,7 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
 void Space::finish(bool some_cma) {
   counting_ = process_.statistics().enabled();
   always_locked_ = some_cma;
+  if (!some_cma) open_.reset();
   // Either all ranks have opened the fabric or none has.
   floats_locked_ = exposed_ == nullptr;
   // Then all operations on a target are those of ranks that map it, and all can change how they combine.

@@ -31,6 +31,7 @@
 #include "transport/fabric/address.hpp"
 #include "transport/node/accumulate_lock.hpp"
 #include "transport/node/integer_way.hpp"
+#include "transport/node/open_to_peers.hpp"
 #include "transport/node/segment.hpp"
 #include "transport/outstanding.hpp"
 #include "transport/process.hpp"
@@ -364,6 +365,7 @@ class Space {
   int rank_ = 0;
   std::size_t control_bytes_ = 0;
   Segment segment_;
+  std::optional<OpenToPeers> open_;    // while neighbours reach private data of this process
   std::byte* data_ = nullptr;
   std::uint64_t data_bytes_ = 0;
   bool private_data_ = false;

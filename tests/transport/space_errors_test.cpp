@@ -209,7 +209,6 @@ TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
 TEST_CASE("private memory that is gone is an error of the operation") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     use_routes("mapped,cma");
-    allow_process_memory_access();
     void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 4096, memory}).value());
     space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));

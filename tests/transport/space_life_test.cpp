@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/world.hpp"
+#include "transport/node/open_to_peers.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -162,4 +163,29 @@ TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind"
       ranks.barrier();
     }));
   }
+}
+
+TEST_CASE("a process is open to its peers only while some of them reach its private data") {
+  const auto users = [] { return PeerPermission::instance().users(); };
+  for (const Way way : kAllWays) {
+    INFO(name(way));
+    const std::size_t expected = way == Way::kCma ? 1 : 0;
+    expect_well(run_processes(2, [&](Ranks& ranks) {
+      ranks.check(users() == 0, "at first it is not");
+      {
+        World world(ranks, way, 4096);
+        ranks.check(users() == expected, "while the space lives");
+        ranks.barrier();
+      }
+      ranks.check(users() == 0, "afterwards it is not");
+      Process::instance().shut_down();
+    }));
+  }
+  // Alone.
+  expect_well(run_processes(1, [&](Ranks& ranks) {
+    use_routes("mapped,cma");
+    static std::array<std::byte, 4096> memory;
+    const auto space = std::move(Space::make({ranks.rank(), 1, kControlBytes, memory.size(), memory.data()}).value());
+    ranks.check(space->describe().data_address != 0 && users() == 0, "nobody needs it");
+  }));
 }

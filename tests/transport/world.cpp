@@ -30,7 +30,6 @@ void use_routes(const char* routes, const char* provider) {
 }
 
 World::World(Ranks& ranks, Way way, std::size_t bytes, std::size_t misaligned) : ranks_(ranks) {
-  allow_process_memory_access();
   use_routes(over_fabric(way) ? "fabric" : "mapped,cma");
   Space::Request request{ranks.rank(), ranks.size(), kControlBytes, bytes, nullptr};
   if (on_private(way) && misaligned == kAtPageEnd) {

@@ -13,6 +13,7 @@
 
 #include "tools/info/attempt.hpp"
 #include "transport/base/random.hpp"
+#include "transport/node/open_to_peers.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/node/segment.hpp"
 
@@ -64,7 +65,7 @@ RouteReport try_cma() {
   static constexpr std::uint64_t kOld = 0x6661727369646531, kNew = 0x6661727369646532;
   volatile std::uint64_t word = kOld;
   const auto address = reinterpret_cast<std::uint64_t>(&word);
-  allow_process_memory_access();
+  const OpenToPeers open;
   // The child is no ancestor of this process: as little as one rank is of another.
   const Attempt tried = attempt([parent = getpid(), address] {
     std::uint64_t seen = 0;

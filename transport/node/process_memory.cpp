@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/process_memory.hpp"
 
-#include <sys/prctl.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -42,8 +41,6 @@ Status transfer(Transfer call, const char* name, pid_t pid, std::uint64_t remote
 }
 
 }  // namespace
-
-void allow_process_memory_access() { prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); }
 
 Status read_process_memory(pid_t pid, std::uint64_t remote, void* local, std::size_t bytes) {
   return transfer(process_vm_readv, "process_vm_readv", pid, remote, local, bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Private memory of another process of the node, by process_vm_readv(2) and process_vm_writev(2) (CMA).
+// Private memory of another process of the node, by process_vm_readv(2) and process_vm_writev(2) (CMA). Where the Yama security
+// module guards it, that process must be open to its peers (open_to_peers.hpp).
 #pragma once
 
 #include <sys/types.h>
@@ -12,9 +13,6 @@
 #include "transport/base/result.hpp"
 
 namespace farside {
-
-// Lets processes of this user use the two calls on this one where the Yama security module asks for it.
-void allow_process_memory_access();
 
 // Both return when all bytes have moved. Errors: kPeer, with the cause.
 Status read_process_memory(pid_t pid, std::uint64_t remote, void* local, std::size_t bytes);
