@@ -137,11 +137,15 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   agreed.space = std::move(made.value());
   std::vector<SpaceDescriptor> descriptors;
   std::vector<Given> given;
+  std::vector<MemoryNeed> needs;
   for (const Contribution& c : all) {
     descriptors.push_back(c.space);
+    needs.push_back(c.space.memory);
     agreed.displacement_units.push_back(c.given.displacement_unit);
     given.push_back(c.given);
   }
+  // All ranks have the same numbers, and come to the same result.
+  if (Status enough = check_memory_needs(needs); !enough) return in_words("memory of the window", enough.error());
   if (Status kept = check_promises(given); !kept) return kept.error();
   if (std::ranges::all_of(agreed.displacement_units, [&](int unit) { return unit == agreed.displacement_units[0]; })) {
     agreed.displacement_units.resize(1);

@@ -50,7 +50,7 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
   if (allocated > SIZE_MAX / 2 - space->control_bytes_) {
     return Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", allocated)};
   }
-  Result<Segment> segment = make_segment(space->control_bytes_ + allocated);
+  Result<Segment> segment = make_segment(space->control_bytes_ + allocated, space->control_bytes_);
   if (!segment) return segment.error();
   space->segment_ = std::move(segment.value());
   std::byte* base = space->segment_.mapping.base();
@@ -93,6 +93,7 @@ SpaceDescriptor Space::describe(bool neighbours) {
   descriptor.segment_fd = segment_.fd.get();
   descriptor.segment_bytes = segment_.mapping.bytes();
   descriptor.data_bytes = data_bytes_;
+  descriptor.memory = segment_.need;
   descriptor.barriers = takes_part_in_everyone_barrier() ? 1 : 0;
   if (!private_data_) return descriptor;
   descriptor.data_address = reinterpret_cast<std::uint64_t>(data_);
@@ -305,7 +306,7 @@ void Space::finish(bool some_cma) {
   }
   all_immediate_ = !control_by_nic_ && std::none_of(targets_.begin(), targets_.end(),
                                 [](const Target& target) { return target.route == RouteKind::kFabric; });
-  segment_.fd.reset();
+  segment_.published();
 }
 
 Fabric& Space::fabric() const { return exposed_->fabric; }

@@ -52,6 +52,7 @@ struct SpaceDescriptor {
   std::int32_t data_fd = -1;        // private data in a file that peers can map (ShareableMemory), and where
   std::uint64_t data_offset = 0;
   NodeAgentDescriptor agent;        // of private data that peers cannot map
+  MemoryNeed memory;                // for the segment: the ranks look together whether there is so much (check_memory_needs)
   std::uint64_t barriers = 0;       // 1: takes part in everyone_barrier()
 };
 

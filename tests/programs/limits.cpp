@@ -9,6 +9,7 @@
 //   limits twice           MPI_Init again: an error (or the end of the program, where the runtime has it so), and windows work
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -127,6 +128,89 @@ void shm(const check::Program& program) {
   }
 }
 
+// How many bytes the file has that is mapped at this address. (Neither mincore(2) nor smaps tells pages that are reserved from such that are not there.)
+std::int64_t bytes_in_file(const void* base) {
+  const auto address = reinterpret_cast<std::uintptr_t>(base);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) != 2 || address < begin || address >= end) continue;
+    struct stat info {};
+    if (stat(("/proc/self/map_files/" + line.substr(0, line.find(' '))).c_str(), &info) == 0) return std::int64_t{info.st_blocks} * 512;
+  }
+  std::fprintf(stderr, "limits: skipped: /proc/self/map_files cannot be read (root may)\n");
+  std::exit(77);
+}
+
+// No page is there before the program touches it (but farside's own), and then that one (or a huge one), filled with zeroes.
+void check_untouched(void* memory, MPI_Aint bytes) {
+  constexpr std::int64_t kOwn = 1 << 20, kHuge = 1 << 21;
+  const std::int64_t before = bytes_in_file(memory);
+  CHECK(before < kOwn);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  auto* middle = static_cast<volatile char*>(memory) + bytes / 2;
+  CHECK_EQ(+*middle, 0);
+  *middle = 'a';
+  const std::int64_t after = bytes_in_file(memory);
+  CHECK(after > before);
+  CHECK(after <= before + check::size() * kHuge);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+void first_touch() {
+  check::section("first touch");
+  for (const bool shared : {false, true}) {
+    char* base = nullptr;
+    MPI_Win window = MPI_WIN_NULL;
+    CHECK_MPI((shared ? MPI_Win_allocate_shared : MPI_Win_allocate)(kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+    check_untouched(base, kBytes);
+    CHECK_MPI(MPI_Win_free(&window));
+  }
+  // Where windows cannot be mapped, it is the runtime's.
+  if (std::string(getenv("TEST_ROUTE")) == "mapped") {
+    char* base = nullptr;
+    CHECK_MPI(MPI_Alloc_mem(kBytes, MPI_INFO_NULL, &base));
+    MPI_Win window = MPI_WIN_NULL;
+    CHECK_MPI(MPI_Win_create(base, kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    check_untouched(base, kBytes);
+    CHECK_MPI(MPI_Win_free(&window));
+    CHECK_MPI(MPI_Free_mem(base));
+  }
+  use(check::Window(check::Memory::kAllocate, kBytes, 8));
+}
+
+// In a control group that has 1 GiB (support/small_memory): what no rank exceeds by itself, but all together do, is refused, and so is
+// what exceeds it together with windows that nobody has touched yet.
+void together() {
+  check::section("too much together");
+  constexpr MPI_Aint kMost = MPI_Aint{1} << 30;
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  const auto make = [](MPI_Aint bytes, char** base, MPI_Win* window) {
+    const int code = MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, base, window);
+    int error_class = 0;
+    CHECK_MPI(MPI_Error_class(code, &error_class));
+    return error_class;
+  };
+  char* base = nullptr;
+  MPI_Win window = MPI_WIN_NULL, another = MPI_WIN_NULL;
+  for (const MPI_Aint bytes : {kMost * 6 / 10, kMost * 2 / check::size()}) CHECK_EQ(make(bytes, &base, &window), MPI_ERR_NO_MEM);
+  const MPI_Aint half = kMost / 2 / check::size();
+  CHECK_EQ(make(half, &base, &window), MPI_SUCCESS);
+  char* other = nullptr;
+  CHECK_EQ(make(half, &other, &another), MPI_ERR_NO_MEM);
+  std::memset(base, 1, static_cast<std::size_t>(half));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  // Used now, and not counted twice: a quarter still fits.
+  CHECK_EQ(make(half / 2, &other, &another), MPI_SUCCESS);
+  std::memset(other, 1, static_cast<std::size_t>(half / 2));
+  CHECK_MPI(MPI_Win_free(&another));
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_EQ(make(half, &base, &window), MPI_SUCCESS);
+  CHECK_MPI(MPI_Win_free(&window));
+  use(check::Window(check::Memory::kAllocate, kBytes, 8));
+}
+
 // Whatever the runtime does about it (an error, or the end of the program: then there is no more to see).
 int twice(const check::Program& program) {
   check::section("MPI_Init twice");
@@ -148,6 +232,8 @@ int main(int argc, char** argv) {
   if (program.has("address_space")) address_space(program);
   if (program.has("locked")) locked(program);
   if (program.has("shm")) shm(program);
+  if (program.has("first_touch")) first_touch();
+  if (program.has("together")) together();
   if (program.has("works")) use(check::Window(program.memory(), kBytes, 8));
   if (program.has("twice")) return twice(program);
   return 0;

@@ -77,6 +77,44 @@ TEST_CASE("a segment is zeroed, of the size asked for, sealed against resizing, 
   CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
 }
 
+TEST_CASE("only what is reserved of a segment has pages before it is touched") {
+  constexpr std::size_t kLarge = std::size_t{1} << 30, kReserved = 8192;
+  const Result<Segment> segment = make_segment(kLarge, kReserved);
+  REQUIRE(segment.ok());
+  const auto in_use = [&] {
+    struct stat info {};
+    return fstat(segment.value().fd.get(), &info) == 0 ? static_cast<std::size_t>(info.st_blocks) * 512 : 0;
+  };
+  CHECK(in_use() == kReserved);
+  std::byte* const base = segment.value().mapping.base();
+  CHECK(segment.value().mapping.bytes() == kLarge);
+  base[kReserved - 1] = std::byte{1};
+  CHECK(in_use() == kReserved);
+  CHECK(base[kLarge / 2] == std::byte{0});
+  base[kLarge / 2] = std::byte{1};
+  CHECK(in_use() > kReserved);
+  CHECK(in_use() <= kReserved + (std::size_t{2} << 20));  // a huge page
+}
+
+TEST_CASE("a large segment counts as promised once the peers have mapped it, as far as it has not been touched") {
+  const std::uint64_t left = available_shared_memory().bytes;
+  Result<Segment> large = make_segment(left / 16, 4096);
+  Result<Segment> small = make_segment(1 << 20, 4096);
+  REQUIRE((large.ok() && small.ok()));
+  constexpr std::uint64_t kMore = 1 << 20;
+  CHECK(find_memory_need(kMore).bytes == kMore);
+  large.value().published();
+  small.value().published();
+  CHECK(large.value().fd.valid());
+  CHECK_FALSE(small.value().fd.valid());
+  const std::size_t bytes = large.value().mapping.bytes();
+  CHECK(find_memory_need(kMore).bytes == kMore + bytes - 4096);
+  std::memset(large.value().mapping.base(), 1, 1 << 20);
+  CHECK(find_memory_need(kMore).bytes <= kMore + bytes - (1 << 20));
+  large.value() = Segment{};
+  CHECK(find_memory_need(kMore).bytes == kMore);
+}
+
 TEST_CASE("another process maps a segment through /proc, finds its nonce and shares its bytes") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     Result<Segment> mine = make_segment(kBytes);

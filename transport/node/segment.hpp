@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that other processes of the node can map: an unnamed memfd, opened by peers through /proc/PID/fd/N while
-// windows are created and then closed, so that no name can leak and no /dev/shm limit can strike later. Its pages
-// are reserved when it is made: a shortage is an error there, never a SIGBUS afterwards.
+// windows are created and then closed, so that no name can leak and no /dev/shm limit can strike later. What farside itself
+// needs of it is reserved when it is made. The rest comes page by page, where and when the application first touches it, as zeroes; that it will fit is
+// looked at before (memory_limits.hpp), and a shortage is an error.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "transport/base/result.hpp"
 #include "transport/base/unique_fd.hpp"
+#include "transport/node/memory_limits.hpp"
 
 namespace farside {
 
@@ -34,25 +37,24 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-// A segment of this process: zeroed, reserved, mapped. `fd` stays open until the peers have mapped it.
+// A segment of this process: zeroed, mapped. `fd` stays open until the peers have mapped it.
 struct Segment {
   Mapping mapping;
   UniqueFd fd;
+  MemoryNeed need;                          // what was found when it was made, for the peers
+  std::unique_ptr<PromisedMemory> promise;  // once the peers have mapped it, and if it is large
+
+  // The peers have mapped it: the descriptor is closed. That of a segment of 1/64 or more of what there is stays, of which there are never many, so that later
+  // ones see how much of it has not been touched yet.
+  void published();
 };
 
-// What there is for segments: bytes, and which limit that is ("the memory of this node", "the control group of this process").
-struct AvailableMemory {
-  std::uint64_t bytes;
-  const char* limit;
-};
-AvailableMemory available_shared_memory();
-// Whether so much is there; always true of what is too little to be worth the look, which costs some 50 us.
-bool enough_memory_for(std::uint64_t bytes);
+// `reserved`: so many bytes at the beginning have their pages at once; takes time in proportion to these alone. Errors: kNoMemory, with the limit that
+// was met.
+Result<Segment> make_segment(std::size_t bytes, std::size_t reserved);
+inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(bytes, bytes); }
 
-// Errors: kNoMemory, with the limit that was met.
-Result<Segment> make_segment(std::size_t bytes);
-
-// The same in pieces: a file of memory without any, and more of it, from `offset` on: a whole page, not before the end.
+// The same in pieces: a file of memory without any, and more of it, from `offset` on: a whole page, not before the end. Nothing is reserved.
 Result<UniqueFd> make_memory_file();
 Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes);
 

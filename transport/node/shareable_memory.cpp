@@ -18,6 +18,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/signals_blocked.hpp"
+#include "transport/node/memory_limits.hpp"
 
 namespace farside {
 namespace {
@@ -96,9 +97,11 @@ void ShareableMemory::before_fork() {
   all_mutex.lock();
   before_the_fork = before;
   for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->make_copies();
+  PromisedMemory::mutex().lock();
 }
 
 void ShareableMemory::after_fork_in_parent() {
+  PromisedMemory::mutex().unlock();
   for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->drop_copies();
   const sigset_t before = before_the_fork;
   all_mutex.unlock();
@@ -107,6 +110,8 @@ void ShareableMemory::after_fork_in_parent() {
 
 // Only what is safe in a signal handler: other threads may have held any lock at the fork.
 void ShareableMemory::after_fork_in_child() {
+  PromisedMemory::mutex().unlock();
+  PromisedMemory::forget_all();
   for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->move_to_copies();
   const sigset_t before = before_the_fork;
   all_mutex.unlock();
@@ -149,8 +154,9 @@ void ShareableMemory::move_to_copies() {
     piece.copy = nullptr;
     piece.in_file = false;
   }
+  promised_.reset();
   fd_.reset();
-  end_ = 0;
+  bytes_ = end_ = 0;
   mutex_.unlock();
 }
 
@@ -160,6 +166,7 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes) {
     Result<UniqueFd> made = make_memory_file();
     if (!made) return made.error();
     fd_ = std::move(made.value());
+    promised_.emplace(fd_.get(), 0);
   }
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   // More than there is in any case; where it is rounded up, nothing overflows.
@@ -169,6 +176,8 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes) {
   std::byte* base = mapping.value().base();
   const std::uint64_t offset = end_;
   end_ += mapping.value().bytes();
+  bytes_ += mapping.value().bytes();
+  promised_->change_to(bytes_);
   pieces_.emplace(base, Piece{std::move(mapping.value()), offset});
   return static_cast<void*>(base);
 }
@@ -182,10 +191,13 @@ bool ShareableMemory::free(const void* base) {
   if (piece.in_file) {
     (void)fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(piece.offset),
                     static_cast<off_t>(piece.mapping.bytes()));
+    bytes_ -= piece.mapping.bytes();
+    promised_->change_to(bytes_);
   }
   pieces_.erase(found);
   if (!pieces_.empty()) return true;
   // As before the first one: no descriptor, and a new file.
+  promised_.reset();
   fd_.reset();
   end_ = 0;
   return true;

@@ -37,7 +37,8 @@ class ShareableMemory {
   ShareableMemory& operator=(const ShareableMemory&) = delete;
   ~ShareableMemory();
 
-  // Zeroed, reserved, at the beginning of a page. `bytes` is not 0. Errors: kNoMemory.
+  // Zeroed, at the beginning of a page; pages come where and when they are first touched. `bytes` is not 0. Errors: kNoMemory, by what this process
+  // finds: it is no collective call, so what others take at the same time is not known.
   Result<void*> allocate(std::size_t bytes);
   // False if `base` is not what allocate returned.
   bool free(const void* base);
@@ -70,6 +71,8 @@ class ShareableMemory {
   ShareableMemory* next_ = nullptr;   // of all objects
   mutable std::mutex mutex_;          // held over a fork; signals are blocked while it is held
   UniqueFd fd_;
+  std::optional<PromisedMemory> promised_;        // of the file, while it is open
+  std::uint64_t bytes_ = 0;                       // of the pieces in the file
   std::uint64_t end_ = 0;                         // of the file
   std::map<const std::byte*, Piece> pieces_;
 };

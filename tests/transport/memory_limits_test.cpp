@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether there is enough memory for what the processes of a node want together.
+#include "transport/node/memory_limits.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace farside;
+
+namespace {
+
+MemoryNeed need(std::uint64_t bytes, MemoryNeed::Limit node, MemoryNeed::Limit inner = {}, MemoryNeed::Limit outer = {}) {
+  MemoryNeed made;
+  made.bytes = bytes;
+  made.limits[0] = node;
+  made.limits[1] = inner;
+  made.limits[2] = outer;
+  return made;
+}
+
+bool refused(const std::vector<MemoryNeed>& needs, const char* why = "") {
+  const Status status = check_memory_needs(needs);
+  return !status.ok() && status.error().kind == ErrorKind::kNoMemory && status.error().text.find(why) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("what processes want is summed up for each limit that they meet") {
+  const MemoryNeed::Limit node{7, 100}, other{9, 100};
+  CHECK_FALSE(refused({need(100, node)}));
+  CHECK(refused({need(101, node)}, "this node has left (100 bytes)"));
+  CHECK_FALSE(refused({need(50, node), need(50, node)}));
+  CHECK(refused({need(51, node), need(50, node)}, "101 bytes for 2 processes is more than this node has left"));
+  CHECK_FALSE(refused({need(60, node), need(60, other)}));
+  CHECK(refused({need(60, node), need(10, other), need(60, node)}));
+  // The least of what they found: one may have looked before others took theirs.
+  CHECK(refused({need(50, node), need(40, {7, 80})}));
+}
+
+TEST_CASE("control groups count by themselves and with what is above them") {
+  const MemoryNeed::Limit node{7, 1000}, job{11, 100}, first{21, 60}, second{22, 60};
+  CHECK_FALSE(refused({need(50, node, first, job), need(50, node, second, job)}));
+  CHECK(refused({need(70, node, first, job)}, "their control group has left (60 bytes)"));
+  CHECK(refused({need(55, node, first, job), need(55, node, second, job)}, "their control group has left (100 bytes)"));
+}
+
+TEST_CASE("sums that are more than a number holds are refused, and nobody's wishes are not") {
+  const MemoryNeed::Limit node{7, 100};
+  CHECK(refused({need(~std::uint64_t{0}, node), need(~std::uint64_t{0}, node)}));
+  CHECK_FALSE(refused({}));
+  CHECK_FALSE(refused({MemoryNeed{}, MemoryNeed{}}));
+}
+
+TEST_CASE("a process finds its node, and little is not worth the look") {
+  const MemoryNeed large = find_memory_need(std::uint64_t{1} << 20);
+  CHECK(large.bytes == std::uint64_t{1} << 20);
+  CHECK(large.limits[0].id != 0);
+  CHECK(large.limits[0].left > 0);
+  CHECK(large.limits[0].id == find_memory_need(std::uint64_t{1} << 20).limits[0].id);
+  CHECK(find_memory_need(4096).bytes == 0);
+}

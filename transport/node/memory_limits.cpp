@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/memory_limits.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace farside {
+namespace {
+
+// The look is not worth less.
+constexpr std::uint64_t kSmall = std::uint64_t{64} << 10;
+
+constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+// Version 1 says "unlimited" by a number of this size.
+constexpr std::uint64_t kLargest = std::uint64_t{1} << 62;
+
+constexpr const char* kNode = "the memory of this node";
+constexpr const char* kGroup = "the control group of this process";
+
+std::optional<std::uint64_t> read_number(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t number = 0;
+  if (file >> number) return number;
+  return std::nullopt;  // absent, or "max"
+}
+
+// Numbers behind names: "MemAvailable:   24000 kB", "inactive_file 4096".
+class Table {
+ public:
+  explicit Table(const std::string& path) {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      const std::size_t end = line.find_first_of(": ");
+      if (end == std::string::npos) continue;
+      numbers_[line.substr(0, end)] = std::strtoull(line.c_str() + end + 1, nullptr, 10);
+    }
+  }
+  std::optional<std::uint64_t> find(const char* name) const {
+    const auto found = numbers_.find(name);
+    if (found == numbers_.end()) return std::nullopt;
+    return found->second;
+  }
+
+ private:
+  std::map<std::string, std::uint64_t> numbers_;
+};
+
+std::uint64_t difference(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
+
+// proc(5), in bytes.
+std::uint64_t left_on_node() {
+  const Table table("/proc/meminfo");
+  const auto available = table.find("MemAvailable");
+  std::uint64_t left = available ? *available * 1024 : kUnlimited;
+  const auto most = table.find("CommitLimit"), committed = table.find("Committed_AS");
+  if (most && committed && read_number("/proc/sys/vm/overcommit_memory") == std::uint64_t{2}) {
+    left = std::min(left, difference(*most, *committed) * 1024);
+  }
+  return left;
+}
+
+// The kernel: one boot of one machine.
+std::uint64_t kernel_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::uint64_t value = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (char c = 0; file.get(c);) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return value | 1;
+}
+
+struct Version {
+  const char* root;
+  const char* limit;
+  const char* used;
+  const char* inactive;   // of memory.stat, of the group and those below
+  const char* active;
+};
+constexpr Version kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file", "total_active_file"};
+constexpr Version kVersion2{"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file", "active_file"};
+
+// What a group may still take. Pages of files that were read count as used, but the kernel drops them when it needs others.
+std::optional<std::uint64_t> left_in_group(const Version& version, const std::string& group) {
+  const auto limit = read_number(group + version.limit);
+  if (!limit || *limit >= kLargest) return std::nullopt;
+  const auto used = read_number(group + version.used);
+  if (!used) return std::nullopt;
+  const Table table(group + "/memory.stat");
+  return difference(*limit, difference(*used, table.find(version.inactive).value_or(0) + table.find(version.active).value_or(0)));
+}
+
+// Of this process's control group and of those above that have a limit.
+std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
+  std::vector<MemoryNeed::Limit> found;
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    // hierarchy:controllers:path
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool second_version = controllers == ",,";
+    if (!second_version && controllers.find(",memory,") == std::string::npos) continue;
+    const Version& version = second_version ? kVersion2 : kVersion1;
+    const std::size_t root = std::string(version.root).size();
+    std::string group = version.root + line.substr(second + 1);
+    // In a container the path may be that outside of it.
+    struct stat info {};
+    if (stat(group.c_str(), &info) != 0) group = version.root;
+    if (group.ends_with('/')) group.pop_back();
+    for (;; group.erase(std::max(group.rfind('/'), root))) {
+      const auto left = left_in_group(version, group);
+      if (left && stat(group.c_str(), &info) == 0) found.push_back({(kernel ^ info.st_ino * 0x9e3779b97f4a7c15ULL ^ info.st_dev) | 1, *left});
+      if (group.size() <= root) break;
+    }
+  }
+  return found;
+}
+
+constinit std::mutex promised_mutex;
+constinit PromisedMemory* promised = nullptr;
+
+}  // namespace
+
+AvailableMemory available_shared_memory() {
+  AvailableMemory least{left_on_node(), kNode};
+  for (const MemoryNeed::Limit& group : limits_of_groups(0)) {
+    if (group.left < least.bytes) least = {group.left, kGroup};
+  }
+  return least;
+}
+
+bool enough_memory_for(std::uint64_t bytes) { return bytes <= kSmall || bytes <= available_shared_memory().bytes; }
+
+MemoryNeed find_memory_need(std::uint64_t bytes) {
+  MemoryNeed need;
+  if (bytes <= kSmall) return need;
+  need.bytes = bytes + std::min(PromisedMemory::unused(), kUnlimited - bytes);
+  const std::uint64_t kernel = kernel_id();
+  need.limits[0] = {kernel, left_on_node()};
+  const std::vector<MemoryNeed::Limit> groups = limits_of_groups(kernel);
+  std::copy_n(groups.begin(), std::min(groups.size(), need.limits.size() - 1), need.limits.begin() + 1);
+  return need;
+}
+
+Status check_memory_needs(std::span<const MemoryNeed> needs) {
+  struct Sum {
+    std::uint64_t bytes = 0;
+    std::uint64_t left = kUnlimited;
+    std::size_t processes = 0;
+    bool node = false;
+  };
+  std::map<std::uint64_t, Sum> sums;
+  for (const MemoryNeed& need : needs) {
+    for (std::size_t i = 0; i < need.limits.size(); ++i) {
+      const MemoryNeed::Limit& limit = need.limits[i];
+      if (limit.id == 0) continue;
+      Sum& sum = sums[limit.id];
+      sum.bytes += std::min(need.bytes, kUnlimited - sum.bytes);
+      sum.left = std::min(sum.left, limit.left);
+      sum.node = i == 0;
+      ++sum.processes;
+    }
+  }
+  for (const auto& [id, sum] : sums) {
+    if (sum.bytes <= sum.left) continue;
+    return Error{ErrorKind::kNoMemory, fmt::format("shared memory of {} bytes{} is more than {} left ({} bytes)", sum.bytes,
+                                                   sum.processes > 1 ? fmt::format(" for {} processes", sum.processes) : "",
+                                                   sum.node ? "this node has" : "their control group has", sum.left)};
+  }
+  return {};
+}
+
+PromisedMemory::PromisedMemory(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes) {
+  const std::scoped_lock held(promised_mutex);
+  next_ = promised;
+  promised = this;
+}
+
+PromisedMemory::~PromisedMemory() {
+  const std::scoped_lock held(promised_mutex);
+  PromisedMemory** link = &promised;
+  while (*link != nullptr && *link != this) link = &(*link)->next_;
+  if (*link == this) *link = next_;
+}
+
+void PromisedMemory::change_to(std::uint64_t bytes) {
+  const std::scoped_lock held(promised_mutex);
+  bytes_ = bytes;
+}
+
+std::mutex& PromisedMemory::mutex() { return promised_mutex; }
+
+void PromisedMemory::forget_all() { promised = nullptr; }
+
+std::uint64_t PromisedMemory::unused() {
+  const std::scoped_lock held(promised_mutex);
+  std::uint64_t sum = 0;
+  for (const PromisedMemory* each = promised; each != nullptr; each = each->next_) {
+    struct stat info {};
+    if (fstat(each->fd_, &info) == 0) sum += difference(each->bytes_, static_cast<std::uint64_t>(info.st_blocks) * 512);
+  }
+  return sum;
+}
+
+}  // namespace farside
