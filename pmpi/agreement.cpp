@@ -2,6 +2,8 @@
 #include "pmpi/agreement.hpp"
 
 #include <chrono>
+#include <memory>
+#include <numeric>
 
 #include "pmpi/runtime.hpp"
 #include "transport/base/log.hpp"
@@ -34,15 +36,16 @@ int delete_node_list(MPI_Comm, int, void* value, void*) {
 
 int make_node_key() {
   int key = MPI_KEYVAL_INVALID;
-  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_node_list, &key, nullptr);
-  return key;
+  const int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_node_list, &key, nullptr);
+  return code == MPI_SUCCESS ? key : MPI_KEYVAL_INVALID;
 }
 
 }  // namespace
 
 Agreement::Agreement(MPI_Comm communicator) : communicator_(communicator) {
-  PMPI_Comm_rank(communicator, &rank_);
-  PMPI_Comm_size(communicator, &ranks_);
+  Status known = status_of(PMPI_Comm_rank(communicator, &rank_), "MPI_Comm_rank");
+  if (known) known = status_of(PMPI_Comm_size(communicator, &ranks_), "MPI_Comm_size");
+  if (!known) unknown_ = known.error();
 }
 
 Error Agreement::failure(int rank, std::int32_t code, const Status& own) const {
@@ -52,6 +55,7 @@ Error Agreement::failure(int rank, std::int32_t code, const Status& own) const {
 }
 
 std::optional<Error> Agreement::greet(const Status& own, const char* call) {
+  if (unknown_) return unknown_;
   Greeting mine{kProtocol, failure_code(own), 0, 0};
   if (own) {
     const Settings& settings = *Process::instance().settings().value();
@@ -60,12 +64,15 @@ std::optional<Error> Agreement::greet(const Status& own, const char* call) {
   }
   std::vector<Greeting> all(static_cast<std::size_t>(ranks_));
   MPI_Request request = MPI_REQUEST_NULL;
-  PMPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, communicator_, &request);
+  const int begun_well = PMPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, communicator_, &request);
+  if (Status carried = status_of(begun_well, "MPI_Iallgather"); !carried) return carried.error();
   const auto begun = std::chrono::steady_clock::now();
   bool warned = false;
   int arrived = 0;
   for (Waiter waiter(Process::instance(), Process::instance().own_bell());;) {
-    runtime().Test(&request, &arrived, MPI_STATUS_IGNORE);
+    if (Status carried = status_of(runtime().Test(&request, &arrived, MPI_STATUS_IGNORE), "MPI_Test"); !carried) {
+      return carried.error();
+    }
     if (arrived != 0) break;
     waiter.pause();
     if (!warned && std::chrono::steady_clock::now() - begun > kPatience) {
@@ -88,34 +95,60 @@ std::optional<Error> Agreement::greet(const Status& own, const char* call) {
   return std::nullopt;
 }
 
-const std::vector<char>& same_node(MPI_Comm communicator) {
-  static const int key = make_node_key();
-  void* known = nullptr;
-  int found = 0;
-  PMPI_Comm_get_attr(communicator, key, static_cast<void*>(&known), &found);
-  if (found != 0) return *static_cast<std::vector<char>*>(known);
+namespace {
 
+// What is made on the way, freed again. If that failed, nothing would be wrong but memory lost.
+struct NodeGroups {
   MPI_Comm node = MPI_COMM_NULL;
-  PMPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  MPI_Group all_group = MPI_GROUP_NULL;
-  MPI_Group node_group = MPI_GROUP_NULL;
-  PMPI_Comm_group(communicator, &all_group);
-  PMPI_Comm_group(node, &node_group);
+  MPI_Group all = MPI_GROUP_NULL, near = MPI_GROUP_NULL;
+  ~NodeGroups() {
+    if (all != MPI_GROUP_NULL) (void)PMPI_Group_free(&all);
+    if (near != MPI_GROUP_NULL) (void)PMPI_Group_free(&near);
+    if (node != MPI_COMM_NULL) (void)PMPI_Comm_free(&node);
+  }
+};
+
+Status find_node(MPI_Comm communicator, std::vector<char>& list) {
+  NodeGroups made;
   int ranks = 0;
   int neighbours = 0;
-  PMPI_Group_size(all_group, &ranks);
-  PMPI_Group_size(node_group, &neighbours);
-  std::vector<int> local(static_cast<std::size_t>(neighbours));
-  std::vector<int> global(local.size());
-  for (int i = 0; i < neighbours; ++i) local[static_cast<std::size_t>(i)] = i;
-  PMPI_Group_translate_ranks(node_group, neighbours, local.data(), all_group, global.data());
-  auto* list = new std::vector<char>(static_cast<std::size_t>(ranks), 0);
-  for (const int r : global) (*list)[static_cast<std::size_t>(r)] = 1;
-  PMPI_Group_free(&all_group);
-  PMPI_Group_free(&node_group);
-  PMPI_Comm_free(&node);
-  PMPI_Comm_set_attr(communicator, key, list);
-  return *list;
+  std::vector<int> local;
+  std::vector<int> global;
+  Status status = status_of(PMPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &made.node), "MPI_Comm_split_type");
+  const auto next = [&](const char* call, auto&& step) {
+    if (status) status = status_of(step(), call);
+  };
+  next("MPI_Comm_group", [&] { return PMPI_Comm_group(communicator, &made.all); });
+  next("MPI_Comm_group", [&] { return PMPI_Comm_group(made.node, &made.near); });
+  next("MPI_Group_size", [&] { return PMPI_Group_size(made.all, &ranks); });
+  next("MPI_Group_size", [&] { return PMPI_Group_size(made.near, &neighbours); });
+  next("MPI_Group_translate_ranks", [&] {
+    local.resize(static_cast<std::size_t>(neighbours));
+    global.resize(local.size());
+    std::iota(local.begin(), local.end(), 0);
+    return PMPI_Group_translate_ranks(made.near, neighbours, local.data(), made.all, global.data());
+  });
+  if (!status) return status;
+  list.assign(static_cast<std::size_t>(ranks), 0);
+  for (const int r : global) list[static_cast<std::size_t>(r)] = 1;
+  return {};
+}
+
+}  // namespace
+
+Result<const std::vector<char>*> same_node(MPI_Comm communicator) {
+  static const int key = make_node_key();
+  if (key == MPI_KEYVAL_INVALID) return Error{ErrorKind::kNoMemory, "the runtime made no key for an attribute of communicators"};
+  void* known = nullptr;
+  int found = 0;
+  const int code = PMPI_Comm_get_attr(communicator, key, static_cast<void*>(&known), &found);
+  if (Status status = status_of(code, "MPI_Comm_get_attr"); !status) return status.error();
+  if (found != 0) return static_cast<const std::vector<char>*>(known);
+
+  auto list = std::make_unique<std::vector<char>>();
+  if (Status status = find_node(communicator, *list); !status) return status.error();
+  if (Status status = status_of(PMPI_Comm_set_attr(communicator, key, list.get()), "MPI_Comm_set_attr"); !status) return status.error();
+  return list.release();
 }
 
 }  // namespace farside::pmpi

@@ -63,8 +63,8 @@ constexpr std::size_t kMostRanksWithoutGateByFabric = 2;  // one remote atomic e
 
 bool is_threaded() {
   int level = MPI_THREAD_SINGLE;
-  PMPI_Query_thread(&level);
-  return level == MPI_THREAD_MULTIPLE;
+  // What is not known is taken for several threads, which is right in any case.
+  return PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
 }
 
 struct Agreed {
@@ -83,9 +83,9 @@ struct Share {
 };
 
 // All ranks on one node; contiguous unless every one of them has allowed pages of its own (MPI 4.0 section 12.2.3).
-Status plan_sharing(const CreationRequest& request, Agreement& agreement, Space::Request& wanted) {
+Status plan_sharing(const CreationRequest& request, const std::vector<char>& near, Agreement& agreement, Space::Request& wanted) {
   // The same on all ranks: who sees all of them on its node is seen by all of them.
-  if (!std::ranges::all_of(same_node(request.communicator), [](char here) { return here != 0; })) {
+  if (!std::ranges::all_of(near, [](char here) { return here != 0; })) {
     return Error{ErrorKind::kNotOneNode, "the ranks of the communicator are not all on one node; take one of "
                                          "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
   }
@@ -104,7 +104,7 @@ Status plan_sharing(const CreationRequest& request, Agreement& agreement, Space:
 }
 
 // Those that every rank can use, by what all said (kNoEndpoint and so on). Who can use none says so itself when it opens its endpoint.
-Providers agree_on_providers(unsigned said, Agreement& agreement) {
+Result<Providers> agree_on_providers(unsigned said, Agreement& agreement) {
   const Providers in_use = said / kFirstProvider;
   if ((said & kNoEndpoint) == 0 && std::has_single_bit(in_use)) return in_use;
   const Providers own = Process::instance().usable_providers();
@@ -122,14 +122,16 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0) wanted.private_data = request.base;
   wanted.dynamic = request.flavor == MPI_WIN_FLAVOR_DYNAMIC;
   wanted.threaded = is_threaded();
+  const Result<const std::vector<char>*> known = same_node(request.communicator);
+  if (!known) return known.error();
+  const std::vector<char>& near = *known.value();
   if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
-    if (Status planned = plan_sharing(request, agreement, wanted); !planned) return planned.error();
+    if (Status planned = plan_sharing(request, near, agreement, wanted); !planned) return planned.error();
   }
   Result<std::unique_ptr<Space>> made = Space::make(wanted);
 
   Contribution own{};
   own.given = {promises_in(request.info), static_cast<std::int32_t>(request.displacement_unit), wanted.data_bytes};
-  const std::vector<char>& near = same_node(request.communicator);
   if (made) own.space = made.value()->describe(std::ranges::count(near, char{0}) + 1 < std::ssize(near));
   std::vector<Contribution> all;
   if (auto failed = agreement.exchange(own, made.status(), all)) return in_words("memory of the window", *failed);
@@ -160,8 +162,10 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   agreed.id = descriptors[0].nonce;
   const unsigned clocks = Trace::active() == nullptr ? kNoRecord : clock_is_known() ? 0 : kUnknownClock;
   const Providers in_use = Process::instance().provider_in_use();
-  const unsigned needed = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) | clocks |
-                                        (in_use == 0 ? kNoEndpoint : in_use * kFirstProvider));
+  const Result<unsigned> said = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) | clocks |
+                                              (in_use == 0 ? kNoEndpoint : in_use * kFirstProvider));
+  if (!said) return said.error();
+  const unsigned needed = said.value();
   const bool some_cma = (needed & kUsesCma) != 0;
   // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
   const std::size_t most = (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGateByFabric : Window::kMostRanksWithoutGate;
@@ -176,7 +180,9 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
       opened = Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
                                                       reach.needs_fabric ? reach.why : "another rank")};
     } else {
-      Result<FabricDescriptor> result = agreed.space->open_fabric(agree_on_providers(needed, agreement));
+      const Result<Providers> among = agree_on_providers(needed, agreement);
+      if (!among) return among.error();
+      Result<FabricDescriptor> result = agreed.space->open_fabric(among.value());
       opened = result.status();
       if (result) descriptor = result.value();
     }
@@ -202,6 +208,7 @@ Status make_handle(MPI_Info info, MPI_Win* handle) {
       runtime().Win_create_dynamic(info, alone, handle) == MPI_SUCCESS) {
     return {};
   }
+  *handle = MPI_WIN_NULL;
   return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
 }
 
@@ -213,7 +220,9 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
   }
   int inter = 0;
-  PMPI_Comm_test_inter(request.communicator, &inter);
+  if (Status asked = status_of(PMPI_Comm_test_inter(request.communicator, &inter), "MPI_Comm_test_inter"); !asked) {
+    return Fault{MPI_ERR_COMM, asked.error().text};
+  }
   if (inter != 0) {
     return Fault{MPI_ERR_COMM, "a window needs an intracommunicator; merge this one first (MPI 4.0 section 12.2)"};
   }
@@ -251,13 +260,15 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   }
 
   MPI_Win handle = MPI_WIN_NULL;
-  const Status made = make_handle(request.info, &handle);
+  MPI_Group group = MPI_GROUP_NULL;
+  Status made = status_of(PMPI_Comm_group(request.communicator, &group), "MPI_Comm_group");
+  if (made) made = make_handle(request.info, &handle);
   if (auto failed = agreement.confirm(made)) {
-    if (made) runtime().Win_free(&handle);
+    // What cannot be freed is lost, and nothing else.
+    if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);
+    if (group != MPI_GROUP_NULL) (void)PMPI_Group_free(&group);
     return decide(*failed);
   }
-  MPI_Group group = MPI_GROUP_NULL;
-  PMPI_Comm_group(request.communicator, &group);
   Window::Attributes attributes;
   // A dynamic window begins at MPI_BOTTOM (MPI 4.0 section 12.2.6), as its request says.
   const bool made_here = request.flavor == MPI_WIN_FLAVOR_ALLOCATE || request.flavor == MPI_WIN_FLAVOR_SHARED;

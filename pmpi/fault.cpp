@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/fault.hpp"
 
+#include <array>
+#include <string>
+
 #include "transport/base/log.hpp"
 
 namespace farside::pmpi {
@@ -49,9 +52,19 @@ Fault fault_of(const epochs::Violation& violation) {
   return {class_of(violation.error), std::move(text)};
 }
 
+Status status_of(int code, const char* call) {
+  if (code == MPI_SUCCESS) return {};
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  if (PMPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
+  return Error{ErrorKind::kPeer, fmt::format("the runtime's {} failed: {}", call,
+                                             length > 0 ? std::string(text.data(), static_cast<std::size_t>(length)) : fmt::format("code {}", code))};
+}
+
 int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
   log(LogLevel::kError, "{}: {}", call, fault.text);
-  PMPI_Comm_call_errhandler(communicator, fault.error_class);
+  // If the handler could not be called, the code that is returned says the same.
+  (void)PMPI_Comm_call_errhandler(communicator, fault.error_class);
   return fault.error_class;
 }
 

@@ -22,8 +22,7 @@ std::atomic<bool> world_over{false};
 
 bool in_world() {
   int begun = 0;
-  PMPI_Initialized(&begun);
-  return begun != 0 && !world_over.load(std::memory_order_relaxed);
+  return PMPI_Initialized(&begun) == MPI_SUCCESS && begun != 0 && !world_over.load(std::memory_order_relaxed);
 }
 
 #if FARSIDE_HAS_SESSIONS
@@ -50,7 +49,7 @@ int make_communicator() {
   source = in_world() ? MPI_SESSION_NULL : some_session();
   if (MPI_Group self = group_from(source, "mpi://SELF"); self != MPI_GROUP_NULL) {
     const int code = PMPI_Comm_create_from_group(self, "farside", MPI_INFO_NULL, MPI_ERRORS_RETURN, &alone);
-    PMPI_Group_free(&self);
+    (void)PMPI_Group_free(&self);  // else it is lost, and nothing else
     return code;
   }
 #endif
@@ -61,8 +60,7 @@ std::optional<Error> take() {
   Log::set_rank(process_rank());
   if (in_world()) {
     MPI_Comm parent = MPI_COMM_NULL;
-    PMPI_Comm_get_parent(&parent);
-    spawned = parent != MPI_COMM_NULL;
+    spawned = PMPI_Comm_get_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL;
   }
   if (make_communicator() != MPI_SUCCESS || PMPI_Comm_set_errhandler(alone, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
     return Error{ErrorKind::kOther, "the runtime made no communicator for farside"};
@@ -82,7 +80,8 @@ std::optional<Error> failed;
 void give_back(bool others) {
   if (alone != MPI_COMM_NULL) {
     disconnect_progress();
-    PMPI_Comm_free(&alone);
+    // If it is not freed, it goes with the runtime, which is about to end.
+    if (PMPI_Comm_free(&alone) != MPI_SUCCESS) alone = MPI_COMM_NULL;
   }
   awake = others;
   if (others) failed = take();
@@ -107,13 +106,12 @@ bool was_spawned() { return spawned; }
 int process_rank() {
   int rank = -1;
   if (in_world()) {
-    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    return rank;
+    return PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
   }
 #if FARSIDE_HAS_SESSIONS
   if (MPI_Group all = group_from(some_session(), "mpi://WORLD"); all != MPI_GROUP_NULL) {
-    PMPI_Group_rank(all, &rank);
-    PMPI_Group_free(&all);
+    if (PMPI_Group_rank(all, &rank) != MPI_SUCCESS) rank = -1;
+    (void)PMPI_Group_free(&all);
   }
 #endif
   return rank;
