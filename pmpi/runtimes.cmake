@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Finds the MPI runtimes of this machine by their compiler wrappers, and for each one found makes an imported
 # target farside::mpi::NAME (NAME: openmpi, mpich), the variable FARSIDE_MPIRUN_NAME, and an entry in
-# FARSIDE_RUNTIMES. FARSIDE_MPI chooses; FARSIDE_MPICC_NAME points at a wrapper in an unusual place.
+# FARSIDE_RUNTIMES. FARSIDE_MPI chooses (none: only transport/ and epochs/ are built); FARSIDE_MPICC_NAME points at a wrapper in an unusual place.
 
 # Which runtime a wrapper belongs to, by the macro its mpi.h defines; sets OUT to openmpi, mpich or nothing.
 function(farside_identify_wrapper mpicc out)
@@ -71,7 +71,7 @@ foreach(name openmpi mpich)
     endif()
   endif()
 endforeach()
-if(NOT FARSIDE_RUNTIMES)
+if(NOT FARSIDE_RUNTIMES AND NOT FARSIDE_MPI STREQUAL "none")
   message(WARNING "farside: no MPI runtime found; only transport/ and epochs/ are built")
 endif()
 set(FARSIDE_RUNTIMES ${FARSIDE_RUNTIMES} PARENT_SCOPE)

@@ -326,7 +326,7 @@ TEST_CASE("pieces of one origin's accumulates take effect in order, alone and am
   }
 }
 
-TEST_CASE("a neighbour that died while pieces were on their way to it is an error, in time") {
+TEST_CASE("a neighbour that died while pieces were on their way to it is an error, in time", "[native]") {
   // Its process is stopped before it can answer, then ended.
   const std::string failures = run_world(2, Way::kCma, 4096, [&](Ranks& ranks, World& world) {
     const auto pids = ranks.all_gather(getpid());

@@ -36,7 +36,7 @@ bool is_peer_error(const Status& status, pid_t pid) {
 
 }  // namespace
 
-TEST_CASE("private memory of another process is read and written, at any size and alignment") {
+TEST_CASE("private memory of another process is read and written, at any size and alignment", "[native]") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     const OpenToPeers open;
     std::vector<std::uint8_t> memory(kBytes);
@@ -64,7 +64,7 @@ TEST_CASE("private memory of another process is read and written, at any size an
   }));
 }
 
-TEST_CASE("an address that is not there is an error of the peer, not a crash") {
+TEST_CASE("an address that is not there is an error of the peer, not a crash", "[native]") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     const OpenToPeers open;
     auto* pages = static_cast<std::byte*>(
@@ -85,7 +85,7 @@ TEST_CASE("an address that is not there is an error of the peer, not a crash") {
   }));
 }
 
-TEST_CASE("a process that is gone is an error of the peer") {
+TEST_CASE("a process that is gone is an error of the peer", "[native]") {
   const pid_t child = fork();
   if (child == 0) _exit(0);
   waitpid(child, nullptr, 0);

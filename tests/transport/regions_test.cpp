@@ -230,7 +230,7 @@ TEST_CASE("the agent touches attached memory only, and shows the table page by p
   CHECK(regions.detach(address_of(&data[0])).value() == std::vector<int>{2});
 }
 
-TEST_CASE("regions of a peer are found, used and refused as they come and go") {
+TEST_CASE("regions of a peer are found, used and refused as they come and go", "[native]") {
   for (const bool fabric : {false, true}) {
     INFO((fabric ? "fabric" : "cma"));
     expect_well(run_world(3, fabric, dynamic_request(), [&](Ranks& ranks, World& world) {
@@ -327,7 +327,7 @@ TEST_CASE("a region that is known costs no question, until one that was known is
   }));
 }
 
-TEST_CASE("tables are read whole while they change") {
+TEST_CASE("tables are read whole while they change", "[native]") {
   for (const bool fabric : {false, true}) {
     INFO((fabric ? "fabric" : "cma"));
     expect_well(run_world(2, fabric, dynamic_request(), [&](Ranks& ranks, World& world) {
@@ -351,7 +351,7 @@ TEST_CASE("tables are read whole while they change") {
   }
 }
 
-TEST_CASE("a table that is being changed is not believed") {
+TEST_CASE("a table that is being changed is not believed", "[native]") {
   expect_well(run_world(2, false, dynamic_request(), [&](Ranks& ranks, World& world) {
     std::array<std::int64_t, 8> memory{};
     const auto bases = ranks.all_gather(address_of(memory.data()));

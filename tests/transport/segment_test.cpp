@@ -191,7 +191,7 @@ TEST_CASE("beyond the file size limit a segment is refused, and no SIGXFSZ ends 
   }));
 }
 
-TEST_CASE("without address space or descriptors a segment is refused, and nothing is left open") {
+TEST_CASE("without address space or descriptors a segment is refused, and nothing is left open", "[native]") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     const std::size_t files = open_files();
     rlimit before{};

@@ -206,7 +206,7 @@ TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
   }));
 }
 
-TEST_CASE("private memory that is gone is an error of the operation") {
+TEST_CASE("private memory that is gone is an error of the operation", "[native]") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     use_routes("mapped,cma");
     void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

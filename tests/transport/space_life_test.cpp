@@ -123,7 +123,7 @@ TEST_CASE("a space may end while operations are under way") {
   }));
 }
 
-TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind") {
+TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind", "[native]") {
   for (const Way way : kAllWays) {
     INFO(name(way));
     expect_well(run_processes(2, [&](Ranks& ranks) {
