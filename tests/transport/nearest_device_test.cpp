@@ -2,6 +2,8 @@
 // Which of several devices is near, with a sysfs made for the test: what two adapters of a machine with two sockets show.
 #include <catch2/catch.hpp>
 
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -36,6 +38,27 @@ class Sysfs {
 
  private:
   std::filesystem::path root_ = std::filesystem::temp_directory_path() / ("farside-sysfs-" + std::to_string(getpid()));
+};
+
+// What libfabric says of a device at 0000:BUS:00.0, in a network, if it has a name.
+class Device {
+ public:
+  Device(std::uint8_t bus, const char* network) : info_(fi_allocinfo()) {
+    bus_.bus_type = FI_BUS_PCI;
+    bus_.attr.pci = {0, bus, 0, 0};
+    nic_.bus_attr = &bus_;
+    info_->nic = &nic_;
+    info_->fabric_attr->name = network != nullptr ? strdup(network) : nullptr;  // fi_freeinfo() frees it
+  }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device() { info_->nic = nullptr; }
+  const fi_info& info() const { return *info_; }
+
+ private:
+  fi_bus_attr bus_{};
+  fid_nic nic_{};
+  InfoHandle info_;
 };
 
 }  // namespace
@@ -79,9 +102,31 @@ TEST_CASE("where a device is on the bus is told as Linux names it") {
   CHECK(pci_address(*info) == "0000:d8:00.1");
   bus.bus_type = FI_BUS_UNKNOWN;
   CHECK(pci_address(*info).empty());
-  // What is not known is not nearer, nor what stands beside it.
-  const InfoHandle other(fi_allocinfo());
-  CHECK_FALSE(is_nearer(*info, *other));
-  CHECK_FALSE(is_nearer(*other, *info));
   info->nic = nullptr;
+}
+
+TEST_CASE("of two devices of one network the one that is known to be nearer to this process is taken") {
+  cpu_set_t own;
+  REQUIRE(sched_getaffinity(0, sizeof own, &own) == 0);
+  std::string here;
+  for (int number = 0; number < CPU_SETSIZE; ++number) {
+    if (CPU_ISSET(static_cast<std::size_t>(number), &own)) here += (here.empty() ? "" : ",") + std::to_string(number);
+  }
+  constexpr int kNobodys = CPU_SETSIZE - 1;
+  REQUIRE_FALSE(CPU_ISSET(static_cast<std::size_t>(kNobodys), &own));
+  const Sysfs sys;
+  sys.device("0000:01:00.0", here);
+  sys.device("0000:02:00.0", std::to_string(kNobodys));
+  const Device near(1, "network"), far(2, "network"), unknown(3, "network"), near_elsewhere(1, "another network"), nowhere(1, nullptr);
+  const auto nearer = [&](const Device& one, const Device& other) { return is_nearer(one.info(), other.info(), sys.root()); };
+  CHECK(nearer(near, far));
+  CHECK_FALSE(nearer(far, near));
+  CHECK_FALSE(nearer(near, near));
+  CHECK_FALSE(nearer(far, far));
+  CHECK_FALSE(nearer(near_elsewhere, far));
+  CHECK_FALSE(nearer(nowhere, far));
+  // What is not known is not nearer, nor what stands beside it.
+  CHECK_FALSE(nearer(near, unknown));
+  CHECK_FALSE(nearer(unknown, far));
+  CHECK_FALSE(nearer(unknown, unknown));
 }

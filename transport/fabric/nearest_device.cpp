@@ -47,20 +47,20 @@ std::string pci_address(const fi_info& info) {
   return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", at.domain_id, at.bus_id, at.device_id, at.function_id);
 }
 
-Nearness nearness_of(const fi_info& info) {
+Nearness nearness_of(const fi_info& info, const std::filesystem::path& sys) {
   cpu_set_t own;
   CPU_ZERO(&own);
   if (sched_getaffinity(0, sizeof own, &own) != 0) return Nearness::kUnknown;
-  return nearness_of(pci_address(info), own);
+  return nearness_of(pci_address(info), own, sys);
 }
 
-bool is_nearer(const fi_info& info, const fi_info& other) {
+bool is_nearer(const fi_info& info, const fi_info& other, const std::filesystem::path& sys) {
   const auto network = [](const fi_info& of) {
     const char* const name = of.fabric_attr != nullptr ? of.fabric_attr->name : nullptr;
     return std::string_view(name != nullptr ? name : "");
   };
-  const Nearness first = nearness_of(other);
-  return first != Nearness::kUnknown && nearness_of(info) > first && network(info) == network(other);
+  const Nearness first = nearness_of(other, sys);
+  return first != Nearness::kUnknown && nearness_of(info, sys) > first && network(info) == network(other);
 }
 
 }  // namespace farside

@@ -28,10 +28,10 @@ Nearness nearness_of(const std::string& address, const cpu_set_t& own, const std
 std::string pci_address(const fi_info& info);
 
 // Of this process, at the time of the call.
-Nearness nearness_of(const fi_info& info);
+Nearness nearness_of(const fi_info& info, const std::filesystem::path& sys = "/sys");
 
 // Whether `info` should be taken rather than `other`, which libfabric names first: it is known to be nearer, and of the same network, as
 // ranks on other sockets may choose otherwise.
-bool is_nearer(const fi_info& info, const fi_info& other);
+bool is_nearer(const fi_info& info, const fi_info& other, const std::filesystem::path& sys = "/sys");
 
 }  // namespace farside
