@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <source_location>
 #include <string>
@@ -169,6 +170,20 @@ inline std::string run_processes(int size, const std::function<void(Ranks&)>& pr
   }
   return failures;
 }
+
+// Waits until a process is stopped by a signal, or is dead (proc(5)), whoever waits for its end.
+inline void await_state(pid_t pid, std::string_view states) {
+  while (true) {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    std::string text;
+    if (!std::getline(file, text)) return;  // gone altogether
+    const std::size_t state = text.rfind(')') + 2;
+    if (state < text.size() && states.find(text[state]) != std::string_view::npos) return;
+    usleep(1000);
+  }
+}
+inline void await_stopped(pid_t pid) { await_state(pid, "T"); }
+inline void await_dead(pid_t pid) { await_state(pid, "ZX"); }
 
 // Outside of the macro, which would print the whole program.
 inline void expect_well(const std::string& failures, const std::string& expected = "") { CHECK(failures == expected); }

@@ -98,7 +98,7 @@ TEST_CASE("a peer that is gone is an error of the flush") {
       pause();
     }
     ranks.barrier();
-    std::this_thread::sleep_for(100ms);
+    await_stopped(pids[1]);
     world.good(world->put(1, 0, &word, 8), "put");
     kill(pids[1], SIGKILL);
     const Status status = world->flush(1);
@@ -135,11 +135,11 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
     while (true) raise(SIGSTOP);
   }
   ranks.barrier();
-  std::this_thread::sleep_for(100ms);
+  await_stopped(pids[1]);
   const auto begin = Clock::now();
   if (when_dead) {
     kill(pids[1], SIGKILL);
-    std::this_thread::sleep_for(100ms);
+    await_dead(pids[1]);
   }
   Status issued;
   switch (last) {
@@ -192,7 +192,7 @@ TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
     if (ranks.rank() == 1) {
       raise(SIGSTOP);
     } else {
-      std::this_thread::sleep_for(100ms);
+      await_stopped(pids[1]);
       std::thread later([&] {
         std::this_thread::sleep_for(2500ms);
         kill(pids[1], SIGCONT);
