@@ -8,8 +8,9 @@
 #include <chrono>
 #include <cstdint>
 
-#include "transport/fabric/pending.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/control_word.hpp"
+#include "transport/fabric/pending.hpp"
 #include "transport/process.hpp"
 #include "transport/remote_memory.hpp"
 #include "transport/space.hpp"
@@ -53,8 +54,7 @@ class ControlMemory {
     if (!all_mapped_) hand_over_ = kFabricHandOver;
   }
 
-  // Mapped words: sequentially consistent, as they hand over the data that locks and notices protect, and as the bell
-  // asks for (base/doorbell.hpp); on x86 acquire and release cost the same.
+  // Mapped words: control_word.hpp says in which order.
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     if (mapped(rank)) [[likely]] {
       operation.value_ = fetch_add_now(rank, word, value);
@@ -70,7 +70,7 @@ class ControlMemory {
     return fetch_add_now(*space_.control_word(rank, word), value);
   }
   static std::uint64_t fetch_add_now(std::uint64_t& word, std::uint64_t value) {
-    return std::atomic_ref(word).fetch_add(value, std::memory_order_seq_cst);
+    return ControlWord::fetch_add(word, value);
   }
   // The same, and the owner is woken if it sleeps.
   void tell_now(int rank, std::uint32_t word, std::uint64_t value) {
@@ -79,7 +79,7 @@ class ControlMemory {
   }
   // The same for a word that only this rank changes: a store does, if it is in one order with the owner's going to sleep (doorbell.hpp).
   void tell_word_now(int rank, std::uint32_t word, std::uint64_t value) {
-    std::atomic_ref(*space_.control_word(rank, word)).store(value, std::memory_order_seq_cst);
+    ControlWord::write(*space_.control_word(rank, word), value);
     space_.ring(rank);
   }
   bool mapped(int rank) const { return space_.control_word(rank, 0) != nullptr; }
@@ -88,8 +88,7 @@ class ControlMemory {
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
                         std::uint64_t desired) {
     if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
-      std::atomic_ref(*mapped).compare_exchange_strong(expected, desired, std::memory_order_seq_cst);
-      operation.value_ = expected;
+      operation.value_ = ControlWord::compare_and_swap(*mapped, expected, desired);
       space_.ring(rank);
     } else {
       operation.compare_ = expected;
@@ -99,14 +98,14 @@ class ControlMemory {
   }
   void read(Operation& operation, int rank, std::uint32_t word) {
     if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
-      operation.value_ = std::atomic_ref(*mapped).load(std::memory_order_acquire);
+      operation.value_ = ControlWord::read(*mapped);
     } else {
       issue(operation, ControlCall::kRead, rank, word);
     }
   }
   void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
-      std::atomic_ref(*mapped).store(value, std::memory_order_seq_cst);
+      ControlWord::write(*mapped, value);
       space_.ring(rank);
     } else {
       operation.operand_ = value;
@@ -130,7 +129,7 @@ class ControlMemory {
   // In nanoseconds, as estimated at present.
   std::int64_t hand_over() const { return hand_over_.load(std::memory_order_relaxed); }
   std::uint64_t own(std::uint32_t word) const {
-    return std::atomic_ref(*space_.own_control_word(word)).load(std::memory_order_acquire);
+    return ControlWord::look(*space_.own_control_word(word));
   }
   // Where the domain is nic, by the adapter, and waited for: a few microseconds.
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {

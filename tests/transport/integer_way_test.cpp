@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the ranks of a space change from CPU atomics on integers to the accumulate lock: the words they tell each other by, all
 // orders in which it can happen (a model of the protocol, on processors that hold stores back), and whole processes.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -72,6 +79,24 @@ TEST_CASE("several threads of a rank are in the midst of atomics until the last 
   CHECK(of.ranks[0].begin(kLong) == IntegersBy::kLock);
 }
 
+// qemu-user has no filters of system calls.
+TEST_CASE("where the kernel refuses the barrier long rows stay with atomics under the lock", "[native]") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    std::array<sock_filter, 4> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                                       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_membarrier, 0, 1),
+                                       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+    const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+    ranks.check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
+                "the kernel takes the filter");
+    TwoRanks of;
+    for (int times = 0; times < 2; ++times) {
+      ranks.check(of.ranks[0].begin(kLong) == IntegersBy::kBoth, "a long row");
+      ranks.check(of.ranks[1].begin(1) == IntegersBy::kBoth, "a single element");
+    }
+  }));
+}
+
 TEST_CASE("a space that has not started to announce stays with atomics") {
   IntegerWay alone;
   CHECK(alone.begin(1 << 20) == IntegersBy::kAtomics);
@@ -80,8 +105,9 @@ TEST_CASE("a space that has not started to announce stays with atomics") {
 
 // ---- the model ------------------------------------------------------------------------------------------------------
 // Ranks that each do some operations on one counter, by the steps of integer_way.hpp. Each access to shared memory is a step;
-// a store waits in its rank's buffer, in order, and reaches memory any time later; loads see their own rank's stores. Atomics
-// go to memory at once and leave the buffer alone: weaker than x86.
+// a store waits in its rank's buffer and reaches memory any time later, before or after others to other places, but a release after all
+// that came before it; loads see their own rank's stores. Atomics go to memory at once and leave the buffer alone. So stores have no
+// more order than on ARMv8; loads need none but that of acquire.
 namespace {
 
 constexpr std::size_t kRanks = 3;
@@ -91,6 +117,7 @@ struct Broken {
   bool own_barrier = false; // only who finds kAtomics makes one
   bool look = false;        // nobody looks at `announced`
   bool both = false;        // straight from kAtomics to kLock
+  bool unlock = false;      // the lock is given back by a plain store
 };
 
 // S: one element. L: a long row, of which the model has one element. K: one element, but its rank is killed before the atomic.
@@ -103,7 +130,7 @@ class Model {
   };
   static constexpr std::size_t kBuffer = 8;
   struct Store {
-    std::uint8_t place, value;
+    std::uint8_t place, value, release;
   };
   struct Rank {
     std::uint8_t operation, at, by, index, loaded, awaited, all_know, stores;
@@ -133,13 +160,15 @@ class Model {
       for (std::size_t r = 0; r < kRanks; ++r) {
         State next = state;
         if (step(next, r)) open.push_back(next);
-        next = state;
-        if (drain_one(next, r)) open.push_back(next);
+        for (std::size_t i = 0; i < state.ranks[r].stores; ++i) {
+          next = state;
+          if (drain(next, r, i)) open.push_back(next);
+        }
         // The barrier of r reaches the others one by one.
         for (std::size_t other = 0; other < kRanks && state.ranks[r].at == kBarrier; ++other) {
           if ((state.ranks[r].awaited >> other & 1) == 0) continue;
           next = state;
-          while (drain_one(next, other)) {
+          while (drain(next, other, 0)) {
           }
           next.ranks[r].awaited = static_cast<std::uint8_t>(state.ranks[r].awaited & ~(1U << other));
           open.push_back(next);
@@ -164,8 +193,8 @@ class Model {
   static bool holds_back(const Rank& rank, std::uint8_t place) {
     return std::any_of(rank.buffer.begin(), rank.buffer.begin() + rank.stores, [&](Store s) { return s.place == place; });
   }
-  static void store(Rank& rank, std::size_t place, std::uint8_t value) {
-    rank.buffer.at(rank.stores++) = {static_cast<std::uint8_t>(place), value};
+  static void store(Rank& rank, std::size_t place, std::uint8_t value, bool release = false) {
+    rank.buffer.at(rank.stores++) = {static_cast<std::uint8_t>(place), value, static_cast<std::uint8_t>(release ? 1 : 0)};
   }
   static std::uint8_t load(const State& state, std::size_t r, std::size_t place) {
     const Rank& rank = state.ranks[r];
@@ -174,11 +203,15 @@ class Model {
     }
     return state.memory[place];
   }
-  static bool drain_one(State& state, std::size_t r) {
+  // The store at `index` of the buffer reaches memory, if it may.
+  static bool drain(State& state, std::size_t r, std::size_t index) {
     Rank& rank = state.ranks[r];
-    if (rank.stores == 0) return false;
-    state.memory[rank.buffer[0].place] = rank.buffer[0].value;
-    std::copy(rank.buffer.begin() + 1, rank.buffer.end(), rank.buffer.begin());
+    if (index >= rank.stores) return false;
+    const Store store = rank.buffer[index];
+    const auto begin = rank.buffer.begin(), at = begin + static_cast<std::ptrdiff_t>(index);
+    if (index > 0 && (store.release != 0 || std::any_of(begin, at, [&](Store s) { return s.place == store.place; }))) return false;
+    state.memory[store.place] = store.value;
+    std::copy(at + 1, rank.buffer.end(), at);
     rank.buffer.back() = {};
     --rank.stores;
     return true;
@@ -218,7 +251,7 @@ class Model {
         const std::uint8_t by = load(state, r, own_by);
         rank.at = kAtomic;
         if (by != kAtomics) {
-          store(rank, kAnnounced + r, 0);
+          store(rank, kAnnounced + r, 0, true);
           take_lock(rank, by);
         }
         return true;
@@ -233,7 +266,7 @@ class Model {
         rank.at = kEnd;
         return true;
       case kEnd:
-        store(rank, kAnnounced + r, 0);
+        store(rank, kAnnounced + r, 0, true);
         next_operation(rank);
         return true;
       case kTakeLock:
@@ -257,7 +290,7 @@ class Model {
         rank.at = kGiveLock;
         return true;
       case kGiveLock:
-        store(rank, kLockWord, 0);
+        store(rank, kLockWord, 0, !broken_.unlock);
         next_operation(rank);
         return true;
       case kTellBoth: {
@@ -288,7 +321,7 @@ class Model {
         }
         return true;
       default:
-        store(rank, kBy + rank.index, kPlain);
+        store(rank, kBy + rank.index, kPlain, true);
         if (++rank.index == kRanks) take_lock(rank, kPlain);
         return true;
     }
@@ -331,6 +364,7 @@ TEST_CASE("without its parts the change from atomics to the lock loses additions
   CHECK(caught({.own_barrier = true}));
   CHECK(caught({.look = true}));
   CHECK(caught({.both = true}));
+  CHECK(caught({.unlock = true}));
 }
 
 // ---- processes ------------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@
 #include "transport/fabric/connections.hpp"
 #include "transport/agent/agent.hpp"
 #include "transport/fabric/handles.hpp"
+#include "transport/fabric/listening.hpp"
 #include "transport/fabric/operation.hpp"
 #include "transport/fabric/pending.hpp"
 
@@ -228,7 +229,7 @@ class Fabric {
   std::atomic<std::uint32_t> runtime_polls_{0};     // calls of poll_from_runtime; roughly, it only has to move
   std::atomic<bool> runtime_serves_{false};         // what arrives
   Doorbell away_;                                   // of the progress thread while it stays away
-  std::atomic<std::uint32_t> listening_{0};         // size of listeners_, read without its mutex
+  Listening listening_;                             // size of listeners_, read without its mutex
   std::mutex listeners_mutex_;
   std::vector<Doorbell*> listeners_;                // of application threads that sleep
   Clock::time_point look_again_{};                  // where there is no thread

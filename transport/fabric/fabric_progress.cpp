@@ -47,9 +47,7 @@ bool Fabric::poll_from_runtime() {
 void Fabric::listen(Doorbell& bell) {
   const std::scoped_lock held(listeners_mutex_);
   listeners_.push_back(&bell);
-  // Sequentially consistent, as in Doorbell: either the progress thread sees the listener, or the listener's next look
-  // sees what the thread has done.
-  listening_.fetch_add(1, std::memory_order_seq_cst);
+  listening_.begin();
   away_.ring_if_armed();
 }
 
@@ -58,11 +56,11 @@ void Fabric::stop_listening(Doorbell& bell) {
   const auto found = std::find(listeners_.begin(), listeners_.end(), &bell);
   if (found == listeners_.end()) return;  // it began to wait before the endpoint was opened
   listeners_.erase(found);
-  listening_.fetch_sub(1, std::memory_order_relaxed);
+  listening_.end();
 }
 
 void Fabric::ring_listeners() {
-  if (listening_.load(std::memory_order_seq_cst) == 0) return;
+  if (!listening_.any_behind_changes()) return;
   const std::scoped_lock held(listeners_mutex_);
   for (Doorbell* bell : listeners_) bell->ring();
 }
@@ -325,12 +323,12 @@ void Fabric::finish_answers() {
 bool Fabric::stay_away(Absence& absence) {
   const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
   std::optional<std::chrono::microseconds> away;
-  if (listening_.load(std::memory_order_relaxed) != 0) absence.end(polls);
+  if (listening_.any()) absence.end(polls);
   else away = absence.next(polls, Clock::now());
   runtime_serves_.store(absence.runtime_serves(), std::memory_order_relaxed);
   if (!away) return false;
   const std::uint32_t seen = away_.arm();
-  if (listening_.load(std::memory_order_seq_cst) == 0 && !stop_.load(std::memory_order_acquire)) away_.sleep(seen, *away);
+  if (!listening_.any() && !stop_.load(std::memory_order_acquire)) away_.sleep(seen, *away);
   away_.disarm();
   return true;
 }

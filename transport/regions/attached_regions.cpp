@@ -8,15 +8,12 @@
 
 namespace farside {
 
-// Peers on the node may read the table while it changes: they see an odd version, or another one afterwards, and read
-// again.
 template <class Change>
 void AttachedRegions::change(Change&& work) {
-  words_.word(RegionWords::kVersion).fetch_add(1, std::memory_order_seq_cst);
-  work();
-  words_.word(RegionWords::kAddress).store(reinterpret_cast<std::uint64_t>(table_.all().data()), std::memory_order_relaxed);
-  words_.word(RegionWords::kCount).store(table_.all().size(), std::memory_order_relaxed);
-  words_.word(RegionWords::kVersion).fetch_add(1, std::memory_order_seq_cst);
+  words_.change([&] {
+    work();
+    return RegionWords::Place{reinterpret_cast<std::uint64_t>(table_.all().data()), table_.all().size()};
+  });
 }
 
 Status AttachedRegions::attach(const Region& region) {
@@ -52,9 +49,7 @@ Result<std::vector<int>> AttachedRegions::detach(std::uint64_t address) {
   }
   std::vector<int> readers;
   for (int first = 0; first < ranks_; first += 64) {
-    std::uint64_t bits =
-        words_.word(RegionWords::kReaders + static_cast<std::size_t>(first) / 8).exchange(0, std::memory_order_seq_cst);
-    for (; bits != 0; bits &= bits - 1) readers.push_back(first + std::countr_zero(bits));
+    for (std::uint64_t bits = words_.take_readers(first); bits != 0; bits &= bits - 1) readers.push_back(first + std::countr_zero(bits));
   }
   return readers;
 }

@@ -114,22 +114,17 @@ Result<Regions::Table> Regions::read_on_node(int rank) {
   const RegionWords words{reinterpret_cast<std::byte*>(space_.control_word(rank, words_))};
   words.note_reader(space_.rank());
   while (true) {
-    const std::uint64_t version = words.word(RegionWords::kVersion).load(std::memory_order_seq_cst);
-    const std::uint64_t address = words.word(RegionWords::kAddress).load(std::memory_order_relaxed);
     std::vector<Region> regions;
     Status status;
-    if (version % 2 == 0) {
-      regions.resize(words.word(RegionWords::kCount).load(std::memory_order_relaxed));
-      if (!regions.empty()) {
-        status = read_process_memory(space_.target(rank).pid, address, regions.data(), regions.size() * sizeof(Region));
-      }
-      // The table was read before the version is looked at again.
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-      // A table that has moved meanwhile may not even be there any more.
-      if (words.word(RegionWords::kVersion).load(std::memory_order_relaxed) == version) {
-        if (!status) return status.error();
-        return std::make_shared<const RegionTable>(std::move(regions));
-      }
+    const auto copy = [&](const RegionWords::Place& place) {
+      regions.resize(place.count);
+      if (place.count == 0) return;
+      status = read_process_memory(space_.target(rank).pid, place.address, regions.data(), place.count * sizeof(Region));
+    };
+    if (words.read(copy)) {
+      // A table that has moved meanwhile may not even be there any more: its error is none.
+      if (!status) return status.error();
+      return std::make_shared<const RegionTable>(std::move(regions));
     }
     sched_yield();
   }
