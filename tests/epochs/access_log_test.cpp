@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which accesses of one origin may be under way together, and what ends them.
 #include "epochs/access_log.hpp"
+#include "tests/support/seeds.hpp"
 
 #include <random>
 #include <string>
@@ -9,6 +10,8 @@
 #include <catch2/catch.hpp>
 
 using namespace farside::epochs;
+using farside::testing::named;
+using farside::testing::seeds;
 
 namespace {
 
@@ -106,7 +109,9 @@ TEST_CASE("a buffer that is read may be read again; one that is written is nobod
 }
 
 TEST_CASE("random accesses agree with a map of bytes") {
-  std::mt19937 random(4711);
+  const std::uint32_t seed = GENERATE(from_range(seeds({4711})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   for (int round = 0; round < 300; ++round) {
     AccessLog log;

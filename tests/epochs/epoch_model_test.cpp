@@ -12,9 +12,12 @@
 #include <catch2/catch.hpp>
 
 #include "tests/epochs/epoch_states.hpp"
+#include "tests/support/seeds.hpp"
 
 using namespace farside::epochs;
 using namespace farside::epochs::testing;
+using farside::testing::named;
+using farside::testing::seeds;
 
 namespace {
 
@@ -87,7 +90,9 @@ struct PlainModel {
 }  // namespace
 
 TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]") {
-  std::mt19937 random(20240607);
+  const std::uint32_t seed = GENERATE(from_range(seeds({20240607})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   int allowed = 0;
   int refused = 0;

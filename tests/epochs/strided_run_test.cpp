@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bytes as equal blocks at equal distances.
 #include "epochs/strided_run.hpp"
+#include "tests/support/seeds.hpp"
 
 #include <random>
 #include <vector>
@@ -8,6 +9,8 @@
 #include <catch2/catch.hpp>
 
 using namespace farside::epochs;
+using farside::testing::named;
+using farside::testing::seeds;
 
 namespace {
 
@@ -51,7 +54,9 @@ TEST_CASE("neighbouring columns have no byte in common") {
 }
 
 TEST_CASE("random runs meet where a map of bytes says so") {
-  std::mt19937 random(815);
+  const std::uint32_t seed = GENERATE(from_range(seeds({815})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
   const auto below = [&](unsigned n) { return std::uint64_t{random() % n}; };
   const auto any_run = [&] {
     const std::uint64_t bytes = 1 + below(9);
@@ -72,7 +77,9 @@ TEST_CASE("random runs meet where a map of bytes says so") {
 }
 
 TEST_CASE("a builder keeps the bytes, in whatever order they come") {
-  std::mt19937 random(42);
+  const std::uint32_t seed = GENERATE(from_range(seeds({42})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
   for (int round = 0; round < 2000; ++round) {
     RunBuilder builder;
     std::vector<StridedRun> ranges;

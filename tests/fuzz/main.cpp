@@ -2,7 +2,7 @@
 // Fuzzing without libFuzzer: the seeds of the target, then inputs made from them. The n-th input of a random seed is always the
 // same, so what is found can be made again.
 //
-//   fuzz-NAME [seconds N] [seed S] [only I]     N: how long (3); I: only this input
+//   fuzz-NAME [seconds N] [seed S] [only I]     N: how long (3); S: a new one in each run, if none is given; I: only this input
 //   fuzz-NAME write DIR                         the seeds as files, for libFuzzer
 //   fuzz-NAME FILE...                           inputs from files
 #include <csignal>
@@ -91,6 +91,7 @@ int main(int argc, char** argv) {
   const std::vector<Bytes> seeds = farside::fuzz::seeds();
   double seconds = 3;
   bool one = false;
+  g_seed = std::random_device()();
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const char* const value = i + 1 < argc ? argv[i + 1] : "";

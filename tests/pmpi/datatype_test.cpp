@@ -20,9 +20,12 @@
 #include "pmpi/first_window.hpp"
 #include "pmpi/predefined_types.hpp"
 #include "pmpi/reduce_op.hpp"
+#include "tests/support/seeds.hpp"
 
 using namespace farside;
 using namespace farside::pmpi;
+using farside::testing::named;
+using farside::testing::seeds;
 
 namespace {
 
@@ -348,8 +351,8 @@ TEST_CASE("Fortran kinds are found by precision") {
 
 TEST_CASE("random nested types have the size, bounds and bytes that the runtime gives them") {
   int refused = 0;
-  for (unsigned seed = 0; seed < 4000; ++seed) {
-    INFO("seed " << seed);
+  for (const std::uint32_t seed : seeds(4000)) {
+    INFO(named(seed));
     RandomTypes types(seed);
     const OwnedType type = types.make_type(2 + types.below(5));
     MPI_Datatype handle = type.get();

@@ -25,6 +25,7 @@
 #include <iomanip>
 #include <new>
 #include <signal.h>
+#include <random>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -194,6 +195,12 @@ class Program {
     for (std::size_t i = 0; i + 1 < arguments_.size(); ++i)
       if (arguments_[i] == argument) return std::atoi(arguments_[i + 1].c_str());
     return otherwise;
+  }
+  // The number that follows `seed`; where it is missing a new one, the same on all ranks. Collective. The program prints it.
+  int seed() const {
+    int drawn = has("seed") ? number("seed", 1) : static_cast<int>(std::random_device()() >> 1);
+    MPI_Bcast(&drawn, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return drawn;
   }
   Memory memory() const { return has("create") ? Memory::kCreate : Memory::kAllocate; }
 

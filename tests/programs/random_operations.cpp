@@ -436,7 +436,7 @@ int main(int argc, char** argv) {
   options.own_memory = program.memory() == check::Memory::kCreate;
   options.fixed = program.has("fixed");
   options.show = program.has("show");
-  options.seed = static_cast<std::uint64_t>(program.number("seed", 1));
+  options.seed = static_cast<std::uint64_t>(program.seed());
   options.only = program.number("only", -1);
   options.cases = program.number("cases", 100);
   const int first = options.only < 0 ? 0 : options.only;

@@ -67,7 +67,7 @@ void run(Stage& stage, std::uint32_t seed, int sequence, int ranks) {
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
-  const auto seed = static_cast<std::uint32_t>(program.number("seed", 1));
+  const auto seed = static_cast<std::uint32_t>(program.seed());
   const int only = program.number("only", -1);
   const int sequences = program.number("sequences", 100);
   const int rank = check::rank();

@@ -14,6 +14,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/seeds.hpp"
 #include "tests/transport/agent_fixture.hpp"
 #include "tests/transport/elements.hpp"
 #include "transport/agent/agent.hpp"
@@ -241,8 +242,8 @@ TEST_CASE("an operation that MPI does not define for the type is refused") {
 }
 
 TEST_CASE("what an origin lists is what the agent does, in order, and what is fetched comes to its buffers") {
-  for (unsigned seed = 0; seed < 200; ++seed) {
-    INFO("seed " << seed);
+  for (const std::uint32_t seed : seeds(200)) {
+    INFO(named(seed));
     std::mt19937 random(seed);
     const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
     AgentFixture on(below(2) == 0, 2 * kRegionBytes);
@@ -351,7 +352,9 @@ TEST_CASE("nobody may ask before admission or after withdrawal") {
 }
 
 TEST_CASE("no mutation of a request makes the agent touch memory outside the region") {
-  std::mt19937 random(20240607);
+  const std::uint32_t seed = GENERATE(from_range(seeds({20240607})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
   const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
   AgentFixture on;
   std::size_t done = 0, refused = 0;
@@ -406,7 +409,9 @@ TEST_CASE("no mutation of a request makes the agent touch memory outside the reg
 }
 
 TEST_CASE("no random bytes make the agent touch anything") {
-  std::mt19937 random(7);
+  const std::uint32_t seed = GENERATE(from_range(seeds({7})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
   AgentFixture on;
   const Bytes before(on.base(), on.base() + on.bytes);
   for (int round = 0; round < 20000; ++round) {
