@@ -5,8 +5,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -285,6 +287,40 @@ TEST_CASE("a block that changes while it is read is read again") {
   auto conflict = second.add(1, put, std::span(&kFirstFour, 1));
   REQUIRE(conflict);
   CHECK(conflict.value());
+}
+
+TEST_CASE("what is over, and not yet written over by what came after it, is not taken for what goes on") {
+  // Others do something between a reader's look at the headers and its look at the entries.
+  class Between final : public LogMemory {
+   public:
+    Status read(int rank, std::uint64_t offset, void* to, std::size_t bytes) override {
+      constexpr std::uint64_t kEntries = 64 + 32 * kRanks;
+      if (offset >= kEntries && between) std::exchange(between, nullptr)();
+      return whole_.read(rank, offset, to, bytes);
+    }
+    Status write(int rank, std::uint64_t offset, const void* from, std::size_t bytes) override {
+      return whole_.write(rank, offset, from, bytes);
+    }
+    std::function<void()> between;
+
+   private:
+    Logs whole_;
+  };
+  Between memory;
+  SharedLog first(memory, 0, kRanks, kCapacity);
+  SharedLog second(memory, 2, kRanks, kCapacity);
+  const SharedLog::Access put{Call::kPut, Use::kPut, 0, 1, Epoch::kPassive, 1, 1};
+  const StridedRun elsewhere{100, 4, 0, 1};
+  REQUIRE(first.add(1, put, std::span(&elsewhere, 1)));
+  REQUIRE(first.add(1, put, std::span(&kFirstFour, 1)));
+  memory.between = [&] {
+    REQUIRE(first.completed(1));
+    REQUIRE(first.add(1, put, std::span(&elsewhere, 1)));
+  };
+  const auto conflict = second.add(1, put, std::span(&kFirstFour, 1));
+  REQUIRE(conflict);
+  CHECK_FALSE(memory.between);
+  CHECK_FALSE(conflict.value());
 }
 
 TEST_CASE("of two origins that come at once, at least one sees the other") {

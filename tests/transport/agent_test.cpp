@@ -131,6 +131,10 @@ TEST_CASE("data of a wrong length are refused, and so is an entry that is cut of
   for (std::size_t bytes = 1; bytes < good.size(); ++bytes) {
     check_refused(on, message_of(on.header(), Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes))));
   }
+  // As long as the data, but not as what they are padded to.
+  Bytes unpadded = listed(put(0, 13), Bytes(13));
+  unpadded.resize(sizeof(ListEntry) + 13);
+  check_refused(on, message_of(on.header(), unpadded));
 }
 
 TEST_CASE("of a list of which one operation is refused none is carried out") {

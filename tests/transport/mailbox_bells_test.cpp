@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Who sleeps at a mailbox is woken: the owner by a letter, a sender by its answer, and who waits for room by a slot that goes free. Nobody
+// here comes back by itself in time, as waiters do who look after an MPI runtime.
+#include "transport/node/mailbox.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace farside;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Counts those who are about to sleep, or do.
+struct LongSleep final : Progress {
+  void poll() override {}
+  void poll_runtime() override {}
+  void listen(Doorbell&) override { ++asleep; }
+  void stop_listening(Doorbell&) override { --asleep; }
+  std::chrono::microseconds longest_sleep() const override { return 20s; }
+  std::atomic<int> asleep{0};
+};
+
+class Box {
+ public:
+  Box() : memory_(sizeof(Mailbox) + 64) {
+    void* at = memory_.data();
+    std::size_t room = memory_.size();
+    mailbox_ = &Mailbox::at(static_cast<std::byte*>(std::align(64, sizeof(Mailbox), at, room)));
+  }
+  Mailbox& operator*() const { return *mailbox_; }
+  Mailbox* operator->() const { return mailbox_; }
+
+ private:
+  std::vector<std::byte> memory_;
+  Mailbox* mailbox_;
+};
+
+const std::function<bool()> kLives = [] { return true; };
+const std::array kLetter{std::byte{7}};
+const std::array<std::span<const std::byte>, 1> kParts{kLetter};
+
+std::size_t echo(std::span<const std::byte> letter, std::span<std::byte> room) {
+  std::memcpy(room.data(), letter.data(), letter.size());
+  return letter.size();
+}
+
+void await_asleep(const LongSleep& progress) {
+  while (progress.asleep.load() == 0) std::this_thread::yield();
+}
+
+}  // namespace
+
+TEST_CASE("a sender that sleeps is woken by its answer") {
+  const Box box;
+  LongSleep progress;
+  const auto begun = Clock::now();
+  std::thread owner([&] {
+    await_asleep(progress);
+    while (!box->answer_all(echo)) std::this_thread::yield();
+  });
+  const auto letter = box->leave(progress, kParts, kLives);
+  REQUIRE(letter.ok());
+  const auto answer = box->wait_for_answer(progress, letter.value(), kLives);
+  owner.join();
+  REQUIRE(answer.ok());
+  CHECK(std::ranges::equal(answer.value().bytes(), kLetter));
+  CHECK(Clock::now() - begun < 10s);
+}
+
+TEST_CASE("who waits for a free slot is woken when an answer has been read") {
+  const Box box;
+  LongSleep progress;
+  std::vector<Mailbox::Letter> letters;
+  for (std::size_t i = 0; i < Mailbox::kSlots; ++i) {
+    const std::optional<Mailbox::Letter> letter = box->leave(kParts);
+    REQUIRE(letter);
+    letters.push_back(*letter);
+  }
+  CHECK_FALSE(box->leave(kParts));
+  REQUIRE(box->answer_all(echo));
+  const auto begun = Clock::now();
+  std::thread reader([&] {
+    await_asleep(progress);
+    LongSleep own;
+    (void)box->wait_for_answer(own, letters.front(), kLives);
+  });
+  const auto one_more = box->leave(progress, kParts, kLives);
+  reader.join();
+  CHECK(one_more.ok());
+  CHECK(Clock::now() - begun < 10s);
+}
+
+TEST_CASE("an owner that sleeps is woken by a letter whose answer is waited for") {
+  const Box box;
+  LongSleep progress;
+  std::atomic<bool> armed{false};
+  const auto begun = Clock::now();
+  std::thread owner([&] {
+    for (bool done = false; !done;) {
+      const std::uint32_t seen = box->bell().arm();
+      done = box->answer_all(echo);
+      armed = true;
+      if (!done) box->bell().sleep(seen, 20s);
+      box->bell().disarm();
+    }
+  });
+  while (!armed) std::this_thread::yield();
+  const auto letter = box->leave(progress, kParts, kLives);
+  REQUIRE(letter.ok());
+  CHECK(box->wait_for_answer(progress, letter.value(), kLives).ok());
+  owner.join();
+  CHECK(Clock::now() - begun < 10s);
+}
