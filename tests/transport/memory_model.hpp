@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What C++ promises of atomics, on any processor: every result that a few threads may have, by the model RC11 (Lahav, Vafeiadis,
-// Kang, Hur, Dreyer, "Repairing sequential consistency in C/C++11", PLDI 2017; release sequences as in C++20). It allows all that
-// x86, ARMv8 and POWER do; of what C++ allows it leaves out only that reads and writes depend on each other in a circle.
+// What C++ promises of atomics, on any processor: every result that a few threads may have, by the model RC11 (Lahav,
+// Vafeiadis, Kang, Hur, Dreyer, "Repairing sequential consistency in C/C++11", PLDI 2017; release sequences as in
+// C++20). It leaves out one thing that C++ allows, and ARMv8 does: a relaxed read of one thread that sees what another
+// one writes only after it has read a later write of the first (load buffering).
 //
-// Threads are functions that use modelled::atomic, atomic_ref and atomic_thread_fence. Real headers do so when they are included
-// with the name std replaced (memory_order_test.cpp). A thread is run again and again from its beginning: its reads return what
-// was chosen so far, and with the next access it stops. So it may depend on nothing but what it reads, and change nothing
-// but by these atomics. A thread that would wait calls modelled::wait(); what follows is not looked at.
+// Threads are functions that use modelled::atomic, atomic_ref and atomic_thread_fence. Real headers do so when they are
+// included with the name std replaced (memory_order_test.cpp). A thread is run again and again from its beginning: its
+// reads return what was chosen so far, and with the next access it stops. So it may depend on nothing but what it
+// reads, and change nothing but by these atomics. A thread that would wait calls modelled::wait(); what follows is not
+// looked at.
 #pragma once
 
 #include <array>
@@ -278,7 +280,8 @@ class Execution {
     };
     const Relation eco = (rf | mo | rb).closure();
     const Relation fences = is([](const Event& e) { return e.fence(); });
-    // A release, or a fence in front of a write; changes that go on from it; a read that acquires, or has a fence behind it.
+    // A release, or a fence in front of a write; changes that go on from it; a read that acquires, or has a fence
+    // behind it.
     const Relation from_change = rf.only([&](std::size_t, std::size_t j) { return events_[j].kind == Access::Kind::kChange; });
     const Relation sequence = from_change.closure() | id;
     const Relation sw = is([](const Event& e) { return e.releases(); })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The orders in which threads and processes see each other's changes: the few patterns that farside relies on, each with the real
-// code, under the memory model of C++ (memory_model.hpp). A processor that keeps less order than x86-64 may show what is
-// forbidden there; no run on x86-64 does.
+// The orders in which threads and processes see each other's changes: the few patterns that farside relies on, each
+// with the real code, under the memory model of C++ (memory_model.hpp). A processor that keeps less order than x86-64
+// may show what is forbidden there; no run on x86-64 does.
 #include <array>
 #include <atomic>
 #include <bit>
@@ -267,8 +267,8 @@ TEST_CASE("who changes a control word sees a sleeper, or the sleeper sees the ch
   }
 }
 
-// fabric/listening.hpp: whoever moves the endpoint rings those who listen, who arm their bell as well (Waiter::arm). What moves are
-// operations that end, and memory that the provider writes for peers, which it does in no order.
+// fabric/listening.hpp: whoever moves the endpoint rings those who listen, who arm their bell as well (Waiter::arm).
+// What moves are operations that end, and memory that the provider writes for peers, which it does in no order.
 TEST_CASE("who has moved the endpoint sees who listens, or that one sees what has moved") {
   Word word = 0;
   real::Pending pending;

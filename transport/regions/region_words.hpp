@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The words by which a neighbour on the node reads a rank's table of attached regions, at their offsets behind the control words
-// of the caller:
+// The words by which a neighbour on the node reads a rank's table of attached regions, at their offsets behind the
+// control words of the caller:
 //
 //     0  version     odd while the table changes
 //     8  address     of the table in its process
@@ -34,21 +34,21 @@ struct RegionWords {
     std::uint64_t address = 0;
     std::uint64_t count = 0;
   };
-  // For the owner, one thread at a time: `work` changes the table and returns where it is then. A neighbour that reads it meanwhile
-  // sees an odd version, or another one afterwards, and reads again.
+  // For the owner, one thread at a time: `work` changes the table and returns where it is then. A neighbour that reads
+  // it meanwhile sees an odd version, or another one afterwards, and reads again.
   template <class Work>
   void change(Work&& work) const {
     word(kVersion).fetch_add(1, std::memory_order_seq_cst);
-    // Nothing of the change is seen before the odd version: a read-modify-write does not order that by itself (on x86 it does, and the
-    // fence is no instruction).
+    // Nothing of the change is seen before the odd version: a read-modify-write does not order that by itself (on x86
+    // it does, and the fence is no instruction).
     std::atomic_thread_fence(std::memory_order_release);
     const Place place = work();
     word(kAddress).store(place.address, std::memory_order_relaxed);
     word(kCount).store(place.count, std::memory_order_relaxed);
     word(kVersion).fetch_add(1, std::memory_order_seq_cst);
   }
-  // For a neighbour: calls copy(place), and returns the place if the table did not change meanwhile; what was copied is of no use if
-  // it did.
+  // For a neighbour: calls copy(place), and returns the place if the table did not change meanwhile; what was copied is
+  // of no use if it did.
   template <class Copy>
   std::optional<Place> read(Copy&& copy) const {
     const std::uint64_t version = word(kVersion).load(std::memory_order_seq_cst);
