@@ -24,8 +24,8 @@
 
 using namespace farside;
 using namespace farside::pmpi;
+using farside::testing::many_seeds;
 using farside::testing::named;
-using farside::testing::seeds;
 
 namespace {
 
@@ -351,7 +351,7 @@ TEST_CASE("Fortran kinds are found by precision") {
 
 TEST_CASE("random nested types have the size, bounds and bytes that the runtime gives them") {
   int refused = 0;
-  for (const std::uint32_t seed : seeds(4000)) {
+  for (const std::uint32_t seed : many_seeds(4000)) {
     INFO(named(seed));
     RandomTypes types(seed);
     const OwnedType type = types.make_type(2 + types.below(5));

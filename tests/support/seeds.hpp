@@ -33,7 +33,7 @@ inline std::vector<std::uint32_t> seeds(std::vector<std::uint32_t> fixed, std::s
   return fixed;
 }
 // Half of them fixed.
-inline std::vector<std::uint32_t> seeds(std::size_t count) {
+inline std::vector<std::uint32_t> many_seeds(std::size_t count) {
   std::vector<std::uint32_t> fixed;
   for (std::uint32_t seed = 0; seed < count / 2; ++seed) fixed.push_back(seed);
   return seeds(std::move(fixed), count - count / 2);

@@ -246,7 +246,7 @@ TEST_CASE("an operation that MPI does not define for the type is refused") {
 }
 
 TEST_CASE("what an origin lists is what the agent does, in order, and what is fetched comes to its buffers") {
-  for (const std::uint32_t seed : seeds(200)) {
+  for (const std::uint32_t seed : many_seeds(200)) {
     INFO(named(seed));
     std::mt19937 random(seed);
     const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };

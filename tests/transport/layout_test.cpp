@@ -16,8 +16,8 @@
 #include "transport/data/layout.hpp"
 
 using namespace farside;
+using farside::testing::many_seeds;
 using farside::testing::named;
-using farside::testing::seeds;
 
 namespace {
 
@@ -236,7 +236,7 @@ TEST_CASE("empty layouts have no runs and do not count as a type") {
 }
 
 TEST_CASE("the runs of random layouts are the elements of the type map in its order") {
-  for (const std::uint32_t seed : seeds(3000)) {
+  for (const std::uint32_t seed : many_seeds(3000)) {
     INFO(named(seed));
     RandomLayouts random(seed);
     const Expanded expanded = random.make(static_cast<int>(random.below(9)), {});
@@ -271,7 +271,7 @@ TEST_CASE("the runs of random layouts are the elements of the type map in its or
 }
 
 TEST_CASE("pieces of two random layouts pair the n-th byte of one with the n-th of the other") {
-  for (const std::uint32_t seed : seeds(2000)) {
+  for (const std::uint32_t seed : many_seeds(2000)) {
     INFO(named(seed));
     RandomLayouts random(seed);
     const Expanded origin = random.make(static_cast<int>(random.below(6)), {});
@@ -295,7 +295,7 @@ TEST_CASE("pieces of two random layouts pair the n-th byte of one with the n-th 
 
 TEST_CASE("ranges, where a random layout has them, are its bytes in their order, and pairs of them pair the n-th bytes") {
   std::size_t simple = 0, paired = 0, nested = 0;
-  for (const std::uint32_t seed : seeds(20000)) {
+  for (const std::uint32_t seed : many_seeds(20000)) {
     INFO(named(seed));
     RandomLayouts random(seed);
     const Expanded target = random.make(static_cast<int>(random.below(4)), {});
@@ -350,7 +350,7 @@ TEST_CASE("ranges, where a random layout has them, are its bytes in their order,
 }
 
 TEST_CASE("element pieces of two random layouts of one type pair the n-th elements") {
-  for (const std::uint32_t seed : seeds(2000)) {
+  for (const std::uint32_t seed : many_seeds(2000)) {
     INFO(named(seed));
     RandomLayouts random(seed);
     const auto type = static_cast<BasicType>(random.below(signed_count(kBasicTypes)));
