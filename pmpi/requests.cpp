@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/requests.hpp"
 
-#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "pmpi/runtime.hpp"
@@ -32,7 +32,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   }
   if (own != nullptr && !own->done()) {
     const std::scoped_lock held(mutex_);
-    entries_.push_back({*request, &window, rank, call, std::move(own)});
+    kept().entries.insert_or_assign(*request, Entry{&window, rank, call, std::move(own)});
     count();
     return {};
   }
@@ -45,19 +45,28 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
 }
 
-void Requests::count() {
-  kept_.store(entries_.size() + failed_.size(), std::memory_order_relaxed);
-  failures_.store(failed_.size(), std::memory_order_relaxed);
+// Made at the first use, and never destroyed: threads may complete requests while the process exits.
+Requests::Kept& Requests::kept() {
+  static Kept* const kept = new Kept;
+  return *kept;
 }
 
-void Requests::end(Entry& entry, std::vector<MPI_Request>& ended) {
-  if (const Outcome outcome = entry.own->take_error(); !outcome) {
-    failed_.push_back({entry.handle, entry.window->handle(), entry.rank, entry.call, outcome.fault()});
+void Requests::count() {
+  const Kept& all = kept();
+  kept_.store(all.entries.size() + all.failed.size(), std::memory_order_relaxed);
+  failures_.store(all.failed.size(), std::memory_order_relaxed);
+}
+
+Requests::EntryAt Requests::end(EntryAt entry, std::vector<MPI_Request>& ended) {
+  const auto& [handle, kept_entry] = *entry;
+  if (const Outcome outcome = kept_entry.own->take_error(); !outcome) {
+    const Window& window = *kept_entry.window;
+    kept().failed.insert_or_assign(handle, Failure{window.handle(), kept_entry.rank, kept_entry.call, outcome.fault()});
   }
-  ended.push_back(entry.handle);
-  if (&entry != &entries_.back()) entry = std::move(entries_.back());
-  entries_.pop_back();
+  ended.push_back(handle);
+  const EntryAt next = kept().entries.erase(entry);
   count();
+  return next;
 }
 
 int Requests::look(std::span<const MPI_Request> requests) {
@@ -66,12 +75,13 @@ int Requests::look(std::span<const MPI_Request> requests) {
   Process::instance().poll();
   {
     const std::scoped_lock held(mutex_);
+    auto& entries = kept().entries;
     for (const MPI_Request request : requests) {
-      if (request == MPI_REQUEST_NULL || entries_.empty()) continue;
-      const auto entry = std::ranges::find(entries_, request, &Entry::handle);
-      if (entry == entries_.end()) continue;
-      if (entry->own->done()) {
-        end(*entry, ended);
+      if (request == MPI_REQUEST_NULL || entries.empty()) continue;
+      const auto entry = entries.find(request);
+      if (entry == entries.end()) continue;
+      if (entry->second.own->done()) {
+        end(entry, ended);
       } else {
         ++waiting;
       }
@@ -83,15 +93,20 @@ int Requests::look(std::span<const MPI_Request> requests) {
 }
 
 void Requests::wait(std::span<const MPI_Request> requests) {
-  wait_until(Process::instance().own_bell(), [&] { return look(requests) == 0; });
+  if (look(requests) == 0) return;
+  // In turn: while one is under way nothing is gained by looking at those behind it.
+  for (const MPI_Request& request : requests) {
+    wait_until(Process::instance().own_bell(), [&] { return look({&request, 1}) == 0; });
+  }
 }
 
 int Requests::take_failure(MPI_Request request) {
   std::unique_lock held(mutex_);
-  const auto found = std::ranges::find(failed_, request, &Failure::handle);
-  if (found == failed_.end()) return MPI_SUCCESS;
-  const Failure failure = std::move(*found);
-  failed_.erase(found);
+  auto& failed = kept().failed;
+  const auto found = failed.find(request);
+  if (found == failed.end()) return MPI_SUCCESS;
+  const Failure failure = std::move(found->second);
+  failed.erase(found);
   count();
   held.unlock();
   // Out of the lock: the user's error handler.
@@ -103,11 +118,12 @@ void Requests::give_up(MPI_Request request) {
   bool found = false;
   {
     const std::scoped_lock held(mutex_);
-    std::erase_if(entries_, [&](Entry& entry) {
-      if (entry.handle != request) return false;
-      entry.window->give_up_request(entry.rank, std::move(entry.own));
-      return found = true;
-    });
+    auto& entries = kept().entries;
+    if (const auto entry = entries.find(request); entry != entries.end()) {
+      entry->second.window->give_up_request(entry->second.rank, std::move(entry->second.own));
+      entries.erase(entry);
+      found = true;
+    }
     count();
   }
   if (found) PMPI_Grequest_complete(request);
@@ -117,9 +133,9 @@ void Requests::give_up(const Window& window) {
   std::vector<MPI_Request> ended;
   {
     const std::scoped_lock held(mutex_);
-    for (std::size_t i = 0; i < entries_.size();) {
-      if (entries_[i].window == &window) end(entries_[i], ended);
-      else ++i;
+    auto& entries = kept().entries;
+    for (auto entry = entries.begin(); entry != entries.end();) {
+      entry = entry->second.window == &window ? end(entry, ended) : std::next(entry);
     }
   }
   for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include <mpi.h>
@@ -31,9 +32,10 @@ class Requests {
   // For an operation that was issued towards `rank`: its request. `own`: where it counts, null if it is over.
   Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own, MPI_Request* request);
 
-  // Completes those whose operation is over; says how many are still under way. Moves the endpoint, and does not wait.
+  // Completes those whose operation is over; says how many are still under way. Moves the endpoint, and does not wait. Costs
+  // the same for each request, however many are kept.
   int look(std::span<const MPI_Request> requests);
-  // The same, but waits until none is under way.
+  // The same, but waits until none is under way: looks twice at each, and at one of them again and again.
   void wait(std::span<const MPI_Request> requests);
   // For a request that its user has just completed or freed: the error of its operation, or MPI_SUCCESS. Calls the
   // window's error handler.
@@ -45,7 +47,6 @@ class Requests {
 
  private:
   struct Entry {
-    MPI_Request handle;
     Window* window;
     int rank;
     const char* call;
@@ -53,23 +54,27 @@ class Requests {
   };
   // Kept from the end of the operation until its user hears of it.
   struct Failure {
-    MPI_Request handle;
     MPI_Win window;  // by then perhaps none any more
     int rank;
     const char* call;
     Fault fault;
   };
+  struct Kept {
+    std::unordered_map<MPI_Request, Entry> entries;  // a window lives as long as it has entries here
+    std::unordered_map<MPI_Request, Failure> failed;
+  };
+  using EntryAt = std::unordered_map<MPI_Request, Entry>::iterator;
   constexpr Requests() = default;
-  // With the mutex held: `entry` is over, and goes.
-  void end(Entry& entry, std::vector<MPI_Request>& ended);
+  // With the mutex held:
+  static Kept& kept();
+  // The operation of `entry` is over; the entry goes. Returns the entry behind it.
+  EntryAt end(EntryAt entry, std::vector<MPI_Request>& ended);
   void count();
 
   static Requests instance_;
   std::atomic<std::size_t> kept_{0};      // entries and failures
   std::atomic<std::size_t> failures_{0};
-  std::mutex mutex_;
-  std::vector<Entry> entries_;            // a window lives as long as it has entries here
-  std::vector<Failure> failed_;
+  std::mutex mutex_;                      // of kept()
 };
 
 }  // namespace farside::pmpi

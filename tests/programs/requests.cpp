@@ -2,9 +2,12 @@
 // Operations with a request: completed one by one, all together, by tests, and next to requests of messages.
 #include "stopped.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include <sched.h>
 
@@ -294,6 +297,56 @@ void left_behind(check::Memory memory) {
   CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
 }
 
+double cpu_seconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void wait_each_from_the_last(std::vector<MPI_Request>& requests) {
+  for (auto request = requests.rbegin(); request != requests.rend(); ++request) {
+    CHECK_MPI(MPI_Wait(&*request, MPI_STATUS_IGNORE));
+  }
+}
+
+// What a request costs to complete does not depend on how many there are. The operations are over before (a flush), so the
+// processor's time of this thread is what the calls that complete requests take themselves.
+void very_many(check::Memory memory) {
+  const char* const route = std::getenv("TEST_ROUTE");
+  if (route == nullptr || std::string(route) != "fabric") return;  // else each is complete when it returns
+  constexpr int kFew = 1000;
+  constexpr int kVeryMany = 60000;
+  constexpr double kMostTimes = 4;
+  check::Window window(memory, kVeryMany * sizeof(int), sizeof(int));
+  if (rank == 0 && size > 1) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));
+    std::vector<int> out(kVeryMany);
+    for (const auto& [name, complete] :
+         {std::pair{"wait for all", &wait_all}, {"wait for some", wait_some}, {"wait from the last", wait_each_from_the_last}}) {
+      const auto each = [&, complete = complete](int count) {
+        std::vector<MPI_Request> requests(static_cast<std::size_t>(count));
+        for (int i = 0; i < count; ++i) {
+          CHECK_MPI(MPI_Rput(&out[static_cast<std::size_t>(i)], 1, MPI_INT, next(), i, 1, MPI_INT, window,
+                             &requests[static_cast<std::size_t>(i)]));
+        }
+        CHECK_MPI(MPI_Win_flush(next(), window));
+        const double begun = cpu_seconds();
+        complete(requests);
+        return (cpu_seconds() - begun) / count;
+      };
+      double of_few = each(kFew);
+      for (int i = 0; i < 4; ++i) of_few = std::max(of_few, each(kFew));
+      const double of_many = each(kVeryMany);
+      if (of_many > kMostTimes * of_few) {
+        check::fail(__FILE__, __LINE__,
+                    std::string(name) + ": " + std::to_string(1e9 * of_many) + " ns each of very many, " +
+                        std::to_string(1e9 * of_few) + " ns each of few");
+      }
+    }
+    CHECK_MPI(MPI_Win_unlock(next(), window));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -307,6 +360,7 @@ int main(int argc, char** argv) {
       {"requests completed after their epoch", completed_late},
       {"a request before a later one", before_a_later_one},
       {"requests completed after their window", left_behind},
+      {"very many requests", very_many},
       {"requests that are under way while the target is stopped", under_way},
   };
   check::run(sections, program.memory());
