@@ -2,6 +2,7 @@
 #include "pmpi/statistics_file.hpp"
 
 #include <fstream>
+#include <optional>
 #include <string>
 #include <unistd.h>
 
@@ -54,17 +55,14 @@ nlohmann::json in_json(const AccountSums& sums, const Ticked& seconds) {
   return json;
 }
 
-// When the first window was made, or something near.
-const ClockPair& begun() {
-  static const ClockPair pair = ClockPair::read();
-  return pair;
-}
+// When the first window was made, or something near; nothing until then.
+std::optional<ClockPair> begun;
 
 }  // namespace
 
 void begin_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
-  if (settings && !settings.value()->stats.empty()) begun();
+  if (settings && !settings.value()->stats.empty() && !begun) begun = ClockPair::read();
 }
 
 void write_statistics() {
@@ -79,8 +77,9 @@ void write_statistics() {
   Statistics& statistics = Process::instance().statistics();
   const std::map<std::string, AccountSums> accounts = Accounts::instance().sums();
   const ClockPair now = ClockPair::read();
-  const Ticked seconds{ns_per_tick(begun(), now) * 1e-9};
-  json["seconds"] = static_cast<double>(now.ns - begun().ns) * 1e-9;
+  // Without a window nothing has been measured.
+  const Ticked seconds{begun ? ns_per_tick(*begun, now) * 1e-9 : 0};
+  if (begun) json["seconds"] = static_cast<double>(now.ns - begun->ns) * 1e-9;
   json["window_kinds"] = nlohmann::json::object();
   for (const auto& [kind, sums] : accounts) {
     json["window_kinds"][kind] = in_json(sums, seconds);

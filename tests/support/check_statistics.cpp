@@ -74,6 +74,11 @@ int main(int argc, char** argv) {
     if (windows == "both" || windows == "runtime" ? runtimes <= 0 : runtimes != 0) {
       problem(who + std::to_string(runtimes) + " windows of the runtime");
     }
+    // Since the first window: no run takes a day, and where there was no window there are none.
+    const bool timed = json.contains("seconds");
+    if (timed != (ours + runtimes > 0)) problem(who + (timed ? "seconds, but no window" : "windows, but no seconds"));
+    const double seconds = json.value("seconds", 0.0);
+    if (seconds < 0 || seconds > 86400) problem(who + std::to_string(seconds) + " seconds");
     const auto routes = json.value("routes", nlohmann::json::object());
     for (const auto& [route, operations] : routes.items()) {
       for (const auto& [name, operation] : operations.items()) {

@@ -132,6 +132,14 @@ TEST_CASE("advice comes by weight, and the ranks are summed up") {
              Contains("create cma: waiting in fence") && Contains("20%") && Contains("What would help"));
 }
 
+TEST_CASE("a rank that made no window has no seconds") {
+  Run run = run_of("create cma", json::object());
+  const double seconds = run.seconds;
+  add(run, "s.1.json", R"({"rank": 1, "windows": {"farside": 0, "runtime": 0}, "window_kinds": {}, "routes": {}})");
+  CHECK(run.ranks == 2);
+  CHECK(run.seconds == seconds);
+}
+
 TEST_CASE("what is no statistics file is refused, by its name") {
   Run run;
   CHECK_THROWS_WITH(add(run, "s.0.json", "{"), Contains("s.0.json: no statistics"));
