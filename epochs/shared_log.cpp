@@ -219,26 +219,26 @@ Status SharedLog::executed(int where, std::span<const std::uint64_t> images) {
   return publish(where, mine, from);
 }
 
-Status SharedLog::complete(int target, bool locally) {
+template <class Which>
+Status SharedLog::erase_everywhere(Which&& which) {
   Status first;
   for (auto& [where, mine] : mine_) {
-    Status erased = erase(where, mine, [&](const Entry& entry) {
-      if (entry.epoch != Epoch::kPassive || entry.target != target) return false;
-      // A fetch that is back has been done at the target.
-      return !locally || entry.local != 0 || (entry.call != Call::kPut && entry.call != Call::kAccumulate);
-    });
+    Status erased = erase(where, mine, [&](const Entry& entry) { return entry.epoch == Epoch::kPassive && which(entry); });
     if (!erased && first) first = std::move(erased);
   }
   return first;
 }
 
+Status SharedLog::complete(int target, bool locally) {
+  return erase_everywhere([&](const Entry& entry) { return entry.target == target && (!locally || ends_locally(entry)); });
+}
+
+Status SharedLog::request_completed(std::uint64_t number) {
+  return erase_everywhere([&](const Entry& entry) { return entry.number == number && ends_locally(entry); });
+}
+
 Status SharedLog::completed_all() {
-  Status first;
-  for (auto& [where, mine] : mine_) {
-    Status erased = erase(where, mine, [](const Entry& entry) { return entry.epoch == Epoch::kPassive; });
-    if (!erased && first) first = std::move(erased);
-  }
-  return first;
+  return erase_everywhere([](const Entry&) { return true; });
 }
 
 Status SharedLog::start_completed() {
@@ -275,6 +275,11 @@ bool SharedLog::any(Which&& which) const {
 
 bool SharedLog::under_way(int target) const {
   return any([&](const Entry& entry) { return entry.epoch == Epoch::kPassive && entry.target == target; });
+}
+bool SharedLog::request_under_way(std::uint64_t number) const {
+  return any([&](const Entry& entry) {
+    return entry.epoch == Epoch::kPassive && entry.number == number && ends_locally(entry);
+  });
 }
 bool SharedLog::under_way() const {
   return any([](const Entry& entry) { return entry.epoch == Epoch::kPassive; });

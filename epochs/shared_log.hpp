@@ -88,6 +88,8 @@ class SharedLog {
   // Passive operations to the target are complete; at the origin only: reads, and local buffers.
   Status completed(int target) { return complete(target, false); }
   Status locally_completed(int target) { return complete(target, true); }
+  // The passive operation with this number is complete at the origin, by its request: the same of it alone.
+  Status request_completed(std::uint64_t number);
   Status completed_all();
   // The operations of the epoch that MPI_Win_complete ends are complete at the origin.
   Status start_completed();
@@ -97,6 +99,8 @@ class SharedLog {
   Status exposure_ended();
   // Whether there is anything that a flush or unlock of the target, of all, or MPI_Win_complete would take out now.
   bool under_way(int target) const;
+  // Whether request_completed() would take something out.
+  bool request_under_way(std::uint64_t number) const;
   bool under_way() const;
   bool reads_started() const;
 
@@ -179,6 +183,12 @@ class SharedLog {
   template <class Gone>
   Status erase(int where, Mine& mine, Gone&& gone);
   Status complete(int target, bool locally);
+  template <class Which>
+  Status erase_everywhere(Which&& which);
+  // Whether local completion of the operation takes the entry out: a fetch that is back has been done at the target.
+  static bool ends_locally(const Entry& entry) {
+    return entry.local != 0 || (entry.call != Call::kPut && entry.call != Call::kAccumulate);
+  }
   template <class Which>
   bool any(Which&& which) const;
   Result<std::vector<Found>> entries_here(Epoch epoch);

@@ -33,6 +33,9 @@ std::optional<BufferWatch::Buffer> BufferWatch::take(Which&& which) {
   return changed;
 }
 
+std::optional<BufferWatch::Buffer> BufferWatch::request_completed(std::uint64_t number) {
+  return take([&](const Buffer& buffer) { return buffer.number == number; });
+}
 std::optional<BufferWatch::Buffer> BufferWatch::completed(int target) {
   return take([&](const Buffer& buffer) { return buffer.target == target; });
 }

@@ -13,13 +13,14 @@ Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_
   std::unique_ptr<Outstanding> own;
   if (Outcome o = window.begin_request_operation(target.rank, own); !o) return o;
   target.own = own.get();
-  Outcome done = operation(target);
-  if (done) done = window.end_request_operation(target.rank);
-  if (!done) {
+  std::uint64_t watched = 0;
+  target.watched = &watched;
+  if (Outcome done = operation(target); !done) {
     window.give_up_request(target.rank, std::move(own));
     return done;
   }
-  return Requests::instance().start(call, window, target.rank, std::move(own), request);
+  window.end_request_operation(target.rank);
+  return Requests::instance().start(call, window, target.rank, std::move(own), watched, request);
 }
 
 template <class Count, class Function, class... Args>

@@ -21,16 +21,16 @@ std::span<const MPI_Request> list(int count, const MPI_Request* requests) {
 class Handles {
  public:
   explicit Handles(std::span<const MPI_Request> requests) {
-    if (Requests::instance().any_failed()) handles_.assign(requests.begin(), requests.end());
+    if (Requests::instance().any_to_tell()) handles_.assign(requests.begin(), requests.end());
   }
   // The error of one that was completed, once; or MPI_SUCCESS.
-  int take_failure(int index) const {
+  int tell(int index) const {
     if (index < 0 || static_cast<std::size_t>(index) >= handles_.size()) return MPI_SUCCESS;
-    return Requests::instance().take_failure(handles_[static_cast<std::size_t>(index)]);
+    return Requests::instance().tell(handles_[static_cast<std::size_t>(index)]);
   }
   // What a call returns that has completed one: `code` is the runtime's.
   int of_one(int index, int code) const {
-    const int failure = take_failure(index);
+    const int failure = tell(index);
     return code == MPI_SUCCESS ? failure : code;
   }
   // Or several: who failed stands in the statuses (MPI 4.0 section 3.7.5). `indices`: of those completed, null for all.
@@ -38,7 +38,7 @@ class Handles {
     if (handles_.empty()) return code;
     std::vector<int> codes(static_cast<std::size_t>(std::max(completed, 0)));
     for (int i = 0; i < completed; ++i) {
-      codes[static_cast<std::size_t>(i)] = take_failure(indices != nullptr ? indices[i] : i);
+      codes[static_cast<std::size_t>(i)] = tell(indices != nullptr ? indices[i] : i);
     }
     if (std::ranges::all_of(codes, [](int each) { return each == MPI_SUCCESS; })) return code;
     for (int i = 0; i < completed && statuses != MPI_STATUSES_IGNORE; ++i) {
@@ -89,8 +89,11 @@ FARSIDE_ENTRY(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
 // Whoever asks so completes the request later, and hears then how it ended.
 FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
   Requests& pending = Requests::instance();
-  if (pending.any()) pending.look(list(1, &request));
-  return runtime().Request_get_status(request, flag, status);
+  if (!pending.any()) [[likely]] return runtime().Request_get_status(request, flag, status);
+  pending.look(list(1, &request));
+  const int code = runtime().Request_get_status(request, flag, status);
+  if (*flag != 0) pending.show(request);
+  return code;
 }
 
 FARSIDE_ENTRY(Request_free, (MPI_Request * request)) {

@@ -15,7 +15,7 @@ namespace farside::pmpi {
 constinit Requests Requests::instance_;
 
 Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own,
-                        MPI_Request* request) {
+                        std::uint64_t watched, MPI_Request* request) {
   const auto query = [](void*, MPI_Status* status) {
     PMPI_Status_set_elements(status, MPI_BYTE, 0);
     PMPI_Status_set_cancelled(status, 0);
@@ -32,7 +32,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   }
   if (own != nullptr && !own->done()) {
     const std::scoped_lock held(mutex_);
-    kept().entries.insert_or_assign(*request, Entry{&window, rank, call, std::move(own)});
+    kept().entries.insert_or_assign(*request, Entry{&window, rank, call, std::move(own), watched});
     count();
     return {};
   }
@@ -41,6 +41,11 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   if (!ended) {
     runtime().Wait(request, MPI_STATUS_IGNORE);
     return ended;
+  }
+  if (watched != 0) {
+    const std::scoped_lock held(mutex_);
+    kept().ended.insert_or_assign(*request, Ended{window.handle(), rank, call, watched, {}});
+    count();
   }
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
 }
@@ -53,15 +58,17 @@ Requests::Kept& Requests::kept() {
 
 void Requests::count() {
   const Kept& all = kept();
-  kept_.store(all.entries.size() + all.failed.size(), std::memory_order_relaxed);
-  failures_.store(all.failed.size(), std::memory_order_relaxed);
+  kept_.store(all.entries.size() + all.ended.size(), std::memory_order_relaxed);
+  to_tell_.store(all.ended.size(), std::memory_order_relaxed);
 }
 
 Requests::EntryAt Requests::end(EntryAt entry, std::vector<MPI_Request>& ended) {
-  const auto& [handle, kept_entry] = *entry;
-  if (const Outcome outcome = kept_entry.own->take_error(); !outcome) {
-    const Window& window = *kept_entry.window;
-    kept().failed.insert_or_assign(handle, Failure{window.handle(), kept_entry.rank, kept_entry.call, outcome.fault()});
+  const auto& [handle, its] = *entry;
+  const Outcome outcome = its.own->take_error();
+  if (!outcome || its.watched != 0) {
+    Ended to_tell{its.window->handle(), its.rank, its.call, its.watched, {}};
+    if (!outcome) to_tell.fault = outcome.fault();
+    kept().ended.insert_or_assign(handle, std::move(to_tell));
   }
   ended.push_back(handle);
   const EntryAt next = kept().entries.erase(entry);
@@ -100,18 +107,36 @@ void Requests::wait(std::span<const MPI_Request> requests) {
   }
 }
 
-int Requests::take_failure(MPI_Request request) {
+int Requests::tell(MPI_Request request) {
   std::unique_lock held(mutex_);
-  auto& failed = kept().failed;
-  const auto found = failed.find(request);
-  if (found == failed.end()) return MPI_SUCCESS;
-  const Failure failure = std::move(found->second);
-  failed.erase(found);
+  auto node = kept().ended.extract(request);
+  if (node.empty()) return MPI_SUCCESS;
   count();
   held.unlock();
-  // Out of the lock: the user's error handler.
-  Window* const window = WindowTable::instance().find(failure.window);
-  return window != nullptr ? window->raise({failure.call, failure.rank}, failure.fault) : failure.fault.error_class;
+  // Out of the lock: what may wait, and the user's error handler.
+  Ended& ended = node.mapped();
+  Window* const window = WindowTable::instance().find(ended.window);
+  Outcome outcome = ended.fault ? Outcome(std::move(*ended.fault)) : Outcome();
+  if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(ended.watched));
+  if (outcome) return MPI_SUCCESS;
+  return window != nullptr ? window->raise({ended.call, ended.rank}, outcome.fault()) : outcome.fault().error_class;
+}
+
+void Requests::show(MPI_Request request) {
+  std::unique_lock held(mutex_);
+  const auto found = kept().ended.find(request);
+  if (found == kept().ended.end() || found->second.watched == 0) return;
+  const std::uint64_t watched = std::exchange(found->second.watched, 0);
+  Window* const window = WindowTable::instance().find(found->second.window);
+  held.unlock();
+  const Outcome outcome = window->request_completed(watched);
+  held.lock();
+  // Nobody else completes the request meanwhile (MPI 4.0 section 11.6.2).
+  const auto again = kept().ended.find(request);
+  if (again == kept().ended.end()) return;
+  if (!outcome && !again->second.fault) again->second.fault = outcome.fault();
+  if (!again->second.fault) kept().ended.erase(again);
+  count();
 }
 
 void Requests::give_up(MPI_Request request) {
@@ -123,6 +148,12 @@ void Requests::give_up(MPI_Request request) {
       entry->second.window->give_up_request(entry->second.rank, std::move(entry->second.own));
       entries.erase(entry);
       found = true;
+    }
+    // Nothing completes it any more but what completes all operations of its target.
+    auto& ended = kept().ended;
+    if (const auto over = ended.find(request); over != ended.end()) {
+      over->second.watched = 0;
+      if (!over->second.fault) ended.erase(over);
     }
     count();
   }
@@ -137,6 +168,14 @@ void Requests::give_up(const Window& window) {
     for (auto entry = entries.begin(); entry != entries.end();) {
       entry = entry->second.window == &window ? end(entry, ended) : std::next(entry);
     }
+    // Its end has completed what was watched.
+    auto& over = kept().ended;
+    for (auto each = over.begin(); each != over.end();) {
+      const bool its = each->second.window == window.handle();
+      if (its) each->second.watched = 0;
+      each = its && !each->second.fault ? over.erase(each) : std::next(each);
+    }
+    count();
   }
   for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
 }

@@ -6,8 +6,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -25,12 +27,15 @@ class Requests {
  public:
   static Requests& instance() { return instance_; }
 
-  // False: no operation with a request is under way or has failed, and the runtime alone can answer.
+  // False: no operation with a request is under way, or over with something left to do when its user hears of it (tell); the
+  // runtime alone can answer.
   bool any() const { return kept_.load(std::memory_order_relaxed) != 0; }
-  bool any_failed() const { return failures_.load(std::memory_order_relaxed) != 0; }
+  bool any_to_tell() const { return to_tell_.load(std::memory_order_relaxed) != 0; }
 
-  // For an operation that was issued towards `rank`: its request. `own`: where it counts, null if it is over.
-  Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own, MPI_Request* request);
+  // For an operation that was issued towards `rank`: its request. `own`: where it counts, null if it is over. `watched`: which
+  // operation it is to FARSIDE_CHECK=strict, 0 if none.
+  Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own, std::uint64_t watched,
+                MPI_Request* request);
 
   // Completes those whose operation is over; says how many are still under way. Moves the endpoint, and does not wait. Costs
   // the same for each request, however many are kept.
@@ -38,8 +43,10 @@ class Requests {
   // The same, but waits until none is under way: looks twice at each, and at one of them again and again.
   void wait(std::span<const MPI_Request> requests);
   // For a request that its user has just completed or freed: the error of its operation, or MPI_SUCCESS. Calls the
-  // window's error handler.
-  int take_failure(MPI_Request request);
+  // window's error handler. To FARSIDE_CHECK=strict the operation is complete now.
+  int tell(MPI_Request request);
+  // The user has heard that it is complete, and keeps it.
+  void show(MPI_Request request);
   // Completes one whatever its operation does: nobody will ask for it again, and a flush tells how it ended.
   void give_up(MPI_Request request);
   // The window goes, with all its operations over.
@@ -51,17 +58,19 @@ class Requests {
     int rank;
     const char* call;
     std::unique_ptr<Outstanding> own;
+    std::uint64_t watched;
   };
-  // Kept from the end of the operation until its user hears of it.
-  struct Failure {
-    MPI_Win window;  // by then perhaps none any more
+  // Kept from the end of the operation until its user hears of it, if it has failed or is watched.
+  struct Ended {
+    MPI_Win window;           // by then perhaps none any more; not watched then
     int rank;
     const char* call;
-    Fault fault;
+    std::uint64_t watched;
+    std::optional<Fault> fault;
   };
   struct Kept {
     std::unordered_map<MPI_Request, Entry> entries;  // a window lives as long as it has entries here
-    std::unordered_map<MPI_Request, Failure> failed;
+    std::unordered_map<MPI_Request, Ended> ended;
   };
   using EntryAt = std::unordered_map<MPI_Request, Entry>::iterator;
   constexpr Requests() = default;
@@ -72,8 +81,8 @@ class Requests {
   void count();
 
   static Requests instance_;
-  std::atomic<std::size_t> kept_{0};      // entries and failures
-  std::atomic<std::size_t> failures_{0};
+  std::atomic<std::size_t> kept_{0};      // all of them
+  std::atomic<std::size_t> to_tell_{0};   // those that have ended
   std::mutex mutex_;                      // of kept()
 };
 

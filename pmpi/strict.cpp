@@ -34,9 +34,10 @@ Outcome conflict_at_target(const AccessLog::Conflict& with) {
 Outcome conflict_in_memory(const AccessLog::Conflict& with) {
   return Fault{MPI_ERR_RMA_CONFLICT,
                fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of "
-                           "this rank on this window), which is not complete; flush between the two, or use another "
+                           "this rank on this window), which is not complete; {} between the two, or use another "
                            "buffer (MPI 4.0 section 12.7)",
-                           with.range.last - with.range.first, with.range.first, with.name, with.target, with.number)};
+                           with.range.last - with.range.first, with.range.first, with.name, with.target, with.number,
+                           with.requested ? "complete its request or flush" : "flush")};
 }
 
 const char* how_to_order(SharedLog::Epoch epoch) {
@@ -58,13 +59,12 @@ Outcome conflict_of_ranks(const SharedLog::Conflict& with, int where, bool own_b
                            how_to_order(with.epoch))};
 }
 
-Outcome buffer_changed(const std::optional<BufferWatch::Buffer>& buffer) {
+Outcome buffer_changed(const std::optional<BufferWatch::Buffer>& buffer, const char* until = "this one has completed it") {
   if (!buffer) return {};
   return Fault{MPI_ERR_RMA_CONFLICT,
                fmt::format("the {} buffer of {} towards rank {} (operation {} of this rank on this window) has been changed "
-                           "since that call, before this one has completed it; leave it alone until then (MPI 4.0 "
-                           "section 12.3)",
-                           buffer->written ? "result" : "origin", buffer->call, buffer->target, buffer->number)};
+                           "since that call, before {}; leave it alone until then (MPI 4.0 section 12.3)",
+                           buffer->written ? "result" : "origin", buffer->call, buffer->target, buffer->number, until)};
 }
 
 // Pairs the sides of an operation into ranges of bytes.
@@ -78,6 +78,20 @@ void add_places(const Strict::Side& local, const Strict::Target& target, RunBuil
     if (there != nullptr) there->add({to, to + piece.bytes});
   }
 }
+
+// As SharedLog::name, of an operation of this rank.
+const char* name_of(const Strict::Operation& operation) {
+  if (operation.request == nullptr) return SharedLog::name(operation.call);
+  switch (operation.call) {
+    case SharedLog::Call::kPut: return "MPI_Rput";
+    case SharedLog::Call::kGet: return "MPI_Rget";
+    case SharedLog::Call::kAccumulate: return "MPI_Raccumulate";
+    default: return "MPI_Rget_accumulate";
+  }
+}
+
+// Whether the answer says that it has been done at the target.
+bool is_answered(SharedLog::Call call) { return call != SharedLog::Call::kPut && call != SharedLog::Call::kAccumulate; }
 
 template <class Each>
 void each_block(const RunBuilder& places, Each&& each) {
@@ -103,8 +117,10 @@ Outcome Strict::begin(const Operation& operation, Places& places) {
   if (operation.origin != nullptr) {
     add_places(*operation.origin, operation.target, places.read, operation.result == nullptr ? &places.target : nullptr);
   }
-  log_.begin({SharedLog::name(operation.call), operation.target.rank, operation.use, static_cast<int>(operation.type)});
+  log_.begin({name_of(operation), operation.target.rank, operation.use, static_cast<int>(operation.type),
+              is_answered(operation.call), operation.request != nullptr});
   ++number_;
+  if (operation.request != nullptr) *operation.request = number_;
   if (Outcome o = look(places); !o) return o;
   if (Outcome o = look_at_others(operation, places); !o) return o;
   each_block(places.target, [&](ByteRange range) { log_.add_at_target(range); });
@@ -171,7 +187,7 @@ Outcome Strict::carried_out(const Operation& operation, const Places& places) {
   if (Status done = space_.flush(target); !done) return done;
   for (const auto& [runs, written] : {std::pair{&places.read, false}, {&places.written, true}}) {
     if (runs->runs().empty()) continue;
-    buffers_.add({SharedLog::name(operation.call), target, number_, written, runs->runs()});
+    buffers_.add({name_of(operation), target, number_, written, runs->runs()});
   }
   // For what the target stores meanwhile. Where locks order accesses, it may do so when it knows that they are over.
   if (operation.epoch == Epoch::kPassive) return {};
@@ -224,6 +240,14 @@ Outcome Strict::locally_completed_all() {
   Outcome first;
   for (int rank = 0; rank < space_.ranks(); ++rank) first = first_of(std::move(first), locally_completed(rank));
   return first;
+}
+
+Outcome Strict::request_completed(std::uint64_t number) {
+  return end([&] { return shared_.request_under_way(number); },
+             [&] {
+               log_.request_completed(number);
+               return first_of(buffer_changed(buffers_.request_completed(number), "its request was complete"), shared_.request_completed(number));
+             });
 }
 
 Outcome Strict::start_completed() {

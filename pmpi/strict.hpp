@@ -45,6 +45,7 @@ class Strict {
     const Side* origin;
     const Side* result;
     Target target;
+    std::uint64_t* request = nullptr;  // of a call with a request: gets the number of the operation, from 1 on
   };
 
   // `space`: the window's; `logs`: of all ranks, SharedLog::bytes() each.
@@ -67,6 +68,8 @@ class Strict {
   Outcome completed_all();
   Outcome locally_completed(int target);
   Outcome locally_completed_all();
+  // By its request, the operation with this number is complete at the origin. Does nothing if it was completed before.
+  Outcome request_completed(std::uint64_t number);
   Outcome start_completed();
   // Before and after all ranks have met in a fence. Ranks leave one after the other, in the order of ranks and in the
   // opposite order by turns: who leaves late finds the accesses of the others made.

@@ -44,7 +44,9 @@ struct RemoteBuffer {
   MPI_Aint displacement;  // in units of the target's displacement unit
   std::int64_t count;
   MPI_Datatype type;
-  Outstanding* own = nullptr;  // of a call with a request: where its operations count
+  // Of a call with a request: where its operations count, and where FARSIDE_CHECK=strict says which operation it is.
+  Outstanding* own = nullptr;
+  std::uint64_t* watched = nullptr;
 };
 
 class Window {
@@ -112,7 +114,11 @@ class Window {
   // (null where it is complete when it returns); behind it, what is left to do; and for a request that nobody will ask for,
   // or that was never made.
   Outcome begin_request_operation(int rank, std::unique_ptr<Outstanding>& own);
-  Outcome end_request_operation(int rank);
+  void end_request_operation(int rank);
+  // The user has heard that the request is complete. `watched`: which operation it is to FARSIDE_CHECK=strict, 0 if none.
+  Outcome request_completed(std::uint64_t watched) {
+    return strict_ == nullptr || watched == 0 ? Outcome() : strict_->request_completed(watched);
+  }
   void give_up_request(int rank, std::unique_ptr<Outstanding> own) { space_->give_up(rank, std::move(own)); }
 
   // Synchronization (MPI 4.0 section 12.5).

@@ -135,7 +135,7 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
   const Strict::Side here{origin.address, origin.count, origin_type};
   return watched({put ? Strict::Call::kPut : Strict::Call::kGet, put ? epochs::Use::kPut : epochs::Use::kGet,
                   BasicType::kByte, {}, put ? &here : nullptr, put ? nullptr : &here,
-                  {target.rank, at, target.count, target_type}},
+                  {target.rank, at, target.count, target_type}, target.watched},
                  [&] { return move(origin, *origin_type, target, *target_type, at, put); });
 }
 
@@ -297,7 +297,7 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   return watched({result != nullptr ? Strict::Call::kGetAccumulate : Strict::Call::kAccumulate,
                   reads_origin ? epochs::Use::kAccumulate : epochs::Use::kFetch, *element, {},
                   reads_origin ? &from : nullptr, result != nullptr ? &to : nullptr,
-                  {target.rank, at, target.count, target_type}},
+                  {target.rank, at, target.count, target_type}, target.watched},
                  [&] {
                    return combine(origin, *origin_type, result, *result_type, target, *target_type, at, *reduce, *element);
                  });
@@ -442,13 +442,8 @@ Outcome Window::begin_request_operation(int rank, std::unique_ptr<Outstanding>& 
   return epoch_.request_operation(rank);
 }
 
-Outcome Window::end_request_operation(int rank) {
-  if (rank == MPI_PROC_NULL) return {};
-  look_after_runtime();
-  if (strict_ == nullptr) [[likely]] return {};
-  // Strict follows no requests: what they would complete is completed now.
-  Outcome checked = strict_->locally_completed(rank);
-  return first_of(space_->flush(rank), std::move(checked));
+void Window::end_request_operation(int rank) {
+  if (rank != MPI_PROC_NULL) look_after_runtime();
 }
 
 }  // namespace farside::pmpi

@@ -62,7 +62,9 @@ TEST_CASE("an atomic read meets a get and an accumulate, which may not meet each
   CHECK(access(log, "another get", 0, Use::kGet, {4, 8}) == "add");
   CHECK(access(log, "another add", 0, Use::kAccumulate, {0, 4}) == "get");
   log.locally_completed(0);
-  CHECK(access(log, "put", 0, Use::kPut, {0, 8}).empty());
+  CHECK(access(log, "put", 0, Use::kPut, {0, 4}).empty());
+  // Nothing has come back of what was added.
+  CHECK(access(log, "another put", 0, Use::kPut, {4, 8}) == "add");
 }
 
 TEST_CASE("a conflict says which operation it is with, and where") {
@@ -105,6 +107,78 @@ TEST_CASE("a buffer that is read may be read again; one that is written is nobod
       log.completed(0);
       CHECK(local(log, "third", 1, LocalUse::kWritten, {100, 140}).empty());
     }
+  }
+}
+
+TEST_CASE("a request completes its own operation, as far as its end at the origin says") {
+  AccessLog log;
+  auto number = [&, made = std::uint64_t{0}](const char* name, Use use, ByteRange range, bool answered = false) mutable {
+    log.begin({name, 0, use, kInt, answered, true});
+    REQUIRE_FALSE(log.at_target(range));
+    log.add_at_target(range);
+    const ByteRange buffer{1000 + range.first, 1000 + range.last};
+    const LocalUse local_use = use == Use::kGet ? LocalUse::kWritten : LocalUse::kRead;
+    REQUIRE_FALSE(log.in_memory(buffer, local_use));
+    log.add_in_memory(buffer, local_use);
+    return ++made;
+  };
+  // Who would write there, or into the buffer.
+  const auto at_target = [&](ByteRange range) {
+    AccessLog copy = log;
+    return access(copy, "put", 0, Use::kPut, range);
+  };
+  const auto in_memory = [&](ByteRange range) {
+    AccessLog copy = log;
+    return local(copy, "into", 0, LocalUse::kWritten, {1000 + range.first, 1000 + range.last});
+  };
+  const std::uint64_t get = number("get", Use::kGet, {0, 8});
+  const std::uint64_t put = number("put", Use::kPut, {8, 16});
+  const std::uint64_t add = number("add", Use::kAccumulate, {16, 24});
+  const std::uint64_t fetch = number("fetch", Use::kAccumulate, {24, 32}, true);
+  CHECK(at_target({0, 8}) == "get");
+  log.request_completed(get);
+  CHECK(at_target({0, 8}).empty());
+  CHECK(in_memory({0, 8}).empty());
+  CHECK(at_target({8, 32}) == "put");
+  CHECK(in_memory({8, 32}) == "put");
+  log.request_completed(put);
+  log.request_completed(add);
+  log.request_completed(fetch);
+  log.request_completed(fetch);
+  CHECK(in_memory({0, 32}).empty());
+  CHECK(at_target({8, 16}) == "put");
+  CHECK(at_target({16, 24}) == "add");
+  CHECK(at_target({24, 32}).empty());
+
+  SECTION("others of the same bytes stay") {
+    log.completed(0);
+    log = AccessLog();
+    log.begin({"first", 0, Use::kGet, kInt, false, true});
+    log.add_at_target({0, 8});
+    log.begin({"second", 0, Use::kGet, kInt, false, true});
+    log.add_at_target({4, 12});
+    log.request_completed(1);
+    CHECK(at_target({0, 4}).empty());
+    CHECK(at_target({0, 8}) == "second");
+    log.request_completed(2);
+    CHECK(at_target({0, 12}).empty());
+  }
+  SECTION("a flush completes them all") {
+    const std::uint64_t later = number("later", Use::kPut, {40, 48});
+    log.completed(0);
+    CHECK(at_target({0, 100}).empty());
+    log.request_completed(later);
+    CHECK(at_target({0, 100}).empty());
+  }
+  SECTION("a local flush does so at the origin") {
+    number("later get", Use::kGet, {40, 48});
+    number("later put", Use::kPut, {48, 56});
+    log.locally_completed(0);
+    CHECK(in_memory({0, 100}).empty());
+    CHECK(at_target({40, 48}).empty());
+    CHECK(at_target({48, 56}) == "later put");
+    log.completed_all();
+    CHECK(at_target({0, 100}).empty());
   }
 }
 

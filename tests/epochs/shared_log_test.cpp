@@ -137,6 +137,27 @@ TEST_CASE("a flush or unlock takes accesses out, a local flush those that read")
   CHECK(r.memory.writes == writes);
 }
 
+TEST_CASE("a request takes out its own reads") {
+  Ranks r;
+  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {0, 4, 0, 1}) == -1);   // 1
+  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {4, 4, 0, 1}) == -1);   // 2
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, {8, 4, 0, 1}) == -1);   // 3
+  CHECK(r.with_call(0, Call::kGetAccumulate, Use::kAccumulate, Epoch::kPassive, {12, 4, 0, 1}) == -1);
+  CHECK(r[0].request_under_way(2));
+  CHECK_FALSE(r[0].request_under_way(3));
+  CHECK(r[0].request_completed(2));
+  CHECK(r[0].request_completed(3));
+  CHECK(r[0].request_completed(4));
+  CHECK_FALSE(r[0].request_under_way(2));
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, {0, 4, 0, 1}) == 0);
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, {4, 4, 0, 1}) == -1);
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, {8, 4, 0, 1}) == 0);
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, {12, 4, 0, 1}) == -1);
+  const int writes = r.memory.writes;
+  CHECK(r[0].request_completed(2));
+  CHECK(r.memory.writes == writes);
+}
+
 TEST_CASE("in an exposure an update lasts until the wait, a read until the complete") {
   Ranks r;
   CHECK(r.access(0, Use::kPut, Epoch::kStarted, kFirstFour) == -1);

@@ -125,8 +125,106 @@ void in_local_memory(const check::Window& window) {
   CHECK_MPI(MPI_Rput(buffer, 2, MPI_INT, next, 8, 2, MPI_INT, window, &request));
   CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
   CHECK_MPI(MPI_Get(buffer, 2, MPI_INT, next, 12, 2, MPI_INT, window));
-  CONFLICT("MPI_Put (operation ", kWindow, MPI_Put(buffer + 4, 2, MPI_INT, next, 8, 2, MPI_INT, window));
+  CONFLICT("MPI_Rput (operation ", kWindow, MPI_Put(buffer + 4, 2, MPI_INT, next, 8, 2, MPI_INT, window));
   CHECK_MPI(MPI_Win_unlock_all(window));
+  barrier();
+}
+
+// What is done to the buffers of an operation with a request, and to what it accesses, before its request is complete.
+void before_a_request_is_complete(const check::Window& window) {
+  constexpr const char* kByItself = " on window ";
+  int out[8] = {};
+  int in[8] = {};
+  volatile int* const to_out = out;
+  volatile int* const to_in = in;
+  MPI_Request request = MPI_REQUEST_NULL;
+  int done = 0;
+  const auto rput = [&](int at, MPI_Request* of = nullptr) {
+    CHECK_MPI(MPI_Rput(out, 2, MPI_INT, next, at, 2, MPI_INT, window, of != nullptr ? of : &request));
+  };
+  const auto rget = [&](int* into, int at, MPI_Request* of = nullptr) {
+    CHECK_MPI(MPI_Rget(into, 2, MPI_INT, next, at, 2, MPI_INT, window, of != nullptr ? of : &request));
+  };
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  // Stores: the call that completes the request tells.
+  rput(0);
+  to_out[1] = to_out[1] + 1;
+  conflict([&] { return MPI_Wait(&request, MPI_STATUS_IGNORE); }, "the origin buffer of MPI_Rput towards rank ",
+           "has been changed since that call, before its request was complete", kByItself);
+  CHECK(request == MPI_REQUEST_NULL);
+  rget(in, 8);
+  to_in[0] = to_in[0] + 12345;
+  conflict([&] { return MPI_Test(&request, &done, MPI_STATUS_IGNORE); }, "the result buffer of MPI_Rget towards rank ",
+           "has been changed", kByItself);
+  CHECK(done != 0 && request == MPI_REQUEST_NULL);
+  rput(2);
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  to_out[1] = to_out[1] + 1;
+  CHECK_MPI(MPI_Win_flush(next, window));
+  // So does a flush that comes before, and for requests that were freed nothing else does.
+  rput(0);
+  to_out[0] = to_out[0] + 1;
+  STORED("the origin buffer of MPI_Rput towards rank ", "has been changed", MPI_Win_flush(next, window));
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  rput(0);
+  CHECK_MPI(MPI_Win_flush_local(next, window));
+  to_out[0] = to_out[0] + 1;
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CHECK_MPI(MPI_Win_flush(next, window));
+  rput(0);
+  CHECK_MPI(MPI_Request_free(&request));
+  to_out[0] = to_out[0] + 1;
+  STORED("the origin buffer of MPI_Rput towards rank ", "has been changed", MPI_Win_flush(next, window));
+  // Its user may hear of it and complete it later.
+  rget(in, 8);
+  CHECK_MPI(MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE));
+  while (done == 0) CHECK_MPI(MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE));
+  to_in[0] = to_in[0] + 1;
+  CHECK_MPI(MPI_Put(in, 2, MPI_INT, next, 12, 2, MPI_INT, window));
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CHECK_MPI(MPI_Win_flush(next, window));
+  // Other operations, on the buffer and on what it accesses.
+  rget(in, 8);
+  CONFLICT("MPI_Rget towards rank ", kBuffer, MPI_Put(in + 1, 1, MPI_INT, next, 12, 1, MPI_INT, window));
+  CONFLICT("complete its request or flush", kBuffer, MPI_Get(in + 1, 1, MPI_INT, next, 12, 1, MPI_INT, window));
+  CONFLICT("MPI_Rget (operation ", kWindow, MPI_Put(out, 1, MPI_INT, next, 9, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CHECK_MPI(MPI_Put(in + 1, 1, MPI_INT, next, 9, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Win_flush(next, window));
+  CHECK_MPI(MPI_Raccumulate(out, 2, MPI_INT, next, 8, 2, MPI_INT, MPI_SUM, window, &request));
+  CONFLICT("MPI_Raccumulate towards rank ", kBuffer, MPI_Get(out, 1, MPI_INT, next, 12, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CHECK_MPI(MPI_Get(out, 1, MPI_INT, next, 12, 1, MPI_INT, window));
+  CONFLICT("MPI_Raccumulate (operation ", kWindow, MPI_Get(in, 1, MPI_INT, next, 8, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Win_flush(next, window));
+  CHECK_MPI(MPI_Rget_accumulate(out, 2, MPI_INT, in, 2, MPI_INT, next, 8, 2, MPI_INT, MPI_SUM, window, &request));
+  CONFLICT("MPI_Rget_accumulate (operation ", kWindow, MPI_Get(in + 4, 1, MPI_INT, next, 8, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CHECK_MPI(MPI_Get(in + 4, 1, MPI_INT, next, 8, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Win_flush(next, window));
+  // Of several, those that a call has completed.
+  for (int round = 0; round < 2; ++round) {
+    MPI_Request both[2];
+    rget(in, 8, &both[0]);
+    rget(in + 4, 8, &both[1]);
+    int index = -1;
+    int count = 0;
+    if (round == 0) CHECK_MPI(MPI_Waitany(2, both, &index, MPI_STATUS_IGNORE));
+    if (round == 1) CHECK_MPI(MPI_Waitsome(1, &both[1], &count, &index, MPI_STATUSES_IGNORE));
+    const int other = round == 1 ? 0 : 1 - index;
+    CONFLICT("MPI_Rget towards rank ", kBuffer, MPI_Put(in + 4 * other, 1, MPI_INT, next, 12, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Put(in + 4 * (1 - other), 1, MPI_INT, next, 12, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Waitall(2, both, MPI_STATUSES_IGNORE));
+    CHECK_MPI(MPI_Put(in + 4 * other, 1, MPI_INT, next, 14, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_flush(next, window));
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  // An unlock completes it, too; the request may be forgotten for a while.
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window));
+  rput(0);
+  CHECK_MPI(MPI_Win_unlock(next, window));
+  to_out[0] = to_out[0] + 1;
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
   barrier();
 }
 
@@ -196,6 +294,17 @@ void under_locks(const check::Window& window) {
   MPI_Request request = MPI_REQUEST_NULL;
   CHECK_MPI(MPI_Rget(in, 1, MPI_INT, 0, 0, 1, MPI_INT, window, &request));
   CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  // One that is not complete is still under way, for others as well.
+  barrier();
+  if (rank == 0) CHECK_MPI(MPI_Rget(in, 4, MPI_INT, 0, 8, 4, MPI_INT, window, &request));
+  barrier();
+  if (rank == last) {
+    CONFLICT("MPI_Get of rank 0 (its operation ", kWindow, MPI_Put(out, 1, MPI_INT, 0, 8, 1, MPI_INT, window));
+  }
+  barrier();
+  if (rank == 0) CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  barrier();
+  if (rank == last) CHECK_MPI(MPI_Put(out, 1, MPI_INT, 0, 8, 1, MPI_INT, window));
   CHECK_MPI(MPI_Win_unlock_all(window));
   barrier();
   // Exclusive locks order, in whatever order; and shared ones with a barrier.
@@ -349,6 +458,7 @@ int main(int argc, char** argv) {
       {"at the target", at_the_target},
       {"between the bytes", between_the_bytes},
       {"in local memory", in_local_memory},
+      {"before a request is complete", before_a_request_is_complete},
       {"between fences", between_fences},
       {"under locks", under_locks},
       {"within an exposure", within_an_exposure},
