@@ -79,9 +79,12 @@ void Process::shut_down() {
   opened_.store(nullptr, std::memory_order_release);
   in_use_.store(0, std::memory_order_release);
   opened_node_agent_.store(nullptr, std::memory_order_release);
+  // Whoever is in poll_from_runtime() may still have what was open.
+  from_runtime_.close();
   choice_.reset();
   fabric_.reset();
   node_agent_.reset();
+  from_runtime_.reopen();
 }
 
 void Process::poll() {
@@ -90,9 +93,12 @@ void Process::poll() {
 }
 
 bool Process::poll_from_runtime() {
+  if (open_fabric() == nullptr && opened_node_agent_.load(std::memory_order_relaxed) == nullptr) return false;
+  if (!from_runtime_.try_enter()) return false;
   Fabric* const open = open_fabric();
   bool moved = open != nullptr && open->poll_from_runtime();
   if (NodeAgent* agent = opened_node_agent_.load(std::memory_order_acquire)) moved = agent->poll() || moved;
+  from_runtime_.leave();
   return moved;
 }
 

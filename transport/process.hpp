@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "transport/base/entrance.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
@@ -43,15 +44,17 @@ class Process final : public Progress {
   Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
   // Serves neighbours of the node; as the endpoint.
   Result<NodeAgent*> node_agent();
-  // Closes the endpoint and ends both threads. All windows are gone.
+  // Closes the endpoint and ends both threads. All windows are gone. Waits for a poll_from_runtime() in another thread; one
+  // that comes later finds nothing to do.
   void shut_down();
 
   // Moves the MPI runtime without blocking (for instance MPI_Iprobe); called by waiting application threads only.
   void set_runtime_progress(void (*hook)()) { runtime_progress_.store(hook, std::memory_order_release); }
 
   void poll() override;
-  // For the MPI runtime's progress engine, which calls it again and again while an application thread waits there. Whether
-  // anything moved. Calls no MPI.
+  // For the MPI runtime's progress engine, which calls it again and again while a thread waits there: one of the application's,
+  // or one of the runtime's own, at any time. Whether anything moved. False also while another thread is in it, or this one.
+  // Calls no MPI.
   bool poll_from_runtime();
   void poll_runtime() override;
   void listen(Doorbell& bell) override;
@@ -77,6 +80,7 @@ class Process final : public Progress {
   std::atomic<Fabric*> opened_{nullptr};
   std::unique_ptr<NodeAgent> node_agent_;
   std::atomic<NodeAgent*> opened_node_agent_{nullptr};
+  Entrance from_runtime_;  // of poll_from_runtime(), to the endpoint and the node agent
   std::optional<Error> node_agent_error_;
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };
