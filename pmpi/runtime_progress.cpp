@@ -5,8 +5,8 @@
 #include <mpi.h>
 
 #include <atomic>
-#include <cstdlib>
 
+#include "pmpi/imported_call.hpp"
 #include "pmpi/runtime.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
@@ -39,9 +39,29 @@ void change_engine(const char* name) {
 void serve_from_engine() { change_engine("opal_progress_register"); }
 void leave_engine() { change_engine("opal_progress_unregister"); }
 #elif defined(MPICH_VERSION)
-std::atomic<bool> engine_serves{false};
-void serve_from_engine() { engine_serves.store(true, std::memory_order_relaxed); }
-void leave_engine() { engine_serves.store(false, std::memory_order_relaxed); }
+// unsigned ucp_worker_progress(ucp_worker_h), since UCX 1.0: how many things moved.
+using MoveWorker = unsigned(void*);
+constexpr const char* kMoveWorker = "ucp_worker_progress";
+
+std::atomic<MoveWorker*> move_worker{nullptr};  // the runtime's
+
+unsigned move_and_serve(void* worker) {
+  const unsigned moved = move_worker.load(std::memory_order_acquire)(worker);
+  return Process::instance().poll_from_runtime() ? moved + 1 : moved;
+}
+
+// Of the runtime's library, and of no other that uses UCX: another copy of UCX has its own workers.
+ImportedCall& engine_call() {
+  static ImportedCall call(reinterpret_cast<const void*>(runtime().Finalize), kMoveWorker);
+  return call;
+}
+void serve_from_engine() {
+  move_worker.store(reinterpret_cast<MoveWorker*>(engine_call().original()), std::memory_order_release);
+  if (!engine_call().redirect(reinterpret_cast<void*>(move_and_serve))) {
+    log(LogLevel::kInfo, "the runtime does not call {}: who waits in MPI serves no windows, the progress thread does", kMoveWorker);
+  }
+}
+void leave_engine() { engine_call().restore(); }
 #endif
 
 }  // namespace
@@ -70,32 +90,3 @@ void disconnect_progress() {
 }
 
 }  // namespace farside::pmpi
-
-#if defined(MPICH_VERSION)
-// unsigned ucp_worker_progress(ucp_worker_h), since UCX 1.0: how many things moved. Found before UCX's own, as farside's library comes before
-// the runtime's.
-extern "C" [[gnu::visibility("default")]] unsigned ucp_worker_progress(void* worker) {
-  using Original = unsigned(void*);
-  static Original* const original = [] {
-    void* found = dlsym(RTLD_NEXT, "ucp_worker_progress");
-    // A runtime that was loaded for its user alone (dlopen without RTLD_GLOBAL) has its UCX likewise.
-    if (found == nullptr) {
-      if (void* const ucx = dlopen("libucp.so.0", RTLD_LAZY | RTLD_NOLOAD)) found = dlsym(ucx, "ucp_worker_progress");
-    }
-    if (found == nullptr) {
-      farside::log(farside::LogLevel::kError, "no ucp_worker_progress behind farside: preload the library, or link it before the MPI library");
-      std::abort();
-    }
-    return reinterpret_cast<Original*>(found);
-  }();
-  const unsigned moved = original(worker);
-  if (!farside::pmpi::engine_serves.load(std::memory_order_relaxed)) return moved;
-  // The endpoint may itself be one of UCX (libfabric's provider ucx).
-  static thread_local bool inside = false;
-  if (inside) return moved;
-  inside = true;
-  const bool more = farside::Process::instance().poll_from_runtime();
-  inside = false;
-  return more ? moved + 1 : moved;
-}
-#endif

@@ -2,8 +2,8 @@
 // Two that wait for each other: who waits in farside moves the runtime, and who waits in the runtime serves what others ask of this process.
 //
 // The first goes through MPI, on every runtime (MPI_Request_get_status). For the second MPI has no means, so it rests on what the runtimes are made
-// of: Open MPI has a list of functions that its progress engine calls (opal_progress_register), and MPICH over UCX moves messages by
-// ucp_worker_progress, behind which farside stands as behind MPI's own functions. Where there is neither (MPICH over libfabric), the progress thread
+// of: Open MPI has a list of functions that its progress engine calls (opal_progress_register), and MPICH over UCX moves messages by calls of
+// ucp_worker_progress, which farside redirects (imported_call.hpp). Where there is neither (MPICH over libfabric), the progress thread
 // serves alone, as it does for those that compute.
 #pragma once
 

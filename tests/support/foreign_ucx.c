@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A copy of UCX beside the runtime's, as a Python wheel brings one: it has workers of its own, and dies of others'.
+#include <stdlib.h>
+
+struct worker {
+  struct worker* self;
+};
+static struct worker the_worker = {&the_worker};
+
+void* foreign_worker(void);
+unsigned ucp_worker_progress(void* worker);
+
+void* foreign_worker(void) { return &the_worker; }
+
+unsigned ucp_worker_progress(void* worker) {
+  if (worker != the_worker.self) abort();
+  return 4711;
+}
