@@ -69,10 +69,7 @@ Account::Account(Space& space, const About& about, bool threaded)
   sums_.windows = 1;
   Accounts::instance().enter(*this);
   if (trace_ == nullptr) return;
-  if (threaded) {
-    trace_->epochs().expect_threads();
-    trace_->operations().expect_threads();
-  }
+  if (threaded) expect_threads();
   TraceRecord window;
   window.kind = TraceKind::kWindow;
   window.detail = static_cast<std::uint8_t>(about.flavor);
@@ -80,6 +77,13 @@ Account::Account(Space& space, const About& about, bool threaded)
   window.granted = about.id;
   window.closing = static_cast<std::uint64_t>(space.rank()) | static_cast<std::uint64_t>(space.ranks()) << 32;
   window_ = Accounts::instance().add_window(window);
+}
+
+void Account::expect_threads() {
+  threaded_ = true;
+  if (trace_ == nullptr) return;
+  trace_->epochs().expect_threads();
+  trace_->operations().expect_threads();
 }
 
 Account::~Account() {

@@ -99,6 +99,9 @@ class Account {
   // An operation that is no load or store.
   void operated(int target, Counted what, std::uint64_t bytes, const Moment& begun);
 
+  // From now on several threads may call at once.
+  void expect_threads();
+
   // Sums up to now.
   AccountSums sums();
   const std::string& kind() const { return kind_; }
@@ -125,7 +128,7 @@ class Account {
   Space& space_;
   OperationCounts& counts_;
   Trace* trace_;
-  bool threaded_;
+  RelaxedFlag threaded_;
   const std::atomic<std::uint64_t>* direct_flushes_;
   std::uint32_t window_ = 0;          // its number in the trace
   std::string kind_;                  // windows of the same kind are summed up in the statistics

@@ -61,12 +61,6 @@ constexpr unsigned kFirstProvider = 32;
 // As Window::kMostRanksWithoutGate, where some are reached by the fabric.
 constexpr std::size_t kMostRanksWithoutGateByFabric = 2;  // one remote atomic either way
 
-bool is_threaded() {
-  int level = MPI_THREAD_SINGLE;
-  // What is not known is taken for several threads, which is right in any case.
-  return PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
-}
-
 struct Agreed {
   std::unique_ptr<Space> space;
   std::vector<int> displacement_units;

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/first_window.hpp"
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "pmpi/datatype.hpp"
 #include "pmpi/runtime_progress.hpp"
 #include "pmpi/statistics_file.hpp"
+#include "pmpi/window.hpp"
+#include "pmpi/window_table.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
@@ -39,6 +43,25 @@ MPI_Group group_from(MPI_Session session, const char* set) {
   MPI_Group group = MPI_GROUP_NULL;
   const bool got = session != MPI_SESSION_NULL && PMPI_Group_from_session_pset(session, set, &group) == MPI_SUCCESS;
   return got ? group : MPI_GROUP_NULL;
+}
+
+// A session with MPI_THREAD_MULTIPLE has begun. It stays so: windows do not go back.
+std::atomic<bool> threads_by_session{false};
+
+// MPI 4.0 section 11.3.1: what the runtime provides stands in the info of the session.
+bool provides_threads(MPI_Session session) {
+  MPI_Info info = MPI_INFO_NULL;
+  if (PMPI_Session_get_info(session, &info) != MPI_SUCCESS) return false;
+  bool threads = false;
+  // The second is Open MPI's name for it.
+  for (const char* key : {"thread_level", "mpi_thread_support_level"}) {
+    std::array<char, 64> level{};
+    int found = 0;
+    PMPI_Info_get(info, key, static_cast<int>(level.size()) - 1, level.data(), &found);
+    threads = threads || (found != 0 && std::string_view(level.data()) == "MPI_THREAD_MULTIPLE");
+  }
+  PMPI_Info_free(&info);
+  return threads;
 }
 
 MPI_Session source = MPI_SESSION_NULL;  // of what was taken; null: MPI_COMM_WORLD's
@@ -117,6 +140,15 @@ int process_rank() {
   return rank;
 }
 
+bool is_threaded() {
+#if FARSIDE_HAS_SESSIONS
+  if (threads_by_session.load(std::memory_order_relaxed)) return true;
+#endif
+  int level = MPI_THREAD_SINGLE;
+  PMPI_Query_thread(&level);
+  return level == MPI_THREAD_MULTIPLE;
+}
+
 #if FARSIDE_HAS_SESSIONS
 void world_ends() {
   world_over.store(true, std::memory_order_relaxed);
@@ -125,8 +157,15 @@ void world_ends() {
 }
 
 void session_begins(MPI_Session session) {
-  const std::scoped_lock held(session_mutex);
-  sessions.push_back(session);
+  const bool by_session = provides_threads(session);
+  const bool before = is_threaded();
+  {
+    const std::scoped_lock held(session_mutex);
+    sessions.push_back(session);
+  }
+  if (!by_session || before) return;
+  threads_by_session.store(true, std::memory_order_relaxed);
+  for (Window* window : WindowTable::instance().all()) window->expect_threads();
 }
 
 bool is_last(MPI_Session session) {

@@ -24,7 +24,10 @@ bool was_spawned();
 
 // To be called before: what was taken is given back. If other sessions or the world go on, it is taken from them.
 void world_ends();
+// Whether several threads may be in MPI at once: by the world model, or by a session that has begun.
+bool is_threaded();
 #if FARSIDE_HAS_SESSIONS
+// To be called after. If several threads may be in MPI at once by it and could not before, all windows expect that.
 void session_begins(MPI_Session session);
 // Whether MPI ends with this session, which has not ended yet (MPI 4.0 section 11.3).
 bool is_last(MPI_Session session);

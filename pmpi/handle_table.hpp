@@ -71,6 +71,15 @@ class HandleTable {
     entry.taken_out.store(false, std::memory_order_relaxed);
     entry.value.store(nullptr, std::memory_order_release);
   }
+  // Calls visit(object) for each object of now. It may not come back to this table to change it.
+  template <class Visit>
+  void each(Visit&& visit) {
+    const std::scoped_lock held(changing_);
+    Table* const table = table_.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i <= table->mask; ++i) {
+      if (Value* const value = table->entry(i).value.load(std::memory_order_relaxed)) visit(*value);
+    }
+  }
 
  private:
   static constexpr Key kNone = 0;

@@ -34,7 +34,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       hints_(std::move(hints)),
       threaded_(threaded),
       direct_(!threaded && check != Check::kStrict),
-      direct_locks_(direct_),
+      direct_locks_(!threaded && check != Check::kStrict),
       epoch_(space_->ranks()),
       marks_exposure_(check != Check::kOff) {
   held_.reserve(1);
@@ -49,6 +49,17 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
 Window::~Window() {
   if (putting_off_ == this) putting_off_ = nullptr;
   PMPI_Group_free(&group_);
+}
+
+void Window::expect_threads() {
+  // Taken now: a thread on another window would take it beside the one whose lock it is.
+  if (putting_off_ == this) {
+    if (Outcome taken = take_lock_put_off(); !taken) raise("MPI_Win_lock", taken.fault());
+  }
+  threaded_ = true;
+  for (RelaxedFlag* way : {&direct_, &direct_locks_, &direct_notices_, &direct_exposure_}) *way = false;
+  space_->expect_threads();
+  if (account_ != nullptr) account_->expect_threads();
 }
 
 Outcome Window::group(MPI_Group* group) const {

@@ -168,6 +168,10 @@ class Window {
   // One of the five predefined attributes, as MPI_Win_get_attr gives it; null for other keys.
   void* predefined_attribute(int key);
 
+  // From now on several threads may use windows at once: no direct ways any more, and no lock is put off. No thread is in a
+  // call on this window now.
+  void expect_threads();
+
   // Tells the user, in one line, and the window's error handler; returns what the call returns.
   int raise(const CallSite& call, const Fault& fault);
 
@@ -324,11 +328,11 @@ class Window {
   ControlMemory control_;
   int gate_home_;
   Hints hints_;
-  bool threaded_;
-  bool direct_;              // the direct ways are open: one thread, and no strict checks
-  bool direct_locks_;        // and nobody wants an account of locks: their entry points may go the direct way
-  bool direct_notices_;      // and all ranks are on the node: so may fence, start and complete
-  bool direct_exposure_;     // and nothing is to be said of it at the gate: so may post and wait
+  RelaxedFlag threaded_;
+  RelaxedFlag direct_;              // the direct ways are open: one thread, and no strict checks
+  RelaxedFlag direct_locks_;        // and nobody wants an account of locks: their entry points may go the direct way
+  RelaxedFlag direct_notices_;      // and all ranks are on the node: so may fence, start and complete
+  RelaxedFlag direct_exposure_;     // and nothing is to be said of it at the gate: so may post and wait
   std::mutex mutex_;
 
   epochs::EpochState epoch_;

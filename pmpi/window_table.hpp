@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include <mpi.h>
 
@@ -33,6 +34,11 @@ class WindowTable {
   const char* why_none(MPI_Win handle) const {
     if (handle == MPI_WIN_NULL) [[unlikely]] return kIsNull;
     return windows_.was_taken_out(key_of(handle)) ? kIsFreed : nullptr;
+  }
+  std::vector<Window*> all() {
+    std::vector<Window*> windows;
+    windows_.each([&](Window& window) { windows.push_back(&window); });
+    return windows;
   }
   std::size_t size() const { return size_.load(std::memory_order_relaxed); }
 

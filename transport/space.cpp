@@ -74,6 +74,15 @@ OperationCounts& Space::count_by_target(bool threaded) {
   for (int target = 0; target < ranks(); ++target) this->target(target).counts = counts_->row(target);
   return *counts_;
 }
+
+void Space::expect_threads() {
+  threaded_ = true;
+  integers_.expect_threads();
+  if (counts_ == nullptr) return;
+  counts_->expect_threads();
+  for (int target = 0; target < ranks(); ++target) this->target(target).counts = nullptr;
+}
+
 Space::~Space() {
   // The endpoint still has what is under way, if an error kept the caller from a flush; each ends, or its peer is given up.
   // What was gathered belongs to an epoch that never ended.

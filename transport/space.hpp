@@ -119,6 +119,8 @@ class Space {
 
   // From now on operations are counted by target, for who asks for them, and not in the process's statistics.
   OperationCounts& count_by_target(bool threaded);
+  // From now on several threads may use this at once. None does now.
+  void expect_threads();
 
   int rank() const { return rank_; }
   int ranks() const { return static_cast<int>(targets_.size()); }
@@ -375,7 +377,7 @@ class Space {
   bool always_locked_ = false;         // every accumulate takes the accumulate lock: some rank uses CMA
   bool floats_locked_ = false;         // those of floating-point types do: no rank uses the fabric
   bool all_barriers_ = true;           // all ranks take part in everyone_barrier()
-  bool threaded_ = false;
+  RelaxedFlag threaded_;
   IntegerWay integers_;                // how those of other types are combined where memory is mapped
   bool all_immediate_ = false;
   bool by_origin_ = false;             // there are no agents: accumulates that are not the adapter's are their origin's

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows of a program that never calls MPI_Init: MPI 4.0's sessions, two at once, ended one by one.
+// Windows of a program that never calls MPI_Init: MPI 4.0's sessions, two at once, ended one by one. With the argument `world`
+// beside a window of the world model, which has one thread, while the sessions ask for MPI_THREAD_MULTIPLE.
 #include "check.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <string_view>
 
 // Open MPI 5 has sessions, and its mpi.h says MPI 3.1.
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
@@ -12,14 +15,19 @@ namespace {
 constexpr MPI_Aint kBytes = 64 * sizeof(int);
 
 struct Session {
-  explicit Session(const char* tag) {
-    CHECK_MPI(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session));
+  explicit Session(const char* tag, bool with_threads) {
+    MPI_Info info = MPI_INFO_NULL;
+    if (with_threads) {
+      CHECK_MPI(MPI_Info_create(&info));
+      CHECK_MPI(MPI_Info_set(info, "thread_level", "MPI_THREAD_MULTIPLE"));
+    }
+    CHECK_MPI(MPI_Session_init(info, MPI_ERRORS_ARE_FATAL, &session));
+    if (with_threads) CHECK_MPI(MPI_Info_free(&info));
     MPI_Group group;
     CHECK_MPI(MPI_Group_from_session_pset(session, "mpi://WORLD", &group));
     CHECK_MPI(MPI_Comm_create_from_group(group, tag, MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &all));
     CHECK_MPI(MPI_Group_free(&group));
     CHECK_MPI(MPI_Comm_rank(all, &check::state.rank));
-    CHECK_MPI(MPI_Comm_size(all, &size));
   }
   ~Session() {
     CHECK_MPI(MPI_Comm_free(&all));
@@ -30,20 +38,21 @@ struct Session {
 
   MPI_Session session = MPI_SESSION_NULL;
   MPI_Comm all = MPI_COMM_NULL;
-  int size = 0;
 };
 
 // Each rank puts its number into its neighbour.
-void put_around(const Session& session, const check::Window& window) {
+void put_around(MPI_Comm all, const check::Window& window) {
   const int rank = check::state.rank;
-  const int next = (rank + 1) % session.size;
+  int size = 0;
+  CHECK_MPI(MPI_Comm_size(all, &size));
+  const int next = (rank + 1) % size;
   const int value = 100 + rank;
-  CHECK_MPI(MPI_Barrier(session.all));
+  CHECK_MPI(MPI_Barrier(all));
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window));
   CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, 7, 1, MPI_INT, window));
   CHECK_MPI(MPI_Win_unlock(next, window));
   CHECK_MPI(MPI_Win_fence(0, window));
-  CHECK_EQ(window.as<int>()[7], 100 + (rank + session.size - 1) % session.size);
+  CHECK_EQ(window.as<int>()[7], 100 + (rank + size - 1) % size);
   const int one = 1;
   int before = -1;
   CHECK_MPI(MPI_Win_fence(0, window));
@@ -52,27 +61,56 @@ void put_around(const Session& session, const check::Window& window) {
   CHECK_EQ(before, value);
 }
 void put_around(const Session& session, check::Memory memory) {
-  put_around(session, check::Window(memory, kBytes, sizeof(int), session.all));
+  put_around(session.all, check::Window(memory, kBytes, sizeof(int), session.all));
+}
+
+void run_sessions(check::Memory memory, bool with_threads) {
+  check::section("one session");
+  auto first = std::make_unique<Session>("farside.sessions.first", with_threads);
+  put_around(*first, memory);
+  check::section("a second one beside it");
+  Session second("farside.sessions.second", with_threads);
+  check::Window window(memory, kBytes, sizeof(int), second.all);
+  put_around(second.all, window);
+  put_around(*first, memory);
+  check::section("the second goes on");
+  first.reset();
+  put_around(second.all, window);
+  put_around(second, memory);
+}
+
+// A lock that was taken before the sessions, over the fabric perhaps put off, is given back after them.
+void beside_the_world(check::Memory memory) {
+  check::section("the world model");
+  check::Window window(memory, kBytes, sizeof(int));
+  const int rank = check::state.rank;
+  const int next = (rank + 1) % check::size();
+  put_around(MPI_COMM_WORLD, window);
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window));
+  run_sessions(memory, true);
+  check::section("the world model afterwards");
+  const int value = 7 + rank;
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, 9, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Win_unlock(next, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_EQ(window.as<int>()[9], 7 + (rank + check::size() - 1) % check::size());
+  put_around(MPI_COMM_WORLD, window);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const check::Memory memory =
-      argc > 1 && std::string(argv[1]) == "create" ? check::Memory::kCreate : check::Memory::kAllocate;
-  check::section("one session");
-  auto first = std::make_unique<Session>("farside.sessions.first");
-  put_around(*first, memory);
-  check::section("a second one beside it");
-  Session second("farside.sessions.second");
-  check::Window window(memory, kBytes, sizeof(int), second.all);
-  put_around(second, window);
-  put_around(*first, memory);
-  check::section("the second goes on");
-  first.reset();
-  put_around(second, window);
-  put_around(second, memory);
-  check::section("the end");
+  const auto has = [&](std::string_view word) { return std::find(argv + 1, argv + argc, word) != argv + argc; };
+  const check::Memory memory = has("create") ? check::Memory::kCreate : check::Memory::kAllocate;
+  if (has("world")) {
+    check::Program program(argc, argv);
+    beside_the_world(memory);
+  } else {
+    run_sessions(memory, false);
+    check::section("the end");
+  }
   return 0;
 }
 

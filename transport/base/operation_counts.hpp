@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "transport/base/relaxed_flag.hpp"
 #include "transport/base/statistics.hpp"
 
 namespace farside {
@@ -31,6 +32,9 @@ class OperationCounts {
 
   // `threaded`: several threads may count at once.
   OperationCounts(int targets, bool threaded) : threaded_(threaded), rows_(static_cast<std::size_t>(targets)) {}
+
+  // From now on several threads may count at once, and rows are no longer counted in by themselves.
+  void expect_threads() { threaded_ = true; }
 
   // Where one thread counts by itself, by add_here; null if there may be several.
   Row* row(int target) { return threaded_ ? nullptr : &rows_[static_cast<std::size_t>(target)]; }
@@ -83,7 +87,7 @@ class OperationCounts {
   };
   void touch(std::int32_t target, Counted what);
 
-  bool threaded_;
+  RelaxedFlag threaded_;
   std::vector<Row> rows_;
   std::vector<Touched> touched_;
   Slow slow_{};

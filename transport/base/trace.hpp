@@ -13,6 +13,7 @@
 #include <new>
 #include <vector>
 
+#include "transport/base/relaxed_flag.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/trace_format.hpp"
 
@@ -50,7 +51,7 @@ class TraceRing {
   void put(const TraceRecord& record) { new (records_.get() + (next_++ & mask_)) TraceRecord(record); }
 
   std::size_t mask_;
-  bool threaded_;
+  RelaxedFlag threaded_;
   std::unique_ptr<TraceRecord, Free> records_;  // not made before they are recorded: pages that nobody touches cost nothing
   std::uint64_t next_ = 0;
   mutable std::mutex mutex_;

@@ -36,6 +36,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/base/relaxed_flag.hpp"
+
 namespace farside {
 
 enum class IntegersBy : std::uint32_t { kAtomics, kBoth, kLock };
@@ -60,6 +62,8 @@ class IntegerWay {
   // `all`: of all ranks of the space, this one's at `rank`, which all take part in everyone_barrier(). `threaded`: several
   // threads of this process may be in operations at once.
   void start(std::vector<IntegerWords*> all, int rank, bool threaded);
+  // From now on several threads may be; none is in an operation now.
+  void expect_threads() { threaded_ = true; }
 
   // Before an operation on so many elements, and after it.
   IntegersBy begin(std::size_t elements) {
@@ -102,7 +106,7 @@ class IntegerWay {
   IntegerWords* own_ = &nobodys_;
   std::atomic<std::size_t> long_row_{SIZE_MAX};  // 0: look at over_
   std::atomic<bool> over_{false};                // kLock was read
-  bool threaded_ = false;
+  RelaxedFlag threaded_;
   // All have kBoth at least since before a barrier of this process.
   std::atomic<bool> all_know_{false};
   std::vector<IntegerWords*> all_;

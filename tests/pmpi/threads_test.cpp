@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether farside expects several threads: by the world model, and by MPI 4.0's sessions beside it. One rank.
+#include <cstdint>
+
+#include <mpi.h>
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+
+#include "pmpi/first_window.hpp"
+#include "pmpi/window.hpp"
+#include "pmpi/window_table.hpp"
+
+using namespace farside::pmpi;
+
+TEST_CASE("the world model alone says whether there are threads") {
+  int level = MPI_THREAD_MULTIPLE;
+  MPI_Query_thread(&level);
+  REQUIRE(level < MPI_THREAD_MULTIPLE);
+  CHECK_FALSE(is_threaded());
+}
+
+#if FARSIDE_HAS_SESSIONS
+TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE has begun") {
+  constexpr MPI_Aint kBytes = 64;
+  void* memory = nullptr;
+  MPI_Win before = MPI_WIN_NULL;
+  REQUIRE(MPI_Win_allocate(kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &before) == MPI_SUCCESS);
+  std::int64_t value = 5;
+  const LocalBuffer from{&value, 1, MPI_INT64_T};
+  const auto goes_directly = [&](MPI_Win handle) {
+    Window* const window = WindowTable::instance().find(handle);
+    REQUIRE(window != nullptr);
+    REQUIRE(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, handle) == MPI_SUCCESS);
+    const bool directly = window->put_direct(from, {0, 0, 1, MPI_INT64_T});
+    REQUIRE(MPI_Win_unlock(0, handle) == MPI_SUCCESS);
+    return directly;
+  };
+  CHECK(goes_directly(before));
+  // A lock that was taken the one way is given back the other.
+  REQUIRE(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, before) == MPI_SUCCESS);
+
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "thread_level", "MPI_THREAD_MULTIPLE");
+  MPI_Session session = MPI_SESSION_NULL;
+  REQUIRE(MPI_Session_init(info, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
+  MPI_Info_free(&info);
+  CHECK(is_threaded());
+  REQUIRE(MPI_Put(&value, 1, MPI_INT64_T, 0, 8, 1, MPI_INT64_T, before) == MPI_SUCCESS);
+  REQUIRE(MPI_Win_unlock(0, before) == MPI_SUCCESS);
+  CHECK(static_cast<std::int64_t*>(memory)[1] == 5);
+  CHECK_FALSE(goes_directly(before));
+  MPI_Win later = MPI_WIN_NULL;
+  REQUIRE(MPI_Win_allocate(kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &later) == MPI_SUCCESS);
+  CHECK_FALSE(goes_directly(later));
+  CHECK(MPI_Win_free(&before) == MPI_SUCCESS);
+  CHECK(MPI_Win_free(&later) == MPI_SUCCESS);
+  CHECK(MPI_Session_finalize(&session) == MPI_SUCCESS);
+}
+#endif
+
+int main(int argc, char** argv) {
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_SINGLE, &provided);
+  const int failed = Catch::Session().run(argc, argv);
+  MPI_Finalize();
+  return failed == 0 ? 0 : 1;
+}
