@@ -64,6 +64,10 @@ std::string counted(std::size_t n, const char* what = "target") {
 
 FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
   if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
+  if (!awaited_.empty()) [[unlikely]] {
+    if (takes_target(call) && awaits(target)) return Rule::kStillLocking;
+    if (call == Call::kFlushAll && locks_held() == 0) return Rule::kStillLocking;
+  }
   if (shape(call).access) {
     // With promises in this epoch the fast test is off.
     const bool is_member = shape(call).members &&
@@ -196,6 +200,20 @@ Violation EpochState::post(std::span<const int> group) {
   return {};
 }
 
+Violation EpochState::begin_post(std::span<const int> group) {
+  const Violation refused = post(group);
+  if (!refused) exposure_ = Exposure::kPosting;
+  return refused;
+}
+
+void EpochState::post_told() { exposure_ = Exposure::kPosted; }
+
+Violation EpochState::begin_wait() {
+  const Violation refused = wait();
+  if (!refused) exposure_ = Exposure::kWaiting;
+  return refused;
+}
+
 Violation EpochState::start(std::span<const int> group) {
   if (!group_is_valid(group)) return violation(Rule::kBadGroup);
   if (const Rule rule = judge(Call::kStart, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
@@ -211,6 +229,19 @@ Violation EpochState::start(std::span<const int> group) {
   return {};
 }
 
+Violation EpochState::begin_start(std::span<const int> group) {
+  const Violation refused = start(group);
+  if (refused) return refused;
+  lone_ = kNobody;  // it is no member that an operation would see
+  enter(Access::kStarting, call_name(Call::kStart));
+  return {};
+}
+
+void EpochState::start_ready() {
+  enter(Access::kStarted, call_name(Call::kStart));
+  if (started_group_.size() == 1) lone_ = static_cast<unsigned>(started_group_[0]);
+}
+
 Violation EpochState::complete() {
   const Violation refused = decide(Call::kComplete);
   if (refused) return refused;
@@ -224,25 +255,49 @@ void EpochState::clear_started() {
     lone_ = kNobody;
     return;
   }
+  if (members_.empty()) return;
   for (const int rank : started_group_) clear(members_, rank);
 }
 
 Violation EpochState::lock(int target, LockType type) {
+  const Violation refused = begin_lock(target, type);
+  if (!refused) lock_acquired(target);
+  return refused;
+}
+
+Violation EpochState::begin_lock(int target, LockType type) {
   if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
-  const bool lone = lone_ == kNobody;
-  if (!lone && !reserve(members_)) return violation(Rule::kNoMemory);
-  if (!lone && type == LockType::kExclusive && !reserve(exclusive_)) return violation(Rule::kNoMemory);
+  // Any of those that are awaited may find that another was first to be the lone one.
+  const bool alone = lone_ == kNobody && awaited_.empty();
+  if (!alone && !reserve(members_)) return violation(Rule::kNoMemory);
+  const bool needs_type = type == LockType::kExclusive || !awaited_.empty();
+  if (!alone && needs_type && !reserve(exclusive_)) return violation(Rule::kNoMemory);
+  try {
+    awaited_.push_back({target, type});
+  } catch (const std::bad_alloc&) {
+    return violation(Rule::kNoMemory);
+  }
   move(Call::kLock, target);
   ++locks_held_;
-  if (lone) {
+  return {};
+}
+
+bool EpochState::awaits(int target) const {
+  return std::any_of(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
+}
+
+void EpochState::lock_acquired(int target) {
+  const auto awaited = std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
+  const LockType type = awaited->type;
+  awaited_.erase(awaited);
+  if (lone_ == kNobody) {
     lone_ = static_cast<unsigned>(target);
     lone_type_ = type;
-    return {};
+    return;
   }
   members_below_ = ranks_;
   set(members_, target);
   if (type == LockType::kExclusive) set(exclusive_, target);
-  return {};
 }
 
 Violation EpochState::unlock(int target) { return apply(Call::kUnlock, target); }
@@ -264,9 +319,17 @@ std::optional<LockType> EpochState::locked(int target) const {
 }
 
 void EpochState::lock_refused(int target) {
-  drop(target);
+  if (std::erase_if(awaited_, [&](const Awaited& each) { return each.target == target; }) == 0) drop(target);
   if (--locks_held_ == 0) back_to_before();
 }
+
+Violation EpochState::begin_lock_all() {
+  const Violation refused = lock_all();
+  if (!refused) enter(Access::kLockingAll, call_name(Call::kLockAll));
+  return refused;
+}
+
+void EpochState::lock_all_acquired() { enter(Access::kLockedAll, call_name(Call::kLockAll)); }
 
 void EpochState::lock_all_refused() { back_to_before(); }
 
@@ -289,11 +352,20 @@ std::string EpochState::describe_access() const {
       return "a fence was called and nothing issued since (MPI_Win_fence)";
     case Access::kFenceActive:
       return "a fence epoch with operations is open (MPI_Win_fence)";
+    case Access::kStarting:
+      return "an epoch to " + counted(started_group_.size()) + " is waited for (MPI_Win_start)";
     case Access::kStarted:
       return "an epoch to " + counted(started_group_.size()) + " is open (MPI_Win_start)";
-    case Access::kLocked:
-      return counted(static_cast<std::size_t>(locks_held_)) + (locks_held_ == 1 ? " is" : " are") +
-             " locked (MPI_Win_lock)";
+    case Access::kLocked: {
+      const auto are = [](std::size_t n, const char* how) {
+        return counted(n) + (n == 1 ? " is " : " are ") + how + " (MPI_Win_lock)";
+      };
+      const auto held = static_cast<std::size_t>(locks_held());
+      if (awaited_.empty()) return are(held, "locked");
+      return (held == 0 ? "" : are(held, "locked") + ", ") + are(awaited_.size(), "waited for");
+    }
+    case Access::kLockingAll:
+      return "all targets are waited for (MPI_Win_lock_all)";
     case Access::kLockedAll:
       return "all targets are locked (MPI_Win_lock_all)";
   }
@@ -309,8 +381,12 @@ std::string EpochState::describe_exposure() const {
                   : "");
     case Exposure::kFence:
       return "the window is exposed to all (MPI_Win_fence)";
+    case Exposure::kPosting:
+      return "the window is being posted to " + counted(posted_group_.size(), "origin") + " (MPI_Win_post)";
     case Exposure::kPosted:
-      return "the window is posted to " + counted(posted_group_.size(), "origin") + " (MPI_Win_post)";
+    case Exposure::kWaiting:
+      return "the window is posted to " + counted(posted_group_.size(), "origin") + " (MPI_Win_post)" +
+             (exposure_ == Exposure::kWaiting ? ", and its end is waited for (MPI_Win_wait)" : "");
   }
   return "";
 }

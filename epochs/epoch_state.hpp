@@ -3,26 +3,30 @@
 // no I/O, no waiting, no MPI. The rules themselves are the tables of epoch_table.hpp.
 //
 //   EpochState state(ranks);
-//   if (Violation v = state.lock(3, LockType::kShared)) return report(v);   // nothing has changed
-//   ... acquire the lock at rank 3; if that shows that the call was wrong after all: state.lock_refused(3)
-//   ... if (Violation v = state.operation(3)) return report(v);
+//   if (Violation v = state.begin_lock(3, LockType::kShared)) return report(v);   // nothing has changed
+//   ... acquire the lock at rank 3; if that shows that the call was wrong after all: state.lock_refused(3); else
+//   state.lock_acquired(3);
+//   if (Violation v = state.operation(3)) return report(v);
 //   ... put ...
 //   if (Violation v = state.unlock(3)) return report(v);
 //   ... complete the puts, release the lock ...
 //
 // Calls that block are asked before they block, and move the state then:
-//   lock, lock_all, start, post   the epoch is open at once. If the protocol then finds the call refused
-//   (say, the
-//                                 target has posted), x_refused() puts the state back to where it was before.
+//   lock, lock_all, start, post   begin_x() opens the epoch as one that is waited for: it keeps out what the open epoch
+//                                 would keep out, but nothing may use or close it. x_acquired(), start_ready() and
+//                                 post_told() open it for use. If the protocol finds the call refused (say, the target
+//                                 has posted), x_refused() puts the state back to where it was before. A call that
+//                                 waits for nothing (MPI_MODE_NOCHECK) is one step: lock(), lock_all(), start(), post().
+//   wait, test                    wait() and test() only ask; begin_wait() says that this call is the one that ends the
+//                                 exposure, exposure_ended() that it has.
 //   complete, unlock, unlock_all, fence, free
 //                                 the epoch is over at once; what the protocol needs of it (the types of
 //                                 locks, access() before a fence) is read before the call. started_group()
 //                                 outlives complete.
-//   wait, test                    only ask; exposure_ended() moves the state when all origins have completed.
 // Nothing here is thread-safe: with MPI_THREAD_MULTIPLE each call, accessors and operation() too, is made
 // under the window's mutex, which is not held while a protocol waits. So one thread may wait for a lock on A
-// while another locks B; two threads that race to open the same epoch (lock A twice, start and start) get the
-// violation they deserve.
+// while another locks B; two threads that race to open the same epoch (lock A twice, start and start), or to close one
+// that is still waited for, get the violation they deserve, and the thread that waits goes on undisturbed.
 //
 // Ranks are those of the window. MPI_PROC_NULL never comes here: the caller filters it out.
 #pragma once
@@ -90,15 +94,25 @@ class EpochState {
   // Copied.
   Violation post(std::span<const int> group);
   Violation start(std::span<const int> group);
+  // The same in two steps, for a protocol that waits between them.
+  Violation begin_post(std::span<const int> group);
+  void post_told();
+  Violation begin_start(std::span<const int> group);
+  void start_ready();
   Violation complete();
   // May this process wait for (test) the end of its exposure epoch? The epoch stays open until
   // exposure_ended().
   Violation wait();
   Violation test() { return apply(Call::kTest); }
-  // After a wait, or a test that answered true; only when exposure() is kPosted.
+  // wait(), by the only call that may end this exposure: all others are refused until exposure_ended().
+  Violation begin_wait();
+  // After a wait, or a test that answered true; only when exposure() is kPosted or kWaiting.
   void exposure_ended(Call by = Call::kWait);
 
   Violation lock(int target, LockType type);
+  // The same in two steps, for a protocol that waits between them. Several targets may be waited for at once.
+  Violation begin_lock(int target, LockType type);
+  void lock_acquired(int target);
   Violation unlock(int target);
   // The calls that programs make all the time, in the states in which they mostly make them. True: allowed, and the
   // state is where operation(), flush(), lock() or unlock() would have put it. False: nothing has changed; ask those.
@@ -130,14 +144,17 @@ class EpochState {
   bool may_complete_quickly() const { return access_ == Access::kStarted && lone_ != kNobody; }
   void completed_quickly();
   bool may_post_quickly(int origin) const {
-    return exposure_ == Exposure::kNone && access_ != Access::kLockedAll && posted_group_.size() == 1 && posted_group_[0] == origin;
+    return exposure_ == Exposure::kNone && access_ < Access::kLockingAll && posted_group_.size() == 1 && posted_group_[0] == origin;
   }
   void posted_quickly();
   // Without assertions.
-  bool may_fence_quickly() const { return access_ <= Access::kFenceActive && exposure_ != Exposure::kPosted && !promises_; }
+  bool may_fence_quickly() const { return access_ <= Access::kFenceActive && exposure_ <= Exposure::kFence && !promises_; }
   void fenced_quickly();
   bool may_wait_quickly() const { return exposure_ == Exposure::kPosted && posted_group_.size() == 1; }
   Violation lock_all() { return apply(Call::kLockAll); }
+  // The same in two steps, for a protocol that waits between them.
+  Violation begin_lock_all();
+  void lock_all_acquired();
   Violation unlock_all() { return apply(Call::kUnlockAll); }
 
   // After it the object is good for nothing but destruction.
@@ -147,7 +164,7 @@ class EpochState {
   // (MPI_MODE_NOPUT). From then on operation() is slower in this epoch.
   void promised_no_put(int target);
 
-  // Undo the last successful call of that name, for a protocol that found it refused or failed. As before it,
+  // Undo the last successful call of that name, in one step or begun, for a protocol that found it refused or failed. As before it,
   // a fence that nothing followed is open again, unless another epoch was completed meanwhile (by another
   // thread).
   void lock_refused(int target);
@@ -163,8 +180,8 @@ class EpochState {
   std::span<const int> posted_group() const { return posted_group_; }
   // How this process holds the target's window now, by lock or lock_all.
   std::optional<LockType> locked(int target) const;
-  // The number of targets locked by lock; lock_all does not count.
-  int locks_held() const { return locks_held_; }
+  // The number of targets locked by lock; lock_all does not count, nor do targets that are still waited for.
+  int locks_held() const { return locks_held_ - static_cast<int>(awaited_.size()); }
 
   // For messages. The MPI call that opened the present access epoch: nullptr if none is open. The one that
   // ended the last: nullptr if none has ended. The same for the exposure side.
@@ -193,6 +210,7 @@ class EpochState {
     const auto rank = static_cast<unsigned>(target);
     return rank < members_below_ && ((members_[rank / 64] >> (rank % 64)) & 1) != 0;
   }
+  bool awaits(int target) const;
   bool passive(int target) const {
     return access_ == Access::kLocked      ? member(target)
            : access_ == Access::kLockedAll ? static_cast<unsigned>(target) < ranks_
@@ -217,6 +235,12 @@ class EpochState {
   void clear_started();
 
   void drop(int target);
+  void hold(int target, LockType type);
+
+  struct Awaited {
+    int target;
+    LockType type;
+  };
 
   static constexpr int kNoTarget = -1;
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // unlike any rank
@@ -231,7 +255,7 @@ class EpochState {
   Exposure exposure_ = Exposure::kNone;
   bool after_fence_ = false;           // kStarted, kLocked, kLockedAll: entered from kFenceOpen
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
-  int locks_held_ = 0;
+  int locks_held_ = 0;  // with those that are awaited
   LockType lone_type_ = LockType::kShared;
   // kLocked: a target that is locked and has no bit below; kStarted: the only member of the group, unless it has a bit; else
   // nobody. Programs mostly lock one target at a time, and often meet one: then it is all there is.
@@ -241,6 +265,7 @@ class EpochState {
   bool promises_ = false;
   bool unchecked_ = false;
   Bits exclusive_;  // of those that are locked, those held exclusively
+  std::vector<Awaited> awaited_;  // kLocked: targets that a thread still waits for; one per thread
   std::vector<int> started_group_;
   std::vector<int> posted_group_;
   const char* opened_by_ = nullptr;  // of the present access epoch, if there is one

@@ -18,19 +18,23 @@ enum class Access : std::uint8_t {
   kNone,       // no epoch is open
   kFenceOpen,  // a fence has been called and nothing issued since: it may become an epoch, or be left unused
   kFenceActive,  // operations were issued since the last fence: only a fence can end this
+  kStarting,     // in start, which still waits for posts: another thread may call, and has no epoch yet
   kStarted,      // between start and complete; the members are the group given to start
-  kLocked,       // between lock and unlock; the members are the targets locked now, one or more
+  kLocked,       // between lock and unlock; the members are the targets locked now; others may still be waited for
+  kLockingAll,   // in lock_all, which still waits
   kLockedAll,    // between lock_all and unlock_all
 };
-inline constexpr std::size_t kAccessStates = 6;
+inline constexpr std::size_t kAccessStates = 8;
 
 // The exposure side of the same window, at the same process.
 enum class Exposure : std::uint8_t {
   kNone,
-  kFence,   // since a fence without MPI_MODE_NOSUCCEED
-  kPosted,  // between post and wait (or a test that answered true)
+  kFence,    // since a fence without MPI_MODE_NOSUCCEED
+  kPosting,  // in post, whose origins have not all been told
+  kPosted,   // between post and wait (or a test that answered true)
+  kWaiting,  // in wait, or in the test that answers true
 };
-inline constexpr std::size_t kExposureStates = 3;
+inline constexpr std::size_t kExposureStates = 5;
 
 enum class Call : std::uint8_t {
   kOperation,         // put, get, accumulate, get_accumulate, fetch_and_op, compare_and_swap
@@ -101,6 +105,11 @@ enum class Rule : std::uint8_t {
   kBadTarget,
   kBadGroup,
   kNoPut,
+  kStillStarting,
+  kStillLocking,
+  kStillLockingAll,
+  kStillPosting,
+  kWaitTwice,
   kNoMemory,
 };
 inline constexpr std::size_t kRules = static_cast<std::size_t>(Rule::kNoMemory) + 1;
@@ -186,6 +195,16 @@ inline constexpr Violation kViolations[kRules] = {
      "make the group from the window's own group", sections::kActive},
     {ErrorClass::kRmaSync, "the target promised MPI_MODE_NOPUT, but this call updates its window",
      "leave MPI_MODE_NOPUT out at the target, in its MPI_Win_post or MPI_Win_fence", sections::kAssertions},
+    {ErrorClass::kRmaSync, "another thread still waits in MPI_Win_start, which opens this epoch",
+     "use and complete the epoch after that call has returned", sections::kActive},
+    {ErrorClass::kRmaSync, "another thread still waits for this lock in MPI_Win_lock",
+     "use and unlock the target after that call has returned", sections::kLock},
+    {ErrorClass::kRmaSync, "another thread still waits in MPI_Win_lock_all",
+     "use and unlock the targets after that call has returned", sections::kLock},
+    {ErrorClass::kRmaSync, "another thread is still in the MPI_Win_post of this exposure",
+     "call MPI_Win_wait or MPI_Win_test after that call has returned", sections::kActive},
+    {ErrorClass::kRmaSync, "another thread already waits for the end of this exposure",
+     "call MPI_Win_wait once for each MPI_Win_post", sections::kActive},
     {ErrorClass::kNoMemory, "no memory for the epoch's bookkeeping", "one or two bits per process are needed",
      ""},
 };
@@ -233,8 +252,10 @@ constexpr Cell<State> fence(State next, Rule broken = kNone) {
 inline constexpr AccessCell kToNone = go(Access::kNone);
 inline constexpr AccessCell kToOpen = go(Access::kFenceOpen);
 inline constexpr AccessCell kToActive = go(Access::kFenceActive);
+inline constexpr AccessCell kToStarting = go(Access::kStarting);
 inline constexpr AccessCell kToStarted = go(Access::kStarted);
 inline constexpr AccessCell kToLocked = go(Access::kLocked);
+inline constexpr AccessCell kToLockingAll = go(Access::kLockingAll);
 inline constexpr AccessCell kToAll = go(Access::kLockedAll);
 inline constexpr AccessCell kIfInGroup = member(Access::kStarted, kNotInGroup);
 inline constexpr AccessCell kIfLocked = member(Access::kLocked, kNotLocked);
@@ -245,7 +266,9 @@ inline constexpr AccessCell kFenceEnds = fence(Access::kFenceOpen, kNoPrecede);
 
 inline constexpr ExposureCell kToHidden = go(Exposure::kNone);
 inline constexpr ExposureCell kToFence = go(Exposure::kFence);
+inline constexpr ExposureCell kToPosting = go(Exposure::kPosting);
 inline constexpr ExposureCell kToPosted = go(Exposure::kPosted);
+inline constexpr ExposureCell kToWaiting = go(Exposure::kWaiting);
 inline constexpr ExposureCell kFenceExposes = fence(Exposure::kFence);
 constexpr ExposureCell refuse(Rule rule) { return no<Exposure>(rule); }
 
@@ -258,43 +281,43 @@ struct Row {
 // A cell "to" its own column: allowed, and nothing changes.
 // clang-format off
 inline constexpr Row<Access, kAccessStates> kAccess[kCalls] = {
-    // call                    none                     fence open               fence active             started                  locked                   locked all
-    {Call::kOperation,        {no(kNoEpoch),            kToActive,               kToActive,               kIfInGroup,              kIfLocked,               kToAll}},
-    {Call::kRequestOperation, {no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     kIfLocked,               kToAll}},
-    {Call::kFlush,            {no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       kIfLocked,               kToAll}},
-    {Call::kFlushAll,         {no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       kToLocked,               kToAll}},
-    {Call::kSync,             {kToNone,                 kToOpen,                 kToActive,               kToStarted,              kToLocked,               kToAll}},
-    {Call::kFence,            {kFenceOpens,             kFenceOpens,             kFenceEnds,              no(kFenceInStart),       no(kFenceInLock),        no(kFenceInLock)}},
-    {Call::kPost,             {kToNone,                 kToOpen,                 kToActive,               kToStarted,              kToLocked,               no(kLockedAllPost)}},
-    {Call::kStart,            {kToStarted,              kToStarted,              no(kStartInFence),       no(kStartTwice),         no(kStartInLock),        no(kStartInLock)}},
-    {Call::kComplete,         {no(kCompleteNotStarted), no(kCompleteNotStarted), no(kCompleteNotStarted), kToNone,                 no(kCompleteNotStarted), no(kCompleteNotStarted)}},
-    {Call::kWait,             {kToNone,                 kToOpen,                 kToActive,               kToStarted,              kToLocked,               kToAll}},
-    {Call::kTest,             {kToNone,                 kToOpen,                 kToActive,               kToStarted,              kToLocked,               kToAll}},
-    {Call::kLock,             {kToLocked,               kToLocked,               no(kLockInFence),        no(kLockInStart),        kIfFresh,                no(kLockInLockAll)}},
-    {Call::kUnlock,           {no(kUnlockNotLocked),    no(kUnlockNotLocked),    no(kUnlockNotLocked),    no(kUnlockNotLocked),    kLeaves,                 no(kUnlockInLockAll)}},
-    {Call::kLockAll,          {kToAll,                  kToAll,                  no(kLockInFence),        no(kLockInStart),        no(kLockAllInLock),      no(kLockAllTwice)}},
-    {Call::kUnlockAll,        {no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllInLock),    kToNone}},
-    {Call::kFree,             {kToNone,                 kToNone,                 no(kFreeInFence),        no(kFreeInStart),        no(kFreeInLock),         no(kFreeInLock)}},
+    // call                    none                     fence open               fence active             starting                 started                  locked                   locking all              locked all
+    {Call::kOperation,        {no(kNoEpoch),            kToActive,               kToActive,               no(kStillStarting),      kIfInGroup,              kIfLocked,               no(kStillLockingAll),    kToAll}},
+    {Call::kRequestOperation, {no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     kIfLocked,               no(kStillLockingAll),    kToAll}},
+    {Call::kFlush,            {no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       kIfLocked,               no(kStillLockingAll),    kToAll}},
+    {Call::kFlushAll,         {no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       kToLocked,               no(kStillLockingAll),    kToAll}},
+    {Call::kSync,             {kToNone,                 kToOpen,                 kToActive,               kToStarting,             kToStarted,              kToLocked,               kToLockingAll,           kToAll}},
+    {Call::kFence,            {kFenceOpens,             kFenceOpens,             kFenceEnds,              no(kFenceInStart),       no(kFenceInStart),       no(kFenceInLock),        no(kFenceInLock),        no(kFenceInLock)}},
+    {Call::kPost,             {kToNone,                 kToOpen,                 kToActive,               kToStarting,             kToStarted,              kToLocked,               no(kLockedAllPost),      no(kLockedAllPost)}},
+    {Call::kStart,            {kToStarted,              kToStarted,              no(kStartInFence),       no(kStartTwice),         no(kStartTwice),         no(kStartInLock),        no(kStartInLock),        no(kStartInLock)}},
+    {Call::kComplete,         {no(kCompleteNotStarted), no(kCompleteNotStarted), no(kCompleteNotStarted), no(kStillStarting),      kToNone,                 no(kCompleteNotStarted), no(kCompleteNotStarted), no(kCompleteNotStarted)}},
+    {Call::kWait,             {kToNone,                 kToOpen,                 kToActive,               kToStarting,             kToStarted,              kToLocked,               kToLockingAll,           kToAll}},
+    {Call::kTest,             {kToNone,                 kToOpen,                 kToActive,               kToStarting,             kToStarted,              kToLocked,               kToLockingAll,           kToAll}},
+    {Call::kLock,             {kToLocked,               kToLocked,               no(kLockInFence),        no(kLockInStart),        no(kLockInStart),        kIfFresh,                no(kLockInLockAll),      no(kLockInLockAll)}},
+    {Call::kUnlock,           {no(kUnlockNotLocked),    no(kUnlockNotLocked),    no(kUnlockNotLocked),    no(kUnlockNotLocked),    no(kUnlockNotLocked),    kLeaves,                 no(kUnlockInLockAll),    no(kUnlockInLockAll)}},
+    {Call::kLockAll,          {kToAll,                  kToAll,                  no(kLockInFence),        no(kLockInStart),        no(kLockInStart),        no(kLockAllInLock),      no(kLockAllTwice),       no(kLockAllTwice)}},
+    {Call::kUnlockAll,        {no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllInLock),    no(kStillLockingAll),    kToNone}},
+    {Call::kFree,             {kToNone,                 kToNone,                 no(kFreeInFence),        no(kFreeInStart),        no(kFreeInStart),        no(kFreeInLock),         no(kFreeInLock),         no(kFreeInLock)}},
 };
 
 inline constexpr Row<Exposure, kExposureStates> kExposure[kCalls] = {
-    // call                    none                    fence                   posted
-    {Call::kOperation,        {kToHidden,              kToFence,               kToPosted}},
-    {Call::kRequestOperation, {kToHidden,              kToFence,               kToPosted}},
-    {Call::kFlush,            {kToHidden,              kToFence,               kToPosted}},
-    {Call::kFlushAll,         {kToHidden,              kToFence,               kToPosted}},
-    {Call::kSync,             {kToHidden,              kToFence,               kToPosted}},
-    {Call::kFence,            {kFenceExposes,          kFenceExposes,          refuse(kFenceInPost)}},
-    {Call::kPost,             {kToPosted,              kToPosted,              refuse(kPostTwice)}},
-    {Call::kStart,            {kToHidden,              kToFence,               kToPosted}},
-    {Call::kComplete,         {kToHidden,              kToFence,               kToPosted}},
-    {Call::kWait,             {refuse(kWaitNotPosted), refuse(kWaitNotPosted), kToPosted}},
-    {Call::kTest,             {refuse(kWaitNotPosted), refuse(kWaitNotPosted), kToPosted}},
-    {Call::kLock,             {kToHidden,              kToFence,               kToPosted}},
-    {Call::kUnlock,           {kToHidden,              kToFence,               kToPosted}},
-    {Call::kLockAll,          {kToHidden,              kToFence,               refuse(kExposedLockAll)}},
-    {Call::kUnlockAll,        {kToHidden,              kToFence,               kToPosted}},
-    {Call::kFree,             {kToHidden,              kToHidden,              refuse(kFreeInPost)}},
+    // call                    none                    fence                   posting                  posted                   waiting
+    {Call::kOperation,        {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kRequestOperation, {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kFlush,            {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kFlushAll,         {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kSync,             {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kFence,            {kFenceExposes,          kFenceExposes,          refuse(kFenceInPost),    refuse(kFenceInPost),    refuse(kFenceInPost)}},
+    {Call::kPost,             {kToPosted,              kToPosted,              refuse(kPostTwice),      refuse(kPostTwice),      refuse(kPostTwice)}},
+    {Call::kStart,            {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kComplete,         {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kWait,             {refuse(kWaitNotPosted), refuse(kWaitNotPosted), refuse(kStillPosting),   kToPosted,               refuse(kWaitTwice)}},
+    {Call::kTest,             {refuse(kWaitNotPosted), refuse(kWaitNotPosted), refuse(kStillPosting),   kToPosted,               refuse(kWaitTwice)}},
+    {Call::kLock,             {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kUnlock,           {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kLockAll,          {kToHidden,              kToFence,               refuse(kExposedLockAll), refuse(kExposedLockAll), refuse(kExposedLockAll)}},
+    {Call::kUnlockAll,        {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
+    {Call::kFree,             {kToHidden,              kToHidden,              refuse(kFreeInPost),     refuse(kFreeInPost),     refuse(kFreeInPost)}},
 };
 // clang-format on
 }  // namespace table

@@ -87,7 +87,7 @@ int Window::raise(const CallSite& call, const Fault& fault) {
   {
     const auto held = guard();
     state = epoch_.describe_access();
-    if (epoch_.exposure() == epochs::Exposure::kPosted) state += "; " + epoch_.describe_exposure();
+    if (epoch_.exposure() >= epochs::Exposure::kPosting) state += "; " + epoch_.describe_exposure();
   }
   std::string where;
   if (call.target == MPI_PROC_NULL) {

@@ -235,6 +235,8 @@ class Window {
   // The same if no other lock of this process is behind the gate; else nothing is done. The data may still be under way.
   std::optional<epochs::Hold> leave_gate_alone();
   Status release_gate(epochs::LockType type, epochs::Hold hold);
+  // For lock_all: passes the gate, or takes every rank's lock. No other thread touches their holds meanwhile.
+  Outcome acquire_all();
   // For lock_all: passes it, unless some rank is exposed by a post.
   Outcome pass_gate_for_all(epochs::Hold& hold);
   // The mark of an exposure by a post, for who locks meanwhile: set, unless somebody holds a lock; and taken back.

@@ -160,7 +160,7 @@ Outcome Window::post_itself(MPI_Group group, int assert) {
   if (Outcome o = members_of(group, last_posted_, own, origins); !o) return o;
   {
     const auto held = guard();
-    if (const epochs::Violation v = epoch_.post(origins)) return v;
+    if (const epochs::Violation v = epoch_.begin_post(origins)) return v;
   }
   // The group may be empty: then nobody is exposed to.
   if (marks_exposure_ && !origins.empty()) {
@@ -178,9 +178,11 @@ Outcome Window::post_itself(MPI_Group group, int assert) {
     }
   }
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
-  if ((assert & MPI_MODE_NOCHECK) != 0) return {};
   const What notice = (assert & MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
-  return tell(notice, origins);
+  Status told = (assert & MPI_MODE_NOCHECK) != 0 ? Status() : tell(notice, origins);
+  const auto held = guard();
+  epoch_.post_told();
+  return told;
 }
 
 Outcome Window::start_itself(MPI_Group group, int assert) {
@@ -190,17 +192,17 @@ Outcome Window::start_itself(MPI_Group group, int assert) {
   if (Outcome o = members_of(group, last_started_, own, targets); !o) return o;
   {
     const auto held = guard();
-    if (const epochs::Violation v = epoch_.start(targets)) return v;
+    if (const epochs::Violation v = epoch_.begin_start(targets)) return v;
   }
   for (const int target : targets) space_->expect_release(target);
-  if ((assert & MPI_MODE_NOCHECK) != 0) return {};
   std::vector<int> no_put;
-  epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
-  wait_until(space_->bell(), [&] { return posts.advance(); });
-  if (!no_put.empty()) {
-    const auto held = guard();
-    for (const int target : no_put) epoch_.promised_no_put(target);
+  if ((assert & MPI_MODE_NOCHECK) == 0) {
+    epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
+    wait_until(space_->bell(), [&] { return posts.advance(); });
   }
+  const auto held = guard();
+  epoch_.start_ready();
+  for (const int target : no_put) epoch_.promised_no_put(target);
   return {};
 }
 
@@ -240,7 +242,7 @@ Outcome Window::wait_itself() {
   std::size_t origins = 0;
   {
     const auto held = guard();
-    if (const epochs::Violation v = epoch_.wait()) return v;
+    if (const epochs::Violation v = epoch_.begin_wait()) return v;
     origins = epoch_.posted_group().size();
   }
   wait_until(space_->bell(), [&] { return completions_.take(control_, origins); });
@@ -268,6 +270,7 @@ Outcome Window::test(int* flag) {
     if (const epochs::Violation v = epoch_.test()) return v;
     origins = epoch_.posted_group().size();
     if (!completions_.take(control_, origins)) return {};
+    if (const epochs::Violation v = epoch_.begin_wait()) return v;
   }
   *flag = 1;
   return accounted([&] { return end_exposure(epochs::Call::kTest, origins); },

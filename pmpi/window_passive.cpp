@@ -172,11 +172,12 @@ Outcome Window::unlock_put_off(Held& lock, bool& over) {
   return {};
 }
 
-// A lock that the epoch knows of already.
+// A lock that the epoch knows of already: as one that is waited for, or, where its ticket was drawn (`before`), as held.
 Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
   if (!before && may_put_off(lock)) {
     putting_off_ = this;
     held_.push_back(lock);
+    epoch_.lock_acquired(lock.rank);  // for the rules; there is one thread
     const auto take = [this]() -> Status {
       Outcome taken = take_lock_put_off();
       if (taken) return {};
@@ -200,6 +201,7 @@ Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
   }
   const auto held = guard();
   held_.push_back(lock);
+  if (!before) epoch_.lock_acquired(lock.rank);
   return {};
 }
 
@@ -299,7 +301,7 @@ Outcome Window::lock_anyhow(int lock_type, int rank, int assert) {
   if (Outcome o = take_put_off(); !o) return o;
   {
     const auto held = guard();
-    if (const epochs::Violation v = epoch_.lock(rank, type)) return v;
+    if (const epochs::Violation v = epoch_.begin_lock(rank, type)) return v;
   }
   return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, false, false, {}}, {});
 }
@@ -314,9 +316,6 @@ Outcome Window::unlock_anyhow(int rank) {
     if (const epochs::Violation v = epoch_.unlock(rank)) return v;
     // The last one taken is mostly the first one given back.
     const auto found = std::find_if(held_.rbegin(), held_.rend(), [&](const Held& h) { return h.rank == rank; });
-    if (found == held_.rend()) {
-      return Fault{MPI_ERR_RMA_SYNC, "another thread is still waiting for this lock; unlock it after that"};
-    }
     lock = *found;
     put_off = putting_off_ == this && found == held_.rbegin();
     held_.erase(std::next(found).base());
@@ -359,18 +358,28 @@ Outcome Window::unlock_anyhow(int rank) {
 Outcome Window::lock_all_itself(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (Outcome o = take_put_off(); !o) return o;
+  const bool unchecked = (assert & MPI_MODE_NOCHECK) != 0;
   {
     const auto held = guard();
-    if (const epochs::Violation v = epoch_.lock_all()) return v;
-    lock_all_unchecked_ = (assert & MPI_MODE_NOCHECK) != 0;
+    if (const epochs::Violation v = epoch_.begin_lock_all()) return v;
+    lock_all_unchecked_ = unchecked;
   }
-  if (lock_all_unchecked_) return {};
+  Outcome taken = unchecked ? Outcome() : acquire_all();
+  const auto held = guard();
+  if (taken) {
+    epoch_.lock_all_acquired();
+  } else {
+    epoch_.lock_all_refused();
+  }
+  return taken;
+}
+
+Outcome Window::acquire_all() {
   if (gate_home_ != kNoGate) {
     epochs::Hold hold;
     Outcome taken = pass_gate_for_all(hold);
     const auto held = guard();
     gate_hold_ = hold;
-    if (!taken) epoch_.lock_all_refused();
     return taken;
   }
   const std::span holds(lock_all_holds_.data(), static_cast<std::size_t>(space_->ranks()));
@@ -378,8 +387,6 @@ Outcome Window::lock_all_itself(int assert) {
     Outcome taken = acquire_of(static_cast<int>(target), LockType::kShared, holds[target]);
     if (taken) continue;
     const Status released = release_shared(holds.first(target));
-    const auto held = guard();
-    epoch_.lock_all_refused();
     return taken;
   }
   return {};

@@ -55,16 +55,16 @@ std::string shown_row(Call call, bool access, std::map<Rule, int>& numbers) {
 TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
   std::map<Rule, int> numbers;
   std::string expected =
-      "| call | none | open | active | started | locked | all |\n|---|---|---|---|---|---|---|\n";
+      "| call | none | open | active | starting | started | locked | locking all | all |\n|---|---|---|---|---|---|---|---|---|\n";
   for (std::size_t i = 0; i < kCalls; ++i) {
     const auto call = static_cast<Call>(i);
     if (call == Call::kWait || call == Call::kTest) continue;  // no concern of the access side
     expected += shown_row(call, true, numbers);
   }
-  expected += "\n| call | none | fence | posted |\n|---|---|---|---|\n";
+  expected += "\n| call | none | fence | posting | posted | waiting |\n|---|---|---|---|---|---|\n";
   for (const Call call : {Call::kFence, Call::kPost, Call::kWait, Call::kTest, Call::kLockAll, Call::kFree})
     expected += shown_row(call, false, numbers);
-  for (const Rule rule : {Rule::kBadTarget, Rule::kBadGroup, Rule::kNoPut})
+  for (const Rule rule : {Rule::kBadTarget, Rule::kBadGroup, Rule::kNoPut, Rule::kStillLocking})
     numbers.emplace(rule, static_cast<int>(numbers.size()) + 1);
   std::map<int, Rule> by_number;
   for (const auto& [rule, number] : numbers) by_number[number] = rule;

@@ -235,6 +235,108 @@ TEST_CASE("a lock refused while another is held leaves the other", "[epochs]") {
   CHECK(state.access() == Access::kNone);
 }
 
+TEST_CASE("a lock that a thread still waits for cannot be used or given back by another, and both go on", "[epochs]") {
+  for (const std::string access : {"none", "open"}) {
+    EpochState state = make(access, "none");
+    const std::string before = seen(state);
+    REQUIRE(!state.begin_lock(kMember, LockType::kExclusive));
+    const std::string waiting = seen(state);
+    CHECK(std::string(state.unlock(kMember).what) == violation(Rule::kStillLocking).what);
+    for (const Violation& refused : {state.operation(kMember), state.request_operation(kMember), state.flush(kMember),
+                                     state.lock(kMember, LockType::kShared), state.flush_all(), state.lock_all(), state.unlock_all(),
+                                     state.fence(kNoAssert), state.start(kGroup), state.complete(), state.free()}) {
+      CHECK(refused.error == ErrorClass::kRmaSync);
+    }
+    CHECK(state.operation(kOther).error == ErrorClass::kRmaSync);
+    CHECK(seen(state) == waiting);
+    CHECK(!state.locked(kMember));
+    CHECK(state.locks_held() == 0);
+    CHECK(state.describe_access() == "1 target is waited for (MPI_Win_lock)");
+    // Another target is another thread's.
+    REQUIRE(!state.begin_lock(kOther, LockType::kExclusive));
+    state.lock_acquired(kOther);
+    CHECK(state.describe_access() == "1 target is locked (MPI_Win_lock), 1 target is waited for (MPI_Win_lock)");
+    CHECK(!state.operation(kOther));
+    CHECK(!state.flush_all());
+    CHECK(state.unlock(kMember));
+    CHECK(!state.unlock(kOther));
+    CHECK(state.access() == Access::kLocked);
+    CHECK(state.operation(kOther));
+    state.lock_acquired(kMember);
+    CHECK(!state.operation(kMember));
+    CHECK(state.locked(kMember) == LockType::kExclusive);
+    CHECK(!state.unlock(kMember));
+    CHECK(state.access() == Access::kNone);
+
+    EpochState refused = make(access, "none");
+    REQUIRE(!refused.begin_lock(kMember, LockType::kShared));
+    refused.lock_refused(kMember);
+    CHECK(seen(refused) == before);
+  }
+}
+
+TEST_CASE("locks that are waited for together keep their types, whoever gets the first", "[epochs]") {
+  for (const int first : {0, 1, 2}) {
+    EpochState state(kRanks);
+    const LockType types[] = {LockType::kExclusive, LockType::kShared, LockType::kExclusive};
+    for (int target = 0; target < 3; ++target) REQUIRE(!state.begin_lock(target, types[target]));
+    for (int k = 0; k < 3; ++k) state.lock_acquired((first + k) % 3);
+    for (int target = 0; target < 3; ++target) CHECK(state.locked(target) == types[target]);
+    CHECK(state.locks_held() == 3);
+    for (int target = 0; target < 3; ++target) CHECK(!state.unlock(target));
+    CHECK(state.access() == Access::kNone);
+  }
+}
+
+TEST_CASE("a start, a lock_all and a post that a thread is still in open nothing for another", "[epochs]") {
+  for (const std::string access : {"none", "open"}) {
+    for (const std::vector<int>& group : {std::vector<int>{kMember}, kGroup, std::vector<int>{}}) {
+      EpochState state = make(access, "none");
+      const std::string before = seen(state);
+      REQUIRE(!state.begin_start(group));
+      const std::string waiting = seen(state);
+      CHECK(std::string(state.complete().what) == violation(Rule::kStillStarting).what);
+      CHECK(state.operation(kMember));
+      CHECK(state.start(group));
+      CHECK(seen(state) == waiting);
+      EpochState refused = state;
+      refused.start_refused();
+      CHECK(refused.access() == make(access, "none").access());
+      CHECK(refused.operation_quickly(kMember) == make(access, "none").operation_quickly(kMember));
+      state.start_ready();
+      CHECK(!state.operation(kMember) == !group.empty());
+      CHECK(!state.complete());
+    }
+    EpochState state = make(access, "none");
+    const std::string before = seen(state);
+    REQUIRE(!state.begin_lock_all());
+    const std::string waiting = seen(state);
+    CHECK(std::string(state.unlock_all().what) == violation(Rule::kStillLockingAll).what);
+    CHECK(state.operation(kMember));
+    CHECK(state.flush_all());
+    CHECK(!state.locked(kMember));
+    CHECK(seen(state) == waiting);
+    EpochState refused = state;
+    refused.lock_all_refused();
+    CHECK(seen(refused) == before);
+    state.lock_all_acquired();
+    CHECK(!state.operation(kMember));
+    CHECK(!state.unlock_all());
+  }
+  EpochState state(kRanks);
+  REQUIRE(!state.begin_post(kGroup));
+  CHECK(std::string(state.wait().what) == violation(Rule::kStillPosting).what);
+  CHECK(state.test());
+  state.post_told();
+  CHECK(!state.test());
+  CHECK(!state.begin_wait());
+  CHECK(std::string(state.begin_wait().what) == violation(Rule::kWaitTwice).what);
+  CHECK(state.test());
+  CHECK(state.post(kGroup));
+  state.exposure_ended();
+  CHECK(state.exposure() == Exposure::kNone);
+}
+
 TEST_CASE("a target that promised MPI_MODE_NOPUT is not updated until the epoch ends, and may be read") {
   EpochState state(kRanks);
   const auto refused = [&](int target) {

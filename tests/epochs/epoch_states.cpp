@@ -11,18 +11,22 @@ EpochState make(const std::string& access, const std::string& exposure) {
   EpochState state(kRanks);
   const bool by_fence = access == "open" || access == "active";
   if (by_fence || exposure == "fence") REQUIRE(!state.fence(kNoAssert));
-  if (exposure == "posted") REQUIRE(!state.post(kGroup));
+  if (is_posted(exposure)) REQUIRE(!state.begin_post(kGroup));
+  if (is_posted(exposure) && exposure != "posting") state.post_told();
+  if (exposure == "waiting") REQUIRE(!state.begin_wait());
   if (exposure == "none" && by_fence) {  // a posted epoch ends the exposure of the fence
     REQUIRE(!state.post(kGroup));
     state.exposure_ended();
   }
   if (access == "active") REQUIRE(!state.operation(kMember));
+  if (access == "starting") REQUIRE(!state.begin_start(kGroup));
   if (access == "started") REQUIRE(!state.start(kGroup));
   if (access == "locked") {
     REQUIRE(!state.lock(1, LockType::kShared));
     REQUIRE(!state.lock(kMember, LockType::kExclusive));
   }
-  if (access == "all") REQUIRE(!state.lock_all());
+  if (locks_all(access)) REQUIRE(!state.begin_lock_all());
+  if (access == "all") state.lock_all_acquired();
   if (access == "none" && exposure == "fence") {
     REQUIRE(!state.lock_all());
     REQUIRE(!state.unlock_all());

@@ -19,10 +19,14 @@ constexpr FenceAssert kNoAssert{};
 constexpr FenceAssert kNoPrecede{.no_precede = true};
 constexpr FenceAssert kNoSucceed{.no_succeed = true};
 
-// States in short: access none, open (fence open), active, started, locked, all; exposure none, fence,
-// posted.
-inline const std::vector<std::string> kAccessNames = {"none", "open", "active", "started", "locked", "all"};
-inline const std::vector<std::string> kExposureNames = {"none", "fence", "posted"};
+// States in short: access none, open (fence open), active, starting, started, locked, locking all, all; exposure none, fence,
+// posting, posted, waiting.
+inline const std::vector<std::string> kAccessNames = {"none",    "open",   "active",      "starting",
+                                                      "started", "locked", "locking all", "all"};
+inline const std::vector<std::string> kExposureNames = {"none", "fence", "posting", "posted", "waiting"};
+// Of a window that is posted in some way, and of one that all are locked in or waited for.
+inline bool is_posted(const std::string& exposure) { return exposure.starts_with("post") || exposure == "waiting"; }
+inline bool locks_all(const std::string& access) { return access.ends_with("all"); }
 
 inline std::string name(Access state) { return kAccessNames[static_cast<std::size_t>(state)]; }
 inline std::string name(Exposure state) { return kExposureNames[static_cast<std::size_t>(state)]; }

@@ -59,65 +59,65 @@ Violation make_call(EpochState& state, const std::string& call) {
 // that the call violates (2.5 free, 3.5 request-based operations, 5 epochs are disjoint, 5.1 to 5.5).
 // clang-format off
 const char* const kAccessExpected[] = {
-    // call             none     open     active  started  locked  all
-    "operation-member   5        active   =       =        =       =",
-    "operation-other    5        active   =       5.2      5.3     =",
-    "request-member     3.5      3.5      3.5     3.5      =       =",
-    "request-other      3.5      3.5      3.5     3.5      5.3     =",
-    "flush-member       5.4      5.4      5.4     5.4      =       =",
-    "flush-other        5.4      5.4      5.4     5.4      5.3     =",
-    "flush_all          5.4      5.4      5.4     5.4      =       =",
-    "sync               =        =        =       =        =       =",
-    "fence              open     open     open    5        5       5",
-    "fence-noprecede    open     open     5.5     5        5       5",
-    "fence-nosucceed    none     none     none    5        5       5",
-    "fence-both         none     none     5.5     5        5       5",
-    "fence-harmless     open     open     open    5        5       5",
-    "post               =        =        =       =        =       5.3",
-    "post-empty         =        =        =       =        =       5.3",
-    "start              started  started  5       5        5       5",
-    "start-empty        started  started  5       5        5       5",
-    "complete           5.2      5.2      5.2     none     5.2     5.2",
-    "wait               =        =        =       =        =       =",
-    "test               =        =        =       =        =       =",
-    "lock-member        locked   locked   5       5        5.3     5",
-    "lock-other         locked   locked   5       5        =       5",
-    "unlock-member      5.3      5.3      5.3     5.3      =       5.3",
-    "unlock-other       5.3      5.3      5.3     5.3      5.3     5.3",
-    "lock_all           all      all      5       5        5       5",
-    "unlock_all         5.3      5.3      5.3     5.3      5.3     none",
-    "free               none     none     2.5     2.5      2.5     2.5",
+    // call             none     open     active  starting  started  locked  locking all  all
+    "operation-member   5        active   =       5.2       =        =       5.3          =",
+    "operation-other    5        active   =       5.2       5.2      5.3     5.3          =",
+    "request-member     3.5      3.5      3.5     3.5       3.5      =       5.3          =",
+    "request-other      3.5      3.5      3.5     3.5       3.5      5.3     5.3          =",
+    "flush-member       5.4      5.4      5.4     5.4       5.4      =       5.3          =",
+    "flush-other        5.4      5.4      5.4     5.4       5.4      5.3     5.3          =",
+    "flush_all          5.4      5.4      5.4     5.4       5.4      =       5.3          =",
+    "sync               =        =        =       =         =        =       =            =",
+    "fence              open     open     open    5         5        5       5            5",
+    "fence-noprecede    open     open     5.5     5         5        5       5            5",
+    "fence-nosucceed    none     none     none    5         5        5       5            5",
+    "fence-both         none     none     5.5     5         5        5       5            5",
+    "fence-harmless     open     open     open    5         5        5       5            5",
+    "post               =        =        =       =         =        =       5.3          5.3",
+    "post-empty         =        =        =       =         =        =       5.3          5.3",
+    "start              started  started  5       5         5        5       5            5",
+    "start-empty        started  started  5       5         5        5       5            5",
+    "complete           5.2      5.2      5.2     5.2       none     5.2     5.2          5.2",
+    "wait               =        =        =       =         =        =       =            =",
+    "test               =        =        =       =         =        =       =            =",
+    "lock-member        locked   locked   5       5         5        5.3     5            5",
+    "lock-other         locked   locked   5       5         5        =       5            5",
+    "unlock-member      5.3      5.3      5.3     5.3       5.3      =       5.3          5.3",
+    "unlock-other       5.3      5.3      5.3     5.3       5.3      5.3     5.3          5.3",
+    "lock_all           all      all      5       5         5        5       5            5",
+    "unlock_all         5.3      5.3      5.3     5.3       5.3      5.3     5.3          none",
+    "free               none     none     2.5     2.5       2.5      2.5     2.5          2.5",
 };
 
 const char* const kExposureExpected[] = {
-    // call             none     fence    posted
-    "operation-member   =        =        =",
-    "operation-other    =        =        =",
-    "request-member     =        =        =",
-    "request-other      =        =        =",
-    "flush-member       =        =        =",
-    "flush-other        =        =        =",
-    "flush_all          =        =        =",
-    "sync               =        =        =",
-    "fence              fence    fence    5",
-    "fence-noprecede    fence    fence    5",
-    "fence-nosucceed    none     none     5",
-    "fence-both         none     none     5",
-    "fence-harmless     fence    fence    5",
-    "post               posted   posted   5",
-    "post-empty         posted   posted   5",
-    "start              =        =        =",
-    "start-empty        =        =        =",
-    "complete           =        =        =",
-    "wait               5.2      5.2      =",
-    "test               5.2      5.2      =",
-    "lock-member        =        =        =",
-    "lock-other         =        =        =",
-    "unlock-member      =        =        =",
-    "unlock-other       =        =        =",
-    "lock_all           =        =        5.3",
-    "unlock_all         =        =        =",
-    "free               none     none     2.5",
+    // call             none     fence    posting  posted   waiting
+    "operation-member   =        =        =        =        =",
+    "operation-other    =        =        =        =        =",
+    "request-member     =        =        =        =        =",
+    "request-other      =        =        =        =        =",
+    "flush-member       =        =        =        =        =",
+    "flush-other        =        =        =        =        =",
+    "flush_all          =        =        =        =        =",
+    "sync               =        =        =        =        =",
+    "fence              fence    fence    5        5        5",
+    "fence-noprecede    fence    fence    5        5        5",
+    "fence-nosucceed    none     none     5        5        5",
+    "fence-both         none     none     5        5        5",
+    "fence-harmless     fence    fence    5        5        5",
+    "post               posted   posted   5        5        5",
+    "post-empty         posted   posted   5        5        5",
+    "start              =        =        =        =        =",
+    "start-empty        =        =        =        =        =",
+    "complete           =        =        =        =        =",
+    "wait               5.2      5.2      5.2      =        5.2",
+    "test               5.2      5.2      5.2      =        5.2",
+    "lock-member        =        =        =        =        =",
+    "lock-other         =        =        =        =        =",
+    "unlock-member      =        =        =        =        =",
+    "unlock-other       =        =        =        =        =",
+    "lock_all           =        =        5.3      5.3      5.3",
+    "unlock_all         =        =        =        =        =",
+    "free               none     none     2.5      2.5      2.5",
 };
 // clang-format on
 
@@ -195,7 +195,7 @@ TEST_CASE("every call in every pair of states does what MPI says", "[epochs]") {
       for (std::size_t e = 0; e < kExposureStates; ++e) {
         const std::string access = kAccessNames[a];
         const std::string exposure = kExposureNames[e];
-        if (access == "all" && exposure == "posted") continue;  // no legal way leads there
+        if (locks_all(access) && is_posted(exposure)) continue;  // no legal way leads there
         EpochState state = make(access, exposure);
         const std::string before = seen(state);
         INFO(on_access[0] << " in access " << access << ", exposure " << exposure);
@@ -217,7 +217,7 @@ TEST_CASE("every call in every pair of states does what MPI says", "[epochs]") {
       }
     }
   }
-  CHECK(pairs == 27 * 17);
+  CHECK(pairs == 27 * (8 * 5 - 2 * 3));
 }
 
 TEST_CASE("the quick ways say yes only where the tables do, and then move the state as they do", "[epochs]") {
@@ -247,7 +247,7 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
     int taken = 0;
     for (const std::string& access : kAccessNames) {
       for (const std::string& exposure : kExposureNames) {
-        if (access == "all" && exposure == "posted") continue;  // there is no such state
+        if (locks_all(access) && is_posted(exposure)) continue;  // there is no such state
         for (const int rank : {-1, 0, 1, kOther, kMember, kRanks - 1, kRanks}) {
           for (const bool fresh : {true, false}) {
             EpochState quick = fresh ? make(access, exposure) : make_used(access, exposure);
