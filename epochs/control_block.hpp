@@ -11,7 +11,6 @@
 //   512  ring[256]        those who wait for this rank's lock
 //  2560  gate             of the window, at its home rank: lock_alls or exclusive locks (lock.hpp)
 //  2568  gate_drain[2]    its lock_alls, its exclusive locks that one of the others must see off
-//  2584  gate_exposed     ranks of the window that are exposed by a post (gate_exposure.hpp)
 //  2624  gate_ring[256]   those who wait at the gate
 //  4672  posted[]         two bits per peer: that peer has posted to this rank, which has not started yet; with
 //                         MPI_MODE_NOPUT
@@ -36,7 +35,6 @@ struct ControlBlockOf {
   static constexpr std::uint32_t kRingSlots = kSlots;
   static constexpr std::uint32_t kGate = kRing + 8 * kRingSlots;
   static constexpr std::uint32_t kGateDrain = kGate + 8;
-  static constexpr std::uint32_t kGateExposed = kGateDrain + 16;
   static constexpr std::uint32_t kGateRing = kGate + 64;
   static constexpr std::uint32_t kPosted = kGateRing + 8 * kRingSlots;
 

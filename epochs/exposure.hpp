@@ -89,28 +89,33 @@ class AwaitPosts {
   std::size_t seen_ = 0;
 };
 
-// Whether some peer has posted to this rank, which has not started yet: that peer's window is exposed.
-template <RemoteMemory M>
-bool any_post(const M& memory, int ranks) {
-  for (std::uint32_t word = ControlBlock::posted_word(0); word <= ControlBlock::posted_word(ranks - 1); word += 8) {
-    if (memory.own(word) != 0) return true;
-  }
-  return false;
-}
-
 // The mark of an exposure in this rank's own lock word, by which a lock of a posted window is found, and a post of a
-// locked one.
+// locked one. A lock_all is no lock of this rank here: when it comes, beside what is exposed to others, is chance, and only
+// what it does there can be against the rules.
 template <RemoteMemory M>
 class ExposureMark {
  public:
-  // False, and nothing has changed, if somebody is present at the lock.
+  // False, and nothing has changed, if somebody has locked this rank, or waits for that.
   static bool set(M& memory) {
     const std::uint64_t before = memory.own_fetch_add(ControlBlock::kLock, LockWord::kExposed);
-    if (LockWord::readers(before) + LockWord::writers(before) == 0) return true;
+    if (!LockWord::locked(before)) return true;
     clear(memory);
     return false;
   }
   static void clear(M& memory) { memory.own_fetch_add(ControlBlock::kLock, -LockWord::kExposed); }
+};
+
+// Whether a rank is exposed now: one remote read.
+template <RemoteMemory M>
+class LookForExposure {
+ public:
+  LookForExposure(M& memory, int target) { memory.read(operation_, target, ControlBlock::kLock); }
+  bool advance() const { return operation_.done(); }
+  bool exposed() const { return LockWord::exposed(operation_.value()); }
+  typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }
+
+ private:
+  typename M::Operation operation_;
 };
 
 // The exposure side of one rank: how many completes it has waited for in all.

@@ -62,8 +62,9 @@ namespace farside::epochs {
 template <RemoteMemory M, class Lock = TargetLock>
 class AcquireLock {
  public:
-  AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node = 0)
-      : memory_(memory), id_(WaiterId::make(self, node)), target_(target), type_(type) {}
+  // `of`: for a lock_all that takes the lock of another rank.
+  AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node = 0, LockOf of = LockOf::kTarget)
+      : memory_(memory), id_(WaiterId::make(self, node)), target_(target), type_(type), of_(of) {}
   // The ticket was drawn: `before` was in the lock word.
   AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node, std::uint64_t before)
       : AcquireLock(memory, self, target, type, node) {
@@ -78,7 +79,7 @@ class AcquireLock {
     while (operation_.done()) {
       switch (step_) {
         case Step::kDraw:
-          memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::come(type_));
+          memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::come(type_, of_));
           step_ = Step::kDrawn;
           break;
         case Step::kDrawn: take_ticket(operation_.value()); break;
@@ -153,6 +154,8 @@ class AcquireLock {
 
   // Whether it is known if somebody is in the way.
   bool drawn() const { return step_ > Step::kDrawn; }
+  // Whether it is held, though what is to be done then may have failed: it has to be given back.
+  bool held() const { return step_ == Step::kHeld; }
   // Whether the target was exposed by a post when this lock was asked for: against the rules.
   bool saw_exposure() const { return saw_exposure_; }
   // What ReleaseLock needs, once held.
@@ -297,6 +300,7 @@ class AcquireLock {
   Turn turn_;                    // to pass on before holding
   int target_;
   LockType type_;
+  LockOf of_;
   bool in_ring_ = false;
   bool hopes_ = false;           // to be near enough, without having looked
   bool first_ = false;           // of its group when it came
@@ -312,13 +316,18 @@ class AcquireLock {
 template <RemoteMemory M, class Lock = TargetLock>
 class ReleaseLock {
  public:
-  ReleaseLock(M& memory, int target, LockType type, Hold hold)
+  // `of`: as it was acquired.
+  ReleaseLock(M& memory, int target, LockType type, Hold hold, LockOf of = LockOf::kTarget)
       : memory_(memory), hold_(hold), target_(target), type_(type) {
-    if (hold_.how() == Hold::kSeenOff) {
-      count(0);
-    } else {
+    if (hold_.how() != Hold::kSeenOff) {
       memory_.fetch_add(operation_, target_, Lock::kWord,
-                        LockWord::leave(type_) + LockWord::leave(opposite(type_), hold_.sees_off()));
+                        LockWord::leave(type_, of) + LockWord::leave(opposite(type_), hold_.sees_off()));
+    } else if (of == LockOf::kAll) {
+      // Who takes it off the lock word does not know of which call it was.
+      memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::mark(of));
+      step_ = Step::kUnmarked;
+    } else {
+      count(0);
     }
   }
   // It has left: `before` was in the lock word.
@@ -331,6 +340,7 @@ class ReleaseLock {
     while (!pass_ && operation_.done()) {
       switch (step_) {
         case Step::kLeft: left(operation_.value()); break;
+        case Step::kUnmarked: count(0); break;
         case Step::kDrained: {
           const std::uint64_t now = operation_.value() + added_;
           const std::uint64_t waiter = DrainWord::waiter(now);
@@ -350,7 +360,7 @@ class ReleaseLock {
   }
 
  private:
-  enum class Step : std::uint8_t { kLeft, kDrained, kDone };
+  enum class Step : std::uint8_t { kLeft, kUnmarked, kDrained, kDone };
 
   void left(std::uint64_t before) {
     const std::uint64_t own = LockWord::present(before, type_) - 1;
@@ -423,12 +433,32 @@ class AcquireLockAndGate {
   // Of the lock, and of the gate.
   Hold hold() const { return lock_->hold(); }
   Hold gate_hold() const { return gate_.hold(); }
+  // The one that failed; it is known from then on which part it belongs to.
   typename M::Operation* failed_operation() {
-    typename M::Operation* failed = gate_.failed_operation();
-    if (failed == nullptr && release_) failed = release_->failed_operation();
+    if (typename M::Operation* failed = gate_.failed_operation()) {
+      gate_failed_ = true;
+      return failed;
+    }
+    typename M::Operation* failed = release_ ? release_->failed_operation() : nullptr;
     if (failed == nullptr && lock_) failed = lock_->failed_operation();
+    if (failed != nullptr) lock_failed_ = true;
     return failed;
   }
+
+  // After that, in place of advance(), until it says true: nobody but this rank can take it out of a queue, so the part that
+  // has not failed goes on until it is held (or fails, too). A lock of the target is given back then; the gate is the caller's
+  // to give back, if gate_held().
+  bool advance_after_failure() {
+    if (typename M::Operation* failed = failed_operation()) (void)failed->take_error();
+    const bool gate_over = gate_failed_ || gate_.advance();
+    if (lock_ && !release_ && (lock_failed_ ? lock_->held() : lock_->advance())) {
+      release_.emplace(memory_, target_, LockType::kExclusive, lock_->hold());
+      lock_failed_ = false;
+    }
+    const bool lock_over = lock_failed_ || !lock_ || (release_ && release_->advance());
+    return gate_over && lock_over;
+  }
+  bool gate_held() const { return gate_.held(); }
 
  private:
   M& memory_;
@@ -437,7 +467,9 @@ class AcquireLockAndGate {
   std::uint32_t lock_node_;
   AcquireLock<M, Gate> gate_;
   std::optional<AcquireLock<M, TargetLock>> lock_;
-  std::optional<ReleaseLock<M, TargetLock>> release_;  // of a lock that was got in front of the gate
+  std::optional<ReleaseLock<M, TargetLock>> release_;  // of a lock that was got in front of the gate, or in vain
+  bool gate_failed_ = false;
+  bool lock_failed_ = false;
 };
 
 // Gives back an exclusive lock and, where it was the last of this process, the gate, both at once: what was done under

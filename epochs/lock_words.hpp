@@ -10,27 +10,43 @@
 
 namespace farside::epochs {
 
+// Which call a lock of a rank is of.
+enum class LockOf : std::uint8_t { kTarget, kAll };  // MPI_Win_lock, MPI_Win_lock_all
+
 // lock, at the target, and gate, at the window's home rank: who is present, that is, holds or waits.
 //
-//    63        41 40 39        20 19         0
-//   |   ticket   | e |  writers  |  readers   |
+//    63        43 42       39 38 37        19 18         0
+//   |   ticket   | lock_alls | e |  writers  |  readers   |
 //
-//   ticket   number that the next to come draws; wraps off the top
-//   e        the rank is exposed by a post (kept for the rules; not at the gate)
-//   writers  exclusive locks held or awaited; at the gate those of all targets   (at most 2^20 - 1: nothing carries)
-//   readers  shared locks held or awaited; at the gate lock_alls
+//   ticket     number that the next to come draws; wraps off the top
+//   lock_alls  how many of the readers are lock_alls of other ranks, where there is no gate (at most 15: nothing carries). A
+//              post looks at it: it may meet a lock_all, but no lock of its rank. Of those that the next in turn is to take
+//              off the lock word (Hold), the readers stay there for longer than the lock_alls; then a writer is there, too
+//   e          the rank is exposed by a post (kept for the rules; not at the gate)
+//   writers    exclusive locks held or awaited; at the gate those of all targets   (at most 2^19 - 1: nothing carries)
+//   readers    shared locks held or awaited; at the gate lock_alls
 struct LockWord {
+  static constexpr unsigned kCountBits = 19;
   static constexpr std::uint64_t kReader = 1;
-  static constexpr std::uint64_t kWriter = 1ULL << 20;
-  static constexpr std::uint64_t kExposed = 1ULL << 40;
-  static constexpr std::uint64_t kTicket = 1ULL << 41;
-  static constexpr std::uint64_t kTickets = 1ULL << 23;
+  static constexpr std::uint64_t kWriter = kReader << kCountBits;
+  static constexpr std::uint64_t kExposed = kWriter << kCountBits;
+  static constexpr std::uint64_t kLockAll = 2 * kExposed;
+  static constexpr std::uint64_t kMostLockAlls = 15;
+  static constexpr std::uint64_t kTicket = kLockAll * (kMostLockAlls + 1);
+  static constexpr std::uint64_t kTickets = 1ULL << 21;
+  static constexpr std::uint64_t kMostPresent = kWriter - 1;  // in each group
 
   // What coming and leaving add.
-  static constexpr std::uint64_t come(LockType type) { return kTicket + one(type); }
+  static constexpr std::uint64_t come(LockType type, LockOf of = LockOf::kTarget) { return kTicket + one(type) + mark(of); }
   static constexpr std::uint64_t leave(LockType type, std::uint64_t count = 1) { return -(count * one(type)); }
+  static constexpr std::uint64_t leave(LockType type, LockOf of) { return leave(type) - mark(of); }
+  // What is added for a lock_all.
+  static constexpr std::uint64_t mark(LockOf of) { return of == LockOf::kAll ? kLockAll : 0; }
   static constexpr std::uint64_t readers(std::uint64_t word) { return word % kWriter; }
   static constexpr std::uint64_t writers(std::uint64_t word) { return (word / kWriter) % kWriter; }
+  static constexpr std::uint64_t lock_alls(std::uint64_t word) { return (word / kLockAll) % (kMostLockAlls + 1); }
+  // Whether somebody has locked this very rank, or waits for that.
+  static constexpr bool locked(std::uint64_t word) { return writers(word) != 0 || readers(word) != lock_alls(word); }
   // The bits of whoever keeps a lock of a rank from being held at once, of the rules too.
   static constexpr std::uint64_t in_the_way(LockType type) {
     constexpr std::uint64_t kReaders = kWriter - 1;
@@ -51,6 +67,9 @@ struct LockWord {
     return (ticket - earlier) % kTickets;
   }
 };
+static_assert(LockWord::kTicket * (LockWord::kTickets - 1) + (LockWord::kTicket - 1) == ~std::uint64_t{0});
+// Tickets of those present are told apart, before and behind.
+static_assert(2 * LockWord::kMostPresent < LockWord::kTickets);
 
 constexpr LockType opposite(LockType type) {
   return type == LockType::kShared ? LockType::kExclusive : LockType::kShared;
@@ -158,7 +177,7 @@ class Hold {
   constexpr explicit Hold(std::uint64_t ticket, How how = kPlain, std::uint64_t what = 0)
       : bits_(ticket | what << kWhatShift | how << kHowShift) {}
   constexpr How how() const { return static_cast<How>(bits_ >> kHowShift); }
-  constexpr std::uint64_t ticket() const { return bits_ % LockWord::kTickets; }
+  constexpr std::uint64_t ticket() const { return bits_ % (1ULL << kWhatShift); }
   constexpr std::uint64_t sees_off() const { return how() == kSeesOff ? what() : 0; }
   constexpr std::uint64_t successor() const { return how() == kSuccessor ? what() : 0; }
   constexpr bool operator==(const Hold&) const = default;
@@ -169,7 +188,7 @@ class Hold {
   constexpr std::uint64_t what() const { return (bits_ >> kWhatShift) % (1ULL << WaiterId::kBits); }
   std::uint64_t bits_ = 0;
 };
-static_assert(LockWord::kTickets == 1ULL << 23);
+static_assert(LockWord::kTickets <= 1ULL << 23);
 
 // A slot of a ring, at the lock or the gate: where the holder of a ticket and the one who passes the turn to it settle
 // who came first. 0: empty.

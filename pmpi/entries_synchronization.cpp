@@ -65,7 +65,7 @@ FARSIDE_ENTRY(Win_fence, (int assert, MPI_Win win)) {
   return fence(assert, win);
 }
 FARSIDE_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win)) {
-  if (directly(win, [&](Window& w) { return w.exposes_directly() && w.post_direct(group, assert); })) [[likely]] return MPI_SUCCESS;
+  if (directly(win, [&](Window& w) { return w.notifies_directly() && w.post_direct(group, assert); })) [[likely]] return MPI_SUCCESS;
   return post(group, assert, win);
 }
 FARSIDE_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win)) {
@@ -77,7 +77,7 @@ FARSIDE_ENTRY(Win_complete, (MPI_Win win)) {
   return complete(win);
 }
 FARSIDE_ENTRY(Win_wait, (MPI_Win win)) {
-  if (directly(win, [](Window& w) { return w.exposes_directly() && w.wait_direct(); })) [[likely]] return MPI_SUCCESS;
+  if (directly(win, [](Window& w) { return w.notifies_directly() && w.wait_direct(); })) [[likely]] return MPI_SUCCESS;
   return wait(win);
 }
 FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag)) {

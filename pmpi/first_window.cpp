@@ -145,8 +145,8 @@ bool is_threaded() {
   if (threads_by_session.load(std::memory_order_relaxed)) return true;
 #endif
   int level = MPI_THREAD_SINGLE;
-  PMPI_Query_thread(&level);
-  return level == MPI_THREAD_MULTIPLE;
+  // An unknown level is taken for several threads, which is right in any case.
+  return PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
 }
 
 #if FARSIDE_HAS_SESSIONS

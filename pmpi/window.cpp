@@ -42,7 +42,6 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
   account_ = Account::open(*space_, {flavor_of(attributes.flavor), id, &direct_flushes_}, threaded);
   if (account_ != nullptr) direct_locks_ = false;
   direct_notices_ = direct_locks_ && space_->all_immediate();
-  direct_exposure_ = direct_notices_ && !marks_exposure_at_gate();
   if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
 }
 

@@ -21,6 +21,7 @@
 #include "epochs/epoch_state.hpp"
 #include "epochs/barrier.hpp"
 #include "epochs/exposure.hpp"
+#include "epochs/lock.hpp"
 #include "pmpi/account.hpp"
 #include "pmpi/datatype.hpp"
 #include "pmpi/fault.hpp"
@@ -88,7 +89,6 @@ class Window {
   enum class Direct : std::uint8_t { kNot, kDone, kContended };
   bool locks_directly() const { return direct_locks_; }
   bool notifies_directly() const { return direct_notices_; }
-  bool exposes_directly() const { return direct_exposure_; }
   Direct lock_direct(int lock_type, int rank, int assert, std::uint64_t& before);
   Direct unlock_direct(int rank, std::uint64_t& before);
   // Post, start, complete and wait with one peer, the same as last time, which is on the node: it is given a moment to come.
@@ -207,11 +207,11 @@ class Window {
   // its word held, if the ticket was drawn.
   template <class Lock>
   Status acquire(int rank, epochs::LockType type, epochs::Hold& hold, bool& saw_exposure,
-                 std::optional<std::uint64_t> before = {});
-  template <class Acquire>
-  Status acquire_by(Acquire& acquire, std::span<const std::uint32_t> wake_words, epochs::Hold& hold, bool& saw_exposure);
+                 std::optional<std::uint64_t> before = {}, epochs::LockOf of = epochs::LockOf::kTarget);
+  // Words of its own for a thread to wait on: threads wait for different targets at once.
   template <std::size_t kCount>
   std::array<std::uint32_t, kCount> claim_wake_words();
+  void return_wake_words(std::span<const std::uint32_t> words);
   Outcome acquire_of(int rank, epochs::LockType type, epochs::Hold& hold, std::optional<std::uint64_t> before = {});
   Status release(int rank, epochs::LockType type, epochs::Hold hold);
   Outcome keep_lock(Held lock, std::optional<std::uint64_t> before);
@@ -228,7 +228,11 @@ class Window {
   // this process is behind the gate already. One thread passes it for all exclusive locks of the process: behind a
   // lock_all that waits, a second one of it would wait for itself.
   bool come_to_gate();
-  Status acquire_with_gate(int rank, epochs::Hold& hold, bool& saw_exposure);
+  // True in `behind_gate`: it has passed the gate, though it may have failed otherwise, and leaves it by leave_gate().
+  Status acquire_with_gate(int rank, epochs::Hold& hold, bool& saw_exposure, bool& behind_gate);
+  // Takes out of the queues what is left of one that failed, or waits until it is held and gives it back; but no longer than
+  // FARSIDE_PEER_TIMEOUT. Whether that is done.
+  bool end_failed_acquisition(epochs::AcquireLockAndGate<ControlMemory>& acquire);
   // Leaves it for an exclusive lock whose data is complete. If it was the last one there, the gate has to be given back:
   // this hold of it.
   std::optional<epochs::Hold> leave_gate();
@@ -236,16 +240,10 @@ class Window {
   std::optional<epochs::Hold> leave_gate_alone();
   Status release_gate(epochs::LockType type, epochs::Hold hold);
   // For lock_all: passes the gate, or takes every rank's lock. No other thread touches their holds meanwhile.
-  Outcome acquire_all();
-  // For lock_all: passes it, unless some rank is exposed by a post.
-  Outcome pass_gate_for_all(epochs::Hold& hold);
-  // The mark of an exposure by a post, for who locks meanwhile: set, unless somebody holds a lock; and taken back.
+  Status acquire_all();
+  epochs::LockOf by_lock_all(int rank) const;
+  // The mark of an exposure by a post, for who locks this rank meanwhile: set, unless somebody holds such a lock.
   Outcome expose();
-  Status conceal();
-  // Over the fabric that takes messages: only with FARSIDE_CHECK=strict.
-  bool marks_exposure_at_gate() const {
-    return marks_exposure_ && gate_home_ != kNoGate && (strict_ != nullptr || control_.all_mapped());
-  }
   Outcome end_exposure(epochs::Call call, std::size_t origins);
   // Synchronization calls without their account; lock and unlock by the direct way, if that can be, and otherwise.
   Outcome lock_itself(int lock_type, int rank, int assert);
@@ -312,6 +310,8 @@ class Window {
   Outcome combine(const LocalBuffer& origin, const Datatype& origin_type, const LocalBuffer* result,
                   const Datatype& result_type, const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
                   ReduceOp op, BasicType element);
+  // With FARSIDE_CHECK=strict: what a lock_all does to a rank that is exposed by a post is refused (MPI 4.0 section 12.5.3).
+  Outcome check_not_exposed(int rank);
   // Issues an operation that strict watches.
   template <class CarryOut>
   Outcome watched(Strict::Operation operation, CarryOut&& carry_out);
@@ -333,8 +333,7 @@ class Window {
   RelaxedFlag threaded_;
   RelaxedFlag direct_;              // the direct ways are open: one thread, and no strict checks
   RelaxedFlag direct_locks_;        // and nobody wants an account of locks: their entry points may go the direct way
-  RelaxedFlag direct_notices_;      // and all ranks are on the node: so may fence, start and complete
-  RelaxedFlag direct_exposure_;     // and nothing is to be said of it at the gate: so may post and wait
+  RelaxedFlag direct_notices_;      // and all ranks are on the node: so may fence, post, start, complete and wait
   std::mutex mutex_;
 
   epochs::EpochState epoch_;
@@ -352,6 +351,7 @@ class Window {
   std::array<epochs::Hold, kMostRanksWithoutGate> lock_all_holds_;  // of every rank's lock, in a lock_all without a gate
   // Calls that look after the runtime every so often: flushes by the direct way, and others.
   std::atomic<std::uint64_t> direct_flushes_{0}, calls_{0};
+  bool lock_all_counted_ = false;           // in every rank's lock word
   bool lock_all_unchecked_ = false;
   bool marks_exposure_;                     // in the lock word, for who locks meanwhile; not with FARSIDE_CHECK=off
   std::unique_ptr<Strict> strict_;          // FARSIDE_CHECK=strict, else null

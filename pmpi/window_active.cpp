@@ -7,7 +7,6 @@
 
 #include "epochs/barrier.hpp"
 #include "epochs/exposure.hpp"
-#include "epochs/gate_exposure.hpp"
 #include "pmpi/collective_check.hpp"
 #include "pmpi/synchronization.hpp"
 #include "pmpi/window.hpp"
@@ -135,22 +134,7 @@ Outcome Window::fence_itself(int assert) {
   return first_of(first_of(completed, std::move(met)), std::move(checked));
 }
 
-Outcome Window::expose() {
-  if (!Mark::set(control_)) return kLockedWhilePosted;
-  if (!marks_exposure_at_gate()) return {};
-  epochs::ExposeAtGate<ControlMemory> exposure(control_, gate_home_);
-  const Status status = run(space_->bell(), exposure);
-  if (status && exposure.exposed()) return {};
-  Mark::clear(control_);
-  return status ? Outcome(kLockedWhilePosted) : Outcome(status);
-}
-
-Status Window::conceal() {
-  Mark::clear(control_);
-  if (!marks_exposure_at_gate()) return {};
-  epochs::ConcealAtGate<ControlMemory> end(control_, gate_home_);
-  return run(space_->bell(), end);
-}
+Outcome Window::expose() { return Mark::set(control_) ? Outcome() : Outcome(kLockedWhilePosted); }
 
 Outcome Window::post_itself(MPI_Group group, int assert) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
@@ -252,11 +236,10 @@ Outcome Window::wait_itself() {
 Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {
   Outcome checked;
   if (strict_) [[unlikely]] checked = strict_->exposure_ended();
-  Status concealed;
-  if (marks_exposure_ && origins > 0) concealed = conceal();
+  if (marks_exposure_ && origins > 0) Mark::clear(control_);
   const auto held = guard();
   epoch_.exposure_ended(call);
-  return first_of(concealed, std::move(checked));
+  return checked;
 }
 
 Outcome Window::test(int* flag) {

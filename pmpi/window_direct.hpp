@@ -169,7 +169,7 @@ inline int Window::only_member(MPI_Group group, const KnownGroup& known) {
   return known.is(group) && known.members().size() == 1 ? known.members().front() : MPI_UNDEFINED;
 }
 
-// Precondition of these five: direct_notices_; of post and wait: direct_exposure_.
+// Precondition of these five: direct_notices_.
 inline Window::Direct Window::fence_direct(int assert, std::uint64_t& word) {
   using epochs::BarrierWord, epochs::ControlBlock;
   const int rank = space_->rank(), ranks = space_->ranks();

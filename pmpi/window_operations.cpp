@@ -141,14 +141,19 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
 
 template <class CarryOut>
 Outcome Window::watched(Strict::Operation operation, CarryOut&& carry_out) {
+  bool of_lock_all = false;
   {
     const auto held = guard();
+    of_lock_all = epoch_.access() == epochs::Access::kLockedAll && !lock_all_unchecked_;
     switch (epoch_.access()) {
       case epochs::Access::kStarted: operation.epoch = Strict::Epoch::kStarted; break;
       case epochs::Access::kLocked:
       case epochs::Access::kLockedAll: operation.epoch = Strict::Epoch::kPassive; break;
       default: operation.epoch = Strict::Epoch::kFence;
     }
+  }
+  if (of_lock_all) {
+    if (Outcome o = check_not_exposed(operation.target.rank); !o) return o;
   }
   return strict_->watch(operation, carry_out);
 }

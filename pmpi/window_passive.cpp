@@ -4,15 +4,16 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <deque>
 #include <iterator>
 #include <utility>
 
 #include "epochs/exposure.hpp"
-#include "epochs/gate_exposure.hpp"
 #include "epochs/lock.hpp"
 #include "pmpi/synchronization.hpp"
 #include "pmpi/window.hpp"
+#include "transport/base/log.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -24,10 +25,13 @@ constexpr epochs::Violation kPostedWhileLocked{epochs::ErrorClass::kRmaConflict,
                                                "lock of a target whose window is exposed by its MPI_Win_post",
                                                "lock it after the target's MPI_Win_wait",
                                                "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
+constexpr epochs::Violation kOperationWhilePosted{epochs::ErrorClass::kRmaConflict,
+                                                  "operation under a lock_all on a target whose window is exposed by its MPI_Win_post",
+                                                  "access it before that post or after the target's MPI_Win_wait",
+                                                  "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 
 }  // namespace
 
-// Threads that wait for different targets at once each need wake words of their own.
 template <std::size_t kCount>
 std::array<std::uint32_t, kCount> Window::claim_wake_words() {
   std::array<std::uint32_t, kCount> words{};
@@ -46,38 +50,41 @@ std::array<std::uint32_t, kCount> Window::claim_wake_words() {
   return words;
 }
 
-template <class Acquire>
-Status Window::acquire_by(Acquire& acquire, std::span<const std::uint32_t> wake_words, epochs::Hold& hold,
-                          bool& saw_exposure) {
-  Status status = run(space_->bell(), acquire);
-  if (status) {
-    hold = acquire.hold();
-    saw_exposure = acquire.saw_exposure();
-  }
+void Window::return_wake_words(std::span<const std::uint32_t> words) {
   const auto held = guard();
-  for (const std::uint32_t word : wake_words) wake_words_in_use_ &= ~(1U << word);
-  return status;
+  for (const std::uint32_t word : words) wake_words_in_use_ &= ~(1U << word);
 }
 
 template <class Lock>
-Status Window::acquire(int rank, LockType type, epochs::Hold& hold, bool& saw_exposure,
-                       std::optional<std::uint64_t> before) {
+Status Window::acquire(int rank, LockType type, epochs::Hold& hold, bool& saw_exposure, std::optional<std::uint64_t> before,
+                       epochs::LockOf of) {
   const auto words = claim_wake_words<1>();
   using Acquire = epochs::AcquireLock<ControlMemory, Lock>;
   const int self = space_->rank();
   Acquire acquire =
-      before ? Acquire(control_, self, rank, type, words[0], *before) : Acquire(control_, self, rank, type, words[0]);
-  return acquire_by(acquire, words, hold, saw_exposure);
+      before ? Acquire(control_, self, rank, type, words[0], *before) : Acquire(control_, self, rank, type, words[0], of);
+  Status status = run(space_->bell(), acquire);
+  if (status) {
+    hold = acquire.hold();
+    saw_exposure = acquire.saw_exposure();
+  } else if (acquire.held()) {
+    // What it had to do for others has failed; it must not keep them out as well.
+    epochs::ReleaseLock<ControlMemory, Lock> release(control_, rank, type, acquire.hold(), of);
+    (void)run(space_->bell(), release);
+  }
+  return_wake_words(words);
+  return status;
 }
 
 Outcome Window::acquire_of(int rank, LockType type, epochs::Hold& hold, std::optional<std::uint64_t> before) {
   bool saw_exposure = false;
+  bool behind_gate = passes_gate(type);
   Status status = passes_gate(type) && come_to_gate()
-                      ? acquire_with_gate(rank, hold, saw_exposure)
+                      ? acquire_with_gate(rank, hold, saw_exposure, behind_gate)
                       : acquire<epochs::TargetLock>(rank, type, hold, saw_exposure, before);
   if (status && !saw_exposure) return {};
   if (status) status = release(rank, type, hold);
-  if (passes_gate(type)) {
+  if (behind_gate) {
     if (const auto gate_hold = leave_gate()) {
       Status left = release_gate(type, *gate_hold);
       if (status) status = std::move(left);
@@ -99,14 +106,44 @@ bool Window::come_to_gate() {
   return first;
 }
 
-Status Window::acquire_with_gate(int rank, epochs::Hold& hold, bool& saw_exposure) {
+Status Window::acquire_with_gate(int rank, epochs::Hold& hold, bool& saw_exposure, bool& behind_gate) {
   const auto words = claim_wake_words<2>();
   epochs::AcquireLockAndGate<ControlMemory> acquire(control_, space_->rank(), rank, gate_home_, words[0], words[1]);
-  Status status = acquire_by(acquire, words, hold, saw_exposure);
+  Status status = run(space_->bell(), acquire);
+  bool over = true;
+  if (status) {
+    hold = acquire.hold();
+    saw_exposure = acquire.saw_exposure();
+  } else {
+    over = end_failed_acquisition(acquire);
+  }
+  // Somebody may still write to the words of one that is not over.
+  if (over) return_wake_words(words);
   const auto held = guard();
-  gate_hold_ = status ? acquire.gate_hold() : epochs::Hold{};
+  behind_gate = status || acquire.gate_held();
+  if (behind_gate) {
+    gate_hold_ = acquire.gate_hold();
+  } else {
+    behind_gate_ = 0;  // the others come when this one has entered
+  }
   entering_gate_ = false;
   return status;
+}
+
+bool Window::end_failed_acquisition(epochs::AcquireLockAndGate<ControlMemory>& acquire) {
+  using Clock = std::chrono::steady_clock;
+  const std::chrono::seconds patience(Process::instance().settings().value()->peer_timeout);
+  const Clock::time_point until = Clock::now() + patience;
+  bool over = false;
+  wait_until(space_->bell(), [&] {
+    over = acquire.advance_after_failure();
+    return over || (patience.count() > 0 && Clock::now() >= until);
+  });
+  if (!over) {
+    log(LogLevel::kError, "a lock that failed cannot be taken back, as those in front of it hold theirs for {} s; locks of this window "
+                          "may wait for ever", patience.count());
+  }
+  return over;
 }
 
 Status Window::release(int rank, LockType type, epochs::Hold hold) {
@@ -352,7 +389,7 @@ Outcome Window::unlock_anyhow(int rank) {
   return first_of(first, std::move(checked));
 }
 
-// Through the gate, or every rank's lock in the order of ranks. Taking each at the first operation on it would cost less
+// Through the gate, or every rank's lock in the order of ranks; exposures do not matter (exposure.hpp). Taking each at the first operation on it would cost less
 // than all, but deadlocks: of two such epochs that use the targets in different orders, each may wait behind a writer that
 // waits for the other. Loads and stores on the own window are covered as well.
 Outcome Window::lock_all_itself(int assert) {
@@ -364,7 +401,7 @@ Outcome Window::lock_all_itself(int assert) {
     if (const epochs::Violation v = epoch_.begin_lock_all()) return v;
     lock_all_unchecked_ = unchecked;
   }
-  Outcome taken = unchecked ? Outcome() : acquire_all();
+  Status taken = unchecked ? Status() : acquire_all();
   const auto held = guard();
   if (taken) {
     epoch_.lock_all_acquired();
@@ -374,17 +411,30 @@ Outcome Window::lock_all_itself(int assert) {
   return taken;
 }
 
-Outcome Window::acquire_all() {
+// The lock words count lock_alls apart, but not the own one: this process knows of it, and does not post meanwhile.
+epochs::LockOf Window::by_lock_all(int rank) const {
+  return rank == space_->rank() ? epochs::LockOf::kTarget : epochs::LockOf::kAll;
+}
+
+Status Window::acquire_all() {
+  bool saw_exposure = false;
   if (gate_home_ != kNoGate) {
     epochs::Hold hold;
-    Outcome taken = pass_gate_for_all(hold);
+    Status passed = acquire<epochs::Gate>(gate_home_, LockType::kShared, hold, saw_exposure);
     const auto held = guard();
     gate_hold_ = hold;
-    return taken;
+    return passed;
   }
+  // There it is once, however many threads it has: the last one has to be gone.
+  const auto gone = [&] {
+    const auto held = guard();
+    return !std::exchange(lock_all_counted_, true);
+  };
+  wait_until(space_->bell(), gone);
   const std::span holds(lock_all_holds_.data(), static_cast<std::size_t>(space_->ranks()));
   for (std::size_t target = 0; target < holds.size(); ++target) {
-    Outcome taken = acquire_of(static_cast<int>(target), LockType::kShared, holds[target]);
+    const int rank = static_cast<int>(target);
+    Status taken = acquire<epochs::TargetLock>(rank, LockType::kShared, holds[target], saw_exposure, {}, by_lock_all(rank));
     if (taken) continue;
     const Status released = release_shared(holds.first(target));
     return taken;
@@ -392,28 +442,25 @@ Outcome Window::acquire_all() {
   return {};
 }
 
-Outcome Window::pass_gate_for_all(epochs::Hold& hold) {
-  // Of the windows of others that are exposed, those exposed to this process are seen here, whoever knows of the others.
-  if (epochs::any_post(control_, space_->ranks())) return kPostedWhileLocked;
-  bool saw_exposure = false;
-  if (Status passed = acquire<epochs::Gate>(gate_home_, LockType::kShared, hold, saw_exposure); !passed) return passed;
-  if (!marks_exposure_at_gate()) return {};
-  epochs::LookForExposures<ControlMemory> look(control_, gate_home_);
-  Status status = run(space_->bell(), look);
-  if (status && !look.any()) return {};
-  return first_of(first_of(status, release_gate(LockType::kShared, hold)), kPostedWhileLocked);
-}
-
 Status Window::release_shared(std::span<const epochs::Hold> holds) {
   std::deque<epochs::ReleaseLock<ControlMemory>> releases;
   for (const epochs::Hold hold : holds) {
-    releases.emplace_back(control_, static_cast<int>(releases.size()), LockType::kShared, hold);
+    const int rank = static_cast<int>(releases.size());
+    releases.emplace_back(control_, rank, LockType::kShared, hold, by_lock_all(rank));
   }
   Status first;
   for (auto& release : releases) {
     if (Status status = run(space_->bell(), release); !status && first) first = std::move(status);
   }
+  const auto held = guard();
+  lock_all_counted_ = false;
   return first;
+}
+
+Outcome Window::check_not_exposed(int rank) {
+  epochs::LookForExposure<ControlMemory> look(control_, rank);
+  const Status looked = run(space_->bell(), look);
+  return looked && look.exposed() ? Outcome(kOperationWhilePosted) : Outcome(looked);
 }
 
 Outcome Window::unlock_all_itself() {

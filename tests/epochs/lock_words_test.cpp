@@ -7,9 +7,9 @@
 using namespace farside::epochs;
 
 TEST_CASE("the bits in the way of a lock are there exactly if it does not hold at once, or the rank is exposed", "[epochs]") {
-  constexpr std::uint64_t kMost = LockWord::kWriter - 1;
-  for (const std::uint64_t readers : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 19, kMost}) {
-    for (const std::uint64_t writers : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 19, kMost}) {
+  constexpr std::uint64_t kMost = LockWord::kMostPresent;
+  for (const std::uint64_t readers : {std::uint64_t{0}, std::uint64_t{1}, kMost / 2 + 1, kMost}) {
+    for (const std::uint64_t writers : {std::uint64_t{0}, std::uint64_t{1}, kMost / 2 + 1, kMost}) {
       for (const std::uint64_t exposed : {std::uint64_t{0}, LockWord::kExposed}) {
         for (const std::uint64_t ticket : {std::uint64_t{0}, std::uint64_t{1}, LockWord::kTickets - 1}) {
           const std::uint64_t word = readers * LockWord::kReader + writers * LockWord::kWriter + exposed + ticket * LockWord::kTicket;
@@ -21,4 +21,32 @@ TEST_CASE("the bits in the way of a lock are there exactly if it does not hold a
       }
     }
   }
+}
+
+TEST_CASE("the parts of a lock word do not touch each other", "[epochs]") {
+  const std::uint64_t counts[] = {0, 1, LockWord::kMostPresent};
+  for (const std::uint64_t readers : counts) {
+    for (const std::uint64_t writers : counts) {
+      for (const std::uint64_t lock_alls : {std::uint64_t{0}, std::uint64_t{1}, LockWord::kMostLockAlls}) {
+        if (lock_alls > readers) continue;
+        for (const std::uint64_t ticket : {std::uint64_t{0}, LockWord::kTickets - 1}) {
+          for (const bool exposed : {false, true}) {
+            const std::uint64_t word = readers * LockWord::kReader + writers * LockWord::kWriter + lock_alls * LockWord::kLockAll +
+                                       ticket * LockWord::kTicket + (exposed ? LockWord::kExposed : 0);
+            CHECK(LockWord::readers(word) == readers);
+            CHECK(LockWord::writers(word) == writers);
+            CHECK(LockWord::lock_alls(word) == lock_alls);
+            CHECK(LockWord::ticket(word) == ticket);
+            CHECK(LockWord::exposed(word) == exposed);
+            CHECK(LockWord::locked(word) == (readers != lock_alls || writers != 0));
+          }
+        }
+      }
+    }
+  }
+  const std::uint64_t both = LockWord::come(LockType::kShared, LockOf::kAll) + LockWord::come(LockType::kShared);
+  CHECK(LockWord::locked(both));
+  CHECK(!LockWord::locked(both + LockWord::leave(LockType::kShared)));
+  CHECK(LockWord::locked(both + LockWord::leave(LockType::kShared, LockOf::kAll)));
+  CHECK((both + LockWord::leave(LockType::kShared) + LockWord::leave(LockType::kShared, LockOf::kAll)) % LockWord::kTicket == 0);
 }

@@ -272,15 +272,6 @@ inline bool lock_all_has_gate() {
   return size() > (route == "fabric" || route == "hosts" ? 2 : 16);
 }
 
-// Whether such a lock_all is refused while any rank is exposed by a post, and a post while any rank holds it; else only
-// what is exposed to its own rank shows (epochs/README.md).
-inline bool lock_all_sees_posts() {
-  const char* given = std::getenv("TEST_ROUTE");
-  const std::string route = given != nullptr ? given : "";
-  const char* checks = std::getenv("FARSIDE_CHECK");
-  return !lock_all_has_gate() || (route != "fabric" && route != "hosts") || (checks != nullptr && std::string(checks) == "strict");
-}
-
 inline std::vector<int> all_ranks() {
   std::vector<int> ranks(static_cast<std::size_t>(size()));
   for (int i = 0; i < size(); ++i) ranks[static_cast<std::size_t>(i)] = i;

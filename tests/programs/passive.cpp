@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
       {"lock_all against exclusive locks", passive::lock_all_and_exclusive},
       {"lock_all against an exclusive lock: loads and stores of the owner", passive::lock_all_and_own_stores},
       {"lock_all in different orders among writers", passive::lock_all_in_different_orders},
+      {"lock_all beside exposures of others", passive::lock_all_beside_exposures},
       {"locks of all kinds among each other", passive::locks_of_all_kinds},
       {"exclusive locks on all targets at once", passive::locks_on_all_targets},
       {"locks of both kinds side by side", passive::mixed_locks},

@@ -351,6 +351,34 @@ void within_an_exposure(const check::Window& window) {
   }
 }
 
+// A lock_all may come while a rank is exposed, and stay; what it does to that rank is refused, whether anything conflicts or not.
+void lock_all_on_an_exposed_target(const check::Window& window) {
+  const check::Group to_0({0}), to_last({last});
+  int value = 0;
+  const auto get = [&] { return MPI_Get(&value, 1, MPI_INT, last, 0, 1, MPI_INT, window); };
+  if (rank == 0) {
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    CHECK_MPI(get());
+    CHECK_MPI(MPI_Win_flush(last, window));
+  }
+  barrier();
+  if (rank == last) CHECK_MPI(MPI_Win_post(to_0, 0, window));
+  barrier();
+  if (rank == 0) {
+    if (strict) {
+      CHECK_REFUSED(get(), MPI_ERR_RMA_CONFLICT);
+    } else {
+      CHECK_MPI(get());
+    }
+    CHECK_MPI(MPI_Get(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    CHECK_MPI(MPI_Win_start(to_last, 0, window));
+    CHECK_MPI(MPI_Win_complete(window));
+  }
+  if (rank == last) CHECK_MPI(MPI_Win_wait(window));
+  barrier();
+}
+
 void buffers_in_the_window(const check::Window& window) {
   int* const own = window.as<int>();
   // Rank 0 puts out of its own window, to another part of rank 1's.
@@ -462,6 +490,7 @@ int main(int argc, char** argv) {
       {"between fences", between_fences},
       {"under locks", under_locks},
       {"within an exposure", within_an_exposure},
+      {"a lock_all on an exposed target", lock_all_on_an_exposed_target},
       {"buffers in the window", buffers_in_the_window},
       {"stores", stores},
   };

@@ -35,19 +35,6 @@ const Case kCases[] = {
        s.mistake_of_lock(MPI_LOCK_SHARED);
        s.barrier();
      }},
-    {"MPI_Win_lock_all, with a target that is posted", kNowhere, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
-     "lock of a target whose window is exposed by its MPI_Win_post; lock it after the target's MPI_Win_wait",
-     [](Scene& s) {
-       if (s.rank == 1) CHECK_MPI(MPI_Win_post(s.to_next, 0, s.window));
-       s.barrier();
-       if (s.rank == 0) MISTAKE(MPI_Win_lock_all(0, s.window));
-       s.barrier();
-       if (s.rank == 0) {
-         CHECK_MPI(MPI_Win_start(s.to_next, 0, s.window));
-         CHECK_MPI(MPI_Win_complete(s.window));
-       }
-       if (s.rank == 1) CHECK_MPI(MPI_Win_wait(s.window));
-     }},
     {"MPI_Win_post, while another rank holds an exclusive lock here", kNowhere, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
      "post while the own window is locked by some rank; post when all locks on this window were released",
      [](Scene& s) {

@@ -171,4 +171,37 @@ inline void locks_of_all_kinds(check::Memory memory) {
   CHECK_EQ(all[1], all[3]);
 }
 
+// Two ranks expose their windows to each other, again and again, while the others lock all and access each other's: neither is
+// ever refused. (Casper does so.)
+inline void lock_all_beside_exposures(check::Memory memory) {
+  constexpr int kRounds = 200;
+  if (size < 4) return;
+  check::Window window(memory, static_cast<MPI_Aint>(size) * 8, sizeof(std::int64_t));
+  const std::int64_t one = 1;
+  if (rank < 2) {
+    const check::Group peer({1 - rank});
+    for (int round = 0; round < kRounds; ++round) {
+      CHECK_MPI(MPI_Win_post(peer, 0, window));
+      CHECK_MPI(MPI_Win_start(peer, 0, window));
+      CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, 1 - rank, rank, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_complete(window));
+      CHECK_MPI(MPI_Win_wait(window));
+    }
+  } else {
+    for (int round = 0; round < kRounds; ++round) {
+      CHECK_MPI(MPI_Win_lock_all(0, window));
+      for (int target = 2; target < size; ++target) {
+        CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, rank, 1, MPI_INT64_T, MPI_SUM, window));
+      }
+      CHECK_MPI(MPI_Win_unlock_all(window));
+    }
+  }
+  barrier();
+  for (int from = 0; from < size; ++from) {
+    const bool counts = rank < 2 ? from == 1 - rank : from >= 2;
+    CHECK_EQ(read_own(window, window.as<std::int64_t>() + from), std::int64_t{counts ? kRounds : 0});
+  }
+  barrier();
+}
+
 }  // namespace passive

@@ -121,7 +121,6 @@ Classes judge(Model& model, const Step& step, int rank) {
       break;
     case Kind::kLockAll:
       needs(!me.access_epoch() && !me.posted);
-      needs(!model.something_exposed(rank), MPI_ERR_RMA_CONFLICT);
       break;
     case Kind::kUnlockAll:
       needs(me.all);

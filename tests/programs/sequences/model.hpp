@@ -44,18 +44,12 @@ struct Model {
   int ranks() const { return static_cast<int>(processes.size()); }
   bool is_rank(int rank) const { return rank >= 0 && rank < ranks(); }
 
-  // Is the memory of this process exposed to somebody by a post, or locked by somebody (12.5.3)?
+  // Is the memory of this process exposed to somebody by a post, or locked by an MPI_Win_lock of somebody (12.5.3)?
+  // MPI_Win_lock_all is not refused for what others expose, nor a post for their MPI_Win_lock_all.
   bool exposed(int rank) { return of(rank).posted && !of(rank).posted->empty(); }
-  // A lock_all through a gate elsewhere sees what is exposed to its own rank, and no post sees it.
-  bool something_exposed(int to) {
-    if (!check::lock_all_sees_posts()) return !of(to).waiting_posts.empty();
-    for (int rank = 0; rank < ranks(); ++rank)
-      if (exposed(rank)) return true;
-    return false;
-  }
   bool locked(int rank) {
     for (const Process& each : processes)
-      if (each.passive_to(rank) && !(each.all && !check::lock_all_sees_posts())) return true;
+      if (each.locks.count(rank) != 0) return true;
     return false;
   }
   // May this process have such a lock without waiting?

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Operations that fail while a lock and the global lock (the gate) are taken together: what was acquired is given back, and what
+// was not is never released. The explorer has no failures; here operations take effect at once, or fail.
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include <catch2/catch.hpp>
+
+#include "epochs/lock.hpp"
+#include "transport/base/result.hpp"
+
+namespace {
+
+using namespace farside;
+using namespace farside::epochs;
+
+struct Words {
+  std::map<std::pair<int, std::uint32_t>, std::uint64_t> words;
+  std::uint64_t& at(int rank, std::uint32_t word) { return words[{rank, word}]; }
+};
+
+// One rank's view: `fails` says which operations on which rank and word do.
+class FailingMemory {
+ public:
+  class Operation {
+   public:
+    bool done() const { return !failed_; }
+    bool failed() const { return failed_; }
+    std::uint64_t value() const { return value_; }
+    Status take_error() {
+      failed_ = false;
+      return Error{ErrorKind::kPeer, "lost"};
+    }
+
+   private:
+    friend class FailingMemory;
+    bool failed_ = false;
+    std::uint64_t value_ = 0;
+  };
+
+  FailingMemory(Words& words, int rank) : words_(words), rank_(rank) {}
+  std::function<bool(int, std::uint32_t)> fails = [](int, std::uint32_t) { return false; };
+
+  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    if (begin(operation, rank, word)) words_.at(rank, word) += value;
+  }
+  void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected, std::uint64_t desired) {
+    if (begin(operation, rank, word) && operation.value_ == expected) words_.at(rank, word) = desired;
+  }
+  void read(Operation& operation, int rank, std::uint32_t word) { begin(operation, rank, word); }
+  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    if (begin(operation, rank, word)) words_.at(rank, word) = value;
+  }
+  void pause(Operation&, std::uint64_t) {}
+  void paused(std::uint64_t, std::uint64_t) {}
+  std::uint64_t own(std::uint32_t word) const { return words_.at(rank_, word); }
+  std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) { return std::exchange(words_.at(rank_, word), own(word) + value); }
+
+ private:
+  bool begin(Operation& operation, int rank, std::uint32_t word) {
+    operation.failed_ = fails(rank, word);
+    operation.value_ = words_.at(rank, word);
+    return !operation.failed_;
+  }
+  Words& words_;
+  int rank_;
+};
+static_assert(RemoteMemory<FailingMemory>);
+
+constexpr int kHome = 0, kTarget = 1, kSelf = 2, kOther = 3;
+using Both = AcquireLockAndGate<FailingMemory>;
+
+// As long as it goes by itself; true: acquired.
+bool advance(Both& both) {
+  for (int i = 0; i < 10; ++i) {
+    if (both.advance()) return true;
+    if (both.failed_operation() != nullptr) return false;
+  }
+  return false;
+}
+bool advance_after_failure(Both& both) {
+  (void)both.failed_operation()->take_error();
+  for (int i = 0; i < 10; ++i) {
+    if (both.advance_after_failure()) return true;
+  }
+  return false;
+}
+std::uint64_t present(Words& words, int rank, std::uint32_t word) { return words.at(rank, word) % LockWord::kTicket; }
+
+}  // namespace
+
+TEST_CASE("where the gate's rank is lost, the lock of the target is given back, and the gate is not", "[epochs]") {
+  Words words;
+  FailingMemory memory(words, kSelf);
+  memory.fails = [](int rank, std::uint32_t) { return rank == kHome; };
+  Both both(memory, kSelf, kTarget, kHome, 0, 1);
+  CHECK(!advance(both));
+  CHECK(advance_after_failure(both));
+  CHECK(!both.gate_held());
+  CHECK(present(words, kTarget, TargetLock::kWord) == 0);
+  CHECK(present(words, kHome, Gate::kWord) == 0);
+}
+
+TEST_CASE("where the target is lost, a gate that was passed is held, to be given back", "[epochs]") {
+  Words words;
+  FailingMemory memory(words, kSelf);
+  memory.fails = [](int rank, std::uint32_t) { return rank == kTarget; };
+  Both both(memory, kSelf, kTarget, kHome, 0, 1);
+  CHECK(!advance(both));
+  CHECK(advance_after_failure(both));
+  REQUIRE(both.gate_held());
+  ReleaseLock<FailingMemory, Gate> release(memory, kHome, LockType::kExclusive, both.gate_hold());
+  CHECK(release.advance());
+  CHECK(present(words, kHome, Gate::kWord) == 0);
+}
+
+TEST_CASE("where the target is lost while a lock_all holds the gate, nothing is given back before the gate is passed", "[epochs]") {
+  Words words;
+  FailingMemory other(words, kOther), memory(words, kSelf);
+  AcquireLock<FailingMemory, Gate> all(other, kOther, kHome, LockType::kShared, 0);
+  for (int i = 0; i < 3 && !all.advance(); ++i) {
+  }
+  REQUIRE(all.held());
+  memory.fails = [](int rank, std::uint32_t) { return rank == kTarget; };
+  Both both(memory, kSelf, kTarget, kHome, 0, 1);
+  CHECK(!advance(both));
+  // It waits for the lock_all, which finds it when it leaves.
+  CHECK(!advance_after_failure(both));
+  CHECK(!both.gate_held());
+  CHECK(LockWord::readers(words.at(kHome, Gate::kWord)) == 1);
+  CHECK(LockWord::writers(words.at(kHome, Gate::kWord)) == 1);
+  ReleaseLock<FailingMemory, Gate> leave(other, kHome, LockType::kShared, all.hold());
+  for (int i = 0; i < 3 && !leave.advance(); ++i) {
+  }
+  bool over = false;
+  for (int i = 0; i < 10 && !over; ++i) over = both.advance_after_failure();
+  CHECK(over);
+  REQUIRE(both.gate_held());
+  ReleaseLock<FailingMemory, Gate> release(memory, kHome, LockType::kExclusive, both.gate_hold());
+  CHECK(release.advance());
+  CHECK(present(words, kHome, Gate::kWord) == 0);
+  CHECK(words.at(kHome, Gate::drain_word(LockType::kShared)) == 0);
+  // The next lock_all holds at once.
+  AcquireLock<FailingMemory, Gate> again(other, kOther, kHome, LockType::kShared, 0);
+  for (int i = 0; i < 3 && !again.advance(); ++i) {
+  }
+  CHECK(again.held());
+}
+
+TEST_CASE("where both are lost, nothing is given back", "[epochs]") {
+  Words words;
+  FailingMemory memory(words, kSelf);
+  memory.fails = [](int rank, std::uint32_t) { return rank == kHome || rank == kTarget; };
+  Both both(memory, kSelf, kTarget, kHome, 0, 1);
+  CHECK(!advance(both));
+  CHECK(advance_after_failure(both));
+  CHECK(!both.gate_held());
+}
