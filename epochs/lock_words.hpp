@@ -79,6 +79,9 @@ constexpr LockType opposite(LockType type) {
 struct WaiterId {
   static constexpr std::uint64_t kNodes = 8;
   static constexpr unsigned kBits = 23;
+  // A window of more ranks would have two with one id, and lock words that carry.
+  static constexpr std::uint64_t kMostRanks = std::min((std::uint64_t{1} << kBits) / kNodes - 1, LockWord::kMostPresent);
+  static constexpr bool has_room_for(int ranks) { return static_cast<std::uint64_t>(ranks) <= kMostRanks; }
   static constexpr std::uint64_t make(int rank, std::uint32_t node) {
     return (static_cast<std::uint64_t>(rank) + 1) * kNodes + node;
   }

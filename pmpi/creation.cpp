@@ -10,6 +10,7 @@
 #include <string>
 
 #include "epochs/control_block.hpp"
+#include "epochs/lock_words.hpp"
 #include "pmpi/agreement.hpp"
 #include "pmpi/clocks.hpp"
 #include "pmpi/first_window.hpp"
@@ -75,6 +76,15 @@ struct Share {
   std::uint64_t bytes;
   bool contiguous;
 };
+
+// The same on all ranks, so that nobody has to ask the others.
+Status check_ranks(MPI_Comm communicator) {
+  int ranks = 0;
+  PMPI_Comm_size(communicator, &ranks);
+  if (epochs::WaiterId::has_room_for(ranks)) return {};
+  return Error{ErrorKind::kNoRoute, fmt::format("it has {} ranks, and the control words have room for {}", ranks,
+                                                epochs::WaiterId::kMostRanks)};
+}
 
 // All ranks on one node; contiguous unless every one of them has allowed pages of its own (MPI 4.0 section 12.2.3).
 Status plan_sharing(const CreationRequest& request, const std::vector<char>& near, Agreement& agreement, Space::Request& wanted) {
@@ -228,6 +238,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     *carrier = Carrier::kRuntime;
     return {};
   };
+  if (Status possible = check_ranks(request.communicator); !possible) return decide(possible.error());
   Agreement agreement(request.communicator);
   Status ready = wake_up();
   // Bad arguments of one rank are an error on all: the others must not wait for it.

@@ -50,3 +50,25 @@ TEST_CASE("the parts of a lock word do not touch each other", "[epochs]") {
   CHECK(LockWord::locked(both + LockWord::leave(LockType::kShared, LockOf::kAll)));
   CHECK((both + LockWord::leave(LockType::kShared) + LockWord::leave(LockType::kShared, LockOf::kAll)) % LockWord::kTicket == 0);
 }
+
+TEST_CASE("the last rank that a window may have is told apart from the others, and one more has no room", "[epochs]") {
+  const int last = static_cast<int>(WaiterId::kMostRanks) - 1;
+  CHECK(WaiterId::has_room_for(last + 1));
+  CHECK(!WaiterId::has_room_for(last + 2));
+  for (std::uint32_t node = 0; node < WaiterId::kNodes; ++node) {
+    const std::uint64_t id = WaiterId::make(last, node);
+    CHECK(WaiterId::rank(id) == last);
+    CHECK(WaiterId::wake_word(id) == ControlBlock::wake_word(node));
+    // In all words that hold it, next to the largest of their other parts.
+    const std::uint64_t drain = DrainWord::announce(id, WaiterId::kMostRanks, WaiterId::kMostRanks);
+    CHECK(DrainWord::waiter(drain) == id);
+    CHECK(DrainWord::end(drain) == WaiterId::kMostRanks);
+    CHECK(DrainWord::left(drain) == -static_cast<std::int64_t>(WaiterId::kMostRanks));
+    const std::uint64_t slot = RingSlot::make(RingSlot::kWaiting, LockWord::kTickets - 1, id, LockType::kExclusive);
+    CHECK(RingSlot::what(slot) == id);
+    CHECK(RingSlot::ticket(slot) == LockWord::kTickets - 1);
+    CHECK(Hold(LockWord::kTickets - 1, Hold::kSuccessor, id).successor() == id);
+  }
+  CHECK(LockWord::present(WaiterId::kMostRanks * LockWord::kReader, LockType::kExclusive) == 0);
+  CHECK(!LockWord::exposed(WaiterId::kMostRanks * LockWord::kWriter));
+}
