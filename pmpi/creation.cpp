@@ -19,6 +19,7 @@
 #include "pmpi/runtime.hpp"
 #include "pmpi/window.hpp"
 #include "pmpi/window_table.hpp"
+#include "transport/base/checked.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
 
@@ -99,7 +100,7 @@ Status plan_sharing(const CreationRequest& request, const std::vector<char>& nea
   wanted.shared = true;
   if (!std::ranges::any_of(all, &Share::contiguous)) return {};
   for (const Share& share : all) {
-    if (share.bytes > std::numeric_limits<std::uint64_t>::max() - wanted.contiguous_bytes) {
+    if (share.bytes > kMostBytes - wanted.contiguous_bytes) {
       return Error{ErrorKind::kNoMemory, "the sizes of all ranks are together more than an address space"};
     }
     wanted.contiguous_bytes += share.bytes;

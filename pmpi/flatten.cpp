@@ -7,14 +7,18 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "transport/base/checked.hpp"
 
 namespace farside::pmpi {
 namespace {
 
 using LayoutPtr = std::shared_ptr<const Layout>;
+using Offset = Checked<std::ptrdiff_t>;
 
 // The combiners of the constructors that MPI-3 removed. Open MPI hides the names but may still return the values,
 // for types made by old Fortran or C binaries.
@@ -103,7 +107,7 @@ LayoutPtr contiguous(const LayoutPtr& child, std::size_t count) {
 
 // Rows [count, block length, stride]; the stride in units of `unit` bytes.
 LayoutPtr vector(const Contents& contents, const LayoutPtr& child, std::ptrdiff_t unit) {
-  return Layout::repeated(contiguous(child, contents.count(1)), contents.count(0), contents.value(2) * unit);
+  return Layout::repeated(contiguous(child, contents.count(1)), contents.count(0), (Offset(contents.value(2)) * unit).value());
 }
 
 // Rows [count, block lengths, displacements]; `children` has one layout for all blocks or one per block.
@@ -113,7 +117,7 @@ LayoutPtr indexed(const Contents& contents, const std::vector<LayoutPtr>& childr
   blocks.reserve(count);
   for (std::size_t block = 0; block < count; ++block) {
     const LayoutPtr& child = children.size() == 1 ? children[0] : children[block];
-    blocks.push_back({contents.value(1 + count + block) * unit, contents.count(1 + block), child});
+    blocks.push_back({(Offset(contents.value(1 + count + block)) * unit).value(), contents.count(1 + block), child});
   }
   return Layout::placed(std::move(blocks));
 }
@@ -123,7 +127,7 @@ LayoutPtr indexed_block(const Contents& contents, const LayoutPtr& child, std::p
   std::vector<Layout::Placed> blocks;
   blocks.reserve(contents.count(0));
   for (std::size_t block = 0; block < contents.count(0); ++block) {
-    blocks.push_back({contents.value(2 + block) * unit, contents.count(1), child});
+    blocks.push_back({(Offset(contents.value(2 + block)) * unit).value(), contents.count(1), child});
   }
   return Layout::placed(std::move(blocks));
 }
@@ -142,14 +146,14 @@ LayoutPtr subarray(const Contents& contents, LayoutPtr layout) {
   const std::size_t dimensions = contents.count(0);
   const std::size_t sizes = contents.large() ? 2 : 1;
   const std::ptrdiff_t order = contents.value(contents.large() ? 1 : 1 + 3 * dimensions);
-  std::ptrdiff_t stride = layout->extent();
-  std::ptrdiff_t start = 0;
+  Offset stride = layout->extent();
+  Offset start = 0;
   for (const std::size_t dimension : dimensions_by_stride(dimensions, order)) {
-    layout = Layout::repeated(layout, contents.count(sizes + dimensions + dimension), stride);
-    start += contents.value(sizes + 2 * dimensions + dimension) * stride;
+    layout = Layout::repeated(layout, contents.count(sizes + dimensions + dimension), stride.value());
+    start += Offset(contents.value(sizes + 2 * dimensions + dimension)) * stride;
     stride *= contents.value(sizes + dimension);
   }
-  return Layout::placed({{start, 1, layout}});
+  return Layout::placed({{start.value(), 1, layout}});
 }
 
 // One dimension of a distributed array: the part of `size` places, `stride` bytes apart, that the process at
@@ -165,8 +169,8 @@ LayoutPtr distributed(const LayoutPtr& layout, const Distribution& part, std::pt
   } else if (part.argument == MPI_DISTRIBUTE_DFLT_DARG) {
     block = part.kind == MPI_DISTRIBUTE_BLOCK ? (part.size + part.processes - 1) / part.processes : 1;
   }
-  const std::ptrdiff_t first = part.kind == MPI_DISTRIBUTE_NONE ? 0 : part.coordinate * block;
-  const std::ptrdiff_t cycle = part.kind == MPI_DISTRIBUTE_NONE ? part.size : part.processes * block;
+  const std::ptrdiff_t first = part.kind == MPI_DISTRIBUTE_NONE ? 0 : (Offset(part.coordinate) * block).value();
+  const std::ptrdiff_t cycle = part.kind == MPI_DISTRIBUTE_NONE ? part.size : (Offset(part.processes) * block).value();
   if (first >= part.size) return Layout::placed({});
   // Whole blocks, then one that the end of the array cuts short.
   const std::ptrdiff_t cycles = (part.size - first) / cycle;
@@ -177,8 +181,9 @@ LayoutPtr distributed(const LayoutPtr& layout, const Distribution& part, std::pt
     return Layout::repeated(layout, static_cast<std::size_t>(count), stride);
   };
   return Layout::placed(
-      {{first * stride, 1, Layout::repeated(places(block), static_cast<std::size_t>(whole), cycle * stride)},
-       {(first + whole * cycle) * stride, 1, places(cut)}});
+      {{(Offset(first) * stride).value(), 1,
+        Layout::repeated(places(block), static_cast<std::size_t>(whole), (Offset(cycle) * stride).value())},
+       {(Offset(first + whole * cycle) * stride).value(), 1, places(cut)}});
 }
 
 // [size, rank, dimensions, global sizes, distributions, arguments, process grid, order]; large: global sizes last.
@@ -194,11 +199,11 @@ LayoutPtr distributed_array(const Contents& contents, LayoutPtr layout) {
     coordinates[dimension] = rank % contents.value(grid + dimension);
     rank /= contents.value(grid + dimension);
   }
-  std::ptrdiff_t stride = layout->extent();
+  Offset stride = layout->extent();
   for (const std::size_t dimension : dimensions_by_stride(dimensions, contents.value(order))) {
     layout = distributed(layout, {contents.value(sizes + dimension), contents.value(kinds + dimension),
                                   contents.value(arguments + dimension), contents.value(grid + dimension),
-                                  coordinates[dimension]}, stride);
+                                  coordinates[dimension]}, stride.value());
     stride *= contents.value(sizes + dimension);
   }
   return layout;
@@ -295,9 +300,13 @@ Result<Datatype> flatten(MPI_Datatype handle) {
     if (!child.ok()) return child.error();
     children.push_back(child.value().layout);
   }
-  const LayoutPtr layout = compose(contents, children);
-  if (!layout) return unsupported(handle, "unknown combiner " + std::to_string(envelope.combiner));
-  return with_bounds(handle, layout);
+  try {
+    const LayoutPtr layout = compose(contents, children);
+    if (!layout) return unsupported(handle, "unknown combiner " + std::to_string(envelope.combiner));
+    return with_bounds(handle, layout);
+  } catch (const std::overflow_error&) {
+    return unsupported(handle, "its size or bounds are beyond 2^63 bytes");
+  }
 }
 
 }  // namespace farside::pmpi

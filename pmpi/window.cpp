@@ -56,7 +56,7 @@ void Window::expect_threads() {
     if (Outcome taken = take_lock_put_off(); !taken) raise("MPI_Win_lock", taken.fault());
   }
   threaded_ = true;
-  for (RelaxedFlag* way : {&direct_, &direct_locks_, &direct_notices_, &direct_exposure_}) *way = false;
+  for (RelaxedFlag* way : {&direct_, &direct_locks_, &direct_notices_}) *way = false;
   space_->expect_threads();
   if (account_ != nullptr) account_->expect_threads();
 }

@@ -8,6 +8,7 @@
 
 #include "pmpi/reduce_op.hpp"
 #include "pmpi/window.hpp"
+#include "transport/base/checked.hpp"
 #include "transport/pieces.hpp"
 
 namespace farside::pmpi {
@@ -20,6 +21,16 @@ Outcome check_count(std::int64_t count, const char* whose) {
   if (count >= 0) return {};
   return Fault{MPI_ERR_COUNT,
                fmt::format("the {} count is {}; it may not be negative (MPI 4.0 section 12.3)", whose, count)};
+}
+
+// The bytes of data in a buffer. More than an address space holds are no buffer, whatever the window has room for.
+Outcome count_bytes(std::int64_t count, const Datatype& type, const char* whose, std::size_t& bytes) {
+  if (const auto known = bytes_of(static_cast<std::size_t>(count), type.size)) [[likely]] {
+    bytes = *known;
+    return {};
+  }
+  return Fault{MPI_ERR_COUNT, fmt::format("the {} count is {}, of a datatype of {} bytes; together they may be 2^63 - 1 bytes at most "
+                                          "(MPI 4.0 section 12.3)", whose, count, type.size)};
 }
 
 Outcome find_type(MPI_Datatype handle, const char* whose, const Datatype*& type) {
@@ -115,8 +126,9 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
   if (target.type != origin.type) {
     if (Outcome o = find_type(target.type, "target", target_type); !o) return o;
   }
-  const std::size_t origin_bytes = static_cast<std::size_t>(origin.count) * origin_type->size;
-  const std::size_t target_bytes = static_cast<std::size_t>(target.count) * target_type->size;
+  std::size_t origin_bytes = 0, target_bytes = 0;
+  if (Outcome o = count_bytes(origin.count, *origin_type, "origin", origin_bytes); !o) return o;
+  if (Outcome o = count_bytes(target.count, *target_type, "target", target_bytes); !o) return o;
   const std::size_t bytes = put ? origin_bytes : target_bytes;
   if (Outcome o = check_fits(bytes, put ? target_bytes : origin_bytes); !o) return o;
   std::int64_t at = 0;
@@ -251,12 +263,17 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   if (result != nullptr && result->type != target.type) {
     if (Outcome o = find_type(result->type, "result", result_type); !o) return o;
   }
-  const std::size_t bytes = static_cast<std::size_t>(target.count) * target_type->size;
-  const std::size_t origin_bytes = reads_origin ? static_cast<std::size_t>(origin.count) * origin_type->size : bytes;
+  std::size_t bytes = 0;
+  if (Outcome o = count_bytes(target.count, *target_type, "target", bytes); !o) return o;
+  std::size_t origin_bytes = bytes;
+  if (reads_origin) {
+    if (Outcome o = count_bytes(origin.count, *origin_type, "origin", origin_bytes); !o) return o;
+  }
   if (Outcome o = check_fits(origin_bytes, bytes); !o) return o;
   if (result != nullptr) {
     // As much is fetched as the target describes.
-    const std::size_t room = static_cast<std::size_t>(result->count) * result_type->size;
+    std::size_t room = 0;
+    if (Outcome o = count_bytes(result->count, *result_type, "result", room); !o) return o;
     if (Outcome o = check_fits(bytes, room); !o) return o;
     if (Outcome o = check_fits(bytes, origin_bytes); !o) return o;
   }

@@ -389,9 +389,10 @@ Outcome Window::unlock_anyhow(int rank) {
   return first_of(first, std::move(checked));
 }
 
-// Through the gate, or every rank's lock in the order of ranks; exposures do not matter (exposure.hpp). Taking each at the first operation on it would cost less
-// than all, but deadlocks: of two such epochs that use the targets in different orders, each may wait behind a writer that
-// waits for the other. Loads and stores on the own window are covered as well.
+// Through the gate, or every rank's lock in the order of ranks; exposures do not matter (exposure.hpp). Taking each lock at
+// the first operation on its target would cost less than all, but deadlocks: of two such epochs that use the targets in
+// different orders, each may wait behind a writer that waits for the other. Loads and stores on the own window are covered
+// as well.
 Outcome Window::lock_all_itself(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (Outcome o = take_put_off(); !o) return o;

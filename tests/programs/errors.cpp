@@ -78,6 +78,39 @@ void bad_arguments(const check::Window& window) {
   CHECK_REFUSED(MPI_Win_fence(1 << 30, window), MPI_ERR_ASSERT);
 }
 
+// Counts and datatypes whose product is few bytes, or none, in 64 bits.
+void sizes_that_wrap(const check::Window& window) {
+  constexpr int kCount = 1 << 30;
+  MPI_Datatype sixteen, huge, wraps;
+  CHECK_MPI(MPI_Type_contiguous(2, MPI_DOUBLE, &sixteen));
+  CHECK_MPI(MPI_Type_contiguous(kCount, sixteen, &huge));  // 2^34 bytes
+  CHECK_MPI(MPI_Type_create_hvector(kCount, 1, 0, huge, &wraps));  // 2^64, all in one place
+  CHECK_MPI(MPI_Type_commit(&huge));
+  CHECK_MPI(MPI_Type_commit(&wraps));
+  double value = 7;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window));
+  CHECK_REFUSED(MPI_Put(&value, kCount, huge, next, 0, kCount, huge, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
+  CHECK_REFUSED(MPI_Put(&value, kCount, huge, next, 0, 0, MPI_DOUBLE, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
+  CHECK_REFUSED(MPI_Get(&value, 1, MPI_DOUBLE, next, 0, kCount, huge, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
+  CHECK_REFUSED(MPI_Accumulate(&value, kCount, huge, next, 0, kCount, huge, MPI_SUM, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
+  double fetched = 0;
+  CHECK_REFUSED(MPI_Get_accumulate(&value, 1, MPI_DOUBLE, &fetched, kCount, huge, next, 0, 1, MPI_DOUBLE, MPI_SUM, window),
+                MPI_ERR_COUNT, MPI_ERR_TYPE);
+  CHECK_REFUSED(MPI_Put(&value, 1, wraps, next, 0, 1, wraps, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
+#if MPI_VERSION >= 4
+  constexpr MPI_Count kDoubles = (MPI_Count{1} << 61) + 1;  // 8 bytes in 64 bits
+  CHECK_REFUSED(MPI_Put_c(&value, kDoubles, MPI_DOUBLE, next, 0, 1, MPI_DOUBLE, window), MPI_ERR_COUNT);
+  CHECK_REFUSED(MPI_Put_c(&value, kDoubles, MPI_DOUBLE, next, 0, kDoubles, MPI_DOUBLE, window), MPI_ERR_COUNT);
+  CHECK_REFUSED(MPI_Get_c(&value, kDoubles, MPI_DOUBLE, next, 0, kDoubles, MPI_DOUBLE, window), MPI_ERR_COUNT);
+  CHECK_REFUSED(MPI_Accumulate_c(&value, kDoubles, MPI_DOUBLE, next, 0, kDoubles, MPI_DOUBLE, MPI_SUM, window), MPI_ERR_COUNT);
+  CHECK_REFUSED(MPI_Accumulate_c(&value, kDoubles, MPI_DOUBLE, next, 0, 1, MPI_DOUBLE, MPI_SUM, window), MPI_ERR_COUNT);
+#endif
+  CHECK_MPI(MPI_Win_unlock(next, window));
+  CHECK_MPI(MPI_Type_free(&wraps));
+  CHECK_MPI(MPI_Type_free(&huge));
+  CHECK_MPI(MPI_Type_free(&sixteen));
+}
+
 // Reaching past the end is found before anything moves, also by one byte, also where the displacement
 // overflows.
 void beyond_the_window(const check::Window& window) {
@@ -275,8 +308,10 @@ void lock_all_beside_posted_windows(const check::Window& window) {
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (!post_first) post();
     if (rank != size - 1) {
-      CHECK_MPI(put_at(window, 0, 0));
+      int seen = -1;
+      CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, 0, 0, 1, MPI_INT, window));
       CHECK_MPI(MPI_Win_unlock_all(window));
+      CHECK_EQ(seen, 0);
       const int locked = MPI_Win_lock(MPI_LOCK_SHARED, size - 1, 0, window);
       // Over the fabric it may be put off; then its unlock is refused.
       CHECK_REFUSED(locked == MPI_SUCCESS ? MPI_Win_unlock(size - 1, window) : locked, MPI_ERR_RMA_CONFLICT);
@@ -390,6 +425,7 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   const check::Section<const check::Window&> sections[] = {
       {"bad arguments", bad_arguments},
+      {"sizes that wrap", sizes_that_wrap},
       {"beyond the window", beyond_the_window},
       {"more sent than there is room for", longer_senders},
       {"outside any epoch", outside_any_epoch},

@@ -11,8 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/checked.hpp"
+
 namespace farside {
 namespace {
+
+using Offset = Checked<std::ptrdiff_t>;
+
+// Where the last of `count` copies lies.
+std::ptrdiff_t last_of(std::size_t count, std::ptrdiff_t stride) { return (Offset::of(count - 1) * stride).value(); }
 
 std::ptrdiff_t signed_bytes(std::size_t bytes) { return static_cast<std::ptrdiff_t>(bytes); }
 
@@ -22,24 +29,25 @@ std::ptrdiff_t run_bytes(const Layout::Run& run) { return signed_bytes(run.count
 
 // Widens the bounds by a child whose copies lie at offsets from `first` to `last`.
 void Layout::take_bounds(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last) {
-  const std::ptrdiff_t lower = std::min(first, last) + child.lower_bound_;
-  const std::ptrdiff_t upper = std::max(first, last) + child.lower_bound_ + child.extent_;
+  const Offset lower = Offset(std::min(first, last)) + child.lower_bound_;
+  const Offset upper = Offset(std::max(first, last)) + child.lower_bound_ + child.extent_;
   const bool empty = nothing();
-  const std::ptrdiff_t upper_bound = empty ? upper : std::max(lower_bound_ + extent_, upper);
-  lower_bound_ = empty ? lower : std::min(lower_bound_, lower);
-  extent_ = upper_bound - lower_bound_;
+  const Offset upper_bound = empty ? upper : std::max(Offset(lower_bound_) + extent_, upper);
+  lower_bound_ = empty ? lower.value() : std::min(lower_bound_, lower.value());
+  extent_ = (upper_bound - lower_bound_).value();
 }
 
 void Layout::take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last, std::size_t count) {
-  const std::ptrdiff_t lower = std::min(first, last) + child.true_lower_bound_;
-  const std::ptrdiff_t upper = std::max(first, last) + child.true_upper_bound_;
+  const std::ptrdiff_t lower = (Offset(std::min(first, last)) + child.true_lower_bound_).value();
+  const std::ptrdiff_t upper = (Offset(std::max(first, last)) + child.true_upper_bound_).value();
   const bool empty = size_ == 0;
   true_lower_bound_ = empty ? lower : std::min(true_lower_bound_, lower);
   true_upper_bound_ = empty ? upper : std::max(true_upper_bound_, upper);
   if (empty) uniform_type_ = child.uniform_type_;
   else if (uniform_type_ != child.uniform_type_) uniform_type_.reset();
-  size_ += child.size_ * count;
-  elements_ += child.elements_ * count;
+  // No more than what an offset tells.
+  size_ = static_cast<std::size_t>((Offset::of(size_) + Offset::of(child.size_) * Offset::of(count)).value());
+  elements_ += child.elements_ * count;  // fewer than bytes
 }
 
 std::shared_ptr<const Layout> Layout::basic(BasicType type) {
@@ -71,7 +79,7 @@ std::shared_ptr<const Layout> Layout::repeated(std::shared_ptr<const Layout> chi
   const auto layout = std::shared_ptr<Layout>(new Layout);
   if (count == 0 || child->nothing()) return layout;
   if (count == 1) return child;
-  const std::ptrdiff_t last = signed_bytes(count - 1) * stride;
+  const std::ptrdiff_t last = last_of(count, stride);
   layout->take_bounds(*child, 0, last);
   if (child->size_ == 0) return layout;
   layout->kind_ = Kind::kRepeated;
@@ -93,7 +101,7 @@ std::shared_ptr<const Layout> Layout::placed(std::vector<Placed> children) {
   for (Placed& child : children) {
     const Layout& inner = *child.child;
     if (child.count == 0 || inner.nothing()) continue;
-    const std::ptrdiff_t last = child.offset + signed_bytes(child.count - 1) * inner.extent_;
+    const std::ptrdiff_t last = (Offset(child.offset) + last_of(child.count, inner.extent_)).value();
     layout->take_bounds(inner, child.offset, last);
     if (inner.size_ == 0) continue;
     const bool adjacent = layout->size_ == 0 ||
