@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,15 +18,17 @@ namespace farside {
 
 // Small operations that were asked for and not issued. One stays as it is, so that it can still travel alone; several are in
 // a list. Guarded by the space's mutex.
-struct Gathered {
-  std::optional<DataOperation> one;
-  std::unique_ptr<OperationList> list;
-
-  bool empty() const { return !one && list == nullptr; }
+class Gathered {
+ public:
+  bool empty() const { return !alone_ && list == nullptr; }
+  // The operation that is alone, or null.
+  const DataOperation* one() const { return alone_ ? &kept_->get() : nullptr; }
   // False, and nothing is changed, if there is no room left.
   bool add(const DataOperation& operation) {
     if (empty()) {
-      one = operation;
+      if (kept_ == nullptr) kept_ = std::make_unique<KeptOperation>();
+      kept_->keep(operation);
+      alone_ = true;
       return true;
     }
     make_list();
@@ -36,9 +37,19 @@ struct Gathered {
   // Precondition: an operation that is alone fits into a list (OperationList::kMostInOne).
   void make_list() {
     if (list == nullptr) list = std::make_unique<OperationList>();
-    if (one) list->add(*one);
-    one.reset();
+    if (alone_) list->add(kept_->get());
+    alone_ = false;
   }
+  // Takes the memory of what has been issued, for the operations to come.
+  void reuse(Gathered issued) {
+    if (kept_ == nullptr) kept_ = std::move(issued.kept_);
+  }
+
+  std::unique_ptr<OperationList> list;
+
+ private:
+  bool alone_ = false;
+  std::unique_ptr<KeptOperation> kept_;
 };
 
 struct Outstanding {

@@ -140,7 +140,8 @@ class Space {
   }
 
   // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. They return when
-  // issued; local buffers stay in use until flush. Status: errors of issuing. `own`: where they count, besides.
+  // issued; local buffers stay in use until flush, but for operands of at most kCopiedAtCall bytes. Status: errors of
+  // issuing. `own`: where they count, besides.
   Status put(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr);
   Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr);
   // The same where the target is mapped, at an address in its data.
@@ -211,7 +212,7 @@ class Space {
     AllOutstanding& all = *this->target(target).outstanding;
     all.put_off = nullptr;
     Gathered gathered = take_gathered(all, true);
-    gathered_sent(all);
+    gathered_sent(all, {});
     auto taken = take();
     if (taken) gather_again(all, std::move(gathered));
     return taken;
@@ -306,7 +307,8 @@ class Space {
   static Status take_lock_first(AllOutstanding& all);
   void gather_again(AllOutstanding& all, Gathered gathered);
   Gathered take_gathered(AllOutstanding& all, bool even_nothing);
-  void gathered_sent(AllOutstanding& all);
+  // Ends the turn. `sent`: what was issued.
+  void gathered_sent(AllOutstanding& all, Gathered sent);
   Status issue_gathered(Target& target);
   Status issue_before_flush(Target& target);
   Status issue(Target& target, Outstanding& among, const DataOperation& operation);

@@ -110,9 +110,10 @@ Gathered Space::take_gathered(AllOutstanding& all, bool even_nothing) {
   }
 }
 
-void Space::gathered_sent(AllOutstanding& all) {
+void Space::gathered_sent(AllOutstanding& all, Gathered sent) {
   const std::scoped_lock held(gathered_mutex_);
   all.sending = false;
+  all.gathered.reuse(std::move(sent));
 }
 
 bool Space::may_put_off_lock(int rank) const {
@@ -141,7 +142,8 @@ void Space::gather_again(AllOutstanding& all, Gathered gathered) {
 }
 
 void Space::gather_again(int rank, std::unique_ptr<OperationList> list) {
-  gather_again(*target(rank).outstanding, Gathered{std::nullopt, std::move(list)});
+  const std::scoped_lock held(gathered_mutex_);
+  target(rank).outstanding->gathered.list = std::move(list);
 }
 
 Status Space::carry_out_enclosed(int rank, const ControlStep& opening, const ControlStep& closing, Enclosed& result) {
@@ -154,7 +156,7 @@ Status Space::carry_out_enclosed(int rank, const ControlStep& opening, const Con
   Pending pending;
   pending.towards(rank);
   Status status = fabric().carry_out_enclosed(pending, agent_of(to), std::move(taken.list), opening, closing, result);
-  gathered_sent(all);
+  gathered_sent(all, std::move(taken));
   return status ? wait_for(pending) : std::move(status);
 }
 
@@ -165,8 +167,8 @@ Status Space::issue_gathered(Target& to) {
   }
   Gathered taken = take_gathered(all, false);
   if (taken.empty()) return {};
-  Status status = taken.list != nullptr ? send_list(to, all.requests, std::move(taken.list)) : issue(to, all, *taken.one);
-  gathered_sent(all);
+  Status status = taken.list != nullptr ? send_list(to, all.requests, std::move(taken.list)) : issue(to, all, *taken.one());
+  gathered_sent(all, std::move(taken));
   return status;
 }
 
@@ -292,7 +294,7 @@ Status Space::control_behind_gathered(Target& to, Pending& pending, const Contro
   Gathered taken = take_gathered(all, true);
   if (!taken.empty()) taken.make_list();
   Status status = fabric().carry_out_and_control(pending, agent_of(to), std::move(taken.list), step, fetched);
-  gathered_sent(all);
+  gathered_sent(all, std::move(taken));
   return status;
 }
 

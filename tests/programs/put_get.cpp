@@ -2,7 +2,7 @@
 // What is put arrives, where and as it was put; what is got is what is there. All pairs of ranks, itself
 // included; sizes from nothing to beyond a megabyte, displacement units, every predefined type, contiguous
 // and strided types.
-#include "check.hpp"
+#include "put_get/operands.hpp"
 
 using check::pattern;
 
@@ -333,6 +333,7 @@ int main(int argc, char** argv) {
       {"who sends may send less", shorter_senders},
       {"small pieces at any address", small_pieces},
       {"thousands of operations in one epoch", many_in_one_epoch},
+      {"small operands that change when the call has returned", put_get::small_operands},
   };
   check::run(sections, program.memory());
   return 0;

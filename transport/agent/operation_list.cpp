@@ -40,6 +40,14 @@ const char* find_fault(const ListEntry& entry) {
 
 }  // namespace
 
+void KeptOperation::keep(const DataOperation& operation) {
+  operation_ = operation;
+  // The last element of the application's need not have a gap behind it.
+  const std::size_t bytes = span_of(operation.type, operation.count);
+  operation_.origin = operands_.take(operation.origin, bytes);
+  operation_.compare = operands_.take_second(operation.compare, bytes);
+}
+
 // Another block of the last entry, if it continues its pattern.
 bool OperationList::extends_last(const ListEntry& entry) {
   if (bytes_.empty() || entry.kind == OperationKind::kCompareAndSwap) return false;

@@ -8,8 +8,10 @@
 //   reply:  for each block of each entry that fetches, `count` elements
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -49,6 +51,47 @@ struct DataOperation {
 
   bool atomic() const { return kind == OperationKind::kAccumulate || kind == OperationKind::kCompareAndSwap; }
   std::size_t bytes() const { return count * traits(type).extent; }
+};
+
+// Operands of at most so many bytes are copied before the call of their operation returns. MPI does not promise it, but the
+// runtimes do so, and programs rely on it. Adapters take about as many bytes along in a work request. The copy takes some
+// 5 ns of the 5 to 10 us that an operation over TCP takes.
+inline constexpr std::size_t kCopiedAtCall = 256;
+
+// Memory for such a copy. Not thread-safe.
+class OperandCopy {
+ public:
+  // Copies operands of at most kCopiedAtCall bytes, and returns the copy; of more bytes it returns `operands`.
+  const void* take(const void* operands, std::size_t bytes) {
+    return bytes <= kCopiedAtCall ? take_at(0, operands, bytes) : operands;
+  }
+  // The same for the second operand of a compare_and_swap, whose first has as many bytes.
+  const void* take_second(const void* operands, std::size_t bytes) {
+    return 2 * bytes <= kCopiedAtCall ? take_at(bytes, operands, bytes) : operands;
+  }
+
+ private:
+  const void* take_at(std::size_t at, const void* operands, std::size_t bytes) {
+    return operands != nullptr ? std::memcpy(bytes_.data() + at, operands, bytes) : nullptr;
+  }
+
+  alignas(16) std::array<std::byte, kCopiedAtCall> bytes_;
+};
+
+// An operation that is carried out later, with a copy of its small operands. It points into the copy and cannot be moved.
+class KeptOperation {
+ public:
+  KeptOperation() = default;
+  KeptOperation(const KeptOperation&) = delete;
+  KeptOperation& operator=(const KeptOperation&) = delete;
+
+  void keep(const DataOperation& operation);
+  // Until the next keep().
+  const DataOperation& get() const { return operation_; }
+
+ private:
+  DataOperation operation_;
+  OperandCopy operands_;
 };
 
 // An operation repeated: each block so many bytes behind the one before, at the target and in the origin's buffers.

@@ -153,8 +153,11 @@ Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {
 
 // What is sent may be asked for again, if the provider had no room: it is copied or registered once.
 int Fabric::outgoing(Operation& operation, const void* from, std::size_t bytes, Local& local) {
+  if (!local_memory_.needed()) {
+    local = {const_cast<void*>(operation.operands.take(from, bytes)), nullptr};
+    return 0;
+  }
   local = {const_cast<void*>(from), nullptr};
-  if (!local_memory_.needed()) return 0;
   if (bytes <= LocalMemory::kSlotBytes) {
     if (operation.slot == nullptr) {
       operation.slot = local_memory_.take();

@@ -4,7 +4,8 @@
 //
 // Operations are issued here and complete later: each adds itself to a Pending, and whoever polls the completion
 // queue takes it off. An operation is complete when it has taken effect at the target (FI_DELIVERY_COMPLETE), and
-// its local buffers must stay until then.
+// its local buffers must stay until then. Operands of at most kCopiedAtCall bytes need not stay: they have been copied when
+// the call returns.
 //
 // A peer that stays out of reach (it cannot be connected to, takes nothing any more, or its machine or adapter acknowledges nothing) is
 // given up after a while: what is under way towards it fails. One that is merely slow to answer is waited for.

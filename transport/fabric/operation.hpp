@@ -40,6 +40,7 @@ struct Operation : Context {
   std::uint32_t generation = 0;  // moves with each use, so that a stray reply is recognised
   std::uint8_t parts = 0;        // completions still to come
   bool awaits_reply = false;
+  OperandCopy operands;          // small ones, where local buffers need not be registered
   // Where local buffers must be registered (local_memory.hpp):
   LocalMemory::Slot* slot = nullptr;    // what is sent is there, or what is fetched will be
   FabricHandle<fid_mr> registered;      // the buffer itself
