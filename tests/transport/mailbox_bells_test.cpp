@@ -73,7 +73,7 @@ TEST_CASE("a sender that sleeps is woken by its answer") {
     await_asleep(progress);
     while (!box->answer_all(echo)) std::this_thread::yield();
   });
-  const auto letter = box->leave(progress, kParts, kLives);
+  const auto letter = box->leave(progress, ProcessIdentity::own(), kParts, kLives);
   REQUIRE(letter.ok());
   const auto answer = box->wait_for_answer(progress, letter.value(), kLives);
   owner.join();
@@ -87,11 +87,11 @@ TEST_CASE("who waits for a free slot is woken when an answer has been read") {
   LongSleep progress;
   std::vector<Mailbox::Letter> letters;
   for (std::size_t i = 0; i < Mailbox::kSlots; ++i) {
-    const std::optional<Mailbox::Letter> letter = box->leave(kParts);
+    const std::optional<Mailbox::Letter> letter = box->leave(ProcessIdentity::own(), kParts);
     REQUIRE(letter);
     letters.push_back(*letter);
   }
-  CHECK_FALSE(box->leave(kParts));
+  CHECK_FALSE(box->leave(ProcessIdentity::own(), kParts));
   REQUIRE(box->answer_all(echo));
   const auto begun = Clock::now();
   std::thread reader([&] {
@@ -99,7 +99,7 @@ TEST_CASE("who waits for a free slot is woken when an answer has been read") {
     LongSleep own;
     (void)box->wait_for_answer(own, letters.front(), kLives);
   });
-  const auto one_more = box->leave(progress, kParts, kLives);
+  const auto one_more = box->leave(progress, ProcessIdentity::own(), kParts, kLives);
   reader.join();
   CHECK(one_more.ok());
   CHECK(Clock::now() - begun < 10s);
@@ -120,7 +120,7 @@ TEST_CASE("an owner that sleeps is woken by a letter whose answer is waited for"
     }
   });
   while (!armed) std::this_thread::yield();
-  const auto letter = box->leave(progress, kParts, kLives);
+  const auto letter = box->leave(progress, ProcessIdentity::own(), kParts, kLives);
   REQUIRE(letter.ok());
   CHECK(box->wait_for_answer(progress, letter.value(), kLives).ok());
   owner.join();
