@@ -28,9 +28,9 @@ inline int end_call(Window& window, const CallSite& call, const Outcome& outcome
 // `body` gets the farside window; another window goes to the runtime's function with the original arguments.
 template <class Body, class Function, class... Args>
 int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::*original, Args... args) {
-  Window* window = WindowTable::instance().find(win);
+  const auto [window, why_none] = WindowTable::instance().look_up(win);
   if (window == nullptr) [[unlikely]] {
-    if (const char* why = WindowTable::instance().why_none(win)) return raise_without_window(call, why);
+    if (why_none != nullptr) return raise_without_window(call, why_none);
     return (runtime().*original)(args...);
   }
   return end_call(*window, call, body(*window));

@@ -33,11 +33,17 @@ class HandleTable {
     const Entry* entry = look(key);
     return entry != nullptr ? entry->value.load(std::memory_order_acquire) : nullptr;
   }
-  // Whether the handle had an object, which was taken out, and belongs to nobody since.
-  bool was_taken_out(Key key) const {
+  // All that is known of a handle, by one look-up.
+  struct Found {
+    Value* value = nullptr;   // the object behind the handle
+    bool taken_out = false;   // there was one, and the handle belongs to nobody since
+  };
+  Found look_up(Key key) const {
     const Entry* entry = look(key);
-    return entry != nullptr && entry->taken_out.load(std::memory_order_acquire);
+    if (entry == nullptr) return {};
+    return {entry->value.load(std::memory_order_acquire), entry->taken_out.load(std::memory_order_acquire)};
   }
+  bool was_taken_out(Key key) const { return look_up(key).taken_out; }
   // How many entries a look-up of the handle reads: for tests.
   std::size_t probes(Key key) const {
     std::size_t count = 0;

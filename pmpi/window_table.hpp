@@ -31,9 +31,16 @@ class WindowTable {
   void forget(MPI_Win handle) { windows_.forget(key_of(handle)); }
   // Why no window is behind a handle that find() does not know, for people: it is MPI_WIN_NULL, or the window was
   // farside's and has been freed. Null if it may be the runtime's. Any thread, at the cost of find().
-  const char* why_none(MPI_Win handle) const {
-    if (handle == MPI_WIN_NULL) [[unlikely]] return kIsNull;
-    return windows_.was_taken_out(key_of(handle)) ? kIsFreed : nullptr;
+  const char* why_none(MPI_Win handle) const { return look_up(handle).why_none; }
+  // Both at the cost of one.
+  struct Found {
+    Window* window;
+    const char* why_none;
+  };
+  Found look_up(MPI_Win handle) const {
+    if (handle == MPI_WIN_NULL) [[unlikely]] return {nullptr, kIsNull};
+    const auto found = windows_.look_up(key_of(handle));
+    return {found.value, found.value == nullptr && found.taken_out ? kIsFreed : nullptr};
   }
   std::vector<Window*> all() {
     std::vector<Window*> windows;
