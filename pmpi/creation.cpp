@@ -79,9 +79,7 @@ struct Share {
 };
 
 // The same on all ranks, so that nobody has to ask the others.
-Status check_ranks(MPI_Comm communicator) {
-  int ranks = 0;
-  PMPI_Comm_size(communicator, &ranks);
+Status check_ranks(int ranks) {
   if (epochs::WaiterId::has_room_for(ranks)) return {};
   return Error{ErrorKind::kNoRoute, fmt::format("it has {} ranks, and the control words have room for {}", ranks,
                                                 epochs::WaiterId::kMostRanks)};
@@ -239,13 +237,13 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     *carrier = Carrier::kRuntime;
     return {};
   };
-  if (Status possible = check_ranks(request.communicator); !possible) return decide(possible.error());
   Agreement agreement(request.communicator);
   Status ready = wake_up();
   // Bad arguments of one rank are an error on all: the others must not wait for it.
   Outcome arguments = check_arguments(request);
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
   if (auto failed = agreement.greet(ready, request.call)) return arguments ? fault_of(*failed) : std::move(arguments);
+  if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
   Result<Agreed> agreed = make_space(request, agreement);
   if (!agreed) return decide(agreed.error());
 

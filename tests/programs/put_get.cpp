@@ -333,8 +333,11 @@ int main(int argc, char** argv) {
       {"who sends may send less", shorter_senders},
       {"small pieces at any address", small_pieces},
       {"thousands of operations in one epoch", many_in_one_epoch},
-      {"small operands that change when the call has returned", put_get::small_operands},
   };
   check::run(sections, program.memory());
+  // Among them MPI_Compare_and_swap, which ends the program in Open MPI 4.1's osc/rdma.
+  if (program.has("skip_operands")) return 0;
+  check::section("small operands that change when the call has returned");
+  put_get::small_operands(program.memory());
   return 0;
 }

@@ -63,7 +63,10 @@ Status Fabric::set_up(const Settings& settings) {
   if (!stop_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
 
   if (serves_) {
-    if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) return s;
+    // Without its thread the endpoint is of no use, as without memory: no route.
+    if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) {
+      return Error{ErrorKind::kNoRoute, s.error().text};
+    }
   }
   std::string refused = "the provider has none";
   if (claims_nic_atomics()) {
