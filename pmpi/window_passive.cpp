@@ -72,7 +72,8 @@ Status Window::acquire(int rank, LockType type, epochs::Hold& hold, bool& saw_ex
     epochs::ReleaseLock<ControlMemory, Lock> release(control_, rank, type, acquire.hold(), of);
     (void)run(space_->bell(), release);
   }
-  return_wake_words(words);
+  // An acquisition that has failed in a queue may still be woken by its word: then the word is not used again.
+  if (status || acquire.held() || !acquire.drawn()) return_wake_words(words);
   return status;
 }
 

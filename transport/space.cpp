@@ -16,6 +16,7 @@
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
 #include "transport/fabric/fabric.hpp"
+#include "transport/node/open_to_peers.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/regions/regions.hpp"
 
@@ -115,7 +116,7 @@ SpaceDescriptor Space::describe(bool neighbours) {
   }
   const Settings& settings = *process_.settings().value();
   if (!neighbours || targets_.size() == 1 || !settings.mapped || !settings.cma) return descriptor;
-  open_.emplace();  // the peers try it before they choose a route
+  PeerPermission::instance().need();  // the peers try it before they choose a route
   descriptor.agent = serve_neighbours();
   return descriptor;
 }
@@ -304,7 +305,6 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
 void Space::finish(bool some_cma) {
   counting_ = process_.statistics().enabled();
   always_locked_ = some_cma;
-  if (!some_cma) open_.reset();
   // Either all ranks have opened the fabric or none has.
   floats_locked_ = exposed_ == nullptr;
   // Then all operations on a target are those of ranks that map it, and all can change how they combine.

@@ -31,7 +31,6 @@
 #include "transport/fabric/address.hpp"
 #include "transport/node/accumulate_lock.hpp"
 #include "transport/node/integer_way.hpp"
-#include "transport/node/open_to_peers.hpp"
 #include "transport/node/segment.hpp"
 #include "transport/outstanding.hpp"
 #include "transport/process.hpp"
@@ -312,6 +311,7 @@ class Space {
   Status issue_gathered(Target& target);
   Status issue_before_flush(Target& target);
   Status issue(Target& target, Outstanding& among, const DataOperation& operation);
+  Status issue_parts(Target& target, Outstanding& among, const DataOperation& operation);
   Status issue_atomic(Target& target, Outstanding& among, const DataOperation& operation);
   Status issue_by_agent(Target& target, Outstanding& among, const DataOperation& operation);
   Status send_behind_gathered(Target& target, Outstanding* own, std::unique_ptr<OperationList> list);
@@ -355,6 +355,7 @@ class Space {
     return reinterpret_cast<IntegerWords*>(target.control + control_bytes_ - sizeof(IntegerWords));
   }
   Status wait_for(Pending& pending);
+  void await_end(const Pending& pending);  // its error is not taken
   Fabric& fabric() const;
   AgentPlace agent_of(const Target& target) const { return {target.peer, target.region, static_cast<std::uint32_t>(rank_)}; }
   Result<Keyed> keyed(const Target& target, std::uint64_t offset, std::size_t bytes);
@@ -370,7 +371,6 @@ class Space {
   int rank_ = 0;
   std::size_t control_bytes_ = 0;
   Segment segment_;
-  std::optional<OpenToPeers> open_;    // while neighbours reach private data of this process
   std::byte* data_ = nullptr;
   std::uint64_t data_bytes_ = 0;
   bool private_data_ = false;

@@ -182,19 +182,24 @@ Status Space::issue_before_flush(Target& to) {
 
 Status Space::issue(Target& to, Outstanding& among, const DataOperation& operation) {
   if (Status status = take_lock_first(*to.outstanding); !status) return status;
+  Status issued = issue_parts(to, among, operation);
+  if (issued) [[likely]] return issued;
+  // An operation that is reported as failed must not touch its buffers any more: the parts that were issued end first. Their errors,
+  // and those of other operations, stay for the call that completes them.
+  for (Pending* pending : {&among.writes, &among.reads, &among.atomics, &among.requests}) await_end(*pending);
+  return issued;
+}
+
+Status Space::issue_parts(Target& to, Outstanding& among, const DataOperation& operation) {
   switch (operation.kind) {
     case OperationKind::kPut:
       return by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
         return fabric().write(among.writes, place, static_cast<const std::byte*>(operation.origin) + done, part);
       });
-    case OperationKind::kGet: {
-      Status issued = by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
+    case OperationKind::kGet:
+      return by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
         return fabric().read(among.reads, place, static_cast<std::byte*>(operation.fetched) + done, part);
       });
-      // A get that is reported as failed must not write into its buffer any more: the parts that were issued end first.
-      if (!issued) static_cast<void>(wait_for(among.reads));
-      return issued;
-    }
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
   }

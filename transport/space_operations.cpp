@@ -268,8 +268,12 @@ Status Space::operate(Target& to, const DataOperation& operation, Outstanding* o
   return to.route == RouteKind::kCma ? operate_by_cma(to, operation) : operate_over_fabric(to, operation, own);
 }
 
-Status Space::wait_for(Pending& pending) {
+void Space::await_end(const Pending& pending) {
   for (Waiter waiter(process_, bell()); !pending.done();) waiter.pause();
+}
+
+Status Space::wait_for(Pending& pending) {
+  await_end(pending);
   return pending.take_error();
 }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The permission that Yama asks for: given while somebody needs it, and then taken back.
+// The permission that Yama asks for: given when a peer needs it, once.
 #include "transport/node/open_to_peers.hpp"
-
-#include <memory>
-#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -12,47 +9,39 @@ using namespace farside;
 namespace {
 
 int scope = 0;
-std::vector<bool> asked;
-const Yama kYama{[] { return scope; }, [](bool any) { asked.push_back(any); }};
+int given = 0;
+const Yama kYama{[] { return scope; }, [] { ++given; }};
 
 }  // namespace
 
-TEST_CASE("where Yama asks for it, the permission is given once, and taken back with its last user") {
+TEST_CASE("where Yama asks for it, the permission is given once, when a peer needs it") {
   scope = 1;
-  asked.clear();
+  given = 0;
   PeerPermission permission(kYama);
-  auto first = std::make_unique<OpenToPeers>(permission);
-  auto second = std::make_unique<OpenToPeers>(permission);
-  CHECK(permission.users() == 2);
-  first.reset();
-  CHECK(asked == std::vector<bool>{true});
-  second.reset();
-  CHECK(permission.users() == 0);
-  CHECK(asked == std::vector<bool>{true, false});
-  const OpenToPeers again(permission);
-  CHECK(asked == std::vector<bool>{true, false, true});
+  CHECK_FALSE(permission.needed());
+  CHECK(given == 0);
+  permission.need();
+  permission.need();
+  CHECK(permission.needed());
+  CHECK(given == 1);
 }
 
-TEST_CASE("where Yama does not ask for it, or where it helps nothing, nothing is permitted nor taken back") {
+TEST_CASE("where Yama does not ask for it, or where it helps nothing, nothing is permitted") {
   for (const int other : {0, 2, 3}) {
     scope = other;
-    asked.clear();
+    given = 0;
     PeerPermission permission(kYama);
-    { const OpenToPeers open(permission); }
-    CHECK(asked.empty());
+    permission.need();
+    CHECK(given == 0);
   }
 }
 
-TEST_CASE("where Yama begins to ask for it later, the next user gives the permission") {
+TEST_CASE("where Yama begins to ask for it later, the next need gives the permission") {
   scope = 0;
-  asked.clear();
+  given = 0;
   PeerPermission permission(kYama);
-  {
-    const OpenToPeers before(permission);
-    scope = 1;
-    const OpenToPeers after(permission);
-    CHECK(asked == std::vector<bool>{true});
-    scope = 0;
-  }
-  CHECK(asked == std::vector<bool>{true, false});
+  permission.need();
+  scope = 1;
+  permission.need();
+  CHECK(given == 1);
 }

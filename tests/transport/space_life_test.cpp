@@ -165,19 +165,17 @@ TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind"
   }
 }
 
-TEST_CASE("a process is open to its peers only while some of them reach its private data") {
-  const auto users = [] { return PeerPermission::instance().users(); };
+TEST_CASE("a process is open to its peers only if some of them may reach its private data") {
+  const auto open = [] { return PeerPermission::instance().needed(); };
   for (const Way way : kAllWays) {
     INFO(name(way));
-    const std::size_t expected = way == Way::kCma ? 1 : 0;
     expect_well(run_processes(2, [&](Ranks& ranks) {
-      ranks.check(users() == 0, "at first it is not");
+      ranks.check(!open(), "at first it is not");
       {
         World world(ranks, way, 4096);
-        ranks.check(users() == expected, "while the space lives");
+        ranks.check(open() == (way == Way::kCma), "only for cma");
         ranks.barrier();
       }
-      ranks.check(users() == 0, "afterwards it is not");
       Process::instance().shut_down();
     }));
   }
@@ -186,6 +184,6 @@ TEST_CASE("a process is open to its peers only while some of them reach its priv
     use_routes("mapped,cma");
     static std::array<std::byte, 4096> memory;
     const auto space = std::move(Space::make({ranks.rank(), 1, kControlBytes, memory.size(), memory.data()}).value());
-    ranks.check(space->describe().data_address != 0 && users() == 0, "nobody needs it");
+    ranks.check(space->describe().data_address != 0 && !open(), "nobody needs it");
   }));
 }

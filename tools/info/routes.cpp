@@ -65,7 +65,7 @@ RouteReport try_cma() {
   static constexpr std::uint64_t kOld = 0x6661727369646531, kNew = 0x6661727369646532;
   volatile std::uint64_t word = kOld;
   const auto address = reinterpret_cast<std::uint64_t>(&word);
-  const OpenToPeers open;
+  PeerPermission::instance().need();
   // The child is no ancestor of this process: as little as one rank is of another.
   const Attempt tried = attempt([parent = getpid(), address] {
     std::uint64_t seen = 0;

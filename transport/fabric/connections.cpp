@@ -166,7 +166,8 @@ void Connections::take_request(fi_info* info, const Hello* hello) {
   }
   const Peer peer = find(hello->from);
   const bool self = hello->from == address_.identity;
-  if (Connection* mine = peers_[peer].current; mine != nullptr && !self) {
+  // Again, as answers to what `ended` finds in the queue may have begun to connect.
+  while (Connection* mine = self ? nullptr : peers_[peer].current) {
     if (mine->state == State::kConnecting) {
       if (address_.identity < hello->from) return refuse();
       --in_progress_;
@@ -182,6 +183,7 @@ void Connections::take_request(fi_info* info, const Hello* hello) {
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = open_endpoint(info, endpoint); code != 0) {
     log(LogLevel::kWarn, "a peer's connection was refused: {}", fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
+    endpoint.reset();  // it refers to the request
     return refuse();
   }
   // Only who has this process's address from the exchange, or is this process, knows its identity.
@@ -277,8 +279,8 @@ void Connections::ended(Connection& connection, const std::string& why) {
   lost_(connection.peer, why);
 }
 
-// When this returns, the provider touches no buffer of an operation on the connection any more, and has completed all of them with
-// errors. fi_shutdown(3) does that, but libfabric before 1.18 frees a read whose data are just arriving over TCP twice, and loses
+// When this returns, the provider touches no buffer of an operation on the connection any more; all of them complete with errors.
+// fi_shutdown(3) does that, but libfabric before 1.18 frees a read whose data are just arriving over TCP twice, and loses
 // operations from then on. The end of the socket is what it handles well: so the socket is ended, and the provider is polled until it
 // has received what was here already and the end.
 void Connections::shut_down(Connection& connection) {
@@ -286,10 +288,12 @@ void Connections::shut_down(Connection& connection) {
   sockaddr_storage here{}, there{};
   std::size_t here_bytes = sizeof here, there_bytes = sizeof there;
   if (!by_adapter_ && fi_getname(&endpoint->fid, &here, &here_bytes) == 0 && fi_getpeer(endpoint, &there, &there_bytes) == 0) {
-    constexpr int kMostPolls = 100'000, kPollsForTheEnd = 4;
+    // Messages for which no receive is posted are not taken here: so not for ever.
+    constexpr std::chrono::milliseconds kLongest{50};
+    constexpr int kPollsForTheEnd = 4;
     const int socket = end_tcp_connection(here, there);
     int at_end = 0;
-    for (int polls = 0; socket >= 0 && polls < kMostPolls && at_end < kPollsForTheEnd; ++polls) {
+    for (const auto end = Clock::now() + kLongest; socket >= 0 && at_end < kPollsForTheEnd && Clock::now() < end;) {
       char next = 0;
       at_end = ::recv(socket, &next, sizeof next, MSG_PEEK | MSG_DONTWAIT) > 0 ? 0 : at_end + 1;
       fi_cq_read(domain_.queue, nullptr, 0);  // polls, and takes nothing

@@ -212,7 +212,7 @@ class Fabric {
   NicForm nic_form_ = NicForm::kNone;
   bool orders_messages_behind_writes_ = false;
 
-  // Guards everything below, and the endpoint while operations are issued. Held for microseconds, never while
+  // Guards everything below, and the endpoint while operations are issued. Held for microseconds (some milliseconds when a peer is given up), never while
   // waiting or calling out of transport/.
   std::mutex mutex_;
   LocalMemory local_memory_;

@@ -105,6 +105,7 @@ void Fabric::send_replies() {
       ++answers_under_way_;
     } else {
       log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
+      spare_.push_back(std::move(*next));  // with its slot of registered memory
     }
     next = unsent_.erase(next);
   }

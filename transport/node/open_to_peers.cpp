@@ -15,7 +15,7 @@ int scope_of_system() {
 }
 
 // If Yama refused, the peers' first attempt to read would fail, and they would take another route.
-void ask_system(bool any) { (void)prctl(PR_SET_PTRACER, any ? PR_SET_PTRACER_ANY : 0UL, 0, 0, 0); }
+void ask_system() { (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); }
 
 // From 2 on only privileged processes may, whatever this one permits.
 constexpr int kDescendantsOnly = 1;
@@ -29,24 +29,17 @@ PeerPermission& PeerPermission::instance() {
   return *permission;
 }
 
-void PeerPermission::add() {
+void PeerPermission::need() {
   const std::scoped_lock held(mutex_);
-  ++users_;
+  needed_ = true;
   if (given_ || yama_.scope() != kDescendantsOnly) return;
-  yama_.permit(true);
+  yama_.permit();
   given_ = true;
 }
 
-void PeerPermission::remove() {
+bool PeerPermission::needed() const {
   const std::scoped_lock held(mutex_);
-  if (--users_ > 0 || !given_) return;
-  yama_.permit(false);
-  given_ = false;
-}
-
-std::size_t PeerPermission::users() const {
-  const std::scoped_lock held(mutex_);
-  return users_;
+  return needed_;
 }
 
 }  // namespace farside

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lets other processes of this user call process_vm_readv(2) and process_vm_writev(2) on this one, where the Yama security module asks for that
-// (kernel.yama.ptrace_scope = 1). Yama knows one such permission per process, and cannot give it for these calls alone: while it is given, any process of this
-// user may also attach a debugger. So it is given while some object of this class lives, and only if Yama asks for it at that time.
-// What the program may have set by prctl(PR_SET_PTRACER) itself cannot be read: it is lost.
+// Lets other processes of this user call process_vm_readv(2) and process_vm_writev(2) on this one, where the Yama security
+// module asks for that (kernel.yama.ptrace_scope = 1). Yama knows one such permission per process, and cannot give it for
+// these calls alone: once it is given, any process of this user may also attach a debugger. So it is given only when a
+// peer needs it. It is not taken back: the MPI runtimes give the same permission for their own messages inside a node, it
+// cannot be read, and without it their messages would fail.
 #pragma once
 
-#include <cstddef>
 #include <mutex>
 
 namespace farside {
@@ -14,36 +14,26 @@ namespace farside {
 struct Yama {
   // The value of kernel.yama.ptrace_scope; 0 where there is no Yama.
   int (*scope)();
-  // Allows any process (true), or none but ancestors (false).
-  void (*permit)(bool any);
+  // Allows any process (prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY)).
+  void (*permit)();
 };
 extern const Yama kSystemYama;
 
-// Counts who needs the permission. Thread safety: any.
+// The permission of this process. Thread safety: any. Cost: a file is read, until the permission is given.
 class PeerPermission {
  public:
   explicit PeerPermission(const Yama& yama) : yama_(yama) {}
   static PeerPermission& instance();
-  void add();
-  void remove();
-  std::size_t users() const;
+  // A peer needs it from now on. Gives it, if Yama asks for it now and it was not given before.
+  void need();
+  // Whether some peer has needed it.
+  bool needed() const;
 
  private:
   const Yama yama_;
   mutable std::mutex mutex_;
-  std::size_t users_ = 0;
+  bool needed_ = false;
   bool given_ = false;
-};
-
-class OpenToPeers {
- public:
-  explicit OpenToPeers(PeerPermission& permission = PeerPermission::instance()) : permission_(permission) { permission_.add(); }
-  OpenToPeers(const OpenToPeers&) = delete;
-  OpenToPeers& operator=(const OpenToPeers&) = delete;
-  ~OpenToPeers() { permission_.remove(); }
-
- private:
-  PeerPermission& permission_;
 };
 
 }  // namespace farside
