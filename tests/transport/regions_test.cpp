@@ -322,6 +322,7 @@ TEST_CASE("a region that is known costs no question, until one that was known is
     const std::uint64_t second = use(mores[static_cast<std::size_t>(other)]);
     ranks.check(second == first + 1, "a new region is looked for");
     for (int i = 0; i < 5; ++i) ranks.check(use(there) == second, "and then all are known");
+    ranks.barrier();  // a detach is a message to the agent of the other one
     world.require(world.regions().detach(more.data()));
     ranks.barrier();
     ranks.check(!world.covered(other, mores[static_cast<std::size_t>(other)], 8), "it is gone");
