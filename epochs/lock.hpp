@@ -323,7 +323,7 @@ class ReleaseLock {
       memory_.fetch_add(operation_, target_, Lock::kWord,
                         LockWord::leave(type_, of) + LockWord::leave(opposite(type_), hold_.sees_off()));
     } else if (of == LockOf::kAll) {
-      // Who takes it off the lock word does not know of which call it was.
+      // The call that takes it off the lock word does not know which call has put it there.
       memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::mark(of));
       step_ = Step::kUnmarked;
     } else {

@@ -58,7 +58,7 @@ ImportedCall& engine_call() {
 void serve_from_engine() {
   move_worker.store(reinterpret_cast<MoveWorker*>(engine_call().original()), std::memory_order_release);
   if (!engine_call().redirect(reinterpret_cast<void*>(move_and_serve))) {
-    log(LogLevel::kInfo, "the runtime does not call {}: who waits in MPI serves no windows, the progress thread does", kMoveWorker);
+    log(LogLevel::kInfo, "the runtime does not call {}: threads that wait in MPI do not serve windows, the progress thread does", kMoveWorker);
   }
 }
 void leave_engine() { engine_call().restore(); }

@@ -122,7 +122,7 @@ TEST_CASE("a request completes its own operation, as far as its end at the origi
     log.add_in_memory(buffer, local_use);
     return ++made;
   };
-  // Who would write there, or into the buffer.
+  // The names of the calls that would write there, or into the buffer.
   const auto at_target = [&](ByteRange range) {
     AccessLog copy = log;
     return access(copy, "put", 0, Use::kPut, range);
