@@ -275,7 +275,7 @@ TEST_CASE("a lock that a thread still waits for cannot be used or given back by 
   }
 }
 
-TEST_CASE("locks that are waited for together keep their types, whoever gets the first", "[epochs]") {
+TEST_CASE("locks that are waited for together keep their types, in whatever order they are acquired", "[epochs]") {
   for (const int first : {0, 1, 2}) {
     EpochState state(kRanks);
     const LockType types[] = {LockType::kExclusive, LockType::kShared, LockType::kExclusive};

@@ -292,8 +292,8 @@ void lock_of_a_posted_window(const check::Window& window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// A lock_all is not refused for what others have exposed, whoever they expose it to, and nobody may expose its window less for
-// the lock_all of another: which of them comes first is chance. A lock of the exposed window is refused meanwhile.
+// A lock_all is not refused for windows that other ranks have exposed to any rank, and a post is not refused for the lock_all of
+// another rank: which of them comes first is chance. A lock of the exposed window is refused meanwhile.
 void lock_all_beside_posted_windows(const check::Window& window) {
   if (size == 1) return;
   const check::Group first({0});

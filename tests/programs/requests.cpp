@@ -197,7 +197,7 @@ void under_way(check::Memory memory) {
   const std::vector<int> pids = check::pids_here();
   const char* routes = std::getenv("FARSIDE_ROUTES");
   const char* provider = std::getenv("FARSIDE_PROVIDER");
-  // An adapter needs nobody (verbs, and verbs;ofi_rxm).
+  // An adapter needs nobody (verbs).
   const bool needs_target = routes != nullptr && std::string(routes) == "fabric" && provider != nullptr &&
                             !std::string_view(provider).starts_with("verbs") && pids.back() != 0;
   Buffers in;

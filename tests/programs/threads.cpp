@@ -280,7 +280,7 @@ bool starts_nothing(MPI_Win window) {
 }
 
 // What is refused while another thread waits for a lock, or for all, changes nothing: that thread gets it, uses it and gives
-// it back, and so does whoever comes next.
+// it back, and the next lock succeeds as well.
 void calls_beside_a_lock_that_waits(check::Memory memory) {
   if (size == 1) return;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));

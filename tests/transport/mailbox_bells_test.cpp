@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who sleeps at a mailbox is woken: the owner by a letter, a sender by its answer, and who waits for room by a slot
-// that goes free. Nobody here comes back by itself in time, as waiters do who look after an MPI runtime.
+// Threads that sleep at a mailbox are woken: the owner by a letter, a sender by its answer, and a sender without a slot by a slot
+// that becomes free. No thread here wakes up by itself in time, as waiters do that poll an MPI runtime.
 #include "transport/node/mailbox.hpp"
 
 #include <algorithm>

@@ -60,11 +60,11 @@ TEST_CASE("accumulates of every operation and type come out as the kernels', in 
   }
 }
 
-TEST_CASE("accumulates by the provider and by the agent keep their order, without a flush between them") {
+TEST_CASE("accumulates by an adapter and by the agent keep their order, without a flush between them") {
   for (const Way way : kAllWays) {
     INFO(name(way));
     expect_well(run_world(2, way, 64, [&](Ranks& ranks, World& world) {
-      // 16 bytes, moved by the agent; their first 8, moved by the provider.
+      // 16 bytes, moved by the agent; their first 8, moved by the adapter, where there is one.
       using Pair = std::array<std::uint64_t, 2>;
       constexpr std::size_t kTimes = 300;
       const int to = 1 - ranks.rank();
