@@ -27,7 +27,7 @@
 // Those who were let in in front of a next in turn know that it is there. They do not leave in the lock word, to find
 // somebody there and count in the drain word as well, but in the drain word only, and the next in turn sees them off, that
 // is, takes them off the lock word (Hold): a writer of a target when it leaves itself; at the gate when it is woken, and what
-// the lock word holds then tells which way the turn goes on. The first Turn::kMostSeenOff of a group are seen off, no more.
+// the lock word holds then tells which way the turn goes on. The first kMostSeenOff of a group are seen off, no more.
 //
 // Who is alone in its group, and finds the next in turn while it passes the turn on, announces it nowhere, but keeps
 // its id, and wakes it when it leaves.
@@ -276,7 +276,7 @@ class AcquireLock {
     }
   }
   void take_turn(Turn turn) {
-    seen_off_ = turn.to_next && turn.count <= Turn::kMostSeenOff;
+    seen_off_ = turn.to_next && turn.count <= kMostSeenOff;
     turn_ = turn.count > 0 ? turn : Turn{};
   }
   // In the ring, while it waits.

@@ -75,12 +75,17 @@ constexpr LockType opposite(LockType type) {
   return type == LockType::kShared ? LockType::kExclusive : LockType::kShared;
 }
 
+// So many of a group, its first, are seen off. The lock word still shows them after they have left: a few enough for
+// those behind them to find that they have got within reach of the ring.
+constexpr std::uint64_t kMostSeenOff = std::max<std::uint64_t>(ControlBlock::kRingSlots / 4, 1);
+
 // Who waits, and on which of its wake words: never 0, and less than 2^kBits.
 struct WaiterId {
   static constexpr std::uint64_t kNodes = 8;
   static constexpr unsigned kBits = 23;
-  // A window of more ranks would have two with one id, and lock words that carry.
-  static constexpr std::uint64_t kMostRanks = std::min((std::uint64_t{1} << kBits) / kNodes - 1, LockWord::kMostPresent);
+  // A window of more ranks would have two with one id, and lock words that carry: besides one lock of each rank, a lock word counts those that
+  // were seen off and are not yet taken off it.
+  static constexpr std::uint64_t kMostRanks = std::min((std::uint64_t{1} << kBits) / kNodes - 1, LockWord::kMostPresent - kMostSeenOff);
   static constexpr bool has_room_for(int ranks) { return static_cast<std::uint64_t>(ranks) <= kMostRanks; }
   static constexpr std::uint64_t make(int rank, std::uint32_t node) {
     return (static_cast<std::uint64_t>(rank) + 1) * kNodes + node;
@@ -144,9 +149,6 @@ static_assert(DrainWord::kEndShift + 20 == 64);
 // next 1 and count 0.
 struct Turn {
   static constexpr unsigned kBits = 22;
-  // So many of a group, its first, are seen off. The lock word still shows them after they have left: a few enough for
-  // those behind them to find that they have got within reach of the ring.
-  static constexpr std::uint64_t kMostSeenOff = std::max<std::uint64_t>(ControlBlock::kRingSlots / 4, 1);
   static constexpr std::uint64_t seen_off(std::uint64_t group) { return std::min(group, kMostSeenOff); }
 
   std::uint64_t count = 0;

@@ -68,7 +68,7 @@ class PassTurn {
   Turn offer() const { return turn_.to_next ? turn_ : handed_over(); }
   // What the present ticket, if it is of the group, passes on.
   Turn handed_over() const {
-    if (passed_ + 1 < kMost) return turn_.to_next && turn_.count < Turn::kMostSeenOff ? Turn::next_after(0) : Turn{};
+    if (passed_ + 1 < kMost) return turn_.to_next && turn_.count < kMostSeenOff ? Turn::next_after(0) : Turn{};
     return turn_.to_next ? Turn::next_after(turn_.count + 1) : Turn::members(turn_.count - 1);
   }
   void take_answer(std::uint64_t slot) {

@@ -27,10 +27,7 @@ class HandleTable {
 
   // The object behind the handle, null if there is none.
   Value* find(Key key) const {
-    // Most programs have one window, or use the one most that they have made last.
-    const Entry* newest = newest_.load(std::memory_order_acquire);
-    if (newest->key.load(std::memory_order_acquire) == key) [[likely]] return newest->value.load(std::memory_order_acquire);
-    const Entry* entry = look(key);
+    const Entry* entry = entry_of(key);
     return entry != nullptr ? entry->value.load(std::memory_order_acquire) : nullptr;
   }
   // All that is known of a handle, by one look-up.
@@ -39,7 +36,7 @@ class HandleTable {
     bool taken_out = false;   // there was one, and the handle belongs to nobody since
   };
   Found look_up(Key key) const {
-    const Entry* entry = look(key);
+    const Entry* entry = entry_of(key);
     if (entry == nullptr) return {};
     return {entry->value.load(std::memory_order_acquire), entry->taken_out.load(std::memory_order_acquire)};
   }
@@ -111,7 +108,13 @@ class HandleTable {
 
   // Spreads numbers in a row and addresses at equal distances evenly (tests/pmpi/handle_table_test.cpp).
   static std::size_t hash(Key key) { return (key * 0x9E3779B97F4A7C15ULL) >> 40; }
-  // Null if the table has no entry of the handle. Acquire: a table, and an entry in it, is complete when it can be seen.
+  // Null if the table has no entry of the handle. Most programs have one window, or use the one most that they have made last.
+  const Entry* entry_of(Key key) const {
+    const Entry* newest = newest_.load(std::memory_order_acquire);
+    if (newest->key.load(std::memory_order_acquire) == key) [[likely]] return newest;
+    return look(key);
+  }
+  // The same, without the look at the newest entry. Acquire: a table, and an entry in it, is complete when it can be seen.
   const Entry* look(Key key, std::size_t* probes = nullptr) const {
     const Table* table = table_.load(std::memory_order_acquire);
     for (std::size_t i = hash(key);; ++i) {

@@ -19,7 +19,7 @@ class ImportedCall {
   // its own), or if the tables of this processor are not known here.
   void* original() const { return original_; }
   // Lets the calls go to `target` from now on; restore() undoes it. A call that another thread makes meanwhile goes to the one
-  // or the other. False, and nothing is changed, if there is no original or the table cannot be written.
+  // or the other. False if there is no original, or if the table cannot be written: then some of its entries may have changed.
   bool redirect(void* target);
   void restore() { redirect(original_); }
 

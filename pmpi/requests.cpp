@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/requests.hpp"
 
-#include <iterator>
+#include <algorithm>
 #include <utility>
 
 #include "pmpi/runtime.hpp"
 #include "pmpi/synchronization.hpp"
 #include "pmpi/window.hpp"
-#include "pmpi/window_table.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -23,57 +22,78 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
     status->MPI_TAG = MPI_UNDEFINED;
     return static_cast<int>(MPI_SUCCESS);
   };
-  const auto nothing = [](void*) { return static_cast<int>(MPI_SUCCESS); };
+  const auto freed = [](void* operation) {
+    if (operation != nullptr) instance_.freed(*static_cast<Operation*>(operation));
+    return static_cast<int>(MPI_SUCCESS);
+  };
   const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
-  int code = PMPI_Grequest_start(query, nothing, cancel, nullptr, request);
+  const bool over = own == nullptr || own->done();
+  Outcome ended = over && own != nullptr ? Outcome(own->take_error()) : Outcome();
+  std::unique_ptr<Operation> operation;
+  if (!over || (ended && watched != 0)) {
+    operation = std::make_unique<Operation>(Operation{&window, rank, call, over ? nullptr : std::move(own), watched});
+  }
+  int code = PMPI_Grequest_start(query, freed, cancel, operation.get(), request);
   if (code != MPI_SUCCESS) {
-    window.give_up_request(rank, std::move(own));
+    window.give_up_request(rank, operation != nullptr && !over ? std::move(operation->own) : std::move(own));
     return Fault{code, "the runtime made no request"};
   }
-  if (own != nullptr && !own->done()) {
+  if (operation != nullptr) {
     const std::scoped_lock held(mutex_);
-    kept().entries.insert_or_assign(*request, Entry{&window, rank, call, std::move(own), watched});
-    count();
-    return {};
+    operation->request = *request;
+    (over ? to_tell_ : under_way_).fetch_add(1, std::memory_order_relaxed);
+    all().insert_or_assign(*request, std::move(operation));
   }
-  Outcome ended = own != nullptr ? Outcome(own->take_error()) : Outcome();
+  if (!over) return {};
   code = PMPI_Grequest_complete(*request);
   if (!ended) {
     runtime().Wait(request, MPI_STATUS_IGNORE);
     return ended;
   }
-  if (watched != 0) {
-    const std::scoped_lock held(mutex_);
-    kept().ended.insert_or_assign(*request, Ended{window.handle(), rank, call, watched, {}});
-    count();
-  }
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
 }
 
 // Made at the first use, and never destroyed: threads may complete requests while the process exits.
-Requests::Kept& Requests::kept() {
-  static Kept* const kept = new Kept;
-  return *kept;
+Requests::All& Requests::all() {
+  static All* const all = new All;
+  return *all;
 }
 
-void Requests::count() {
-  const Kept& all = kept();
-  kept_.store(all.entries.size() + all.ended.size(), std::memory_order_relaxed);
-  to_tell_.store(all.ended.size(), std::memory_order_relaxed);
+std::vector<std::unique_ptr<Requests::Operation>>& Requests::freed_here() {
+  thread_local std::vector<std::unique_ptr<Operation>> freed;
+  return freed;
 }
 
-Requests::EntryAt Requests::end(EntryAt entry, std::vector<MPI_Request>& ended) {
-  const auto& [handle, its] = *entry;
-  const Outcome outcome = its.own->take_error();
-  if (!outcome || its.watched != 0) {
-    Ended to_tell{its.window->handle(), its.rank, its.call, its.watched, {}};
-    if (!outcome) to_tell.fault = outcome.fault();
-    kept().ended.insert_or_assign(handle, std::move(to_tell));
-  }
-  ended.push_back(handle);
-  const EntryAt next = kept().entries.erase(entry);
-  count();
-  return next;
+bool Requests::any_to_tell() const {
+  if (to_tell_.load(std::memory_order_relaxed) == 0) return false;
+  freed_here().clear();
+  return true;
+}
+
+template <class Change>
+void Requests::change(Operation& operation, Change&& change) {
+  const bool before = operation.to_tell();
+  change();
+  if (before && !operation.to_tell()) to_tell_.fetch_sub(1, std::memory_order_relaxed);
+  if (!before && operation.to_tell()) to_tell_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Requests::end(Operation& operation, std::vector<MPI_Request>& ended) {
+  change(operation, [&] {
+    const Outcome outcome = operation.own->take_error();
+    if (!outcome) operation.fault = outcome.fault();
+    operation.own = nullptr;
+  });
+  under_way_.fetch_sub(1, std::memory_order_relaxed);
+  ended.push_back(operation.request);
+}
+
+void Requests::freed(Operation& operation) {
+  const std::scoped_lock held(mutex_);
+  auto node = all().extract(operation.request);
+  if (!operation.to_tell()) return;
+  to_tell_.fetch_sub(1, std::memory_order_relaxed);
+  freed_here().push_back(std::move(node.mapped()));
 }
 
 int Requests::look(std::span<const MPI_Request> requests) {
@@ -82,13 +102,12 @@ int Requests::look(std::span<const MPI_Request> requests) {
   Process::instance().poll();
   {
     const std::scoped_lock held(mutex_);
-    auto& entries = kept().entries;
     for (const MPI_Request request : requests) {
-      if (request == MPI_REQUEST_NULL || entries.empty()) continue;
-      const auto entry = entries.find(request);
-      if (entry == entries.end()) continue;
-      if (entry->second.own->done()) {
-        end(entry, ended);
+      if (request == MPI_REQUEST_NULL || all().empty()) continue;
+      const auto found = all().find(request);
+      if (found == all().end() || found->second->own == nullptr) continue;
+      if (found->second->own->done()) {
+        end(*found->second, ended);
       } else {
         ++waiting;
       }
@@ -108,74 +127,67 @@ void Requests::wait(std::span<const MPI_Request> requests) {
 }
 
 int Requests::tell(MPI_Request request) {
-  std::unique_lock held(mutex_);
-  auto node = kept().ended.extract(request);
-  if (node.empty()) return MPI_SUCCESS;
-  count();
-  held.unlock();
-  // Out of the lock: what may wait, and the user's error handler.
-  Ended& ended = node.mapped();
-  Window* const window = WindowTable::instance().find(ended.window);
-  Outcome outcome = ended.fault ? Outcome(std::move(*ended.fault)) : Outcome();
-  if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(ended.watched));
+  auto& freed = freed_here();
+  const auto found = std::ranges::find(freed, request, [](const auto& each) { return each->request; });
+  if (found == freed.end()) return MPI_SUCCESS;
+  const std::unique_ptr<Operation> operation = std::move(*found);
+  freed.erase(found);
+  // What may wait, and the user's error handler.
+  Window* const window = operation->window;
+  Outcome outcome = operation->fault ? Outcome(std::move(*operation->fault)) : Outcome();
+  if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(operation->watched));
   if (outcome) return MPI_SUCCESS;
-  return window != nullptr ? window->raise({ended.call, ended.rank}, outcome.fault()) : outcome.fault().error_class;
+  return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.fault()) : outcome.fault().error_class;
 }
 
 void Requests::show(MPI_Request request) {
   std::unique_lock held(mutex_);
-  const auto found = kept().ended.find(request);
-  if (found == kept().ended.end() || found->second.watched == 0) return;
-  const std::uint64_t watched = std::exchange(found->second.watched, 0);
-  Window* const window = WindowTable::instance().find(found->second.window);
-  held.unlock();
-  const Outcome outcome = window->request_completed(watched);
-  held.lock();
+  const auto found = all().find(request);
+  if (found == all().end()) return;
+  Operation& operation = *found->second;
+  if (operation.own != nullptr || operation.watched == 0) return;
+  std::uint64_t watched = 0;
+  change(operation, [&] { watched = std::exchange(operation.watched, 0); });
   // Nobody else completes the request meanwhile (MPI 4.0 section 11.6.2).
-  const auto again = kept().ended.find(request);
-  if (again == kept().ended.end()) return;
-  if (!outcome && !again->second.fault) again->second.fault = outcome.fault();
-  if (!again->second.fault) kept().ended.erase(again);
-  count();
+  held.unlock();
+  const Outcome outcome = operation.window->request_completed(watched);
+  held.lock();
+  change(operation, [&] {
+    if (!outcome && !operation.fault) operation.fault = outcome.fault();
+  });
 }
 
 void Requests::give_up(MPI_Request request) {
-  bool found = false;
+  bool under_way = false;
   {
     const std::scoped_lock held(mutex_);
-    auto& entries = kept().entries;
-    if (const auto entry = entries.find(request); entry != entries.end()) {
-      entry->second.window->give_up_request(entry->second.rank, std::move(entry->second.own));
-      entries.erase(entry);
-      found = true;
-    }
+    const auto found = all().find(request);
+    if (found == all().end()) return;
+    Operation& operation = *found->second;
+    under_way = operation.own != nullptr;
     // Nothing completes it any more but what completes all operations of its target.
-    auto& ended = kept().ended;
-    if (const auto over = ended.find(request); over != ended.end()) {
-      over->second.watched = 0;
-      if (!over->second.fault) ended.erase(over);
-    }
-    count();
+    change(operation, [&] {
+      operation.watched = 0;
+      if (!under_way) return;
+      operation.window->give_up_request(operation.rank, std::move(operation.own));
+      operation.own = nullptr;
+      under_way_.fetch_sub(1, std::memory_order_relaxed);
+    });
   }
-  if (found) PMPI_Grequest_complete(request);
+  if (under_way) PMPI_Grequest_complete(request);
 }
 
 void Requests::give_up(const Window& window) {
   std::vector<MPI_Request> ended;
   {
     const std::scoped_lock held(mutex_);
-    auto& entries = kept().entries;
-    for (auto entry = entries.begin(); entry != entries.end();) {
-      entry = entry->second.window == &window ? end(entry, ended) : std::next(entry);
+    for (auto& [request, operation] : all()) {
+      if (operation->window != &window) continue;
+      if (operation->own != nullptr) end(*operation, ended);
+      // The end of the window has completed what was watched.
+      change(*operation, [&] { operation->watched = 0; });
+      operation->window = nullptr;
     }
-    // Its end has completed what was watched.
-    auto& over = kept().ended;
-    for (auto each = over.begin(); each != over.end();) {
-      const bool its = each->second.window == window.handle();
-      if (its) each->second.watched = 0;
-      each = its && !each->second.fault ? over.erase(each) : std::next(each);
-    }
-    count();
   }
   for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
 }

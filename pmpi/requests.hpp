@@ -29,8 +29,10 @@ class Requests {
 
   // False: no operation with a request is under way, or over with something left to do when its user hears of it (tell); the
   // runtime alone can answer.
-  bool any() const { return kept_.load(std::memory_order_relaxed) != 0; }
-  bool any_to_tell() const { return to_tell_.load(std::memory_order_relaxed) != 0; }
+  bool any() const { return under_way_.load(std::memory_order_relaxed) + to_tell_.load(std::memory_order_relaxed) != 0; }
+  // Whether a call of the runtime that completes or frees requests may leave something for tell(). Forgets what this thread was not asked
+  // to tell.
+  bool any_to_tell() const;
 
   // For an operation that was issued towards `rank`: its request. `own`: where it counts, null if it is over. `watched`: which
   // operation it is to FARSIDE_CHECK=strict, 0 if none.
@@ -42,7 +44,7 @@ class Requests {
   int look(std::span<const MPI_Request> requests);
   // The same, but waits until none is under way: looks twice at each, and at one of them again and again.
   void wait(std::span<const MPI_Request> requests);
-  // For a request that its user has just completed or freed: the error of its operation, or MPI_SUCCESS. Calls the
+  // For a request that a call of the runtime has just completed or freed in this thread: the error of its operation, or MPI_SUCCESS. Calls the
   // window's error handler. To FARSIDE_CHECK=strict the operation is complete now.
   int tell(MPI_Request request);
   // The user has heard that it is complete, and keeps it.
@@ -53,37 +55,37 @@ class Requests {
   void give_up(const Window& window);
 
  private:
-  struct Entry {
-    Window* window;
+  // From its start until the runtime frees the request. The request's extra state is a pointer to it.
+  struct Operation {
+    Window* window;                      // null once it is gone
     int rank;
     const char* call;
-    std::unique_ptr<Outstanding> own;
+    std::unique_ptr<Outstanding> own;    // null once the operation is over
     std::uint64_t watched;
+    std::optional<Fault> fault = {};
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool to_tell() const { return own == nullptr && (watched != 0 || fault); }
   };
-  // Kept from the end of the operation until its user hears of it, if it has failed or is watched.
-  struct Ended {
-    MPI_Win window;           // by then perhaps none any more; not watched then
-    int rank;
-    const char* call;
-    std::uint64_t watched;
-    std::optional<Fault> fault;
-  };
-  struct Kept {
-    std::unordered_map<MPI_Request, Entry> entries;  // a window lives as long as it has entries here
-    std::unordered_map<MPI_Request, Ended> ended;
-  };
-  using EntryAt = std::unordered_map<MPI_Request, Entry>::iterator;
+  using All = std::unordered_map<MPI_Request, std::unique_ptr<Operation>>;
   constexpr Requests() = default;
   // With the mutex held:
-  static Kept& kept();
-  // The operation of `entry` is over; the entry goes. Returns the entry behind it.
-  EntryAt end(EntryAt entry, std::vector<MPI_Request>& ended);
-  void count();
+  static All& all();
+  // `operation` is over.
+  void end(Operation& operation, std::vector<MPI_Request>& ended);
+  // Changes one that is over, and counts it anew.
+  template <class Change>
+  void change(Operation& operation, Change&& change);
+
+  // The runtime frees the request, in the call that completes or frees it. Another thread may get the same handle for a request of its
+  // own as soon as that call has returned, so what is left to tell moves to the calling thread here.
+  void freed(Operation& operation);
+  // Of this thread: freed, and not told yet.
+  static std::vector<std::unique_ptr<Operation>>& freed_here();
 
   static Requests instance_;
-  std::atomic<std::size_t> kept_{0};      // all of them
-  std::atomic<std::size_t> to_tell_{0};   // those that have ended
-  std::mutex mutex_;                      // of kept()
+  std::atomic<std::size_t> under_way_{0};
+  std::atomic<std::size_t> to_tell_{0};
+  std::mutex mutex_;                      // of all()
 };
 
 }  // namespace farside::pmpi

@@ -315,7 +315,7 @@ void Space::finish(bool some_cma) {
   }
   all_immediate_ = !control_by_nic_ && std::none_of(targets_.begin(), targets_.end(),
                                 [](const Target& target) { return target.route == RouteKind::kFabric; });
-  segment_.published();
+  segment_.published(static_cast<std::size_t>(std::ranges::count_if(targets_, [](const Target& t) { return t.route != RouteKind::kFabric; })));
 }
 
 Fabric& Space::fabric() const { return exposed_->fabric; }

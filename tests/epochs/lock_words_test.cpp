@@ -71,4 +71,7 @@ TEST_CASE("the last rank that a window may have is told apart from the others, a
   }
   CHECK(LockWord::present(WaiterId::kMostRanks * LockWord::kReader, LockType::kExclusive) == 0);
   CHECK(!LockWord::exposed(WaiterId::kMostRanks * LockWord::kWriter));
+  // While one lock of each rank is there, those that were seen off and have left may still be counted.
+  CHECK(LockWord::present((WaiterId::kMostRanks + kMostSeenOff) * LockWord::kReader, LockType::kExclusive) == 0);
+  CHECK(!LockWord::exposed((WaiterId::kMostRanks + kMostSeenOff) * LockWord::kWriter));
 }

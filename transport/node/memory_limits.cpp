@@ -14,6 +14,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/signals_blocked.hpp"
+
 namespace farside {
 namespace {
 
@@ -129,6 +131,16 @@ std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
 constinit std::mutex promised_mutex;
 constinit PromisedMemory* promised = nullptr;
 
+// A signal handler that forks takes the same mutex, so no signal is delivered while it is held.
+class Held {
+ public:
+  Held() : held_(promised_mutex) {}
+
+ private:
+  SignalsBlocked blocked_;
+  std::scoped_lock<std::mutex> held_;
+};
+
 }  // namespace
 
 AvailableMemory available_shared_memory() {
@@ -182,20 +194,20 @@ Status check_memory_needs(std::span<const MemoryNeed> needs) {
 }
 
 PromisedMemory::PromisedMemory(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes) {
-  const std::scoped_lock held(promised_mutex);
+  const Held held;
   next_ = promised;
   promised = this;
 }
 
 PromisedMemory::~PromisedMemory() {
-  const std::scoped_lock held(promised_mutex);
+  const Held held;
   PromisedMemory** link = &promised;
   while (*link != nullptr && *link != this) link = &(*link)->next_;
   if (*link == this) *link = next_;
 }
 
 void PromisedMemory::change_to(std::uint64_t bytes) {
-  const std::scoped_lock held(promised_mutex);
+  const Held held;
   bytes_ = bytes;
 }
 
@@ -204,7 +216,7 @@ std::mutex& PromisedMemory::mutex() { return promised_mutex; }
 void PromisedMemory::forget_all() { promised = nullptr; }
 
 std::uint64_t PromisedMemory::unused() {
-  const std::scoped_lock held(promised_mutex);
+  const Held held;
   std::uint64_t sum = 0;
   for (const PromisedMemory* each = promised; each != nullptr; each = each->next_) {
     struct stat info {};

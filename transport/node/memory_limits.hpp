@@ -42,9 +42,10 @@ MemoryNeed find_memory_need(std::uint64_t bytes);
 // Whether there is enough for all of them. Errors: kNoMemory, with the limit that is met.
 Status check_memory_needs(std::span<const MemoryNeed> needs);
 
-// What a sparse file of this process may come to hold. While an object of this class lives, its file counts as promised memory; the descriptor must be open.
+// What a sparse file of this process may come to hold. While an object of this class lives, its file counts as promised memory. Thread safety: any.
 class PromisedMemory {
  public:
+  // The descriptor must stay open, because it tells how much of the file has been touched.
   PromisedMemory(int fd, std::uint64_t bytes);
   PromisedMemory(const PromisedMemory&) = delete;
   PromisedMemory& operator=(const PromisedMemory&) = delete;

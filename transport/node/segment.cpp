@@ -95,12 +95,15 @@ Result<Segment> make_segment(std::size_t bytes, std::size_t reserved) {
   return Segment{std::move(mapping.value()), std::move(file.value()), need.value(), nullptr};
 }
 
-void Segment::published() {
+void Segment::published(std::size_t processes) {
   std::uint64_t left = 0;
   for (const MemoryNeed::Limit& limit : need.limits) {
     if (limit.id != 0 && (left == 0 || limit.left < left)) left = limit.left;
   }
-  if (left != 0 && mapping.bytes() >= left / 64) {
+  // Without a limit the segment was too small to be worth the look. The promises of all processes together are at most what is left, so on average
+  // a process keeps at most kMostKept descriptors.
+  constexpr std::uint64_t kMostKept = 64;
+  if (left != 0 && mapping.bytes() >= left / kMostKept / std::max<std::size_t>(processes, 1)) {
     promise = std::make_unique<PromisedMemory>(fd.get(), mapping.bytes());
   } else {
     fd.reset();

@@ -42,11 +42,11 @@ struct Segment {
   Mapping mapping;
   UniqueFd fd;
   MemoryNeed need;                          // what was found when it was made, for the peers
-  std::unique_ptr<PromisedMemory> promise;  // once the peers have mapped it, and if it is large
+  std::unique_ptr<PromisedMemory> promise;  // once the peers have mapped it
 
-  // The peers have mapped it: the descriptor is closed. That of a segment of 1/64 or more of what there is stays, of which there are never many, so that later
-  // ones see how much of it has not been touched yet.
-  void published();
+  // The peers have mapped it: the descriptor is closed. That of a large segment stays, so that later ones see how much of it has not been touched yet:
+  // one of at least 1/64 of the share that each of `processes` has in the memory that is left.
+  void published(std::size_t processes);
 };
 
 // `reserved`: so many bytes at the beginning have their pages at once; takes time in proportion to these alone. Errors: kNoMemory, with the limit that
