@@ -41,7 +41,9 @@ TEST_CASE("a request is told of by the thread that completed it, even if its han
     CHECK_FALSE(Requests::instance().any());
     REQUIRE(MPI_Win_flush_all(window) == MPI_SUCCESS);
   }
+#ifndef __SANITIZE_ADDRESS__  // it keeps freed memory for a while
   CHECK(reused > 0);
+#endif
   CHECK(MPI_Win_unlock_all(window) == MPI_SUCCESS);
   CHECK(MPI_Win_free(&window) == MPI_SUCCESS);
 }

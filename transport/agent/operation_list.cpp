@@ -134,6 +134,8 @@ bool OperationListReader::next(ListEntry& entry, std::span<const std::byte>& dat
   if (rest_.size() - sizeof entry < padded(bytes)) fault_ = "bad length";
   if (fetched_bytes_ > OperationList::kMostFetched) fault_ = "more is asked for than a message holds";
   if (fault_ != nullptr) return false;
+  // The distance from one block to the next is not in use: the sender's could be any.
+  if (entry.blocks == 1) entry.stride = 0;
   data = rest_.subspan(sizeof entry, bytes);
   rest_ = rest_.subspan(sizeof entry + padded(bytes));
   return true;
