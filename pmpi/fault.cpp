@@ -12,7 +12,7 @@ namespace {
 int class_of(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kNoMemory: return MPI_ERR_NO_MEM;
-    case ErrorKind::kPromise: return MPI_ERR_INFO;
+    case ErrorKind::kAssertion: return MPI_ERR_INFO;
     case ErrorKind::kNotOneNode: return MPI_ERR_RMA_SHARED;
     case ErrorKind::kAttach: return MPI_ERR_RMA_ATTACH;
     case ErrorKind::kRange: return MPI_ERR_RMA_RANGE;

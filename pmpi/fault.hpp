@@ -10,7 +10,7 @@
 
 #include <mpi.h>
 
-#include "epochs/violation.hpp"
+#include "epochs/rules/violation.hpp"
 #include "transport/base/result.hpp"
 
 namespace farside::pmpi {

@@ -31,7 +31,7 @@ struct Options {
   double latency_us = 1;
   double service_us = 0.05;
   double section_us = 1;
-  double hand_over_us = 0;
+  double hand_off_us = 0;
   double busy_for_us = 100;
   std::string json_file;
   std::string csv_file;
@@ -69,8 +69,8 @@ int run(const Options& options) {
   simulate::Settings settings = options.settings;
   settings.network.latency = nanoseconds(options.latency_us);
   settings.network.service = nanoseconds(options.service_us);
-  settings.network.hand_over =
-      nanoseconds(options.hand_over_us > 0 ? options.hand_over_us : 8 * options.latency_us);
+  settings.network.hand_off =
+      nanoseconds(options.hand_off_us > 0 ? options.hand_off_us : 8 * options.latency_us);
   settings.network.busy_for = nanoseconds(options.busy_for_us);
   settings.section = nanoseconds(options.section_us);
   const bool on_terminal = isatty(STDERR_FILENO) != 0;
@@ -112,7 +112,7 @@ int run(const Options& options) {
       "acquisition.\n",
       kMostPerLock);
   if (settings.lock_all) {
-    fmt::print("lock_all: contended is per word, as an exclusive lock of farside takes two, at gate of the one that "
+    fmt::print("lock_all: contended is per word, as an exclusive lock of farside takes two, at global lock of the one that "
                "lock_all takes;\nthe queue at the target would send 4 messages per rank and lock_all.\n");
   }
   bool good = true;
@@ -180,7 +180,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
   command
-      ->add_option("--hand-over", options->hand_over_us,
+      ->add_option("--hand-off", options->hand_off_us,
                    "us, what pauses of far waiters count in (default: 8 latencies)")
       ->check(CLI::Range(0.1, 1e6));
   command

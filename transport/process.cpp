@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/process.hpp"
 
-#include "transport/agent/node_agent.hpp"
+#include "transport/handler/node_handler.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waited.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -60,44 +60,44 @@ Result<Fabric*> Process::fabric(Providers among) {
   return fabric_.get();
 }
 
-Result<NodeAgent*> Process::node_agent() {
+Result<NodeHandler*> Process::node_handler() {
   const std::scoped_lock held(mutex_);
-  if (node_agent_) return node_agent_.get();
-  if (node_agent_error_) return *node_agent_error_;
-  Result<std::unique_ptr<NodeAgent>> opened = NodeAgent::open(statistics_);
+  if (node_handler_) return node_handler_.get();
+  if (node_handler_error_) return *node_handler_error_;
+  Result<std::unique_ptr<NodeHandler>> opened = NodeHandler::open(statistics_);
   if (!opened) {
-    node_agent_error_ = opened.error();
+    node_handler_error_ = opened.error();
     return opened.error();
   }
-  node_agent_ = std::move(opened.value());
-  opened_node_agent_.store(node_agent_.get(), std::memory_order_release);
-  return node_agent_.get();
+  node_handler_ = std::move(opened.value());
+  opened_node_handler_.store(node_handler_.get(), std::memory_order_release);
+  return node_handler_.get();
 }
 
 void Process::shut_down() {
   const std::scoped_lock held(mutex_);
   opened_.store(nullptr, std::memory_order_release);
   in_use_.store(0, std::memory_order_release);
-  opened_node_agent_.store(nullptr, std::memory_order_release);
+  opened_node_handler_.store(nullptr, std::memory_order_release);
   // Whoever is in poll_from_runtime() may still have what was open.
   from_runtime_.close();
   choice_.reset();
   fabric_.reset();
-  node_agent_.reset();
+  node_handler_.reset();
   from_runtime_.reopen();
 }
 
 void Process::poll() {
   if (Fabric* open = open_fabric()) open->poll();
-  if (NodeAgent* agent = opened_node_agent_.load(std::memory_order_acquire)) agent->poll();
+  if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
 }
 
 bool Process::poll_from_runtime() {
-  if (open_fabric() == nullptr && opened_node_agent_.load(std::memory_order_relaxed) == nullptr) return false;
+  if (open_fabric() == nullptr && opened_node_handler_.load(std::memory_order_relaxed) == nullptr) return false;
   if (!from_runtime_.try_enter()) return false;
   Fabric* const open = open_fabric();
   bool moved = open != nullptr && open->poll_from_runtime();
-  if (NodeAgent* agent = opened_node_agent_.load(std::memory_order_acquire)) moved = agent->poll() || moved;
+  if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) moved = handler->poll() || moved;
   from_runtime_.leave();
   return moved;
 }
@@ -106,8 +106,8 @@ void Process::poll_runtime() {
   if (void (*hook)() = runtime_progress_.load(std::memory_order_acquire)) hook();
 }
 
-void Process::listen(Doorbell& bell) {
-  if (Fabric* open = open_fabric()) open->listen(bell);
+void Process::listen(WakeEvent& wake_event) {
+  if (Fabric* open = open_fabric()) open->listen(wake_event);
 }
 
 std::chrono::microseconds Process::longest_sleep() const {
@@ -116,8 +116,8 @@ std::chrono::microseconds Process::longest_sleep() const {
   return open == nullptr || open->serves() ? Progress::longest_sleep() : kWithoutThread;
 }
 
-void Process::stop_listening(Doorbell& bell) {
-  if (Fabric* open = open_fabric()) open->stop_listening(bell);
+void Process::stop_listening(WakeEvent& wake_event) {
+  if (Fabric* open = open_fabric()) open->stop_listening(wake_event);
 }
 
 }  // namespace farside

@@ -13,13 +13,13 @@
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/address.hpp"
+#include "transport/base/address.hpp"
 #include "transport/node/shareable_memory.hpp"
 
 namespace farside {
 
 class Fabric;
-class NodeAgent;
+class NodeHandler;
 class ProviderChoice;
 
 class Process final : public Progress {
@@ -42,8 +42,8 @@ class Process final : public Progress {
   Result<Fabric*> fabric(Providers among = kAnyProvider);
   // Null until it was opened.
   Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
-  // Serves neighbours of the node; as the endpoint.
-  Result<NodeAgent*> node_agent();
+  // Serves on-node peers; as the endpoint.
+  Result<NodeHandler*> node_handler();
   // Closes the endpoint and ends both threads. All windows are gone. Waits for a poll_from_runtime() in another thread; one
   // that comes later finds nothing to do.
   void shut_down();
@@ -57,11 +57,11 @@ class Process final : public Progress {
   // Calls no MPI.
   bool poll_from_runtime();
   void poll_runtime() override;
-  void listen(Doorbell& bell) override;
-  void stop_listening(Doorbell& bell) override;
+  void listen(WakeEvent& wake_event) override;
+  void stop_listening(WakeEvent& wake_event) override;
   std::chrono::microseconds longest_sleep() const override;
   // For waits that nobody but the endpoint ends.
-  Doorbell& own_bell() { return own_bell_; }
+  WakeEvent& own_wake_event() { return own_wake_event_; }
 
  private:
   Process();
@@ -73,15 +73,15 @@ class Process final : public Progress {
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
   ShareableMemory shareable_memory_;
-  Doorbell own_bell_;
+  WakeEvent own_wake_event_;
   std::unique_ptr<ProviderChoice> choice_;  // until the endpoint is in use
   std::unique_ptr<Fabric> fabric_;
   std::atomic<Providers> in_use_{0};
   std::atomic<Fabric*> opened_{nullptr};
-  std::unique_ptr<NodeAgent> node_agent_;
-  std::atomic<NodeAgent*> opened_node_agent_{nullptr};
-  Entrance from_runtime_;  // of poll_from_runtime(), to the endpoint and the node agent
-  std::optional<Error> node_agent_error_;
+  std::unique_ptr<NodeHandler> node_handler_;
+  std::atomic<NodeHandler*> opened_node_handler_{nullptr};
+  Entrance from_runtime_;  // of poll_from_runtime(), to the endpoint and the node handler
+  std::optional<Error> node_handler_error_;
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };
 

@@ -144,7 +144,7 @@ static void told(int g_a, double wanted) {
   GA_Sync();
 }
 
-// Puts a value, and this rank's number on top of it, to the first element of the right neighbour's part.
+// Puts a value, and this rank's number on top of it, to the first element of the right on-node peer's part.
 static void put(int g_a, double value) {
   value += rank;
   int low[2], high[2], ld[1] = {1};

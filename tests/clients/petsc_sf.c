@@ -11,7 +11,7 @@ static PetscMPIInt rank, size;
 
 #define CALL(call) CHECK_EQ(call, 0)
 
-// Each rank has kRoots roots. Its leaves: every third root of the right neighbour, backwards, and one of its own; in
+// Each rank has kRoots roots. Its leaves: every third root of the right on-node peer, backwards, and one of its own; in
 // leaf memory of twice the room, with gaps.
 enum { kLeaves = 8, kRoom = 2 * kLeaves };
 static int place(int leaf) { return 2 * leaf + 1; }

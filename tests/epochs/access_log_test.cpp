@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which accesses of one origin may be under way together, and what ends them.
-#include "epochs/access_log.hpp"
+#include "epochs/races/access_log.hpp"
 #include "tests/support/seeds.hpp"
 
 #include <random>

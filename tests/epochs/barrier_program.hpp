@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an agent of the explorer does with barriers, and what must hold: nobody leaves one before all have
+// What a handler of the explorer does with barriers, and what must hold: nobody leaves one before all have
 // entered it, and each hears what its peers say in it.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "epochs/barrier.hpp"
+#include "epochs/protocols/barrier.hpp"
 #include "tests/epochs/explorer.hpp"
 
 namespace farside::explore {
@@ -70,12 +70,12 @@ class BarrierProgram {
                   : std::string(" (") + (running_ ? "in" : "begins") + " barrier " +
                         std::to_string(left_ + 1) + ")";
   }
-  std::string describe(int agent) const {
-    return "then agent " + std::to_string(agent) + (over() ? " is done" : " is at" + describe_position());
+  std::string describe(int handler) const {
+    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:
-  // Neighbours differ, and so do the barriers in a row.
+  // OnNodePeers differ, and so do the barriers in a row.
   static std::uint8_t said(int rank, std::uint64_t barrier) {
     return static_cast<std::uint8_t>((static_cast<unsigned>(rank) * 5 + barrier * 3) % 16);
   }

@@ -110,7 +110,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
     };
     for (int step = 0; step < 40; ++step) {
       const int target = below(ranks);
-      const bool quickly = below(2) == 0;
+      const bool fast = below(2) == 0;
       const auto type = below(2) == 0 ? LockType::kShared : LockType::kExclusive;
       std::vector<int> group;
       for (int rank = 0; rank < ranks; ++rank)
@@ -140,8 +140,8 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
                                    .no_succeed = below(3) == 0,
                                    .no_store = below(2) == 0,
                                    .no_put = below(2) == 0};
-          if (quickly && state.may_fence_quickly() && below(2) == 0) {
-            state.fenced_quickly();
+          if (fast && state.allows_fast_fence() && below(2) == 0) {
+            state.fast_fenced();
             check("fence-quickly", {}, model.fence(false, false));
             break;
           }
@@ -149,16 +149,16 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           break;
         }
         case 9:
-          if (quickly && group.size() == 1 && state.may_post_quickly(group[0])) {
-            state.posted_quickly();
+          if (fast && group.size() == 1 && state.allows_fast_post(group[0])) {
+            state.fast_posted();
             check("post-quickly", {}, model.post());
             break;
           }
           check("post", state.post(group), model.post());
           break;
         case 10:
-          if (quickly && group.size() == 1 && state.may_start_quickly(group[0])) {
-            state.started_quickly(group[0]);
+          if (fast && group.size() == 1 && state.allows_fast_start(group[0])) {
+            state.fast_started(group[0]);
             check("start-quickly", {}, model.start(group));
             break;
           }
@@ -166,8 +166,8 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           break;
         case 11:
         case 12:
-          if (quickly && state.may_complete_quickly()) {
-            state.completed_quickly();
+          if (fast && state.allows_fast_complete()) {
+            state.fast_completed();
             check("complete-quickly", {}, model.complete());
             break;
           }
@@ -175,7 +175,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           break;
         case 13: {
           const bool legal = model.wait(true);
-          if (quickly && state.may_wait_quickly()) {
+          if (fast && state.allows_fast_wait()) {
             check("wait-quickly", {}, legal);
             state.exposure_ended();
             break;

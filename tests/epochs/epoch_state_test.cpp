@@ -302,7 +302,7 @@ TEST_CASE("a start, a lock_all and a post that a thread is still in open nothing
       EpochState refused = state;
       refused.start_refused();
       CHECK(refused.access() == make(access, "none").access());
-      CHECK(refused.operation_quickly(kMember) == make(access, "none").operation_quickly(kMember));
+      CHECK(refused.allows_fast_operation(kMember) == make(access, "none").allows_fast_operation(kMember));
       state.start_ready();
       CHECK(!state.operation(kMember) == !group.empty());
       CHECK(!state.complete());
@@ -327,7 +327,7 @@ TEST_CASE("a start, a lock_all and a post that a thread is still in open nothing
   REQUIRE(!state.begin_post(kGroup));
   CHECK(std::string(state.wait().what) == violation(Rule::kStillPosting).what);
   CHECK(state.test());
-  state.post_told();
+  state.post_notified();
   CHECK(!state.test());
   CHECK(!state.begin_wait());
   CHECK(std::string(state.begin_wait().what) == violation(Rule::kWaitTwice).what);
@@ -346,7 +346,7 @@ TEST_CASE("a target that promised MPI_MODE_NOPUT is not updated until the epoch 
   };
   // By fence: from the first operation on and later, whoever else is accessed.
   REQUIRE(!state.fence(kNoAssert));
-  state.promised_no_put(kMember);
+  state.asserted_no_put(kMember);
   CHECK(refused(kMember));
   CHECK(state.access() == Access::kFenceOpen);
   CHECK(!state.operation(kMember, false));
@@ -359,7 +359,7 @@ TEST_CASE("a target that promised MPI_MODE_NOPUT is not updated until the epoch 
   REQUIRE(!state.fence(kNoSucceed));
   // By start.
   REQUIRE(!state.start(kGroup));
-  state.promised_no_put(1);
+  state.asserted_no_put(1);
   CHECK(refused(1));
   CHECK(!state.operation(1, false));
   CHECK(!state.operation(kMember, true));
@@ -370,7 +370,7 @@ TEST_CASE("a target that promised MPI_MODE_NOPUT is not updated until the epoch 
   REQUIRE(!state.complete());
   // A promise of a fence that nothing followed says nothing of locks.
   REQUIRE(!state.fence(kNoAssert));
-  state.promised_no_put(kMember);
+  state.asserted_no_put(kMember);
   REQUIRE(!state.lock(kMember, LockType::kShared));
   CHECK(!state.operation(kMember, true));
   CHECK(!state.flush(kMember));

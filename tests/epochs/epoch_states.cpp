@@ -12,7 +12,7 @@ EpochState make(const std::string& access, const std::string& exposure) {
   const bool by_fence = access == "open" || access == "active";
   if (by_fence || exposure == "fence") REQUIRE(!state.fence(kNoAssert));
   if (is_posted(exposure)) REQUIRE(!state.begin_post(kGroup));
-  if (is_posted(exposure) && exposure != "posting") state.post_told();
+  if (is_posted(exposure) && exposure != "posting") state.post_notified();
   if (exposure == "waiting") REQUIRE(!state.begin_wait());
   if (exposure == "none" && by_fence) {  // a posted epoch ends the exposure of the fence
     REQUIRE(!state.post(kGroup));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "epochs/epoch_state.hpp"
+#include "epochs/rules/epoch_state.hpp"
 
 namespace farside::epochs::testing {
 
@@ -34,7 +34,7 @@ inline std::string name(Exposure state) { return kExposureNames[static_cast<std:
 // A window in the given states, by legal calls only.
 EpochState make(const std::string& access, const std::string& exposure);
 
-// A held lock in a letter: - for none, s, x.
+// A held lock in a message: - for none, s, x.
 char type_held(std::optional<LockType> type);
 
 // All that can be seen of a state: its accessors, and which targets it permits.

@@ -149,28 +149,28 @@ EpochState make_used(const std::string& access, const std::string& exposure) {
 }
 
 // A call in two steps, if it may be.
-bool start_quickly(EpochState& state, int target) {
-  if (!state.may_start_quickly(target)) return false;
-  state.started_quickly(target);
+bool try_start(EpochState& state, int target) {
+  if (!state.allows_fast_start(target)) return false;
+  state.fast_started(target);
   return true;
 }
-bool complete_quickly(EpochState& state, int) {
-  if (!state.may_complete_quickly()) return false;
-  state.completed_quickly();
+bool try_complete(EpochState& state, int) {
+  if (!state.allows_fast_complete()) return false;
+  state.fast_completed();
   return true;
 }
-bool post_quickly(EpochState& state, int origin) {
-  if (!state.may_post_quickly(origin)) return false;
-  state.posted_quickly();
+bool try_post(EpochState& state, int origin) {
+  if (!state.allows_fast_post(origin)) return false;
+  state.fast_posted();
   return true;
 }
-bool fence_quickly(EpochState& state, int) {
-  if (!state.may_fence_quickly()) return false;
-  state.fenced_quickly();
+bool try_fence(EpochState& state, int) {
+  if (!state.allows_fast_fence()) return false;
+  state.fast_fenced();
   return true;
 }
-bool wait_quickly(EpochState& state, int) {
-  if (!state.may_wait_quickly()) return false;
+bool try_wait(EpochState& state, int) {
+  if (!state.allows_fast_wait()) return false;
   state.exposure_ended();
   return true;
 }
@@ -223,25 +223,25 @@ TEST_CASE("every call in every pair of states does what MPI says", "[epochs]") {
 TEST_CASE("the quick ways say yes only where the tables do, and then move the state as they do", "[epochs]") {
   struct Pair {
     const char* name;
-    bool (*quickly)(EpochState&, int);
+    bool (*fast)(EpochState&, int);
     Violation (*in_general)(EpochState&, int);
   };
   const Pair pairs[] = {
-      {"operation", [](EpochState& s, int rank) { return s.operation_quickly(rank); },
+      {"operation", [](EpochState& s, int rank) { return s.allows_fast_operation(rank); },
        [](EpochState& s, int rank) { return s.operation(rank); }},
-      {"flush", [](EpochState& s, int rank) { return s.flush_quickly(rank); },
+      {"flush", [](EpochState& s, int rank) { return s.allows_fast_flush(rank); },
        [](EpochState& s, int rank) { return s.flush(rank); }},
-      {"lock shared", [](EpochState& s, int rank) { return s.lock_quickly(rank, LockType::kShared); },
+      {"lock shared", [](EpochState& s, int rank) { return s.try_lock(rank, LockType::kShared); },
        [](EpochState& s, int rank) { return s.lock(rank, LockType::kShared); }},
-      {"lock exclusive", [](EpochState& s, int rank) { return s.lock_quickly(rank, LockType::kExclusive); },
+      {"lock exclusive", [](EpochState& s, int rank) { return s.try_lock(rank, LockType::kExclusive); },
        [](EpochState& s, int rank) { return s.lock(rank, LockType::kExclusive); }},
-      {"unlock", [](EpochState& s, int rank) { return s.unlock_quickly(rank); },
+      {"unlock", [](EpochState& s, int rank) { return s.try_unlock(rank); },
        [](EpochState& s, int rank) { return s.unlock(rank); }},
-      {"start", start_quickly, [](EpochState& s, int rank) { return s.start(std::vector<int>{rank}); }},
-      {"complete", complete_quickly, [](EpochState& s, int) { return s.complete(); }},
-      {"post", post_quickly, [](EpochState& s, int rank) { return s.post(std::vector<int>{rank}); }},
-      {"fence", fence_quickly, [](EpochState& s, int) { return s.fence({}); }},
-      {"wait", wait_quickly, wait_in_general},
+      {"start", try_start, [](EpochState& s, int rank) { return s.start(std::vector<int>{rank}); }},
+      {"complete", try_complete, [](EpochState& s, int) { return s.complete(); }},
+      {"post", try_post, [](EpochState& s, int rank) { return s.post(std::vector<int>{rank}); }},
+      {"fence", try_fence, [](EpochState& s, int) { return s.fence({}); }},
+      {"wait", try_wait, wait_in_general},
   };
   for (const Pair& pair : pairs) {
     int taken = 0;
@@ -250,26 +250,26 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
         if (locks_all(access) && is_posted(exposure)) continue;  // there is no such state
         for (const int rank : {-1, 0, 1, kOther, kMember, kRanks - 1, kRanks}) {
           for (const bool fresh : {true, false}) {
-            EpochState quick = fresh ? make(access, exposure) : make_used(access, exposure);
-            EpochState general = quick;
-            const std::string before = seen(quick);
+            EpochState fast = fresh ? make(access, exposure) : make_used(access, exposure);
+            EpochState general = fast;
+            const std::string before = seen(fast);
             INFO(pair.name << " of " << rank << " in " << access << ", " << exposure);
-            if (pair.quickly(quick, rank)) {
+            if (pair.fast(fast, rank)) {
               ++taken;
               CHECK(!pair.in_general(general, rank));
-              CHECK(seen(quick) == seen(general));
-              CHECK(quick.describe_access() == general.describe_access());
-              CHECK(quick.describe_exposure() == general.describe_exposure());
+              CHECK(seen(fast) == seen(general));
+              CHECK(fast.describe_access() == general.describe_access());
+              CHECK(fast.describe_exposure() == general.describe_exposure());
               // What comes after is the same as well.
               for (const int next : {1, kOther, kMember}) {
-                CHECK(!quick.operation(next) == !general.operation(next));
-                CHECK(!quick.unlock(next) == !general.unlock(next));
-                CHECK(seen(quick) == seen(general));
+                CHECK(!fast.operation(next) == !general.operation(next));
+                CHECK(!fast.unlock(next) == !general.unlock(next));
+                CHECK(seen(fast) == seen(general));
               }
-              CHECK(!quick.lock(rank, LockType::kShared) == !general.lock(rank, LockType::kShared));
-              CHECK(seen(quick) == seen(general));
+              CHECK(!fast.lock(rank, LockType::kShared) == !general.lock(rank, LockType::kShared));
+              CHECK(seen(fast) == seen(general));
             } else {
-              CHECK(seen(quick) == before);
+              CHECK(seen(fast) == before);
             }
           }
         }
@@ -281,20 +281,20 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
   }
   // A lone target that promises to be left alone is looked at.
   EpochState started = make_used("started", "none");
-  CHECK(started.operation_quickly(kOther));
-  started.promised_no_put(kOther);
-  CHECK(!started.operation_quickly(kOther));
+  CHECK(started.allows_fast_operation(kOther));
+  started.asserted_no_put(kOther);
+  CHECK(!started.allows_fast_operation(kOther));
   CHECK(started.operation(kOther));
   CHECK(!started.operation(kOther, false));
-  CHECK(!started.may_complete_quickly());
+  CHECK(!started.allows_fast_complete());
   CHECK(!started.complete());
-  CHECK(started.may_start_quickly(kOther));
+  CHECK(started.allows_fast_start(kOther));
 
   EpochState state = make("none", "none");
-  CHECK(state.lock_quickly(1, LockType::kExclusive));
+  CHECK(state.try_lock(1, LockType::kExclusive));
   CHECK(state.locked(1) == LockType::kExclusive);
   CHECK(!state.lock(kMember, LockType::kShared));
-  CHECK(!state.unlock_quickly(1));
+  CHECK(!state.try_unlock(1));
   CHECK(!state.unlock(1));
   CHECK(state.locked(1) == std::nullopt);
   CHECK(!state.lock(kOther, LockType::kExclusive));
@@ -302,6 +302,6 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
   CHECK(state.locked(kOther) == LockType::kExclusive);
   CHECK(state.locks_held() == 2);
   CHECK(!state.unlock(kMember));
-  CHECK(state.unlock_quickly(kOther));
+  CHECK(state.try_unlock(kOther));
   CHECK(state.access() == Access::kNone);
 }

@@ -14,13 +14,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "epochs/control_block.hpp"
-#include "transport/remote_memory.hpp"
+#include "epochs/protocols/control_block.hpp"
+#include "transport/base/remote_memory.hpp"
 
 namespace farside::explore {
 
 inline constexpr int kRanks = 4;
-inline constexpr int kAgents = 6;
+inline constexpr int kHandlers = 6;
 inline constexpr int kSlots = 12;  // operations of one protocol object
 // Behind the control block of so few ranks: words for the data that protocols protect.
 inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
@@ -46,13 +46,13 @@ inline std::uint64_t hash_bytes(std::uint64_t seed, const void* bytes, std::size
 
 enum class Kind : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite, kPause, kOwnRead, kOwnAdd };
 
-// What an agent asks of the memory. A sabotage may change it on the way.
+// What a handler asks of the memory. A sabotage may change it on the way.
 struct Request {
   std::uint64_t operand = 0;  // of kOwnRead: the value found
   std::uint64_t compare = 0;
   std::uint32_t word = 0;
   std::int8_t rank = 0;  // the target
-  std::int8_t agent = 0;
+  std::int8_t handler = 0;
   Kind kind = Kind::kRead;
   bool dropped = false;  // it has no effect
   bool torn = false;     // it reads and writes in two effects instead of one
@@ -74,7 +74,7 @@ class World {
     std::uint32_t unused = 0;
     std::uint64_t before;
   };
-  struct Agent {
+  struct MessageHandler {
     std::array<Slot, kSlots> slots{};
     std::int8_t rank = 0;
     bool looked = false;   // its last advance() looked at own words
@@ -108,7 +108,7 @@ class World {
       return kind == Kind::kFetchAdd || kind == Kind::kCompareAndSwap || kind == Kind::kOwnAdd;
     };
     if (request.kind != Kind::kWrite && !changes(request.kind)) return false;
-    for (const Agent& each : agents) {
+    for (const MessageHandler& each : handlers) {
       for (std::size_t s = 0; s < each.used; ++s) {
         const Slot& other = each.slots[s];
         if (other.phase != Phase::kIssued && other.phase != Phase::kHalf) continue;
@@ -127,18 +127,18 @@ class World {
   }
   // Own words of the rank have changed visibly: who looked at them and went to sleep looks again.
   void stir(int rank) {
-    for (Agent& agent : agents) agent.stirred = agent.stirred || (agent.rank == rank && agent.looked);
+    for (MessageHandler& handler : handlers) handler.stirred = handler.stirred || (handler.rank == rank && handler.looked);
   }
   std::uint64_t hash() const {
     std::uint64_t hash = hash_bytes(hash_, late_.data(), sizeof(late_));
-    for (const Agent& agent : agents) {
-      hash = hash_bytes(hash, agent.slots.data(), agent.used * sizeof(Slot));
-      hash = mix(hash, static_cast<std::uint64_t>(agent.looked) + 2U * agent.stirred + 4U * agent.used);
+    for (const MessageHandler& handler : handlers) {
+      hash = hash_bytes(hash, handler.slots.data(), handler.used * sizeof(Slot));
+      hash = mix(hash, static_cast<std::uint64_t>(handler.looked) + 2U * handler.stirred + 4U * handler.used);
     }
     return hash;
   }
 
-  std::array<Agent, kAgents> agents{};
+  std::array<MessageHandler, kHandlers> handlers{};
 
  private:
   struct Late {
@@ -158,7 +158,7 @@ static_assert(std::is_trivially_copyable_v<World>);
 // does may depend on the request only.
 using Sabotage = std::function<void(Request&)>;
 
-// The RemoteMemory of one agent.
+// The RemoteMemory of one handler.
 class Memory {
  public:
   static constexpr const char* kMeets = "a write meets an atomic on the same word";
@@ -175,13 +175,13 @@ class Memory {
 
    private:
     friend class Memory;
-    const World::Slot& slot() const { return memory_->agent().slots[slot_]; }
+    const World::Slot& slot() const { return memory_->handler().slots[slot_]; }
     Memory* memory_ = nullptr;
     std::uint64_t slot_ = 0;
   };
 
-  Memory(World& world, int agent, int rank, const Sabotage& sabotage, std::string& failure)
-      : world_(world), agent_(agent), rank_(rank), sabotage_(sabotage), failure_(failure) {}
+  Memory(World& world, int handler, int rank, const Sabotage& sabotage, std::string& failure)
+      : world_(world), handler_(handler), rank_(rank), sabotage_(sabotage), failure_(failure) {}
 
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     issue(operation, Kind::kFetchAdd, rank, word, value, 0);
@@ -197,12 +197,12 @@ class Memory {
   void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
   void paused(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const {
-    world_.agents[static_cast<std::size_t>(agent_)].looked = true;
+    world_.handlers[static_cast<std::size_t>(handler_)].looked = true;
     const std::uint64_t value = world_.own(rank_, word);
     return sabotage_ ? sabotaged(Kind::kOwnRead, word, value).operand : value;
   }
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
-    agent().looked = true;
+    handler().looked = true;
     // An atomic on a word sees all that took effect on it, and what came before that.
     while (world_.has_late(rank_)) world_.appear(rank_);
     const std::uint64_t before = world_.at(rank_, word);
@@ -213,14 +213,14 @@ class Memory {
   }
 
   int rank() const { return rank_; }
-  int index() const { return agent_; }
+  int index() const { return handler_; }
   // A protocol object is over: none of its operations may still be under way, as they die with it.
   void retire_operations() {
-    for (std::size_t i = 0; i < agent().used; ++i) {
-      if (agent().slots[i].phase != World::Phase::kDone) broken("a protocol is over while an operation is not done");
-      agent().slots[i] = {};
+    for (std::size_t i = 0; i < handler().used; ++i) {
+      if (handler().slots[i].phase != World::Phase::kDone) broken("a protocol is over while an operation is not done");
+      handler().slots[i] = {};
     }
-    agent().used = 0;
+    handler().used = 0;
   }
   void broken(std::string what) const {
     if (failure_.empty()) failure_ = std::move(what);
@@ -228,32 +228,32 @@ class Memory {
   World& world() { return world_; }
 
  private:
-  World::Agent& agent() const { return world_.agents[static_cast<std::size_t>(agent_)]; }
+  World::MessageHandler& handler() const { return world_.handlers[static_cast<std::size_t>(handler_)]; }
   Request sabotaged(Kind kind, std::uint32_t word, std::uint64_t operand) const {
     Request request{.operand = operand, .word = word, .rank = static_cast<std::int8_t>(rank_),
-                    .agent = static_cast<std::int8_t>(agent_), .kind = kind};
+                    .handler = static_cast<std::int8_t>(handler_), .kind = kind};
     sabotage_(request);
     return request;
   }
   void issue(Operation& operation, Kind kind, int rank, std::uint32_t word, std::uint64_t operand,
              std::uint64_t compare) {
     if (operation.memory_ == nullptr) {
-      if (agent().used == kSlots) return broken("more operations in one protocol than the explorer has room for");
-      operation.slot_ = agent().used++;
+      if (handler().used == kSlots) return broken("more operations in one protocol than the explorer has room for");
+      operation.slot_ = handler().used++;
       operation.memory_ = this;
     } else if (!operation.done()) {
       return broken("an operation is used again before it is done");
     }
-    World::Slot& slot = agent().slots[operation.slot_];
+    World::Slot& slot = handler().slots[operation.slot_];
     slot.value = 0;
     slot.request = {.operand = operand, .compare = compare, .word = word, .rank = static_cast<std::int8_t>(rank),
-                    .agent = static_cast<std::int8_t>(agent_), .kind = kind};
+                    .handler = static_cast<std::int8_t>(handler_), .kind = kind};
     if (sabotage_) sabotage_(slot.request);
     slot.phase = kind == Kind::kPause ? World::Phase::kEffected : World::Phase::kIssued;
   }
 
   World& world_;
-  int agent_;
+  int handler_;
   int rank_;
   const Sabotage& sabotage_;
   std::string& failure_;

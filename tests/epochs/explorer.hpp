@@ -2,16 +2,16 @@
 // An explorer of interleavings: RemoteMemory over plain words, and a depth-first search over everything that may
 // happen in whatever order. The protocols of epochs/ run on it unchanged.
 //
-//   agent    what makes progress by itself: a rank (or one of two threads of a rank) that runs a Program
+//   handler    what makes progress by itself: a rank (or one of two threads of a rank) that runs a Program
 //   Program  its script: which protocol objects it runs one after another, and what must be true meanwhile
 //   effect   an operation changes, or reads, its word at the target; any time after it was issued, in any order
-//   step     some of the agent's operations that took effect become done, or its own words have changed, and it
+//   step     some of the handler's operations that took effect become done, or its own words have changed, and it
 //            calls advance() once
 //   appear   the oldest change of a rank's own words that its own() did not show becomes visible (Options::late)
 //
-// Completion needs no event of its own: until the agent's next advance() it makes no difference, so each step
+// Completion needs no event of its own: until the handler's next advance() it makes no difference, so each step
 // chooses the set of operations that have become done by then. A step that looks at no own word is invisible to
-// all others (issuing is not an effect), so if nothing else of that agent is under way it is taken at once and
+// all others (issuing is not an effect), so if nothing else of that handler is under way it is taken at once and
 // nothing else is tried instead.
 //
 // States are told apart by a 64-bit hash of all that determines the future: the words, the operations, the
@@ -66,7 +66,7 @@ struct Report {
 };
 
 // Program: copyable, with
-//   Shared                           what all agents' programs know together, trivially copyable without padding
+//   Shared                           what all handlers' programs know together, trivially copyable without padding
 //   bool over() const                nothing left to do
 //   bool begins() const              its next step begins a protocol object
 //   void step(Memory&, Shared&)      begins the next protocol object if none runs, else calls its advance() once
@@ -79,13 +79,13 @@ class Explorer {
  public:
   using Shared = typename Program::Shared;
 
-  // One program per agent; agent i is rank i, or ranks[i].
+  // One program per handler; handler i is rank i, or ranks[i].
   Explorer(const std::vector<Program>& programs, Options options, std::vector<int> ranks = {})
-      : options_(std::move(options)), agents_(static_cast<int>(programs.size())) {
-    for (int a = 0; a < agents_; ++a) {
+      : options_(std::move(options)), handlers_(static_cast<int>(programs.size())) {
+    for (int a = 0; a < handlers_; ++a) {
       const int rank = ranks.empty() ? a : ranks[static_cast<std::size_t>(a)];
-      state_.world.agents[static_cast<std::size_t>(a)].rank = static_cast<std::int8_t>(rank);
-      state_.world.agents[static_cast<std::size_t>(a)].stirred = true;
+      state_.world.handlers[static_cast<std::size_t>(a)].rank = static_cast<std::int8_t>(rank);
+      state_.world.handlers[static_cast<std::size_t>(a)].stirred = true;
       memories_.push_back(std::make_unique<Memory>(state_.world, a, rank, options_.sabotage, failure_));
       program(a) = programs[static_cast<std::size_t>(a)];
     }
@@ -122,7 +122,7 @@ class Explorer {
         report_.trace.push_back(describe(event));
         apply(event);
       }
-      for (int a = 0; a < agents_; ++a) report_.trace.push_back(program(a).describe(a));
+      for (int a = 0; a < handlers_; ++a) report_.trace.push_back(program(a).describe(a));
     }
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return report_;
@@ -134,11 +134,11 @@ class Explorer {
   struct State {
     World world;
     Shared shared{};
-    std::array<Program, kAgents> programs;
+    std::array<Program, kHandlers> programs;
   };
   struct Event {
     enum class What : std::uint8_t { kEffect, kStep, kAppear } what;
-    std::int8_t who;      // agent; of kAppear the rank
+    std::int8_t who;      // handler; of kAppear the rank
     std::uint16_t which;  // kEffect: the slot; kStep: the set of slots that become done
   };
   static constexpr std::size_t kMaxEvents = 64;
@@ -150,9 +150,9 @@ class Explorer {
     }
   };
 
-  Program& program(int agent) { return state_.programs[static_cast<std::size_t>(agent)]; }
-  Memory& memory(int agent) { return *memories_[static_cast<std::size_t>(agent)]; }
-  World::Agent& agent(int index) { return state_.world.agents[static_cast<std::size_t>(index)]; }
+  Program& program(int handler) { return state_.programs[static_cast<std::size_t>(handler)]; }
+  Memory& memory(int handler) { return *memories_[static_cast<std::size_t>(handler)]; }
+  World::MessageHandler& handler(int index) { return state_.world.handlers[static_cast<std::size_t>(index)]; }
 
   void restart(const State& first) {
     state_ = first;
@@ -165,7 +165,7 @@ class Explorer {
 
   std::uint64_t hash_now() const {
     std::uint64_t hash = hash_bytes(state_.world.hash(), &state_.shared, sizeof(Shared));
-    for (int a = 0; a < agents_; ++a) hash = state_.programs[static_cast<std::size_t>(a)].hash(hash);
+    for (int a = 0; a < handlers_; ++a) hash = state_.programs[static_cast<std::size_t>(a)].hash(hash);
     return hash == 0 ? 1 : hash;
   }
 
@@ -251,7 +251,7 @@ class Explorer {
     return true;
   }
   void finished(SeenStates::Entry& entry) {
-    for (int a = 0; a < agents_; ++a) {
+    for (int a = 0; a < handlers_; ++a) {
       if (!program(a).over()) {
         failure_ = "deadlock: nothing can happen any more, and not all are done";
         return;
@@ -263,8 +263,8 @@ class Explorer {
   }
 
   void list_events(Events& events) {
-    for (int a = 0; a < agents_; ++a) {
-      World::Agent& each = agent(a);
+    for (int a = 0; a < handlers_; ++a) {
+      World::MessageHandler& each = handler(a);
       unsigned effected = 0;
       for (std::size_t s = 0; s < each.used; ++s) {
         const World::Phase phase = each.slots[s].phase;
@@ -283,17 +283,17 @@ class Explorer {
     }
   }
 
-  // If an agent has nothing to do but a step that nobody else can notice, leaves that alone to be tried.
+  // If a handler has nothing to do but a step that nobody else can notice, leaves that alone to be tried.
   void take_local_step(Frame& frame) {
     const Events& events = frame.events;
-    const auto is_of_agent = [&](std::size_t i, int who) {
+    const auto is_of_handler = [&](std::size_t i, int who) {
       return i < events.count && events.list[i].what != Event::What::kAppear && events.list[i].who == who;
     };
     for (std::size_t i = 0; i < events.count; ++i) {
       const Event event = events.list[i];
-      if (event.what != Event::What::kStep || is_of_agent(i - 1, event.who) || is_of_agent(i + 1, event.who)) continue;
+      if (event.what != Event::What::kStep || is_of_handler(i - 1, event.who) || is_of_handler(i + 1, event.who)) continue;
       apply(event);
-      const bool local = !agent(event.who).looked && failure_.empty();
+      const bool local = !handler(event.who).looked && failure_.empty();
       failure_.clear();
       state_ = frame.saved;
       if (local) {
@@ -306,7 +306,7 @@ class Explorer {
 
   void apply(const Event& event) {
     switch (event.what) {
-      case Event::What::kEffect: take_effect(event.who, agent(event.who).slots[event.which]); break;
+      case Event::What::kEffect: take_effect(event.who, handler(event.who).slots[event.which]); break;
       case Event::What::kStep: step(event.who, event.which); break;
       case Event::What::kAppear:
         state_.world.appear(event.who);
@@ -352,7 +352,7 @@ class Explorer {
   }
 
   void step(int who, unsigned set) {
-    World::Agent& each = agent(who);
+    World::MessageHandler& each = handler(who);
     for (std::size_t s = 0; s < each.used; ++s) {
       if ((set >> s & 1) != 0) {
         each.slots[s].phase = World::Phase::kDone;
@@ -391,18 +391,18 @@ class Explorer {
     return text;
   }
   std::string describe(const Event& event) {
-    const std::string who = "agent " + std::to_string(event.who);
+    const std::string who = "handler " + std::to_string(event.who);
     if (event.what == Event::What::kAppear) return "rank " + std::to_string(event.who) + " sees a change of its own words";
     if (event.what == Event::What::kStep) {
       std::string text = who + " steps";
       for (std::size_t s = 0; s < kSlots; ++s) {
         if ((event.which >> s & 1) != 0) {
-          text += ", operation " + std::to_string(s) + " done with " + hex(agent(event.who).slots[s].value);
+          text += ", operation " + std::to_string(s) + " done with " + hex(handler(event.who).slots[s].value);
         }
       }
       return text + program(event.who).describe_position();
     }
-    const World::Slot& slot = agent(event.who).slots[event.which];
+    const World::Slot& slot = handler(event.who).slots[event.which];
     const Request& request = slot.request;
     const std::uint64_t before = state_.world.at(request.rank, request.word);
     static constexpr const char* kNames[] = {"fetch_add", "compare_and_swap", "read", "write", "pause", "", ""};
@@ -415,7 +415,7 @@ class Explorer {
   }
 
   Options options_;
-  int agents_;
+  int handlers_;
   State state_{};
   std::vector<std::unique_ptr<Memory>> memories_;
   std::string failure_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an agent of the explorer does with post, start, complete and wait, and what must hold: accesses fall
+// What a handler of the explorer does with post, start, complete and wait, and what must hold: accesses fall
 // into an exposure that was posted to their origin, wait returns after all data has arrived, and in the end
 // nothing is left.
 #pragma once
@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "epochs/exposure.hpp"
+#include "epochs/protocols/exposure.hpp"
 #include "tests/epochs/explorer.hpp"
 
 namespace farside::explore {
@@ -152,8 +152,8 @@ class ExposureProgram {
     return std::string(" (") + (begun_ ? "in " : "begins ") +
            kNames[static_cast<int>((*script_)[position_].what)] + ")";
   }
-  std::string describe(int agent) const {
-    return "then agent " + std::to_string(agent) + (over() ? " is done" : " is at" + describe_position());
+  std::string describe(int handler) const {
+    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:

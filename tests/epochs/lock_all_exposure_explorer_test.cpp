@@ -8,8 +8,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "epochs/exposure.hpp"
-#include "epochs/lock.hpp"
+#include "epochs/protocols/exposure.hpp"
+#include "epochs/protocols/lock.hpp"
 #include "tests/epochs/explorer.hpp"
 
 namespace {
@@ -33,10 +33,10 @@ class LockAllExposureProgram {
 
  public:
   struct Shared {
-    std::int8_t locked[kAgents] = {};      // by a lock of this rank, held or awaited
-    std::int8_t lock_alls[kAgents] = {};
+    std::int8_t locked[kHandlers] = {};      // by a lock of this rank, held or awaited
+    std::int8_t lock_alls[kHandlers] = {};
     std::int8_t exposed = 0;
-    std::int8_t met_exposure[kAgents] = {};  // when it came
+    std::int8_t met_exposure[kHandlers] = {};  // when it came
   };
   struct Found {
     bool post_refused = false, post_beside_lock_all = false, lock_saw_exposure = false, lock_all_saw_exposure = false;
@@ -83,10 +83,10 @@ class LockAllExposureProgram {
           memory.broken("a lock and an exposure have not seen each other");
         }
         if (shared.met_exposure[memory.index()] != 0) (what == 'L' ? found_->lock_all_saw_exposure : found_->lock_saw_exposure) = true;
-        hold_ = running_.get<Acquire>().hold();
+        token_ = running_.get<Acquire>().token();
         running_.end();
         memory.retire_operations();
-        running_.begin<Release>(memory, kTarget, type, hold_, of);
+        running_.begin<Release>(memory, kTarget, type, token_, of);
         step_ = Step::kRelease;
         return;
       case Step::kRelease:
@@ -110,7 +110,7 @@ class LockAllExposureProgram {
 
   std::uint64_t hash(std::uint64_t seed) const {
     seed = running_.hash(mix(seed, position_ * 8 + static_cast<std::uint64_t>(step_)));
-    return hash_bytes(seed, &hold_, sizeof hold_);
+    return hash_bytes(seed, &token_, sizeof token_);
   }
   static bool own_word(std::uint32_t word) {
     return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
@@ -122,12 +122,12 @@ class LockAllExposureProgram {
     static constexpr const char* kNames[] = {"begins", "acquires", "releases"};
     return over() ? "" : std::string(" (") + (*script_)[position_] + " " + kNames[static_cast<int>(step_)] + ")";
   }
-  std::string describe(int agent) const {
-    return "then agent " + std::to_string(agent) + (over() ? " is done" : " is at" + describe_position());
+  std::string describe(int handler) const {
+    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:
-  static bool any(const std::int8_t (&flags)[kAgents]) {
+  static bool any(const std::int8_t (&flags)[kHandlers]) {
     for (const std::int8_t flag : flags) {
       if (flag != 0) return true;
     }
@@ -136,7 +136,7 @@ class LockAllExposureProgram {
   void next(Memory& memory) {
     running_.end();
     memory.retire_operations();
-    hold_ = {};
+    token_ = {};
     step_ = Step::kBegin;
     ++position_;
   }
@@ -144,7 +144,7 @@ class LockAllExposureProgram {
   const std::string* script_ = nullptr;
   Found* found_ = nullptr;
   std::uint64_t position_ = 0;
-  epochs::Hold hold_;
+  epochs::LockToken token_;
   Step step_ = Step::kBegin;
   Running<Acquire, Release> running_;
 };
@@ -198,16 +198,16 @@ TEST_CASE("a post is refused exactly while its rank is locked, whatever lock_all
 
 TEST_CASE("a lock_all that is not told apart from a lock is caught") {
   CHECK(fault({"PW", "L"}, [](Request& r) {
-          if (r.word == ControlBlock::kLock && r.operand == LockWord::come(LockType::kShared, LockOf::kAll)) {
-            r.operand = LockWord::come(LockType::kShared);
+          if (r.word == ControlBlock::kLock && r.operand == LockWord::arrive(LockType::kShared, LockOf::kAll)) {
+            r.operand = LockWord::arrive(LockType::kShared);
           }
         }) == kAccused);
 }
 
 TEST_CASE("a lock_all that leaves its mark behind is caught, wherever it leaves") {
   CHECK(fault({"PW", "L"}, [](Request& r) {
-          if (r.word == ControlBlock::kLock && r.operand == LockWord::leave(LockType::kShared, LockOf::kAll)) {
-            r.operand = LockWord::leave(LockType::kShared);
+          if (r.word == ControlBlock::kLock && r.operand == LockWord::depart(LockType::kShared, LockOf::kAll)) {
+            r.operand = LockWord::depart(LockType::kShared);
           }
         }) != "");
   CHECK(fault({"PW", "E", "LE", "L"}, [](Request& r) {
@@ -217,8 +217,8 @@ TEST_CASE("a lock_all that leaves its mark behind is caught, wherever it leaves"
 
 TEST_CASE("a post that sees no locks is caught") {
   CHECK(fault({"PW", "S"}, [](Request& r) {
-          if (r.kind == Kind::kFetchAdd && r.operand == LockWord::come(LockType::kShared)) {
-            r.operand = LockWord::come(LockType::kShared, LockOf::kAll);
+          if (r.kind == Kind::kFetchAdd && r.operand == LockWord::arrive(LockType::kShared)) {
+            r.operand = LockWord::arrive(LockType::kShared, LockOf::kAll);
           }
         }) == "a post does not see a lock of its rank");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the explorer's tests of the lock and the gate have in common: a case must hold, or a broken one be caught.
+// What the explorer's tests of the lock and the global lock have in common: a case must hold, or a broken one be caught.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace farside::explore {
 // What a broken case changes.
 using epochs::DrainWord;
 using epochs::RingSlot;
-using epochs::Turn;
-using epochs::WakeUp;
+using epochs::HandOff;
+using epochs::WakeValue;
 
 inline void must_hold(const LockCase& each, const Options& options = {}) {
   const Report report = explore_locks(each, options);
@@ -44,8 +44,8 @@ inline bool wakes(const Request& r) { return r.kind == Kind::kWrite && is_wake_w
 
 inline const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
 inline const std::string kEndless = "endless: the last state of this trace can go on for ever, but never to the end";
-inline const std::string kTogether = "two agents hold the lock that exclude each other";
-inline const std::string kOvertaken = "an agent overtook one that came before it";
+inline const std::string kTogether = "two handlers hold the lock that exclude each other";
+inline const std::string kOvertaken = "a handler overtook one that came before it";
 inline const std::string kDrainLeft = "in the end something is left in a drain word";
 inline const std::string kSlotLeft = "in the end something is left in a slot";
 inline const std::string kLockLeft = "in the end someone is left in a lock word";

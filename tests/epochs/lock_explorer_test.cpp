@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock in all interleavings of a few ranks, with the ring it has in production; and locks that are wrong
+// The lock in all interleavings of a few ranks, with the signal it has in production; and locks that are wrong
 // in one point, each of which must be caught. The same beyond the ring: lock_ring_of_*_explorer_test.cpp.
 #include <catch2/catch.hpp>
 
@@ -9,9 +9,9 @@ namespace {
 
 using namespace farside::explore;
 
-bool is_slot(std::uint32_t word) { return word >= ControlBlock::kRing && word < ControlBlock::kGate; }
+bool is_slot(std::uint32_t word) { return word >= ControlBlock::kRing && word < ControlBlock::kGlobalLock; }
 bool in_drain(const Request& r) { return r.kind == Kind::kFetchAdd && r.word == ControlBlock::kDrain; }
-bool announces(const Request& r) { return in_drain(r) && DrainWord::left(r.operand) < 0; }
+bool announces(const Request& r) { return in_drain(r) && DrainWord::departed(r.operand) < 0; }
 
 }  // namespace
 
@@ -98,49 +98,49 @@ TEST_CASE("a lock whose writer waits for one reader less than there are is caugh
 
 TEST_CASE("a lock whose writer does not take itself out of the drain word is caught") {
   CHECK(fault({{"S0", "X0"}}, [](Request& r) {
-          r.dropped = in_drain(r) && DrainWord::left(r.operand) == 0;
+          r.dropped = in_drain(r) && DrainWord::departed(r.operand) == 0;
         }) == kDrainLeft);
 }
 
 TEST_CASE("a lock whose last reader wakes the writer as if it had not announced itself is caught") {
   CHECK(fault({{"S0", "X0"}}, [](Request& r) {
-          if (wakes(r)) r.operand = WakeUp::make(WakeUp::kHold);
+          if (wakes(r)) r.operand = WakeValue::make(WakeValue::kHandOff);
         }) == kDrainLeft);
 }
 
 // Readers let in in front of a writer leave in the drain word only, and it takes them along.
 TEST_CASE("a lock whose writer does not take along the readers that it saw off is caught") {
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
-          const bool leaves = r.word == ControlBlock::kLock && static_cast<std::int64_t>(r.operand) < 0;
-          if (leaves && LockWord::writers(-r.operand) == 1) r.operand = -LockWord::kWriter;
+          const bool departs = r.word == ControlBlock::kLock && static_cast<std::int64_t>(r.operand) < 0;
+          if (departs && LockWord::writers(-r.operand) == 1) r.operand = -LockWord::kWriter;
         }) != "");
 }
 
-TEST_CASE("a lock whose writer is not told how many readers it sees off is caught") {
+TEST_CASE("a lock whose writer is not told how many readers it releases its predecessors is caught") {
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
-          if (announces(r) && DrainWord::end(r.operand) == 1) r.operand -= DrainWord::leave(1) - DrainWord::kOne;
+          if (announces(r) && DrainWord::end(r.operand) == 1) r.operand -= DrainWord::depart(1) - DrainWord::kOne;
         }) != "");
 }
 
 TEST_CASE("a lock whose readers leave by themselves, and are taken along as well, is caught") {
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
-          if (wakes(r) && r.operand == WakeUp::make(WakeUp::kHold, Turn::next_after(0).bits())) r.operand = WakeUp::kHold;
+          if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::next_after(0).bits())) r.operand = WakeValue::kHandOff;
         }) != "");
 }
 
 TEST_CASE("a lock whose reader, alone in front of a writer, does not wake it is caught") {
-  // It found the turn in its slot, so it passes it on itself and knows who is next.
+  // It found the hand-off in its slot, so it passes it on itself and knows who is next.
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
-          r.dropped = wakes(r) && r.operand == WakeUp::kHold && r.agent == 1;
+          r.dropped = wakes(r) && r.operand == WakeValue::kHandOff && r.handler == 1;
         }) == kDeadlock);
 }
 
 TEST_CASE("a lock whose writer leaves as a reader is caught") {
-  const Sabotage leave_as_reader = [](Request& r) {
+  const Sabotage depart_as_reader = [](Request& r) {
     if (r.word == ControlBlock::kLock && r.operand == -LockWord::kWriter) r.operand = -LockWord::kReader;
   };
-  CHECK(fault({{"X0"}}, leave_as_reader) == kLockLeft);
-  CHECK(fault({{"X0", "X0"}}, leave_as_reader) == kDeadlock);
+  CHECK(fault({{"X0"}}, depart_as_reader) == kLockLeft);
+  CHECK(fault({{"X0", "X0"}}, depart_as_reader) == kDeadlock);
 }
 
 TEST_CASE("a lock whose writer takes the next one's mark along is caught") {
@@ -150,11 +150,11 @@ TEST_CASE("a lock whose writer takes the next one's mark along is caught") {
         }) == kOvertaken);
 }
 
-TEST_CASE("a lock that draws no ticket is caught") {
+TEST_CASE("a lock that takes no ticket is caught") {
   CHECK(fault({{"X0", "X0", "X0"}}, [](Request& r) {
-          const bool draws =
+          const bool takes_ticket =
               r.word == ControlBlock::kLock && r.operand == LockWord::kTicket + LockWord::kWriter;
-          if (draws) r.operand = LockWord::kWriter;
+          if (takes_ticket) r.operand = LockWord::kWriter;
         }) == kDeadlock);
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("a lock whose waiters say the wrong kind in their slot is caught") {
         }) == kDeadlock);
 }
 
-TEST_CASE("a lock that offers the turn in the wrong slot is caught") {
+TEST_CASE("a lock that offers the hand-off in the wrong slot is caught") {
   CHECK(fault({{"X0", "X0", "X0"}}, [](Request& r) {
           const bool passes = r.kind == Kind::kCompareAndSwap && is_slot(r.word) &&
                               RingSlot::state(r.operand) != RingSlot::kWaiting;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations that fail while a lock and the global lock (the gate) are taken together: what was acquired is given back, and what
+// Operations that fail while a lock and the global lock (the global lock) are taken together: what was acquired is given back, and what
 // was not is never released. The explorer has no failures; here operations take effect at once, or fail.
 #include <cstdint>
 #include <functional>
@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "epochs/lock.hpp"
+#include "epochs/protocols/lock.hpp"
 #include "transport/base/result.hpp"
 
 namespace {
@@ -71,7 +71,7 @@ class FailingMemory {
 static_assert(RemoteMemory<FailingMemory>);
 
 constexpr int kHome = 0, kTarget = 1, kSelf = 2, kOther = 3;
-using Both = AcquireLockAndGate<FailingMemory>;
+using Both = AcquireWithGlobalLock<FailingMemory>;
 
 // As long as it goes by itself; true: acquired.
 bool advance(Both& both) {
@@ -92,35 +92,35 @@ std::uint64_t present(Words& words, int rank, std::uint32_t word) { return words
 
 }  // namespace
 
-TEST_CASE("where the gate's rank is lost, the lock of the target is given back, and the gate is not", "[epochs]") {
+TEST_CASE("where the global lock's rank is lost, the lock of the target is given back, and the global lock is not", "[epochs]") {
   Words words;
   FailingMemory memory(words, kSelf);
   memory.fails = [](int rank, std::uint32_t) { return rank == kHome; };
   Both both(memory, kSelf, kTarget, kHome, 0, 1);
   CHECK(!advance(both));
   CHECK(advance_after_failure(both));
-  CHECK(!both.gate_held());
+  CHECK(!both.global_lock_held());
   CHECK(present(words, kTarget, TargetLock::kWord) == 0);
-  CHECK(present(words, kHome, Gate::kWord) == 0);
+  CHECK(present(words, kHome, GlobalLock::kWord) == 0);
 }
 
-TEST_CASE("where the target is lost, a gate that was passed is held, to be given back", "[epochs]") {
+TEST_CASE("where the target is lost, a global lock that was passed is held, to be given back", "[epochs]") {
   Words words;
   FailingMemory memory(words, kSelf);
   memory.fails = [](int rank, std::uint32_t) { return rank == kTarget; };
   Both both(memory, kSelf, kTarget, kHome, 0, 1);
   CHECK(!advance(both));
   CHECK(advance_after_failure(both));
-  REQUIRE(both.gate_held());
-  ReleaseLock<FailingMemory, Gate> release(memory, kHome, LockType::kExclusive, both.gate_hold());
+  REQUIRE(both.global_lock_held());
+  ReleaseLock<FailingMemory, GlobalLock> release(memory, kHome, LockType::kExclusive, both.global_lock_token());
   CHECK(release.advance());
-  CHECK(present(words, kHome, Gate::kWord) == 0);
+  CHECK(present(words, kHome, GlobalLock::kWord) == 0);
 }
 
-TEST_CASE("where the target is lost while a lock_all holds the gate, nothing is given back before the gate is passed", "[epochs]") {
+TEST_CASE("where the target is lost while a lock_all holds the global lock, nothing is given back before the global lock is passed", "[epochs]") {
   Words words;
   FailingMemory other(words, kOther), memory(words, kSelf);
-  AcquireLock<FailingMemory, Gate> all(other, kOther, kHome, LockType::kShared, 0);
+  AcquireLock<FailingMemory, GlobalLock> all(other, kOther, kHome, LockType::kShared, 0);
   for (int i = 0; i < 3 && !all.advance(); ++i) {
   }
   REQUIRE(all.held());
@@ -129,22 +129,22 @@ TEST_CASE("where the target is lost while a lock_all holds the gate, nothing is 
   CHECK(!advance(both));
   // It waits for the lock_all, which finds it when it leaves.
   CHECK(!advance_after_failure(both));
-  CHECK(!both.gate_held());
-  CHECK(LockWord::readers(words.at(kHome, Gate::kWord)) == 1);
-  CHECK(LockWord::writers(words.at(kHome, Gate::kWord)) == 1);
-  ReleaseLock<FailingMemory, Gate> leave(other, kHome, LockType::kShared, all.hold());
-  for (int i = 0; i < 3 && !leave.advance(); ++i) {
+  CHECK(!both.global_lock_held());
+  CHECK(LockWord::readers(words.at(kHome, GlobalLock::kWord)) == 1);
+  CHECK(LockWord::writers(words.at(kHome, GlobalLock::kWord)) == 1);
+  ReleaseLock<FailingMemory, GlobalLock> depart(other, kHome, LockType::kShared, all.token());
+  for (int i = 0; i < 3 && !depart.advance(); ++i) {
   }
   bool over = false;
   for (int i = 0; i < 10 && !over; ++i) over = both.advance_after_failure();
   CHECK(over);
-  REQUIRE(both.gate_held());
-  ReleaseLock<FailingMemory, Gate> release(memory, kHome, LockType::kExclusive, both.gate_hold());
+  REQUIRE(both.global_lock_held());
+  ReleaseLock<FailingMemory, GlobalLock> release(memory, kHome, LockType::kExclusive, both.global_lock_token());
   CHECK(release.advance());
-  CHECK(present(words, kHome, Gate::kWord) == 0);
-  CHECK(words.at(kHome, Gate::drain_word(LockType::kShared)) == 0);
+  CHECK(present(words, kHome, GlobalLock::kWord) == 0);
+  CHECK(words.at(kHome, GlobalLock::drain_word(LockType::kShared)) == 0);
   // The next lock_all holds at once.
-  AcquireLock<FailingMemory, Gate> again(other, kOther, kHome, LockType::kShared, 0);
+  AcquireLock<FailingMemory, GlobalLock> again(other, kOther, kHome, LockType::kShared, 0);
   for (int i = 0; i < 3 && !again.advance(); ++i) {
   }
   CHECK(again.held());
@@ -157,5 +157,5 @@ TEST_CASE("where both are lost, nothing is given back", "[epochs]") {
   Both both(memory, kSelf, kTarget, kHome, 0, 1);
   CHECK(!advance(both));
   CHECK(advance_after_failure(both));
-  CHECK(!both.gate_held());
+  CHECK(!both.global_lock_held());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an agent of the explorer does with locks and the gate, and what must hold: a writer is alone, readers are among
-// themselves, at the gate lock_alls or exclusive locks are; nobody overtakes who came before and is in its way, and in
+// What a handler of the explorer does with locks and the global lock, and what must hold: a writer is alone, readers are among
+// themselves, at the global lock lock_alls or exclusive locks are; nobody overtakes who came before and is in its way, and in
 // the end nothing is left behind.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "epochs/lock.hpp"
+#include "epochs/protocols/lock.hpp"
 #include "tests/epochs/explorer.hpp"
 
 namespace farside::explore {
@@ -21,12 +21,12 @@ using epochs::ControlBlock;
 using epochs::LockType;
 using epochs::LockWord;
 
-inline constexpr int kHome = 0;        // rank of the gate
-inline constexpr int kGate = kRanks;  // as a place, next to the ranks' locks
+inline constexpr int kHome = 0;        // rank of the global lock
+inline constexpr int kGlobalLock = kRanks;  // as a place, next to the ranks' locks
 
 struct LockAction {
-  enum class What : std::uint8_t { kAcquire, kAcquireWithGate, kRelease, kReleaseWithGate } what;
-  int place;  // whose lock, or kGate
+  enum class What : std::uint8_t { kAcquire, kAcquireWithGlobalLock, kRelease, kReleaseWithGlobalLock } what;
+  int place;  // whose lock, or kGlobalLock
   LockType type;
 };
 using LockScript = std::vector<LockAction>;
@@ -35,19 +35,19 @@ class LockProgram {
   using What = LockAction::What;
   using Acquire = epochs::AcquireLock<Memory>;
   using Release = epochs::ReleaseLock<Memory>;
-  using Enter = epochs::AcquireLock<Memory, epochs::Gate>;
-  using Leave = epochs::ReleaseLock<Memory, epochs::Gate>;
-  using AcquireBoth = epochs::AcquireLockAndGate<Memory>;
-  using ReleaseBoth = epochs::ReleaseLockAndGate<Memory>;
+  using Enter = epochs::AcquireLock<Memory, epochs::GlobalLock>;
+  using DepartGlobalLock = epochs::ReleaseLock<Memory, epochs::GlobalLock>;
+  using AcquireBoth = epochs::AcquireWithGlobalLock<Memory>;
+  using ReleaseBoth = epochs::ReleaseWithGlobalLock<Memory>;
 
  public:
-  // An agent holds a lock from the step in which acquiring it ends to the effect of leaving it: the release could have
+  // A handler holds a lock from the step in which acquiring it ends to the effect of leaving it: the release could have
   // been issued as late as that.
   struct Shared {
     struct Place {
-      std::int8_t inside[kAgents] = {};    // 0, or 1 + the type
-      std::int8_t arrived[kAgents] = {};  // 1 + agents that came and do not hold yet, in order
-      std::int8_t arrived_type[kAgents] = {};
+      std::int8_t inside[kHandlers] = {};    // 0, or 1 + the type
+      std::int8_t arrived[kHandlers] = {};  // 1 + handlers that came and do not hold yet, in order
+      std::int8_t arrived_type[kHandlers] = {};
       std::int8_t arrivals = 0;
       std::int8_t unused[5] = {};
     };
@@ -56,8 +56,8 @@ class LockProgram {
 
   // What the search has come across; no part of the state.
   struct Seen {
-    int together[2] = {};  // agents that held one lock at once, by type
-    int at_gate[2] = {};   // the same at the gate
+    int together[2] = {};  // handlers that held one lock at once, by type
+    int at_global_lock[2] = {};   // the same at the global lock
   };
 
   LockProgram() = default;
@@ -76,21 +76,21 @@ class LockProgram {
 
   void effect(const Request& request, Memory& memory, Shared& shared) {
     if (request.kind != Kind::kFetchAdd || in_ring(request.word)) return;
-    const bool at_gate = request.word >= ControlBlock::kGate;
-    const bool drain = request.word == ControlBlock::kDrain || request.word == ControlBlock::kGateDrain ||
-                       request.word == ControlBlock::kGateDrain + 8;
+    const bool at_global_lock = request.word >= ControlBlock::kGlobalLock;
+    const bool drain = request.word == ControlBlock::kDrain || request.word == ControlBlock::kGlobalLockDrain ||
+                       request.word == ControlBlock::kGlobalLockDrain + 8;
     const LockAction action = (*script_)[position_];
-    auto& place = shared.places[at_gate ? kGate : action.place];
-    if (action.what == What::kRelease || action.what == What::kReleaseWithGate) {
-      // In the lock word or, who is seen off, in the drain word; who counts in both leaves the lock word first.
+    auto& place = shared.places[at_global_lock ? kGlobalLock : action.place];
+    if (action.what == What::kRelease || action.what == What::kReleaseWithGlobalLock) {
+      // In the lock word or, who is released by its successor, in the drain word; who counts in both leaves the lock word first.
       place.inside[memory.index()] = 0;
     } else if (drain) {
       return;
     } else if (static_cast<std::int64_t>(request.operand) > 0) {
       place.arrived_type[place.arrivals] = static_cast<std::int8_t>(action.type);
       place.arrived[place.arrivals++] = static_cast<std::int8_t>(1 + memory.index());
-    } else if (!at_gate) {
-      // Got in front of the gate, and given back: it comes again. (At the gate it takes others off.)
+    } else if (!at_global_lock) {
+      // Got in front of the global lock, and given back: it comes again. (At the global lock it takes others off.)
       forget_arrival(place, memory.index());
     }
   }
@@ -98,25 +98,25 @@ class LockProgram {
   bool begins() const { return !running_; }
   std::uint64_t hash(std::uint64_t seed) const {
     seed = running_.hash(mix(seed, position_));
-    return hash_bytes(seed, holds_, sizeof(holds_));
+    return hash_bytes(seed, tokens_, sizeof(tokens_));
   }
   static bool in_ring(std::uint32_t word) {
-    return (word >= ControlBlock::kRing && word < ControlBlock::kGate) ||
-           (word >= ControlBlock::kGateRing && word < ControlBlock::kPosted);
+    return (word >= ControlBlock::kRing && word < ControlBlock::kGlobalLock) ||
+           (word >= ControlBlock::kGlobalLockRing && word < ControlBlock::kPosted);
   }
   static bool own_word(std::uint32_t word) {
     return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
   }
   static void check_end(const World& world, const Shared&, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
-      for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGate}) {
+      for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGlobalLock}) {
         if (world.at(rank, word) % LockWord::kTicket != 0) failure = "in the end someone is left in a lock word";
       }
-      for (const std::uint32_t word : {ControlBlock::kDrain, ControlBlock::kGateDrain, ControlBlock::kGateDrain + 8}) {
+      for (const std::uint32_t word : {ControlBlock::kDrain, ControlBlock::kGlobalLockDrain, ControlBlock::kGlobalLockDrain + 8}) {
         if (world.at(rank, word) != 0) failure = "in the end something is left in a drain word";
       }
       for (std::uint32_t i = 0; i < ControlBlock::kRingSlots; ++i) {
-        for (const std::uint32_t word : {ControlBlock::ring_word(i), ControlBlock::gate_ring_word(i)}) {
+        for (const std::uint32_t word : {ControlBlock::ring_word(i), ControlBlock::global_lock_ring_word(i)}) {
           if (world.at(rank, word) != 0) failure = "in the end something is left in a slot";
         }
       }
@@ -131,81 +131,81 @@ class LockProgram {
     const LockAction action = (*script_)[position_];
     return std::string(" (") + (running_ ? "in " : "begins ") +
            (action.what == What::kAcquire           ? "acquire "
-            : action.what == What::kAcquireWithGate ? "acquire with gate "
-            : action.what == What::kRelease ? "release " : "release with gate ") +
+            : action.what == What::kAcquireWithGlobalLock ? "acquire with global lock "
+            : action.what == What::kRelease ? "release " : "release with global lock ") +
            (action.type == LockType::kShared ? "shared " : "exclusive ") +
-           (action.place == kGate ? "gate" : std::to_string(action.place)) + ")";
+           (action.place == kGlobalLock ? "global lock" : std::to_string(action.place)) + ")";
   }
-  std::string describe(int agent) const {
-    return "then agent " + std::to_string(agent) + (over() ? " is done" : " is at" + describe_position());
+  std::string describe(int handler) const {
+    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:
   void begin(Memory& memory, LockAction action) {
-    if (action.what == What::kAcquireWithGate) {
+    if (action.what == What::kAcquireWithGlobalLock) {
       running_.begin<AcquireBoth>(memory, memory.rank(), action.place, kHome, node_ + ControlBlock::kWakeWords / 2, node_);
-    } else if (action.what == What::kReleaseWithGate) {
-      running_.begin<ReleaseBoth>(memory, action.place, holds_[action.place], kHome, holds_[kGate]);
-    } else if (action.place == kGate && action.what == What::kAcquire) {
+    } else if (action.what == What::kReleaseWithGlobalLock) {
+      running_.begin<ReleaseBoth>(memory, action.place, tokens_[action.place], kHome, tokens_[kGlobalLock]);
+    } else if (action.place == kGlobalLock && action.what == What::kAcquire) {
       running_.begin<Enter>(memory, memory.rank(), kHome, action.type, node_);
-    } else if (action.place == kGate) {
-      running_.begin<Leave>(memory, kHome, action.type, holds_[kGate]);
+    } else if (action.place == kGlobalLock) {
+      running_.begin<DepartGlobalLock>(memory, kHome, action.type, tokens_[kGlobalLock]);
     } else if (action.what == What::kAcquire) {
       running_.begin<Acquire>(memory, memory.rank(), action.place, action.type, node_);
     } else {
-      running_.begin<Release>(memory, action.place, action.type, holds_[action.place]);
+      running_.begin<Release>(memory, action.place, action.type, tokens_[action.place]);
     }
   }
   bool advance(Memory& memory, Shared& shared, LockAction action) {
     const auto acquire = [&](auto& protocol) {
       if (!protocol.advance()) return false;
-      holds_[action.place] = protocol.hold();
+      tokens_[action.place] = protocol.token();
       enter(shared.places[action.place], memory, action);
       return true;
     };
-    const bool at_gate = action.place == kGate;
-    if (action.what == What::kAcquireWithGate) {
+    const bool at_global_lock = action.place == kGlobalLock;
+    if (action.what == What::kAcquireWithGlobalLock) {
       auto& both = running_.get<AcquireBoth>();
       if (!both.advance()) return false;
-      holds_[action.place] = both.hold();
-      holds_[kGate] = both.gate_hold();
-      enter(shared.places[kGate], memory, {What::kAcquire, kGate, action.type});
+      tokens_[action.place] = both.token();
+      tokens_[kGlobalLock] = both.global_lock_token();
+      enter(shared.places[kGlobalLock], memory, {What::kAcquire, kGlobalLock, action.type});
       enter(shared.places[action.place], memory, action);
       return true;
     }
-    if (action.what == What::kAcquire) return at_gate ? acquire(running_.get<Enter>()) : acquire(running_.get<Acquire>());
-    const bool over = action.what == What::kReleaseWithGate ? running_.get<ReleaseBoth>().advance()
-                      : at_gate                             ? running_.get<Leave>().advance()
+    if (action.what == What::kAcquire) return at_global_lock ? acquire(running_.get<Enter>()) : acquire(running_.get<Acquire>());
+    const bool over = action.what == What::kReleaseWithGlobalLock ? running_.get<ReleaseBoth>().advance()
+                      : at_global_lock                             ? running_.get<DepartGlobalLock>().advance()
                                                             : running_.get<Release>().advance();
     if (!over) return false;
-    holds_[action.place] = {};
-    if (action.what == What::kReleaseWithGate) holds_[kGate] = {};
+    tokens_[action.place] = {};
+    if (action.what == What::kReleaseWithGlobalLock) tokens_[kGlobalLock] = {};
     return true;
   }
   void enter(Shared::Place& target, Memory& memory, LockAction action) {
     const int self = memory.index();
     const LockType type = action.type;
-    const auto in_the_way = [&](int other_type) {
+    const auto contenders = [&](int other_type) {
       const auto other = static_cast<LockType>(other_type);
-      if (action.place == kGate) return type != other;
+      if (action.place == kGlobalLock) return type != other;
       return type == LockType::kExclusive || other == LockType::kExclusive;
     };
     for (const std::int8_t other : target.inside) {
-      if (other != 0 && in_the_way(other - 1)) memory.broken("two agents hold the lock that exclude each other");
+      if (other != 0 && contenders(other - 1)) memory.broken("two handlers hold the lock that exclude each other");
     }
     const auto inside = static_cast<std::int8_t>(1 + static_cast<int>(type));
     target.inside[self] = inside;
     const auto together = static_cast<int>(std::count(std::begin(target.inside), std::end(target.inside), inside));
-    int& most = (action.place == kGate ? seen_->at_gate : seen_->together)[static_cast<int>(type)];
+    int& most = (action.place == kGlobalLock ? seen_->at_global_lock : seen_->together)[static_cast<int>(type)];
     most = std::max(most, together);
     for (int i = 0; i < target.arrivals && target.arrived[i] != 1 + self; ++i) {
-      if (in_the_way(target.arrived_type[i])) memory.broken("an agent overtook one that came before it");
+      if (contenders(target.arrived_type[i])) memory.broken("a handler overtook one that came before it");
     }
     if (!forget_arrival(target, self)) memory.broken("a lock is held before anything took effect");
   }
-  static bool forget_arrival(Shared::Place& place, int agent) {
+  static bool forget_arrival(Shared::Place& place, int handler) {
     int i = 0;
-    while (i < place.arrivals && place.arrived[i] != 1 + agent) ++i;
+    while (i < place.arrivals && place.arrived[i] != 1 + handler) ++i;
     if (i == place.arrivals) return false;
     for (--place.arrivals; i < place.arrivals; ++i) {
       place.arrived[i] = place.arrived[i + 1];
@@ -219,35 +219,35 @@ class LockProgram {
   const LockScript* script_ = nullptr;
   Seen* seen_ = nullptr;
   std::uint64_t position_ = 0;
-  epochs::Hold holds_[kRanks + 1] = {};
+  epochs::LockToken tokens_[kRanks + 1] = {};
   std::uint32_t node_ = 0;
-  Running<Acquire, Release, Enter, Leave, AcquireBoth, ReleaseBoth> running_;
+  Running<Acquire, Release, Enter, DepartGlobalLock, AcquireBoth, ReleaseBoth> running_;
 };
 static_assert(std::has_unique_object_representations_v<LockProgram::Shared>);
 
 // "X0 S0": lock exclusive at rank 0, unlock, then shared. "S0(X1)": within the lock at 0, one at 1. "L", "E": pass the
-// gate as a lock_all, as an exclusive lock. If `gated`, X is within an E that opens with the first X and closes with the
+// global lock as a lock_all, as an exclusive lock. If `gated`, X is within an E that opens with the first X and closes with the
 // last.
-inline LockScript parse_script(const std::string& text, bool gated = false) {
+inline LockScript parse_script(const std::string& text, bool globally_locked = false) {
   using What = LockAction::What;
   LockScript script;
   std::vector<LockAction> open;
   const auto exclusive = [](const LockAction& action) { return action.type == LockType::kExclusive; };
-  const auto passes_gate = [&](const LockAction& action) {
-    return gated && exclusive(action) && std::none_of(open.begin(), open.end(), exclusive);
+  const auto needs_global_lock = [&](const LockAction& action) {
+    return globally_locked && exclusive(action) && std::none_of(open.begin(), open.end(), exclusive);
   };
   const auto close = [&] {
     LockAction action = open.back();
     open.pop_back();
-    action.what = passes_gate(action) ? What::kReleaseWithGate : What::kRelease;
+    action.what = needs_global_lock(action) ? What::kReleaseWithGlobalLock : What::kRelease;
     script.push_back(action);
   };
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (std::string("SXLE").find(text[i]) != std::string::npos) {
-      LockAction action{What::kAcquire, kGate, LockType::kShared};
+      LockAction action{What::kAcquire, kGlobalLock, LockType::kShared};
       if (text[i] == 'X' || text[i] == 'E') action.type = LockType::kExclusive;
       if (text[i] == 'X' || text[i] == 'S') action.place = text[++i] - '0';
-      if (passes_gate(action)) action.what = What::kAcquireWithGate;
+      if (needs_global_lock(action)) action.what = What::kAcquireWithGlobalLock;
       script.push_back(action);
       action.what = What::kAcquire;
       open.push_back(action);
@@ -260,16 +260,16 @@ inline LockScript parse_script(const std::string& text, bool gated = false) {
 }
 
 struct LockCase {
-  std::vector<std::string> scripts;  // one per agent
-  std::vector<int> ranks = {};       // of the agents; none: agent i is rank i
+  std::vector<std::string> scripts;  // one per handler
+  std::vector<int> ranks = {};       // of the handlers; none: handler i is rank i
   bool wraps = false;                // the tickets do
-  bool gated = false;                // exclusive locks pass the gate
+  bool globally_locked = false;                // exclusive locks acquire the global lock
 };
 
 inline Report explore_locks(const LockCase& each, const Options& options, LockProgram::Seen* seen = nullptr) {
   LockProgram::Seen unasked;
   std::vector<LockScript> scripts;
-  for (const std::string& text : each.scripts) scripts.push_back(parse_script(text, each.gated));
+  for (const std::string& text : each.scripts) scripts.push_back(parse_script(text, each.globally_locked));
   std::vector<LockProgram> programs;
   std::vector<std::uint32_t> threads(kRanks);  // of each rank: a wake word for each
   for (std::size_t i = 0; i < scripts.size(); ++i) {
@@ -278,7 +278,7 @@ inline Report explore_locks(const LockCase& each, const Options& options, LockPr
   }
   Explorer<LockProgram> explorer(programs, options, each.ranks);
   for (int rank = 0; each.wraps && rank < kRanks; ++rank) {
-    for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGate}) {
+    for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGlobalLock}) {
       explorer.world().store(rank, word, (LockWord::kTickets - 1) * LockWord::kTicket);
     }
   }

@@ -33,7 +33,7 @@ TEST_CASE("with a ring of 1 slot, more rounds and more ranks hold") {
 }
 
 // The front that a waiter far from it sees may be nearer than the real one only if readers between them have left:
-// three of them, besides the writer that passes the turn on.
+// three of them, besides the writer that hands the lock off.
 TEST_CASE("with a ring of 1 slot, a waiter that misjudged the front gives way to an earlier ticket") {
   must_hold({{"X0", "S0", "S0", "S0"}}, {.late = true});
   must_hold({{"X0 S0", "S0", "S0", "S0"}});
@@ -41,13 +41,13 @@ TEST_CASE("with a ring of 1 slot, a waiter that misjudged the front gives way to
 
 TEST_CASE("a later ticket that is not told that its slot was taken is caught") {
   const Sabotage keep_silent = [](Request& r) {
-    r.dropped = wakes(r) && r.operand == WakeUp::kAgain;
+    r.dropped = wakes(r) && r.operand == WakeValue::kAgain;
   };
   CHECK(explore_locks({{"X0", "S0", "S0", "S0"}}, {.sabotage = keep_silent}).failure == kDeadlock);
 }
 
 TEST_CASE("a later ticket that is told so while it keeps the slot is caught") {
-  // By the earlier ticket, and by who passes the turn to that.
+  // By the earlier ticket, and by who passes the hand-off to that.
   const auto take_nothing = [](bool earlier_ticket) -> Sabotage {
     return [=](Request& r) {
       const bool takes = r.kind == Kind::kCompareAndSwap && r.compare != 0;

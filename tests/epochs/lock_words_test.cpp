@@ -2,7 +2,7 @@
 // What the words of the lock say, in two ways that must agree.
 #include <catch2/catch.hpp>
 
-#include "epochs/lock_words.hpp"
+#include "epochs/protocols/lock_words.hpp"
 
 using namespace farside::epochs;
 
@@ -15,7 +15,7 @@ TEST_CASE("the bits in the way of a lock are there exactly if it does not hold a
           const std::uint64_t word = readers * LockWord::kReader + writers * LockWord::kWriter + exposed + ticket * LockWord::kTicket;
           for (const LockType type : {LockType::kShared, LockType::kExclusive}) {
             const bool free = TargetLock::holds_at_once(word, type) && !LockWord::exposed(word);
-            CHECK(((word & LockWord::in_the_way(type)) == 0) == free);
+            CHECK(((word & LockWord::contenders(type)) == 0) == free);
           }
         }
       }
@@ -44,11 +44,11 @@ TEST_CASE("the parts of a lock word do not touch each other", "[epochs]") {
       }
     }
   }
-  const std::uint64_t both = LockWord::come(LockType::kShared, LockOf::kAll) + LockWord::come(LockType::kShared);
+  const std::uint64_t both = LockWord::arrive(LockType::kShared, LockOf::kAll) + LockWord::arrive(LockType::kShared);
   CHECK(LockWord::locked(both));
-  CHECK(!LockWord::locked(both + LockWord::leave(LockType::kShared)));
-  CHECK(LockWord::locked(both + LockWord::leave(LockType::kShared, LockOf::kAll)));
-  CHECK((both + LockWord::leave(LockType::kShared) + LockWord::leave(LockType::kShared, LockOf::kAll)) % LockWord::kTicket == 0);
+  CHECK(!LockWord::locked(both + LockWord::depart(LockType::kShared)));
+  CHECK(LockWord::locked(both + LockWord::depart(LockType::kShared, LockOf::kAll)));
+  CHECK((both + LockWord::depart(LockType::kShared) + LockWord::depart(LockType::kShared, LockOf::kAll)) % LockWord::kTicket == 0);
 }
 
 TEST_CASE("the last rank that a window may have is told apart from the others, and one more has no room", "[epochs]") {
@@ -63,15 +63,15 @@ TEST_CASE("the last rank that a window may have is told apart from the others, a
     const std::uint64_t drain = DrainWord::announce(id, WaiterId::kMostRanks, WaiterId::kMostRanks);
     CHECK(DrainWord::waiter(drain) == id);
     CHECK(DrainWord::end(drain) == WaiterId::kMostRanks);
-    CHECK(DrainWord::left(drain) == -static_cast<std::int64_t>(WaiterId::kMostRanks));
+    CHECK(DrainWord::departed(drain) == -static_cast<std::int64_t>(WaiterId::kMostRanks));
     const std::uint64_t slot = RingSlot::make(RingSlot::kWaiting, LockWord::kTickets - 1, id, LockType::kExclusive);
     CHECK(RingSlot::what(slot) == id);
     CHECK(RingSlot::ticket(slot) == LockWord::kTickets - 1);
-    CHECK(Hold(LockWord::kTickets - 1, Hold::kSuccessor, id).successor() == id);
+    CHECK(LockToken(LockWord::kTickets - 1, LockToken::kSuccessor, id).successor() == id);
   }
   CHECK(LockWord::present(WaiterId::kMostRanks * LockWord::kReader, LockType::kExclusive) == 0);
   CHECK(!LockWord::exposed(WaiterId::kMostRanks * LockWord::kWriter));
-  // While one lock of each rank is there, those that were seen off and have left may still be counted.
-  CHECK(LockWord::present((WaiterId::kMostRanks + kMostSeenOff) * LockWord::kReader, LockType::kExclusive) == 0);
-  CHECK(!LockWord::exposed((WaiterId::kMostRanks + kMostSeenOff) * LockWord::kWriter));
+  // While one lock of each rank is there, those that were released by their successor and have left may still be counted.
+  CHECK(LockWord::present((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kReader, LockType::kExclusive) == 0);
+  CHECK(!LockWord::exposed((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kWriter));
 }

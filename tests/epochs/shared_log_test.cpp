@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The target's view: which accesses of several origins conflict, and what ends them.
-#include "epochs/shared_log.hpp"
+#include "epochs/races/shared_log.hpp"
 
 #include <array>
 #include <atomic>

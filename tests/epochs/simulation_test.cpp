@@ -40,7 +40,7 @@ TEST_CASE("everyone gets the lock, in order of arrival, at a cost that does not 
   CHECK(figures.contended > 0);
   // 6 for a writer behind a writer, 6 for a reader, 8 for a writer behind readers, and one look of most that are far.
   CHECK(figures.contended_mean <= 7.5);
-  CHECK(figures.looks.max <= 2);
+  CHECK(figures.probes.max <= 2);
   // Nobody lets in more than 8.
   CHECK(figures.operations.max <= 40);
 }
@@ -57,13 +57,13 @@ TEST_CASE("waiters beyond the ring come in time: a queue of any length goes near
   CHECK(time_per_lock(8192, 1) <= 1.3 * time_per_lock(200, 40));
 }
 
-TEST_CASE("a hand-over that takes five times as long as assumed costs a waiter a few looks more, and no time") {
+TEST_CASE("a hand-off that takes five times as long as assumed costs a waiter a few looks more, and no time") {
   Settings settings = small(8192, 1, Arrival::kOnce, 50);
   const double expected = simulate<FarsideLock>(settings).seconds;
-  settings.network.hand_over /= 5;
+  settings.network.hand_off /= 5;
   const Figures figures = simulate<FarsideLock>(settings);
   check_all_served(figures);
-  CHECK(figures.looks.max <= 6);
+  CHECK(figures.probes.max <= 6);
   CHECK(figures.seconds <= 1.1 * expected);
 }
 
@@ -83,14 +83,14 @@ TEST_CASE("lock_all is one atomic to take and one to give back, an exclusive loc
   check_all_served(figures);
   CHECK(figures.contended == 0);
   CHECK(figures.operations.max == 2);
-  // Exclusive locks of different targets are not in the way of each other; and the target's answer may come before the gate's.
+  // Exclusive locks of different targets are not in the way of each other; and the target's answer may come before the global lock's.
   settings = small(2, 50, Arrival::kSteady, 0);
   settings.lock_all = true;
   settings.load = 0.0001;
   CHECK(simulate<FarsideLock>(settings).operations.max == 4);
 }
 
-TEST_CASE("lock_all and exclusive locks are served in order at the gate, at a cost that does not grow with the waiters") {
+TEST_CASE("lock_all and exclusive locks are served in order at the global lock, at a cost that does not grow with the waiters") {
   const int ranks = GENERATE(64, 1024);
   const Arrival arrival = GENERATE(Arrival::kOnce, Arrival::kSteady);
   const int readers = GENERATE(0, 50, 95);
@@ -101,12 +101,12 @@ TEST_CASE("lock_all and exclusive locks are served in order at the gate, at a co
   check_all_served(figures);
   CHECK(figures.overtaken == 0);
   CHECK(figures.contended > 0);
-  // Among exclusive locks alone nobody waits at the gate. Else 6 for a member of a group or one behind a lone member, 9 for
-  // who is next in turn behind several, and one look of most that are far.
-  CHECK(figures.contended_mean_at_gate <= (readers == 0 ? 0 : 7.8));
+  // Among exclusive locks alone nobody waits at the global lock. Else 6 for a member of a group or one behind a lone member, 9 for
+  // who is the next owner behind several, and one look of most that are far.
+  CHECK(figures.contended_mean_at_global_lock <= (readers == 0 ? 0 : 7.8));
   // Over the targets' locks too, of which those that ask for both at once take, give back and take again: 4.
   CHECK(figures.contended_mean <= 7.8);
-  CHECK(figures.looks.max <= 2);
+  CHECK(figures.probes.max <= 2);
   // 8 that are let in, at two words.
   CHECK(figures.operations.max <= 50);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock and the gate, unchanged, with rings of FARSIDE_SMALL_RING slots (1 or 2) instead of 256, so that three ranks are
+// The lock and the global lock, unchanged, with rings of FARSIDE_SMALL_RING slots (1 or 2) instead of 256, so that three ranks are
 // enough to wait beyond them and to meet in a slot. All that is farside's has another name in a source file that includes
 // this first; nothing of it meets the real one.
 #pragma once
@@ -12,7 +12,7 @@
 #error "define FARSIDE_SMALL_RING as 1 or 2"
 #endif
 
-#include "epochs/control_block.hpp"
+#include "epochs/protocols/control_block.hpp"
 
 namespace farside::epochs {
 
@@ -22,16 +22,16 @@ using ControlBlockWithSmallRing = ControlBlockOf<FARSIDE_SMALL_RING>;
 
 #define ControlBlock ControlBlockWithSmallRing
 
-#include "epochs/far_wait.hpp"
+#include "epochs/protocols/probe_pacing.hpp"
 
 namespace farside::epochs {
 
-// Pauses have no length here, and the numbers that FarWait keeps would make endlessly many states out of one. Whether
+// Pauses have no length here, and the numbers that ProbePacing keeps would make endlessly many states out of one. Whether
 // a waiter looks again or tries its slot goes by its distance, so that both happen.
-class FarWaitOfNoLength {
+class PacingOfNoLength {
  public:
-  using Pause = FarWait::Pause;
-  using Seen = FarWait::Seen;
+  using Pause = ProbePacing::Pause;
+  using Seen = ProbePacing::Seen;
   Pause begin(std::uint64_t, std::uint64_t, bool) { return {1, true}; }
   Pause again(std::uint64_t distance) { return {1, distance % 2 == 0}; }
   Seen seen() const { return {0, 0}; }
@@ -41,4 +41,4 @@ class FarWaitOfNoLength {
 
 }  // namespace farside::epochs
 
-#define FarWait FarWaitOfNoLength
+#define ProbePacing PacingOfNoLength

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bytes as equal blocks at equal distances.
-#include "epochs/strided_run.hpp"
+#include "epochs/races/strided_run.hpp"
 #include "tests/support/seeds.hpp"
 
 #include <random>

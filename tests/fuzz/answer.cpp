@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process that has asked target's agents gets hostile answers: only the buffers of the operation that an answer names are written,
+// A process that has asked target's handlers gets hostile answers: only the buffers of the operation that an answer names are written,
 // only once, and only by one of the right length; all others are dropped.
 //
 //   input:  which operation is named, how its number and generation are made, then the answer
@@ -17,7 +17,7 @@ namespace {
 
 // Operations: one that fetches by a list, one by a list and behind it, one by a list between two steps, one that only waits to be told,
 // one that awaits nothing.
-enum Asked : std::size_t { kList, kListAndWord, kEnclosed, kNothing, kNotAsked, kOperations };
+enum Asked : std::size_t { kList, kListAndWord, kLocked, kNothing, kNotAsked, kOperations };
 enum Flags : std::uint8_t { kRightNumber = 1, kRightGeneration = 2, kTwice = 4 };
 constexpr std::size_t kElements = 5, kGuard = 4096;
 constexpr std::size_t kListed = 24 + 16 * kElements + 8, kBytes = kListed + 8;  // of the buffers: a list's, and a word behind them
@@ -64,7 +64,7 @@ std::vector<Bytes> seeds() {
   Buffers buffers;
   const std::size_t listed = list_into(buffers.of(0))->fetched_bytes();
   for (std::size_t operation = 0; operation < kOperations; ++operation) {
-    const std::size_t bytes = (operation <= kEnclosed ? listed : 0) + (operation == kListAndWord ? 8 : operation == kEnclosed ? 16 : 0);
+    const std::size_t bytes = (operation <= kLocked ? listed : 0) + (operation == kListAndWord ? 8 : operation == kLocked ? 16 : 0);
     for (const unsigned flags : {0U, unsigned{kRightNumber}, unsigned{kRightNumber | kRightGeneration}, unsigned{kRightNumber | kRightGeneration | kTwice}}) {
       all.push_back(answer(operation, static_cast<std::uint8_t>(flags), bytes));
     }
@@ -86,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Bytes message(data + 2, data + size);
   Buffers buffers;
   std::array<Pending, kOperations> pending;
-  Enclosed enclosed;
+  LockedResult locked_result;
   OperationPool pool;
   std::array<Operation*, kOperations> asked{};
   for (std::size_t i = 0; i < kOperations; ++i) {
@@ -94,8 +94,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     operation.pending = &pending[i];
     operation.generation = 0x5EED0000U + static_cast<std::uint32_t>(i);
     operation.awaits_reply = i != kNotAsked;
-    if (i <= kEnclosed) operation.list = list_into(buffers.of(i));
-    if (i == kEnclosed) operation.enclosed = &enclosed;
+    if (i <= kLocked) operation.list = list_into(buffers.of(i));
+    if (i == kLocked) operation.locked_result = &locked_result;
     if (i == kListAndWord) {
       operation.fetched = buffers.of(i) + kListed;
       operation.fetched_bytes = kBytes - kListed;
@@ -121,12 +121,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(asked[i]->awaits_reply == (i != kNotAsked && !(right && i == named)), "the others wait as before");
     require(right && i == named ? true : !pending[i].has_error(), "the others have no error");
   }
-  const std::size_t expected = (named <= kEnclosed ? listed : 0) + (named == kEnclosed ? 16 : of.fetched_bytes);
+  const std::size_t expected = (named <= kLocked ? listed : 0) + (named == kLocked ? 16 : of.fetched_bytes);
   const bool good = right && header.status == ReplyStatus::kDone && bytes.size() == sizeof header + expected;
-  const bool stopped = right && named == kEnclosed && header.status == ReplyStatus::kStopped && bytes.size() == sizeof header + 8;
+  const bool stopped = right && named == kLocked && header.status == ReplyStatus::kStopped && bytes.size() == sizeof header + 8;
   require(pending[named].has_error() == (right && !good && !stopped), "an answer that is not of the right length, or a refusal, is an error");
   require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "only the buffers that were asked for are written");
-  require(enclosed.stopped == stopped && (enclosed.list != nullptr) == stopped, "a list that was stopped is given back, and no other");
+  require(locked_result.stopped == stopped && (locked_result.list != nullptr) == stopped, "a list that was stopped is given back, and no other");
   if ((flags & kTwice) != 0) {
     require(pool.take_answer(bytes) == nullptr, "no operation is answered twice");
     require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "nor written to");

@@ -115,15 +115,15 @@ Map walked(const Layout& layout, std::size_t copies, RunCursor::Unit unit) {
   return map;
 }
 
-void check_pieces(const Layout& origin, std::size_t copies, const Layout& target, std::size_t target_copies,
+void check_fragments(const Layout& origin, std::size_t copies, const Layout& target, std::size_t target_copies,
                   const std::vector<std::ptrdiff_t>& from, const std::vector<std::ptrdiff_t>& to) {
   std::size_t at = 0;
-  BytePieces pieces(origin, copies, target, target_copies);
-  for (BytePiece piece; pieces.next(piece); at += piece.bytes) {
-    require(piece.bytes > 0 && piece.bytes <= from.size() - at, "pieces are those of the data");
-    for (std::size_t b = 0; b < piece.bytes; ++b) {
-      require(from[at + b] == piece.origin_offset + static_cast<std::ptrdiff_t>(b), "a piece is where the origin has it");
-      require(to[at + b] == piece.target_offset + static_cast<std::ptrdiff_t>(b), "a piece is where the target has it");
+  ByteFragments fragments(origin, copies, target, target_copies);
+  for (ByteFragment fragment; fragments.next(fragment); at += fragment.bytes) {
+    require(fragment.bytes > 0 && fragment.bytes <= from.size() - at, "pieces are those of the data");
+    for (std::size_t b = 0; b < fragment.bytes; ++b) {
+      require(from[at + b] == fragment.origin_offset + static_cast<std::ptrdiff_t>(b), "a piece is where the origin has it");
+      require(to[at + b] == fragment.target_offset + static_cast<std::ptrdiff_t>(b), "a piece is where the target has it");
     }
   }
   require(at == from.size(), "all is moved");
@@ -193,8 +193,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::ptrdiff_t> dense(bytes.size());
   for (std::size_t i = 0; i < dense.size(); ++i) dense[i] = static_cast<std::ptrdiff_t>(i);
   const auto packed = Layout::basic(BasicType::kByte);
-  check_pieces(layout, copies, *packed, bytes.size(), bytes, dense);
-  check_pieces(*packed, bytes.size(), layout, copies, dense, bytes);
-  if (copies > 0) check_pieces(layout, copies, *Layout::repeated(both.layout, copies, layout.extent()), 1, bytes, bytes);
+  check_fragments(layout, copies, *packed, bytes.size(), bytes, dense);
+  check_fragments(*packed, bytes.size(), layout, copies, dense, bytes);
+  if (copies > 0) check_fragments(layout, copies, *Layout::repeated(both.layout, copies, layout.extent()), 1, bytes, bytes);
   return 0;
 }

@@ -58,9 +58,9 @@ void change(Bytes& input, const std::vector<Bytes>& seeds, std::mt19937_64& rand
     case 4: input.resize(at); return;
     case 5: input.insert(input.begin() + static_cast<std::ptrdiff_t>(at), below(64) + 1, static_cast<std::uint8_t>(random())); return;
     case 6: {  // a stretch again
-      const Bytes piece(input.begin() + static_cast<std::ptrdiff_t>(at), input.begin() + static_cast<std::ptrdiff_t>(at + below(input.size() - at + 1)));
+      const Bytes fragment(input.begin() + static_cast<std::ptrdiff_t>(at), input.begin() + static_cast<std::ptrdiff_t>(at + below(input.size() - at + 1)));
       const std::size_t to = below(input.size() + 1);
-      if (input.size() + piece.size() < 65536) input.insert(input.begin() + static_cast<std::ptrdiff_t>(to), piece.begin(), piece.end());
+      if (input.size() + fragment.size() < 65536) input.insert(input.begin() + static_cast<std::ptrdiff_t>(to), fragment.begin(), fragment.end());
       return;
     }
     default: {  // the end of another one

@@ -16,10 +16,10 @@
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
-#include "pmpi/datatype.hpp"
-#include "pmpi/first_window.hpp"
-#include "pmpi/predefined_types.hpp"
-#include "pmpi/reduce_op.hpp"
+#include "pmpi/datatypes/datatype.hpp"
+#include "pmpi/runtime/first_window.hpp"
+#include "pmpi/datatypes/predefined_types.hpp"
+#include "pmpi/datatypes/reduce_op.hpp"
 #include "tests/support/seeds.hpp"
 
 using namespace farside;
@@ -100,12 +100,12 @@ void check_against_runtime(MPI_Datatype handle, int count, std::mt19937& random)
                      &position, MPI_COMM_SELF) == MPI_SUCCESS);
   }
   packed.resize(static_cast<std::size_t>(position));
-  BytePieces pieces(layout, static_cast<std::size_t>(count), *Layout::basic(BasicType::kByte), packed.size());
-  BytePiece piece;
-  while (pieces.next(piece)) {
-    REQUIRE(piece.target_offset == static_cast<std::ptrdiff_t>(gathered.size()));
-    gathered.insert(gathered.end(), base + piece.origin_offset,
-                    base + piece.origin_offset + static_cast<std::ptrdiff_t>(piece.bytes));
+  ByteFragments fragments(layout, static_cast<std::size_t>(count), *Layout::basic(BasicType::kByte), packed.size());
+  ByteFragment fragment;
+  while (fragments.next(fragment)) {
+    REQUIRE(fragment.target_offset == static_cast<std::ptrdiff_t>(gathered.size()));
+    gathered.insert(gathered.end(), base + fragment.origin_offset,
+                    base + fragment.origin_offset + static_cast<std::ptrdiff_t>(fragment.bytes));
   }
   REQUIRE(gathered == packed);
 }
@@ -481,7 +481,7 @@ int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   // As at the first window: whether a type is committed is asked on a communicator of farside's own.
-  if (!farside::pmpi::wake_up()) return 1;
+  if (!farside::pmpi::start_runtime()) return 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   const int failed = Catch::Session().run(argc, argv);

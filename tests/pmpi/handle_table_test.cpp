@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "pmpi/handle_table.hpp"
+#include "pmpi/window/handle_table.hpp"
 
 using farside::pmpi::HandleTable;
 

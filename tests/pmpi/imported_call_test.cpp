@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "pmpi/imported_call.hpp"
+#include "pmpi/runtime/imported_call.hpp"
 
 using farside::pmpi::ImportedCall;
 

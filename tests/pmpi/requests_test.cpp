@@ -7,8 +7,8 @@
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
-#include "pmpi/requests.hpp"
-#include "pmpi/runtime.hpp"
+#include "pmpi/runtime/requests.hpp"
+#include "pmpi/runtime/runtime.hpp"
 
 using namespace farside::pmpi;
 
@@ -28,12 +28,12 @@ TEST_CASE("a request is told of by the thread that completed it, even if its han
     REQUIRE(MPI_Rput(first, 2, MPI_INT, 0, 0, 2, MPI_INT, window, &one) == MPI_SUCCESS);
     const MPI_Request handle = one;
     // MPI_Wait of one thread, in its two parts; another thread makes its request between them.
-    REQUIRE(Requests::instance().any_to_tell());
+    REQUIRE(Requests::instance().any_to_report());
     REQUIRE(runtime().Wait(&one, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     REQUIRE(MPI_Rput(second, 2, MPI_INT, 0, 2, 2, MPI_INT, window, &other) == MPI_SUCCESS);
     to_second[0] = to_second[0] + 1;
     reused += other == handle ? 1 : 0;
-    CHECK(Requests::instance().tell(handle) == MPI_SUCCESS);
+    CHECK(Requests::instance().report(handle) == MPI_SUCCESS);
     // The store to a buffer in use is reported where it belongs.
     int error_class = MPI_SUCCESS;
     MPI_Error_class(MPI_Wait(&other, MPI_STATUS_IGNORE), &error_class);

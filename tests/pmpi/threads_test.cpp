@@ -6,9 +6,9 @@
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
-#include "pmpi/first_window.hpp"
-#include "pmpi/window.hpp"
-#include "pmpi/window_table.hpp"
+#include "pmpi/runtime/first_window.hpp"
+#include "pmpi/window/window.hpp"
+#include "pmpi/window/window_table.hpp"
 
 using namespace farside::pmpi;
 
@@ -27,15 +27,15 @@ TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE 
   REQUIRE(MPI_Win_allocate(kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &before) == MPI_SUCCESS);
   std::int64_t value = 5;
   const LocalBuffer from{&value, 1, MPI_INT64_T};
-  const auto goes_directly = [&](MPI_Win handle) {
+  const auto takes_fast_path = [&](MPI_Win handle) {
     Window* const window = WindowTable::instance().find(handle);
     REQUIRE(window != nullptr);
     REQUIRE(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, handle) == MPI_SUCCESS);
-    const bool directly = window->put_direct(from, {0, 0, 1, MPI_INT64_T});
+    const bool on_fast_path = window->try_put(from, {0, 0, 1, MPI_INT64_T});
     REQUIRE(MPI_Win_unlock(0, handle) == MPI_SUCCESS);
-    return directly;
+    return on_fast_path;
   };
-  CHECK(goes_directly(before));
+  CHECK(takes_fast_path(before));
   // A lock that was taken the one way is given back the other.
   REQUIRE(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, before) == MPI_SUCCESS);
 
@@ -49,10 +49,10 @@ TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE 
   REQUIRE(MPI_Put(&value, 1, MPI_INT64_T, 0, 8, 1, MPI_INT64_T, before) == MPI_SUCCESS);
   REQUIRE(MPI_Win_unlock(0, before) == MPI_SUCCESS);
   CHECK(static_cast<std::int64_t*>(memory)[1] == 5);
-  CHECK_FALSE(goes_directly(before));
+  CHECK_FALSE(takes_fast_path(before));
   MPI_Win later = MPI_WIN_NULL;
   REQUIRE(MPI_Win_allocate(kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &later) == MPI_SUCCESS);
-  CHECK_FALSE(goes_directly(later));
+  CHECK_FALSE(takes_fast_path(later));
   CHECK(MPI_Win_free(&before) == MPI_SUCCESS);
   CHECK(MPI_Win_free(&later) == MPI_SUCCESS);
   CHECK(MPI_Session_finalize(&session) == MPI_SUCCESS);

@@ -113,7 +113,7 @@ void empty_groups(check::Memory memory) {
   }
 }
 
-// Even ranks are targets of all odd ones and the reverse, then neighbours of each: the groups of one epoch
+// Even ranks are targets of all odd ones and the reverse, then on-node peers of each: the groups of one epoch
 // overlap those of the next, and fast ranks are epochs ahead of slow ones.
 void overlapping_groups(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));

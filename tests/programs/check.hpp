@@ -264,9 +264,9 @@ class Group {
   MPI_Group group_ = MPI_GROUP_EMPTY;
 };
 
-// Windows of more than 16 ranks, or more than 2 that are not mapped as a whole, take lock_all through a gate (epochs/README.md).
+// Windows of more than 16 ranks, or more than 2 that are not mapped as a whole, take lock_all through a global lock (epochs/README.md).
 // run_program tells the route.
-inline bool lock_all_has_gate() {
+inline bool lock_all_has_global_lock() {
   const char* given = std::getenv("TEST_ROUTE");
   const std::string route = given != nullptr ? given : "";
   return size() > (route == "fabric" || route == "hosts" ? 2 : 16);
@@ -278,7 +278,7 @@ inline std::vector<int> all_ranks() {
   return ranks;
 }
 
-// A byte that tells where it belongs: neighbours, ranks and rounds differ.
+// A byte that tells where it belongs: on-node peers, ranks and rounds differ.
 inline unsigned char pattern(std::size_t index, int a, int b, int salt = 0) {
   return static_cast<unsigned char>((index * 7 + index / 251 + static_cast<std::size_t>(a) * 31 +
                                      static_cast<std::size_t>(b) * 101 + static_cast<std::size_t>(salt) * 13 +

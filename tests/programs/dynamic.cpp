@@ -18,7 +18,7 @@ MPI_Aint address_of(const void* memory) {
 }
 
 // What every rank says, by rank.
-std::vector<MPI_Aint> tell_all(MPI_Aint mine) {
+std::vector<MPI_Aint> exchange(MPI_Aint mine) {
   std::vector<MPI_Aint> all(static_cast<std::size_t>(size));
   CHECK_MPI(MPI_Allgather(&mine, 1, MPI_AINT, all.data(), 1, MPI_AINT, MPI_COMM_WORLD));
   return all;
@@ -62,7 +62,7 @@ void operations() {
   DynamicWindow window;
   std::vector<std::int64_t> memory(256, -1);
   window.attach(memory.data(), 256 * 8);
-  const std::vector<MPI_Aint> where = tell_all(address_of(memory.data()));
+  const std::vector<MPI_Aint> where = exchange(address_of(memory.data()));
   CHECK_MPI(MPI_Win_fence(0, window));
   for (int target = 0; target < size; ++target) {
     const std::int64_t value = 100 * rank + target;
@@ -120,7 +120,7 @@ void operations() {
   };
   std::vector<Pair> pairs(4, Pair{-1.0, -1});
   window.attach(pairs.data(), static_cast<MPI_Aint>(pairs.size() * sizeof(Pair)));
-  const std::vector<MPI_Aint> pairs_at = tell_all(address_of(pairs.data()));
+  const std::vector<MPI_Aint> pairs_at = exchange(address_of(pairs.data()));
   CHECK_MPI(MPI_Win_fence(0, window));
   const Pair own{1.5 * rank, rank};
   CHECK_MPI(MPI_Accumulate(&own, 1, MPI_DOUBLE_INT, 0, pairs_at[0] + 16, 1, MPI_DOUBLE_INT, MPI_MAXLOC, window));
@@ -172,7 +172,7 @@ void many_regions() {
 }
 
 // One allocation attached in parts: an access may span two that meet, none that do not.
-void neighbours() {
+void on_node_peers() {
   DynamicWindow window;
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   alignas(64) static unsigned char memory[256];
@@ -181,7 +181,7 @@ void neighbours() {
   window.attach(memory + 96, 4);
   window.attach(memory + 100, 28);
   window.attach(memory + 160, 32);
-  const std::vector<MPI_Aint> where = tell_all(address_of(memory));
+  const std::vector<MPI_Aint> where = exchange(address_of(memory));
   const int target = (rank + 1) % size;
   const int origin = (rank + size - 1) % size;
   const MPI_Aint there = where[static_cast<std::size_t>(target)];
@@ -236,9 +236,9 @@ void absolute_datatype() {
   std::vector<int> second(16, -1);
   window.attach(first.data(), 64);
   window.attach(second.data(), 64);
-  const std::vector<MPI_Aint> firsts = tell_all(address_of(first.data()));
-  const std::vector<MPI_Aint> gaps = tell_all(address_of(gap.data()));
-  const std::vector<MPI_Aint> seconds = tell_all(address_of(second.data()));
+  const std::vector<MPI_Aint> firsts = exchange(address_of(first.data()));
+  const std::vector<MPI_Aint> gaps = exchange(address_of(gap.data()));
+  const std::vector<MPI_Aint> seconds = exchange(address_of(second.data()));
   const auto target = static_cast<std::size_t>((rank + 1) % size);
   const int origin = (rank + size - 1) % size;
   const auto make = [](MPI_Aint a, MPI_Aint b) {
@@ -272,7 +272,7 @@ void detached() {
   DynamicWindow window;
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   std::vector<int> memory(1024, 0);
-  const std::vector<MPI_Aint> where = tell_all(address_of(memory.data()));
+  const std::vector<MPI_Aint> where = exchange(address_of(memory.data()));
   const int target = (rank + 1) % size;
   const int origin = (rank + size - 1) % size;
   const MPI_Aint there = where[static_cast<std::size_t>(target)];
@@ -310,7 +310,7 @@ void regions_come_and_go() {
   std::vector<std::int64_t> stays(64, 0);
   std::vector<char> comes(1 << 16);
   window.attach(stays.data(), 64 * 8);
-  const std::vector<MPI_Aint> where = tell_all(address_of(stays.data()));
+  const std::vector<MPI_Aint> where = exchange(address_of(stays.data()));
   CHECK_MPI(MPI_Win_lock_all(0, window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   const std::int64_t one = 1;
@@ -354,7 +354,7 @@ void mistakes() {
   window.detach(base + 1500);
   CHECK_REFUSED(MPI_Win_detach(window, base + 1500), MPI_ERR_RMA_ATTACH);
   window.detach(nullptr);
-  // Both neighbours.
+  // Both on-node peers.
   window.attach(base + 2000, 1);
   window.attach(base + 999, 1);
   window.detach(base + 1000);
@@ -468,7 +468,7 @@ int main(int argc, char** argv) {
       {"attributes", attributes},
       {"operations", operations},
       {"many regions", many_regions},
-      {"neighbours", neighbours},
+      {"on-node peers", on_node_peers},
       {"an absolute datatype", absolute_datatype},
       {"detached", detached},
       {"regions come and go", regions_come_and_go},

@@ -273,7 +273,7 @@ void lock_of_a_posted_window(const check::Window& window) {
   CHECK_MPI(MPI_Win_post(from, 0, window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   for (int kind : {MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED, MPI_LOCK_EXCLUSIVE}) {
-    // Over the fabric it may be put off; then what needs it first is refused, and the epoch is over.
+    // Over the fabric it may be deferred; then what needs it first is refused, and the epoch is over.
     const int locked = MPI_Win_lock(kind, next, 0, window);
     if (locked == MPI_SUCCESS) {
       CHECK_MPI(put_at(window, next, 0));
@@ -313,7 +313,7 @@ void lock_all_beside_posted_windows(const check::Window& window) {
       CHECK_MPI(MPI_Win_unlock_all(window));
       CHECK_EQ(seen, 0);
       const int locked = MPI_Win_lock(MPI_LOCK_SHARED, size - 1, 0, window);
-      // Over the fabric it may be put off; then its unlock is refused.
+      // Over the fabric it may be deferred; then its unlock is refused.
       CHECK_REFUSED(locked == MPI_SUCCESS ? MPI_Win_unlock(size - 1, window) : locked, MPI_ERR_RMA_CONFLICT);
     }
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -333,7 +333,7 @@ void post_of_a_locked_window(const check::Window& window) {
   for (int kind : {MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED}) {
     CHECK_MPI(MPI_Win_lock(kind, next, 0, window));
     int seen = 0;
-    CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next, 0, 1, MPI_INT, window));  // so that it is held, and not put off
+    CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next, 0, 1, MPI_INT, window));  // so that it is held, and not deferred
     CHECK_MPI(MPI_Win_flush(next, window));
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     for (int i = 0; i < 2; ++i)

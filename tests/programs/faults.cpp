@@ -166,7 +166,7 @@ constexpr int kGone = 33;
   const std::string text = said.end();
   std::fputs(text.c_str(), stderr);
   CHECK(text.find("target 1: libfabric ") != std::string::npos);
-  // Not by an exclusive lock: rank 1 may be who keeps the window's gate.
+  // Not by an exclusive lock: rank 1 may be who keeps the window's global lock.
   const int other = check::rank() == 0 ? 2 : 0;
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, other, 0, window));
   CHECK_MPI(MPI_Put(&number, 1, MPI_INT64_T, other, check::rank(), 1, MPI_INT64_T, window));

@@ -170,7 +170,7 @@ void derived_types(check::Memory memory) {
   constexpr int kInts = 20;
   check::Window window(memory, kInts * sizeof(int), sizeof(int));
   const int target = (rank + 1) % size;
-  const int neighbour = (rank + size - 1) % size;
+  const int right = (rank + size - 1) % size;
   for (const Map& here : maps) {
     for (const Map& there : maps) {
       int* mine = window.as<int>();
@@ -184,7 +184,7 @@ void derived_types(check::Memory memory) {
       std::vector<int> expected(kInts, -1);
       for (int i = 0; i < 12; ++i)
         expected[1 + static_cast<std::size_t>(there.places[static_cast<std::size_t>(i)])] =
-            100 * neighbour + i;
+            100 * right + i;
       for (std::size_t i = 0; i < kInts; ++i) CHECK_EQ(mine[i], expected[i]);
       std::vector<int> in(kInts, -2);
       CHECK_MPI(MPI_Get(in.data(), here.count, here.type, target, 1, there.count, there.type, window));

@@ -84,7 +84,7 @@ void look_first(std::vector<MPI_Request>& requests) {
 }
 
 using Complete = void (*)(std::vector<MPI_Request>&);
-constexpr Complete kWays[] = {wait_each, wait_all, wait_any, wait_some, test_each, test_all, look_first};
+constexpr Complete kCompletions[] = {wait_each, wait_all, wait_any, wait_some, test_each, test_all, look_first};
 
 // Puts and gets, every way to complete them. A completed put has given its buffer back, a completed get is in
 // it.
@@ -93,7 +93,7 @@ void puts_and_gets(check::Memory memory) {
   Buffers out;
   Buffers in;
   int round = 0;
-  for (Complete complete : kWays) {
+  for (Complete complete : kCompletions) {
     out.fill(round);
     std::vector<MPI_Request> requests(kMany);
     CHECK_MPI(MPI_Win_lock_all(0, window));
@@ -130,7 +130,7 @@ void accumulates(check::Memory memory) {
   std::vector<double> ones(kCount, 1.0);
   std::vector<double> before(kCount);
   int rounds = 0;
-  for (Complete complete : kWays) {
+  for (Complete complete : kCompletions) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));
     std::vector<MPI_Request> requests(2);
     CHECK_MPI(MPI_Raccumulate(ones.data(), kCount, MPI_DOUBLE, next(), 0, kCount, MPI_DOUBLE, MPI_SUM, window,
@@ -156,7 +156,7 @@ void next_to_messages(check::Memory memory) {
   std::vector<int> put(kLarge, 5 + rank);
   std::vector<int> sent(kLarge, 50 + rank);
   std::vector<int> received(kLarge);
-  for (Complete complete : kWays) {
+  for (Complete complete : kCompletions) {
     std::fill(received.begin(), received.end(), -1);
     std::vector<MPI_Request> requests(4);
     CHECK_MPI(MPI_Win_lock_all(0, window));
@@ -201,7 +201,7 @@ void under_way(check::Memory memory) {
   const bool needs_target = routes != nullptr && std::string(routes) == "fabric" && provider != nullptr &&
                             !std::string_view(provider).starts_with("verbs") && pids.back() != 0;
   Buffers in;
-  for (Complete complete : kWays) {
+  for (Complete complete : kCompletions) {
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (rank == 0 && size > 1) {
       CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));

@@ -40,7 +40,7 @@ struct Session {
   MPI_Comm all = MPI_COMM_NULL;
 };
 
-// Each rank puts its number into its neighbour.
+// Each rank puts its number into its on-node peer.
 void put_around(MPI_Comm all, const check::Window& window) {
   const int rank = check::state.rank;
   int size = 0;
@@ -79,7 +79,7 @@ void run_sessions(check::Memory memory, bool with_threads) {
   put_around(second, memory);
 }
 
-// A lock that was taken before the sessions, over the fabric perhaps put off, is given back after them.
+// A lock that was taken before the sessions, over the fabric perhaps deferred, is given back after them.
 void beside_the_world(check::Memory memory) {
   check::section("the world model");
   check::Window window(memory, kBytes, sizeof(int));

@@ -36,7 +36,7 @@ class SharedWindow {
   MPI_Win window = MPI_WIN_NULL;
 };
 
-// Every rank writes its own part to the last byte, then all read all parts, then each writes its neighbour's.
+// Every rank writes its own part to the last byte, then all read all parts, then each writes its on-node peer's.
 void check_loads_and_stores(MPI_Win window, const std::vector<Part>& parts, int salt) {
   CHECK_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window));
   const auto meet = [&] {
@@ -196,7 +196,7 @@ void operations() {
     CHECK_EQ(seen, std::int64_t{kRounds * size});
     CHECK_MPI(MPI_Win_fence(0, shared.window));
 
-    // Not a byte of the neighbour's can be reached, although it is right behind.
+    // Not a byte of the on-node peer's can be reached, although it is right behind.
     CHECK_MPI(MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN));
     CHECK_REFUSED(MPI_Put(&value, 1, MPI_INT64_T, 0, kBytes - 7, 1, MPI_INT64_T, shared.window), MPI_ERR_RMA_RANGE);
     CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, shared.window));

@@ -32,11 +32,11 @@ class Stopped {
   explicit Stopped(pid_t pid) : pid_(pid) {
     if (pid_ == 0) return;
     CHECK_EQ(kill(pid_, SIGSTOP), 0);
-    for (char letter = 'R'; letter != 'T'; sched_yield()) {
+    for (char message = 'R'; message != 'T'; sched_yield()) {
       std::ifstream stat("/proc/" + std::to_string(pid_) + "/stat");
       std::string line;
       std::getline(stat, line);
-      letter = line[line.rfind(')') + 2];
+      message = line[line.rfind(')') + 2];
     }
   }
   ~Stopped() {

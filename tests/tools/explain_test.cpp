@@ -88,8 +88,8 @@ TEST_CASE("accumulates off the fast path, and why") {
              Contains("500 accumulates") && Contains("not aligned"));
   CHECK_THAT(advise(run_of("allocate mapped", sums("lock", "floating_point", 500)))[0].text,
              Contains("floating-point"));
-  CHECK_THAT(advise(run_of("allocate fabric", sums("agent", "provider", 500)))[0].text,
-             Contains("message to the target's agent"));
+  CHECK_THAT(advise(run_of("allocate fabric", sums("handler", "provider", 500)))[0].text,
+             Contains("message to the target's handler"));
   CHECK(rules(run_of("allocate mapped", sums("lock", "type", 5))).empty());
 }
 

@@ -16,7 +16,7 @@
 #include "tools/info/limits.hpp"
 #include "tools/info/routes.hpp"
 #include "tools/info/verbs.hpp"
-#include "transport/fabric/survey.hpp"
+#include "transport/fabric/provider_probe.hpp"
 
 using namespace farside;
 using namespace farside::tools;
@@ -146,7 +146,7 @@ TEST_CASE("the surroundings are read where the kernel has them") {
   CHECK(around.dumpable);
 }
 
-TEST_CASE("both ways to a neighbour's memory are open between the processes of a test") {
+TEST_CASE("both ways to an on-node peer's memory are open between the processes of a test") {
   // Else the tests of these routes would fail, too.
   CHECK(try_mapped().possible);
   CHECK(try_cma().possible);
@@ -207,22 +207,22 @@ TEST_CASE("what is tried out may crash, hang or print: the answer says so") {
   CHECK(attempt([&] { return large; }).answer == large);
 }
 
-TEST_CASE("the survey's choice is the choice") {
-  const auto survey = [](const std::string& name, const std::string& asked) {
+TEST_CASE("the probe's choice is the choice") {
+  const auto probe = [](const std::string& name, const std::string& asked) {
     return attempt([&] {
              Settings settings;
              settings.provider = asked;
-             const ProviderSurvey of = survey_provider(name, settings);
+             const ProviderProbe of = probe_provider(name, settings);
              return std::string(of.chosen ? "chosen " : "") + (of.usable ? "usable " : "") + of.why + " | " +
                     of.endpoint;
            })
         .answer;
   };
-  CHECK(survey("tcp", "") == "chosen usable chosen: the first of farside's preferences that is there | FI_EP_MSG");
-  CHECK(contains(survey("tcp", "tcp"), "chosen usable chosen: FARSIDE_PROVIDER names it"));
-  CHECK(contains(survey("tcp", "nonsense"), "usable passed over: FARSIDE_PROVIDER names another"));
-  CHECK(contains(survey("udp", ""), "refused: it has no connected endpoint (FI_EP_MSG)"));
-  CHECK(contains(survey("tcp;ofi_rxm", ""), "refused: it has no connected endpoint (FI_EP_MSG)"));
+  CHECK(probe("tcp", "") == "chosen usable chosen: the first of farside's preferences that is there | FI_EP_MSG");
+  CHECK(contains(probe("tcp", "tcp"), "chosen usable chosen: FARSIDE_PROVIDER names it"));
+  CHECK(contains(probe("tcp", "nonsense"), "usable passed over: FARSIDE_PROVIDER names another"));
+  CHECK(contains(probe("udp", ""), "refused: it has no connected endpoint (FI_EP_MSG)"));
+  CHECK(contains(probe("tcp;ofi_rxm", ""), "refused: it has no connected endpoint (FI_EP_MSG)"));
   const Attempt none = attempt([] {
     Settings settings;
     settings.provider = "nonsense";
@@ -232,7 +232,7 @@ TEST_CASE("the survey's choice is the choice") {
   const Attempt nowhere = attempt([] {
     Settings settings;
     settings.device = "nowhere";
-    return survey_provider("tcp", settings).why;
+    return probe_provider("tcp", settings).why;
   });
   CHECK(contains(nowhere.answer, "refused: provider tcp has no device nowhere; it has: "));
 }

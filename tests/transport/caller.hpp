@@ -13,7 +13,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
-#include "transport/fabric/address.hpp"
+#include "transport/base/address.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
 

@@ -71,7 +71,7 @@ TEST_CASE("rows are combined as each by itself, with every operation on every ty
           RowBuffer back(type, shape.count, shape.rows, strides.fetched, 0), model_back = back;
           const bool sends = op != ReduceOp::kNoOp;
           for (std::size_t row = 0; row < shape.rows; ++row) {
-            combine(AtomicWay::kLocked, op, type, model.at(row),
+            combine(AtomicMethod::kLocked, op, type, model.at(row),
                     sends ? origin.at(row) : nullptr, fetch ? model_back.at(row) : nullptr, shape.count);
           }
           combine_rows(op, type, target.at(0), sends ? origin.at(0) : nullptr, fetch ? back.at(0) : nullptr, shape.count, shape.rows,

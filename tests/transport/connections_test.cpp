@@ -54,7 +54,7 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
   constexpr int kRanks = 6;
   for (unsigned round = 0; round < 12; ++round) {
     INFO("round " << round);
-    expect_well(run_world(kRanks, Way::kFabric, 8 * kRanks, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(kRanks, Variant::kFabric, 8 * kRanks, [&](Ranks& ranks, World& world) {
       std::fill_n(world->data(), 8 * kRanks, std::byte{0});
       const int before = open_sockets();
       std::vector<int> peers;
@@ -78,7 +78,7 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
       }
       // The refusal of a connection that crossed another one may come after what was put.
       int more = open_sockets() - before;
-      for (int looks = 0; looks < 10'000 && more > kRanks - 1; ++looks) {
+      for (int probes = 0; probes < 10'000 && more > kRanks - 1; ++probes) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         more = open_sockets() - before;
       }
@@ -93,7 +93,7 @@ TEST_CASE("of more connections than FARSIDE_CONNECTIONS those that are not used 
   if (!over_tcp()) return;
   constexpr int kRanks = 4;
   setenv("FARSIDE_CONNECTIONS", "1", 1);
-  expect_well(run_world(kRanks, Way::kFabric, 8 * kRanks, [&](Ranks& ranks, World& world) {
+  expect_well(run_world(kRanks, Variant::kFabric, 8 * kRanks, [&](Ranks& ranks, World& world) {
     const int before = open_sockets();
     for (std::uint64_t round = 1; round <= 3; ++round) {
       for (int r = 0; r < kRanks; ++r) {
@@ -105,7 +105,7 @@ TEST_CASE("of more connections than FARSIDE_CONNECTIONS those that are not used 
         if (r != ranks.rank()) ranks.check(read_data<std::uint64_t>(world, 8 * static_cast<std::uint64_t>(r)) == round, "what a peer has put is here");
       }
       int more = open_sockets() - before;
-      for (int looks = 0; looks < 10'000 && more > 1; ++looks) {
+      for (int probes = 0; probes < 10'000 && more > 1; ++probes) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         more = open_sockets() - before;
       }
@@ -118,7 +118,7 @@ TEST_CASE("of more connections than FARSIDE_CONNECTIONS those that are not used 
 
 // The progress thread stays away while the application polls: not from connections.
 TEST_CASE("who polls without a pause can be connected to") {
-  expect_well(run_world(2, Way::kFabric, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_world(2, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
     ranks.barrier();
     if (ranks.rank() == 1) {
       const std::uint64_t word = 7;
@@ -135,7 +135,7 @@ TEST_CASE("who polls without a pause can be connected to") {
 
 TEST_CASE("who does not know the secret is not let in, and the job goes on") {
   if (!over_tcp()) return;
-  expect_well(run_world(2, Way::kFabric, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_world(2, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
     const FabricAddress address = Process::instance().fabric().value()->address();
     if (ranks.rank() == 0) {
       CallerHello hello;

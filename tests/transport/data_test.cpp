@@ -30,10 +30,10 @@ using ShortInt = PairOf<std::int16_t, std::int32_t>;
 using FloatInt = PairOf<float, std::int32_t>;
 
 // In which elements of a type can be combined, where they are aligned.
-std::vector<AtomicWay> ways_of(BasicType type) {
-  std::vector ways = {AtomicWay::kLocked};
-  if (has_cpu_atomics(type)) ways.push_back(AtomicWay::kAtomic);
-  return ways;
+std::vector<AtomicMethod> methods_of(BasicType type) {
+  std::vector methods = {AtomicMethod::kLocked};
+  if (has_cpu_atomics(type)) methods.push_back(AtomicMethod::kAtomic);
+  return methods;
 }
 
 std::vector<BasicType> all_types() {
@@ -65,11 +65,11 @@ bool same_element(BasicType type, const void* one, const void* other) {
 
 // One element combined in the given way, with and without fetching; checks that both agree.
 template <class T>
-T combined(AtomicWay way, ReduceOp op, BasicType type, T target, T origin) {
+T combined(AtomicMethod method, ReduceOp op, BasicType type, T target, T origin) {
   REQUIRE(allowed(op, type));
   T silent = target, fetching = target, fetched = origin;
-  combine(way, op, type, &silent, &origin, nullptr, 1);
-  combine(way, op, type, &fetching, &origin, &fetched, 1);
+  combine(method, op, type, &silent, &origin, nullptr, 1);
+  combine(method, op, type, &fetching, &origin, &fetched, 1);
   CHECK(same_element(type, &silent, &fetching));
   CHECK(same_element(type, &fetched, &target));
   return silent;
@@ -142,14 +142,14 @@ TEST_CASE("an operation is allowed on the classes of types that MPI names for it
 
 TEST_CASE("CPU atomics are used for aligned words without gaps only") {
   alignas(16) std::array<std::byte, 32> memory{};
-  CHECK(atomic_way(BasicType::kInt64, &memory[8]) == AtomicWay::kAtomic);
-  CHECK(atomic_way(BasicType::kInt64, &memory[4]) == AtomicWay::kLocked);
-  CHECK(atomic_way(BasicType::kInt32, &memory[4]) == AtomicWay::kAtomic);
-  CHECK(atomic_way(BasicType::kInt32, &memory[2]) == AtomicWay::kLocked);
-  CHECK(atomic_way(BasicType::kInt16, &memory[2]) == AtomicWay::kLocked);
-  CHECK(atomic_way(BasicType::kByte, &memory[3]) == AtomicWay::kLocked);
-  CHECK(atomic_way(BasicType::kComplexFloat, &memory[8]) == AtomicWay::kAtomic);
-  CHECK(atomic_way(BasicType::kComplexFloat, &memory[4]) == AtomicWay::kLocked);
+  CHECK(atomic_method(BasicType::kInt64, &memory[8]) == AtomicMethod::kAtomic);
+  CHECK(atomic_method(BasicType::kInt64, &memory[4]) == AtomicMethod::kLocked);
+  CHECK(atomic_method(BasicType::kInt32, &memory[4]) == AtomicMethod::kAtomic);
+  CHECK(atomic_method(BasicType::kInt32, &memory[2]) == AtomicMethod::kLocked);
+  CHECK(atomic_method(BasicType::kInt16, &memory[2]) == AtomicMethod::kLocked);
+  CHECK(atomic_method(BasicType::kByte, &memory[3]) == AtomicMethod::kLocked);
+  CHECK(atomic_method(BasicType::kComplexFloat, &memory[8]) == AtomicMethod::kAtomic);
+  CHECK(atomic_method(BasicType::kComplexFloat, &memory[4]) == AtomicMethod::kLocked);
   for (const BasicType type : {BasicType::kFloatInt, BasicType::kInt32Int32, BasicType::kFloatFloat}) {
     CHECK(has_cpu_atomics(type));
   }
@@ -179,8 +179,8 @@ TEMPLATE_TEST_CASE("integers take every operation but the pair ones", "", std::i
   const auto cast = [](auto value) { return static_cast<T>(value); };
   const T top = std::numeric_limits<T>::max();
   const T bottom = std::numeric_limits<T>::min();
-  for (const AtomicWay way : ways_of(type)) {
-    const auto result = [&](ReduceOp op, T target, T origin) { return combined<T>(way, op, type, target, origin); };
+  for (const AtomicMethod method : methods_of(type)) {
+    const auto result = [&](ReduceOp op, T target, T origin) { return combined<T>(method, op, type, target, origin); };
     CHECK(result(ReduceOp::kSum, 20, 3) == cast(23));
     CHECK(result(ReduceOp::kProd, 20, 3) == cast(60));
     CHECK(result(ReduceOp::kMin, 20, 3) == cast(3));
@@ -208,8 +208,8 @@ TEMPLATE_TEST_CASE("floating-point types are added, multiplied and compared", ""
   const auto type = std::is_same_v<TestType, float>    ? BasicType::kFloat
                     : std::is_same_v<TestType, double> ? BasicType::kDouble
                                                        : BasicType::kLongDouble;
-  for (const AtomicWay way : ways_of(type)) {
-    const auto result = [&](ReduceOp op, TestType a, TestType b) { return combined<TestType>(way, op, type, a, b); };
+  for (const AtomicMethod method : methods_of(type)) {
+    const auto result = [&](ReduceOp op, TestType a, TestType b) { return combined<TestType>(method, op, type, a, b); };
     CHECK(result(ReduceOp::kSum, 1.5, -4) == -2.5);
     CHECK(result(ReduceOp::kProd, 1.5, -4) == -6);
     CHECK(result(ReduceOp::kMin, 1.5, -4) == -4);
@@ -222,7 +222,7 @@ TEMPLATE_TEST_CASE("floating-point types are added, multiplied and compared", ""
 #if defined(__SIZEOF_FLOAT128__)
 TEST_CASE("quad precision keeps all its digits") {
   const __float128 tiny = static_cast<__float128>(1) / (static_cast<__float128>(1LL << 60) * (1LL << 40));
-  const __float128 sum = combined<__float128>(AtomicWay::kLocked, ReduceOp::kSum, BasicType::kQuad, 1, tiny);
+  const __float128 sum = combined<__float128>(AtomicMethod::kLocked, ReduceOp::kSum, BasicType::kQuad, 1, tiny);
   CHECK(static_cast<bool>(sum - 1 == tiny));
 }
 #endif
@@ -232,31 +232,31 @@ TEMPLATE_TEST_CASE("complex types are added and multiplied", "", float, double, 
   const auto type = std::is_same_v<TestType, float>    ? BasicType::kComplexFloat
                     : std::is_same_v<TestType, double> ? BasicType::kComplexDouble
                                                        : BasicType::kComplexLongDouble;
-  for (const AtomicWay way : ways_of(type)) {
+  for (const AtomicMethod method : methods_of(type)) {
     alignas(2 * sizeof(TestType)) C target(1, 2);
     const C origin(3, 5);
     C fetched;
-    combine(way, ReduceOp::kProd, type, &target, &origin, &fetched, 1);
+    combine(method, ReduceOp::kProd, type, &target, &origin, &fetched, 1);
     CHECK(target == C(-7, 11));
     CHECK(fetched == C(1, 2));
-    combine(way, ReduceOp::kSum, type, &target, &origin, nullptr, 1);
+    combine(method, ReduceOp::kSum, type, &target, &origin, nullptr, 1);
     CHECK(target == C(-4, 16));
   }
 }
 
 TEST_CASE("a logical result is 1 or 0 whatever stood for true") {
-  for (const AtomicWay way : ways_of(BasicType::kLogical4)) {
-    CHECK(combined<std::uint32_t>(way, ReduceOp::kLand, BasicType::kLogical4, 0x100, ~0u) == 1);
-    CHECK(combined<std::uint64_t>(way, ReduceOp::kLxor, BasicType::kLogical8, 1ull << 40, 1) == 0);
+  for (const AtomicMethod method : methods_of(BasicType::kLogical4)) {
+    CHECK(combined<std::uint32_t>(method, ReduceOp::kLand, BasicType::kLogical4, 0x100, ~0u) == 1);
+    CHECK(combined<std::uint64_t>(method, ReduceOp::kLxor, BasicType::kLogical8, 1ull << 40, 1) == 0);
   }
-  CHECK(combined<std::uint8_t>(AtomicWay::kLocked, ReduceOp::kLor, BasicType::kLogical1, 0, 4) == 1);
-  CHECK(combined<std::uint16_t>(AtomicWay::kLocked, ReduceOp::kLxor, BasicType::kLogical2, 0x100, 0) == 1);
+  CHECK(combined<std::uint8_t>(AtomicMethod::kLocked, ReduceOp::kLor, BasicType::kLogical1, 0, 4) == 1);
+  CHECK(combined<std::uint16_t>(AtomicMethod::kLocked, ReduceOp::kLxor, BasicType::kLogical2, 0x100, 0) == 1);
 }
 
 TEST_CASE("on equal values MINLOC and MAXLOC take the smaller index") {
-  for (const AtomicWay way : ways_of(BasicType::kFloatInt)) {
+  for (const AtomicMethod method : methods_of(BasicType::kFloatInt)) {
     const auto result = [&](ReduceOp op, FloatInt target, FloatInt origin) {
-      return combined<FloatInt>(way, op, BasicType::kFloatInt, target, origin);
+      return combined<FloatInt>(method, op, BasicType::kFloatInt, target, origin);
     };
     for (const ReduceOp op : {ReduceOp::kMinloc, ReduceOp::kMaxloc}) {
       CHECK(result(op, {2, 7}, {2, 3}).index == 3);
@@ -278,7 +278,7 @@ TEST_CASE("the gaps of pair types are neither read into nor written") {
       constexpr std::size_t kCount = 19;
       Buffers now = random_buffers(kCount * known.extent, 7);
       const Buffers before = now;
-      combine(AtomicWay::kLocked, op, type, now.target.data(), now.origin.data(), now.fetched.data(), kCount);
+      combine(AtomicMethod::kLocked, op, type, now.target.data(), now.origin.data(), now.fetched.data(), kCount);
       for (std::size_t byte = 0; byte < now.target.size(); ++byte) {
         INFO("byte " << byte);
         if (is_gap(type, byte)) {
@@ -307,17 +307,17 @@ TEST_CASE("many elements at any alignment give what single aligned elements give
           alignas(32) std::array<std::byte, 32> target, origin;
           std::memcpy(target.data(), &given.target[at], extent);
           std::memcpy(origin.data(), &given.origin[at], extent);
-          combine(AtomicWay::kLocked, op, type, target.data(), origin.data(), nullptr, 1);
+          combine(AtomicMethod::kLocked, op, type, target.data(), origin.data(), nullptr, 1);
           std::memcpy(&expected[at], target.data(), extent);
         }
-        for (const AtomicWay way : ways_of(type)) {
+        for (const AtomicMethod method : methods_of(type)) {
           for (const std::size_t skew : {0, 1}) {
-            const std::size_t target_skew = way == AtomicWay::kAtomic ? 0 : skew;
+            const std::size_t target_skew = method == AtomicMethod::kAtomic ? 0 : skew;
             std::vector<std::byte> target(given.target.size() + 1), origin(target), fetched(target);
             std::memcpy(&target[target_skew], given.target.data(), given.target.size());
             std::memcpy(&origin[skew], given.origin.data(), given.origin.size());
             const std::byte* source = op == ReduceOp::kNoOp ? nullptr : &origin[skew];
-            combine(way, op, type, &target[target_skew], source, &fetched[skew], count);
+            combine(method, op, type, &target[target_skew], source, &fetched[skew], count);
             for (std::size_t byte = 0; byte < expected.size(); ++byte) {
               if (is_padding(type, byte)) continue;
               REQUIRE(target[target_skew + byte] == expected[byte]);
@@ -335,8 +335,8 @@ TEST_CASE("many elements at any alignment give what single aligned elements give
 }
 
 TEST_CASE("combining no elements touches nothing") {
-  for (const AtomicWay way : ways_of(BasicType::kInt32)) {
-    combine(way, ReduceOp::kSum, BasicType::kInt32, nullptr, nullptr, nullptr, 0);
+  for (const AtomicMethod method : methods_of(BasicType::kInt32)) {
+    combine(method, ReduceOp::kSum, BasicType::kInt32, nullptr, nullptr, nullptr, 0);
   }
 }
 
@@ -344,16 +344,16 @@ TEST_CASE("compare_and_swap stores on equality and always returns what was there
   const std::array types = {BasicType::kInt8, BasicType::kUint16, BasicType::kInt32, BasicType::kInt64,
                             BasicType::kLogical4, BasicType::kByte};
   for (const BasicType type : types) {
-    for (const AtomicWay way : ways_of(type)) {
+    for (const AtomicMethod method : methods_of(type)) {
       INFO(traits(type).name);
       const std::size_t size = traits(type).size;
       std::uint64_t target = 0x1111111111111111, fetched = 0;
       const std::uint64_t before = target, wrong = before + 1, value = 0x2222222222222222;
-      compare_and_swap(way, type, &target, &value, &wrong, &fetched);
+      compare_and_swap(method, type, &target, &value, &wrong, &fetched);
       CHECK(target == before);
       CHECK(std::memcmp(&fetched, &before, size) == 0);
       fetched = 0;
-      compare_and_swap(way, type, &target, &value, &before, &fetched);
+      compare_and_swap(method, type, &target, &value, &before, &fetched);
       CHECK(std::memcmp(&target, &value, size) == 0);
       CHECK(std::memcmp(&fetched, &before, size) == 0);
       if (size < 8) {
@@ -394,7 +394,7 @@ TEMPLATE_TEST_CASE("no atomic sum is lost among threads", "", std::int32_t, std:
   run_threads([&](int rank) {
     std::array<TestType, 2> fetched{};
     for (int round = 0; round < kRounds; ++round) {
-      combine(AtomicWay::kAtomic, ReduceOp::kSum, type, cells.data(), ones.data(),
+      combine(AtomicMethod::kAtomic, ReduceOp::kSum, type, cells.data(), ones.data(),
               rank % 2 ? fetched.data() : nullptr, 2);
     }
   });
@@ -407,8 +407,8 @@ TEST_CASE("operations by one instruction and by compare-and-swap loops are atomi
   run_threads([&](int rank) {
     const std::uint64_t one = 1, factor = (1ull << 32) + 1;
     for (int round = 0; round < kRounds; ++round) {
-      if (rank % 2 == 0) combine(AtomicWay::kAtomic, ReduceOp::kSum, BasicType::kUint64, &word, &one, nullptr, 1);
-      else combine(AtomicWay::kAtomic, ReduceOp::kProd, BasicType::kUint64, &word, &factor, nullptr, 1);
+      if (rank % 2 == 0) combine(AtomicMethod::kAtomic, ReduceOp::kSum, BasicType::kUint64, &word, &one, nullptr, 1);
+      else combine(AtomicMethod::kAtomic, ReduceOp::kProd, BasicType::kUint64, &word, &factor, nullptr, 1);
     }
   });
   CHECK(static_cast<std::uint32_t>(word) == kThreads / 2 * kRounds);
@@ -421,9 +421,9 @@ TEST_CASE("fetched values of concurrent sums are all different") {
     const std::int32_t one = 1;
     for (int round = 0; round < kRounds; ++round) {
       std::int32_t fetched = -1;
-      combine(AtomicWay::kAtomic, ReduceOp::kSum, BasicType::kInt32, &counter, &one, &fetched, 1);
+      combine(AtomicMethod::kAtomic, ReduceOp::kSum, BasicType::kInt32, &counter, &one, &fetched, 1);
       std::int32_t* const slot = &seen[static_cast<std::size_t>(fetched)];
-      combine(AtomicWay::kAtomic, ReduceOp::kSum, BasicType::kInt32, slot, &one, nullptr, 1);
+      combine(AtomicMethod::kAtomic, ReduceOp::kSum, BasicType::kInt32, slot, &one, nullptr, 1);
     }
   });
   CHECK(seen == std::vector<int>(seen.size(), 1));
@@ -437,12 +437,12 @@ TEST_CASE("both halves of a complex element and of a pair change in one step") {
     for (int round = 1; round <= kRounds; ++round) {
       const std::array<float, 2> step = {1, -1};
       alignas(8) std::array<float, 2> fetched{};
-      combine(AtomicWay::kAtomic, ReduceOp::kSum, BasicType::kComplexFloat, number.data(), step.data(),
+      combine(AtomicMethod::kAtomic, ReduceOp::kSum, BasicType::kComplexFloat, number.data(), step.data(),
               fetched.data(), 1);
       const int value = round * kThreads + rank;
       const FloatInt mine{static_cast<float>(value), value};
       FloatInt seen{};
-      combine(AtomicWay::kAtomic, ReduceOp::kMaxloc, BasicType::kFloatInt, &best, &mine, &seen, 1);
+      combine(AtomicMethod::kAtomic, ReduceOp::kMaxloc, BasicType::kFloatInt, &best, &mine, &seen, 1);
       if (fetched[0] != -fetched[1] || seen.value != static_cast<float>(seen.index)) {
         std::atomic_ref(torn).store(true, std::memory_order_relaxed);
       }
@@ -461,7 +461,7 @@ TEST_CASE("no compare_and_swap is lost among threads") {
       do {
         expected = seen;
         const std::uint32_t next = expected + 1;
-        compare_and_swap(AtomicWay::kAtomic, BasicType::kUint32, &counter, &next, &expected, &seen);
+        compare_and_swap(AtomicMethod::kAtomic, BasicType::kUint32, &counter, &next, &expected, &seen);
       } while (seen != expected);
     }
   });

@@ -79,7 +79,7 @@ TEST_CASE("the endpoint ends while another thread serves it from the runtime") {
     });
     bool opened = true;
     for (int round = 0; round < 20; ++round) {
-      opened = opened && process.fabric().ok() && process.node_agent().ok();
+      opened = opened && process.fabric().ok() && process.node_handler().ok();
       for (const int before = served.load(); served.load() < before + 10;) std::this_thread::yield();
       process.shut_down();
     }

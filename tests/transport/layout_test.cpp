@@ -158,12 +158,12 @@ std::vector<Layout::Run> runs_of(const Layout& layout, std::size_t count) {
   return runs;
 }
 
-std::size_t pieces_of(const Layout& origin, std::size_t origin_count, const Layout& target,
+std::size_t fragments_of(const Layout& origin, std::size_t origin_count, const Layout& target,
                       std::size_t target_count) {
-  BytePieces pieces(origin, origin_count, target, target_count);
-  BytePiece piece;
+  ByteFragments fragments(origin, origin_count, target, target_count);
+  ByteFragment fragment;
   std::size_t count = 0;
-  while (pieces.next(piece)) ++count;
+  while (fragments.next(fragment)) ++count;
   return count;
 }
 
@@ -204,10 +204,10 @@ TEST_CASE("a struct without holes moves as one piece, whatever its types") {
       {{0, 1, Layout::basic(BasicType::kDouble)}, {8, 2, Layout::basic(BasicType::kInt32)}});
   CHECK(record->contiguous());
   CHECK_FALSE(record->uniform_type().has_value());
-  CHECK(pieces_of(*record, 100, *Layout::basic(BasicType::kByte), 1600) == 1);
+  CHECK(fragments_of(*record, 100, *Layout::basic(BasicType::kByte), 1600) == 1);
   const LayoutPtr padded = Layout::resized(record, 0, 24);
   CHECK_FALSE(padded->contiguous());
-  CHECK(pieces_of(*padded, 100, *padded, 100) == 100);
+  CHECK(fragments_of(*padded, 100, *padded, 100) == 100);
 }
 
 TEST_CASE("bytes in another order than memory's are not contiguous") {
@@ -282,15 +282,15 @@ TEST_CASE("pieces of two random layouts pair the n-th byte of one with the n-th 
     const Expanded target = random.make(static_cast<int>(random.below(6)), {});
     const std::vector<std::ptrdiff_t> origin_bytes = naive_bytes(origin, 3);
     const std::vector<std::ptrdiff_t> target_bytes = naive_bytes(target, 2);
-    BytePieces pieces(*origin.layout, 3, *target.layout, 2);
-    BytePiece piece;
+    ByteFragments fragments(*origin.layout, 3, *target.layout, 2);
+    ByteFragment fragment;
     std::size_t at = 0;
-    while (pieces.next(piece)) {
-      REQUIRE(piece.bytes > 0);
-      for (std::size_t byte = 0; byte < piece.bytes; ++byte, ++at) {
+    while (fragments.next(fragment)) {
+      REQUIRE(fragment.bytes > 0);
+      for (std::size_t byte = 0; byte < fragment.bytes; ++byte, ++at) {
         REQUIRE(at < std::min(origin_bytes.size(), target_bytes.size()));
-        REQUIRE(origin_bytes[at] == piece.origin_offset + signed_count(byte));
-        REQUIRE(target_bytes[at] == piece.target_offset + signed_count(byte));
+        REQUIRE(origin_bytes[at] == fragment.origin_offset + signed_count(byte));
+        REQUIRE(target_bytes[at] == fragment.target_offset + signed_count(byte));
       }
     }
     REQUIRE(at == std::min(origin_bytes.size(), target_bytes.size()));
@@ -362,16 +362,16 @@ TEST_CASE("element pieces of two random layouts of one type pair the n-th elemen
     const Expanded target = random.make(static_cast<int>(random.below(6)), type);
     const std::vector<Item> origin_items = naive_items(origin, 2);
     const std::vector<Item> target_items = naive_items(target, 3);
-    ElementPieces pieces(*origin.layout, 2, *target.layout, 3);
-    ElementPiece piece;
+    ElementFragments fragments(*origin.layout, 2, *target.layout, 3);
+    ElementFragment fragment;
     std::size_t at = 0;
-    while (pieces.next(piece)) {
-      REQUIRE(piece.count > 0);
-      for (std::size_t index = 0; index < piece.count; ++index, ++at) {
+    while (fragments.next(fragment)) {
+      REQUIRE(fragment.count > 0);
+      for (std::size_t index = 0; index < fragment.count; ++index, ++at) {
         REQUIRE(at < std::min(origin_items.size(), target_items.size()));
         const std::ptrdiff_t inside = signed_count(index * traits(type).extent);
-        REQUIRE(origin_items[at].offset == piece.origin_offset + inside);
-        REQUIRE(target_items[at].offset == piece.target_offset + inside);
+        REQUIRE(origin_items[at].offset == fragment.origin_offset + inside);
+        REQUIRE(target_items[at].offset == fragment.target_offset + inside);
       }
     }
     REQUIRE(at == std::min(origin_items.size(), target_items.size()));

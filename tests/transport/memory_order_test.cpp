@@ -43,13 +43,13 @@ void futex_wake_all(const Word&) {
 #undef __x86_64__
 #define std farside_modelled_std
 #define farside farside_in_model
-#include "transport/base/doorbell.hpp"
+#include "transport/base/wake_event.hpp"
 #include "transport/base/stores.hpp"
-#include "transport/control_word.hpp"
+#include "transport/base/control_word.hpp"
 #include "transport/fabric/listening.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/node/accumulate_lock.hpp"
-#include "transport/regions/region_words.hpp"
+#include "transport/handler/region_words.hpp"
 #undef std
 #undef farside
 #pragma pop_macro("__x86_64__")
@@ -171,16 +171,16 @@ TEST_CASE("the memory model has the results that are known of the patterns of th
 
 // ---- farside's patterns ---------------------------------------------------------------------------------------------
 
-// epochs/gate_exposure.hpp: a post and a lock_all each change a word at the gate's home, and then read the other's.
+// epochs/protocols/exposure.hpp: a post and a lock_all each change a word at the global lock's home, and then read the other's.
 TEST_CASE("of two ranks that each change a control word and then read the other's, one sees the other") {
-  Word exposed = 0, gate = 0;
+  Word exposed = 0, global_lock = 0;
   const auto rank = [](Word& mine, Word& other) {
     return [&] {
       real::ControlWord::fetch_add(mine, 1);
       return real::ControlWord::read(other);
     };
   };
-  CHECK(Execution::all({rank(exposed, gate), rank(gate, exposed)}) == std::set<Results>{{0, 1}, {1, 0}, {1, 1}});
+  CHECK(Execution::all({rank(exposed, global_lock), rank(global_lock, exposed)}) == std::set<Results>{{0, 1}, {1, 0}, {1, 1}});
 }
 
 TEST_CASE("what was put before a control word was changed is there for who sees the change, by whatever ranks it went on") {
@@ -198,9 +198,9 @@ TEST_CASE("what was put before a control word was changed is there for who sees 
       return seen * 10 + get(data);
     };
   };
-  const auto looks = {real::ControlWord::look, real::ControlWord::read, +[](Word& at) { return real::ControlWord::fetch_add(at, 1) % 2; },
+  const auto probes = {real::ControlWord::look, real::ControlWord::read, +[](Word& at) { return real::ControlWord::fetch_add(at, 1) % 2; },
                       +[](Word& at) { return real::ControlWord::compare_and_swap(at, 1, 0); }};
-  for (const auto look : looks) {
+  for (const auto look : probes) {
     CHECK(may_return({put_and([](Word& at) { real::ControlWord::write(at, 1); }), get_behind(look)}, {0, 11}));
     CHECK_FALSE(may_return({put_and([](Word& at) { real::ControlWord::write(at, 1); }), get_behind(look)}, {0, 10}));
     CHECK_FALSE(may_return({put_and([](Word& at) { real::ControlWord::fetch_add(at, 1); }), get_behind(look)}, {0, 10}));
@@ -245,19 +245,19 @@ TEST_CASE("what is got before a lock is given back is not what the next holder p
                         }}) == std::set<Results>{{0, 0}, {0, 1}});
 }
 
-// base/doorbell.hpp: returns 1 if the sleeper sleeps for good, or if the other one has not rung.
+// base/wake_event.hpp: returns 1 if the sleeper sleeps for good, or if the other one has not signalled.
 TEST_CASE("who changes a control word sees a sleeper, or the sleeper sees the change") {
   for (const bool by_store : {false, true}) {
     Word word = 0;
-    real::Doorbell bell;
+    real::WakeEvent wake_event;
     const auto sleeper = [&] {
-      const std::uint32_t armed = bell.arm();
+      const std::uint32_t armed = wake_event.arm();
       return real::ControlWord::look(word) == 0 ? Word{armed} + 1 : Word{0};
     };
     const auto changer = [&] {
       real::woken = false;
       by_store ? real::ControlWord::write(word, 1) : static_cast<void>(real::ControlWord::fetch_add(word, 1));
-      bell.ring_if_armed();
+      wake_event.wake_if_armed();
       return Word{real::woken ? 1U : 0U};
     };
     // It has slept without a ring, and none is to come.
@@ -267,18 +267,18 @@ TEST_CASE("who changes a control word sees a sleeper, or the sleeper sees the ch
   }
 }
 
-// fabric/listening.hpp: whoever moves the endpoint rings those who listen, who arm their bell as well (Waiter::arm).
+// fabric/listening.hpp: whoever moves the endpoint rings those who listen, who arm their wake event as well (Waiter::arm).
 // What moves are operations that end, and memory that the provider writes for peers, which it does in no order.
 TEST_CASE("who has moved the endpoint sees who listens, or that one sees what has moved") {
   Word word = 0;
   real::Pending pending;
   pending.issued();
   real::Listening listening;
-  real::Doorbell bell;
+  real::WakeEvent wake_event;
   const auto sleeper = [&](auto&& moved) {
-    return [&listening, &bell, moved] {
+    return [&listening, &wake_event, moved] {
       listening.begin();
-      bell.arm();
+      wake_event.arm();
       return Word{moved() ? 0U : 1U};
     };
   };
@@ -324,9 +324,9 @@ TEST_CASE("of two ranks that each put, flush and then get what the other one has
       stores.made();
       if (by_atomic) {
         real::ControlWord::fetch_add(lock, 1);
-        stores.settled_by_atomic();
+        stores.drained_by_atomic();
       } else {
-        stores.settle();
+        stores.drain();
       }
       return get(*from);
     };
@@ -348,7 +348,7 @@ TEST_CASE("what is stored under the accumulate lock is there for its next holder
   CHECK(Execution::all({add, add}) == std::set<Results>{{0, 1}, {1, 0}});
 }
 
-// regions/region_words.hpp: a neighbour reads the table of regions while it changes.
+// handler/region_words.hpp: an on-node peer reads the table of regions while it changes.
 TEST_CASE("where a table of regions is and how long it is are read as they were written together, or read again") {
   std::array<std::uint64_t, 32> memory{};
   const real::RegionWords words{reinterpret_cast<std::byte*>(memory.data())};

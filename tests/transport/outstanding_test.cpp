@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/outstanding.hpp"
+#include "transport/space/outstanding.hpp"
 
 using namespace farside;
 
@@ -60,55 +60,55 @@ TEST_CASE("of errors of several classes one is told, and none is left") {
 }
 
 TEST_CASE("an operation that is kept has copied its operands if they are small") {
-  Gathered gathered;
-  CHECK(gathered.one() == nullptr);
+  Coalesced coalesced;
+  CHECK(coalesced.one() == nullptr);
   std::vector<std::byte> small(kCopiedAtCall, std::byte{7});
-  CHECK(gathered.add(DataOperation::put(8, small.data(), small.size())));
+  CHECK(coalesced.add(DataOperation::put(8, small.data(), small.size())));
   const std::vector<std::byte> given = small;
   small.assign(small.size(), std::byte{0});
   // It may be handed on.
-  const Gathered taken = std::exchange(gathered, {});
+  const Coalesced taken = std::exchange(coalesced, {});
   REQUIRE(taken.one() != nullptr);
   CHECK(taken.one()->offset == 8);
   CHECK(std::memcmp(taken.one()->origin, given.data(), given.size()) == 0);
-  CHECK(gathered.empty());
+  CHECK(coalesced.empty());
 
   const std::vector<std::byte> large(kCopiedAtCall + 1);
-  CHECK(gathered.add(DataOperation::put(0, large.data(), large.size())));
-  CHECK(gathered.one()->origin == large.data());
+  CHECK(coalesced.add(DataOperation::put(0, large.data(), large.size())));
+  CHECK(coalesced.one()->origin == large.data());
 }
 
 TEST_CASE("both operands of a compare_and_swap that is kept are copies") {
-  Gathered gathered;
+  Coalesced coalesced;
   std::int64_t origin = 5, compare = 6, fetched = 0;
-  CHECK(gathered.add(DataOperation::compare_and_swap(0, BasicType::kInt64, &origin, &compare, &fetched)));
+  CHECK(coalesced.add(DataOperation::compare_and_swap(0, BasicType::kInt64, &origin, &compare, &fetched)));
   origin = compare = -1;
   std::array<std::int64_t, 2> kept{};
-  std::memcpy(&kept[0], gathered.one()->origin, sizeof kept[0]);
-  std::memcpy(&kept[1], gathered.one()->compare, sizeof kept[1]);
+  std::memcpy(&kept[0], coalesced.one()->origin, sizeof kept[0]);
+  std::memcpy(&kept[1], coalesced.one()->compare, sizeof kept[1]);
   CHECK(kept == std::array<std::int64_t, 2>{5, 6});
-  CHECK(gathered.one()->fetched == &fetched);
+  CHECK(coalesced.one()->fetched == &fetched);
 }
 
 TEST_CASE("operations without operands are kept as they are") {
-  Gathered gathered;
+  Coalesced coalesced;
   std::int64_t fetched = 0;
-  CHECK(gathered.add(DataOperation::accumulate(0, ReduceOp::kNoOp, BasicType::kInt64, nullptr, &fetched, 1)));
-  CHECK(gathered.one()->origin == nullptr);
-  CHECK(gathered.one()->compare == nullptr);
+  CHECK(coalesced.add(DataOperation::accumulate(0, ReduceOp::kNoOp, BasicType::kInt64, nullptr, &fetched, 1)));
+  CHECK(coalesced.one()->origin == nullptr);
+  CHECK(coalesced.one()->compare == nullptr);
 }
 
 TEST_CASE("a kept operation needs no memory where one was issued before") {
-  Gathered gathered;
+  Coalesced coalesced;
   const int value = 1;
-  CHECK(gathered.add(DataOperation::put(0, &value, sizeof value)));
-  const void* const first = gathered.one()->origin;
-  Gathered issued = std::exchange(gathered, {});
-  gathered.reuse(std::move(issued));
-  CHECK(gathered.empty());
-  CHECK(gathered.add(DataOperation::put(0, &value, sizeof value)));
-  CHECK(gathered.one()->origin == first);
-  gathered.make_list();
-  CHECK(gathered.one() == nullptr);
-  CHECK_FALSE(gathered.empty());
+  CHECK(coalesced.add(DataOperation::put(0, &value, sizeof value)));
+  const void* const first = coalesced.one()->origin;
+  Coalesced issued = std::exchange(coalesced, {});
+  coalesced.reuse(std::move(issued));
+  CHECK(coalesced.empty());
+  CHECK(coalesced.add(DataOperation::put(0, &value, sizeof value)));
+  CHECK(coalesced.one()->origin == first);
+  coalesced.make_list();
+  CHECK(coalesced.one() == nullptr);
+  CHECK_FALSE(coalesced.empty());
 }

@@ -18,10 +18,10 @@
 
 #include "tests/support/seeds.hpp"
 #include "tests/transport/processes.hpp"
-#include "transport/agent/agent.hpp"
+#include "transport/handler/message_handler.hpp"
 #include "transport/node/process_memory.hpp"
-#include "transport/regions/regions.hpp"
-#include "transport/space.hpp"
+#include "transport/space/regions.hpp"
+#include "transport/space/space.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -105,7 +105,7 @@ Space::Request dynamic_request() {
 std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
 
 std::uint64_t table_reads_served() {
-  return Process::instance().statistics().counter(RouteKind::kFabric, Counted::kAgent).count.load();
+  return Process::instance().statistics().counter(RouteKind::kFabric, Counted::kHandler).count.load();
 }
 
 }  // namespace
@@ -181,21 +181,21 @@ TEST_CASE("attached regions may not overlap, and whoever read the table is named
   CHECK(regions.detach(900).ok());
 }
 
-TEST_CASE("the agent touches attached memory only, and shows the table page by page") {
+TEST_CASE("the handler touches attached memory only, and shows the table page by page") {
   alignas(8) std::array<std::byte, RegionWords::bytes(3)> memory{};
   AttachedRegions regions({memory.data()}, 3);
   alignas(16) std::array<std::int64_t, 64> data{};
-  Agent agent;
+  MessageHandler handler;
   AccumulateLockWord lock;
-  const std::uint64_t id = agent.publish({reinterpret_cast<std::byte*>(Regions::kFirst), Regions::kBytes, &lock, false, {}, nullptr, 0, &regions});
-  const std::uint64_t other = agent.publish({reinterpret_cast<std::byte*>(data.data()), sizeof data, &lock, false, {}});
-  agent.admit(id, {5, 6, 7}, false);
-  agent.admit(other, {5, 6, 7}, false);
+  const std::uint64_t id = handler.publish({reinterpret_cast<std::byte*>(Regions::kFirst), Regions::kBytes, &lock, false, {}, nullptr, 0, &regions});
+  const std::uint64_t other = handler.publish({reinterpret_cast<std::byte*>(data.data()), sizeof data, &lock, false, {}});
+  handler.admit(id, {5, 6, 7}, false);
+  handler.admit(other, {5, 6, 7}, false);
   const auto ask = [&](RequestHeader header, const void* payload, std::size_t bytes) {
     std::vector<std::byte> message(sizeof header + bytes);
     std::memcpy(message.data(), &header, sizeof header);
     if (bytes > 0) std::memcpy(message.data() + sizeof header, payload, bytes);
-    return agent.execute(message);
+    return handler.execute(message);
   };
   const auto add = [&](std::uint64_t address) {
     const std::int64_t five = 5;
@@ -206,7 +206,7 @@ TEST_CASE("the agent touches attached memory only, and shows the table page by p
   CHECK(add(address_of(&data[0])).refused != nullptr);
   REQUIRE(regions.attach({address_of(&data[0]), 12, {}}).ok());
   CHECK(add(address_of(&data[0])).refused == nullptr);
-  const Agent::Answer half = add(address_of(&data[1]));
+  const MessageHandler::Answer half = add(address_of(&data[1]));
   CHECK(half.refused != nullptr);
   CHECK(half.header.status == ReplyStatus::kRefused);
   REQUIRE(regions.attach({address_of(&data[0]) + 12, 4, {}}).ok());
@@ -221,7 +221,7 @@ TEST_CASE("the agent touches attached memory only, and shows the table page by p
   CHECK(read(other, 0, 1024).refused != nullptr);
   CHECK(read(id, 0, sizeof(Page) - 1).refused != nullptr);
   CHECK(read(id, 0, kMaxPayload + 1).refused != nullptr);
-  const Agent::Answer answer = read(id, 1, sizeof(Page) + 2 * sizeof(Region));
+  const MessageHandler::Answer answer = read(id, 1, sizeof(Page) + 2 * sizeof(Region));
   REQUIRE(answer.refused == nullptr);
   REQUIRE(answer.fetched.size() == sizeof(Page) + 2 * sizeof(Region));
   Page page;
@@ -239,7 +239,7 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
   for (const bool fabric : {false, true}) {
     INFO((fabric ? "fabric" : "cma"));
     expect_well(run_world(3, fabric, dynamic_request(), [&](Ranks& ranks, World& world) {
-      constexpr int kRegions = 600;  // more than two pages of the agent
+      constexpr int kRegions = 600;  // more than two pages of the handler
       const int next = (ranks.rank() + 1) % ranks.size();
       const int previous = (ranks.rank() + 2) % ranks.size();
       std::vector<std::int64_t> memory(2 * kRegions, -1);
@@ -322,7 +322,7 @@ TEST_CASE("a region that is known costs no question, until one that was known is
     const std::uint64_t second = use(mores[static_cast<std::size_t>(other)]);
     ranks.check(second == first + 1, "a new region is looked for");
     for (int i = 0; i < 5; ++i) ranks.check(use(there) == second, "and then all are known");
-    ranks.barrier();  // a detach is a message to the agent of the other one
+    ranks.barrier();  // a detach is a message to the handler of the other one
     world.require(world.regions().detach(more.data()));
     ranks.barrier();
     ranks.check(!world.covered(other, mores[static_cast<std::size_t>(other)], 8), "it is gone");

@@ -30,7 +30,7 @@ std::size_t open_files() {
   return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }
 
-std::size_t mapped_pieces() {
+std::size_t mapped_allocations() {
   std::ifstream maps("/proc/self/maps");
   std::size_t count = 0;
   for (std::string line; std::getline(maps, line);) count += line.find("memfd:farside") != std::string::npos ? 1 : 0;
@@ -41,20 +41,20 @@ std::size_t mapped_pieces() {
 
 TEST_CASE("pieces are zeroed, on pages of their own, and found as a whole and in part") {
   ShareableMemory memory;
-  std::vector<std::byte*> pieces;
+  std::vector<std::byte*> allocations;
   const std::vector<std::size_t> sizes = {1, 4096, 4097, 100'000, 8};
   for (const std::size_t bytes : sizes) {
     const Result<void*> made = memory.allocate(bytes);
     REQUIRE(made.ok());
-    auto* piece = static_cast<std::byte*>(made.value());
-    CHECK(reinterpret_cast<std::uintptr_t>(piece) % 4096 == 0);
-    CHECK(std::all_of(piece, piece + bytes, [](std::byte b) { return b == std::byte{0}; }));
-    std::memset(piece, static_cast<int>(bytes % 251), bytes);
-    pieces.push_back(piece);
+    auto* allocation = static_cast<std::byte*>(made.value());
+    CHECK(reinterpret_cast<std::uintptr_t>(allocation) % 4096 == 0);
+    CHECK(std::all_of(allocation, allocation + bytes, [](std::byte b) { return b == std::byte{0}; }));
+    std::memset(allocation, static_cast<int>(bytes % 251), bytes);
+    allocations.push_back(allocation);
   }
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const auto whole = memory.find(pieces[i], sizes[i]);
-    const auto last = memory.find(pieces[i] + sizes[i] - 1, 1);
+  for (std::size_t i = 0; i < allocations.size(); ++i) {
+    const auto whole = memory.find(allocations[i], sizes[i]);
+    const auto last = memory.find(allocations[i] + sizes[i] - 1, 1);
     REQUIRE(whole.has_value());
     REQUIRE(last.has_value());
     CHECK(last->offset == whole->offset + sizes[i] - 1);
@@ -62,41 +62,41 @@ TEST_CASE("pieces are zeroed, on pages of their own, and found as a whole and in
     std::byte found{};
     REQUIRE(pread(last->fd, &found, 1, static_cast<off_t>(last->offset)) == 1);
     CHECK(found == std::byte(sizes[i] % 251));
-    CHECK_FALSE(memory.find(pieces[i], sizes[i] + 4096).has_value());
+    CHECK_FALSE(memory.find(allocations[i], sizes[i] + 4096).has_value());
   }
   int local = 0;
   CHECK_FALSE(memory.find(&local, sizeof local).has_value());
   CHECK_FALSE(memory.find(nullptr, 1).has_value());
   CHECK_FALSE(memory.free(&local));
-  CHECK_FALSE(memory.free(pieces[3] + 4096));
-  for (std::byte* piece : pieces) {
-    CHECK(memory.free(piece));
-    CHECK_FALSE(memory.free(piece));
-    CHECK_FALSE(memory.find(piece, 1).has_value());
+  CHECK_FALSE(memory.free(allocations[3] + 4096));
+  for (std::byte* allocation : allocations) {
+    CHECK(memory.free(allocation));
+    CHECK_FALSE(memory.free(allocation));
+    CHECK_FALSE(memory.find(allocation, 1).has_value());
   }
 }
 
 TEST_CASE("what is freed gives back its pages, and the last one the descriptor") {
   const std::size_t files = open_files();
-  const std::size_t mappings = mapped_pieces();
+  const std::size_t mappings = mapped_allocations();
   ShareableMemory memory;
   CHECK(open_files() == files);
   const Result<void*> first = memory.allocate(4096);
   REQUIRE(first.ok());
   const int fd = memory.find(first.value(), 1)->fd;
   for (int i = 0; i < 200; ++i) {
-    const Result<void*> piece = memory.allocate(1 << 20);
-    REQUIRE(piece.ok());
-    REQUIRE(memory.free(piece.value()));
+    const Result<void*> allocation = memory.allocate(1 << 20);
+    REQUIRE(allocation.ok());
+    REQUIRE(memory.free(allocation.value()));
   }
   CHECK(open_files() == files + 1);
-  CHECK(mapped_pieces() == mappings + 1);
+  CHECK(mapped_allocations() == mappings + 1);
   struct stat info {};
   REQUIRE(fstat(fd, &info) == 0);
   CHECK(info.st_blocks * 512 <= 64 * 1024);
   CHECK(memory.free(first.value()));
   CHECK(open_files() == files);
-  CHECK(mapped_pieces() == mappings);
+  CHECK(mapped_allocations() == mappings);
 }
 
 TEST_CASE("more memory than there is, is refused, and the rest goes on") {
@@ -190,8 +190,8 @@ TEST_CASE("forks of several threads, while others allocate and free") {
     std::memset(kept, 7, 100'000);
     std::thread other([&] {
       while (!stop) {
-        const Result<void*> piece = memory.allocate(10'000);
-        if (!piece || !memory.free(piece.value())) ++wrong;
+        const Result<void*> allocation = memory.allocate(10'000);
+        if (!allocation || !memory.free(allocation.value())) ++wrong;
       }
     });
     const auto fork_often = [&] {

@@ -18,11 +18,11 @@ using namespace farside;
 using namespace farside::testing;
 
 TEST_CASE("accumulates of every operation and type come out as the kernels', in the order in which they were issued") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
-    constexpr std::size_t kMost = 600;  // times 32 bytes: several messages to the agent
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    constexpr std::size_t kMost = 600;  // times 32 bytes: several messages to the handler
     constexpr std::size_t kSlot = kMost * 32 + 64;
-    expect_well(run_world(2, way, 2 * kSlot, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(2, variant, 2 * kSlot, [&](Ranks& ranks, World& world) {
       const int to = 1 - ranks.rank();
       const std::size_t slot = static_cast<std::size_t>(ranks.rank()) * kSlot;
       unsigned seed = 1;
@@ -35,9 +35,9 @@ TEST_CASE("accumulates of every operation and type come out as the kernels', in 
             for (auto& buffer : origin) fill_elements(type, buffer.data(), count, ++seed);
             std::vector<std::byte> model = origin[0], first(bytes, kFilling), last(bytes, kFilling);
             std::vector<std::byte> before_second;
-            combine(AtomicWay::kLocked, op, type, model.data(), origin[1].data(), nullptr, count);
+            combine(AtomicMethod::kLocked, op, type, model.data(), origin[1].data(), nullptr, count);
             before_second = model;
-            combine(AtomicWay::kLocked, op, type, model.data(), origin[2].data(), nullptr, count);
+            combine(AtomicMethod::kLocked, op, type, model.data(), origin[2].data(), nullptr, count);
 
             world.good(world->accumulate(to, slot, ReduceOp::kReplace, type, origin[0].data(), nullptr, count), "a");
             world.good(world->accumulate(to, slot, op, type, origin[1].data(), nullptr, count), "b");
@@ -60,11 +60,11 @@ TEST_CASE("accumulates of every operation and type come out as the kernels', in 
   }
 }
 
-TEST_CASE("accumulates by an adapter and by the agent keep their order, without a flush between them") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
-    expect_well(run_world(2, way, 64, [&](Ranks& ranks, World& world) {
-      // 16 bytes, moved by the agent; their first 8, moved by the adapter, where there is one.
+TEST_CASE("accumulates by an adapter and by the handler keep their order, without a flush between them") {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    expect_well(run_world(2, variant, 64, [&](Ranks& ranks, World& world) {
+      // 16 bytes, moved by the handler; their first 8, moved by the adapter, where there is one.
       using Pair = std::array<std::uint64_t, 2>;
       constexpr std::size_t kTimes = 300;
       const int to = 1 - ranks.rank();
@@ -89,10 +89,10 @@ TEST_CASE("accumulates by an adapter and by the agent keep their order, without 
 }
 
 TEST_CASE("the gaps of pair types are left alone, at the target and in the result") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
     constexpr std::size_t kCount = 5;
-    expect_well(run_world(2, way, 4096, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(2, variant, 4096, [&](Ranks& ranks, World& world) {
       const int to = 1 - ranks.rank();
       std::uint64_t offset = 0;
       for (const BasicType type : all_types()) {
@@ -113,9 +113,9 @@ TEST_CASE("the gaps of pair types are left alone, at the target and in the resul
 }
 
 TEST_CASE("stores of others into the gaps of pairs are not lost while the pairs are combined") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
-    expect_well(run_world(2, way, 4096, [&](Ranks& ranks, World& world) {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    expect_well(run_world(2, variant, 4096, [&](Ranks& ranks, World& world) {
       // Rank 0 combines pairs at rank 1, which writes the gap between them by itself.
       constexpr std::size_t kCount = 200;
       if (ranks.rank() == 0) {
@@ -143,10 +143,10 @@ TEST_CASE("stores of others into the gaps of pairs are not lost while the pairs 
 }
 
 TEST_CASE("a pair whose data ends with the buffers is combined, and nothing behind is touched") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
     constexpr std::size_t kData = 12;  // of the 16 bytes of a double-int
-    expect_well(run_world(2, way, 16 + kData, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(2, variant, 16 + kData, [&](Ranks& ranks, World& world) {
       if (ranks.rank() == 0) {
         const auto origin = std::make_unique<std::byte[]>(kData), fetched = std::make_unique<std::byte[]>(kData);
         const double value = 1e9;
@@ -167,15 +167,15 @@ TEST_CASE("a pair whose data ends with the buffers is combined, and nothing behi
         ranks.check(read_data<double>(world, 16) == 1e9, "the value is there");
         ranks.check(read_data<std::int32_t>(world, 24) == 7, "the index is there");
       }
-    }, on_private(way) ? World::kAtPageEnd : 0));
+    }, on_private(variant) ? World::kAtPageEnd : 0));
   }
 }
 
 TEST_CASE("concurrent additions to one location are all counted, and no two fetch the same value") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
     constexpr std::uint64_t kTimes = 1500;
-    expect_well(run_world(3, way, 4096, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(3, variant, 4096, [&](Ranks& ranks, World& world) {
       if (ranks.rank() == 0) std::fill_n(world->data(), 4096, std::byte{0});
       ranks.barrier();
       const std::uint64_t one = 1;
@@ -214,11 +214,11 @@ TEST_CASE("concurrent additions to one location are all counted, and no two fetc
 }
 
 TEST_CASE("additions to private memory at an odd address are all counted, whoever makes them") {
-  for (const Way way : {Way::kCma, Way::kFabricPrivate}) {
+  for (const Variant variant : {Variant::kCma, Variant::kFabricPrivate}) {
     for (const std::size_t misaligned : {std::size_t{4}, std::size_t{1}}) {
-      INFO(name(way) << ", " << misaligned << " bytes off");
+      INFO(name(variant) << ", " << misaligned << " bytes off");
       constexpr std::uint64_t kTimes = 3000;
-      expect_well(run_world(2, way, 64, [&](Ranks& ranks, World& world) {
+      expect_well(run_world(2, variant, 64, [&](Ranks& ranks, World& world) {
         if (ranks.rank() == 0) std::fill_n(world->data(), 64, std::byte{0});
         ranks.barrier();
         const std::uint64_t one = 1;
@@ -240,9 +240,9 @@ TEST_CASE("additions to private memory at an odd address are all counted, whoeve
         ranks.barrier();
         if (ranks.rank() == 0) {
           ranks.check(read_data<std::uint64_t>(world, 8) == times + kTimes, "all are counted");
-          if (over_fabric(way)) {
+          if (over_fabric(variant)) {
             // Several in a message, but never more than are between two flushes.
-            ranks.check(counted(RouteKind::kFabric, Counted::kAgent) >= kTimes / 16, "as the owner takes the lock");
+            ranks.check(counted(RouteKind::kFabric, Counted::kHandler) >= kTimes / 16, "as the owner takes the lock");
           }
         }
       }, misaligned));
@@ -251,9 +251,9 @@ TEST_CASE("additions to private memory at an odd address are all counted, whoeve
 }
 
 TEST_CASE("compare_and_swap swaps only what it expects, and increments made of it are all counted") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
-    expect_well(run_world(3, way, 4096, [&](Ranks& ranks, World& world) {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    expect_well(run_world(3, variant, 4096, [&](Ranks& ranks, World& world) {
       if (ranks.rank() == 0) std::fill_n(world->data(), 4096, std::byte{0});
       ranks.barrier();
       const auto increment = [&](auto zero, BasicType type, std::uint64_t offset) {
@@ -272,7 +272,7 @@ TEST_CASE("compare_and_swap swaps only what it expects, and increments made of i
         increment(std::int16_t{}, BasicType::kInt16, 6);
         increment(std::int32_t{}, BasicType::kInt32, 8);
         increment(std::int64_t{}, BasicType::kInt64, 16);
-        increment(std::int64_t{}, BasicType::kInt64, 33);  // misaligned: by the agent or under the lock
+        increment(std::int64_t{}, BasicType::kInt64, 33);  // misaligned: by the handler or under the lock
       }
       ranks.barrier();
       if (ranks.rank() == 0) {
@@ -281,7 +281,7 @@ TEST_CASE("compare_and_swap swaps only what it expects, and increments made of i
         ranks.check(read_data<std::int32_t>(world, 8) == 90, "int32");
         ranks.check(read_data<std::int64_t>(world, 16) == 90, "int64");
         ranks.check(read_data<std::int64_t>(world, 33) == 90, "misaligned");
-        ranks.check(world->data()[2] == std::byte{0} && world->data()[4] == std::byte{0}, "neighbours are left alone");
+        ranks.check(world->data()[2] == std::byte{0} && world->data()[4] == std::byte{0}, "on-node peers are left alone");
       }
     }));
   }

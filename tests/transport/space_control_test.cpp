@@ -34,9 +34,9 @@ __attribute__((no_sanitize("thread"))) std::uint64_t look_at_word(World& world, 
 }  // namespace
 
 TEST_CASE("control words are added to, swapped, read and written, from everywhere") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
-    expect_well(run_world(3, way, 64, [&](Ranks& ranks, World& world) {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    expect_well(run_world(3, variant, 64, [&](Ranks& ranks, World& world) {
       ControlMemory memory(*world);
       ControlMemory::Operation operation;
       const auto finish = [&] { return finished(world, operation); };
@@ -79,14 +79,14 @@ TEST_CASE("control words are added to, swapped, read and written, from everywher
 }
 
 TEST_CASE("who sees a control atomic sees what was put before it, though nothing was waited for between") {
-  for (const Way way : kFabricWays) {
-    INFO(name(way));
+  for (const Variant variant : kFabricVariants) {
+    INFO(name(variant));
     constexpr std::uint64_t kRounds = 5000;
     constexpr std::uint32_t kFlag = 64, kEnd = 72;
     // Where the round is put: a word, the first and last word of a long piece, a byte at an odd place.
     constexpr std::uint64_t kWord = 0, kLong = 64, kLongWords = 512, kByte = 8191;
     constexpr std::uint64_t kLast = kLong + 8 * (kLongWords - 1);
-    expect_well(run_world(2, way, 8192, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(2, variant, 8192, [&](Ranks& ranks, World& world) {
       std::fill_n(world->data(), 8192, std::byte{0});
       ControlMemory memory(*world);
       ranks.barrier();
@@ -105,7 +105,7 @@ TEST_CASE("who sees a control atomic sees what was put before it, though nothing
           world.good(world->put(1, kLong, words.data(), sizeof words), "put");
           world.good(world->put(1, kByte, words.data(), 1), "put");
           world.good(world->put(1, kWord, words.data(), 8), "put");
-          world.good(world->settle(1), "settle");
+          world.good(world->order_before_release(1), "order_before_release");
           memory.fetch_add(operation, 1, kFlag, 1);
         }
         for (auto& operation : operations) finished(world, operation);
@@ -113,7 +113,7 @@ TEST_CASE("who sees a control atomic sees what was put before it, though nothing
         memory.write(operations[0], 1, kEnd, 1);
         finished(world, operations[0]);
       } else {
-        std::uint64_t looks = 0, late = 0;
+        std::uint64_t probes = 0, late = 0;
         while (memory.own(kEnd) == 0) {
           const std::uint64_t seen = memory.own(kFlag);
           const auto word = [&](std::uint64_t offset) {
@@ -123,9 +123,9 @@ TEST_CASE("who sees a control atomic sees what was put before it, though nothing
           // A byte has the round modulo 256; the data may be ahead of the flag by what is under way.
           const auto byte = std::to_integer<std::uint8_t>(std::atomic_ref(world->data()[kByte]).load());
           late += static_cast<std::uint8_t>(byte - seen) >= 128 && memory.own(kFlag) == seen ? 1 : 0;
-          ++looks;
+          ++probes;
         }
-        ranks.check(late == 0, fmt::format("no flag comes before its data ({} of {} looks)", late, looks));
+        ranks.check(late == 0, fmt::format("no flag comes before its data ({} of {} looks)", late, probes));
         ranks.check(memory.own(kFlag) == kRounds, "all flags have come");
         ranks.check(read_data<std::uint64_t>(world, kWord) == kRounds, "the last round is here");
       }
@@ -133,25 +133,25 @@ TEST_CASE("who sees a control atomic sees what was put before it, though nothing
   }
 }
 
-TEST_CASE("a lock that is put off travels with its operations and its release, or is taken before them") {
-  for (const Way way : kFabricWays) {
-    INFO(name(way));
+TEST_CASE("a lock that is deferred travels with its operations and its release, or is taken before them") {
+  for (const Variant variant : kFabricVariants) {
+    INFO(name(variant));
     constexpr std::uint32_t kLock = 64;
     constexpr std::uint64_t kHolder = 1ULL << 32;
-    expect_well(run_world(3, way, 16384, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(3, variant, 16384, [&](Ranks& ranks, World& world) {
       std::fill_n(world->data(), 16384, std::byte{0});
       Process::instance().poll();
       ControlMemory memory(*world);
       ControlMemory::Operation operation;
       ranks.barrier();
       if (ranks.rank() == 0) {
-        ranks.check(world->may_put_off_lock(1) && !world->may_put_off_lock(0), "it can be put off where there is a fabric");
+        ranks.check(world->may_defer_lock(1) && !world->may_defer_lock(0), "it can be deferred where there is a fabric");
         const ControlStep draw{ControlCall::kFetchAdd, {}, kLock, kHolder + 1, kHolder};
         const ControlStep leave{ControlCall::kFetchAdd, {}, kLock, -kHolder, 0};
         std::array<std::uint64_t, 1024> words{};
         int taken = 0;
         const auto take = [&]() -> Status {
-          return world->take_lock_put_off(1, [&]() -> Status {
+          return world->acquire_deferred_lock(1, [&]() -> Status {
             ++taken;
             memory.fetch_add(operation, 1, kLock, kHolder + 1);
             finished(world, operation);
@@ -161,46 +161,46 @@ TEST_CASE("a lock that is put off travels with its operations and its release, o
         std::uint64_t turns = 0, seen = 0;
         // Nobody is there.
         for (std::uint64_t round = 1; round <= 300; ++round, ++turns) {
-          Enclosed all;
+          LockedResult all;
           words[0] = round;
-          world->put_off_lock(1, take);
+          world->defer_lock(1, take);
           world.good(world->put(1, 0, words.data(), 8), "put");
           if (round % 2 == 0) world.good(world->get(1, 0, &seen, 8), "get");
-          world.good(world->carry_out_enclosed(1, draw, leave, all), "enclosed");
-          ranks.check(!all.stopped && all.opening == turns && all.closing == turns + kHolder + 1, "nobody was in the way");
+          world.good(world->execute_locked(1, draw, leave, all), "enclosed");
+          ranks.check(!all.stopped && all.acquire_step == turns && all.release_step == turns + kHolder + 1, "nobody was in the way");
           ranks.check(round % 2 != 0 || seen == round, "the get sees the put");
         }
         // Empty, too.
-        Enclosed nothing;
-        world->put_off_lock(1, take);
-        world.good(world->carry_out_enclosed(1, draw, leave, nothing), "enclosed");
-        ranks.check(!nothing.stopped && nothing.opening == turns++, "an epoch without operations");
+        LockedResult nothing;
+        world->defer_lock(1, take);
+        world.good(world->execute_locked(1, draw, leave, nothing), "enclosed");
+        ranks.check(!nothing.stopped && nothing.acquire_step == turns++, "an epoch without operations");
         // Somebody is: the operations come back, and are carried out later.
         memory.fetch_add(operation, 1, kLock, kHolder);
         finished(world, operation);
         words[0] = 4711;
-        Enclosed stopped;
-        world->put_off_lock(1, take);
+        LockedResult stopped;
+        world->defer_lock(1, take);
         world.good(world->put(1, 8, words.data(), 8), "put");
-        world.good(world->carry_out_enclosed(1, draw, leave, stopped), "enclosed");
-        ranks.check(stopped.stopped && stopped.opening == turns++ + kHolder && stopped.list != nullptr, "it was stopped");
+        world.good(world->execute_locked(1, draw, leave, stopped), "enclosed");
+        ranks.check(stopped.stopped && stopped.acquire_step == turns++ + kHolder && stopped.list != nullptr, "it was stopped");
         world.good(world->get(1, 8, &seen, 8), "get");
         world.good(world->flush(1), "flush");
         ranks.check(seen == 0, "nothing was carried out");
-        world->gather_again(1, std::move(stopped.list));
-        world.good(world->settle(1), "settle");
+        world->coalesce_again(1, std::move(stopped.list));
+        world.good(world->order_before_release(1), "order_before_release");
         memory.fetch_add(operation, 1, kLock, -kHolder);
         finished(world, operation);
         world.good(world->get(1, 8, &seen, 8), "get");
         world.good(world->flush(1), "flush");
         ranks.check(seen == 4711 && taken == 0, "then it was");
-        // Whatever cannot wait takes it before: a flush of what was gathered, a long put, too many.
+        // Whatever cannot wait takes it before: a flush of what was coalesced, a long put, too many.
         const auto with = [&](const char* what, auto&& act) {
           const int before = taken;
-          world->put_off_lock(1, take);
+          world->defer_lock(1, take);
           act();
           ranks.check(taken == before + 1, what);
-          world.good(world->settle(1), "settle");
+          world.good(world->order_before_release(1), "order_before_release");
           memory.fetch_add(operation, 1, kLock, -kHolder);
           finished(world, operation);
           world.good(world->flush(1), "flush");
@@ -212,7 +212,7 @@ TEST_CASE("a lock that is put off travels with its operations and its release, o
           world.good(world->flush(1), "flush");
           world.good(world->get(1, 16, &seen, 8), "get");
         });
-        ranks.check(seen == 5, "and what was gathered is carried out");
+        ranks.check(seen == 5, "and what was coalesced is carried out");
         with("a long put takes it", [&] { world.good(world->put(1, 24, words.data(), 8000), "put"); });
         with("a get that is followed by itself takes it", [&] {
           const auto own = world->own_outstanding(1);
@@ -225,7 +225,7 @@ TEST_CASE("a lock that is put off travels with its operations and its release, o
         });
         // If it cannot be had, nothing is done.
         words[0] = 99;
-        world->put_off_lock(1, [] { return Status(Error{ErrorKind::kConflict, "no"}); });
+        world->defer_lock(1, [] { return Status(Error{ErrorKind::kConflict, "no"}); });
         world.good(world->put(1, 8, words.data(), 8), "put");
         ranks.check(!world->flush(1), "who cannot have it is told");
       }
@@ -235,13 +235,13 @@ TEST_CASE("a lock that is put off travels with its operations and its release, o
 }
 
 TEST_CASE("a small put before a release travels with it, and without one all the same") {
-  for (const Way way : kFabricWays) {
-    INFO(name(way));
+  for (const Variant variant : kFabricVariants) {
+    INFO(name(variant));
     constexpr std::uint64_t kRounds = 800;
     constexpr std::uint32_t kFlag = 64, kOther = 72, kEnd = 80;
-    expect_well(run_world(3, way, 16384, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(3, variant, 16384, [&](Ranks& ranks, World& world) {
       std::fill_n(world->data(), 16384, std::byte{0});
-      Process::instance().poll();  // the agent, on another thread, comes after that
+      Process::instance().poll();  // the handler, on another thread, comes after that
       ControlMemory memory(*world);
       ControlMemory::Operation operation;
       const auto finish = [&] { return finished(world, operation); };
@@ -259,7 +259,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
           words[0] = words[511] = round;
           world->expect_release(1);
           world.good(world->put(1, 0, words.data(), round % 2 == 0 ? 8 : 4096), "put");
-          world.good(world->settle(1), "settle");
+          world.good(world->order_before_release(1), "order_before_release");
           memory.fetch_add(operation, 1, kFlag, 1);
           ranks.check(finish() == round - 1, "what the word held is fetched");
           words[0] = 0;  // over is over
@@ -283,7 +283,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         world.good(world->compare_and_swap(1, 8224, BasicType::kUint64, words.data(), &one, &swapped), "compare_and_swap");
         world.good(world->accumulate(1, 8240, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "accumulate");
         world.good(world->get(1, 8224, &got, 8), "get");
-        world.good(world->settle(1), "settle");
+        world.good(world->order_before_release(1), "order_before_release");
         memory.fetch_add(operation, 1, kOther, 1);
         finish();
         world.good(world->flush(1), "flush");
@@ -293,7 +293,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         words[1] = 78;
         world->expect_release(1);
         world.good(world->put(1, 8216, words.data() + 1, 8), "put");
-        world.good(world->settle(1), "settle");
+        world.good(world->order_before_release(1), "order_before_release");
         ControlMemory::Operation second;
         memory.fetch_add(operation, 1, kOther, 1);
         memory.fetch_add(second, 1, kOther, 1);
@@ -312,16 +312,16 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         words.assign(words.size(), 5);
         world->expect_release(1);
         world.good(world->put(1, 0, words.data(), 16384), "put");
-        world.good(world->settle(1), "settle");
+        world.good(world->order_before_release(1), "order_before_release");
         memory.fetch_add(operation, 1, kEnd, 1);
         finish();
         world.good(world->flush(1), "flush");
       } else if (ranks.rank() == 1) {
-        std::uint64_t looks = 0, late = 0;
+        std::uint64_t probes = 0, late = 0;
         while (memory.own(kEnd) == 0) {
           const std::uint64_t seen = memory.own(kFlag);
           late += there(0) < seen && there(0) != 5 ? 1 : 0;
-          if (++looks % 64 == 0) std::this_thread::yield();  // each round waits for this rank's progress thread
+          if (++probes % 64 == 0) std::this_thread::yield();  // each round waits for this rank's progress thread
         }
         ranks.check(late == 0, "no flag comes before its data");
         ranks.check(there(0) == 5 && there(16376) == 5, "the large put is here when its flag is");
@@ -330,9 +330,9 @@ TEST_CASE("a small put before a release travels with it, and without one all the
       ranks.barrier();
       if (ranks.rank() == 1 && !Process::instance().fabric().value()->nic_atomics()) {
         // The others: two puts, five operations and their flag, a flag with a put, a flag, a put and a get.
-        // Where flags are always for the agent: one more, and what is put and fetched by itself is not.
+        // Where flags are always for the handler: one more, and what is put and fetched by itself is not.
         constexpr std::uint64_t others = 6;
-        ranks.check(counted(RouteKind::kFabric, Counted::kAgent) == kRounds + others, "each put came with its flag");
+        ranks.check(counted(RouteKind::kFabric, Counted::kHandler) == kRounds + others, "each put came with its flag");
       }
     }));
   }

@@ -25,7 +25,7 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
   // Callers check ranges: a provider may well drop the connection.
   for (const int call : {0, 1, 2}) {
     INFO("call " << call);
-    expect_well(run_world(2, Way::kFabric, 4096, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(2, Variant::kFabric, 4096, [&](Ranks& ranks, World& world) {
       if (ranks.rank() == 1) return;
       std::uint64_t word = 1;
       const Status issued = call == 0 ? world->put(1, 1 << 30, &word, 8)
@@ -33,7 +33,7 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
                                         : world->accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word,
                                                             nullptr, 1);
       const Status flushed = world->flush(1);
-      // The agent says what is wrong, a provider does not.
+      // The handler says what is wrong, a provider does not.
       const ErrorKind expected = call == 2 ? ErrorKind::kRange : ErrorKind::kPeer;
       ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == expected), "an error of the peer");
       world.good(world->flush(1), "it is reported once");
@@ -42,7 +42,7 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
 }
 
 TEST_CASE("an error is told to who follows the operation, or by a flush if nobody does any longer") {
-  expect_well(run_world(2, Way::kFabric, 4096, [](Ranks& ranks, World& world) {
+  expect_well(run_world(2, Variant::kFabric, 4096, [](Ranks& ranks, World& world) {
     if (ranks.rank() == 1) return;
     const long double real = 1;
     for (const bool followed : {true, false}) {
@@ -51,7 +51,7 @@ TEST_CASE("an error is told to who follows the operation, or by a flush if nobod
                                    Space::Access::kShared, own.get()),
                  "issuing");
       Outstanding& operation = *own;
-      if (!followed) world->give_up(1, std::move(own));
+      if (!followed) world->abandon(1, std::move(own));
       const Status flushed = world->flush(1);
       if (followed) {
         world.good(flushed, "the flush");
@@ -65,8 +65,8 @@ TEST_CASE("an error is told to who follows the operation, or by a flush if nobod
   }));
 }
 
-TEST_CASE("what the agent refuses is an error of the flush, and the target lives on") {
-  expect_well(run_world(2, Way::kFabric, 4096, [](Ranks& ranks, World& world) {
+TEST_CASE("what the handler refuses is an error of the flush, and the target lives on") {
+  expect_well(run_world(2, Variant::kFabric, 4096, [](Ranks& ranks, World& world) {
     if (ranks.rank() == 0) {
       const std::uint64_t word = 1;
       const long double real = 1;
@@ -77,7 +77,7 @@ TEST_CASE("what the agent refuses is an error of the flush, and the target lives
         world.good(world->flush(1), "an error is reported once");
       }
       world.good(world->put(1, 0, &word, 8), "put");
-      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
       world.good(world->flush(1), "all is well again");
     }
     ranks.barrier();
@@ -87,7 +87,7 @@ TEST_CASE("what the agent refuses is an error of the flush, and the target lives
 
 TEST_CASE("a peer that is gone is an error of the flush") {
   expect_well(run_processes(2, [](Ranks& ranks) {
-    World world(ranks, Way::kFabric, 4096);
+    World world(ranks, Variant::kFabric, 4096);
     const std::uint64_t word = 1;
     world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
     world.good(world->flush_all(), "flush");
@@ -110,11 +110,11 @@ TEST_CASE("a peer that is gone is an error of the flush") {
 namespace {
 
 // What may be under way to a rank that dies, or be asked of it after it has died.
-enum class Last { kPut, kFetch, kAgent, kControl };
+enum class Last { kPut, kFetch, kHandler, kControl };
 
 void outlive(Ranks& ranks, Last last, bool when_dead) {
   setenv("FARSIDE_PEER_TIMEOUT", "2", 1);
-  World world(ranks, Way::kFabric, 1 << 16);
+  World world(ranks, Variant::kFabric, 1 << 16);
   std::vector<std::uint64_t> words(8192, 1);
   const long double real = 1;
   ControlMemory memory(*world);
@@ -126,7 +126,7 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
   if (ranks.rank() == 0) {
     // All connections are made.
     world.good(world->put(1, 0, words.data(), 8), "put");
-    world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+    world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
     world.good(world->flush(1), "flush");
   }
   const auto pids = ranks.all_gather(getpid());
@@ -149,7 +149,7 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
     case Last::kFetch:
       issued = world->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
       break;
-    case Last::kAgent:
+    case Last::kHandler:
       issued = world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
       break;
     case Last::kControl: memory.fetch_add(operation, 1, 64, 1); break;
@@ -170,7 +170,7 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
 }  // namespace
 
 TEST_CASE("what waits for a peer that has died ends with an error, whatever it is and whenever that was") {
-  for (const Last last : {Last::kPut, Last::kFetch, Last::kAgent, Last::kControl}) {
+  for (const Last last : {Last::kPut, Last::kFetch, Last::kHandler, Last::kControl}) {
     for (const bool when_dead : {false, true}) {
       INFO("operation " << static_cast<int>(last) << (when_dead ? " to a dead peer" : " under way"));
       expect_well(run_processes(2, [&](Ranks& ranks) { outlive(ranks, last, when_dead); }, 20),
@@ -182,7 +182,7 @@ TEST_CASE("what waits for a peer that has died ends with an error, whatever it i
 TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
-    World world(ranks, Way::kFabric, 4096);
+    World world(ranks, Variant::kFabric, 4096);
     const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
     const long double real = 1;
@@ -197,7 +197,7 @@ TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
         std::this_thread::sleep_for(2500ms);
         kill(pids[1], SIGCONT);
       });
-      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "agent");
+      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
       world.good(world->accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
       world.good(world->flush(1), "flush");
       later.join();

@@ -124,8 +124,8 @@ TEST_CASE("a space may end while operations are under way") {
 }
 
 TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind", "[native]") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
     expect_well(run_processes(2, [&](Ranks& ranks) {
       const auto entries = [](const char* directory) {
         std::size_t count = 0;
@@ -141,7 +141,7 @@ TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind"
         return count;
       };
       const auto use = [&] {
-        World world(ranks, way, 65536);
+        World world(ranks, variant, 65536);
         const std::uint64_t word = 1;
         long double real = 1;
         world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
@@ -151,8 +151,8 @@ TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind"
       const std::size_t threads = entries("/proc/self/task");
       use();
       const std::size_t files = entries("/proc/self/fd");
-      const std::size_t kept = segments();  // the mailbox of the agent for the node
-      ranks.check(kept == (way == Way::kCma ? 1 : 0), "no mapping but what serves all spaces");
+      const std::size_t kept = segments();  // the message queue of the handler for the node
+      ranks.check(kept == (variant == Variant::kCma ? 1 : 0), "no mapping but what serves all spaces");
       for (int i = 0; i < 10; ++i) use();
       // A provider may connect twice, and notice it late.
       ranks.check(entries("/proc/self/fd") <= files + 3, "no more files than after the first");
@@ -167,13 +167,13 @@ TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind"
 
 TEST_CASE("a process is open to its peers only if some of them may reach its private data") {
   const auto open = [] { return PeerPermission::instance().needed(); };
-  for (const Way way : kAllWays) {
-    INFO(name(way));
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
     expect_well(run_processes(2, [&](Ranks& ranks) {
       ranks.check(!open(), "at first it is not");
       {
-        World world(ranks, way, 4096);
-        ranks.check(open() == (way == Way::kCma), "only for cma");
+        World world(ranks, variant, 4096);
+        ranks.check(open() == (variant == Variant::kCma), "only for cma");
         ranks.barrier();
       }
       Process::instance().shut_down();

@@ -64,7 +64,7 @@ void visit(Ranks& ranks, World& world, std::chrono::milliseconds limit) {
     timed("large get", world->get(0, 128, large.data(), large.size()));
     timed("accumulate", world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1));
     timed("fetch", world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1));
-    timed("agent", world->accumulate(0, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &long_fetched, 1));
+    timed("handler", world->accumulate(0, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &long_fetched, 1));
     timed("compare_and_swap", world->compare_and_swap(0, 32, BasicType::kUint64, &one, &zero, &fetched));
     const auto begin = Clock::now();
     memory.fetch_add(operation, 0, 64, 1);
@@ -76,9 +76,9 @@ void visit(Ranks& ranks, World& world, std::chrono::milliseconds limit) {
 }  // namespace
 
 TEST_CASE("a target whose main thread sleeps in the kernel serves all the same, and gets its signals itself") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
-    expect_well(run_world(2, way, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    expect_well(run_world(2, variant, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
       if (ranks.rank() == 0) std::fill_n(world->data(), 256, std::byte{0});
       const auto main_thread = pthread_self();
       static pthread_t handled_by;
@@ -104,7 +104,7 @@ TEST_CASE("a target whose main thread sleeps in the kernel serves all the same, 
       ranks.barrier();
       if (ranks.rank() == 0) {
         ranks.check(read_data<std::uint64_t>(world, 0) == 40, "the additions are here");
-        ranks.check(read_data<long double>(world, 16) == 20, "the agent's too");
+        ranks.check(read_data<long double>(world, 16) == 20, "the handler's too");
         ranks.check(read_data<std::uint64_t>(world, 32) == 1, "swapped");
       }
     }));
@@ -112,9 +112,9 @@ TEST_CASE("a target whose main thread sleeps in the kernel serves all the same, 
 }
 
 TEST_CASE("a target that computes serves all the same") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
-    expect_well(run_world(2, way, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    expect_well(run_world(2, variant, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
       if (ranks.rank() == 0) {
         std::fill_n(world->data(), 256, std::byte{0});
         ranks.barrier();
@@ -132,11 +132,11 @@ TEST_CASE("a target that computes serves all the same") {
 }
 
 TEST_CASE("a target that waits in the MPI runtime serves from there") {
-  for (const Way way : kAllWays) {
-    if (way == Way::kMapped) continue;  // nobody needs it
-    INFO(name(way));
-    expect_well(run_world(2, way, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
-      const RouteKind route = over_fabric(way) ? RouteKind::kFabric : RouteKind::kCma;
+  for (const Variant variant : kAllVariants) {
+    if (variant == Variant::kMapped) continue;  // nobody needs it
+    INFO(name(variant));
+    expect_well(run_world(2, variant, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
+      const RouteKind route = over_fabric(variant) ? RouteKind::kFabric : RouteKind::kCma;
       const auto word = [&](std::size_t at) { return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + at)); };
       if (ranks.rank() == 0) {
         std::fill_n(world->data(), 256, std::byte{0});
@@ -147,7 +147,7 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
         }
         ranks.check(word(56).load() == 1, "what came was done from there");
         ranks.check(word(0).load() % 40 == 0, "the additions are here");
-        ranks.check(read_data<long double>(world, 16) == static_cast<long double>(word(0).load()) / 2, "the agent's too");
+        ranks.check(read_data<long double>(world, 16) == static_cast<long double>(word(0).load()) / 2, "the handler's too");
       } else {
         ranks.barrier();
         std::uint64_t seen = 0;
@@ -165,9 +165,9 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
 }
 
 TEST_CASE("threads of one process may use a space together") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
-    expect_well(run_world(2, way, 4096, [&](Ranks& ranks, World& world) {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    expect_well(run_world(2, variant, 4096, [&](Ranks& ranks, World& world) {
       std::fill_n(world->data(), 4096, std::byte{0});
       ranks.barrier();
       std::atomic<int> failures{0};
@@ -196,7 +196,7 @@ TEST_CASE("threads of one process may use a space together") {
       ranks.barrier();
       Process::instance().poll();
       ranks.check(read_data<std::uint64_t>(world, 0) == 600, "all are counted");
-      ranks.check(read_data<long double>(world, 16) == 600, "the agent's too");
+      ranks.check(read_data<long double>(world, 16) == 600, "the handler's too");
     }));
   }
 }

@@ -13,10 +13,10 @@ using namespace farside;
 using namespace farside::testing;
 
 TEST_CASE("what is put arrives, and what is got is what is there, at any size and offset") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
     constexpr std::size_t kSlot = (1 << 20) + 64;
-    expect_well(run_world(3, way, 3 * kSlot, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(3, variant, 3 * kSlot, [&](Ranks& ranks, World& world) {
       const auto slot = [](int rank) { return static_cast<std::size_t>(rank) * kSlot; };
       const auto seed = [](int from, int to, std::size_t i) { return std::byte(from * 91 + to * 37 + i * 7); };
       for (const std::size_t bytes : {0UL, 1UL, 7UL, 8UL, 64UL, 65UL, 4096UL, 16385UL, 65537UL, 1UL << 20}) {
@@ -56,10 +56,10 @@ TEST_CASE("what is put arrives, and what is got is what is there, at any size an
 }
 
 TEST_CASE("many operations may be under way at once") {
-  for (const Way way : kAllWays) {
-    INFO(name(way));
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
     constexpr std::size_t kMany = 3000;
-    expect_well(run_world(2, way, kMany * 8, [&](Ranks& ranks, World& world) {
+    expect_well(run_world(2, variant, kMany * 8, [&](Ranks& ranks, World& world) {
       const int to = 1 - ranks.rank();
       std::vector<std::uint64_t> sent(kMany), got(kMany);
       for (std::size_t i = 0; i < kMany; ++i) {
@@ -81,7 +81,7 @@ TEST_CASE("many operations may be under way at once") {
 }
 
 TEST_CASE("operations and bytes are counted by route") {
-  expect_well(run_world(2, Way::kFabric, 4096, [](Ranks& ranks, World& world) {
+  expect_well(run_world(2, Variant::kFabric, 4096, [](Ranks& ranks, World& world) {
     const std::uint64_t before = counted(RouteKind::kFabric, Counted::kPut);
     const std::uint64_t word = 1;
     world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");

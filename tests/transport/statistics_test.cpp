@@ -58,12 +58,12 @@ TEST_CASE("counts of several threads add up") {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < kTimes; ++i) statistics.add(RouteKind::kFabric, Counted::kAgent, 3);
+      for (int i = 0; i < kTimes; ++i) statistics.add(RouteKind::kFabric, Counted::kHandler, 3);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  CHECK(statistics.counter(RouteKind::kFabric, Counted::kAgent).count.load() == kThreads * kTimes);
-  CHECK(statistics.counter(RouteKind::kFabric, Counted::kAgent).bytes.load() == 3 * kThreads * kTimes);
+  CHECK(statistics.counter(RouteKind::kFabric, Counted::kHandler).count.load() == kThreads * kTimes);
+  CHECK(statistics.counter(RouteKind::kFabric, Counted::kHandler).bytes.load() == 3 * kThreads * kTimes);
   CHECK(total(statistics) == kThreads * kTimes);
 }
 
@@ -71,5 +71,5 @@ TEST_CASE("routes and counted operations have distinct names") {
   CHECK(std::set<std::string>(kRouteNames.begin(), kRouteNames.end()).size() == kRouteNames.size());
   CHECK(std::set<std::string>(kCountedNames.begin(), kCountedNames.end()).size() == kCountedNames.size());
   CHECK(kRouteNames[static_cast<std::size_t>(RouteKind::kFabric)] == std::string("fabric"));
-  CHECK(kCountedNames[static_cast<std::size_t>(Counted::kAgent)] == std::string("agent"));
+  CHECK(kCountedNames[static_cast<std::size_t>(Counted::kHandler)] == std::string("handler"));
 }

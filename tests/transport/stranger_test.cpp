@@ -26,8 +26,8 @@
 #include "tests/support/seeds.hpp"
 #include "tests/transport/caller.hpp"
 #include "tests/transport/world.hpp"
-#include "transport/agent/message.hpp"
-#include "transport/agent/operation_list.hpp"
+#include "transport/handler/message.hpp"
+#include "transport/handler/operation_list.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
 
@@ -210,7 +210,7 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
       ranks.barrier();
       return;
     }
-    // RDMA into the first half, atomics and the agent on the first words of the second.
+    // RDMA into the first half, atomics and the handler on the first words of the second.
     const int other = 1 - ranks.rank();
     constexpr std::uint64_t kSums = 8 * kWords, kOnes = kSums + 16;
     const auto good = [&](const Status& status) { ranks.check(status.ok(), status.ok() ? "" : status.error().text); };

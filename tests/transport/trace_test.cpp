@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/doorbell.hpp"
+#include "transport/base/wake_event.hpp"
 #include "transport/base/operation_counts.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waiter.hpp"
@@ -37,8 +37,8 @@ Sums drained(OperationCounts& counts, int only = -1) {
 struct Still final : Progress {
   void poll() override {}
   void poll_runtime() override {}
-  void listen(Doorbell&) override {}
-  void stop_listening(Doorbell&) override {}
+  void listen(WakeEvent&) override {}
+  void stop_listening(WakeEvent&) override {}
 };
 
 }  // namespace
@@ -117,13 +117,13 @@ TEST_CASE("ticks become nanoseconds by two readings of both clocks") {
 TEST_CASE("a wait is measured from its first pause to its end, and nothing that did not wait") {
   Waited::measure();
   Still progress;
-  Doorbell bell{};
+  WakeEvent wake_event{};
   const Ticks before = Waited::here().total;
-  { const Waiter none(progress, bell); }
+  { const Waiter none(progress, wake_event); }
   CHECK(Waited::here().total == before);
   const Ticks begun = ticks();
   {
-    Waiter waiter(progress, bell);
+    Waiter waiter(progress, wake_event);
     for (int i = 0; i < 140; ++i) waiter.pause();
   }
   CHECK(Waited::here().total > before);

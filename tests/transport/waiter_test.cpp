@@ -16,8 +16,8 @@ namespace {
 struct Recorder final : Progress {
   void poll() override { ++polls; }
   void poll_runtime() override { ++runtime_polls; }
-  void listen(Doorbell&) override { ++listening; }
-  void stop_listening(Doorbell&) override { --listening; }
+  void listen(WakeEvent&) override { ++listening; }
+  void stop_listening(WakeEvent&) override { --listening; }
   int polls = 0, runtime_polls = 0, listening = 0;
 };
 
@@ -35,8 +35,8 @@ int pause_until_armed(Waiter& waiter, const Recorder& recorder) {
 
 TEST_CASE("a waiter polls the endpoint while it spins, and the runtime before it ever sleeps") {
   Recorder recorder;
-  Doorbell bell;
-  Waiter waiter(recorder, bell);
+  WakeEvent wake_event;
+  Waiter waiter(recorder, wake_event);
   for (int i = 0; i < 8; ++i) waiter.pause();
   CHECK(recorder.polls > 0);
   const int pauses = pause_until_armed(waiter, recorder);
@@ -44,16 +44,16 @@ TEST_CASE("a waiter polls the endpoint while it spins, and the runtime before it
   CHECK(recorder.runtime_polls > 1);
 }
 
-TEST_CASE("a waiter looks once more between arming the bell and sleeping") {
+TEST_CASE("a waiter looks once more between arming the wake event and sleeping") {
   Recorder recorder;
-  Doorbell bell;
-  Waiter waiter(recorder, bell);
+  WakeEvent wake_event;
+  Waiter waiter(recorder, wake_event);
   pause_until_armed(waiter, recorder);
-  // What changes now is not slept through: the bell rings before the waiter sleeps.
-  bell.ring_if_armed();
+  // What changes now is not slept through: the wake event rings before the waiter sleeps.
+  wake_event.wake_if_armed();
   const auto begun = std::chrono::steady_clock::now();
   for (int i = 0; i < 2000; ++i) {
-    bell.ring_if_armed();
+    wake_event.wake_if_armed();
     waiter.pause();
   }
   // 1000 sleeps of 1 ms each if the rings were lost.
@@ -62,8 +62,8 @@ TEST_CASE("a waiter looks once more between arming the bell and sleeping") {
 
 TEST_CASE("a sleeping waiter comes back by itself, to look after the runtime") {
   Recorder recorder;
-  Doorbell bell;
-  Waiter waiter(recorder, bell);
+  WakeEvent wake_event;
+  Waiter waiter(recorder, wake_event);
   pause_until_armed(waiter, recorder);
   const int before = recorder.runtime_polls;
   for (int i = 0; i < 10; ++i) waiter.pause();
@@ -72,18 +72,18 @@ TEST_CASE("a sleeping waiter comes back by itself, to look after the runtime") {
 
 TEST_CASE("a sleeping waiter is woken by whoever rings, and listens no longer than it waits") {
   Recorder recorder;
-  Doorbell bell;
+  WakeEvent wake_event;
   std::atomic<bool> changed{false};
   std::thread other([&] {
     std::this_thread::sleep_for(5ms);
     changed.store(true);
-    bell.ring_if_armed();
+    wake_event.wake_if_armed();
   });
-  for (Waiter waiter(recorder, bell); !changed.load();) waiter.pause();
+  for (Waiter waiter(recorder, wake_event); !changed.load();) waiter.pause();
   other.join();
   CHECK(recorder.listening == 0);
   // Nobody sleeps any more: ringing is a look.
   Recorder again;
-  { Waiter waiter(again, bell); pause_until_armed(waiter, again); }
+  { Waiter waiter(again, wake_event); pause_until_armed(waiter, again); }
   CHECK(again.listening == 0);
 }

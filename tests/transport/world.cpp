@@ -12,9 +12,9 @@
 
 namespace farside::testing {
 
-const char* name(Way way) {
+const char* name(Variant variant) {
   constexpr std::array<const char*, 4> kNames = {"mapped", "cma", "fabric", "fabric on private memory"};
-  return kNames[static_cast<std::size_t>(way)];
+  return kNames[static_cast<std::size_t>(variant)];
 }
 
 const char* test_provider() {
@@ -29,16 +29,16 @@ void use_routes(const char* routes, const char* provider) {
   setenv("FI_TCP_IFACE", "lo", 1);
 }
 
-World::World(Ranks& ranks, Way way, std::size_t bytes, std::size_t misaligned) : ranks_(ranks) {
-  use_routes(over_fabric(way) ? "fabric" : "mapped,cma");
+World::World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misaligned) : ranks_(ranks) {
+  use_routes(over_fabric(variant) ? "fabric" : "mapped,cma");
   Space::Request request{ranks.rank(), ranks.size(), kControlBytes, bytes, nullptr};
-  if (on_private(way) && misaligned == kAtPageEnd) {
+  if (on_private(variant) && misaligned == kAtPageEnd) {
     constexpr std::size_t kPage = 4096;
     auto* pages = static_cast<std::byte*>(
         mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(pages + kPage, kPage, PROT_NONE);
     request.private_data = pages + kPage - bytes;
-  } else if (on_private(way)) {
+  } else if (on_private(variant)) {
     private_.resize(bytes + 128);
     auto at = reinterpret_cast<std::uintptr_t>(private_.data());
     request.private_data = private_.data() + (63 - (at + 63) % 64) + misaligned;
@@ -49,17 +49,17 @@ World::World(Ranks& ranks, Way way, std::size_t bytes, std::size_t misaligned) :
   std::fill_n(space_->data(), bytes, kFilling);
   const std::vector<char> same_node(static_cast<std::size_t>(ranks.size()), 1);
   const Space::Reach reach = space_->map_peers(ranks.all_gather(space_->describe()), same_node);
-  ranks.check(reach.needs_fabric == over_fabric(way), "the fabric is needed where nothing else is allowed");
-  ranks.check(reach.uses_cma == (way == Way::kCma), "cma is used on private memory");
-  if (over_fabric(way)) {
+  ranks.check(reach.needs_fabric == over_fabric(variant), "the fabric is needed where nothing else is allowed");
+  ranks.check(reach.uses_cma == (variant == Variant::kCma), "cma is used on private memory");
+  if (over_fabric(variant)) {
     const Result<FabricDescriptor> opened = space_->open_fabric();
     require(opened.status(), "the fabric is opened");
     require(space_->connect(ranks.all_gather(opened.value()), false), "the fabric is connected");
   }
   ranks.barrier();
-  space_->finish(way == Way::kCma);
+  space_->finish(variant == Variant::kCma);
   ranks.check(space_->describe().segment_fd == -1, "no descriptor stays once the peers have mapped");
-  const RouteKind expected = over_fabric(way) ? RouteKind::kFabric : way == Way::kCma ? RouteKind::kCma : RouteKind::kMapped;
+  const RouteKind expected = over_fabric(variant) ? RouteKind::kFabric : variant == Variant::kCma ? RouteKind::kCma : RouteKind::kMapped;
   for (int r = 0; r < ranks.size(); ++r) {
     const RouteKind route = r == ranks.rank() ? RouteKind::kSelf : expected;
     ranks.check(space_->route(r) == route, "the route is the one that was asked for");
@@ -87,19 +87,19 @@ void World::require(const Status& status, std::string_view what) {
 
 namespace {
 
-bool is_wanted(Way way) {
-  const char* const only = std::getenv("FARSIDE_TEST_WAY");
-  return only == nullptr || fmt::format(",{},", only).find(fmt::format(",{},", name(way))) != std::string::npos;
+bool is_wanted(Variant variant) {
+  const char* const only = std::getenv("FARSIDE_TEST_VARIANT");
+  return only == nullptr || fmt::format(",{},", only).find(fmt::format(",{},", name(variant))) != std::string::npos;
 }
 
 }  // namespace
 
-std::string run_world(int size, Way way, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
+std::string run_world(int size, Variant variant, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
                       std::size_t misaligned) {
-  if (!is_wanted(way)) return {};
+  if (!is_wanted(variant)) return {};
   return run_processes(size, [&](Ranks& ranks) {
     {
-      World world(ranks, way, bytes, misaligned);
+      World world(ranks, variant, bytes, misaligned);
       program(ranks, world);
     }
     Process::instance().shut_down();
@@ -112,7 +112,7 @@ std::uint64_t counted(RouteKind route, Counted what) {
 }
 
 void await(World& world, ControlMemory::Operation& operation) {
-  Waiter waiter(Process::instance(), world->bell());
+  Waiter waiter(Process::instance(), world->wake_event());
   while (!operation.done() && !operation.failed()) waiter.pause();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A Space among processes: what the tests of a Space share. Each runs on every way to a peer's memory.
 //
-//   for (const Way way : kAllWays) {
+//   for (const Way way : kAllVariants) {
 //     INFO(name(way));
 //     expect_well(run_world(2, way, 4096, [&](Ranks& ranks, World& world) {
 //       world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
@@ -23,20 +23,20 @@
 #include <vector>
 
 #include "tests/transport/processes.hpp"
-#include "transport/control_memory.hpp"
-#include "transport/space.hpp"
+#include "transport/space/control_memory.hpp"
+#include "transport/space/space.hpp"
 
 namespace farside::testing {
 
 using Clock = std::chrono::steady_clock;
 
-enum class Way { kMapped, kCma, kFabric, kFabricPrivate };
-constexpr Way kAllWays[] = {Way::kMapped, Way::kCma, Way::kFabric, Way::kFabricPrivate};
-constexpr Way kFabricWays[] = {Way::kFabric, Way::kFabricPrivate};
+enum class Variant { kMapped, kCma, kFabric, kFabricPrivate };
+constexpr Variant kAllVariants[] = {Variant::kMapped, Variant::kCma, Variant::kFabric, Variant::kFabricPrivate};
+constexpr Variant kFabricVariants[] = {Variant::kFabric, Variant::kFabricPrivate};
 
-const char* name(Way way);
-inline bool over_fabric(Way way) { return way != Way::kMapped && way != Way::kCma; }
-inline bool on_private(Way way) { return way == Way::kCma || way == Way::kFabricPrivate; }
+const char* name(Variant variant);
+inline bool over_fabric(Variant variant) { return variant != Variant::kMapped && variant != Variant::kCma; }
+inline bool on_private(Variant variant) { return variant == Variant::kCma || variant == Variant::kFabricPrivate; }
 
 constexpr std::byte kFilling{0x5A};
 constexpr std::size_t kControlBytes = 4096;
@@ -52,7 +52,7 @@ class World {
  public:
   // Private data begins `misaligned` bytes behind a multiple of 64, or ends with its page and nothing behind.
   static constexpr std::size_t kAtPageEnd = SIZE_MAX;
-  World(Ranks& ranks, Way way, std::size_t bytes, std::size_t misaligned = 0);
+  World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misaligned = 0);
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   ~World();
@@ -68,10 +68,10 @@ class World {
   std::unique_ptr<Space> space_;
 };
 
-// With FARSIDE_TEST_WAY, names of ways separated by commas, nothing is done on the others. Tests that need the kernel
+// With FARSIDE_TEST_VARIANT, names of ways separated by commas, nothing is done on the others. Tests that need the kernel
 // itself, and no emulation of it (process_vm_readv, limits of an address space), have the tag [native]. A child's whole
 // program; afterwards its endpoint is closed in good order. Returns what run_processes() does.
-std::string run_world(int size, Way way, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
+std::string run_world(int size, Variant variant, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
                       std::size_t misaligned = 0);
 
 // How often that was done by this route in this process.

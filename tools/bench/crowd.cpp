@@ -132,7 +132,7 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   MPI_Win_unlock(place.rank, window.handle());
   int all_right = 0;
   MPI_Allreduce(&right, &all_right, 1, MPI_INT, MPI_LAND, crowd.comm);
-  if (all_right == 0) outcome.wrong = "a rank did not get what its neighbour has put";
+  if (all_right == 0) outcome.wrong = "a rank did not get what the next rank has put";
   return outcome;
 }
 

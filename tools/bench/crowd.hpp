@@ -11,7 +11,7 @@ namespace farside::bench {
 // figure is the mean of the times that this takes each of the ranks but rank 0 itself.
 Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Options& options);
 
-// Every rank puts 8 bytes to its neighbour, 64 times per flush; where info.x is 1, rank 0 alone does. The
+// Every rank puts 8 bytes to the next rank, 64 times per flush; where info.x is 1, rank 0 alone does. The
 // figure is the number of puts per second, of all ranks together.
 Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& options);
 

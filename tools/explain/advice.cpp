@@ -81,7 +81,7 @@ class Rules {
                               : "Let MPI_Win_allocate make the memory, or take it from MPI_Alloc_mem before "
                                 "MPI_Win_create: then they are loads and stores";
     add("private_memory", kind, time,
-        fmt::format("{} of its {} operations ({}) went to private memory of a neighbour, by a system call "
+        fmt::format("{} of its {} operations ({}) went to private memory of an on-node peer, by a system call "
                     "each, some {} together. {}.",
                     operations, sums.operations(),
                     percent(static_cast<double>(operations), static_cast<double>(sums.operations())),
@@ -149,15 +149,15 @@ class Rules {
          "the libfabric provider has no such atomic, or they cross from one attached region into the next"}};
     for (const auto& [how, reasons] : sums.slow) {
       for (const auto& [why, count] : reasons) {
-        const bool agent = how == "agent";
-        const double time = static_cast<double>(count) * (agent          ? kFabricRoundTrip
+        const bool handler = how == "handler";
+        const double time = static_cast<double>(count) * (handler          ? kFabricRoundTrip
                                                           : why == "cma" ? 2 * kSystemCall
                                                                          : kAccumulateLock);
         if (!matters(count, time)) continue;
         const auto found = kWhy.find(why);
-        add(agent ? "accumulates_by_agent" : "accumulates_by_lock", kind, time,
+        add(handler ? "accumulates_by_handler" : "accumulates_by_lock", kind, time,
             fmt::format("{} accumulates did not go by atomics but {}, because {}.", count,
-                        agent ? "by a message to the target's agent" : "under the target's accumulate lock",
+                        handler ? "by a message to the target's handler" : "under the target's accumulate lock",
                         found != kWhy.end() ? found->second : why.c_str()));
       }
     }
@@ -169,7 +169,7 @@ class Rules {
     const Waits& waits = found->second;
     add("lock_waits", kind, waits.seconds,
         fmt::format(
-            "{} calls waited {} for a lock, {} of the time; the longest {}. {} Hold exclusive locks shorter, "
+            "{} calls waited {} for a lock, {} of the time; the longest {}. {} Keep exclusive locks shorter, "
             "spread what they protect over "
             "several ranks, or use MPI_Fetch_and_op and MPI_Accumulate under shared locks; FARSIDE_TRACE and "
             "farside trace show who held them.",

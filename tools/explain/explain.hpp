@@ -26,7 +26,7 @@ struct WindowKind {
   std::map<std::string, std::uint64_t> epochs;                       // by kind of epoch
   std::map<std::string, Waits> waits;                                // by call
   std::map<std::string, std::map<std::string, Operations>> routes;   // route, operation
-  std::map<std::string, std::map<std::string, std::uint64_t>> slow;  // accumulates: "lock" or "agent", why
+  std::map<std::string, std::map<std::string, std::uint64_t>> slow;  // accumulates: "lock" or "handler", why
   std::uint64_t flushes = 0;
   std::uint64_t flushes_all = 0;
   Waits slow_operations;  // calls of operations that are no loads and stores

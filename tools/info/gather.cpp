@@ -18,7 +18,7 @@
 #include "tools/linkage.hpp"
 #include "tools/runtime.hpp"
 #include "transport/base/settings.hpp"
-#include "transport/fabric/survey.hpp"
+#include "transport/fabric/provider_probe.hpp"
 
 namespace farside::tools {
 namespace {
@@ -79,12 +79,12 @@ Json route(const char* name, bool allowed, const RouteReport& report) {
 
 Json provider(const std::string& name, const Settings& settings) {
   const Attempt tried = attempt([&] {
-    const ProviderSurvey survey = survey_provider(name, settings);
-    return Json{{"provider", survey.name},    {"endpoints", survey.endpoints},
-                {"usable", survey.usable},    {"chosen", survey.chosen},
-                {"why", survey.why},          {"endpoint", survey.endpoint},
-                {"network", survey.network},  {"atomics", survey.atomics},
-                {"progress", survey.progress}}
+    const ProviderProbe probe = probe_provider(name, settings);
+    return Json{{"provider", probe.name},    {"endpoints", probe.endpoints},
+                {"usable", probe.usable},    {"chosen", probe.chosen},
+                {"why", probe.why},          {"endpoint", probe.endpoint},
+                {"network", probe.network},  {"atomics", probe.atomics},
+                {"progress", probe.progress}}
         .dump();
   });
   if (tried.answered) return Json::parse(tried.answer);

@@ -20,7 +20,7 @@
 namespace farside::tools {
 namespace {
 
-constexpr const char* kMapped = "shared memory: a memfd that the neighbours map (no file in /dev/shm)";
+constexpr const char* kMapped = "shared memory: a memfd that the on-node peers map (no file in /dev/shm)";
 constexpr const char* kCma =
     "process_vm_readv and process_vm_writev, for memory that the program allocated by itself";
 constexpr std::size_t kBytes = 1 << 16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which ways to a neighbour's memory this machine allows, by trying them between two processes.
+// Which ways to an on-node peer's memory this machine allows, by trying them between two processes.
 #pragma once
 
 #include <optional>

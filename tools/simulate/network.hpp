@@ -6,7 +6,7 @@
 //   effect,
 //              travels back (latency), is done
 //   message    the same, but at the target it waits for the CPU, and is done only when the target replies
-//   agent      a rank; advanced when something that it can observe has changed
+//   handler      a rank; advanced when something that it can observe has changed
 //
 //     Network network(settings, ranks, actor);
 //     Memory memory(network, rank);
@@ -19,8 +19,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "epochs/control_block.hpp"
-#include "transport/remote_memory.hpp"
+#include "epochs/protocols/control_block.hpp"
+#include "transport/base/remote_memory.hpp"
 
 namespace farside::simulate {
 
@@ -30,7 +30,7 @@ struct NetworkSettings {
   Time latency = 1000;      // one way
   double jitter = 0.2;      // latency is up to this share longer
   Time service = 50;        // of the target's NIC, per operation
-  Time hand_over = 8000;    // what RemoteMemory::pause counts in: 4 round trips
+  Time hand_off = 8000;    // what RemoteMemory::pause counts in: 4 round trips
   Time message_cpu = 300;   // of the target's CPU, per message
   double busy = 0.5;        // share of time in which a target computes and handles no message
   Time busy_for = 100'000;  // at a stretch
@@ -66,7 +66,7 @@ struct Operation {
   std::uint64_t result = 0;
   std::uint32_t word = 0;
   int target = 0;
-  int agent = 0;
+  int handler = 0;
   Kind kind = Kind::kRead;
   bool is_done = true;
 };
@@ -74,8 +74,8 @@ struct Operation {
 // What runs on the network.
 class Actor {
  public:
-  // Something that `agent` may be waiting for has changed.
-  virtual void advance(int agent) = 0;
+  // Something that `handler` may be waiting for has changed.
+  virtual void advance(int handler) = 0;
   virtual void issued(const Operation& operation) = 0;
   virtual void took_effect(const Operation& operation) = 0;
   // The target's CPU has got to the message. Network::reply() some time later.
@@ -108,16 +108,16 @@ class Network {
   void issue(Operation& operation) {
     operation.is_done = false;
     if (operation.kind != Operation::Kind::kPause) actor_.issued(operation);
-    schedule(now_ + travel(), What::kArrive, &operation, operation.agent);
+    schedule(now_ + travel(), What::kArrive, &operation, operation.handler);
   }
   void pause(Operation& operation, Time duration) {
     operation.is_done = false;
     operation.kind = Operation::Kind::kPause;
-    schedule(now_ + duration, What::kDone, &operation, operation.agent);
+    schedule(now_ + duration, What::kDone, &operation, operation.handler);
   }
-  // Advances the agent after a while.
-  void wake(int agent, Time duration) { schedule(now_ + duration, What::kAdvance, nullptr, agent); }
-  void reply(Operation& message) { schedule(now_ + travel(), What::kReplied, &message, message.agent); }
+  // Advances the handler after a while.
+  void wake(int handler, Time duration) { schedule(now_ + duration, What::kAdvance, nullptr, handler); }
+  void reply(Operation& message) { schedule(now_ + travel(), What::kReplied, &message, message.handler); }
 
   std::uint64_t& word(int rank, std::uint32_t offset) {
     return words_[static_cast<std::size_t>(rank) * kWords + offset / 8];
@@ -135,7 +135,7 @@ class Network {
     now_ = event.time;
     switch (event.what) {
       case What::kArrive:
-        schedule(served(event.operation->target), What::kEffect, event.operation, event.agent);
+        schedule(served(event.operation->target), What::kEffect, event.operation, event.handler);
         break;
       case What::kEffect:
         effect(*event.operation);
@@ -144,13 +144,13 @@ class Network {
         actor_.handle(*event.operation);
         break;
       case What::kReplied:
-        schedule(served(event.agent), What::kDone, event.operation, event.agent);
+        schedule(served(event.handler), What::kDone, event.operation, event.handler);
         break;
       case What::kDone:
         event.operation->is_done = true;
         [[fallthrough]];
       case What::kAdvance:
-        actor_.advance(event.agent);
+        actor_.advance(event.handler);
         break;
     }
     return true;
@@ -163,7 +163,7 @@ class Network {
     Time time;
     std::uint64_t number;  // first come, first served among events of the same time
     Operation* operation;
-    int agent;
+    int handler;
     What what;
   };
   struct Later {
@@ -181,8 +181,8 @@ class Network {
     return settings_.latency +
            static_cast<Time>(static_cast<double>(settings_.latency) * settings_.jitter * random_.fraction());
   }
-  void schedule(Time time, What what, Operation* operation, int agent) {
-    events_.push_back({time, ++scheduled_, operation, agent, what});
+  void schedule(Time time, What what, Operation* operation, int handler) {
+    events_.push_back({time, ++scheduled_, operation, handler, what});
     std::push_heap(events_.begin(), events_.end(), Later());
   }
   // When the rank's NIC is through with what arrives now.
@@ -205,7 +205,7 @@ class Network {
   void effect(Operation& operation) {
     if (operation.kind == Operation::Kind::kMessage) {
       actor_.took_effect(operation);
-      schedule(handled(operation.target), What::kHandle, &operation, operation.agent);
+      schedule(handled(operation.target), What::kHandle, &operation, operation.handler);
       return;
     }
     std::uint64_t& place = word(operation.target, operation.word);
@@ -224,7 +224,7 @@ class Network {
         break;
     }
     const bool changed = place != operation.result;
-    schedule(now_ + travel(), What::kDone, &operation, operation.agent);
+    schedule(now_ + travel(), What::kDone, &operation, operation.handler);
     actor_.took_effect(operation);
     if (changed && is_wake_word(operation.word)) actor_.advance(operation.target);
   }
@@ -244,7 +244,7 @@ class Network {
   std::uint64_t operations_ = 0;
 };
 
-// The remote memory as one agent has it.
+// The remote memory as one handler has it.
 class Memory {
  public:
   using Operation = simulate::Operation;
@@ -266,9 +266,9 @@ class Memory {
   void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     issue(operation, Operation::Kind::kWrite, rank, word, value);
   }
-  void pause(Operation& operation, std::uint64_t hand_overs) {
-    operation.agent = self_;
-    network_->pause(operation, hand_overs * network_->settings().hand_over);
+  void pause(Operation& operation, std::uint64_t hand_offs) {
+    operation.handler = self_;
+    network_->pause(operation, hand_offs * network_->settings().hand_off);
   }
   // Learns nothing: what a rank does at a lock that it has never waited for before.
   void paused(std::uint64_t, std::uint64_t) {}
@@ -284,7 +284,7 @@ class Memory {
     issue(operation, Operation::Kind::kMessage, rank, 0, what);
   }
   void back_off(Operation& operation, std::uint64_t round_trips) {
-    operation.agent = self_;
+    operation.handler = self_;
     const double share = 0.5 + network_->random().fraction();
     const auto round_trip = static_cast<double>(2 * network_->settings().latency);
     network_->pause(operation, static_cast<Time>(share * round_trip * static_cast<double>(round_trips)));
@@ -297,7 +297,7 @@ class Memory {
     operation.target = rank;
     operation.word = word;
     operation.operand = operand;
-    operation.agent = self_;
+    operation.handler = self_;
     network_->issue(operation);
   }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The locks that the simulation compares: farside's own code, and plain models of two others. All have the form
 //
-//   Acquire(memory, self, target, type), Release(memory, target, type, hold)     and advance(), as in epochs/lock.hpp;
+//   Acquire(memory, self, target, type), Release(memory, target, type, hold)     and advance(), as in epochs/protocols/lock.hpp;
 //                                                                                target kAll: for lock_all
-//   Protocol::kGate                       whether kAll is a lock of its own, which exclusive locks take as well, by
+//   Protocol::kGlobalLock                       whether kAll is a lock of its own, which exclusive locks take as well, by
 //   Protocol::AcquireBoth                 all in one: (memory, self, target)
-//   Protocol::at_gate(operation)          whether it belongs to that, and not to the target's lock
+//   Protocol::at_global_lock(operation)          whether it belongs to that, and not to the target's lock
 //   Protocol::comes(operation)            whether, in acquiring, it may be what takes the place in the queue
-//   Protocol::gives_back(operation)       and whether it gives that up, to come again
+//   Protocol::releases(operation)       and whether it gives that up, to come again
 //   Protocol::handle(network, message)    what the target's CPU does with a message
 //   uncontended(type)                     remote operations of lock and unlock with nobody in the way
 //   bytes_per_rank, bytes_per_waiter      memory; the second at the target, which keeps the queue
@@ -19,63 +19,63 @@
 #include <optional>
 #include <unordered_map>
 
-#include "epochs/lock.hpp"
+#include "epochs/protocols/lock.hpp"
 #include "tools/simulate/network.hpp"
 
 namespace farside::simulate {
 
 using epochs::ControlBlock;
-using epochs::Hold;
+using epochs::LockToken;
 using epochs::LockType;
 
 inline constexpr int kAll = -1;
-// Where the word of all targets is: farside's gate, the global word of the polling lock.
+// Where the word of all targets is: farside's global lock, the global word of the polling lock.
 inline constexpr int kHome = 0;
 
 struct FarsideLock {
-  static constexpr std::uint32_t kGateNode = 1;  // the wake word of those who wait at the gate
+  static constexpr std::uint32_t kGlobalLockNode = 1;  // the wake word of those who wait at the global lock
 
-  template <class OfTarget, class OfGate>
+  template <class OfTarget, class OfGlobalLock>
   class Either {
    public:
     Either(Memory& memory, int self, int target, LockType type) {
       if (target == kAll) {
-        gate_.emplace(memory, self, kHome, type, kGateNode);
+        global_lock_.emplace(memory, self, kHome, type, kGlobalLockNode);
       } else {
         lock_.emplace(memory, self, target, type);
       }
     }
-    Either(Memory& memory, int target, LockType type, Hold hold) {
+    Either(Memory& memory, int target, LockType type, LockToken token) {
       if (target == kAll) {
-        gate_.emplace(memory, kHome, type, hold);
+        global_lock_.emplace(memory, kHome, type, token);
       } else {
-        lock_.emplace(memory, target, type, hold);
+        lock_.emplace(memory, target, type, token);
       }
     }
-    bool advance() { return gate_ ? gate_->advance() : lock_->advance(); }
-    Hold hold() const { return gate_ ? gate_->hold() : lock_->hold(); }
+    bool advance() { return global_lock_ ? global_lock_->advance() : lock_->advance(); }
+    LockToken token() const { return global_lock_ ? global_lock_->token() : lock_->token(); }
 
    private:
     std::optional<OfTarget> lock_;
-    std::optional<OfGate> gate_;
+    std::optional<OfGlobalLock> global_lock_;
   };
-  using Acquire = Either<epochs::AcquireLock<Memory>, epochs::AcquireLock<Memory, epochs::Gate>>;
-  using Release = Either<epochs::ReleaseLock<Memory>, epochs::ReleaseLock<Memory, epochs::Gate>>;
-  class AcquireBoth : public epochs::AcquireLockAndGate<Memory> {
+  using Acquire = Either<epochs::AcquireLock<Memory>, epochs::AcquireLock<Memory, epochs::GlobalLock>>;
+  using Release = Either<epochs::ReleaseLock<Memory>, epochs::ReleaseLock<Memory, epochs::GlobalLock>>;
+  class AcquireBoth : public epochs::AcquireWithGlobalLock<Memory> {
    public:
     AcquireBoth(Memory& memory, int self, int target)
-        : epochs::AcquireLockAndGate<Memory>(memory, self, target, kHome, kGateNode, 0) {}
+        : epochs::AcquireWithGlobalLock<Memory>(memory, self, target, kHome, kGlobalLockNode, 0) {}
   };
-  static constexpr bool kGate = true;
-  static bool at_gate(const Operation& operation) {
-    return operation.word >= ControlBlock::kGate || operation.word == ControlBlock::wake_word(kGateNode);
+  static constexpr bool kGlobalLock = true;
+  static bool at_global_lock(const Operation& operation) {
+    return operation.word >= ControlBlock::kGlobalLock || operation.word == ControlBlock::wake_word(kGlobalLockNode);
   }
   static bool comes(const Operation& operation) {
-    return operation.word == ControlBlock::kLock || operation.word == ControlBlock::kGate;
+    return operation.word == ControlBlock::kLock || operation.word == ControlBlock::kGlobalLock;
   }
-  static bool gives_back(const Operation& operation) {
+  static bool releases(const Operation& operation) {
     return operation.kind == Operation::Kind::kFetchAdd && operation.word == ControlBlock::kLock &&
-           operation.operand == epochs::LockWord::leave(LockType::kExclusive);
+           operation.operand == epochs::LockWord::depart(LockType::kExclusive);
   }
   static constexpr std::uint64_t kBytesPerRank =
       8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords + 3 + ControlBlock::kRingSlots);
@@ -84,17 +84,17 @@ struct FarsideLock {
   void handle(Network&, Operation&) {}
 };
 
-struct WithoutGate {
-  static constexpr bool kGate = false;
+struct WithoutGlobalLock {
+  static constexpr bool kGlobalLock = false;
   struct AcquireBoth {
     AcquireBoth(Memory&, int, int) {}
     bool advance() const { return true; }
-    Hold hold() const { return {}; }
-    Hold gate_hold() const { return {}; }
+    LockToken token() const { return {}; }
+    LockToken global_lock_token() const { return {}; }
   };
-  static bool at_gate(const Operation&) { return false; }
+  static bool at_global_lock(const Operation&) { return false; }
   static bool comes(const Operation&) { return true; }
-  static bool gives_back(const Operation&) { return false; }
+  static bool releases(const Operation&) { return false; }
 };
 
 // The two-level lock of foMPI (Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable Remote Memory Access
@@ -108,7 +108,7 @@ struct WithoutGate {
 // in local and reads until the writer is gone; lock_all likewise in global. The originals try again at once;
 // here all back off exponentially up to kMostBackOff round trips, which is kinder to the network and to their
 // figures.
-struct PollingLock : WithoutGate {
+struct PollingLock : WithoutGlobalLock {
   static constexpr std::uint64_t kBytesPerRank = 16;
   static constexpr std::uint64_t kBytesPerWaiter = 0;
   static constexpr std::uint32_t uncontended(LockType type) { return type == LockType::kExclusive ? 4 : 2; }
@@ -176,7 +176,7 @@ struct PollingLock : WithoutGate {
       }
       return false;
     }
-    Hold hold() const { return {}; }
+    LockToken token() const { return {}; }
 
    private:
     enum class Step : std::uint8_t {
@@ -214,7 +214,7 @@ struct PollingLock : WithoutGate {
 
   class Release {
    public:
-    Release(Memory& memory, int target, LockType type, Hold)
+    Release(Memory& memory, int target, LockType type, LockToken)
         : memory_(memory), exclusive_(type == LockType::kExclusive) {
       if (target == kAll) {
         memory_.fetch_add(operation_, kHome, kGlobal, -kLockAll);
@@ -240,7 +240,7 @@ struct PollingLock : WithoutGate {
 // The queue at the target, as in MPICH without hardware support (MPIDIG, ch4): a message asks, the target's
 // CPU queues and grants in order of arrival, neighbouring readers together; a message gives back, and is
 // acknowledged.
-struct QueueLock : WithoutGate {  // lock_all is a message to every rank: not simulated
+struct QueueLock : WithoutGlobalLock {  // lock_all is a message to every rank: not simulated
   static constexpr std::uint64_t kBytesPerRank = 16;
   static constexpr std::uint64_t kBytesPerWaiter = 32;
   static constexpr std::uint32_t uncontended(LockType) { return 4; }
@@ -253,14 +253,14 @@ struct QueueLock : WithoutGate {  // lock_all is a message to every rank: not si
       memory.message(operation_, target, type == LockType::kExclusive ? kLockExclusive : kLockShared);
     }
     bool advance() const { return operation_.done(); }
-    Hold hold() const { return {}; }
+    LockToken token() const { return {}; }
 
    private:
     Operation operation_;
   };
   class Release {
    public:
-    Release(Memory& memory, int target, LockType, Hold) {
+    Release(Memory& memory, int target, LockType, LockToken) {
       memory.message(operation_, target, kUnlock);
     }
     bool advance() const { return operation_.done(); }

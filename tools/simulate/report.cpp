@@ -46,11 +46,11 @@ constexpr Column kColumns[] = {
     {"operations_p99", [](const Run& r) { return r.figures.operations.p99; }},
     {"operations_max", [](const Run& r) { return r.figures.operations.max; }},
     {"operations_contended_mean", [](const Run& r) { return r.figures.contended_mean; }},
-    {"operations_contended_mean_at_gate", [](const Run& r) { return r.figures.contended_mean_at_gate; }},
+    {"operations_contended_mean_at_global_lock", [](const Run& r) { return r.figures.contended_mean_at_global_lock; }},
     {"round_trips_mean", [](const Run& r) { return r.figures.round_trips.mean; }},
     {"round_trips_max", [](const Run& r) { return r.figures.round_trips.max; }},
-    {"looks_mean", [](const Run& r) { return r.figures.looks.mean; }},
-    {"looks_max", [](const Run& r) { return r.figures.looks.max; }},
+    {"looks_mean", [](const Run& r) { return r.figures.probes.mean; }},
+    {"looks_max", [](const Run& r) { return r.figures.probes.max; }},
     {"waiting_us_mean", [](const Run& r) { return r.figures.waiting.mean; }},
     {"waiting_us_p99", [](const Run& r) { return r.figures.waiting.p99; }},
     {"waiting_us_max", [](const Run& r) { return r.figures.waiting.max; }},
@@ -66,7 +66,7 @@ constexpr Column kColumns[] = {
 }  // namespace
 
 std::string table(const std::vector<Run>& runs) {
-  tools::Table result({"ranks arrival readers", "protocol", "served", "operations", "contended", "at gate", "max",
+  tools::Table result({"ranks arrival readers", "protocol", "served", "operations", "contended", "at global lock", "max",
                        "trips", "max", "looks", "max", "waiting", "p99", "max", "overtaken", "slow/fast",
                        "hot spot", "bytes", "in all"});
   bool first = true;
@@ -83,9 +83,9 @@ std::string table(const std::vector<Run>& runs) {
                                    s.lock_all ? "lock_all" : ""),
                 run.protocol, served(run), count(f.operations.mean),
                 f.contended == 0 ? "-" : count(f.contended_mean),
-                f.contended_at_gate == 0 ? "-" : count(f.contended_mean_at_gate), fmt::format("{:.0f}", f.operations.max),
-                count(f.round_trips.mean), fmt::format("{:.0f}", f.round_trips.max), count(f.looks.mean),
-                fmt::format("{:.0f}", f.looks.max), time(f.waiting.mean), time(f.waiting.p99),
+                f.contended_at_global_lock == 0 ? "-" : count(f.contended_mean_at_global_lock), fmt::format("{:.0f}", f.operations.max),
+                count(f.round_trips.mean), fmt::format("{:.0f}", f.round_trips.max), count(f.probes.mean),
+                fmt::format("{:.0f}", f.probes.max), time(f.waiting.mean), time(f.waiting.p99),
                 time(f.waiting.max), fmt::format("{}", f.overtaken),
                 f.slowest_to_fastest > 0 ? count(f.slowest_to_fastest) : "-", fmt::format("{}", f.hot_spot),
                 f.bytes_of_queue == 0 ? fmt::format("{}", f.bytes_per_rank)
@@ -113,7 +113,7 @@ nlohmann::ordered_json to_json(const std::vector<Run>& runs) {
                                {"latency_ns", s.network.latency},
                                {"jitter", s.network.jitter},
                                {"service_ns", s.network.service},
-                               {"hand_over_ns", s.network.hand_over},
+                               {"hand_off_ns", s.network.hand_off},
                                {"busy", s.network.busy},
                                {"busy_for_ns", s.network.busy_for}};
     for (const Column& column : kColumns) one[std::string(column.key)] = column.value(run);

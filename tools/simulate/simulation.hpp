@@ -56,10 +56,10 @@ struct Figures {
   std::uint64_t contended = 0;     // of these: did not hold after the least number of operations
   Spread operations;               // remote ones, per acquisition: lock and unlock together
   double contended_mean = 0;       // what the uncontended did not need, per contended lock of one word
-  std::uint64_t contended_at_gate = 0;
-  double contended_mean_at_gate = 0;  // the same of the gate alone
+  std::uint64_t contended_at_global_lock = 0;
+  double contended_mean_at_global_lock = 0;  // the same of the global lock alone
   Spread round_trips;              // waited for one after another, likewise
-  Spread looks;                    // those of the operations that only read
+  Spread probes;                    // those of the operations that only read
   Spread waiting;                  // microseconds from asking to holding; until the end where it never held
   std::uint64_t overtaken = 0;  // most often that one waiter was: by a later one that it was in conflict with
   double slowest_to_fastest = 0;  // rank, by its time in lock, section and unlock of all rounds
@@ -134,8 +134,8 @@ class Simulation final : public Actor {
     return sum_up();
   }
 
-  void advance(int agent) override {
-    Rank& at = rank(agent);
+  void advance(int handler) override {
+    Rank& at = rank(handler);
     bool again = true;
     while (again) {
       again = false;
@@ -146,7 +146,7 @@ class Simulation final : public Actor {
             at.inside = false;
             begin_release(at);
           } else {
-            begin_section(agent, at);
+            begin_section(handler, at);
           }
           again = true;
           break;
@@ -155,14 +155,14 @@ class Simulation final : public Actor {
           acquired(at);
           waiting_.add(static_cast<double>(network_.now() - at.began) / 1000);
           at.inside = true;
-          pause(agent, settings_.section);
+          pause(handler, settings_.section);
           break;
         case State::kReleasing: {
           bool done = true;
           for (int i = 0; i < at.parts; ++i) done = at.releases[static_cast<std::size_t>(i)]->advance() && done;
           if (!done) return;
           released(at);
-          end_section(agent, at);
+          end_section(handler, at);
           break;
         }
         case State::kFinished:
@@ -171,16 +171,16 @@ class Simulation final : public Actor {
     }
   }
   void issued(const Operation& operation) override {
-    Rank& at = rank(operation.agent);
+    Rank& at = rank(operation.handler);
     const bool message = operation.kind == Operation::Kind::kMessage;
     part_of(at, operation).operations += message ? 2 : 1;  // and the reply
-    if (operation.kind == Operation::Kind::kRead) ++at.looks;
+    if (operation.kind == Operation::Kind::kRead) ++at.probes;
     // What is issued while nothing else is under way was waited for.
     if (at.last_issue != network_.now() || at.round_trips == 0) ++at.round_trips;
     at.last_issue = network_.now();
   }
   void took_effect(const Operation& operation) override {
-    Rank& at = rank(operation.agent);
+    Rank& at = rank(operation.handler);
     Part& part = part_of(at, operation);
     if (at.state != State::kAcquiring) return;
     Lock& of = lock(part.target);
@@ -188,7 +188,7 @@ class Simulation final : public Actor {
       if (!Protocol::comes(operation)) return;
       part.number = of.order.arrive();
       of.most_waiting = std::max(of.most_waiting, ++of.waiting);
-    } else if (at.parts == kMostParts && Protocol::gives_back(operation)) {
+    } else if (at.parts == kMostParts && Protocol::releases(operation)) {
       part.number = 0;
       --of.waiting;
     }
@@ -201,14 +201,14 @@ class Simulation final : public Actor {
   struct Part {
     int target = 0;
     std::uint32_t number = 0;  // in order of arrival at the target; 0: not there yet
-    Hold hold;
+    LockToken token;
     std::uint32_t operations = 0;
     bool contended = false;
   };
   struct Rank {
     Memory memory;
     std::optional<typename Protocol::Acquire> acquire;
-    std::optional<typename Protocol::AcquireBoth> acquire_both;  // the gate (taken[0]) and a target's lock (taken[1])
+    std::optional<typename Protocol::AcquireBoth> acquire_both;  // the global lock (taken[0]) and a target's lock (taken[1])
     std::array<std::optional<typename Protocol::Release>, kMostParts> releases;
     std::array<Part, kMostParts> taken{};
     Time until = 0;
@@ -216,7 +216,7 @@ class Simulation final : public Actor {
     Time in_sections = 0;
     Time last_issue = 0;
     std::uint32_t round_trips = 0;  // of this acquisition
-    std::uint32_t looks = 0;
+    std::uint32_t probes = 0;
     int round = 0;
     int parts = 0;
     LockType type = LockType::kShared;
@@ -225,7 +225,7 @@ class Simulation final : public Actor {
   };
   // Which lock the operation is for.
   static Part& part_of(Rank& at, const Operation& operation) {
-    return at.taken[at.parts == kMostParts && !Protocol::at_gate(operation) ? 1 : 0];
+    return at.taken[at.parts == kMostParts && !Protocol::at_global_lock(operation) ? 1 : 0];
   }
   struct Lock {
     Order order;
@@ -267,10 +267,10 @@ class Simulation final : public Actor {
     return count;
   }
 
-  void pause(int agent, Time duration) {
-    rank(agent).state = State::kPaused;
-    rank(agent).until = network_.now() + duration;
-    network_.wake(agent, duration);
+  void pause(int handler, Time duration) {
+    rank(handler).state = State::kPaused;
+    rank(handler).until = network_.now() + duration;
+    network_.wake(handler, duration);
   }
   // Exponential, so that arrivals are independent of one another.
   Time think() {
@@ -281,7 +281,7 @@ class Simulation final : public Actor {
   double cost() const {
     const double readers = settings_.readers / 100.0;
     const double writers = 1 - readers;
-    const auto turn = static_cast<double>(settings_.network.hand_over + settings_.section);
+    const auto turn = static_cast<double>(settings_.network.hand_off + settings_.section);
     // Nobody waits there: its NIC.
     if (writers == 0 || (settings_.lock_all && readers == 0)) return 4.0 * static_cast<double>(settings_.network.service);
     // Of lock_alls and exclusive locks in random order, groups take turns; in a group one is let in after the other.
@@ -290,7 +290,7 @@ class Simulation final : public Actor {
     return writers * turn * (readers > 0 ? 2 : 1);
   }
 
-  void begin_section(int agent, Rank& at) {
+  void begin_section(int handler, Rank& at) {
     const bool shared = static_cast<int>(network_.random().below(100)) < settings_.readers;
     at.type = shared ? LockType::kShared : LockType::kExclusive;
     at.parts = 0;
@@ -299,12 +299,12 @@ class Simulation final : public Actor {
       part = Part{};
       part.target = target;
     };
-    if (settings_.lock_all && (shared || Protocol::kGate)) take(kAll);
+    if (settings_.lock_all && (shared || Protocol::kGlobalLock)) take(kAll);
     if (!settings_.lock_all || !shared) take(some_target());
     at.round_trips = 0;
-    at.looks = 0;
+    at.probes = 0;
     at.began = network_.now();
-    begin_acquire(agent, at);
+    begin_acquire(handler, at);
   }
   int some_target() {
     Random& random = network_.random();
@@ -314,20 +314,20 @@ class Simulation final : public Actor {
     return static_cast<int>((2 * index + 1) * static_cast<std::uint64_t>(settings_.ranks) /
                             (2 * static_cast<std::uint64_t>(settings_.targets)));
   }
-  void begin_acquire(int agent, Rank& at) {
+  void begin_acquire(int handler, Rank& at) {
     at.state = State::kAcquiring;
     if (at.parts == kMostParts) {
-      at.acquire_both.emplace(at.memory, agent, at.taken[1].target);
+      at.acquire_both.emplace(at.memory, handler, at.taken[1].target);
     } else {
-      at.acquire.emplace(at.memory, agent, at.taken[0].target, at.type);
+      at.acquire.emplace(at.memory, handler, at.taken[0].target, at.type);
     }
   }
   void acquired(Rank& at) {
     if (at.parts == kMostParts) {
-      at.taken[0].hold = at.acquire_both->gate_hold();
-      at.taken[1].hold = at.acquire_both->hold();
+      at.taken[0].token = at.acquire_both->global_lock_token();
+      at.taken[1].token = at.acquire_both->token();
     } else {
-      at.taken[0].hold = at.acquire->hold();
+      at.taken[0].token = at.acquire->token();
     }
     for (int i = 0; i < at.parts; ++i) enter(at, at.taken[static_cast<std::size_t>(i)]);
   }
@@ -347,7 +347,7 @@ class Simulation final : public Actor {
     for (int i = at.parts - 1; i >= 0; --i) {
       const Part& part = at.taken[static_cast<std::size_t>(i)];
       --lock(part.target).inside[static_cast<std::size_t>(at.type)];
-      at.releases[static_cast<std::size_t>(i)].emplace(at.memory, part.target, at.type, part.hold);
+      at.releases[static_cast<std::size_t>(i)].emplace(at.memory, part.target, at.type, part.token);
     }
   }
   void released(Rank& at) {
@@ -365,22 +365,22 @@ class Simulation final : public Actor {
         contended_operations_ += part.operations - Protocol::uncontended(at.type);
       }
       if (settings_.lock_all && part.target == kAll) {
-        figures_.contended_at_gate += part.contended ? 1 : 0;
-        gate_operations_ += part.operations - (part.contended ? 0 : Protocol::uncontended(at.type));
+        figures_.contended_at_global_lock += part.contended ? 1 : 0;
+        global_lock_operations_ += part.operations - (part.contended ? 0 : Protocol::uncontended(at.type));
       }
     }
     operations_.add(operations);
     round_trips_.add(at.round_trips);
-    looks_.add(at.looks);
+    probes_.add(at.probes);
   }
-  void end_section(int agent, Rank& at) {
+  void end_section(int handler, Rank& at) {
     at.in_sections += network_.now() - at.began;
     ++sections_;
     if (++at.round == settings_.rounds) {
       at.state = State::kFinished;
       ++finished_;
     } else {
-      pause(agent, settings_.arrival == Arrival::kSteady ? think() : 0);
+      pause(handler, settings_.arrival == Arrival::kSteady ? think() : 0);
     }
   }
 
@@ -404,10 +404,10 @@ class Simulation final : public Actor {
     figures_.operations = operations_.spread();
     figures_.contended_mean =
         contended_operations_ / static_cast<double>(std::max<std::uint64_t>(figures_.contended, 1));
-    figures_.contended_mean_at_gate =
-        gate_operations_ / static_cast<double>(std::max<std::uint64_t>(figures_.contended_at_gate, 1));
+    figures_.contended_mean_at_global_lock =
+        global_lock_operations_ / static_cast<double>(std::max<std::uint64_t>(figures_.contended_at_global_lock, 1));
     figures_.round_trips = round_trips_.spread();
-    figures_.looks = looks_.spread();
+    figures_.probes = probes_.spread();
     figures_.waiting = waiting_.spread();
     if (finished_ == settings_.ranks && settings_.rounds > 1) {
       figures_.slowest_to_fastest = static_cast<double>(slowest) / static_cast<double>(fastest);
@@ -429,8 +429,8 @@ class Simulation final : public Actor {
   int finished_ = 0;
   Figures figures_;
   double contended_operations_ = 0;
-  double gate_operations_ = 0;
-  Sum operations_, round_trips_, looks_, waiting_;
+  double global_lock_operations_ = 0;
+  Sum operations_, round_trips_, probes_, waiting_;
 };
 
 template <class Protocol>

@@ -130,7 +130,7 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     const std::size_t from = wait.holders.back().epoch;
     const Epoch& holder = timeline.epochs[from];
     const Epoch& waiter = timeline.epochs[wait.epoch];
-    json arrow = {{"name", "lock handed over"}, {"cat", "lock"}, {"id", ++id}};
+    json arrow = {{"name", "lock handed off"}, {"cat", "lock"}, {"id", ++id}};
     arrow.update({{"ph", "s"},
                   {"pid", holder.process},
                   {"tid", lane_of[from]},

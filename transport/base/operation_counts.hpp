@@ -20,7 +20,7 @@ namespace farside {
 
 class OperationCounts {
  public:
-  // The operations on data: Counted without the protocols' and the agent's.
+  // The operations on data: Counted without the protocols' and the handler's.
   static constexpr std::size_t kKinds = static_cast<std::size_t>(Counted::kCompareAndSwap) + 1;
 
   struct Cell {
@@ -49,16 +49,16 @@ class OperationCounts {
     add_here(rows_[static_cast<std::size_t>(target)], what, bytes);
   }
 
-  // Why an accumulate did not go by atomics: under the accumulate lock of its target, or by its agent.
-  void add_slow(SlowAccumulate why, bool by_agent) {
+  // Why an accumulate did not go by atomics: under the accumulate lock of its target, or by its handler.
+  void add_slow(SlowAccumulate why, bool by_handler) {
     if (threaded_) [[unlikely]] {
       const std::scoped_lock held(mutex_);
-      ++slow_[by_agent ? 1 : 0][static_cast<std::size_t>(why)];
+      ++slow_[by_handler ? 1 : 0][static_cast<std::size_t>(why)];
     } else {
-      ++slow_[by_agent ? 1 : 0][static_cast<std::size_t>(why)];
+      ++slow_[by_handler ? 1 : 0][static_cast<std::size_t>(why)];
     }
   }
-  using Slow = std::array<std::array<std::uint64_t, kSlowNames.size()>, 2>;  // lock, agent
+  using Slow = std::array<std::array<std::uint64_t, kSlowNames.size()>, 2>;  // lock, handler
   const Slow& slow() const { return slow_; }
 
   // Gives take(target, what, count, bytes) all that was counted towards `only` (or everybody, if that is negative) since

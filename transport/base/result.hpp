@@ -16,7 +16,7 @@ enum class ErrorKind {
   kNoRoute,       // a peer cannot be reached by any route that is allowed
   kNoMemory,      // shared memory, locked memory or address space is exhausted
   kPeer,          // a peer does not answer as it should, or its connection failed
-  kPromise,       // an info hint that does not hold
+  kAssertion,       // an info hint that does not hold
   kNotOneNode,    // memory that is to be shared by ranks of several nodes
   kAttach,        // memory that cannot be attached or detached
   kRange,         // an access beyond a region (found at the target)

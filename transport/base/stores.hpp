@@ -15,7 +15,7 @@ class Stores {
   // nothing was stored since the last. On x86 stores leave a core in their order, so a thread that finds another one's
   // false over its own true finds its earlier stores gone as well; and there read-modify-writes need no fence. Elsewhere
   // neither is sure, and there always is one.
-  void settle() {
+  void drain() {
 #if defined(__x86_64__)
     if (!under_way_.load(std::memory_order_relaxed)) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -26,7 +26,7 @@ class Stores {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   // The same, behind a sequentially consistent read-modify-write of this thread.
-  void settled_by_atomic() {
+  void drained_by_atomic() {
 #if defined(__x86_64__)
     under_way_.store(false, std::memory_order_relaxed);
 #else

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The recorder behind FARSIDE_TRACE: rings of records of one process, in which the oldest are overwritten and counted. Epochs,
+// The recorder behind FARSIDE_TRACE: signals of records of one process, in which the oldest are overwritten and counted. Epochs,
 // operations and what the progress thread did have a ring each, so that a flood of one kind does not wash out the others.
 //
 // Memory: 4 MiB, 2 MiB and 1 MiB at most; nothing where no trace is asked for.

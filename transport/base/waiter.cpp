@@ -14,21 +14,21 @@ void Waiter::note_end() const {
 }
 
 void Waiter::arm() {
-  progress_.listen(bell_);
-  seen_ = bell_.arm();
+  progress_.listen(wake_event_);
+  seen_ = wake_event_.arm();
   armed_ = true;
 }
 
 void Waiter::disarm() {
-  bell_.disarm();
-  progress_.stop_listening(bell_);
+  wake_event_.disarm();
+  progress_.stop_listening(wake_event_);
   armed_ = false;
 }
 
 void Waiter::pause_longer() {
   if (armed_) {
-    // The caller has looked once more since the bell was armed.
-    bell_.sleep(seen_, progress_.longest_sleep());
+    // The caller has looked once more since the wake event was armed.
+    wake_event_.sleep(seen_, progress_.longest_sleep());
     disarm();
     progress_.poll();
     return;

@@ -252,12 +252,12 @@ void swap_word(std::byte* target, const std::byte* origin, const std::byte* comp
 
 }  // namespace
 
-void combine(AtomicWay way, ReduceOp op, BasicType type, void* target, const void* origin, void* fetched,
+void combine(AtomicMethod method, ReduceOp op, BasicType type, void* target, const void* origin, void* fetched,
              std::size_t count) {
   if (count == 0) return;
   const Kernels& kernels = kTable[static_cast<std::size_t>(op)][static_cast<std::size_t>(type)];
   const int wide = count >= kBlock ? wide_vectors : 0;
-  const Kernel kernel = way == AtomicWay::kAtomic ? (fetched ? kernels.atomic_fetch : kernels.atomic)
+  const Kernel kernel = method == AtomicMethod::kAtomic ? (fetched ? kernels.atomic_fetch : kernels.atomic)
                         : wide == 2               ? (fetched ? kernels.widest_fetch : kernels.widest)
                         : wide == 1               ? (fetched ? kernels.wide_fetch : kernels.wide)
                                                   : (fetched ? kernels.locked_fetch : kernels.locked);
@@ -265,10 +265,10 @@ void combine(AtomicWay way, ReduceOp op, BasicType type, void* target, const voi
          count);
 }
 
-void compare_and_swap(AtomicWay way, BasicType type, void* target, const void* origin, const void* compare,
+void compare_and_swap(AtomicMethod method, BasicType type, void* target, const void* origin, const void* compare,
                       void* fetched) {
   const std::size_t size = traits(type).size;
-  if (way == AtomicWay::kLocked) {
+  if (method == AtomicMethod::kLocked) {
     const auto swap = [&](std::size_t bytes) {
       std::memcpy(fetched, target, bytes);
       if (std::memcmp(fetched, compare, bytes) == 0) std::memcpy(target, origin, bytes);

@@ -26,12 +26,12 @@ void combine_rows(ReduceOp op, BasicType type, std::byte* target, const std::byt
   while (rows > 0) {
     const std::size_t part = std::min(rows, most);
     if (part == 1) {
-      combine(AtomicWay::kLocked, op, type, target, origin, fetched, count);
+      combine(AtomicMethod::kLocked, op, type, target, origin, fetched, count);
     } else {
       Together there, here, back;
       copy_ranges(there.data(), dense, target, strides.target, bytes, part);
       if (origin != nullptr) copy_ranges(here.data(), dense, origin, strides.origin, bytes, part);
-      combine(AtomicWay::kLocked, op, type, there.data(), origin != nullptr ? here.data() : nullptr,
+      combine(AtomicMethod::kLocked, op, type, there.data(), origin != nullptr ? here.data() : nullptr,
               fetched != nullptr ? back.data() : nullptr, part * count);
       if (op != ReduceOp::kNoOp) copy_ranges(target, strides.target, there.data(), dense, bytes, part);
       if (fetched != nullptr) copy_ranges(fetched, strides.fetched, back.data(), dense, bytes, part);

@@ -276,7 +276,7 @@ bool RunCursor::next(Layout::Run& run) {
   }
 }
 
-bool BytePieces::Side::fill() {
+bool ByteFragments::Side::fill() {
   if (bytes_ > 0) return true;
   if (run_.count == 0) {
     Layout::Run run;
@@ -299,30 +299,30 @@ bool BytePieces::Side::fill() {
   return true;
 }
 
-BytePieces::BytePieces(const Layout& origin, std::size_t origin_count, const Layout& target,
+ByteFragments::ByteFragments(const Layout& origin, std::size_t origin_count, const Layout& target,
                        std::size_t target_count)
     : origin_(origin, origin_count), target_(target, target_count) {}
 
-bool BytePieces::next(BytePiece& piece) {
+bool ByteFragments::next(ByteFragment& fragment) {
   if (!origin_.fill() || !target_.fill()) return false;
   const std::size_t bytes = std::min(origin_.bytes(), target_.bytes());
-  piece = {origin_.offset(), target_.offset(), bytes};
+  fragment = {origin_.offset(), target_.offset(), bytes};
   origin_.take(bytes);
   target_.take(bytes);
   return true;
 }
 
-ElementPieces::ElementPieces(const Layout& origin, std::size_t origin_count, const Layout& target,
+ElementFragments::ElementFragments(const Layout& origin, std::size_t origin_count, const Layout& target,
                              std::size_t target_count)
     : origin_cursor_(origin, origin_count),
       target_cursor_(target, target_count),
       extent_(target.uniform_type() ? traits(*target.uniform_type()).extent : 0) {}
 
-bool ElementPieces::next(ElementPiece& piece) {
+bool ElementFragments::next(ElementFragment& fragment) {
   if (origin_run_.count == 0 && !origin_cursor_.next(origin_run_)) return false;
   if (target_run_.count == 0 && !target_cursor_.next(target_run_)) return false;
   const std::size_t count = std::min(origin_run_.count, target_run_.count);
-  piece = {origin_run_.offset, target_run_.offset, count};
+  fragment = {origin_run_.offset, target_run_.offset, count};
   for (Layout::Run* run : {&origin_run_, &target_run_}) {
     run->offset += signed_bytes(count) * extent_;
     run->count -= count;

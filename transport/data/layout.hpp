@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layout: where the bytes of a datatype lie, without MPI. A tree whose leaves are runs of a BasicType and whose
 // inner nodes repeat a child with a stride or place several children, so that memory grows with the shape of a
-// datatype and not with its number of elements. pmpi/datatype.cpp makes one from an MPI_Datatype's envelope.
+// datatype and not with its number of elements. pmpi/datatypes/datatype.cpp makes one from an MPI_Datatype's envelope.
 #pragma once
 
 #include <algorithm>
@@ -131,15 +131,15 @@ class RunCursor {
 
 // Two layouts walked together, cut where either one ends: pairs of equally long byte pieces without gaps, in the
 // order of the type maps. For put and get, whose two sides may use different datatypes of the same signature.
-struct BytePiece {
+struct ByteFragment {
   std::ptrdiff_t origin_offset;
   std::ptrdiff_t target_offset;
   std::size_t bytes;
 };
-class BytePieces {
+class ByteFragments {
  public:
-  BytePieces(const Layout& origin, std::size_t origin_count, const Layout& target, std::size_t target_count);
-  bool next(BytePiece& piece);
+  ByteFragments(const Layout& origin, std::size_t origin_count, const Layout& target, std::size_t target_count);
+  bool next(ByteFragment& fragment);
 
  private:
   class Side {
@@ -200,16 +200,16 @@ void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from,
                  std::size_t count);
 
 // The same for accumulates: pieces of `count` whole elements of the one BasicType of both sides.
-struct ElementPiece {
+struct ElementFragment {
   std::ptrdiff_t origin_offset;
   std::ptrdiff_t target_offset;
   std::size_t count;
 };
-class ElementPieces {
+class ElementFragments {
  public:
   // Precondition: both have the same uniform_type().
-  ElementPieces(const Layout& origin, std::size_t origin_count, const Layout& target, std::size_t target_count);
-  bool next(ElementPiece& piece);
+  ElementFragments(const Layout& origin, std::size_t origin_count, const Layout& target, std::size_t target_count);
+  bool next(ElementFragment& fragment);
 
  private:
   RunCursor origin_cursor_, target_cursor_;

@@ -27,24 +27,24 @@ inline bool allowed(ReduceOp op, BasicType type) {
   return ((allowed_operations[static_cast<std::size_t>(type)] >> static_cast<unsigned>(op)) & 1) != 0;
 }
 
-enum class AtomicWay : std::uint8_t { kAtomic, kLocked };
+enum class AtomicMethod : std::uint8_t { kAtomic, kLocked };
 
 inline bool has_cpu_atomics(BasicType type) { return traits(type).cpu_atomics; }
 
 // The way for an access to `type` at `address`: kAtomic where the type allows it and the address is naturally
 // aligned. Every process sees a region at the same alignment, so that all agree.
-inline AtomicWay atomic_way(BasicType type, const void* address) {
+inline AtomicMethod atomic_method(BasicType type, const void* address) {
   const BasicTypeTraits& of = traits(type);
   const bool aligned = (reinterpret_cast<std::uintptr_t>(address) & (std::size_t{of.size} - 1)) == 0;
-  return of.cpu_atomics && aligned ? AtomicWay::kAtomic : AtomicWay::kLocked;
+  return of.cpu_atomics && aligned ? AtomicMethod::kAtomic : AtomicMethod::kLocked;
 }
 
 // target[i] = target[i] op origin[i] for i < count; both in the memory layout of `type` (extent apart). With
 // kAtomic each element is read and replaced in one step. The three buffers may not overlap. If `fetched` is
 // not null it receives the elements of target as they were before (gaps of pair types are left alone). With
 // kNoOp origin is not read and may be null. Only target need be aligned, and only for kAtomic.
-// Precondition: allowed(op, type); for kAtomic atomic_way(...) == kAtomic.
-void combine(AtomicWay way, ReduceOp op, BasicType type, void* target, const void* origin, void* fetched,
+// Precondition: allowed(op, type); for kAtomic atomic_method(...) == kAtomic.
+void combine(AtomicMethod method, ReduceOp op, BasicType type, void* target, const void* origin, void* fetched,
              std::size_t count);
 
 // Rows of `count` elements with kLocked, each so many bytes behind the one before: short ones are brought together, combined as one
@@ -57,7 +57,7 @@ void combine_rows(ReduceOp op, BasicType type, std::byte* target, const std::byt
 
 // fetched = *target; if (fetched == *compare bitwise) *target = *origin. One element. MPI_Compare_and_swap.
 // Precondition: !has_gap(type) (MPI allows integer, logical and byte types only).
-void compare_and_swap(AtomicWay way, BasicType type, void* target, const void* origin, const void* compare,
+void compare_and_swap(AtomicMethod method, BasicType type, void* target, const void* origin, const void* compare,
                       void* fetched);
 
 }  // namespace farside

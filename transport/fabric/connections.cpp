@@ -204,7 +204,7 @@ void Connections::established(Connection& connection, const Hello* hello) {
   }
   if (hello != nullptr) known.attempt = std::max(known.attempt, hello->attempt);
   --in_progress_;
-  connection.state = connection.to_part ? State::kParting : State::kConnected;
+  connection.state = connection.to_disconnect ? State::kDisconnecting : State::kConnected;
   connection.since = Clock::now();
   known.refused = 0;
   known.trouble.clear();
@@ -221,14 +221,14 @@ std::uint64_t Connections::number(Peer peer) const {
   return peers_[peer].current != nullptr ? peers_[peer].current->number : 0;
 }
 
-std::optional<Peer> Connections::begin_parting(std::uint64_t number) {
+std::optional<Peer> Connections::begin_disconnect(std::uint64_t number) {
   const auto found = std::ranges::find_if(connections_, [&](const auto& each) { return each.second->number == number; });
   if (found == connections_.end()) return {};
   Connection& connection = *found->second;
   if (peers_[connection.peer].current != &connection) return {};
-  connection.to_part = true;
+  connection.to_disconnect = true;
   stop_counting(connection);
-  if (connection.state == State::kConnected) connection.state = State::kParting;
+  if (connection.state == State::kConnected) connection.state = State::kDisconnecting;
   return connection.peer;
 }
 
@@ -236,8 +236,8 @@ std::optional<Peer> Connections::begin_parting(std::uint64_t number) {
 bool Connections::part(Peer peer) {
   Connection* const connection = peers_[peer].current;
   // Another one, made since?
-  if (connection == nullptr || !connection->to_part) return true;
-  if (connection->state != State::kParting) return false;
+  if (connection == nullptr || !connection->to_disconnect) return true;
+  if (connection->state != State::kDisconnecting) return false;
   forget(*connection);
   end(*connection);
   fi_shutdown(connection->endpoint.get(), 0);
@@ -274,7 +274,7 @@ void Connections::ended(Connection& connection, const std::string& why) {
   forget(connection);
   const State before = end(connection);
   if (before == State::kConnecting || before == State::kAccepting) --in_progress_;
-  if (before != State::kConnected && before != State::kParting) return close(connection);
+  if (before != State::kConnected && before != State::kDisconnecting) return close(connection);
   if (by_adapter_) fi_shutdown(connection.endpoint.get(), 0);
   lost_(connection.peer, why);
 }

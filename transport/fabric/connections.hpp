@@ -27,7 +27,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/result.hpp"
-#include "transport/fabric/address.hpp"
+#include "transport/base/address.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside {
@@ -74,7 +74,7 @@ class Connections {
   // Both sides of a connection call it by the same number, unlike that of any other.
   std::uint64_t number(Peer peer) const;
   // Nothing new is sent by the connection of this number, except answers. Returns its peer, if it is the present connection to that one.
-  std::optional<Peer> begin_parting(std::uint64_t number);
+  std::optional<Peer> begin_disconnect(std::uint64_t number);
   // Closes it, when nothing is under way on it any more. The next operation connects again. False if the connection is still being made.
   bool part(Peer peer);
   // The queue of connection events and its file descriptor.
@@ -99,17 +99,17 @@ class Connections {
     std::uint64_t number;     // of the connection: random, by the side that connects
     std::uint64_t attempt;    // how often the sender has connected to any peer, this time included; in an answer: until now
   };
-  enum class State : std::uint8_t { kConnecting, kAccepting, kConnected, kParting, kEnded };
+  enum class State : std::uint8_t { kConnecting, kAccepting, kConnected, kDisconnecting, kEnded };
   struct Connection {
     FabricHandle<fid_ep> endpoint;
     Peer peer = 0;
     std::uint64_t number = 0;
     State state = State::kConnecting;
     bool initiated = false;
-    bool to_part = false;
+    bool to_disconnect = false;
     bool counted = false;             // in to_stay_
     Clock::time_point since{};        // connected
-    bool carries() const { return state == State::kConnected || state == State::kParting; }
+    bool carries() const { return state == State::kConnected || state == State::kDisconnecting; }
   };
   struct Known {
     FabricAddress address;
@@ -150,7 +150,7 @@ class Connections {
   std::vector<Known> peers_;
   std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::unordered_map<fid*, std::unique_ptr<Connection>> connections_;
-  std::size_t to_stay_ = 0;                          // connections to peers that are neither parted from nor in kEnded
+  std::size_t to_stay_ = 0;                          // connections to peers that are neither disconnected from nor in kEnded
   std::size_t in_progress_ = 0;                      // connections in kConnecting or kAccepting
 };
 

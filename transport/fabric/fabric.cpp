@@ -43,7 +43,7 @@ Status Fabric::set_up(const Settings& settings) {
   if (Status s = open_step("fi_cq_open", fi_cq_open(domain, &cq_attr, &cq, nullptr), cq, queue_); !s) return s;
 
   Result<std::unique_ptr<Connections>> connections =
-      Connections::open({info_.get(), fabric, domain, cq}, [this](Peer peer, const std::string& why) { lose_answers(peer, why); });
+      Connections::open({info_.get(), fabric, domain, cq}, [this](Peer peer, const std::string& why) { drop_replies(peer, why); });
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
   const int code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
@@ -87,7 +87,7 @@ Fabric::~Fabric() {
   if (thread_.joinable()) {
     finish_answers();
     stop_.store(true, std::memory_order_release);
-    away_.ring();
+    back_off_event_.wake();
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof one);
     thread_.join();
@@ -102,8 +102,8 @@ Fabric::~Fabric() {
 Peer Fabric::insert(const FabricAddress& address) {
   const std::scoped_lock held(mutex_);
   const Peer peer = connections_->insert(address);
-  if (peer >= contacts_.size()) contacts_.resize(peer + 1);
-  contacts_[peer].address = address;
+  if (peer >= peer_states_.size()) peer_states_.resize(peer + 1);
+  peer_states_[peer].address = address;
   return peer;
 }
 
@@ -122,7 +122,7 @@ Status Fabric::connect(std::span<const Peer> peers) {
     // What others have begun is to come to its end, too.
     return there == peers.size() && !connections_->connecting() ? 0 : -FI_EAGAIN;
   };
-  for (Waiter waiter(progress_, own_bell_);; waiter.pause()) {
+  for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
     std::size_t there = 0;
     const ssize_t code = reached(there);
     if (code == 0) return {};
@@ -196,8 +196,8 @@ int Fabric::incoming(Operation& operation, void* into, std::size_t bytes, Local&
 }
 
 void Fabric::recycle(Operation& operation) {
-  if (operation.slot != nullptr) local_memory_.give_back(std::exchange(operation.slot, nullptr));
-  operations_.give_back(operation);
+  if (operation.slot != nullptr) local_memory_.release(std::exchange(operation.slot, nullptr));
+  operations_.release(operation);
 }
 
 Status Fabric::write(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
@@ -242,13 +242,13 @@ Status Fabric::read(Pending& pending, const Place& place, void* local, std::size
   return {};
 }
 
-Status Fabric::carry_out(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list) {
+Status Fabric::execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) {
   Request request;
   request.header.kind = MessageKind::kOperations;
   return send_request(pending, place, request, std::move(list));
 }
 
-Status Fabric::carry_out_and_control(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list,
+Status Fabric::execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                                      const ControlStep& step, std::uint64_t* fetched) {
   Request request;
   request.header.kind = MessageKind::kOperations;
@@ -258,17 +258,17 @@ Status Fabric::carry_out_and_control(Pending& pending, const AgentPlace& place, 
   return send_request(pending, place, request, std::move(list));
 }
 
-Status Fabric::carry_out_enclosed(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list,
-                                  const ControlStep& opening, const ControlStep& closing, Enclosed& result) {
+Status Fabric::execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
+                                  const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result) {
   Request request;
   request.header.kind = MessageKind::kOperations;
   request.header.controls = kMostControls;
-  request.steps = {opening, closing};
-  request.enclosed = &result;
+  request.steps = {acquire_step, release_step};
+  request.locked_result = &result;
   return send_request(pending, place, request, std::move(list));
 }
 
-Status Fabric::ask_for_regions(Pending& pending, const AgentPlace& place, std::uint64_t first, std::span<std::byte> page) {
+Status Fabric::ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first, std::span<std::byte> page) {
   Request request;
   request.header.kind = MessageKind::kRegions;
   request.header.offset = first;
@@ -277,13 +277,13 @@ Status Fabric::ask_for_regions(Pending& pending, const AgentPlace& place, std::u
   return send_request(pending, place, request, nullptr);
 }
 
-Status Fabric::send_request(Pending& pending, const AgentPlace& place, const Request& request, std::unique_ptr<OperationList> list) {
+Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request, std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) {
     operation.parts = 2;
     operation.awaits_reply = true;
     operation.fetched = request.fetched.data();
     operation.fetched_bytes = request.fetched.size();
-    operation.enclosed = request.enclosed;
+    operation.locked_result = request.locked_result;
     operation.steps = request.steps;
     operation.header = request.header;
     operation.header.sender = place.sender;
@@ -320,19 +320,19 @@ ssize_t Fabric::send(fid_ep* endpoint, const iovec* parts, std::size_t count, Lo
   return fi_sendmsg(endpoint, &message, FI_COMPLETION);
 }
 
-std::uint64_t Fabric::publish(Agent::Region region) {
+std::uint64_t Fabric::publish(MessageHandler::Region region) {
   const std::scoped_lock held(mutex_);
-  return agent_.publish(std::move(region));
+  return handler_.publish(std::move(region));
 }
 
 void Fabric::admit(std::uint64_t region, std::vector<Peer> peers, bool always_locked) {
   const std::scoped_lock held(mutex_);
-  agent_.admit(region, std::move(peers), always_locked);
+  handler_.admit(region, std::move(peers), always_locked);
 }
 
 void Fabric::withdraw(std::uint64_t region) {
   const std::scoped_lock held(mutex_);
-  agent_.withdraw(region);
+  handler_.withdraw(region);
 }
 
 }  // namespace farside

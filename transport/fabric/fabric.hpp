@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This process on the fabric: RDMA writes and reads, remote atomics, requests to agents, and what keeps them moving. Opened by
+// This process on the fabric: RDMA writes and reads, remote atomics, requests to handlers, and what keeps them moving. Opened by
 // the first window that has a peer which only the fabric reaches. How peers are connected to: connections.hpp.
 //
 // Operations are issued here and complete later: each adds itself to a Pending, and whoever polls the completion
@@ -34,12 +34,12 @@
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/unique_fd.hpp"
-#include "transport/base/doorbell.hpp"
+#include "transport/base/wake_event.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/absence.hpp"
-#include "transport/fabric/address.hpp"
+#include "transport/fabric/adaptive_polling.hpp"
+#include "transport/base/address.hpp"
 #include "transport/fabric/connections.hpp"
-#include "transport/agent/agent.hpp"
+#include "transport/handler/message_handler.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/listening.hpp"
 #include "transport/fabric/operation.hpp"
@@ -85,54 +85,54 @@ class Fabric {
   Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes);
   Status read(Pending& pending, const Place& place, void* local, std::size_t bytes);
   // Whether locks and sums of 64-bit integers are atomics of the target's adapter (domain nic, README.md), so that no thread there has
-  // to wake; otherwise the target's agent carries them out. Such atomics are atomic among themselves only; they and all that is issued
+  // to wake; otherwise the target's handler carries them out. Such atomics are atomic among themselves only; they and all that is issued
   // after other operations on the same peer take effect behind them.
   bool nic_atomics() const { return nic_form_ != NicForm::kNone; }
   // One step on a control word of 64 bits by the adapter (precondition: nic_atomics()); operands and `fetched` stay in use until
   // `pending` is done.
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand, const std::uint64_t* compare,
                  std::uint64_t* fetched);
-  // Whether a request to an agent is executed behind the writes to its process that were issued before.
+  // Whether a request to a handler is executed behind the writes to its process that were issued before.
   bool orders_messages_behind_writes() const { return orders_messages_behind_writes_; }
-  // One message to the agent of a peer. Its operations' own buffers receive what they fetch.
-  Status carry_out(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list);
+  // One message to the handler of a peer. Its operations' own buffers receive what they fetch.
+  Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list);
   // The same with a step on a control word when they are done; what it held is fetched. `list` null: only that.
-  Status carry_out_and_control(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list, const ControlStep& step,
+  Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list, const ControlStep& step,
                                std::uint64_t* fetched);
-  // The same between two steps: the closing as above; before the operations the opening, which may stop them (message.hpp).
+  // The same between two steps: the release step as above; before the operations the acquire step, which may stop them (message.hpp).
   // `result` stays in use until `pending` is done.
-  Status carry_out_enclosed(Pending& pending, const AgentPlace& place, std::unique_ptr<OperationList> list, const ControlStep& opening,
-                            const ControlStep& closing, Enclosed& result);
+  Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list, const ControlStep& acquire_step,
+                            const ControlStep& release_step, LockedResult& result);
   // A page of the peer's table of attached regions (AttachedRegions::Page).
-  Status ask_for_regions(Pending& pending, const AgentPlace& place, std::uint64_t first, std::span<std::byte> page);
+  Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first, std::span<std::byte> page);
 
-  // The agent's regions (agent.hpp).
-  std::uint64_t publish(Agent::Region region);
+  // The handler's regions (message_handler.hpp).
+  std::uint64_t publish(MessageHandler::Region region);
   void admit(std::uint64_t region, std::vector<Peer> peers, bool always_locked);
   void withdraw(std::uint64_t region);
 
   // For waiting application threads (Progress). Whether anything completed or came.
   bool poll();
   // For those that wait in the MPI runtime, called from its progress engine again and again: polls while the progress thread leaves
-  // what arrives to them (absence.hpp), else it costs two loads and a store.
+  // what arrives to them (adaptive_polling.hpp), else it costs two loads and a store.
   bool poll_from_runtime();
-  void listen(Doorbell& bell);
-  void stop_listening(Doorbell& bell);
+  void listen(WakeEvent& wake_event);
+  void stop_listening(WakeEvent& wake_event);
 
  private:
   using Clock = std::chrono::steady_clock;
   // How it goes with a peer.
-  struct Contact {
+  struct PeerState {
     std::uint32_t under_way = 0;      // operations issued, or being issued
     std::uint32_t issued = 0;         // of those, the provider has taken
     std::uint32_t completed = 0;      // ever
     std::uint32_t completed_then = 0; // at quiet_since
-    std::uint32_t given_up = 0;       // how often
-    Clock::duration patience{};       // for how long it must not be used, to be parted from; zero: the shortest time
+    std::uint32_t failures = 0;       // how often
+    Clock::duration patience{};       // for how long it must not be used, to be disconnected from; zero: the shortest time
     Clock::time_point last_issued{};  // where connections are limited in number
     Clock::time_point quiet_since{};  // nothing has completed, and no probe was taken (by an adapter: acknowledged)
     bool probed = false;              // an adapter has a probe
-    Clock::time_point asked_since{};  // nothing has completed, and TCP waits for an acknowledgement; zero: it does not
+    Clock::time_point unacknowledged_since{};  // nothing has completed, and TCP waits for an acknowledgement; zero: it does not
     FabricAddress address;
   };
 
@@ -165,13 +165,13 @@ class Fabric {
     RequestHeader header{};                           // the number of steps in `controls`
     std::array<ControlStep, kMostControls> steps{};
     std::span<std::byte> fetched;
-    Enclosed* enclosed = nullptr;                     // instead
+    LockedResult* locked_result = nullptr;                     // instead
   };
-  Status send_request(Pending& pending, const AgentPlace& place, const Request& request, std::unique_ptr<OperationList> list);
+  Status send_request(Pending& pending, const HandlerPlace& place, const Request& request, std::unique_ptr<OperationList> list);
   bool drain();
   bool take_completions();
   void finish_answers();
-  void ring_listeners();
+  void wake_listeners();
   void complete(const fi_cq_msg_entry& entry);
   void complete_with_error();
   void finish(Operation& operation);
@@ -182,19 +182,19 @@ class Fabric {
   ssize_t send(Reply& reply);
   ssize_t send_probe(Reply& probe);
   ssize_t send(fid_ep* endpoint, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context);
-  void look_after_peers();
-  // Connections are limited in number (fabric_parting.cpp).
+  void check_peers();
+  // Connections are limited in number (fabric_eviction.cpp).
   void make_room();
-  void take_part(std::span<const std::byte> message);
-  void part_where_nothing_is_under_way();
-  void look_after_connections();
-  void look_after_everything();
-  void look_for_dead_ways();
-  bool quiet(Contact& contact, Clock::time_point now, Clock::duration so_long);
+  void receive_disconnect(std::span<const std::byte> message);
+  void disconnect_idle();
+  void check_connections();
+  void check_everything();
+  void check_for_dead_paths();
+  bool quiet(PeerState& peer_state, Clock::time_point now, Clock::duration so_long);
   Error out_of_reach(const std::string& why) const;
-  void give_up(Peer peer, const std::string& why);
-  void lose_answers(Peer peer, const std::string& why);
-  bool stay_away(Absence& absence);
+  void fail_peer(Peer peer, const std::string& why);
+  void drop_replies(Peer peer, const std::string& why);
+  bool back_off_for(AdaptivePolling& polling);
   void run_progress_thread();
 
   InfoHandle info_;
@@ -217,24 +217,24 @@ class Fabric {
   std::mutex mutex_;
   LocalMemory local_memory_;
   OperationPool operations_;
-  std::vector<Contact> contacts_;                   // by peer
-  std::vector<Peer> parting_;                       // those that have asked for the end of the connection
+  std::vector<PeerState> peer_states_;                   // by peer
+  std::vector<Peer> disconnecting_;                       // those that have asked for the end of the connection
   std::vector<std::unique_ptr<Receive>> receives_;
   std::deque<std::unique_ptr<Reply>> unsent_;       // refused with EAGAIN, or behind one that was
   std::uint32_t answers_under_way_ = 0;             // and probes: the provider has them
   std::vector<std::unique_ptr<Reply>> spare_;
-  Agent agent_;
+  MessageHandler handler_;
 
-  Doorbell own_bell_;                               // of threads that wait to issue
+  WakeEvent own_wake_event_;                               // of threads that wait to issue
   std::atomic<std::uint32_t> polls_{0};             // by application threads: while it moves, the thread stays away
   std::atomic<std::uint32_t> runtime_polls_{0};     // calls of poll_from_runtime; roughly, it only has to move
   std::atomic<bool> runtime_serves_{false};         // what arrives
-  Doorbell away_;                                   // of the progress thread while it stays away
+  WakeEvent back_off_event_;                                   // of the progress thread while it stays away
   Listening listening_;                             // size of listeners_, read without its mutex
   std::mutex listeners_mutex_;
-  std::vector<Doorbell*> listeners_;                // of application threads that sleep
-  Clock::time_point look_again_{};                  // where there is no thread
-  std::uint32_t looks_ = 0;
+  std::vector<WakeEvent*> listeners_;                // of application threads that sleep
+  Clock::time_point check_again_{};                  // where there is no thread
+  std::uint32_t probes_ = 0;
   std::atomic<bool> stop_{false};
   UniqueFd stop_fd_;
   std::thread thread_;

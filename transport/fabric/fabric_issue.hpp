@@ -11,16 +11,16 @@ namespace farside {
 template <class Issue>
 Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
   Operation* operation = nullptr;
-  std::uint32_t given_up = 0;
-  for (Waiter waiter(progress_, own_bell_);; waiter.pause()) {
+  std::uint32_t failures = 0;
+  for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
     polls_.fetch_add(1, std::memory_order_relaxed);  // a sent message alone wakes the progress thread
     const std::unique_lock held(mutex_);
-    Contact& contact = contacts_[peer];
+    PeerState& peer_state = peer_states_[peer];
     if (operation == nullptr) {
       operation = &operations_.take();
       operation->parts = 1;
-      given_up = contact.given_up;
-      if (contact.under_way++ == 0) contact.quiet_since = Clock::now();
+      failures = peer_state.failures;
+      if (peer_state.under_way++ == 0) peer_state.quiet_since = Clock::now();
     }
     fid_ep* endpoint = nullptr;
     ssize_t code = connections_->reach(peer, endpoint);
@@ -30,13 +30,13 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
       operation->pending = &pending;
       operation->peer = peer;
       operation->endpoint = endpoint;
-      ++contact.issued;
-      if (most_connections_ > 0) contact.last_issued = Clock::now();
+      ++peer_state.issued;
+      if (most_connections_ > 0) peer_state.last_issued = Clock::now();
       pending.issued();
       return {};
     }
-    if (code == -FI_EAGAIN && contact.given_up == given_up) continue;
-    --contact.under_way;
+    if (code == -FI_EAGAIN && peer_state.failures == failures) continue;
+    --peer_state.under_way;
     recycle(*operation);
     if (code == -FI_EAGAIN) return pending.named(out_of_reach(fmt::format("{} is not taken", what)));
     return pending.named(fabric_error(ErrorKind::kPeer, what, code));

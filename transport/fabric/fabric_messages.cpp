@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that arrive: requests of peers, which the agent carries out, the answers to them, and those to this process's own.
+// Messages that arrive: requests of peers, which the handler carries out, the answers to them, and those to this process's own.
 #include <optional>
 
 #include <rdma/fi_rma.h>
@@ -30,16 +30,16 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   const auto kind = static_cast<MessageKind>(message[0]);
   if (kind == MessageKind::kReply) return take_reply(message);
   if (kind == MessageKind::kProbe) return;
-  if (kind == MessageKind::kPart) return take_part(message);
+  if (kind == MessageKind::kDisconnect) return receive_disconnect(message);
   if (kind != MessageKind::kOperations && kind != MessageKind::kRegions) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
   }
   const TraceServed served(RouteKind::kFabric, bytes);
-  Agent::Answer answer = agent_.execute(message);
-  if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the agent was refused: {}", answer.refused);
+  MessageHandler::Answer answer = handler_.execute(message);
+  if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
   if (!answer.known_sender) return;
-  statistics_.add(RouteKind::kFabric, Counted::kAgent, bytes);
+  statistics_.add(RouteKind::kFabric, Counted::kHandler, bytes);
   std::unique_ptr<Reply> reply = take_reply_buffer();
   reply->refused_since = {};
   reply->probe = false;

@@ -72,7 +72,7 @@ std::string Fabric::try_nic_atomics() {
   const auto take = [&](std::uint64_t operand, const std::uint64_t* compare) {
     std::uint64_t fetched = 0;
     Status issued = nic_atomic(pending, place, &operand, compare, &fetched);
-    for (Waiter waiter(progress_, own_bell_); !pending.done();) {
+    for (Waiter waiter(progress_, own_wake_event_); !pending.done();) {
       poll();
       waiter.pause();
     }

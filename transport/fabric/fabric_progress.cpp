@@ -30,10 +30,10 @@ bool Fabric::poll() {
   bool moved = false;
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) {
     moved = drain();
-    if (!serves_) look_after_everything();
+    if (!serves_) check_everything();
   }
   // What one thread takes off the queue may be what another sleeps for.
-  if (moved) ring_listeners();
+  if (moved) wake_listeners();
   return moved;
 }
 
@@ -44,25 +44,25 @@ bool Fabric::poll_from_runtime() {
   return true;
 }
 
-void Fabric::listen(Doorbell& bell) {
+void Fabric::listen(WakeEvent& wake_event) {
   const std::scoped_lock held(listeners_mutex_);
-  listeners_.push_back(&bell);
+  listeners_.push_back(&wake_event);
   listening_.begin();
-  away_.ring_if_armed();
+  back_off_event_.wake_if_armed();
 }
 
-void Fabric::stop_listening(Doorbell& bell) {
+void Fabric::stop_listening(WakeEvent& wake_event) {
   const std::scoped_lock held(listeners_mutex_);
-  const auto found = std::find(listeners_.begin(), listeners_.end(), &bell);
+  const auto found = std::find(listeners_.begin(), listeners_.end(), &wake_event);
   if (found == listeners_.end()) return;  // it began to wait before the endpoint was opened
   listeners_.erase(found);
   listening_.end();
 }
 
-void Fabric::ring_listeners() {
+void Fabric::wake_listeners() {
   if (!listening_.any_behind_changes()) return;
   const std::scoped_lock held(listeners_mutex_);
-  for (Doorbell* bell : listeners_) bell->ring();
+  for (WakeEvent* wake_event : listeners_) wake_event->wake();
 }
 
 // Takes everything off the completion queue and on; whether there was anything. Called with the mutex held.
@@ -70,7 +70,7 @@ bool Fabric::drain() {
   bool any = take_completions();
   if (connections_->connecting()) any = connections_->progress() || any;
   if (!unsent_.empty()) send_replies();
-  if (!parting_.empty()) part_where_nothing_is_under_way();
+  if (!disconnecting_.empty()) disconnect_idle();
   return any;
 }
 
@@ -96,10 +96,10 @@ bool Fabric::take_completions() {
 void Fabric::finish(Operation& operation) {
   Pending* pending = operation.pending;
   if (pending != nullptr) {
-    Contact& contact = contacts_[operation.peer];
-    --contact.under_way;
-    --contact.issued;
-    ++contact.completed;
+    PeerState& peer_state = peer_states_[operation.peer];
+    --peer_state.under_way;
+    --peer_state.issued;
+    ++peer_state.completed;
   }
   recycle(operation);
   if (pending != nullptr) pending->completed();
@@ -124,8 +124,8 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
     case Context::Kind::kReply: {
       auto& reply = static_cast<Reply&>(*context);
       if (reply.probe) {
-        contacts_[reply.peer].probed = false;
-        contacts_[reply.peer].quiet_since = Clock::now();
+        peer_states_[reply.peer].probed = false;
+        peer_states_[reply.peer].quiet_since = Clock::now();
       }
       --answers_under_way_;
       spare_.emplace_back(&reply);
@@ -167,7 +167,7 @@ void Fabric::complete_with_error() {
     case Context::Kind::kReply: {
       auto& reply = static_cast<Reply&>(*context);
       if (reply.probe) {
-        contacts_[reply.peer].probed = false;
+        peer_states_[reply.peer].probed = false;
       } else {
         log(LogLevel::kWarn, "an answer to a peer could not be delivered: {}", text);
       }
@@ -180,30 +180,30 @@ void Fabric::complete_with_error() {
 }
 
 // Whether operations are under way towards the peer, and none has completed for so long.
-bool Fabric::quiet(Contact& contact, Clock::time_point now, Clock::duration so_long) {
-  if (contact.under_way == 0) {
-    contact.asked_since = {};
+bool Fabric::quiet(PeerState& peer_state, Clock::time_point now, Clock::duration so_long) {
+  if (peer_state.under_way == 0) {
+    peer_state.unacknowledged_since = {};
     return false;
   }
-  if (contact.completed != contact.completed_then) {
-    contact.completed_then = contact.completed;
-    contact.quiet_since = now;
-    contact.asked_since = {};
+  if (peer_state.completed != peer_state.completed_then) {
+    peer_state.completed_then = peer_state.completed;
+    peer_state.quiet_since = now;
+    peer_state.unacknowledged_since = {};
   }
-  return now - contact.quiet_since >= so_long;
+  return now - peer_state.quiet_since >= so_long;
 }
 
 // Gives up peers that stay out of reach. A peer from which nothing has come for half the time is sent a probe: whether it
 // answers does not matter, it may be stopped; but one that has died cannot be sent anything. An adapter takes all the same, and must
 // have completed the probe when the time is over. Called with the mutex held.
-void Fabric::look_after_peers() {
+void Fabric::check_peers() {
   const Clock::time_point now = Clock::now();
-  for (Peer peer = 0; peer < contacts_.size(); ++peer) {
-    Contact& contact = contacts_[peer];
-    if (contact.under_way == 0) connections_->clear_lost(peer);
-    if (!quiet(contact, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) || peer_timeout_.count() == 0) continue;
-    if (contact.probed) {
-      if (now - contact.quiet_since >= peer_timeout_) give_up(peer, "its adapter acknowledges nothing that is sent to it");
+  for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
+    PeerState& peer_state = peer_states_[peer];
+    if (peer_state.under_way == 0) connections_->clear_lost(peer);
+    if (!quiet(peer_state, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) || peer_timeout_.count() == 0) continue;
+    if (peer_state.probed) {
+      if (now - peer_state.quiet_since >= peer_timeout_) fail_peer(peer, "its adapter acknowledges nothing that is sent to it");
       continue;
     }
     std::unique_ptr<Reply> probe = take_reply_buffer();
@@ -212,62 +212,62 @@ void Fabric::look_after_peers() {
     if (code == 0) {
       probe.release();  // until its completion: NOLINT(bugprone-unused-return-value)
       ++answers_under_way_;
-      contact.probed = is_adapter(*info_);
-      if (!contact.probed) contact.quiet_since = now;
+      peer_state.probed = is_adapter(*info_);
+      if (!peer_state.probed) peer_state.quiet_since = now;
       continue;
     }
     spare_.push_back(std::move(probe));
-    if (code != -FI_EAGAIN || now - contact.quiet_since >= peer_timeout_) {
+    if (code != -FI_EAGAIN || now - peer_state.quiet_since >= peer_timeout_) {
       const std::string& trouble = connections_->trouble(peer);
-      give_up(peer, trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", code).text : "connecting to it: " + trouble);
+      fail_peer(peer, trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", code).text : "connecting to it: " + trouble);
     }
   }
 }
 
 // Called with the mutex held.
-void Fabric::look_after_connections() {
+void Fabric::check_connections() {
   connections_->progress();
   if (most_connections_ > 0 && connections_->count() > most_connections_) make_room();
 }
 
 // What the progress thread does besides, where there is none: now and then, as it costs system calls.
-void Fabric::look_after_everything() {
+void Fabric::check_everything() {
   const Clock::time_point now = Clock::now();
-  if (now < look_again_) return;
-  look_again_ = now + kLookNow;
-  look_after_connections();
-  if (++looks_ % (kSafetyNet / kLookNow) == 0) look_after_peers();
+  if (now < check_again_) return;
+  check_again_ = now + kLookNow;
+  check_connections();
+  if (++probes_ % (kSafetyNet / kLookNow) == 0) check_peers();
 }
 
 // A socket's buffer takes a probe although the cable is dead. So the kernel is asked about peers towards which operations stay
 // under way: one is given up when nothing has come from its machine for the whole time, not even acknowledgements, while
 // something was waiting for one for half of it.
-void Fabric::look_for_dead_ways() {
+void Fabric::check_for_dead_paths() {
   constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   const std::string_view name = provider();
   if (peer_timeout_.count() == 0 || !(name.starts_with("tcp") || name.starts_with("net"))) return;
   const auto about_each = [&](auto&& look) {
     const std::scoped_lock held(mutex_);
     const Clock::time_point now = Clock::now();
-    for (Peer peer = 0; peer < contacts_.size(); ++peer) {
-      if (quiet(contacts_[peer], now, contacts_[peer].asked_since == Clock::time_point{} ? kQuietEnough : Clock::duration{})) {
-        look(peer, contacts_[peer], now);
+    for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
+      if (quiet(peer_states_[peer], now, peer_states_[peer].unacknowledged_since == Clock::time_point{} ? kQuietEnough : Clock::duration{})) {
+        look(peer, peer_states_[peer], now);
       }
     }
   };
   bool any = false;
-  about_each([&](Peer, Contact&, Clock::time_point) { any = true; });
+  about_each([&](Peer, PeerState&, Clock::time_point) { any = true; });
   if (!any) return;
   const std::vector<TcpConnection> connections = tcp_connections();  // without the mutex, as it may be many
-  about_each([&](Peer peer, Contact& contact, Clock::time_point now) {
-    const auto silent = silent_while_asked(connections, address(), contact.address);
+  about_each([&](Peer peer, PeerState& peer_state, Clock::time_point now) {
+    const auto silent = silent_while_asked(connections, address(), peer_state.address);
     if (!silent) {
-      contact.asked_since = {};
+      peer_state.unacknowledged_since = {};
       return;
     }
-    if (contact.asked_since == Clock::time_point{}) contact.asked_since = now;
-    if (*silent >= peer_timeout_ && now - contact.asked_since >= std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) {
-      give_up(peer, "its host acknowledges nothing that is sent to it");
+    if (peer_state.unacknowledged_since == Clock::time_point{}) peer_state.unacknowledged_since = now;
+    if (*silent >= peer_timeout_ && now - peer_state.unacknowledged_since >= std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) {
+      fail_peer(peer, "its host acknowledges nothing that is sent to it");
     }
   });
 }
@@ -278,17 +278,17 @@ Error Fabric::out_of_reach(const std::string& why) const {
 }
 
 // What the provider still has is forgotten, not reused.
-void Fabric::give_up(Peer peer, const std::string& why) {
-  Contact& contact = contacts_[peer];
-  ++contact.given_up;
-  contact.quiet_since = Clock::now();
-  contact.probed = false;
+void Fabric::fail_peer(Peer peer, const std::string& why) {
+  PeerState& peer_state = peer_states_[peer];
+  ++peer_state.failures;
+  peer_state.quiet_since = Clock::now();
+  peer_state.probed = false;
   connections_->stop(peer);
   operations_.for_each([&](Operation& operation) {
     if (operation.pending == nullptr || operation.peer != peer) return;
     Pending& pending = *std::exchange(operation.pending, nullptr);
-    --contact.under_way;
-    --contact.issued;
+    --peer_state.under_way;
+    --peer_state.issued;
     // Of a request that was sent nothing more will come.
     if (operation.awaits_reply && --operation.parts == 0) recycle(operation);
     operation.awaits_reply = false;
@@ -299,7 +299,7 @@ void Fabric::give_up(Peer peer, const std::string& why) {
 
 // The connection to the peer has ended. What was being sent fails by itself; no answer will come to what had been sent, but for
 // those that were here before the news was.
-void Fabric::lose_answers(Peer peer, const std::string& why) {
+void Fabric::drop_replies(Peer peer, const std::string& why) {
   take_completions();
   operations_.for_each([&](Operation& operation) {
     if (operation.pending == nullptr || operation.peer != peer || !operation.awaits_reply) return;
@@ -320,41 +320,41 @@ void Fabric::finish_answers() {
 }
 
 // The progress thread leaves its work to application threads for a while, if they do it; whether it has.
-bool Fabric::stay_away(Absence& absence) {
+bool Fabric::back_off_for(AdaptivePolling& polling) {
   const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
-  std::optional<std::chrono::microseconds> away;
-  if (listening_.any()) absence.end(polls);
-  else away = absence.next(polls, Clock::now());
-  runtime_serves_.store(absence.runtime_serves(), std::memory_order_relaxed);
-  if (!away) return false;
-  const std::uint32_t seen = away_.arm();
-  if (!listening_.any() && !stop_.load(std::memory_order_acquire)) away_.sleep(seen, *away);
-  away_.disarm();
+  std::optional<std::chrono::microseconds> back_off;
+  if (listening_.any()) polling.end(polls);
+  else back_off = polling.next(polls, Clock::now());
+  runtime_serves_.store(polling.runtime_serves(), std::memory_order_relaxed);
+  if (!back_off) return false;
+  const std::uint32_t seen = back_off_event_.arm();
+  if (!listening_.any() && !stop_.load(std::memory_order_acquire)) back_off_event_.sleep(seen, *back_off);
+  back_off_event_.disarm();
   return true;
 }
 
 void Fabric::run_progress_thread() {
   fid* waited[] = {&queue_->fid, connections_->events()};
   const int to_try = waited[1] != nullptr ? 2 : 1;
-  Absence absence;
+  AdaptivePolling polling;
   auto limit = kSafetyNet;
   bool something_came = false;
   Clock::time_point look_at_connections{};
-  Clock::time_point look_again = Clock::now() + kSafetyNet;
+  Clock::time_point check_again = Clock::now() + kSafetyNet;
   while (!stop_.load(std::memory_order_acquire)) {
-    if (Clock::now() >= look_again) {
+    if (Clock::now() >= check_again) {
       {
         const std::scoped_lock held(mutex_);
-        look_after_peers();
+        check_peers();
       }
-      look_for_dead_ways();
-      look_again = Clock::now() + kSafetyNet;
+      check_for_dead_paths();
+      check_again = Clock::now() + kSafetyNet;
     }
-    if (stay_away(absence)) {
+    if (back_off_for(polling)) {
       // They take what completes, not what happens to connections, for as long as they poll.
       if (Clock::now() >= look_at_connections) {
         const std::scoped_lock held(mutex_);
-        look_after_connections();
+        check_connections();
         look_at_connections = Clock::now() + kLookNow;
       }
       continue;
@@ -363,22 +363,22 @@ void Fabric::run_progress_thread() {
     {
       const std::scoped_lock held(mutex_);
       drain();
-      look_after_connections();
+      check_connections();
       // Answers that the provider would not take yet are offered again soon.
       limit = unsent_.empty() ? kSafetyNet : kTryAgain;
       if (most_connections_ > 0 && connections_->count() > most_connections_) limit = std::min(limit, kRoomAgain);
     }
     // Also when nothing completed here: a peer may have written into this process's memory.
-    ring_listeners();
+    wake_listeners();
     if (something_came && runtime_polls_.load(std::memory_order_relaxed) != runtime_polls) {
-      absence.leave_to_runtime(Clock::now());
+      polling.leave_to_runtime(Clock::now());
       something_came = false;
       continue;
     }
     something_came = true;
     if (fi_trywait(fabric_.get(), waited, to_try) != FI_SUCCESS) continue;
     // It makes progress as well: what it has executed leaves no other trace.
-    ring_listeners();
+    wake_listeners();
     // poll(2) leaves negative descriptors out.
     pollfd fds[] = {{queue_fd_, POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}, {connections_->events_fd(), POLLIN, 0}};
     something_came = ::poll(fds, 3, static_cast<int>(limit.count())) > 0 && fds[0].revents != 0;

@@ -11,7 +11,7 @@
 
 #include <rdma/fi_domain.h>
 
-#include "transport/agent/message.hpp"
+#include "transport/handler/message.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/handles.hpp"
 
@@ -40,7 +40,7 @@ class LocalMemory {
     free_.pop_back();
     return slot;
   }
-  void give_back(Slot* slot) { free_.push_back(slot); }
+  void release(Slot* slot) { free_.push_back(slot); }
 
   // `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE. Negative codes of libfabric.
   int enroll(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) const {

@@ -17,18 +17,18 @@ Expected expected_of(const Operation& operation, ReplyStatus status) {
   constexpr std::size_t kWord = sizeof(std::uint64_t);
   if (status == ReplyStatus::kStopped) return {0, kWord};
   return {operation.list != nullptr ? operation.list->fetched_bytes() : 0,
-          operation.enclosed != nullptr ? kMostControls * kWord : operation.fetched_bytes};
+          operation.locked_result != nullptr ? kMostControls * kWord : operation.fetched_bytes};
 }
 
-// `words`: the opening's and, unless it was stopped, the closing's.
+// `words`: the acquire step's and, unless it was stopped, the release step's.
 void tell(Operation& operation, bool stopped, std::span<const std::byte> words) {
-  Enclosed& enclosed = *operation.enclosed;
-  enclosed.stopped = stopped;
-  std::memcpy(&enclosed.opening, words.data(), sizeof enclosed.opening);
+  LockedResult& locked_result = *operation.locked_result;
+  locked_result.stopped = stopped;
+  std::memcpy(&locked_result.acquire_step, words.data(), sizeof locked_result.acquire_step);
   if (stopped) {
-    enclosed.list = std::move(operation.list);
+    locked_result.list = std::move(operation.list);
   } else {
-    std::memcpy(&enclosed.closing, words.data() + sizeof enclosed.opening, sizeof enclosed.closing);
+    std::memcpy(&locked_result.release_step, words.data() + sizeof locked_result.acquire_step, sizeof locked_result.release_step);
   }
 }
 
@@ -43,15 +43,15 @@ Operation* OperationPool::take_answer(std::span<const std::byte> message) {
   Operation& operation = all_[index];
   if (!operation.awaits_reply || operation.generation != header.generation) return nullptr;
   const std::span<const std::byte> fetched = message.subspan(sizeof header);
-  const bool stopped = header.status == ReplyStatus::kStopped && operation.enclosed != nullptr;
+  const bool stopped = header.status == ReplyStatus::kStopped && operation.locked_result != nullptr;
   const auto [listed, behind] = expected_of(operation, header.status);
   if (header.status != ReplyStatus::kDone && !stopped) {
-    operation.pending->failed(Error{ErrorKind::kRange, "the target's agent refused the request"});
+    operation.pending->failed(Error{ErrorKind::kRange, "the target's handler refused the request"});
   } else if (fetched.size() != listed + behind) {
-    operation.pending->failed(Error{ErrorKind::kPeer, "the target's agent answered with a wrong length"});
+    operation.pending->failed(Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"});
   } else {
     if (listed > 0) operation.list->deliver(fetched);
-    if (operation.enclosed != nullptr) {
+    if (operation.locked_result != nullptr) {
       tell(operation, stopped, fetched.subspan(listed));
     } else if (behind > 0) {
       std::memcpy(operation.fetched, fetched.data() + listed, behind);

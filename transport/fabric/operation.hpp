@@ -13,10 +13,10 @@
 
 #include <rdma/fabric.h>
 
-#include "transport/agent/message.hpp"
-#include "transport/agent/operation_list.hpp"
+#include "transport/handler/message.hpp"
+#include "transport/handler/operation_list.hpp"
 #include "transport/base/random.hpp"
-#include "transport/fabric/address.hpp"
+#include "transport/base/address.hpp"
 #include "transport/fabric/local_memory.hpp"
 #include "transport/fabric/pending.hpp"
 
@@ -31,7 +31,7 @@ struct Context {
   explicit Context(Kind which) : kind(which) {}
 };
 
-// An operation issued by this process. A request to an agent is complete when both its send and its reply are.
+// An operation issued by this process. A request to a handler is complete when both its send and its reply are.
 struct Operation : Context {
   Operation() : Context(Kind::kOperation) {}
   Pending* pending = nullptr;    // null: not in use, or given up
@@ -52,7 +52,7 @@ struct Operation : Context {
   std::array<ControlStep, kMostControls> steps{};
   void* fetched = nullptr;              // for what comes back behind that of the list
   std::size_t fetched_bytes = 0;
-  Enclosed* enclosed = nullptr;         // instead of that, of a list between two steps
+  LockedResult* locked_result = nullptr;         // instead of that, of a list between two steps
 };
 
 // Operations are never freed, only reused: their addresses are with the provider.
@@ -69,12 +69,12 @@ class OperationPool {
     free_.pop_back();
     return operation;
   }
-  void give_back(Operation& operation) {
+  void release(Operation& operation) {
     ++operation.generation;
     operation.awaits_reply = false;
     operation.pending = nullptr;
     operation.list.reset();
-    operation.enclosed = nullptr;
+    operation.locked_result = nullptr;
     operation.registered.reset();
     operation.into = nullptr;
     free_.push_back(operation.index);
@@ -103,7 +103,7 @@ struct Receive : Context {
   FabricHandle<fid_mr> registered;
 };
 
-// An answer of this process's agent on its way, or a probe.
+// An answer of this process's handler on its way, or a probe.
 struct Reply : Context {
   Reply() : Context(Kind::kReply) {}
   Peer peer = 0;

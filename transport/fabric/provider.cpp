@@ -16,7 +16,7 @@ namespace {
 // In this order. Only what farside is tested on is chosen unasked: adapters where the device is named.
 constexpr const char* kPreferred[] = {"verbs", "tcp"};
 
-// The first that a provider has. SAS keeps one origin's requests to the agent in order, SAW puts them behind its writes.
+// The first that a provider has. SAS keeps one origin's requests to the handler in order, SAW puts them behind its writes.
 constexpr EndpointKind kKinds[] = {
     {FI_ATOMIC, FI_ORDER_SAS | FI_ORDER_SAW},
     {0, FI_ORDER_SAS | FI_ORDER_SAW},

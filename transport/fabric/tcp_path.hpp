@@ -10,7 +10,7 @@
 
 #include <sys/socket.h>
 
-#include "transport/fabric/address.hpp"
+#include "transport/base/address.hpp"
 
 namespace farside {
 

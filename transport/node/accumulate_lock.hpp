@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The accumulate lock of one region: held by a process of the target's node (or the target's agent) while it
+// The accumulate lock of one region: held by a process of the target's node (or the target's handler) while it
 // combines elements that no CPU atomic can combine. Held for microseconds and never while waiting for anything.
 #pragma once
 
@@ -24,8 +24,8 @@ class AccumulateLock {
   explicit AccumulateLock(AccumulateLockWord& word) : word_(word) {
     while (word_.held.exchange(1, std::memory_order_acquire) != 0) {
       // The holder may have been descheduled: there may be more ranks than cores.
-      for (int looks = 0; word_.held.load(std::memory_order_relaxed) != 0; ++looks) {
-        looks < kSpins ? relax() : static_cast<void>(sched_yield());
+      for (int probes = 0; word_.held.load(std::memory_order_relaxed) != 0; ++probes) {
+        probes < kSpins ? relax() : static_cast<void>(sched_yield());
       }
     }
   }

@@ -128,13 +128,13 @@ std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
   return found;
 }
 
-constinit std::mutex promised_mutex;
-constinit PromisedMemory* promised = nullptr;
+constinit std::mutex untouched_mutex;
+constinit UntouchedMemory* untouched = nullptr;
 
 // A signal handler that forks takes the same mutex, so no signal is delivered while it is held.
 class Held {
  public:
-  Held() : held_(promised_mutex) {}
+  Held() : held_(untouched_mutex) {}
 
  private:
   SignalsBlocked blocked_;
@@ -156,7 +156,7 @@ bool enough_memory_for(std::uint64_t bytes) { return bytes <= kSmall || bytes <=
 MemoryNeed find_memory_need(std::uint64_t bytes) {
   MemoryNeed need;
   if (bytes <= kSmall) return need;
-  need.bytes = bytes + std::min(PromisedMemory::unused(), kUnlimited - bytes);
+  need.bytes = bytes + std::min(UntouchedMemory::unused(), kUnlimited - bytes);
   const std::uint64_t kernel = kernel_id();
   if (kernel == 0) return need;  // each process has compared its own part with the limits
   need.limits[0] = {kernel, left_on_node()};
@@ -193,32 +193,32 @@ Status check_memory_needs(std::span<const MemoryNeed> needs) {
   return {};
 }
 
-PromisedMemory::PromisedMemory(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes) {
+UntouchedMemory::UntouchedMemory(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes) {
   const Held held;
-  next_ = promised;
-  promised = this;
+  next_ = untouched;
+  untouched = this;
 }
 
-PromisedMemory::~PromisedMemory() {
+UntouchedMemory::~UntouchedMemory() {
   const Held held;
-  PromisedMemory** link = &promised;
+  UntouchedMemory** link = &untouched;
   while (*link != nullptr && *link != this) link = &(*link)->next_;
   if (*link == this) *link = next_;
 }
 
-void PromisedMemory::change_to(std::uint64_t bytes) {
+void UntouchedMemory::change_to(std::uint64_t bytes) {
   const Held held;
   bytes_ = bytes;
 }
 
-std::mutex& PromisedMemory::mutex() { return promised_mutex; }
+std::mutex& UntouchedMemory::mutex() { return untouched_mutex; }
 
-void PromisedMemory::forget_all() { promised = nullptr; }
+void UntouchedMemory::forget_all() { untouched = nullptr; }
 
-std::uint64_t PromisedMemory::unused() {
+std::uint64_t UntouchedMemory::unused() {
   const Held held;
   std::uint64_t sum = 0;
-  for (const PromisedMemory* each = promised; each != nullptr; each = each->next_) {
+  for (const UntouchedMemory* each = untouched; each != nullptr; each = each->next_) {
     struct stat info {};
     if (fstat(each->fd_, &info) == 0) sum += difference(each->bytes_, static_cast<std::uint64_t>(info.st_blocks) * 512);
   }

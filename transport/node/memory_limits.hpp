@@ -43,13 +43,13 @@ MemoryNeed find_memory_need(std::uint64_t bytes);
 Status check_memory_needs(std::span<const MemoryNeed> needs);
 
 // What a sparse file of this process may come to hold. While an object of this class lives, its file counts as promised memory. Thread safety: any.
-class PromisedMemory {
+class UntouchedMemory {
  public:
   // The descriptor must stay open, because it tells how much of the file has been touched.
-  PromisedMemory(int fd, std::uint64_t bytes);
-  PromisedMemory(const PromisedMemory&) = delete;
-  PromisedMemory& operator=(const PromisedMemory&) = delete;
-  ~PromisedMemory();
+  UntouchedMemory(int fd, std::uint64_t bytes);
+  UntouchedMemory(const UntouchedMemory&) = delete;
+  UntouchedMemory& operator=(const UntouchedMemory&) = delete;
+  ~UntouchedMemory();
   void change_to(std::uint64_t bytes);
 
   // Guards all of them; to be held over a fork, so that the child finds it free.
@@ -60,7 +60,7 @@ class PromisedMemory {
  private:
   friend MemoryNeed find_memory_need(std::uint64_t bytes);
   static std::uint64_t unused();
-  PromisedMemory* next_ = nullptr;
+  UntouchedMemory* next_ = nullptr;
   int fd_;
   std::uint64_t bytes_;
 };

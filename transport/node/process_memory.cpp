@@ -105,7 +105,7 @@ Status write_process_memory(pid_t pid, std::span<const iovec> local, std::span<c
   for (std::size_t done = 0; done < local.size();) {
     const std::size_t part = std::min(local.size() - done, kMost);
     std::size_t bytes = 0;
-    for (const iovec& piece : local.subspan(done, part)) bytes += piece.iov_len;
+    for (const iovec& fragment : local.subspan(done, part)) bytes += fragment.iov_len;
     if (process_vm_writev(pid, &local[done], part, &remote[done], part, 0) != static_cast<ssize_t>(bytes)) {
       for (std::size_t i = done; i < done + part; ++i) {
         const auto at = reinterpret_cast<std::uint64_t>(remote[i].iov_base);

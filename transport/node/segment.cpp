@@ -104,7 +104,7 @@ void Segment::published(std::size_t processes) {
   // a process keeps at most kMostKept descriptors.
   constexpr std::uint64_t kMostKept = 64;
   if (left != 0 && mapping.bytes() >= left / kMostKept / std::max<std::size_t>(processes, 1)) {
-    promise = std::make_unique<PromisedMemory>(fd.get(), mapping.bytes());
+    reserve = std::make_unique<UntouchedMemory>(fd.get(), mapping.bytes());
   } else {
     fd.reset();
   }

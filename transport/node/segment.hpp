@@ -42,7 +42,7 @@ struct Segment {
   Mapping mapping;
   UniqueFd fd;
   MemoryNeed need;                          // what was found when it was made, for the peers
-  std::unique_ptr<PromisedMemory> promise;  // once the peers have mapped it
+  std::unique_ptr<UntouchedMemory> reserve;  // once the peers have mapped it
 
   // The peers have mapped it: the descriptor is closed. That of a large segment stays, so that later ones see how much of it has not been touched yet:
   // one of at least 1/64 of the share that each of `processes` has in the memory that is left.

@@ -97,11 +97,11 @@ void ShareableMemory::before_fork() {
   all_mutex.lock();
   before_the_fork = before;
   for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->make_copies();
-  PromisedMemory::mutex().lock();
+  UntouchedMemory::mutex().lock();
 }
 
 void ShareableMemory::after_fork_in_parent() {
-  PromisedMemory::mutex().unlock();
+  UntouchedMemory::mutex().unlock();
   for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->drop_copies();
   const sigset_t before = before_the_fork;
   all_mutex.unlock();
@@ -110,8 +110,8 @@ void ShareableMemory::after_fork_in_parent() {
 
 // Only what is safe in a signal handler: other threads may have held any lock at the fork.
 void ShareableMemory::after_fork_in_child() {
-  PromisedMemory::mutex().unlock();
-  PromisedMemory::forget_all();
+  UntouchedMemory::mutex().unlock();
+  UntouchedMemory::forget_all();
   for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->move_to_copies();
   const sigset_t before = before_the_fork;
   all_mutex.unlock();
@@ -124,10 +124,10 @@ void ShareableMemory::make_copies() {
   struct stat info {};
   const std::uint64_t used = fstat(fd_.get(), &info) == 0 ? static_cast<std::uint64_t>(info.st_blocks) * 512 : 0;
   bool all_copied = enough_memory_for(used);
-  for (auto& [base, piece] : pieces_) {
-    if (!piece.in_file) continue;
-    if (all_copied) piece.copy = copy_of_part(fd_.get(), piece.offset, piece.mapping.bytes());
-    all_copied = all_copied && piece.copy != nullptr;
+  for (auto& [base, allocation] : allocations_) {
+    if (!allocation.in_file) continue;
+    if (all_copied) allocation.copy = copy_of_part(fd_.get(), allocation.offset, allocation.mapping.bytes());
+    all_copied = all_copied && allocation.copy != nullptr;
   }
   static std::atomic<bool> said{false};
   if (!all_copied && !said.exchange(true)) {
@@ -137,24 +137,24 @@ void ShareableMemory::make_copies() {
 }
 
 void ShareableMemory::drop_copies() {
-  for (auto& [base, piece] : pieces_) {
-    if (piece.copy != nullptr) munmap(piece.copy, piece.mapping.bytes());
-    piece.copy = nullptr;
+  for (auto& [base, allocation] : allocations_) {
+    if (allocation.copy != nullptr) munmap(allocation.copy, allocation.mapping.bytes());
+    allocation.copy = nullptr;
   }
   mutex_.unlock();
 }
 
 void ShareableMemory::move_to_copies() {
-  for (auto& [base, piece] : pieces_) {
-    if (!piece.in_file) continue;
-    const std::size_t bytes = piece.mapping.bytes();
-    void* const at = piece.mapping.base();
+  for (auto& [base, allocation] : allocations_) {
+    if (!allocation.in_file) continue;
+    const std::size_t bytes = allocation.mapping.bytes();
+    void* const at = allocation.mapping.base();
     // Neither call takes memory, so neither fails; if one did, the memory would stay shared.
-    if (piece.copy == nullptr || move_mapping(piece.copy, bytes, at) == MAP_FAILED) map_privately(fd_.get(), piece.offset, bytes, at);
-    piece.copy = nullptr;
-    piece.in_file = false;
+    if (allocation.copy == nullptr || move_mapping(allocation.copy, bytes, at) == MAP_FAILED) map_privately(fd_.get(), allocation.offset, bytes, at);
+    allocation.copy = nullptr;
+    allocation.in_file = false;
   }
-  promised_.reset();
+  untouched_.reset();
   fd_.reset();
   bytes_ = end_ = 0;
   mutex_.unlock();
@@ -166,7 +166,7 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes) {
     Result<UniqueFd> made = make_memory_file();
     if (!made) return made.error();
     fd_ = std::move(made.value());
-    promised_.emplace(fd_.get(), 0);
+    untouched_.emplace(fd_.get(), 0);
   }
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   // More than there is in any case; where it is rounded up, nothing overflows.
@@ -177,27 +177,27 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes) {
   const std::uint64_t offset = end_;
   end_ += mapping.value().bytes();
   bytes_ += mapping.value().bytes();
-  promised_->change_to(bytes_);
-  pieces_.emplace(base, Piece{std::move(mapping.value()), offset});
+  untouched_->change_to(bytes_);
+  allocations_.emplace(base, Allocation{std::move(mapping.value()), offset});
   return static_cast<void*>(base);
 }
 
 bool ShareableMemory::free(const void* base) {
   const Held held(mutex_);
-  const auto found = pieces_.find(static_cast<const std::byte*>(base));
-  if (found == pieces_.end()) return false;
-  const Piece& piece = found->second;
+  const auto found = allocations_.find(static_cast<const std::byte*>(base));
+  if (found == allocations_.end()) return false;
+  const Allocation& allocation = found->second;
   // The pages go back although the file stays. (If the kernel refused, they would go with the last piece.)
-  if (piece.in_file) {
-    (void)fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(piece.offset),
-                    static_cast<off_t>(piece.mapping.bytes()));
-    bytes_ -= piece.mapping.bytes();
-    promised_->change_to(bytes_);
+  if (allocation.in_file) {
+    (void)fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(allocation.offset),
+                    static_cast<off_t>(allocation.mapping.bytes()));
+    bytes_ -= allocation.mapping.bytes();
+    untouched_->change_to(bytes_);
   }
-  pieces_.erase(found);
-  if (!pieces_.empty()) return true;
+  allocations_.erase(found);
+  if (!allocations_.empty()) return true;
   // As before the first one: no descriptor, and a new file.
-  promised_.reset();
+  untouched_.reset();
   fd_.reset();
   end_ = 0;
   return true;
@@ -206,13 +206,13 @@ bool ShareableMemory::free(const void* base) {
 std::optional<ShareableMemory::Place> ShareableMemory::find(const void* base, std::size_t bytes) const {
   const auto* begin = static_cast<const std::byte*>(base);
   const Held held(mutex_);
-  auto behind = pieces_.upper_bound(begin);
-  if (behind == pieces_.begin()) return std::nullopt;
-  const auto& [start, piece] = *std::prev(behind);
-  if (!piece.in_file) return std::nullopt;
+  auto behind = allocations_.upper_bound(begin);
+  if (behind == allocations_.begin()) return std::nullopt;
+  const auto& [start, allocation] = *std::prev(behind);
+  if (!allocation.in_file) return std::nullopt;
   const auto before = static_cast<std::size_t>(begin - start);
-  if (before > piece.mapping.bytes() || bytes > piece.mapping.bytes() - before) return std::nullopt;
-  return Place{fd_.get(), piece.offset + before};
+  if (before > allocation.mapping.bytes() || bytes > allocation.mapping.bytes() - before) return std::nullopt;
+  return Place{fd_.get(), allocation.offset + before};
 }
 
 }  // namespace farside

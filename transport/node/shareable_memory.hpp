@@ -52,7 +52,7 @@ class ShareableMemory {
   std::optional<Place> find(const void* base, std::size_t bytes) const;
 
  private:
-  struct Piece {
+  struct Allocation {
     Mapping mapping;
     std::uint64_t offset;
     bool in_file = true;        // false: private memory of a forked process
@@ -71,10 +71,10 @@ class ShareableMemory {
   ShareableMemory* next_ = nullptr;   // of all objects
   mutable std::mutex mutex_;          // held over a fork; signals are blocked while it is held
   UniqueFd fd_;
-  std::optional<PromisedMemory> promised_;        // of the file, while it is open
+  std::optional<UntouchedMemory> untouched_;        // of the file, while it is open
   std::uint64_t bytes_ = 0;                       // of the pieces in the file
   std::uint64_t end_ = 0;                         // of the file
-  std::map<const std::byte*, Piece> pieces_;
+  std::map<const std::byte*, Allocation> allocations_;
 };
 
 }  // namespace farside

@@ -131,7 +131,7 @@ class Scene {
     return refused;
   }
 
-  // A lock that is refused; where it is put off until something needs it, by its unlock.
+  // A lock that is refused; where it is deferred until something needs it, by its unlock.
   void mistake_of_lock(int type) {
     const auto lock = [&] {
       const int code = MPI_Win_lock(type, next, 0, window);
@@ -215,7 +215,7 @@ class Scene {
     return MPI_Rget_accumulate(values, 1, MPI_INT, result, 1, MPI_INT, target, 0, 1, MPI_INT, MPI_SUM, window,
                                &request);
   }
-  // A lock that is held, not put off.
+  // A lock that is held, not deferred.
   void lock_now(int type) {
     CHECK_MPI(MPI_Win_lock(type, next, 0, window));
     CHECK_MPI(get(next));

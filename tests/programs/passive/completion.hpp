@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When what was issued under a lock takes effect, and who sees it: flushes, epochs that are one message, locks that are put off.
+// When what was issued under a lock takes effect, and who sees it: flushes, epochs that are one message, deferred locks.
 #pragma once
 
 #include <sched.h>
@@ -167,7 +167,7 @@ inline void two_locks_in_one_order(check::Memory memory) {
 
 // What is done under a lock waits for the lock, and a notice that is said meanwhile (post) takes nothing of it along, where the lock call
 // itself does not wait.
-inline void notice_beside_a_lock(check::Memory memory) {
+inline void notification_beside_a_lock(check::Memory memory) {
   constexpr int kRounds = 6;
   if (size == 1) return;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));

@@ -173,19 +173,19 @@ class Planner {
   // Each origin locks in a way of its own: all, each target in order and shared, or one target after the other. Only
   // who holds a single lock takes it exclusively: so nobody waits in a circle.
   void passive(int operations) {
-    enum class Way { kAll, kEach, kOne };
-    std::vector<Way> ways;
-    for (int rank = 0; rank < ranks_; ++rank) ways.push_back(static_cast<Way>(dice_.below(3)));
-    phase_.nocheck = std::find(ways.begin(), ways.end(), Way::kOne) == ways.end() && dice_.one_in(2);
+    enum class Style { kAll, kEach, kOne };
+    std::vector<Style> styles;
+    for (int rank = 0; rank < ranks_; ++rank) styles.push_back(static_cast<Style>(dice_.below(3)));
+    phase_.nocheck = std::find(styles.begin(), styles.end(), Style::kOne) == styles.end() && dice_.one_in(2);
     std::vector<int> locked(static_cast<std::size_t>(ranks_), -1);
     for (int rank = 0; rank < ranks_; ++rank) {
-      if (ways[static_cast<std::size_t>(rank)] == Way::kAll) item(rank, Do::kLockAll);
-      if (ways[static_cast<std::size_t>(rank)] == Way::kEach)
+      if (styles[static_cast<std::size_t>(rank)] == Style::kAll) item(rank, Do::kLockAll);
+      if (styles[static_cast<std::size_t>(rank)] == Style::kEach)
         for (int target = 0; target < ranks_; ++target) item(rank, Do::kLock, target);
     }
     for (int i = 0; i < operations; ++i) {
       const int origin = dice_.below(ranks_);
-      if (ways[static_cast<std::size_t>(origin)] == Way::kOne) {
+      if (styles[static_cast<std::size_t>(origin)] == Style::kOne) {
         int& held = locked[static_cast<std::size_t>(origin)];
         if (held < 0 || dice_.one_in(3)) {
           if (held >= 0) unlock(origin, held);
@@ -200,11 +200,11 @@ class Planner {
       }
     }
     for (int rank = 0; rank < ranks_; ++rank) {
-      const Way way = ways[static_cast<std::size_t>(rank)];
-      if (way == Way::kAll) item(rank, Do::kUnlockAll);
-      if (way == Way::kEach)
+      const Style style = styles[static_cast<std::size_t>(rank)];
+      if (style == Style::kAll) item(rank, Do::kUnlockAll);
+      if (style == Style::kEach)
         for (int target = 0; target < ranks_; ++target) item(rank, Do::kUnlock, target);
-      if (way == Way::kOne && locked[static_cast<std::size_t>(rank)] >= 0)
+      if (style == Style::kOne && locked[static_cast<std::size_t>(rank)] >= 0)
         item(rank, Do::kUnlock, locked[static_cast<std::size_t>(rank)]);
     }
   }

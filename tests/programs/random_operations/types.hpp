@@ -99,15 +99,15 @@ class Type {
 
 // Whether any byte belongs to two entries.
 inline bool overlaps(const std::vector<Entry>& map) {
-  std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>> pieces;
+  std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>> fragments;
   for (const Entry& entry : map)
     for (const Element::Member& member : entry.element->members) {
       const std::ptrdiff_t from = entry.at + static_cast<std::ptrdiff_t>(member.at);
-      pieces.emplace_back(from, from + static_cast<std::ptrdiff_t>(member.bytes));
+      fragments.emplace_back(from, from + static_cast<std::ptrdiff_t>(member.bytes));
     }
-  std::sort(pieces.begin(), pieces.end());
-  for (std::size_t i = 1; i < pieces.size(); ++i)
-    if (pieces[i].first < pieces[i - 1].second) return true;
+  std::sort(fragments.begin(), fragments.end());
+  for (std::size_t i = 1; i < fragments.size(); ++i)
+    if (fragments[i].first < fragments[i - 1].second) return true;
   return false;
 }
 

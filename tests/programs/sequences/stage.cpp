@@ -122,7 +122,7 @@ int Stage::call(const Step& step) {
   return MPI_SUCCESS;
 }
 
-// A lock may be put off until something needs it; here something does, as the model knows only locks that are held.
+// A lock may be deferred until something needs it; here something does, as the model knows only locks that are held.
 int Stage::lock(int type, int target, int assert) {
   int seen = 0;
   int code = MPI_Win_lock(type, target, assert, window_);

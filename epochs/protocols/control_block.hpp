@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The control words of one rank in one window, at byte offsets from the start of its control block. Words that
+// different peers change for different reasons do not share a cache line.
+//
+//     0  transport's header (transport/space/space.hpp)
+//    64  lock             the passive-target lock of this rank (lock.hpp)
+//    72  drain            its readers that a waiting writer must release
+//   128  completed        access epochs towards this rank that were completed (exposure.hpp); only grows
+//   192  barrier[32]      round k: how many barriers the peer of that round has entered, and what for (barrier.hpp)
+//   448  wake[8]          where this rank waits for locks of others, one word per lock awaited
+//   512  ring[256]        those who wait for this rank's lock
+//  2560  global lock             of the window, at its home rank: lock_alls or exclusive locks (lock.hpp)
+//  2568  global_lock_drain[2]  its lock_alls, its exclusive locks that one of the others must release
+//  2624  global_lock_ring[256] those who wait at the global lock
+//  4672  posted[]         two bits per peer: that peer has posted to this rank, which has not started yet; with
+//                         MPI_MODE_NOPUT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace farside::epochs {
+
+// With rings of `kSlots` slots; tests have shorter ones.
+template <std::uint32_t kSlots>
+struct ControlBlockOf {
+  static constexpr std::uint32_t kLock = 64;
+  static constexpr std::uint32_t kDrain = 72;
+  static constexpr std::uint32_t kCompleted = 128;
+  static constexpr std::uint32_t kBarrier = 192;
+  static constexpr std::uint32_t kBarrierRounds = 32;
+  static constexpr std::uint32_t kWake = kBarrier + 8 * kBarrierRounds;
+  static constexpr std::uint32_t kWakeWords = 8;
+  static constexpr std::uint32_t kRing = kWake + 8 * kWakeWords;
+  static constexpr std::uint32_t kRingSlots = kSlots;
+  static constexpr std::uint32_t kGlobalLock = kRing + 8 * kRingSlots;
+  static constexpr std::uint32_t kGlobalLockDrain = kGlobalLock + 8;
+  static constexpr std::uint32_t kGlobalLockRing = kGlobalLock + 64;
+  static constexpr std::uint32_t kPosted = kGlobalLockRing + 8 * kRingSlots;
+
+  static constexpr std::uint32_t barrier_word(int round) { return kBarrier + 8U * static_cast<std::uint32_t>(round); }
+  static constexpr std::uint32_t wake_word(std::uint32_t index) { return kWake + 8U * index; }
+  static constexpr std::uint32_t ring_word(std::uint64_t ticket) {
+    return kRing + 8U * static_cast<std::uint32_t>(ticket % kRingSlots);
+  }
+  static constexpr std::uint32_t global_lock_ring_word(std::uint64_t ticket) {
+    return kGlobalLockRing + 8U * static_cast<std::uint32_t>(ticket % kRingSlots);
+  }
+  static constexpr std::uint32_t posted_word(int peer) { return kPosted + 8U * (static_cast<std::uint32_t>(peer) / 32); }
+  static constexpr std::uint64_t posted_bit(int peer) { return std::uint64_t{1} << (2 * (static_cast<unsigned>(peer) % 32)); }
+  static constexpr std::uint64_t no_put_bit(int peer) { return 2 * posted_bit(peer); }
+  static constexpr std::size_t bytes(int ranks) { return posted_word(ranks - 1) + 8; }
+};
+using ControlBlock = ControlBlockOf<256>;
+static_assert(ControlBlock::kRing == 512 && ControlBlock::kGlobalLock == 2560 && ControlBlock::kPosted == 4672);
+
+}  // namespace farside::epochs

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Post/start/complete/wait by remote atomics on control words.
+//
+//   post      adds this rank's bit to `posted` of every origin in the group, and with MPI_MODE_NOPUT the bit beside it
+//   start     waits until the bits of all its targets stand in its own `posted`, and takes them off
+//   complete  adds 1 to `completed` of every target, after the data of the epoch has arrived there
+//   wait      waits until its own `completed` has grown by the size of the group
+//
+// One bit per peer is enough: a target posts to the same origin again only after its wait, which follows the
+// origin's complete, which follows the start that took the bit off. One counter is enough: an origin completes
+// again towards the same target only after the target's next post, which follows its wait.
+//
+// Cost: one remote atomic per member of the group for post and complete; start and wait look at own words only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "epochs/protocols/control_block.hpp"
+#include "epochs/protocols/lock_words.hpp"
+#include "transport/base/remote_memory.hpp"
+
+namespace farside::epochs {
+
+// Tells every member of a group, all at once: the remote atomics of post and of complete.
+template <RemoteMemory M>
+class Notify {
+ public:
+  enum class What : std::uint8_t { kPosted, kPostedNoPut, kCompleted };
+  Notify(M& memory, int rank, What what, std::span<const int> group) : operations_(group.size()) {
+    const Notification notification = notification_of(rank, what);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      memory.fetch_add(operations_[i], group[i], notification.word, notification.added);
+    }
+  }
+  // What is added where, for those who have a member's words at hand and need no operation.
+  struct Notification {
+    std::uint32_t word;
+    std::uint64_t added;
+  };
+  static constexpr Notification notification_of(int rank, What what) {
+    if (what == What::kCompleted) return {ControlBlock::kCompleted, 1};
+    const std::uint64_t no_put = what == What::kPostedNoPut ? ControlBlock::no_put_bit(rank) : 0;
+    return {ControlBlock::posted_word(rank), ControlBlock::posted_bit(rank) + no_put};
+  }
+  bool advance() {
+    for (; done_ < operations_.size(); ++done_) {
+      if (!operations_[done_].done()) return false;
+    }
+    return true;
+  }
+  // Of those not yet seen done, the first that failed, or null.
+  typename M::Operation* failed_operation() {
+    return done_ < operations_.size() && operations_[done_].failed() ? &operations_[done_] : nullptr;
+  }
+
+ private:
+  std::deque<typename M::Operation> operations_;
+  std::size_t done_ = 0;
+};
+
+// Waits for the posts of all targets of a start.
+template <RemoteMemory M>
+class AwaitPosts {
+ public:
+  // `no_put`, if given, takes up the targets that promised MPI_MODE_NOPUT.
+  AwaitPosts(M& memory, std::span<const int> targets, std::vector<int>* no_put = nullptr)
+      : memory_(memory), targets_(targets), no_put_(no_put) {}
+  bool advance() {
+    for (; seen_ < targets_.size(); ++seen_) {
+      const std::uint32_t word = ControlBlock::posted_word(targets_[seen_]);
+      const std::uint64_t bit = ControlBlock::posted_bit(targets_[seen_]);
+      const std::uint64_t no_put = ControlBlock::no_put_bit(targets_[seen_]);
+      const std::uint64_t posted = memory_.own(word) & (bit | no_put);  // both bits are set in one step
+      if (posted == 0) return false;
+      if ((posted & no_put) != 0 && no_put_ != nullptr) no_put_->push_back(targets_[seen_]);
+      memory_.own_fetch_add(word, -posted);
+    }
+    return true;
+  }
+
+ private:
+  M& memory_;
+  std::span<const int> targets_;
+  std::vector<int>* no_put_;
+  std::size_t seen_ = 0;
+};
+
+// The mark of an exposure in this rank's own lock word, by which a lock of a posted window is found, and a post of a
+// locked one. A lock_all is no lock of this rank here: when it comes, beside what is exposed to others, is chance, and only
+// what it does there can be against the rules.
+template <RemoteMemory M>
+class ExposureMark {
+ public:
+  // False, and nothing has changed, if somebody has locked this rank, or waits for that.
+  static bool set(M& memory) {
+    const std::uint64_t before = memory.own_fetch_add(ControlBlock::kLock, LockWord::kExposed);
+    if (!LockWord::locked(before)) return true;
+    clear(memory);
+    return false;
+  }
+  static void clear(M& memory) { memory.own_fetch_add(ControlBlock::kLock, -LockWord::kExposed); }
+};
+
+// Whether a rank is exposed now: one remote read.
+template <RemoteMemory M>
+class LookForExposure {
+ public:
+  LookForExposure(M& memory, int target) { memory.read(operation_, target, ControlBlock::kLock); }
+  bool advance() const { return operation_.done(); }
+  bool exposed() const { return LockWord::exposed(operation_.value()); }
+  typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }
+
+ private:
+  typename M::Operation operation_;
+};
+
+// The exposure side of one rank: how many completes it has waited for in all.
+class CompletionCount {
+ public:
+  // True when `members` more access epochs than were waited for so far have completed; then they count as waited for.
+  template <RemoteMemory M>
+  bool take(const M& memory, std::size_t members) {
+    if (memory.own(ControlBlock::kCompleted) - waited_for_ < members) return false;
+    waited_for_ += members;
+    return true;
+  }
+
+ private:
+  std::uint64_t waited_for_ = 0;
+};
+
+}  // namespace farside::epochs

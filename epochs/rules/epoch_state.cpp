@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// EpochState off the fast path: judge a call by the tables, then move.
+#include "epochs/rules/epoch_state.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace farside::epochs {
+
+namespace {
+
+constexpr const char* kFenceNoSucceed = "MPI_Win_fence with MPI_MODE_NOSUCCEED";
+
+constexpr bool takes_target(Call call) {
+  return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush ||
+         call == Call::kLock || call == Call::kUnlock;
+}
+
+bool has(const std::vector<std::uint64_t>& bits, int rank) {
+  return !bits.empty() &&
+         ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
+}
+
+// The protocols rely on the rules of the calls that open and close epochs; these only use them.
+bool may_go_unchecked(Call call) {
+  return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush || call == Call::kFlushAll;
+}
+
+template <class State>
+Rule broken(const Cell<State>& cell, bool is_member, FenceAssert assert) {
+  using Kind = typename Cell<State>::Kind;
+  switch (cell.kind) {
+    case Kind::kGo:
+      return Rule::kNone;
+    case Kind::kRefuse:
+      return cell.rule;
+    case Kind::kIfMember:
+    case Kind::kLeave:
+      return is_member ? Rule::kNone : cell.rule;
+    case Kind::kIfNotMember:
+      return is_member ? cell.rule : Rule::kNone;
+    case Kind::kFence:
+      return assert.no_precede ? cell.rule : Rule::kNone;
+  }
+  return Rule::kNone;
+}
+
+bool copy(std::span<const int> from, std::vector<int>& to) {
+  try {
+    to.assign(from.begin(), from.end());
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+std::string counted(std::size_t n, const char* what = "target") {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+}  // namespace
+
+#define FARSIDE_INLINE [[gnu::always_inline]] inline
+
+FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
+  if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
+  if (!awaited_.empty()) [[unlikely]] {
+    if (takes_target(call) && awaits(target)) return Rule::kStillLocking;
+    if (call == Call::kFlushAll && locks_held() == 0) return Rule::kStillLocking;
+  }
+  if (shape(call).access) {
+    // With promises in this epoch the fast test is off.
+    const bool is_member = shape(call).members &&
+                           (member(target) || (restricting_ && access_ == Access::kStarted && has(members_, target)));
+    const Rule rule = broken(cell(call, access_), is_member, assert);
+    if (rule != Rule::kNone) return rule;
+  }
+  return shape(call).exposure ? broken(cell(call, exposure_), false, assert) : Rule::kNone;
+}
+
+FARSIDE_INLINE Violation EpochState::decide(Call call, int target, FenceAssert assert) {
+  if (const Rule rule = judge(call, target, assert); rule != Rule::kNone) [[unlikely]] {
+    return unchecked_ && rule != Rule::kBadTarget && may_go_unchecked(call) ? Violation() : violation(rule);
+  }
+  move(call, target, assert);
+  return {};
+}
+
+Violation EpochState::apply(Call call, int target, FenceAssert assert) { return decide(call, target, assert); }
+
+FARSIDE_INLINE void EpochState::move(Call call, int target, FenceAssert assert) {
+  if (shape(call).access) move_access(call, target, assert);
+  if (shape(call).exposure) move_exposure(call, assert);
+}
+
+FARSIDE_INLINE void EpochState::move_access(Call call, int target, FenceAssert assert) {
+  const AccessCell& to = cell(call, access_);
+  Access next = to.next;
+  if (to.kind == AccessCell::Kind::kLeave) {
+    drop(target);
+    after_fence_ = false;
+    if (--locks_held_ == 0) next = Access::kNone;
+  }
+  if (to.kind == AccessCell::Kind::kFence) {
+    if (assert.no_succeed || access_ != Access::kNone) closed_by_ = call_name(call);
+    if (assert.no_succeed) {
+      closed_by_ = kFenceNoSucceed;
+      next = Access::kNone;
+    }
+    enter(next, call_name(call));
+    return;
+  }
+  if (next == access_) return;
+  if (next == Access::kNone) closed_by_ = call_name(call);
+  const bool opens = next != Access::kFenceActive;  // an operation goes on with the epoch of the fence
+  after_fence_ = access_ == Access::kFenceOpen;
+  enter(next, opens ? call_name(call) : opened_by_);
+}
+
+FARSIDE_INLINE void EpochState::move_exposure(Call call, FenceAssert assert) {
+  const ExposureCell& to = cell(call, exposure_);
+  const Exposure next =
+      to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
+  if (to.kind != ExposureCell::Kind::kFence && next == exposure_) return;
+  if (next != Exposure::kPosted && exposure_ != Exposure::kNone) exposure_closed_by_ = call_name(call);
+  if (call == Call::kFence && assert.no_succeed) exposure_closed_by_ = kFenceNoSucceed;
+  exposure_after_fence_ = exposure_ == Exposure::kFence;
+  exposure_opened_by_ = next == Exposure::kNone ? nullptr : call_name(call);
+  exposure_ = next;
+}
+
+void EpochState::enter(Access next, const char* by) {
+  access_ = next;
+  opened_by_ = next == Access::kNone ? nullptr : by;
+  open_below_ = next == Access::kFenceActive || next == Access::kLockedAll ? ranks_ : 0;
+  members_below_ = (next == Access::kStarted || next == Access::kLocked) && !members_.empty() ? ranks_ : 0;
+}
+
+// The access epoch just opened was never open: none is, or the fence before it.
+void EpochState::back_to_before() {
+  enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence));
+}
+
+Violation EpochState::operate(int target, bool updates) {
+  if (const Rule rule = judge(Call::kOperation, target, {}); rule != Rule::kNone) {
+    return unchecked_ && rule != Rule::kBadTarget ? Violation() : violation(rule);
+  }
+  if (restricting_ && updates && has(no_put_, target)) return violation(Rule::kNoPut);
+  move(Call::kOperation, target);
+  if (restricting_) open_below_ = 0;
+  return {};
+}
+
+void EpochState::asserted_no_put(int target) {
+  if (unchecked_ || !reserve(no_put_)) return;
+  if (access_ == Access::kStarted && lone_ != kNobody) {  // operations there are looked at from now on
+    if (!reserve(members_)) return;
+    set(members_, static_cast<int>(lone_));
+    lone_ = kNobody;
+  }
+  set(no_put_, target);
+  restricting_ = true;
+  open_below_ = members_below_ = 0;
+}
+
+void EpochState::forget_assertions() {
+  if (!restricting_) return;
+  std::fill(no_put_.begin(), no_put_.end(), 0);
+  restricting_ = false;
+}
+
+Violation EpochState::fence(FenceAssert assert) {
+  const Violation refused = decide(Call::kFence, kNoTarget, assert);
+  if (!refused) forget_assertions();
+  return refused;
+}
+
+Violation EpochState::wait() { return decide(Call::kWait); }
+
+bool EpochState::group_is_valid(std::span<const int> group) const {
+  return std::all_of(group.begin(), group.end(),
+                     [&](int rank) { return static_cast<unsigned>(rank) < ranks_; });
+}
+
+bool EpochState::reserve(Bits& bits) const {
+  if (!bits.empty()) return true;
+  try {
+    bits.resize((std::size_t{ranks_} + 63) / 64);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+Violation EpochState::post(std::span<const int> group) {
+  if (!group_is_valid(group)) return violation(Rule::kBadGroup);
+  if (const Rule rule = judge(Call::kPost, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (!copy(group, posted_group_)) return violation(Rule::kNoMemory);
+  move(Call::kPost);
+  return {};
+}
+
+Violation EpochState::begin_post(std::span<const int> group) {
+  const Violation refused = post(group);
+  if (!refused) exposure_ = Exposure::kPosting;
+  return refused;
+}
+
+void EpochState::post_notified() { exposure_ = Exposure::kPosted; }
+
+Violation EpochState::begin_wait() {
+  const Violation refused = wait();
+  if (!refused) exposure_ = Exposure::kWaiting;
+  return refused;
+}
+
+Violation EpochState::start(std::span<const int> group) {
+  if (!group_is_valid(group)) return violation(Rule::kBadGroup);
+  if (const Rule rule = judge(Call::kStart, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (group.size() > 1 && !reserve(members_)) return violation(Rule::kNoMemory);
+  if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
+  if (group.size() == 1) {
+    lone_ = static_cast<unsigned>(group[0]);
+  } else {
+    for (const int rank : started_group_) set(members_, rank);
+  }
+  forget_assertions();  // those of a fence that nothing followed
+  move(Call::kStart);
+  return {};
+}
+
+Violation EpochState::begin_start(std::span<const int> group) {
+  const Violation refused = start(group);
+  if (refused) return refused;
+  lone_ = kNobody;  // it is no member that an operation would see
+  enter(Access::kStarting, call_name(Call::kStart));
+  return {};
+}
+
+void EpochState::start_ready() {
+  enter(Access::kStarted, call_name(Call::kStart));
+  if (started_group_.size() == 1) lone_ = static_cast<unsigned>(started_group_[0]);
+}
+
+Violation EpochState::complete() {
+  const Violation refused = decide(Call::kComplete);
+  if (refused) return refused;
+  clear_started();
+  forget_assertions();
+  return {};
+}
+
+void EpochState::clear_started() {
+  if (lone_ != kNobody) {
+    lone_ = kNobody;
+    return;
+  }
+  if (members_.empty()) return;
+  for (const int rank : started_group_) clear(members_, rank);
+}
+
+Violation EpochState::lock(int target, LockType type) {
+  const Violation refused = begin_lock(target, type);
+  if (!refused) lock_acquired(target);
+  return refused;
+}
+
+Violation EpochState::begin_lock(int target, LockType type) {
+  if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
+  // Any of those that are awaited may find that another was first to be the lone one.
+  const bool alone = lone_ == kNobody && awaited_.empty();
+  if (!alone && !reserve(members_)) return violation(Rule::kNoMemory);
+  const bool needs_type = type == LockType::kExclusive || !awaited_.empty();
+  if (!alone && needs_type && !reserve(exclusive_)) return violation(Rule::kNoMemory);
+  try {
+    awaited_.push_back({target, type});
+  } catch (const std::bad_alloc&) {
+    return violation(Rule::kNoMemory);
+  }
+  move(Call::kLock, target);
+  ++locks_held_;
+  return {};
+}
+
+bool EpochState::awaits(int target) const {
+  return std::any_of(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
+}
+
+void EpochState::lock_acquired(int target) {
+  const auto awaited = std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
+  const LockType type = awaited->type;
+  awaited_.erase(awaited);
+  if (lone_ == kNobody) {
+    lone_ = static_cast<unsigned>(target);
+    lone_type_ = type;
+    return;
+  }
+  members_below_ = ranks_;
+  set(members_, target);
+  if (type == LockType::kExclusive) set(exclusive_, target);
+}
+
+Violation EpochState::unlock(int target) { return apply(Call::kUnlock, target); }
+
+// A target that is locked is so no longer.
+void EpochState::drop(int target) {
+  if (is_lone(target)) {
+    lone_ = kNobody;
+    return;
+  }
+  clear(members_, target);
+  if (!exclusive_.empty()) clear(exclusive_, target);
+}
+
+std::optional<LockType> EpochState::locked(int target) const {
+  if (!passive(target)) return std::nullopt;
+  if (is_lone(target)) return lone_type_;
+  return access_ == Access::kLocked && has(exclusive_, target) ? LockType::kExclusive : LockType::kShared;
+}
+
+void EpochState::lock_refused(int target) {
+  if (std::erase_if(awaited_, [&](const Awaited& each) { return each.target == target; }) == 0) drop(target);
+  if (--locks_held_ == 0) back_to_before();
+}
+
+Violation EpochState::begin_lock_all() {
+  const Violation refused = lock_all();
+  if (!refused) enter(Access::kLockingAll, call_name(Call::kLockAll));
+  return refused;
+}
+
+void EpochState::lock_all_acquired() { enter(Access::kLockedAll, call_name(Call::kLockAll)); }
+
+void EpochState::lock_all_refused() { back_to_before(); }
+
+void EpochState::start_refused() {
+  clear_started();
+  back_to_before();
+}
+
+void EpochState::post_refused() {
+  exposure_ = exposure_after_fence_ ? Exposure::kFence : Exposure::kNone;
+  exposure_opened_by_ = exposure_after_fence_ ? call_name(Call::kFence) : nullptr;
+}
+
+std::string EpochState::describe_access() const {
+  switch (access_) {
+    case Access::kNone:
+      return std::string("no access epoch is open") +
+             (closed_by_ != nullptr ? std::string(" (the last was closed by ") + closed_by_ + ")" : "");
+    case Access::kFenceOpen:
+      return "a fence was called and nothing issued since (MPI_Win_fence)";
+    case Access::kFenceActive:
+      return "a fence epoch with operations is open (MPI_Win_fence)";
+    case Access::kStarting:
+      return "an epoch to " + counted(started_group_.size()) + " is waited for (MPI_Win_start)";
+    case Access::kStarted:
+      return "an epoch to " + counted(started_group_.size()) + " is open (MPI_Win_start)";
+    case Access::kLocked: {
+      const auto are = [](std::size_t n, const char* how) {
+        return counted(n) + (n == 1 ? " is " : " are ") + how + " (MPI_Win_lock)";
+      };
+      const auto held = static_cast<std::size_t>(locks_held());
+      if (awaited_.empty()) return are(held, "locked");
+      return (held == 0 ? "" : are(held, "locked") + ", ") + are(awaited_.size(), "waited for");
+    }
+    case Access::kLockingAll:
+      return "all targets are waited for (MPI_Win_lock_all)";
+    case Access::kLockedAll:
+      return "all targets are locked (MPI_Win_lock_all)";
+  }
+  return "";
+}
+
+std::string EpochState::describe_exposure() const {
+  switch (exposure_) {
+    case Exposure::kNone:
+      return std::string("the window is not exposed") +
+             (exposure_closed_by_ != nullptr
+                  ? std::string(" (the last exposure was closed by ") + exposure_closed_by_ + ")"
+                  : "");
+    case Exposure::kFence:
+      return "the window is exposed to all (MPI_Win_fence)";
+    case Exposure::kPosting:
+      return "the window is being posted to " + counted(posted_group_.size(), "origin") + " (MPI_Win_post)";
+    case Exposure::kPosted:
+    case Exposure::kWaiting:
+      return "the window is posted to " + counted(posted_group_.size(), "origin") + " (MPI_Win_post)" +
+             (exposure_ == Exposure::kWaiting ? ", and its end is waited for (MPI_Win_wait)" : "");
+  }
+  return "";
+}
+
+}  // namespace farside::epochs

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// FARSIDE_CHECK=strict: where the logs of a window's ranks lie (epochs/races/shared_log.hpp). A space of its own, so that they
+// are reached by the same routes as windows are.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "epochs/races/shared_log.hpp"
+#include "transport/space/space.hpp"
+
+namespace farside::pmpi {
+
+class LogSpace final : public epochs::LogMemory {
+ public:
+  explicit LogSpace(std::unique_ptr<Space> space) : space_(std::move(space)) {}
+
+  Status read(int rank, std::uint64_t offset, void* to, std::size_t bytes) override {
+    if (Status issued = space_->get(rank, offset, to, bytes); !issued) return issued;
+    return space_->flush(rank);
+  }
+  Status write(int rank, std::uint64_t offset, const void* from, std::size_t bytes) override {
+    if (Status issued = space_->put(rank, offset, from, bytes); !issued) return issued;
+    return space_->flush(rank);
+  }
+  const Space& space() const { return *space_; }
+
+ private:
+  std::unique_ptr<Space> space_;
+};
+
+}  // namespace farside::pmpi

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/check/strict.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/base/waiter.hpp"
+#include "transport/process.hpp"
+#include "transport/space/regions.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+using epochs::AccessLog;
+using epochs::ByteRange;
+using epochs::LocalUse;
+using epochs::RunBuilder;
+using epochs::SharedLog;
+using epochs::StridedRun;
+
+Outcome conflict_at_target(const AccessLog::Conflict& with) {
+  return Fault{MPI_ERR_RMA_CONFLICT,
+               fmt::format("bytes {} to {} of rank {}'s window are in use by {} (operation {} of this rank on this "
+                           "window), which is not complete; flush between the two, or let both accumulate with one "
+                           "type (MPI 4.0 section 12.7)",
+                           with.range.first, with.range.last, with.target, with.name, with.number)};
+}
+
+Outcome conflict_in_memory(const AccessLog::Conflict& with) {
+  return Fault{MPI_ERR_RMA_CONFLICT,
+               fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of "
+                           "this rank on this window), which is not complete; {} between the two, or use another "
+                           "buffer (MPI 4.0 section 12.7)",
+                           with.range.last - with.range.first, with.range.first, with.name, with.target, with.number,
+                           with.requested ? "complete its request or flush" : "flush")};
+}
+
+const char* how_to_order(SharedLog::Epoch epoch) {
+  switch (epoch) {
+    case SharedLog::Epoch::kFence: return "put an MPI_Win_fence between the two";
+    case SharedLog::Epoch::kStarted: return "let the target post for one after the other";
+    case SharedLog::Epoch::kPassive: return "lock exclusively, or complete the one and then tell the other by a message or barrier";
+  }
+  return "";
+}
+
+Outcome conflict_of_ranks(const SharedLog::Conflict& with, int where, bool own_buffer) {
+  return Fault{MPI_ERR_RMA_CONFLICT,
+               fmt::format("bytes {} to {} of rank {}'s window{} are in use by {}{} of rank {} (its operation {} on this "
+                           "window), which is not complete; {}, or let both accumulate with one type (MPI 4.0 section "
+                           "12.7)",
+                           with.range.first, with.range.last, where, own_buffer ? ", in which the local buffer lies," : "",
+                           with.local ? "the local buffer of " : "", SharedLog::name(with.call), with.origin, with.number,
+                           how_to_order(with.epoch))};
+}
+
+Outcome buffer_changed(const std::optional<BufferWatch::Buffer>& buffer, const char* until = "this one has completed it") {
+  if (!buffer) return {};
+  return Fault{MPI_ERR_RMA_CONFLICT,
+               fmt::format("the {} buffer of {} towards rank {} (operation {} of this rank on this window) has been changed "
+                           "since that call, before {}; leave it alone until then (MPI 4.0 section 12.3)",
+                           buffer->written ? "result" : "origin", buffer->call, buffer->target, buffer->number, until)};
+}
+
+// Pairs the sides of an operation into ranges of bytes.
+void add_places(const Strict::Side& local, const Strict::Target& target, RunBuilder& here, RunBuilder* there) {
+  ByteFragments fragments(*local.type->layout, static_cast<std::size_t>(local.count), *target.type->layout,
+                    static_cast<std::size_t>(target.count));
+  for (ByteFragment fragment; fragments.next(fragment);) {
+    const auto at = static_cast<std::uint64_t>(reinterpret_cast<std::intptr_t>(local.address) + fragment.origin_offset);
+    here.add({at, at + fragment.bytes});
+    const auto to = static_cast<std::uint64_t>(target.at + fragment.target_offset);
+    if (there != nullptr) there->add({to, to + fragment.bytes});
+  }
+}
+
+// As SharedLog::name, of an operation of this rank.
+const char* name_of(const Strict::Operation& operation) {
+  if (operation.request == nullptr) return SharedLog::name(operation.call);
+  switch (operation.call) {
+    case SharedLog::Call::kPut: return "MPI_Rput";
+    case SharedLog::Call::kGet: return "MPI_Rget";
+    case SharedLog::Call::kAccumulate: return "MPI_Raccumulate";
+    default: return "MPI_Rget_accumulate";
+  }
+}
+
+// Whether the answer says that it has been done at the target.
+bool is_answered(SharedLog::Call call) { return call != SharedLog::Call::kPut && call != SharedLog::Call::kAccumulate; }
+
+template <class Each>
+void each_block(const RunBuilder& places, Each&& each) {
+  for (const StridedRun& run : places.runs()) {
+    for (std::uint64_t i = 0; i < run.count; ++i) each(run.block(i));
+  }
+}
+
+}  // namespace
+
+Strict::Strict(Space& space, std::unique_ptr<Space> logs)
+    : space_(space),
+      log_space_(std::move(logs)),
+      shared_(log_space_, space.rank(), space.ranks(), SharedLog::capacity_for(space.ranks())) {}
+
+Strict::HandOff::HandOff(Strict& strict) : strict_(strict) {
+  Waiter waiter(Process::instance(), strict.space_.wake_event());
+  while (strict.busy_.exchange(true, std::memory_order_acquire)) waiter.pause();
+}
+
+Outcome Strict::begin(const Operation& operation, Places& places) {
+  if (operation.result != nullptr) add_places(*operation.result, operation.target, places.written, &places.target);
+  if (operation.origin != nullptr) {
+    add_places(*operation.origin, operation.target, places.read, operation.result == nullptr ? &places.target : nullptr);
+  }
+  log_.begin({name_of(operation), operation.target.rank, operation.use, static_cast<int>(operation.type),
+              is_answered(operation.call), operation.request != nullptr});
+  ++number_;
+  if (operation.request != nullptr) *operation.request = number_;
+  if (Outcome o = look(places); !o) return o;
+  if (Outcome o = look_at_others(operation, places); !o) return o;
+  each_block(places.target, [&](ByteRange range) { log_.add_at_target(range); });
+  each_block(places.read, [&](ByteRange range) { log_.add_in_memory(range, LocalUse::kRead); });
+  each_block(places.written, [&](ByteRange range) { log_.add_in_memory(range, LocalUse::kWritten); });
+  return {};
+}
+
+Outcome Strict::look(const Places& places) const {
+  std::optional<AccessLog::Conflict> found;
+  each_block(places.target, [&](ByteRange range) {
+    if (!found) found = log_.at_target(range);
+  });
+  if (found) return conflict_at_target(*found);
+  each_block(places.read, [&](ByteRange range) {
+    if (!found) found = log_.in_memory(range, LocalUse::kRead);
+  });
+  each_block(places.written, [&](ByteRange range) {
+    if (!found) found = log_.in_memory(range, LocalUse::kWritten);
+  });
+  return found ? conflict_in_memory(*found) : Outcome();
+}
+
+std::vector<StridedRun> Strict::in_own_window(const std::vector<StridedRun>& addresses) const {
+  // Of a dynamic window any address may be a part; what is not attached is nobody's target.
+  const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space_.data()));
+  const std::uint64_t bytes = space_.regions() != nullptr ? Regions::kBytes : space_.bytes(space_.rank());
+  std::vector<StridedRun> own;
+  for (const StridedRun& run : addresses) {
+    if (run.first < begin || run.block(run.count - 1).last > begin + bytes) continue;
+    own.push_back(run);
+    own.back().first -= begin;
+  }
+  return own;
+}
+
+Outcome Strict::look_at_others(const Operation& operation, const Places& places) {
+  const int target = operation.target.rank;
+  SharedLog::Access access{operation.call, operation.use, static_cast<int>(operation.type),
+                           static_cast<std::uint32_t>(traits(operation.type).extent), operation.epoch, target, number_};
+  Result<std::optional<SharedLog::Conflict>> conflict = shared_.add(target, access, places.target.runs());
+  if (!conflict) return conflict.status();
+  if (conflict.value()) return conflict_of_ranks(*conflict.value(), target, false);
+  // What it reads and writes here, others may access as targets.
+  const int self = space_.rank();
+  if (target == self) return {};
+  access.local = true;
+  access.use = epochs::Use::kPut;
+  std::vector<StridedRun> own = in_own_window(places.written.runs());
+  if (own.empty()) {
+    access.use = epochs::Use::kGet;
+    own = in_own_window(places.read.runs());
+  }
+  if (own.empty()) return {};
+  conflict = shared_.add(self, access, own);
+  if (!conflict) return conflict.status();
+  if (!conflict.value()) return {};
+  if (Status gone = shared_.retract(target); !gone) return gone;
+  return conflict_of_ranks(*conflict.value(), self, true);
+}
+
+Outcome Strict::carried_out(const Operation& operation, const Places& places) {
+  const int target = operation.target.rank;
+  if (Status done = space_.flush(target); !done) return done;
+  for (const auto& [runs, written] : {std::pair{&places.read, false}, {&places.written, true}}) {
+    if (runs->runs().empty()) continue;
+    buffers_.add({name_of(operation), target, number_, written, runs->runs()});
+  }
+  // For what the target stores meanwhile. Where locks order accesses, it may do so when it knows that they are over.
+  if (operation.epoch == Epoch::kPassive) return {};
+  std::vector<std::uint64_t> images;
+  for (const StridedRun& run : places.target.runs()) {
+    images.push_back(hash_of(std::span(&run, 1), [&](std::uint64_t at, std::byte* to, std::size_t bytes) {
+      return space_.get(target, at, to, bytes).ok() && space_.flush(target).ok();
+    }));
+  }
+  return shared_.executed(target, images);
+}
+
+template <class UnderWay, class End>
+Outcome Strict::end(UnderWay&& under_way, End&& end) {
+  bool lingers = false;
+  {
+    const HandOff turn(*this);
+    lingers = under_way() && space_.ranks() > 1;
+  }
+  if (lingers) linger(kLinger);
+  const HandOff turn(*this);
+  return end();
+}
+
+Outcome Strict::completed(int target, bool alone) {
+  return end([&] { return !alone && shared_.under_way(target); },
+             [&] {
+               log_.completed(target);
+               return first_of(buffer_changed(buffers_.completed(target)), shared_.completed(target));
+             });
+}
+
+Outcome Strict::completed_all() {
+  return end([&] { return shared_.under_way(); },
+             [&] {
+               log_.completed_all();
+               return first_of(buffer_changed(buffers_.completed_all()), shared_.completed_all());
+             });
+}
+
+Outcome Strict::locally_completed(int target) {
+  return end([&] { return shared_.under_way(target); },
+             [&] {
+               log_.locally_completed(target);
+               return first_of(buffer_changed(buffers_.completed(target)), shared_.locally_completed(target));
+             });
+}
+
+Outcome Strict::locally_completed_all() {
+  Outcome first;
+  for (int rank = 0; rank < space_.ranks(); ++rank) first = first_of(std::move(first), locally_completed(rank));
+  return first;
+}
+
+Outcome Strict::request_completed(std::uint64_t number) {
+  return end([&] { return shared_.request_under_way(number); },
+             [&] {
+               log_.request_completed(number);
+               return first_of(buffer_changed(buffers_.request_completed(number), "its request was complete"), shared_.request_completed(number));
+             });
+}
+
+Outcome Strict::start_completed() {
+  // Updates stay in the target's log until its wait; reads are over now.
+  return end([&] { return shared_.reads_started(); },
+             [&] {
+               log_.completed_all();
+               return first_of(buffer_changed(buffers_.completed_all()), shared_.start_completed());
+             });
+}
+
+Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
+  const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space_.data()));
+  Result<std::vector<SharedLog::Change>> changes = shared_.changed(epoch, [&](const StridedRun& run) {
+    StridedRun here = run;
+    here.first += begin;
+    return hash_of_memory(std::span(&here, 1));
+  });
+  if (!changes) return changes.status();
+  if (changes.value().empty()) return {};
+  const SharedLog::Change& change = changes.value().front();
+  return Fault{MPI_ERR_RMA_CONFLICT,
+               fmt::format("bytes {} to {} of this rank's window have been stored to by this rank after {} of rank {} (its "
+                           "operation {} on this window) had accessed them, and before {}, which completes that; store "
+                           "before or after the epoch (MPI 4.0 section 12.7)",
+                           change.range.first, change.range.last, SharedLog::name(change.call), change.origin,
+                           change.number, until)};
+}
+
+Outcome Strict::fence_reached() {
+  const HandOff turn(*this);
+  log_.completed_all();
+  Outcome watched = buffer_changed(buffers_.completed_all());
+  return first_of(std::move(watched), changes_of_own_window(Epoch::kFence, "this fence"));
+}
+
+void Strict::fence_passed(bool more_follows) {
+  {
+    const HandOff turn(*this);
+    shared_.fence_passed();
+  }
+  ascending_ = !ascending_;
+  const int place = ascending_ ? space_.ranks() - 1 - space_.rank() : space_.rank();
+  if (more_follows && place > 0) linger(std::min(place, 5) * kStep);
+}
+
+Outcome Strict::exposure_ended() {
+  const HandOff turn(*this);
+  Outcome changed = changes_of_own_window(Epoch::kStarted, "MPI_Win_wait");
+  return first_of(std::move(changed), shared_.exposure_ended());
+}
+
+void Strict::linger(std::chrono::microseconds time) {
+  {
+    const HandOff turn(*this);
+    const Clock::time_point now = Clock::now();
+    if (lingered_ + time > kAllowance + (now - made_) / kShare) return;
+    lingered_ += time;
+  }
+  const Clock::time_point until = Clock::now() + time;
+  for (Waiter waiter(Process::instance(), space_.wake_event()); Clock::now() < until;) waiter.pause();
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finding a datatype's translation: a hash table for the predefined ones, an attribute for the others.
+#include "pmpi/datatypes/datatype.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "pmpi/runtime/first_window.hpp"
+#include "pmpi/datatypes/flatten.hpp"
+#include "pmpi/datatypes/predefined_types.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+// The owner of everything here: made at the first use, when MPI is initialized, and never destroyed, because types may
+// be freed (and call back) until the very end of the process.
+class Datatypes {
+ public:
+  static Datatypes& instance() {
+    static Datatypes& datatypes = *new Datatypes;
+    return datatypes;
+  }
+
+  const Datatype* find_derived(MPI_Datatype handle) {
+    // The attribute costs some 50 ns, most of it the runtime's lock; programs use one type many times in a row.
+    struct Recent {
+      std::uintptr_t bits = 0;
+      std::uint64_t freed = 0;
+      const Datatype* datatype = nullptr;
+    };
+    static thread_local Recent recent;
+    const std::uintptr_t bits = PredefinedTable::bits_of(handle);
+    // Acquire, with the release in release(): a handle that another thread freed and made anew is never found here.
+    const std::uint64_t freed = freed_.load(std::memory_order_acquire);
+    if (recent.bits == bits && recent.freed == freed && recent.datatype) return recent.datatype;
+    const Datatype* const datatype = find_or_make(handle);
+    if (datatype) recent = {bits, freed, datatype};
+    return datatype;
+  }
+
+  // No call tells whether a type is committed, but sending one to nobody refuses one that is not (MPICH looks at the
+  // type only if the count is not 0; nothing is read).
+  bool committed(MPI_Datatype handle) const {
+    const char nothing = 0;
+    return PMPI_Send(&nothing, 1, handle, MPI_PROC_NULL, 0, own_communicator()) == MPI_SUCCESS;
+  }
+
+ private:
+  Datatypes() : predefined_(make_predefined_types()) {
+    std::vector<PredefinedTable::Named> named;
+    for (const PredefinedType& type : predefined_) named.push_back({type.handle, &type.datatype});
+    predefined_table.fill(named);
+    PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, release, &keyval_, this);
+  }
+
+  const Datatype* attribute(MPI_Datatype handle) const {
+    void* value = nullptr;
+    int found = 0;
+    PMPI_Type_get_attr(handle, keyval_, &value, &found);
+    return found ? static_cast<const Datatype*>(value) : nullptr;
+  }
+
+  const Datatype* find_or_make(MPI_Datatype handle) {
+    if (handle == MPI_DATATYPE_NULL) return nullptr;
+    if (const Datatype* const known = attribute(handle)) return known;
+    // Setting the attribute twice would delete the first value under its users. release() does not take this lock.
+    const std::lock_guard lock(making_);
+    if (const Datatype* const known = attribute(handle)) return known;
+    if (!committed(handle)) return nullptr;
+    Result<Datatype> made = flatten(handle);
+    if (!made.ok()) return nullptr;
+    auto datatype = std::make_unique<Datatype>(std::move(made.value()));
+    if (PMPI_Type_set_attr(handle, keyval_, datatype.get()) != MPI_SUCCESS) return nullptr;
+    return datatype.release();
+  }
+
+  static int release(MPI_Datatype, int, void* value, void* owner) {
+    static_cast<Datatypes*>(owner)->freed_.fetch_add(1, std::memory_order_release);
+    delete static_cast<Datatype*>(value);
+    return MPI_SUCCESS;
+  }
+
+  std::vector<PredefinedType> predefined_;
+  int keyval_ = MPI_KEYVAL_INVALID;
+  std::mutex making_;
+  std::atomic<std::uint64_t> freed_{0};
+};
+
+}  // namespace
+
+constinit PredefinedTable predefined_table;
+
+bool PredefinedTable::place(const Named& type) {
+  const std::uintptr_t bits = bits_of(type.handle);
+  Slot& slot = slots_[slot_of(bits)];
+  if (slot.datatype != nullptr) return slot.bits == bits;
+  slot = {bits, type.datatype, type.datatype->contiguous ? type.datatype->size : 0};
+  return true;
+}
+
+void PredefinedTable::fill(std::span<const Named> types) {
+  while (!std::all_of(types.begin(), types.end(), [&](const Named& type) { return place(type); })) {
+    slots_.fill({});
+    multiplier_ = multiplier_ * 6364136223846793005u + 1442695040888963407u;  // any series will do
+  }
+}
+
+void prepare_datatypes() { Datatypes::instance(); }
+
+const Datatype* find_datatype(MPI_Datatype handle) {
+  Datatypes& datatypes = Datatypes::instance();
+  if (const Datatype* const predefined = predefined_table.find(handle)) return predefined;
+  return datatypes.find_derived(handle);
+}
+
+Error datatype_error(MPI_Datatype handle) {
+  if (handle == MPI_DATATYPE_NULL) return {ErrorKind::kUnsupported, "the datatype is MPI_DATATYPE_NULL"};
+  if (!Datatypes::instance().committed(handle)) {
+    return {ErrorKind::kUnsupported, "the datatype is not committed (MPI_Type_commit), or not valid"};
+  }
+  const Result<Datatype> made = flatten(handle);
+  if (!made.ok()) return made.error();
+  return {ErrorKind::kOther, "the runtime refused an attribute on the datatype"};
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rebuilds a derived datatype from what it was constructed with (MPI 4.0 section 5.1.13, where the tables of integers,
+// addresses and counts of each combiner stand). Offsets come from the constructors; lower bound and extent of
+// every level are asked from the runtime, which pads structs and keeps sticky bounds in its own way.
+#include "pmpi/datatypes/flatten.hpp"
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/base/checked.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+using LayoutPtr = std::shared_ptr<const Layout>;
+using Offset = Checked<std::ptrdiff_t>;
+
+// The combiners of the constructors that MPI-3 removed. Open MPI hides the names but may still return the values,
+// for types made by old Fortran or C binaries.
+#if defined(OPEN_MPI) && !OMPI_ENABLE_MPI1_COMPAT
+constexpr int kHvectorInteger = OMPI_WAS_MPI_COMBINER_HVECTOR_INTEGER;
+constexpr int kHindexedInteger = OMPI_WAS_MPI_COMBINER_HINDEXED_INTEGER;
+constexpr int kStructInteger = OMPI_WAS_MPI_COMBINER_STRUCT_INTEGER;
+#else
+constexpr int kHvectorInteger = MPI_COMBINER_HVECTOR_INTEGER;
+constexpr int kHindexedInteger = MPI_COMBINER_HINDEXED_INTEGER;
+constexpr int kStructInteger = MPI_COMBINER_STRUCT_INTEGER;
+#endif
+
+struct Envelope {
+  MPI_Count integers = 0, addresses = 0, counts = 0, types = 0;
+  int combiner = MPI_COMBINER_NAMED;
+};
+
+Envelope envelope_of(MPI_Datatype handle) {
+  Envelope envelope;
+#if MPI_VERSION >= 4
+  PMPI_Type_get_envelope_c(handle, &envelope.integers, &envelope.addresses, &envelope.counts, &envelope.types,
+                           &envelope.combiner);
+#else
+  int integers = 0, addresses = 0, types = 0;
+  PMPI_Type_get_envelope(handle, &integers, &addresses, &types, &envelope.combiner);
+  envelope.integers = integers;
+  envelope.addresses = addresses;
+  envelope.types = types;
+#endif
+  return envelope;
+}
+
+bool is_f90(int combiner) {
+  return combiner == MPI_COMBINER_F90_REAL || combiner == MPI_COMBINER_F90_COMPLEX ||
+         combiner == MPI_COMBINER_F90_INTEGER;
+}
+
+// What a type was constructed with: integers, then addresses, then large counts, in one row. For most combiners
+// the row is then the same whether the large-count constructor was used or not. Owns the inner handles.
+class Contents {
+ public:
+  Contents(MPI_Datatype handle, const Envelope& envelope)
+      : combiner_(envelope.combiner), large_(envelope.counts > 0) {
+    std::vector<int> integers(static_cast<std::size_t>(envelope.integers) + 1);
+    std::vector<MPI_Aint> addresses(static_cast<std::size_t>(envelope.addresses) + 1);
+    std::vector<MPI_Count> counts(static_cast<std::size_t>(envelope.counts) + 1);
+    types_.resize(static_cast<std::size_t>(envelope.types) + 1, MPI_DATATYPE_NULL);
+#if MPI_VERSION >= 4
+    PMPI_Type_get_contents_c(handle, envelope.integers, envelope.addresses, envelope.counts, envelope.types,
+                             integers.data(), addresses.data(), counts.data(), types_.data());
+#else
+    PMPI_Type_get_contents(handle, static_cast<int>(envelope.integers), static_cast<int>(envelope.addresses),
+                           static_cast<int>(envelope.types), integers.data(), addresses.data(), types_.data());
+#endif
+    values_.assign(integers.begin(), integers.end() - 1);
+    values_.insert(values_.end(), addresses.begin(), addresses.end() - 1);
+    values_.insert(values_.end(), counts.begin(), counts.end() - 1);
+    types_.pop_back();
+  }
+  Contents(const Contents&) = delete;
+  Contents& operator=(const Contents&) = delete;
+  ~Contents() {
+    for (MPI_Datatype& type : types_) {
+      const int combiner = envelope_of(type).combiner;
+      if (combiner != MPI_COMBINER_NAMED && !is_f90(combiner)) PMPI_Type_free(&type);
+    }
+  }
+
+  int combiner() const { return combiner_; }
+  bool large() const { return large_; }
+  const std::vector<MPI_Datatype>& types() const { return types_; }
+  std::ptrdiff_t value(std::size_t index) const { return static_cast<std::ptrdiff_t>(values_[index]); }
+  std::size_t count(std::size_t index) const { return static_cast<std::size_t>(values_[index]); }
+
+ private:
+  int combiner_;
+  bool large_;
+  std::vector<MPI_Count> values_;
+  std::vector<MPI_Datatype> types_;
+};
+
+LayoutPtr contiguous(const LayoutPtr& child, std::size_t count) {
+  return Layout::repeated(child, count, child->extent());
+}
+
+// Rows [count, block length, stride]; the stride in units of `unit` bytes.
+LayoutPtr vector(const Contents& contents, const LayoutPtr& child, std::ptrdiff_t unit) {
+  return Layout::repeated(contiguous(child, contents.count(1)), contents.count(0), (Offset(contents.value(2)) * unit).value());
+}
+
+// Rows [count, block lengths, displacements]; `children` has one layout for all blocks or one per block.
+LayoutPtr indexed(const Contents& contents, const std::vector<LayoutPtr>& children, std::ptrdiff_t unit) {
+  const std::size_t count = contents.count(0);
+  std::vector<Layout::Placed> blocks;
+  blocks.reserve(count);
+  for (std::size_t block = 0; block < count; ++block) {
+    const LayoutPtr& child = children.size() == 1 ? children[0] : children[block];
+    blocks.push_back({(Offset(contents.value(1 + count + block)) * unit).value(), contents.count(1 + block), child});
+  }
+  return Layout::placed(std::move(blocks));
+}
+
+// Rows [count, block length, displacements].
+LayoutPtr indexed_block(const Contents& contents, const LayoutPtr& child, std::ptrdiff_t unit) {
+  std::vector<Layout::Placed> blocks;
+  blocks.reserve(contents.count(0));
+  for (std::size_t block = 0; block < contents.count(0); ++block) {
+    blocks.push_back({(Offset(contents.value(2 + block)) * unit).value(), contents.count(1), child});
+  }
+  return Layout::placed(std::move(blocks));
+}
+
+// The dimensions from the one that lies closest in memory to the farthest.
+std::vector<std::size_t> dimensions_by_stride(std::size_t dimensions, std::ptrdiff_t order) {
+  std::vector<std::size_t> result;
+  for (std::size_t index = 0; index < dimensions; ++index) {
+    result.push_back(order == MPI_ORDER_C ? dimensions - 1 - index : index);
+  }
+  return result;
+}
+
+// [dimensions, sizes, subsizes, starts, order]; large: [dimensions, order, sizes, subsizes, starts].
+LayoutPtr subarray(const Contents& contents, LayoutPtr layout) {
+  const std::size_t dimensions = contents.count(0);
+  const std::size_t sizes = contents.large() ? 2 : 1;
+  const std::ptrdiff_t order = contents.value(contents.large() ? 1 : 1 + 3 * dimensions);
+  Offset stride = layout->extent();
+  Offset start = 0;
+  for (const std::size_t dimension : dimensions_by_stride(dimensions, order)) {
+    layout = Layout::repeated(layout, contents.count(sizes + dimensions + dimension), stride.value());
+    start += Offset(contents.value(sizes + 2 * dimensions + dimension)) * stride;
+    stride *= contents.value(sizes + dimension);
+  }
+  return Layout::placed({{start.value(), 1, layout}});
+}
+
+// One dimension of a distributed array: the part of `size` places, `stride` bytes apart, that the process at
+// `coordinate` of `processes` holds (MPI 4.0 section 5.1.4).
+struct Distribution {
+  std::ptrdiff_t size, kind, argument, processes, coordinate;
+};
+
+LayoutPtr distributed(const LayoutPtr& layout, const Distribution& part, std::ptrdiff_t stride) {
+  std::ptrdiff_t block = part.argument;
+  if (part.kind == MPI_DISTRIBUTE_NONE) {
+    block = part.size;
+  } else if (part.argument == MPI_DISTRIBUTE_DFLT_DARG) {
+    block = part.kind == MPI_DISTRIBUTE_BLOCK ? (part.size + part.processes - 1) / part.processes : 1;
+  }
+  const std::ptrdiff_t first = part.kind == MPI_DISTRIBUTE_NONE ? 0 : (Offset(part.coordinate) * block).value();
+  const std::ptrdiff_t cycle = part.kind == MPI_DISTRIBUTE_NONE ? part.size : (Offset(part.processes) * block).value();
+  if (first >= part.size) return Layout::placed({});
+  // Whole blocks, then one that the end of the array cuts short.
+  const std::ptrdiff_t cycles = (part.size - first) / cycle;
+  const std::ptrdiff_t rest = part.size - first - cycles * cycle;
+  const std::ptrdiff_t whole = cycles + (rest >= block ? 1 : 0);
+  const std::ptrdiff_t cut = rest < block ? rest : 0;
+  const auto places = [&](std::ptrdiff_t count) {
+    return Layout::repeated(layout, static_cast<std::size_t>(count), stride);
+  };
+  return Layout::placed(
+      {{(Offset(first) * stride).value(), 1,
+        Layout::repeated(places(block), static_cast<std::size_t>(whole), (Offset(cycle) * stride).value())},
+       {(Offset(first + whole * cycle) * stride).value(), 1, places(cut)}});
+}
+
+// [size, rank, dimensions, global sizes, distributions, arguments, process grid, order]; large: global sizes last.
+LayoutPtr distributed_array(const Contents& contents, LayoutPtr layout) {
+  const std::size_t dimensions = contents.count(2);
+  const std::size_t kinds = contents.large() ? 3 : 3 + dimensions;
+  const std::size_t arguments = kinds + dimensions, grid = arguments + dimensions, order = grid + dimensions;
+  const std::size_t sizes = contents.large() ? order + 1 : 3;
+  // Ranks are row-major in the grid whatever the order of the array (MPI 4.0 section 5.1.4).
+  std::vector<std::ptrdiff_t> coordinates(dimensions);
+  std::ptrdiff_t rank = contents.value(1);
+  for (std::size_t dimension = dimensions; dimension-- > 0;) {
+    coordinates[dimension] = rank % contents.value(grid + dimension);
+    rank /= contents.value(grid + dimension);
+  }
+  Offset stride = layout->extent();
+  for (const std::size_t dimension : dimensions_by_stride(dimensions, contents.value(order))) {
+    layout = distributed(layout, {contents.value(sizes + dimension), contents.value(kinds + dimension),
+                                  contents.value(arguments + dimension), contents.value(grid + dimension),
+                                  coordinates[dimension]}, stride.value());
+    stride *= contents.value(sizes + dimension);
+  }
+  return layout;
+}
+
+// Null for a combiner that is not known.
+LayoutPtr compose(const Contents& contents, const std::vector<LayoutPtr>& children) {
+  const int combiner = contents.combiner();
+  if (combiner == MPI_COMBINER_STRUCT || combiner == kStructInteger) return indexed(contents, children, 1);
+  if (children.size() != 1) return nullptr;
+  const LayoutPtr& child = children[0];
+  if (combiner == kHvectorInteger) return vector(contents, child, 1);
+  if (combiner == kHindexedInteger) return indexed(contents, children, 1);
+  switch (combiner) {
+    case MPI_COMBINER_DUP: case MPI_COMBINER_RESIZED: return child;  // bounds are set by the caller
+    case MPI_COMBINER_CONTIGUOUS: return contiguous(child, contents.count(0));
+    case MPI_COMBINER_VECTOR: return vector(contents, child, child->extent());
+    case MPI_COMBINER_HVECTOR: return vector(contents, child, 1);
+    case MPI_COMBINER_INDEXED: return indexed(contents, children, child->extent());
+    case MPI_COMBINER_HINDEXED: return indexed(contents, children, 1);
+    case MPI_COMBINER_INDEXED_BLOCK: return indexed_block(contents, child, child->extent());
+    case MPI_COMBINER_HINDEXED_BLOCK: return indexed_block(contents, child, 1);
+    case MPI_COMBINER_SUBARRAY: return subarray(contents, child);
+    case MPI_COMBINER_DARRAY: return distributed_array(contents, child);
+    default: return nullptr;
+  }
+}
+
+Error unsupported(MPI_Datatype handle, const std::string& why) {
+  std::array<char, MPI_MAX_OBJECT_NAME> name{};
+  int length = 0;
+  PMPI_Type_get_name(handle, name.data(), &length);
+  const std::string which = length > 0 ? std::string(name.data(), static_cast<std::size_t>(length)) : "unnamed";
+  return {ErrorKind::kUnsupported, "cannot translate the datatype (" + which + "): " + why};
+}
+
+Datatype with_bounds(MPI_Datatype handle, const LayoutPtr& layout) {
+  MPI_Count lower_bound = 0, extent = 0;
+  PMPI_Type_get_extent_x(handle, &lower_bound, &extent);
+  Datatype datatype;
+  datatype.layout = Layout::resized(layout, static_cast<std::ptrdiff_t>(lower_bound),
+                                    static_cast<std::ptrdiff_t>(extent));
+  datatype.size = datatype.layout->size();
+  datatype.extent = datatype.layout->extent();
+  datatype.contiguous = datatype.layout->contiguous();
+  return datatype;
+}
+
+// MPI_Type_create_f90_*: the runtime chose the kind, which shows in the size, but for 16 bytes: there, 18 digits are
+// what x87 has, and more need quad precision.
+Result<Datatype> flatten_f90(MPI_Datatype handle, const Envelope& envelope) {
+  const Contents contents(handle, envelope);
+  MPI_Count size = 0;
+  PMPI_Type_size_x(handle, &size);
+  using enum BasicType;
+  std::vector<BasicType> candidates = {kInt8, kInt16, kInt32, kInt64};
+  if (envelope.combiner != MPI_COMBINER_F90_INTEGER) {
+    const bool quad = contents.value(0) != MPI_UNDEFINED && contents.value(0) > 18;
+    candidates = envelope.combiner == MPI_COMBINER_F90_REAL
+                     ? std::vector{kFloat, kDouble, quad ? kQuad : kLongDouble}
+                     : std::vector{kComplexFloat, kComplexDouble, quad ? kComplexQuad : kComplexLongDouble};
+  }
+  for (const BasicType type : candidates) {
+    if (size != traits(type).size) continue;
+    Datatype datatype = with_bounds(handle, Layout::basic(type));
+    datatype.basic = type;
+    return datatype;
+  }
+  return unsupported(handle, "there is no Fortran kind of " + std::to_string(size) + " bytes");
+}
+
+}  // namespace
+
+Result<Datatype> flatten(MPI_Datatype handle) {
+  if (const Datatype* const predefined = predefined_table.find(handle)) return *predefined;
+  const Envelope envelope = envelope_of(handle);
+  if (is_f90(envelope.combiner)) return flatten_f90(handle, envelope);
+  if (envelope.combiner == MPI_COMBINER_NAMED) {
+    MPI_Count size = 0;
+    PMPI_Type_size_x(handle, &size);
+    // MPI_LB and MPI_UB of MPI-1: only bounds, which the enclosing type's extent contains.
+    if (size == 0) return with_bounds(handle, Layout::placed({}));
+    return unsupported(handle, "no counterpart for this predefined type of " + std::to_string(size) + " bytes");
+  }
+  const Contents contents(handle, envelope);
+  std::vector<LayoutPtr> children;
+  for (std::size_t index = 0; index < contents.types().size(); ++index) {
+    // MPICH hands out one handle however often a child occurs; so a tree of pairs is not walked exponentially.
+    if (index > 0 && contents.types()[index] == contents.types()[index - 1]) {
+      children.push_back(children.back());
+      continue;
+    }
+    const Result<Datatype> child = flatten(contents.types()[index]);
+    if (!child.ok()) return child.error();
+    children.push_back(child.value().layout);
+  }
+  try {
+    const LayoutPtr layout = compose(contents, children);
+    if (!layout) return unsupported(handle, "unknown combiner " + std::to_string(envelope.combiner));
+    return with_bounds(handle, layout);
+  } catch (const std::overflow_error&) {
+    return unsupported(handle, "its size or bounds are beyond 2^63 bytes");
+  }
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Entry points of Fortran. Its calls come through those of C, all but MPI_Win_get_attr: it needs an integer where C
+// gives a pointer, so both runtimes look into the handle behind C's back.
+#include <dlfcn.h>
+
+#include "pmpi/window/window.hpp"
+#include "pmpi/window/window_table.hpp"
+#include "transport/base/log.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+// The value of a predefined attribute of a farside window as Fortran has it, in an integer that holds an address.
+bool find_attribute(MPI_Win win, int keyval, MPI_Aint& value) {
+  Window* window = WindowTable::instance().find(win);
+  if (window == nullptr) return false;
+  void* attribute = window->predefined_attribute(keyval);
+  if (keyval == MPI_WIN_BASE) {
+    value = reinterpret_cast<MPI_Aint>(attribute);
+    return true;
+  }
+  if (attribute == nullptr) return false;
+  value = keyval == MPI_WIN_SIZE ? *static_cast<MPI_Aint*>(attribute) : *static_cast<int*>(attribute);
+  return true;
+}
+
+template <class Function>
+Function* behind(const char* name) {
+  auto* function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+  if (function == nullptr) {
+    log(LogLevel::kError, "no {} behind farside: preload the library, or link it before the MPI libraries", name);
+    std::abort();
+  }
+  return function;
+}
+
+}  // namespace
+}  // namespace farside::pmpi
+
+using namespace farside::pmpi;
+
+#if defined(MPICH_VERSION)
+// MPIR_Attr_type of MPICH: what `value` points at.
+constexpr int kAddressInteger = 1;
+
+extern "C" [[gnu::visibility("default")]] int MPII_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag, int type) {
+  // Fortran's predefined keys are the even ones behind those of C.
+  const int key = keyval % 2 == 0 ? keyval - 1 : keyval;
+  if (type == kAddressInteger && find_attribute(win, key, *static_cast<MPI_Aint*>(value))) {
+    *flag = 1;
+    return MPI_SUCCESS;
+  }
+  static auto* const original = behind<decltype(MPII_Win_get_attr)>("MPII_Win_get_attr");
+  return original(win, keyval, value, flag, type);
+}
+#elif defined(OPEN_MPI)
+using GetAttribute = void(MPI_Fint* object, MPI_Fint* keyval, MPI_Aint* value, MPI_Fint* flag, MPI_Fint* error);
+
+// As the compiler writes it that the runtime was built for: the runtime says so of an attribute that is always there.
+static MPI_Fint fortran_true() {
+  MPI_Fint world = PMPI_Comm_c2f(MPI_COMM_WORLD);
+  MPI_Fint keyval = MPI_TAG_UB;
+  MPI_Aint value = 0;
+  MPI_Fint flag = 0;
+  MPI_Fint error = 0;
+  behind<GetAttribute>("ompi_comm_get_attr_f")(&world, &keyval, &value, &flag, &error);
+  return flag;
+}
+
+extern "C" [[gnu::visibility("default")]] void ompi_win_get_attr_f(MPI_Fint* win, MPI_Fint* keyval, MPI_Aint* value,
+                                                                   MPI_Fint* flag, MPI_Fint* error) {
+  // A window that is being freed is asked as well, by callbacks: then the runtime knows none of these any more.
+  if (find_attribute(PMPI_Win_f2c(*win), *keyval, *value)) {
+    static const MPI_Fint yes = fortran_true();
+    *flag = yes;
+    *error = MPI_SUCCESS;
+    return;
+  }
+  static auto* const original = behind<GetAttribute>("ompi_win_get_attr_f");
+  original(win, keyval, value, flag, error);
+}
+// The names that compilers give it (mpif.h and use mpi), and the one that mpi_f08 calls.
+#define FARSIDE_FORTRAN_NAME(name) \
+  extern "C" [[gnu::visibility("default"), gnu::alias("ompi_win_get_attr_f")]] GetAttribute name;
+FARSIDE_FORTRAN_NAME(mpi_win_get_attr)
+FARSIDE_FORTRAN_NAME(mpi_win_get_attr_)
+FARSIDE_FORTRAN_NAME(mpi_win_get_attr__)
+FARSIDE_FORTRAN_NAME(pmpi_win_get_attr)
+FARSIDE_FORTRAN_NAME(pmpi_win_get_attr_)
+FARSIDE_FORTRAN_NAME(pmpi_win_get_attr__)
+#endif

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Entry points: completion of requests (MPI 4.0 section 3.7). While no operation with a request is under way, they are
+// the runtime's; else those of farside among the requests are completed first, as far as their operations are over.
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "pmpi/entries/entry.hpp"
+#include "pmpi/runtime/requests.hpp"
+#include "transport/process.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+std::span<const MPI_Request> list(int count, const MPI_Request* requests) {
+  return {requests, count > 0 && requests != nullptr ? static_cast<std::size_t>(count) : 0};
+}
+
+// The handles of requests, which the runtime sets to null as it completes them, for the errors of farside's among them.
+// To be made when they have been looked at.
+class Handles {
+ public:
+  explicit Handles(std::span<const MPI_Request> requests) {
+    if (Requests::instance().any_to_report()) handles_.assign(requests.begin(), requests.end());
+  }
+  // The error of one that was completed, once; or MPI_SUCCESS.
+  int report(int index) const {
+    if (index < 0 || static_cast<std::size_t>(index) >= handles_.size()) return MPI_SUCCESS;
+    return Requests::instance().report(handles_[static_cast<std::size_t>(index)]);
+  }
+  // What a call returns that has completed one: `code` is the runtime's.
+  int of_one(int index, int code) const {
+    const int failure = report(index);
+    return code == MPI_SUCCESS ? failure : code;
+  }
+  // Or several: who failed stands in the statuses (MPI 4.0 section 3.7.5). `indices`: of those completed, null for all.
+  int of_many(int completed, const int* indices, MPI_Status* statuses, int code) const {
+    if (handles_.empty()) return code;
+    std::vector<int> codes(static_cast<std::size_t>(std::max(completed, 0)));
+    for (int i = 0; i < completed; ++i) {
+      codes[static_cast<std::size_t>(i)] = report(indices != nullptr ? indices[i] : i);
+    }
+    if (std::ranges::all_of(codes, [](int each) { return each == MPI_SUCCESS; })) return code;
+    for (int i = 0; i < completed && statuses != MPI_STATUSES_IGNORE; ++i) {
+      const int own = codes[static_cast<std::size_t>(i)];
+      if (own != MPI_SUCCESS || code == MPI_SUCCESS) statuses[i].MPI_ERROR = own;
+    }
+    return MPI_ERR_IN_STATUS;
+  }
+
+ private:
+  std::vector<MPI_Request> handles_;
+};
+
+// Waits for any of several requests: while some of them are farside's, by testing.
+template <class Test, class Wait>
+int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wait) {
+  for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());;) {
+    if (Requests::instance().look(requests) == 0) return wait();
+    bool over = false;
+    const int code = test(over);
+    if (code != MPI_SUCCESS || over) return code;
+    waiter.pause();
+  }
+}
+
+}  // namespace
+}  // namespace farside::pmpi
+
+using namespace farside::pmpi;
+
+FARSIDE_ENTRY(Wait, (MPI_Request * request, MPI_Status* status)) {
+  Requests& pending = Requests::instance();
+  if (!pending.any()) [[likely]] return runtime().Wait(request, status);
+  pending.wait(list(1, request));
+  const Handles handles(list(1, request));
+  return handles.of_one(0, runtime().Wait(request, status));
+}
+
+FARSIDE_ENTRY(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
+  Requests& pending = Requests::instance();
+  if (!pending.any()) [[likely]] return runtime().Test(request, flag, status);
+  pending.look(list(1, request));
+  const Handles handles(list(1, request));
+  const int code = runtime().Test(request, flag, status);
+  return handles.of_one(*flag != 0 ? 0 : MPI_UNDEFINED, code);
+}
+
+// Whoever asks so completes the request later, and hears then how it ended.
+FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
+  Requests& pending = Requests::instance();
+  if (!pending.any()) [[likely]] return runtime().Request_get_status(request, flag, status);
+  pending.look(list(1, &request));
+  const int code = runtime().Request_get_status(request, flag, status);
+  if (*flag != 0) pending.show(request);
+  return code;
+}
+
+FARSIDE_ENTRY(Request_free, (MPI_Request * request)) {
+  Requests& pending = Requests::instance();
+  if (!pending.any()) [[likely]] return runtime().Request_free(request);
+  const Handles handles(list(1, request));
+  if (request != nullptr) pending.abandon(*request);
+  return handles.of_one(0, runtime().Request_free(request));
+}
+
+FARSIDE_ENTRY(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses)) {
+  Requests& pending = Requests::instance();
+  if (!pending.any()) [[likely]] return runtime().Waitall(count, requests, statuses);
+  pending.wait(list(count, requests));
+  const Handles handles(list(count, requests));
+  return handles.of_many(count, nullptr, statuses, runtime().Waitall(count, requests, statuses));
+}
+
+FARSIDE_ENTRY(Testall, (int count, MPI_Request* requests, int* flag, MPI_Status* statuses)) {
+  Requests& pending = Requests::instance();
+  if (!pending.any()) [[likely]] return runtime().Testall(count, requests, flag, statuses);
+  pending.look(list(count, requests));
+  const Handles handles(list(count, requests));
+  const int code = runtime().Testall(count, requests, flag, statuses);
+  return handles.of_many(*flag != 0 ? count : 0, nullptr, statuses, code);
+}
+
+FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status* status)) {
+  if (!Requests::instance().any()) [[likely]] return runtime().Waitany(count, requests, index, status);
+  const auto test = [&](bool& over) {
+    const Handles handles(list(count, requests));
+    int flag = 0;
+    const int code = runtime().Testany(count, requests, index, &flag, status);
+    over = flag != 0;
+    return handles.of_one(over ? *index : MPI_UNDEFINED, code);
+  };
+  return wait_for_some(list(count, requests), test, [&] {
+    const Handles handles(list(count, requests));
+    const int code = runtime().Waitany(count, requests, index, status);
+    return handles.of_one(*index, code);
+  });
+}
+
+FARSIDE_ENTRY(Testany, (int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status)) {
+  Requests& pending = Requests::instance();
+  if (!pending.any()) [[likely]] return runtime().Testany(count, requests, index, flag, status);
+  pending.look(list(count, requests));
+  const Handles handles(list(count, requests));
+  const int code = runtime().Testany(count, requests, index, flag, status);
+  return handles.of_one(*flag != 0 ? *index : MPI_UNDEFINED, code);
+}
+
+FARSIDE_ENTRY(Waitsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses)) {
+  if (!Requests::instance().any()) [[likely]] return runtime().Waitsome(count, requests, completed, indices, statuses);
+  const auto test = [&](bool& over) {
+    const Handles handles(list(count, requests));
+    const int code = runtime().Testsome(count, requests, completed, indices, statuses);
+    over = *completed != 0;
+    return handles.of_many(*completed, indices, statuses, code);
+  };
+  return wait_for_some(list(count, requests), test, [&] {
+    const Handles handles(list(count, requests));
+    const int code = runtime().Waitsome(count, requests, completed, indices, statuses);
+    return handles.of_many(*completed, indices, statuses, code);
+  });
+}
+
+FARSIDE_ENTRY(Testsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses)) {
+  Requests& pending = Requests::instance();
+  if (!pending.any()) [[likely]] return runtime().Testsome(count, requests, completed, indices, statuses);
+  pending.look(list(count, requests));
+  const Handles handles(list(count, requests));
+  const int code = runtime().Testsome(count, requests, completed, indices, statuses);
+  return handles.of_many(*completed, indices, statuses, code);
+}

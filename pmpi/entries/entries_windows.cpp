@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Entry points: making, freeing and asking windows (MPI 4.0 section 12.2), and the end of MPI.
+#include "pmpi/window/creation.hpp"
+#include "pmpi/entries/entry.hpp"
+#include "pmpi/runtime/first_window.hpp"
+#include "pmpi/runtime/requests.hpp"
+#include "pmpi/observe/statistics_file.hpp"
+#include "pmpi/observe/trace_file.hpp"
+#include "transport/process.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+// The runtime may give a window of its own the handle of a farside window that another thread is freeing.
+int by_runtime(MPI_Win* win, int code) {
+  if (code == MPI_SUCCESS) WindowTable::instance().forget(*win);
+  return code;
+}
+
+template <class Original>
+int create(const CreationRequest& request, void** base, MPI_Win* win, Original&& original) {
+  Carrier carrier = Carrier::kRuntime;
+  const Outcome outcome = create_window(request, base, win, &carrier);
+  if (!outcome) return raise_on(request.communicator, request.call, outcome.fault());
+  return carrier == Carrier::kFarside ? MPI_SUCCESS : by_runtime(win, original());
+}
+
+void end_with_runtime() {
+  write_statistics();
+  write_trace();
+  // Windows that were not freed keep the endpoint; the process is about to end.
+  if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
+}
+
+// The base addresses of MPI_Win_allocate and others are void* arguments that mean void**.
+void** address_of(void* base) { return static_cast<void**>(base); }
+
+}  // namespace
+}  // namespace farside::pmpi
+
+using namespace farside::pmpi;
+
+FARSIDE_ENTRY(Win_create, (void* base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
+  void* same = nullptr;
+  return create({"MPI_Win_create", MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win,
+                [&] { return runtime().Win_create(base, size, unit, info, comm, win); });
+}
+
+FARSIDE_ENTRY(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
+  return create({"MPI_Win_allocate", MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, unit, info, comm}, address_of(base), win,
+                [&] { return runtime().Win_allocate(size, unit, info, comm, base, win); });
+}
+
+FARSIDE_ENTRY(Win_allocate_shared, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
+  return create({"MPI_Win_allocate_shared", MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, address_of(base), win,
+                [&] { return runtime().Win_allocate_shared(size, unit, info, comm, base, win); });
+}
+
+FARSIDE_ENTRY(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
+  void* bottom = nullptr;
+  return create({"MPI_Win_create_dynamic", MPI_WIN_FLAVOR_DYNAMIC, MPI_BOTTOM, 0, 1, info, comm}, &bottom, win,
+                [&] { return runtime().Win_create_dynamic(info, comm, win); });
+}
+
+FARSIDE_ENTRY(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
+  return on_window(win, "MPI_Win_attach", [&](Window& w) { return w.attach(base, size); }, &Runtime::Win_attach, win, base,
+                   size);
+}
+
+FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base)) {
+  return on_window(win, "MPI_Win_detach", [&](Window& w) { return w.detach(base); }, &Runtime::Win_detach, win, base);
+}
+
+FARSIDE_ENTRY(Win_shared_query, (MPI_Win win, int rank, MPI_Aint* size, int* unit, void* base)) {
+  return on_window(win, {"MPI_Win_shared_query", rank},
+                   [&](Window& w) { return w.shared_query(rank, size, unit, address_of(base)); },
+                   &Runtime::Win_shared_query, win, rank, size, unit, base);
+}
+
+FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
+  Window* window = WindowTable::instance().find(*win);
+  if (window == nullptr) {
+    if (const char* why = WindowTable::instance().why_none(*win)) return raise_without_window("MPI_Win_free", why);
+    return runtime().Win_free(win);
+  }
+  if (const Outcome outcome = window->check_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
+  // Operations that failed at the end are reported, but the window goes: its peers have let go of it.
+  const Outcome ended = window->end();
+  Requests::instance().abandon(*window);
+  const int lost = ended ? MPI_SUCCESS : window->raise("MPI_Win_free", ended.fault());
+  // Delete callbacks of attributes run in here and may still ask the window.
+  const MPI_Win handle = *win;
+  const int code = runtime().Win_free(win);
+  WindowTable::instance().erase(handle, window);
+  return lost != MPI_SUCCESS ? lost : code;
+}
+
+FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag)) {
+  Window* window = WindowTable::instance().find(win);
+  void* attribute = nullptr;
+  const bool predefined = key == MPI_WIN_BASE || key == MPI_WIN_SIZE || key == MPI_WIN_DISP_UNIT ||
+                          key == MPI_WIN_CREATE_FLAVOR || key == MPI_WIN_MODEL;
+  if (const char* why = window != nullptr ? nullptr : WindowTable::instance().why_none(win)) {
+    return raise_without_window("MPI_Win_get_attr", why);
+  }
+  if (window == nullptr || !predefined) return runtime().Win_get_attr(win, key, value, flag);
+  attribute = window->predefined_attribute(key);
+  *address_of(value) = attribute;
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+
+FARSIDE_ENTRY(Win_get_group, (MPI_Win win, MPI_Group* group)) {
+  return on_window(win, "MPI_Win_get_group", [&](Window& w) { return w.group(group); }, &Runtime::Win_get_group, win,
+                   group);
+}
+
+FARSIDE_ENTRY(Win_set_info, (MPI_Win win, MPI_Info info)) {
+  return on_window(win, "MPI_Win_set_info", [&](Window& w) { return w.set_info(info); }, &Runtime::Win_set_info, win,
+                   info);
+}
+
+FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info)) {
+  return on_window(win, "MPI_Win_get_info", [&](Window& w) { return w.get_info(info); }, &Runtime::Win_get_info, win,
+                   info);
+}
+
+// Not of windows, but they remember groups (members.hpp).
+FARSIDE_ENTRY(Group_free, (MPI_Group * group)) {
+  groups_freed.fetch_add(1, std::memory_order_relaxed);
+  return runtime().Group_free(group);
+}
+
+FARSIDE_ENTRY(Finalize, (void)) {
+  end_with_runtime();
+  world_ends();
+  return runtime().Finalize();
+}
+
+#if FARSIDE_HAS_SESSIONS
+FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session* session)) {
+  const int code = runtime().Session_init(info, handler, session);
+  if (code == MPI_SUCCESS) session_begins(*session);
+  return code;
+}
+
+// A program with sessions only does not call MPI_Finalize.
+FARSIDE_ENTRY(Session_finalize, (MPI_Session * session)) {
+  if (session != nullptr) {
+    if (is_last(*session)) end_with_runtime();
+    session_ends(*session);
+  }
+  return runtime().Session_finalize(session);
+}
+#endif
+
+#if MPI_VERSION >= 4
+FARSIDE_ENTRY(Win_create_c, (void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
+  void* same = nullptr;
+  return create({"MPI_Win_create_c", MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win,
+                [&] { return runtime().Win_create_c(base, size, unit, info, comm, win); });
+}
+
+FARSIDE_ENTRY(Win_allocate_c, (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
+  return create({"MPI_Win_allocate_c", MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, unit, info, comm}, address_of(base), win,
+                [&] { return runtime().Win_allocate_c(size, unit, info, comm, base, win); });
+}
+
+FARSIDE_ENTRY(Win_allocate_shared_c,
+              (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
+  return create({"MPI_Win_allocate_shared_c", MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, address_of(base),
+                win, [&] { return runtime().Win_allocate_shared_c(size, unit, info, comm, base, win); });
+}
+
+FARSIDE_ENTRY(Win_shared_query_c, (MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* unit, void* base)) {
+  return on_window(win, {"MPI_Win_shared_query_c", rank},
+                   [&](Window& w) { return w.shared_query(rank, size, unit, address_of(base)); },
+                   &Runtime::Win_shared_query_c, win, rank, size, unit, base);
+}
+#endif

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/observe/clocks.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "transport/base/log.hpp"
+#include "transport/base/ticks.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+constexpr int kRoundTrips = 32;
+
+std::mutex mutex;
+bool compared = false;
+std::vector<TraceRecord>& found() {
+  static auto* const records = new std::vector<TraceRecord>();
+  return *records;
+}
+
+struct Offset {
+  std::int64_t ahead = 0;                              // of the peer's clock, in nanoseconds
+  std::uint64_t uncertain = ~std::uint64_t{0};
+};
+
+// With the peer's answer_clock(). Nothing if the runtime fails.
+std::optional<Offset> ask_clock(MPI_Comm communicator, int peer) {
+  Offset best;
+  for (int i = 0; i < kRoundTrips; ++i) {
+    std::uint64_t theirs = 0;
+    const std::uint64_t before = monotonic_ns();
+    const int code =
+        PMPI_Sendrecv(&before, 1, MPI_UINT64_T, peer, 0, &theirs, 1, MPI_UINT64_T, peer, 0, communicator, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) return std::nullopt;
+    const std::uint64_t trip = monotonic_ns() - before;
+    if (trip / 2 >= best.uncertain) continue;
+    best = {static_cast<std::int64_t>(theirs - before - trip / 2), trip / 2};
+  }
+  return best;
+}
+
+bool answer_clock(MPI_Comm communicator, int peer) {
+  for (int i = 0; i < kRoundTrips; ++i) {
+    std::uint64_t theirs = 0;
+    if (PMPI_Recv(&theirs, 1, MPI_UINT64_T, peer, 0, communicator, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    const std::uint64_t now = monotonic_ns();
+    if (PMPI_Send(&now, 1, MPI_UINT64_T, peer, 0, communicator) != MPI_SUCCESS) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::uint64_t clock_id() {
+  std::string text;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), text);
+  std::array<char, 64> space{};
+  if (const ssize_t length = readlink("/proc/self/ns/time", space.data(), space.size()); length > 0) {
+    text.append(space.data(), static_cast<std::size_t>(length));
+  }
+  std::uint64_t value = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return value;
+}
+
+bool clock_is_known() {
+  const std::scoped_lock held(mutex);
+  return compared;
+}
+
+namespace {
+
+// False if the runtime fails. Then some clocks stay unknown.
+bool compare_on(MPI_Comm own) {
+  int rank = 0, ranks = 1;
+  if (PMPI_Comm_rank(own, &rank) != MPI_SUCCESS || PMPI_Comm_size(own, &ranks) != MPI_SUCCESS) return false;
+  const std::uint64_t mine = clock_id();
+  std::vector<std::uint64_t> clocks(static_cast<std::size_t>(ranks));
+  if (PMPI_Allgather(&mine, 1, MPI_UINT64_T, clocks.data(), 1, MPI_UINT64_T, own) != MPI_SUCCESS) return false;
+  std::vector<std::uint64_t> done{clocks[0]};
+  for (int peer = 1; peer < ranks; ++peer) {
+    const std::uint64_t clock = clocks[static_cast<std::size_t>(peer)];
+    if (std::find(done.begin(), done.end(), clock) != done.end()) continue;
+    done.push_back(clock);
+    if (rank == 0 && !answer_clock(own, peer)) return false;
+    if (rank != peer) continue;
+    const std::optional<Offset> offset = ask_clock(own, 0);
+    if (!offset) return false;
+    TraceRecord record;
+    record.kind = TraceKind::kClock;
+    record.granted = clocks[0];
+    record.begin = static_cast<std::uint64_t>(offset->ahead);
+    record.end = offset->uncertain;
+    const std::scoped_lock held(mutex);
+    found().push_back(record);
+  }
+  return true;
+}
+
+}  // namespace
+
+// A trace is worth something without it, so a failure is said and is no error of the window.
+void compare_clocks(MPI_Comm communicator) {
+  MPI_Comm own = MPI_COMM_NULL;
+  const bool made = PMPI_Comm_dup(communicator, &own) == MPI_SUCCESS;
+  if (!made || !compare_on(own)) {
+    log(LogLevel::kWarn, "the runtime failed while clocks were compared: in the trace the times of some nodes may not agree");
+  }
+  if (!made) return;
+  // What is not freed is lost, and nothing else.
+  (void)PMPI_Comm_free(&own);
+  const std::scoped_lock held(mutex);
+  compared = true;
+}
+
+std::vector<TraceRecord> known_clocks() {
+  const std::scoped_lock held(mutex);
+  return found();
+}
+
+}  // namespace farside::pmpi

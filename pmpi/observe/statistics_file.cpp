@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/observe/statistics_file.hpp"
+
+#include <fstream>
+#include <optional>
+#include <string>
+#include <unistd.h>
+
+#include <mpi.h>
+#include <nlohmann/json.hpp>
+
+#include "pmpi/observe/window_statistics.hpp"
+#include "pmpi/window/creation.hpp"
+#include "pmpi/runtime/first_window.hpp"
+#include "transport/base/log.hpp"
+#include "transport/process.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+struct Ticked {
+  double per_tick;  // seconds
+  double operator()(Ticks ticks) const { return static_cast<double>(ticks) * per_tick; }
+};
+
+// What is 0 is left out.
+nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
+  nlohmann::json json = {{"windows", sums.windows}};
+  for (std::size_t i = 0; i < sums.epochs.size(); ++i) {
+    if (sums.epochs[i].count != 0) json["epochs"][kEpochNames[i]] = sums.epochs[i].count;
+  }
+  for (std::size_t i = 0; i < sums.waits.size(); ++i) {
+    const StatisticsSums::Waits& waits = sums.waits[i];
+    if (waits.count == 0) continue;
+    json["waits"][kWaitNames[i]] = {
+        {"count", waits.count}, {"seconds", seconds(waits.total)}, {"longest_seconds", seconds(waits.longest)}};
+  }
+  for (std::size_t route = 0; route < sums.operations.size(); ++route) {
+    for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
+      const StatisticsSums::Operations& done = sums.operations[route][what];
+      if (done.count != 0) json["routes"][kRouteNames[route]][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
+    }
+  }
+  constexpr const char* kBy[] = {"lock", "handler"};
+  for (std::size_t by = 0; by < sums.slow.size(); ++by) {
+    for (std::size_t why = 0; why < sums.slow[by].size(); ++why) {
+      if (sums.slow[by][why] != 0) json["slow_accumulates"][kBy[by]][kSlowNames[why]] = sums.slow[by][why];
+    }
+  }
+  if (sums.flushes != 0) json["flushes"] = sums.flushes;
+  if (sums.flushes_all != 0) json["flushes_all"] = sums.flushes_all;
+  if (sums.slow_operation_calls != 0) {
+    json["slow_operations"] = {{"count", sums.slow_operation_calls}, {"seconds", seconds(sums.slow_operations)}};
+  }
+  return json;
+}
+
+// When the first window was made, or something near; nothing until then.
+std::optional<ClockPair> begun;
+
+}  // namespace
+
+void begin_statistics() {
+  const Result<const Settings*> settings = Process::instance().settings();
+  if (settings && !settings.value()->stats.empty() && !begun) begun = ClockPair::read();
+}
+
+void write_statistics() {
+  const Result<const Settings*> settings = Process::instance().settings();
+  if (!settings || settings.value()->stats.empty()) return;
+  const int rank = process_rank();
+
+  nlohmann::json json;
+  const WindowCounts windows = window_counts();
+  json["rank"] = rank;
+  json["windows"] = {{"farside", windows.farside}, {"runtime", windows.runtime}};
+  Statistics& statistics = Process::instance().statistics();
+  const std::map<std::string, StatisticsSums> by_kind = AllWindowStatistics::instance().sums();
+  const ClockPair now = ClockPair::read();
+  // Without a window nothing has been measured.
+  const Ticked seconds{begun ? ns_per_tick(*begun, now) * 1e-9 : 0};
+  if (begun) json["seconds"] = static_cast<double>(now.ns - begun->ns) * 1e-9;
+  json["window_kinds"] = nlohmann::json::object();
+  for (const auto& [kind, sums] : by_kind) {
+    json["window_kinds"][kind] = in_json(sums, seconds);
+    for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
+      for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
+        const StatisticsSums::Operations& done = sums.operations[route][what];
+        statistics.add(static_cast<RouteKind>(route), static_cast<Counted>(what), done.bytes, done.count);
+      }
+    }
+  }
+  json["routes"] = nlohmann::json::object();
+  for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
+    for (std::size_t what = 0; what < kCountedNames.size(); ++what) {
+      const Statistics::Counter& counter = statistics.counter(static_cast<RouteKind>(route), static_cast<Counted>(what));
+      const std::uint64_t count = counter.count.load(std::memory_order_relaxed);
+      if (count == 0) continue;
+      json["routes"][kRouteNames[route]][kCountedNames[what]] = {
+          {"count", count}, {"bytes", counter.bytes.load(std::memory_order_relaxed)}};
+    }
+  }
+  const std::string apart = was_spawned() ? fmt::format(".spawned-{}", getpid()) : "";
+  const std::string path = fmt::format("{}{}.{}.json", settings.value()->stats, apart, rank);
+  std::ofstream file(path);
+  file << json.dump(2) << '\n';
+  file.close();
+  if (!file) log(LogLevel::kWarn, "FARSIDE_STATS: {} could not be written", path);
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/observe/window_statistics.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/process.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+constexpr std::size_t kMostWindows = 4096;
+// An epoch that went to more targets and kinds of operations is recorded by kind only.
+constexpr std::size_t kMostCounts = 32;
+
+std::string kind_of(const Space& space, TraceFlavor flavor) {
+  std::array<bool, kRouteNames.size()> used{};
+  for (int target = 0; target < space.ranks(); ++target) {
+    if (target != space.rank() || space.ranks() == 1) used[static_cast<std::size_t>(space.route(target))] = true;
+  }
+  std::string routes;
+  for (std::size_t route = 0; route < used.size(); ++route) {
+    if (used[route]) routes += fmt::format("{}{}", routes.empty() ? "" : "+", kRouteNames[route]);
+  }
+  return fmt::format("{} {}", kFlavorNames[static_cast<std::size_t>(flavor)], routes);
+}
+
+}  // namespace
+
+void StatisticsSums::add(const StatisticsSums& other) {
+  windows += other.windows;
+  flushes += other.flushes;
+  flushes_all += other.flushes_all;
+  slow_operations += other.slow_operations;
+  slow_operation_calls += other.slow_operation_calls;
+  for (std::size_t i = 0; i < epochs.size(); ++i) {
+    epochs[i].count += other.epochs[i].count;
+    epochs[i].in_them += other.epochs[i].in_them;
+    epochs[i].waited += other.epochs[i].waited;
+  }
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    waits[i].count += other.waits[i].count;
+    waits[i].total += other.waits[i].total;
+    waits[i].longest = std::max(waits[i].longest, other.waits[i].longest);
+  }
+  for (std::size_t route = 0; route < operations.size(); ++route) {
+    for (std::size_t kind = 0; kind < kKinds; ++kind) {
+      operations[route][kind].count += other.operations[route][kind].count;
+      operations[route][kind].bytes += other.operations[route][kind].bytes;
+    }
+  }
+  for (std::size_t by = 0; by < slow.size(); ++by) {
+    for (std::size_t why = 0; why < slow[by].size(); ++why) slow[by][why] += other.slow[by][why];
+  }
+}
+
+std::unique_ptr<WindowStatistics> WindowStatistics::open(Space& space, const About& about, bool threaded) {
+  if (!Process::instance().statistics().enabled() && Trace::active() == nullptr) return nullptr;
+  return std::unique_ptr<WindowStatistics>(new WindowStatistics(space, about, threaded));
+}
+
+WindowStatistics::WindowStatistics(Space& space, const About& about, bool threaded)
+    : space_(space),
+      counts_(space.count_by_target(threaded)),
+      trace_(Trace::active()),
+      threaded_(threaded),
+      fast_flushes_(about.fast_flushes),
+      kind_(kind_of(space, about.flavor)) {
+  sums_.windows = 1;
+  AllWindowStatistics::instance().enter(*this);
+  if (trace_ == nullptr) return;
+  if (threaded) expect_threads();
+  TraceRecord window;
+  window.kind = TraceKind::kWindow;
+  window.detail = static_cast<std::uint8_t>(about.flavor);
+  window.begin = now();
+  window.granted = about.id;
+  window.closing = static_cast<std::uint64_t>(space.rank()) | static_cast<std::uint64_t>(space.ranks()) << 32;
+  window_ = AllWindowStatistics::instance().add_window(window);
+}
+
+void WindowStatistics::expect_threads() {
+  threaded_ = true;
+  if (trace_ == nullptr) return;
+  trace_->epochs().expect_threads();
+  trace_->operations().expect_threads();
+}
+
+WindowStatistics::~WindowStatistics() {
+  // A fence that nothing followed.
+  if (trace_ != nullptr) {
+    const Ticks end = now();
+    for (const Open& epoch : open_) record(epoch, end, end);
+    AllWindowStatistics::instance().window_freed(window_, end);
+  }
+  AllWindowStatistics::instance().leave(*this);
+}
+
+Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
+  const Ticks waited = Waited::here().total - begun.waited;
+  if (waited == 0) return 0;
+  StatisticsSums::Waits& waits = sums_.waits[static_cast<std::size_t>(kind)];
+  ++waits.count;
+  waits.total += waited;
+  waits.longest = std::max(waits.longest, waited);
+  return waited;
+}
+
+void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
+  const auto held = guard();
+  const Ticks waited = this->waited(waits, begun);
+  StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(kind)];
+  ++sums.count;
+  sums.waited += waited;
+  // Who waited had it when the wait was over.
+  if (trace_ != nullptr) open_.push_back({kind, target, begun.at, waited != 0 ? Waited::here().last_end : begun.at});
+}
+
+void WindowStatistics::closed(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
+  const auto held = guard();
+  const Ticks waited = this->waited(waits, begun);
+  sums_.epochs[static_cast<std::size_t>(kind)].waited += waited;
+  if (trace_ == nullptr) return;
+  // The last opened is mostly the first to be closed.
+  const auto found = std::find_if(open_.rbegin(), open_.rend(),
+                                  [&](const Open& open) { return open.kind == kind && open.target == target; });
+  if (found == open_.rend()) return;
+  const Open epoch = *found;
+  open_.erase(std::next(found).base());
+  const Ticks end = now();
+  record(epoch, waited != 0 ? std::max(end - waited, epoch.granted) : end, end);
+}
+
+void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
+  sums_.epochs[static_cast<std::size_t>(epoch.kind)].in_them += end - epoch.begin;
+  const bool lock = epoch.kind == EpochKind::kLockShared || epoch.kind == EpochKind::kLockExclusive;
+  drained_.clear();
+  if (epoch.kind != EpochKind::kPost) drain(lock ? epoch.target : -1);
+  TraceRecord record;
+  record.kind = TraceKind::kEpoch;
+  record.detail = static_cast<std::uint8_t>(epoch.kind);
+  record.window = window_;
+  record.target = epoch.target;
+  record.begin = epoch.begin;
+  record.granted = epoch.granted;
+  record.closing = closing;
+  record.end = end;
+  // Of a lock the first go along; their target is the lock's.
+  std::size_t next = 0;
+  if (lock && !drained_.empty()) {
+    record.what = drained_[0].what;
+    record.route = drained_[0].route;
+    record.count = drained_[0].count;
+    record.bytes = drained_[0].bytes;
+    next = 1;
+  }
+  trace_->epochs().add(record);
+  for (; next < drained_.size(); ++next) {
+    drained_[next].end = end;
+    trace_->epochs().add(drained_[next]);
+  }
+}
+
+// Adds what was done since the last time to the sums and, with a trace, to drained_.
+void WindowStatistics::drain(int only) {
+  counts_.drain(only, [this](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
+    const RouteKind route = space_.route(target);
+    StatisticsSums::Operations& sums = sums_.operations[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
+    sums.count += count;
+    sums.bytes += bytes;
+    if (trace_ == nullptr) return;
+    TraceRecord record;
+    record.kind = TraceKind::kCounts;
+    record.what = static_cast<std::uint8_t>(what);
+    record.route = static_cast<std::uint8_t>(route);
+    record.window = window_;
+    record.target = target;
+    record.count = count;
+    record.bytes = bytes;
+    if (drained_.size() < kMostCounts) return drained_.push_back(record);
+    // Too many to tell apart.
+    for (TraceRecord& each : drained_) each.target = -1;
+    const auto same = std::ranges::find_if(drained_, [&](const TraceRecord& each) {
+      return each.what == record.what && each.route == record.route;
+    });
+    if (same == drained_.end()) return drained_.push_back(record);
+    same->count += count;
+    same->bytes += bytes;
+  });
+}
+
+void WindowStatistics::locked(int target, EpochKind kind, const Moment& begun) { opened(kind, target, begun, WaitKind::kLock); }
+
+void WindowStatistics::unlocked(int target, EpochKind kind, const Moment& begun) { closed(kind, target, begun, WaitKind::kUnlock); }
+
+void WindowStatistics::fenced(const Moment& begun, bool no_succeed) {
+  const auto held = guard();
+  const Ticks waited = this->waited(WaitKind::kFence, begun);
+  StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(EpochKind::kFence)];
+  ++sums.count;
+  sums.waited += waited;
+  if (trace_ == nullptr) return;
+  const Ticks end = now();
+  // The first has no epoch before it, only its own barrier.
+  Open ends{EpochKind::kFence, -1, begun.at, begun.at};
+  if (const auto open = std::ranges::find(open_, EpochKind::kFence, &Open::kind); open != open_.end()) {
+    ends = *open;
+    open_.erase(open);
+  }
+  record(ends, begun.at, end);
+  if (!no_succeed) open_.push_back({EpochKind::kFence, -1, end, end});
+}
+
+void WindowStatistics::started(const Moment& begun) { opened(EpochKind::kStart, -1, begun, WaitKind::kStart); }
+void WindowStatistics::completed(const Moment& begun) { closed(EpochKind::kStart, -1, begun, WaitKind::kComplete); }
+void WindowStatistics::posted(const Moment& begun) { opened(EpochKind::kPost, -1, begun, WaitKind::kWait); }
+void WindowStatistics::exposure_ended(const Moment& begun) { closed(EpochKind::kPost, -1, begun, WaitKind::kWait); }
+void WindowStatistics::locked_all(const Moment& begun) { opened(EpochKind::kLockAll, -1, begun, WaitKind::kLock); }
+void WindowStatistics::unlocked_all(const Moment& begun) { closed(EpochKind::kLockAll, -1, begun, WaitKind::kUnlock); }
+
+void WindowStatistics::flushed(int target, const Moment& begun) {
+  const auto held = guard();
+  ++(target < 0 ? sums_.flushes_all : sums_.flushes);
+  if (waited(WaitKind::kFlush, begun) == 0 || trace_ == nullptr) return;
+  TraceRecord record;
+  record.kind = TraceKind::kFlush;
+  record.window = window_;
+  record.target = target;
+  record.begin = begun.at;
+  record.end = now();
+  trace_->epochs().add(record);
+}
+
+void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, const Moment& begun) {
+  const auto held = guard();
+  waited(WaitKind::kOperation, begun);
+  const Ticks end = ticks();
+  sums_.slow_operations += end - begun.at;
+  ++sums_.slow_operation_calls;
+  if (trace_ == nullptr) return;
+  TraceRecord record;
+  record.kind = TraceKind::kOperation;
+  record.what = static_cast<std::uint8_t>(what);
+  record.route = static_cast<std::uint8_t>(space_.route(target));
+  record.window = window_;
+  record.target = target;
+  record.begin = begun.at;
+  record.end = end;
+  record.count = 1;
+  record.bytes = bytes;
+  trace_->operations().add(record);
+}
+
+StatisticsSums WindowStatistics::sums() {
+  const auto held = guard();
+  drained_.clear();
+  drain(-1);
+  StatisticsSums sums = sums_;
+  sums.slow = counts_.slow();
+  sums.flushes += fast_flushes_->load(std::memory_order_relaxed);
+  return sums;
+}
+
+AllWindowStatistics& AllWindowStatistics::instance() {
+  static auto* const windows = new AllWindowStatistics();
+  return *windows;
+}
+
+void AllWindowStatistics::enter(WindowStatistics& window_statistics) {
+  const std::scoped_lock held(mutex_);
+  live_.push_back(&window_statistics);
+}
+
+void AllWindowStatistics::leave(WindowStatistics& window_statistics) {
+  const std::scoped_lock held(mutex_);
+  std::erase(live_, &window_statistics);
+  freed_[window_statistics.kind()].add(window_statistics.sums());
+}
+
+std::map<std::string, StatisticsSums> AllWindowStatistics::sums() {
+  const std::scoped_lock held(mutex_);
+  std::map<std::string, StatisticsSums> sums = freed_;
+  for (WindowStatistics* window_statistics : live_) sums[window_statistics->kind()].add(window_statistics->sums());
+  return sums;
+}
+
+std::uint32_t AllWindowStatistics::add_window(TraceRecord window) {
+  const std::scoped_lock held(mutex_);
+  window.window = next_number_++;
+  if (windows_.size() < kMostWindows) windows_.push_back(window);
+  return window.window;
+}
+
+void AllWindowStatistics::window_freed(std::uint32_t number, Ticks at) {
+  const std::scoped_lock held(mutex_);
+  if (number < windows_.size()) windows_[number].end = at;
+}
+
+std::vector<TraceRecord> AllWindowStatistics::windows() const {
+  const std::scoped_lock held(mutex_);
+  return windows_;
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/runtime/requests.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "pmpi/runtime/runtime.hpp"
+#include "pmpi/window/synchronization.hpp"
+#include "pmpi/window/window.hpp"
+#include "transport/process.hpp"
+
+namespace farside::pmpi {
+
+constinit Requests Requests::instance_;
+
+Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own,
+                        std::uint64_t watched, MPI_Request* request) {
+  const auto query = [](void*, MPI_Status* status) {
+    PMPI_Status_set_elements(status, MPI_BYTE, 0);
+    PMPI_Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_UNDEFINED;
+    status->MPI_TAG = MPI_UNDEFINED;
+    return static_cast<int>(MPI_SUCCESS);
+  };
+  const auto freed = [](void* operation) {
+    if (operation != nullptr) instance_.freed(*static_cast<Operation*>(operation));
+    return static_cast<int>(MPI_SUCCESS);
+  };
+  const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
+  const bool over = own == nullptr || own->done();
+  Outcome ended = over && own != nullptr ? Outcome(own->take_error()) : Outcome();
+  std::unique_ptr<Operation> operation;
+  if (!over || (ended && watched != 0)) {
+    operation = std::make_unique<Operation>(Operation{&window, rank, call, over ? nullptr : std::move(own), watched});
+  }
+  int code = PMPI_Grequest_start(query, freed, cancel, operation.get(), request);
+  if (code != MPI_SUCCESS) {
+    window.abandon_request(rank, operation != nullptr && !over ? std::move(operation->own) : std::move(own));
+    return Fault{code, "the runtime made no request"};
+  }
+  if (operation != nullptr) {
+    const std::scoped_lock held(mutex_);
+    operation->request = *request;
+    (over ? to_report_ : under_way_).fetch_add(1, std::memory_order_relaxed);
+    all().insert_or_assign(*request, std::move(operation));
+  }
+  if (!over) return {};
+  code = PMPI_Grequest_complete(*request);
+  if (!ended) {
+    runtime().Wait(request, MPI_STATUS_IGNORE);
+    return ended;
+  }
+  return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
+}
+
+// Made at the first use, and never destroyed: threads may complete requests while the process exits.
+Requests::All& Requests::all() {
+  static All* const all = new All;
+  return *all;
+}
+
+std::vector<std::unique_ptr<Requests::Operation>>& Requests::freed_here() {
+  thread_local std::vector<std::unique_ptr<Operation>> freed;
+  return freed;
+}
+
+bool Requests::any_to_report() const {
+  if (to_report_.load(std::memory_order_relaxed) == 0) return false;
+  freed_here().clear();
+  return true;
+}
+
+template <class Change>
+void Requests::change(Operation& operation, Change&& change) {
+  const bool before = operation.to_report();
+  change();
+  if (before && !operation.to_report()) to_report_.fetch_sub(1, std::memory_order_relaxed);
+  if (!before && operation.to_report()) to_report_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Requests::end(Operation& operation, std::vector<MPI_Request>& ended) {
+  change(operation, [&] {
+    const Outcome outcome = operation.own->take_error();
+    if (!outcome) operation.fault = outcome.fault();
+    operation.own = nullptr;
+  });
+  under_way_.fetch_sub(1, std::memory_order_relaxed);
+  ended.push_back(operation.request);
+}
+
+void Requests::freed(Operation& operation) {
+  const std::scoped_lock held(mutex_);
+  auto node = all().extract(operation.request);
+  if (!operation.to_report()) return;
+  to_report_.fetch_sub(1, std::memory_order_relaxed);
+  freed_here().push_back(std::move(node.mapped()));
+}
+
+int Requests::look(std::span<const MPI_Request> requests) {
+  int waiting = 0;
+  std::vector<MPI_Request> ended;
+  Process::instance().poll();
+  {
+    const std::scoped_lock held(mutex_);
+    for (const MPI_Request request : requests) {
+      if (request == MPI_REQUEST_NULL || all().empty()) continue;
+      const auto found = all().find(request);
+      if (found == all().end() || found->second->own == nullptr) continue;
+      if (found->second->own->done()) {
+        end(*found->second, ended);
+      } else {
+        ++waiting;
+      }
+    }
+  }
+  // Out of the lock: the runtime.
+  for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
+  return waiting;
+}
+
+void Requests::wait(std::span<const MPI_Request> requests) {
+  if (look(requests) == 0) return;
+  // In turn: while one is under way nothing is gained by looking at those behind it.
+  for (const MPI_Request& request : requests) {
+    wait_until(Process::instance().own_wake_event(), [&] { return look({&request, 1}) == 0; });
+  }
+}
+
+int Requests::report(MPI_Request request) {
+  auto& freed = freed_here();
+  const auto found = std::ranges::find(freed, request, [](const auto& each) { return each->request; });
+  if (found == freed.end()) return MPI_SUCCESS;
+  const std::unique_ptr<Operation> operation = std::move(*found);
+  freed.erase(found);
+  // What may wait, and the user's error handler.
+  Window* const window = operation->window;
+  Outcome outcome = operation->fault ? Outcome(std::move(*operation->fault)) : Outcome();
+  if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(operation->watched));
+  if (outcome) return MPI_SUCCESS;
+  return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.fault()) : outcome.fault().error_class;
+}
+
+void Requests::show(MPI_Request request) {
+  std::unique_lock held(mutex_);
+  const auto found = all().find(request);
+  if (found == all().end()) return;
+  Operation& operation = *found->second;
+  if (operation.own != nullptr || operation.watched == 0) return;
+  std::uint64_t watched = 0;
+  change(operation, [&] { watched = std::exchange(operation.watched, 0); });
+  // Nobody else completes the request meanwhile (MPI 4.0 section 11.6.2).
+  held.unlock();
+  const Outcome outcome = operation.window->request_completed(watched);
+  held.lock();
+  change(operation, [&] {
+    if (!outcome && !operation.fault) operation.fault = outcome.fault();
+  });
+}
+
+void Requests::abandon(MPI_Request request) {
+  bool under_way = false;
+  {
+    const std::scoped_lock held(mutex_);
+    const auto found = all().find(request);
+    if (found == all().end()) return;
+    Operation& operation = *found->second;
+    under_way = operation.own != nullptr;
+    // Nothing completes it any more but what completes all operations of its target.
+    change(operation, [&] {
+      operation.watched = 0;
+      if (!under_way) return;
+      operation.window->abandon_request(operation.rank, std::move(operation.own));
+      operation.own = nullptr;
+      under_way_.fetch_sub(1, std::memory_order_relaxed);
+    });
+  }
+  if (under_way) PMPI_Grequest_complete(request);
+}
+
+void Requests::abandon(const Window& window) {
+  std::vector<MPI_Request> ended;
+  {
+    const std::scoped_lock held(mutex_);
+    for (auto& [request, operation] : all()) {
+      if (operation->window != &window) continue;
+      if (operation->own != nullptr) end(*operation, ended);
+      // The end of the window has completed what was watched.
+      change(*operation, [&] { operation->watched = 0; });
+      operation->window = nullptr;
+    }
+  }
+  for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
+}
+
+}  // namespace farside::pmpi

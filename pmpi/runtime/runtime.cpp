@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/runtime/runtime.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "transport/base/log.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+template <class Function>
+void resolve(Function& function, const char* name) {
+  function = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+  if (function != nullptr) return;
+  log(LogLevel::kError, "no {} behind farside: preload the library, or link it before the MPI library", name);
+  std::abort();
+}
+
+Runtime load() {
+  Runtime loaded{};
+#define FARSIDE_CALL(name) resolve(loaded.name, "PMPI_" #name);
+#if MPI_VERSION >= 4
+#define FARSIDE_CALL_LARGE(name) resolve(loaded.name##_c, "PMPI_" #name "_c");
+#else
+#define FARSIDE_CALL_LARGE(name)
+#endif
+#if FARSIDE_HAS_SESSIONS
+#define FARSIDE_CALL_SESSION(name) FARSIDE_CALL(name)
+#else
+#define FARSIDE_CALL_SESSION(name)
+#endif
+#include "pmpi/runtime/calls.def"
+#undef FARSIDE_CALL
+#undef FARSIDE_CALL_SESSION
+#undef FARSIDE_CALL_LARGE
+  return loaded;
+}
+
+}  // namespace
+
+const Runtime& runtime() {
+  static const Runtime loaded = load();
+  return loaded;
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The MPI runtime underneath: its own version of every call that farside interposes. All other calls are made as
+// PMPI_X directly.
+#pragma once
+
+#include <mpi.h>
+
+#include "pmpi/runtime/sessions.hpp"
+
+namespace farside::pmpi {
+
+struct Runtime {
+#define FARSIDE_CALL(name) decltype(&MPI_##name) name;
+#if MPI_VERSION >= 4
+#define FARSIDE_CALL_LARGE(name) decltype(&MPI_##name##_c) name##_c;
+#else
+#define FARSIDE_CALL_LARGE(name)
+#endif
+#if FARSIDE_HAS_SESSIONS
+#define FARSIDE_CALL_SESSION(name) FARSIDE_CALL(name)
+#else
+#define FARSIDE_CALL_SESSION(name)
+#endif
+#include "pmpi/runtime/calls.def"
+#undef FARSIDE_CALL
+#undef FARSIDE_CALL_SESSION
+#undef FARSIDE_CALL_LARGE
+};
+
+// Resolved at the first use: dlsym(RTLD_NEXT, "PMPI_X"). Ends the process, with a message, if there is no runtime
+// behind farside in the search order.
+const Runtime& runtime();
+
+}  // namespace farside::pmpi

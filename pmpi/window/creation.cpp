@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window/creation.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "epochs/protocols/control_block.hpp"
+#include "epochs/protocols/lock_words.hpp"
+#include "pmpi/window/agreement.hpp"
+#include "pmpi/observe/clocks.hpp"
+#include "pmpi/runtime/first_window.hpp"
+#include "pmpi/window/hints.hpp"
+#include "pmpi/window/info_assertions.hpp"
+#include "pmpi/runtime/runtime.hpp"
+#include "pmpi/window/window.hpp"
+#include "pmpi/window/window_table.hpp"
+#include "transport/base/checked.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/trace.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+std::atomic<unsigned long> farside_windows{0};
+std::atomic<unsigned long> runtime_windows{0};
+
+// MPICH 4.0 aborts when it runs out of context ids, at some 2,000 live windows: stop before.
+constexpr std::size_t kMostWindows = 1900;
+
+Outcome check_arguments(const CreationRequest& request) {
+  if (request.size < 0) {
+    return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative (MPI 4.0 section 12.2)", request.size)};
+  }
+  if (request.displacement_unit <= 0 || request.displacement_unit > std::numeric_limits<int>::max()) {
+    return Fault{MPI_ERR_DISP, fmt::format("displacement unit is {}; it must be positive (MPI 4.0 section 12.2)",
+                                           request.displacement_unit)};
+  }
+  if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.base == nullptr && request.size > 0) {
+    return Fault{MPI_ERR_BASE, fmt::format("the base address is null, and the size {} bytes; give it memory "
+                                           "(MPI 4.0 section 12.2.1)", request.size)};
+  }
+  return {};
+}
+
+// What each rank contributes when its memory is made.
+struct Contribution {
+  SpaceDescriptor space;
+  RankArguments given;
+};
+
+constexpr unsigned kNeedsFabric = 1;
+constexpr unsigned kUsesCma = 2;
+constexpr unsigned kUnknownClock = 4;  // records, and does not know yet how far its clock is from that of others
+constexpr unsigned kNoRecord = 8;      // does not record
+constexpr unsigned kNoEndpoint = 16;   // has none yet
+constexpr unsigned kFirstProvider = 32;
+
+// As Window::kMostRanksWithoutGlobalLock, where some are reached by the fabric.
+constexpr std::size_t kMostRanksWithoutGlobalLockByFabric = 2;  // one remote atomic either way
+
+struct Agreed {
+  std::unique_ptr<Space> space;
+  std::vector<int> displacement_units;
+  int global_lock_home = Window::kNoGlobalLock;
+  std::uint64_t id = 0;          // of the space, the same on all ranks
+};
+
+Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
+
+// What a rank says before shared memory is made: all its parts are made by one rank.
+struct Share {
+  std::uint64_t bytes;
+  bool contiguous;
+};
+
+// The same on all ranks, so that nobody has to ask the others.
+Status check_ranks(int ranks) {
+  if (epochs::WaiterId::has_room_for(ranks)) return {};
+  return Error{ErrorKind::kNoRoute, fmt::format("it has {} ranks, and the control words have room for {}", ranks,
+                                                epochs::WaiterId::kMostRanks)};
+}
+
+// All ranks on one node; contiguous unless every one of them has allowed pages of its own (MPI 4.0 section 12.2.3).
+Status plan_sharing(const CreationRequest& request, const std::vector<char>& near, Agreement& agreement, Space::Request& wanted) {
+  // The same on all ranks: who sees all of them on its node is seen by all of them.
+  if (!std::ranges::all_of(near, [](char here) { return here != 0; })) {
+    return Error{ErrorKind::kNotOneNode, "the ranks of the communicator are not all on one node; take one of "
+                                         "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
+  }
+  std::vector<Share> all;
+  const Share own{wanted.data_bytes, !is_true(request.info, "alloc_shared_noncontig")};
+  if (auto failed = agreement.exchange(own, Status(), all)) return *failed;
+  wanted.shared = true;
+  if (!std::ranges::any_of(all, &Share::contiguous)) return {};
+  for (const Share& share : all) {
+    if (share.bytes > kMostBytes - wanted.contiguous_bytes) {
+      return Error{ErrorKind::kNoMemory, "the sizes of all ranks are together more than an address space"};
+    }
+    wanted.contiguous_bytes += share.bytes;
+  }
+  return {};
+}
+
+// Those that every rank can use, by what all said (kNoEndpoint and so on). Who can use none says so itself when it opens its endpoint.
+Result<Providers> agree_on_providers(unsigned said, Agreement& agreement) {
+  const Providers in_use = said / kFirstProvider;
+  if ((said & kNoEndpoint) == 0 && std::has_single_bit(in_use)) return in_use;
+  const Providers own = Process::instance().usable_providers();
+  return agreement.all(own == 0 ? kAnyProvider : own);
+}
+
+// The steps of space.hpp, with all ranks in agreement.
+Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) {
+  Space::Request wanted;
+  wanted.rank = agreement.rank();
+  wanted.ranks = agreement.ranks();
+  wanted.control_bytes = epochs::ControlBlock::bytes(agreement.ranks());
+  wanted.data_bytes = static_cast<std::uint64_t>(request.size);
+  // An empty window on private memory is like an empty allocated one: there is nothing to reach.
+  if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0) wanted.private_data = request.base;
+  wanted.dynamic = request.flavor == MPI_WIN_FLAVOR_DYNAMIC;
+  wanted.threaded = is_threaded();
+  const Result<const std::vector<char>*> known = same_node(request.communicator);
+  if (!known) return known.error();
+  const std::vector<char>& near = *known.value();
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
+    if (Status planned = plan_sharing(request, near, agreement, wanted); !planned) return planned.error();
+  }
+  Result<std::unique_ptr<Space>> made = Space::make(wanted);
+
+  Contribution own{};
+  own.given = {info_assertions_in(request.info), static_cast<std::int32_t>(request.displacement_unit), wanted.data_bytes};
+  if (made) own.space = made.value()->describe(std::ranges::count(near, char{0}) + 1 < std::ssize(near));
+  std::vector<Contribution> all;
+  if (auto failed = agreement.exchange(own, made.status(), all)) return in_words("memory of the window", *failed);
+  Agreed agreed;
+  agreed.space = std::move(made.value());
+  std::vector<SpaceDescriptor> descriptors;
+  std::vector<RankArguments> given;
+  std::vector<MemoryNeed> needs;
+  for (const Contribution& c : all) {
+    descriptors.push_back(c.space);
+    needs.push_back(c.space.memory);
+    agreed.displacement_units.push_back(c.given.displacement_unit);
+    given.push_back(c.given);
+  }
+  // All ranks have the same numbers, and come to the same result.
+  if (Status enough = check_memory_needs(needs); !enough) return in_words("memory of the window", enough.error());
+  if (Status kept = check_info_assertions(given); !kept) return kept.error();
+  if (std::ranges::all_of(agreed.displacement_units, [&](int unit) { return unit == agreed.displacement_units[0]; })) {
+    agreed.displacement_units.resize(1);
+  }
+
+  const Space::Reach reach = agreed.space->map_peers(descriptors, near);
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
+    // The runtime may know another way to share memory.
+    const Status shared = reach.unshared ? Status(Error{ErrorKind::kNoRoute, reach.why}) : Status();
+    if (auto failed = agreement.confirm(shared)) return *failed;
+  }
+  agreed.id = descriptors[0].nonce;
+  const unsigned clocks = Trace::active() == nullptr ? kNoRecord : clock_is_known() ? 0 : kUnknownClock;
+  const Providers in_use = Process::instance().provider_in_use();
+  const Result<unsigned> said = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) | clocks |
+                                              (in_use == 0 ? kNoEndpoint : in_use * kFirstProvider));
+  if (!said) return said.error();
+  const unsigned needed = said.value();
+  const bool some_cma = (needed & kUsesCma) != 0;
+  // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
+  const std::size_t most = (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGlobalLockByFabric : Window::kMostRanksWithoutGlobalLock;
+  if (static_cast<std::size_t>(agreement.ranks()) > most) {
+    agreed.global_lock_home = static_cast<int>(descriptors[0].nonce % static_cast<std::uint64_t>(agreement.ranks()));
+  }
+  if ((needed & kNeedsFabric) != 0) {
+    if (reach.needs_fabric) log(LogLevel::kInfo, "{}: the fabric is needed: {}", request.call, reach.why);
+    FabricDescriptor descriptor;
+    Status opened;
+    if (!Process::instance().settings().value()->fabric) {
+      opened = Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
+                                                      reach.needs_fabric ? reach.why : "another rank")};
+    } else {
+      const Result<Providers> among = agree_on_providers(needed, agreement);
+      if (!among) return among.error();
+      Result<FabricDescriptor> result = agreed.space->open_fabric(among.value());
+      opened = result.status();
+      if (result) descriptor = result.value();
+    }
+    std::vector<FabricDescriptor> peers;
+    if (auto failed = agreement.exchange(descriptor, opened, peers)) return *failed;
+    if (auto failed = agreement.confirm(agreed.space->connect(peers, some_cma))) return *failed;
+  }
+  agreed.space->finish(some_cma);
+  if ((needed & (kUnknownClock | kNoRecord)) == kUnknownClock) compare_clocks(request.communicator);
+  return agreed;
+}
+
+// A real handle of the runtime, made without talking to anyone: name, info, attributes and error handler are its. Which
+// kinds of window Open MPI can make depends on the components that the user has selected.
+Status make_handle(MPI_Info info, MPI_Win* handle) {
+  if (WindowTable::instance().size() >= kMostWindows) {
+    return Error{ErrorKind::kNoMemory, fmt::format("{} windows are in use, more than the runtime has handles for", kMostWindows)};
+  }
+  const MPI_Comm alone = own_communicator();
+  void* nothing = nullptr;
+  if (runtime().Win_allocate_shared(0, 1, info, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
+      runtime().Win_allocate(0, 1, info, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
+      runtime().Win_create_dynamic(info, alone, handle) == MPI_SUCCESS) {
+    return {};
+  }
+  *handle = MPI_WIN_NULL;
+  return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
+}
+
+}  // namespace
+
+Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier) {
+  *carrier = Carrier::kFarside;
+  if (request.communicator == MPI_COMM_NULL) {
+    return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
+  }
+  int inter = 0;
+  if (Status asked = status_of(PMPI_Comm_test_inter(request.communicator, &inter), "MPI_Comm_test_inter"); !asked) {
+    return Fault{MPI_ERR_COMM, asked.error().text};
+  }
+  if (inter != 0) {
+    return Fault{MPI_ERR_COMM, "a window needs an intracommunicator; merge this one first (MPI 4.0 section 12.2)"};
+  }
+
+  // Nobody asked for what cannot be had: the program runs on as it would without farside.
+  const auto decide = [&](const Error& failed) -> Outcome {
+    if (failed.kind != ErrorKind::kNoRoute) return fault_of(failed);
+    leave_to_runtime(request.call, failed.text.c_str());
+    *carrier = Carrier::kRuntime;
+    return {};
+  };
+  Agreement agreement(request.communicator);
+  Status ready = start_runtime();
+  // Bad arguments of one rank are an error on all: the others must not wait for it.
+  Outcome arguments = check_arguments(request);
+  if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
+  if (auto failed = agreement.handshake(ready, request.call)) return arguments ? fault_of(*failed) : std::move(arguments);
+  if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
+  Result<Agreed> agreed = make_space(request, agreement);
+  if (!agreed) return decide(agreed.error());
+
+  // Memory for the logs of strict, alike on all ranks.
+  std::unique_ptr<Space> logs;
+  const Check check = Process::instance().settings().value()->check;
+  if (check == Check::kStrict) {
+    CreationRequest of_logs = request;
+    of_logs.flavor = MPI_WIN_FLAVOR_ALLOCATE;
+    of_logs.base = nullptr;
+    of_logs.size = static_cast<MPI_Aint>(
+        epochs::SharedLog::bytes(agreement.ranks(), epochs::SharedLog::capacity_for(agreement.ranks())));
+    of_logs.displacement_unit = 1;
+    of_logs.info = MPI_INFO_NULL;
+    Result<Agreed> made = make_space(of_logs, agreement);
+    if (!made) return decide(made.error());
+    logs = std::move(made.value().space);
+  }
+
+  MPI_Win handle = MPI_WIN_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  Status made = status_of(PMPI_Comm_group(request.communicator, &group), "MPI_Comm_group");
+  if (made) made = make_handle(request.info, &handle);
+  if (auto failed = agreement.confirm(made)) {
+    // What cannot be freed is lost, and nothing else.
+    if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);
+    if (group != MPI_GROUP_NULL) (void)PMPI_Group_free(&group);
+    return decide(*failed);
+  }
+  Window::Attributes attributes;
+  // A dynamic window begins at MPI_BOTTOM (MPI 4.0 section 12.2.6), as its request says.
+  const bool made_here = request.flavor == MPI_WIN_FLAVOR_ALLOCATE || request.flavor == MPI_WIN_FLAVOR_SHARED;
+  attributes.base = made_here ? agreed.value().space->data() : request.base;
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) attributes.base = agreed.value().space->address(agreement.rank());
+  attributes.size = request.size;
+  attributes.displacement_unit = static_cast<int>(request.displacement_unit);
+  attributes.flavor = request.flavor;
+  *base = attributes.base;
+  *win = handle;
+  auto window = std::make_unique<Window>(handle, group, attributes, std::move(agreed.value().displacement_units),
+                                         std::move(agreed.value().space), agreed.value().global_lock_home,
+                                         Hints(request.flavor, request.info),
+                                         is_threaded(),
+                                         check, std::move(logs), agreed.value().id);
+  WindowTable::instance().insert(handle, std::move(window));
+  farside_windows.fetch_add(1, std::memory_order_relaxed);
+  return {};
+}
+
+void leave_to_runtime(const char* call, const char* reason) {
+  static std::mutex mutex;
+  static auto* const said = new std::set<std::string>();
+  runtime_windows.fetch_add(1, std::memory_order_relaxed);
+  const std::scoped_lock held(mutex);
+  if (said->insert(fmt::format("{}: {}", call, reason)).second) {
+    log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, reason);
+  }
+}
+
+WindowCounts window_counts() {
+  return {farside_windows.load(std::memory_order_relaxed), runtime_windows.load(std::memory_order_relaxed)};
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window/hints.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+namespace farside::pmpi {
+namespace {
+
+bool is_boolean(std::string_view value) { return value == "true" || value == "false"; }
+bool is_anything(std::string_view) { return true; }
+bool is_accumulate_ops(std::string_view value) { return value == "same_op" || value == "same_op_no_op"; }
+bool is_ordering(std::string_view value) {
+  if (value == "none") return true;
+  constexpr std::array<std::string_view, 4> kOrders = {"rar", "raw", "war", "waw"};
+  while (true) {
+    const std::size_t comma = value.find(',');
+    if (std::ranges::find(kOrders, value.substr(0, comma)) == kOrders.end()) return false;
+    if (comma == std::string_view::npos) return true;
+    value.remove_prefix(comma + 1);
+  }
+}
+
+constexpr const char* kNoncontiguous = "alloc_shared_noncontig";
+
+// The hints that are reported. Those without a default are if they were given: they come from runtimes and clients
+// rather than from the standard.
+struct Hint {
+  const char* key;
+  const char* standard;              // null: none
+  bool (*good)(std::string_view value);
+};
+constexpr std::array<Hint, 9> kHints = {{
+    {"no_locks", "false", is_boolean},
+    {"accumulate_ordering", "rar,raw,war,waw", is_ordering},
+    {"accumulate_ops", "same_op_no_op", is_accumulate_ops},
+    {"same_size", "false", is_boolean},
+    {"same_disp_unit", "false", is_boolean},
+    {kNoncontiguous, nullptr, is_boolean},
+    {"which_accumulate_ops", nullptr, is_anything},
+    {"epochs_used", nullptr, is_anything},
+    {"alloc_shm", nullptr, is_boolean},
+}};
+constexpr std::string_view kAssertions = "mpi_assert_";  // whatever may be asserted, now or later
+
+bool good(std::string_view key, std::string_view value) {
+  if (key.starts_with(kAssertions)) return true;
+  const auto* found = std::ranges::find(kHints, key, &Hint::key);
+  return found != kHints.end() && found->good(value);
+}
+
+// The value, or nothing: an empty value is as good as none.
+std::string value_of(MPI_Info info, const char* key) {
+  int length = 0;
+  int found = 0;
+  PMPI_Info_get_valuelen(info, key, &length, &found);
+  if (found == 0) return {};
+  std::vector<char> value(static_cast<std::size_t>(length) + 1);
+  PMPI_Info_get(info, key, length, value.data(), &found);
+  return found != 0 ? std::string(value.data()) : std::string();
+}
+
+}  // namespace
+
+bool is_true(MPI_Info info, const char* key) { return info != MPI_INFO_NULL && value_of(info, key) == "true"; }
+
+Hints::Hints(int flavor, MPI_Info info) {
+  for (const Hint& hint : kHints) {
+    if (hint.standard != nullptr) values_[hint.key] = hint.standard;
+  }
+  if (flavor == MPI_WIN_FLAVOR_SHARED) values_[kNoncontiguous] = "false";
+  take(info);
+}
+
+void Hints::take(MPI_Info info) {
+  if (info == MPI_INFO_NULL) return;
+  int keys = 0;
+  PMPI_Info_get_nkeys(info, &keys);
+  for (int i = 0; i < keys; ++i) {
+    std::array<char, MPI_MAX_INFO_KEY + 1> key{};
+    PMPI_Info_get_nthkey(info, i, key.data());
+    std::string value = value_of(info, key.data());
+    const bool meant = key.data() != std::string_view(kNoncontiguous) || values_.contains(kNoncontiguous);
+    if (meant && good(key.data(), value)) values_[key.data()] = std::move(value);
+  }
+}
+
+Outcome Hints::report(MPI_Info* info) const {
+  if (PMPI_Info_create(info) != MPI_SUCCESS) return Fault{MPI_ERR_NO_MEM, "the runtime made no info object"};
+  for (const auto& [key, value] : values_) {
+    if (PMPI_Info_set(*info, key.c_str(), value.c_str()) != MPI_SUCCESS) return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};
+  }
+  return {};
+}
+
+}  // namespace farside::pmpi

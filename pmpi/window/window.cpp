@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window/window.hpp"
+
+#include <array>
+#include <utility>
+
+#include "transport/base/log.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+TraceFlavor flavor_of(int flavor) {
+  switch (flavor) {
+    case MPI_WIN_FLAVOR_CREATE: return TraceFlavor::kCreate;
+    case MPI_WIN_FLAVOR_ALLOCATE: return TraceFlavor::kAllocate;
+    case MPI_WIN_FLAVOR_SHARED: return TraceFlavor::kShared;
+    default: return TraceFlavor::kDynamic;
+  }
+}
+
+}  // namespace
+
+Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
+               std::unique_ptr<Space> space, int global_lock_home, Hints hints, bool threaded, Check check,
+               std::unique_ptr<Space> logs, std::uint64_t id)
+    : handle_(handle),
+      group_(group),
+      attributes_(attributes),
+      displacement_units_(std::move(displacement_units)),
+      unit_mask_(displacement_units_.size() == 1 ? 0 : ~0U),
+      space_(std::move(space)),
+      control_(*space_),
+      global_lock_home_(global_lock_home),
+      hints_(std::move(hints)),
+      threaded_(threaded),
+      fast_path_(!threaded && check != Check::kStrict),
+      fast_locks_(!threaded && check != Check::kStrict),
+      epoch_(space_->ranks()),
+      marks_exposure_(check != Check::kOff) {
+  held_.reserve(1);
+  if (check == Check::kOff) epoch_.uncheck();
+  statistics_ = WindowStatistics::open(*space_, {flavor_of(attributes.flavor), id, &fast_flushes_}, threaded);
+  if (statistics_ != nullptr) fast_locks_ = false;
+  fast_notifications_ = fast_locks_ && space_->all_immediate();
+  if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
+}
+
+Window::~Window() {
+  if (deferring_ == this) deferring_ = nullptr;
+  PMPI_Group_free(&group_);
+}
+
+void Window::expect_threads() {
+  // Taken now: a thread on another window would take it beside the one whose lock it is.
+  if (deferring_ == this) {
+    if (Outcome taken = acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
+  }
+  threaded_ = true;
+  for (RelaxedFlag* flag : {&fast_path_, &fast_locks_, &fast_notifications_}) *flag = false;
+  space_->expect_threads();
+  if (statistics_ != nullptr) statistics_->expect_threads();
+}
+
+Outcome Window::group(MPI_Group* group) const {
+  // A new handle to the same members: excluding nobody.
+  const int code = PMPI_Group_excl(group_, 0, nullptr, group);
+  return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the group of the window could not be copied"});
+}
+
+void* Window::predefined_attribute(int key) {
+  switch (key) {
+    case MPI_WIN_BASE: return attributes_.base;
+    case MPI_WIN_SIZE: return &attributes_.size;
+    case MPI_WIN_DISP_UNIT: return &attributes_.displacement_unit;
+    case MPI_WIN_CREATE_FLAVOR: return &attributes_.flavor;
+    case MPI_WIN_MODEL: return &attributes_.model;
+    default: return nullptr;
+  }
+}
+
+int Window::raise(const CallSite& call, const Fault& fault) {
+  std::array<char, MPI_MAX_OBJECT_NAME> name{};
+  int length = 0;
+  PMPI_Win_get_name(handle_, name.data(), &length);
+  std::string state;
+  {
+    const auto held = guard();
+    state = epoch_.describe_access();
+    if (epoch_.exposure() >= epochs::Exposure::kPosting) state += "; " + epoch_.describe_exposure();
+  }
+  std::string where;
+  if (call.target == MPI_PROC_NULL) {
+    where = ", target MPI_PROC_NULL";
+  } else if (const int target = call.target != CallSite::kNoTarget ? call.target : fault.target; target != Fault::kNoTarget) {
+    where = fmt::format(", target {}", target);
+    // A lock waits for others than its target: who keeps the global lock, who is to be woken.
+    if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);
+  }
+  log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, length > 0 ? name.data() : "(unnamed)", where,
+      fault.text, state);
+  PMPI_Win_call_errhandler(handle_, fault.error_class);
+  return fault.error_class;
+}
+
+Outcome Window::check_rank(int rank) const {
+  if (rank >= 0 && rank < space_->ranks()) return {};
+  return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {}; use 0 to {} or MPI_PROC_NULL "
+                                         "(MPI 4.0 section 12.3)", rank, space_->ranks(), space_->ranks() - 1)};
+}
+
+void Window::look_after_runtime_now() { Process::instance().poll_runtime(); }
+
+}  // namespace farside::pmpi

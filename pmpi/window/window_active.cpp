@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Active target synchronization of a window (MPI 4.0 sections 12.5.1 and 12.5.2), and the barrier of fences and of the end.
+#include <algorithm>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "epochs/protocols/barrier.hpp"
+#include "epochs/protocols/exposure.hpp"
+#include "pmpi/check/collective_check.hpp"
+#include "pmpi/window/synchronization.hpp"
+#include "pmpi/window/window.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+using What = epochs::Notify<ControlMemory>::What;
+using Mark = epochs::ExposureMark<ControlMemory>;
+
+// MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
+constexpr epochs::Violation kLockedWhilePosted{epochs::ErrorClass::kRmaConflict,
+                                               "post while the own window is locked by some rank",
+                                               "post when all locks on this window were released",
+                                               "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
+
+}  // namespace
+
+Outcome Window::translate(MPI_Group group, Members& members) const {
+  if (group == MPI_GROUP_NULL) {
+    return Fault{MPI_ERR_GROUP, "the group is MPI_GROUP_NULL; use MPI_GROUP_EMPTY or a part of the window's group "
+                                "(MPI 4.0 section 12.5.2)"};
+  }
+  int size = 0;
+  PMPI_Group_size(group, &size);
+  Members theirs(static_cast<std::size_t>(size));
+  std::iota(theirs.ranks().begin(), theirs.ranks().end(), 0);
+  members.resize(static_cast<std::size_t>(size));
+  const std::span<int> ranks = members.ranks();
+  PMPI_Group_translate_ranks(group, size, theirs.ranks().data(), group_, ranks.data());
+  const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
+  if (stranger == ranks.end()) return {};
+  return Fault{MPI_ERR_GROUP, fmt::format("member {} of the group is not in the window's group; make it from that group "
+                                          "(MPI 4.0 section 12.5.2)", stranger - ranks.begin())};
+}
+
+Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const {
+  if (threaded_) {
+    Outcome outcome = translate(group, own);
+    ranks = own.ranks();
+    return outcome;
+  }
+  if (!known.is(group)) {
+    if (Outcome o = translate(group, known.learn(group)); !o) {
+      known.forget();
+      return o;
+    }
+  }
+  ranks = known.members();
+  return {};
+}
+
+// Tells all members of a group and waits until they have been told.
+Status Window::notify(What what, std::span<const int> members) {
+  const int self = space_->rank();
+  if (!space_->all_immediate()) {
+    epochs::Notify<ControlMemory> notification(control_, self, what, members);
+    return run(space_->wake_event(), notification);
+  }
+  const auto notification = epochs::Notify<ControlMemory>::notification_of(self, what);
+  for (const int member : members) control_.notify_now(member, notification.word, notification.added);
+  if (!members.empty()) space_->stores_drained_by_atomic();
+  return {};
+}
+
+Outcome Window::barrier(std::uint8_t said) { return meet(enter_barrier(said)); }
+
+Outcome Window::meet(std::uint64_t word) {
+  const int rank = space_->rank();
+  const std::uint8_t said = epochs::BarrierWord::said_now(word);
+  using Barrier = epochs::Barrier<ControlMemory>;
+  Barrier barrier(control_, rank, space_->ranks(), Barrier::Word{word});
+  if (Status met = run(space_->wake_event(), barrier); !met) return met;
+  Outcome agreed;
+  const auto held = guard();
+  if ((said & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(rank);
+  for (int round = 0; round < barrier.rounds(); ++round) {
+    const std::uint8_t heard = barrier.heard(round);
+    if ((heard & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(barrier.peer(round));
+    if (agreed && heard != said) agreed = check_agreement(rank, said, barrier.peer(round), heard);
+  }
+  return agreed;
+}
+
+Outcome Window::fence(int assert) {
+  return counted([&] { return do_fence(assert); },
+                   [&](const WindowStatistics::Moment& begun) { statistics_->fenced(begun, (assert & MPI_MODE_NOSUCCEED) != 0); });
+}
+
+Outcome Window::post(MPI_Group group, int assert) {
+  return counted([&] { return do_post(group, assert); },
+                   [&](const WindowStatistics::Moment& begun) { statistics_->posted(begun); });
+}
+
+Outcome Window::start(MPI_Group group, int assert) {
+  return counted([&] { return do_start(group, assert); },
+                   [&](const WindowStatistics::Moment& begun) { statistics_->started(begun); });
+}
+
+Outcome Window::complete() {
+  return counted([&] { return do_complete(); },
+                   [&](const WindowStatistics::Moment& begun) { statistics_->completed(begun); });
+}
+
+Outcome Window::wait() {
+  return counted([&] { return do_wait(); },
+                   [&](const WindowStatistics::Moment& begun) { statistics_->exposure_ended(begun); });
+}
+
+Outcome Window::do_fence(int assert) {
+  constexpr int kAllowed = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
+  if (Outcome o = check_assert(assert, kAllowed, "MPI_MODE_NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED"); !o) return o;
+  {
+    const auto held = guard();
+    const epochs::FenceAssert given{(assert & MPI_MODE_NOPRECEDE) != 0, (assert & MPI_MODE_NOSUCCEED) != 0,
+                                    (assert & MPI_MODE_NOSTORE) != 0, (assert & MPI_MODE_NOPUT) != 0};
+    if (const epochs::Violation v = epoch_.fence(given)) return v;
+  }
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->fence_reached();
+  // Also after a failed operation: the others wait in the barrier.
+  Status completed = space_->flush_all();
+  Outcome met = barrier(said_by_fence(assert));
+  if (strict_) [[unlikely]] strict_->fence_passed((assert & MPI_MODE_NOSUCCEED) == 0);
+  return first_of(first_of(completed, std::move(met)), std::move(checked));
+}
+
+Outcome Window::expose() { return Mark::set(control_) ? Outcome() : Outcome(kLockedWhilePosted); }
+
+Outcome Window::do_post(MPI_Group group, int assert) {
+  constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
+  if (Outcome o = check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
+  Members own;
+  std::span<const int> origins;
+  if (Outcome o = members_of(group, last_posted_, own, origins); !o) return o;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.begin_post(origins)) return v;
+  }
+  // The group may be empty: then nobody is exposed to.
+  if (marks_exposure_ && !origins.empty()) {
+    Outcome exposed = expose();
+    if (!exposed) {
+      // Somebody may be about to leave: look once more before accusing.
+      Process::instance().poll();
+      std::this_thread::yield();
+      exposed = expose();
+    }
+    if (!exposed) {
+      const auto held = guard();
+      epoch_.post_refused();
+      return exposed;
+    }
+  }
+  // With MPI_MODE_NOCHECK the origins do not wait for this post.
+  const What notification = (assert & MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
+  Status notified = (assert & MPI_MODE_NOCHECK) != 0 ? Status() : notify(notification, origins);
+  const auto held = guard();
+  epoch_.post_notified();
+  return notified;
+}
+
+Outcome Window::do_start(MPI_Group group, int assert) {
+  if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+  Members own;
+  std::span<const int> targets;
+  if (Outcome o = members_of(group, last_started_, own, targets); !o) return o;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.begin_start(targets)) return v;
+  }
+  for (const int target : targets) space_->expect_release(target);
+  std::vector<int> no_put;
+  if ((assert & MPI_MODE_NOCHECK) == 0) {
+    epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
+    wait_until(space_->wake_event(), [&] { return posts.advance(); });
+  }
+  const auto held = guard();
+  epoch_.start_ready();
+  for (const int target : no_put) epoch_.asserted_no_put(target);
+  return {};
+}
+
+Outcome Window::do_complete() {
+  std::span<const int> targets;
+  Members own;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.complete()) return v;
+    targets = epoch_.started_group();
+    if (threaded_) {
+      // Another thread may start again before all are told.
+      own.resize(targets.size());
+      std::copy(targets.begin(), targets.end(), own.ranks().begin());
+      targets = own.ranks();
+    }
+  }
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->start_completed();
+  // The data must take effect before the notice does; this waits for what the notice would overtake.
+  Status first;
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  const bool immediate = space_->all_immediate();
+  for (const int target : targets) {
+    if (!immediate) keep(space_->order_before_release(target));
+  }
+  keep(notify(What::kCompleted, targets));
+  for (const int target : targets) {
+    if (!immediate) keep(space_->flush(target));
+  }
+  return first_of(first, std::move(checked));
+}
+
+Outcome Window::do_wait() {
+  std::size_t origins = 0;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.begin_wait()) return v;
+    origins = epoch_.posted_group().size();
+  }
+  wait_until(space_->wake_event(), [&] { return completions_.take(control_, origins); });
+  return end_exposure(epochs::Call::kWait, origins);
+}
+
+Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {
+  Outcome checked;
+  if (strict_) [[unlikely]] checked = strict_->exposure_ended();
+  if (marks_exposure_ && origins > 0) Mark::clear(control_);
+  const auto held = guard();
+  epoch_.exposure_ended(call);
+  return checked;
+}
+
+Outcome Window::test(int* flag) {
+  *flag = 0;
+  // A program that only tests must still make progress.
+  Process::instance().poll();
+  Process::instance().poll_runtime();
+  std::size_t origins = 0;
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.test()) return v;
+    origins = epoch_.posted_group().size();
+    if (!completions_.take(control_, origins)) return {};
+    if (const epochs::Violation v = epoch_.begin_wait()) return v;
+  }
+  *flag = 1;
+  return counted([&] { return end_exposure(epochs::Call::kTest, origins); },
+                   [&](const WindowStatistics::Moment& begun) { statistics_->exposure_ended(begun); });
+}
+
+Outcome Window::check_free() {
+  const auto held = guard();
+  return epoch_.free();
+}
+
+Outcome Window::end() {
+  Status completed = space_->flush_all();
+  Outcome met = barrier(epochs::BarrierWord::kFree);
+  return first_of(completed, std::move(met));
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The fast path: what most calls are, done in place. An operation with one predefined datatype without gaps, in an epoch
+// that allows it, within a target whose memory is mapped, is a load or a store; a flush of such a target is a fence; a
+// lock that nobody holds is one atomic, and so is a notice to a peer. Each condition here is one of the slow path (window_operations.cpp,
+// window_passive.cpp), or stricter: a call that does not meet it goes there, to be done or to be refused with words.
+// Included by window.hpp; inline, and without calls where it goes well, so that an entry point needs neither frame nor
+// saved registers for it: what else there is to do is a function of its own (entry.hpp).
+#pragma once
+
+#include "epochs/protocols/exposure.hpp"
+#include "epochs/protocols/lock_words.hpp"
+#include "pmpi/datatypes/reduce_op.hpp"
+#include "pmpi/window/window.hpp"
+
+namespace farside::pmpi {
+
+// The size of `count` elements that lie in a row, or 0 if it is not to be told at a glance.
+inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // no product overflows; negative counts are beyond it
+  if (static_cast<std::uint64_t>(count) > kMost) return 0;
+  return static_cast<std::size_t>(count) * predefined_table.plain_size(type);
+}
+
+// Where `bytes` at the displacement lie in this process, if an operation may go there now; else null.
+inline std::byte* Window::fast_address(int rank, MPI_Aint displacement, std::size_t bytes) const {
+  if (!fast_path_ || bytes == 0 || !epoch_.allows_fast_operation(rank)) return nullptr;
+  std::uint64_t at = 0;
+  // A negative displacement is one beyond any memory.
+  if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement), static_cast<std::uint64_t>(displacement_unit(rank)),
+                             &at)) {
+    return nullptr;
+  }
+  const std::uint64_t room = space_->bytes(rank);
+  if (at > room || bytes > room - at) return nullptr;
+  std::byte* data = space_->mapped(rank);
+  return data != nullptr ? data + at : nullptr;
+}
+
+[[gnu::always_inline]] inline bool Window::try_put(const LocalBuffer& origin, const RemoteBuffer& target) {
+  if (origin.type != target.type || origin.count != target.count) return false;
+  const std::size_t bytes = plain_bytes(origin.type, origin.count);
+  std::byte* to = fast_address(target.rank, target.displacement, bytes);
+  if (to == nullptr || origin.address == nullptr) return false;
+  space_->put_at(target.rank, to, origin.address, bytes);
+  return true;
+}
+
+[[gnu::always_inline]] inline bool Window::try_get(const LocalBuffer& origin, const RemoteBuffer& target) {
+  if (origin.type != target.type || origin.count != target.count) return false;
+  const std::size_t bytes = plain_bytes(origin.type, origin.count);
+  const std::byte* from = fast_address(target.rank, target.displacement, bytes);
+  if (from == nullptr || origin.address == nullptr) return false;
+  space_->get_at(target.rank, from, origin.address, bytes);
+  return true;
+}
+
+// An exclusive lock that was really taken keeps all others out; threads of this process it does not.
+inline Space::Access Window::access(int rank) const {
+  const bool alone = !threaded_ && !held_.empty() && held_.back().rank == rank && held_.back().taken &&
+                     held_.back().type == epochs::LockType::kExclusive;
+  return alone ? Space::Access::kAlone : Space::Access::kShared;
+}
+
+inline bool Window::try_combine(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
+                                   MPI_Aint displacement, MPI_Op op) {
+  const Datatype* found = predefined_table.find(type);
+  const std::optional<ReduceOp> reduce = find_reduce_op(op);
+  if (found == nullptr || !found->basic || !reduce || !allowed(*reduce, *found->basic)) return false;
+  if (result == nullptr && *reduce == ReduceOp::kNoOp) return false;
+  std::byte* at = fast_address(rank, displacement, plain_bytes(type, count));
+  if (at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
+  space_->accumulate_at(rank, at, *reduce, *found->basic, origin, result, static_cast<std::size_t>(count), access(rank));
+  return true;
+}
+
+inline bool Window::try_accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
+                                      MPI_Op op) {
+  const auto as_target = [&](const LocalBuffer& buffer) {
+    return buffer.type == target.type && buffer.count == target.count;
+  };
+  if (!as_target(origin) || (result != nullptr && (!as_target(*result) || result->address == nullptr))) return false;
+  return try_combine(origin.address, result != nullptr ? result->address : nullptr, target.count, target.type,
+                        target.rank, target.displacement, op);
+}
+
+inline bool Window::try_fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank,
+                                        MPI_Aint displacement, MPI_Op op) {
+  return result != nullptr && try_combine(origin, result, 1, type, rank, displacement, op);
+}
+
+inline bool Window::try_compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
+                                            int rank, MPI_Aint displacement) {
+  const Datatype* found = predefined_table.find(type);
+  if (found == nullptr || !found->basic || !can_compare_and_swap(*found->basic)) return false;
+  std::byte* at = fast_address(rank, displacement, plain_bytes(type, 1));
+  if (at == nullptr || origin == nullptr || compare == nullptr || result == nullptr) return false;
+  space_->compare_and_swap_at(rank, at, *found->basic, origin, compare, result);
+  return true;
+}
+
+inline bool Window::try_flush(int rank) {
+  if (!fast_path_ || !epoch_.allows_fast_flush(rank) || !space_->immediate(rank)) return false;
+  look_after_runtime(fast_flushes_);
+  space_->drain_stores();
+  return true;
+}
+
+// The lock word of a target, if a lock of it can take the fast path: it is mapped, and operations there are complete when they
+// return. Else null.
+inline std::uint64_t* Window::fast_lock_word(int rank) {
+  if (rank == fast_target_) [[likely]] return fast_word_;
+  if (static_cast<unsigned>(rank) >= static_cast<unsigned>(epoch_.ranks()) || !space_->immediate(rank)) return nullptr;
+  std::uint64_t* word = space_->control_word(rank, epochs::TargetLock::kWord);
+  if (word == nullptr) return nullptr;
+  fast_target_ = rank;
+  fast_word_ = word;
+  return word;
+}
+
+// A lock that nobody holds is one atomic, and so is its end. Precondition: fast_path_.
+inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, std::uint64_t& before) {
+  using epochs::LockType, epochs::LockWord, epochs::TargetLock;
+  const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
+  const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
+  if (!plain || deferring_ != nullptr || needs_global_lock(type) || !epoch_.allows_fast_lock()) return FastPath::kNotTaken;
+  std::uint64_t* word = fast_lock_word(rank);
+  if (word == nullptr) return FastPath::kNotTaken;
+  before = ControlMemory::fetch_add_now(*word, LockWord::arrive(type));
+  epoch_.fast_locked(rank, type);
+  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]] return FastPath::kContended;
+  // The only one, and for one there is room (the constructor): what a vector does if there is none is not even compiled.
+  if (held_.size() == held_.capacity()) __builtin_unreachable();
+  held_.push_back({rank, type, true, true, true, epochs::LockToken(LockWord::ticket(before))});
+  return FastPath::kDone;
+}
+
+// Precondition: fast_path_.
+inline Window::FastPath Window::try_unlock(int rank, std::uint64_t& before) {
+  using epochs::LockWord, epochs::TargetLock;
+  if (held_.empty() || held_.back().rank != rank || !held_.back().fast || !epoch_.allows_fast_unlock(rank)) return FastPath::kNotTaken;
+  const epochs::LockType type = held_.back().type;
+  // The data is there already. Nobody was locked directly since.
+  before = ControlMemory::fetch_add_now(*fast_word_, LockWord::depart(type));
+  if (!TargetLock::nobody_waits(before, type)) [[unlikely]] return FastPath::kContended;
+  end_fast_lock();
+  look_after_runtime();
+  return FastPath::kDone;
+}
+
+inline void Window::end_fast_lock() {
+  space_->stores_drained_by_atomic();
+  held_.pop_back();
+  epoch_.fast_unlocked();
+}
+
+// Looks for a moment, without moving anything meanwhile: some hand-offs between two cores. True as soon as `come` does.
+template <class Condition>
+bool spin_briefly(Condition&& arrive) {
+  constexpr int kProbes = 64;
+  for (int probes = 0; !arrive(); ++probes) {
+    if (probes == kProbes) return false;
+    relax();
+  }
+  return true;
+}
+
+// The only member of a group, or of what was the last group here; else nobody.
+inline int Window::only_member(MPI_Group group, const KnownGroup& known) {
+  return known.is(group) && known.members().size() == 1 ? known.members().front() : MPI_UNDEFINED;
+}
+
+// Precondition of these five: fast_notifications_.
+inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
+  using epochs::BarrierWord, epochs::ControlBlock;
+  const int rank = space_->rank(), ranks = space_->ranks();
+  if (assert != 0 || ranks == 1 || !epoch_.allows_fast_fence()) return FastPath::kNotTaken;
+  epoch_.fast_fenced();
+  word = enter_barrier(0);
+  for (int round = 0, distance = 1; distance < ranks; ++round, distance *= 2) {
+    const std::uint32_t at = ControlBlock::barrier_word(round);
+    control_.notify_by_write(rank + distance < ranks ? rank + distance : rank + distance - ranks, at, word);
+    std::uint64_t heard = 0;
+    const bool met = spin_briefly([&] {
+      heard = control_.own(at);
+      return BarrierWord::count(heard) >= barriers_;
+    });
+    if (!met || BarrierWord::said(heard, barriers_) != 0) return FastPath::kContended;
+  }
+  space_->stores_drained_by_atomic();
+  look_after_runtime();
+  return FastPath::kDone;
+}
+
+inline bool Window::try_post(MPI_Group group, int assert) {
+  using Notify = epochs::Notify<ControlMemory>;
+  const int origin = only_member(group, last_posted_);
+  if (assert != 0 || origin == MPI_UNDEFINED || !epoch_.allows_fast_post(origin)) return false;
+  if (marks_exposure_ && !epochs::ExposureMark<ControlMemory>::set(control_)) return false;
+  epoch_.fast_posted();
+  const Notify::Notification notification = Notify::notification_of(space_->rank(), Notify::What::kPosted);
+  control_.notify_now(origin, notification.word, notification.added);
+  space_->stores_drained_by_atomic();
+  return true;
+}
+
+inline bool Window::try_start(MPI_Group group, int assert) {
+  using epochs::ControlBlock;
+  const int target = only_member(group, last_started_);
+  if (assert != 0 || target == MPI_UNDEFINED || !epoch_.allows_fast_start(target)) return false;
+  const std::uint32_t word = ControlBlock::posted_word(target);
+  const std::uint64_t post = ControlBlock::posted_bit(target), no_put = ControlBlock::no_put_bit(target);
+  if (!spin_briefly([&] { return (control_.own(word) & (post | no_put)) != 0; })) return false;
+  if ((control_.own(word) & no_put) != 0) return false;
+  ControlMemory::fetch_add_now(*space_->own_control_word(word), -post);
+  epoch_.fast_started(target);
+  return true;
+}
+
+inline bool Window::try_complete() {
+  if (!epoch_.allows_fast_complete()) return false;
+  const int target = epoch_.started_group().front();
+  epoch_.fast_completed();
+  control_.notify_now(target, epochs::ControlBlock::kCompleted, 1);
+  space_->stores_drained_by_atomic();
+  look_after_runtime();
+  return true;
+}
+
+inline bool Window::try_wait() {
+  if (!epoch_.allows_fast_wait() || !spin_briefly([&] { return completions_.take(control_, 1); })) return false;
+  if (marks_exposure_) epochs::ExposureMark<ControlMemory>::clear(control_);
+  epoch_.exposure_ended(epochs::Call::kWait);
+  look_after_runtime();
+  return true;
+}
+
+inline void Window::look_after_runtime(std::atomic<std::uint64_t>& calls) {
+  // Not a counter to rely on where there are threads: they may lose each other's steps.
+  constexpr std::uint64_t kEvery = 64;
+  const std::uint64_t count = calls.load(std::memory_order_relaxed) + 1;
+  calls.store(count, std::memory_order_relaxed);
+  if (count % kEvery == 0) [[unlikely]] look_after_runtime_now();
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A target's handler is sent hostile messages: they must not touch memory that is not in the region which they name, and what is
+// refused must change nothing.
+//
+//   input:  flags, then the message
+#include <algorithm>
+#include <initializer_list>
+#include <memory>
+
+#include "tests/fuzz/fuzz.hpp"
+#include "transport/handler/message_handler.hpp"
+#include "transport/handler/operation_list.hpp"
+#include "transport/base/log.hpp"
+#include "transport/handler/attached_regions.hpp"
+#include "transport/space/regions.hpp"
+
+namespace farside::fuzz {
+namespace {
+
+enum Flags : std::uint8_t {
+  kRightRegion = 1,   // the message names the region, which could not be guessed
+  kRightOffsets = 2,  // offsets are taken to be from the start of what is attached
+  kDynamic = 4,       // in a dynamic space
+  kLocked = 8,        // every accumulate takes the lock
+};
+
+constexpr std::size_t kBytes = 4096, kGuard = 65536, kWords = 16, kRanks = 3;
+constexpr std::byte kFilling{0x5A};
+
+struct Memory {
+  Memory() : all(kBytes + 2 * kGuard, kFilling) {}
+  std::byte* data() { return all.data() + kGuard; }
+  bool guards_hold() const {
+    static const std::vector<std::byte> kWhole(kGuard, kFilling);
+    return std::memcmp(all.data(), kWhole.data(), kGuard) == 0 && std::memcmp(all.data() + kGuard + kBytes, kWhole.data(), kGuard) == 0;
+  }
+  std::vector<std::byte> all;
+};
+
+// Moves the offsets of the list to what is attached. The list is walked as far as it is well formed.
+void move_offsets(Bytes& message, const std::byte* to) {
+  const std::span<std::byte> all = std::as_writable_bytes(std::span(message));
+  if (all.size() < sizeof(RequestHeader)) return;
+  const std::span<std::byte> list = all.subspan(sizeof(RequestHeader));
+  OperationListReader reader(list);
+  ListEntry entry;
+  for (std::span<const std::byte> data; reader.next(entry, data);) {
+    const auto at = static_cast<std::size_t>(data.data() - list.data()) - sizeof entry;
+    entry.offset += reinterpret_cast<std::uint64_t>(to) - Regions::kFirst;
+    std::memcpy(list.data() + at, &entry, sizeof entry);
+  }
+}
+
+Bytes request(std::uint8_t flags, const OperationList* list, std::initializer_list<ControlStep> steps,
+              MessageKind kind = MessageKind::kOperations) {
+  Bytes input{flags};
+  RequestHeader header{};
+  header.kind = kind;
+  header.controls = static_cast<std::uint8_t>(steps.size());
+  header.sender = 1;
+  header.count = kind == MessageKind::kRegions ? 1024 : 0;
+  append(input, header);
+  if (list != nullptr) {
+    for (const std::byte b : list->bytes()) input.push_back(static_cast<std::uint8_t>(b));
+  }
+  for (const ControlStep& step : steps) append(input, step);
+  return input;
+}
+
+}  // namespace
+
+std::vector<Bytes> seeds() {
+  std::vector<Bytes> all;
+  const std::vector<std::byte> data(2048, std::byte{3});
+  std::vector<std::byte> fetched(2048);
+  OperationList many, strided, fetches;
+  many.add(DataOperation::put(64, data.data(), 100));
+  many.add(DataOperation::get(512, fetched.data(), 300));
+  many.add(DataOperation::accumulate(1024, ReduceOp::kSum, BasicType::kDouble, data.data(), nullptr, 20));
+  many.add(DataOperation::accumulate(2048, ReduceOp::kMaxloc, BasicType::kDoubleInt, data.data(), fetched.data(), 5));
+  many.add(DataOperation::compare_and_swap(8, BasicType::kInt32, data.data(), data.data(), fetched.data()));
+  for (std::uint64_t i = 0; i < 40; ++i) strided.add(DataOperation::put(24 * i, data.data(), 8));
+  for (std::uint64_t i = 0; i < 40; ++i) fetches.add(DataOperation::accumulate(48 * i, ReduceOp::kNoOp, BasicType::kComplexDouble, nullptr, fetched.data(), 2));
+  const ControlStep add{ControlCall::kFetchAdd, {}, 24, 5, 0};
+  for (const unsigned base : {unsigned{kRightRegion}, unsigned{kRightRegion | kLocked}, unsigned{kRightRegion | kRightOffsets | kDynamic}}) {
+    const auto flags = static_cast<std::uint8_t>(base);
+    for (const OperationList* list : {&many, &strided, &fetches}) {
+      all.push_back(request(flags, list, {}));
+      all.push_back(request(flags, list, {add}));
+      all.push_back(request(flags, list, {add, add}));
+    }
+    all.push_back(request(flags, nullptr, {add}));
+    all.push_back(request(flags, nullptr, {add, add}));
+    all.push_back(request(flags, nullptr, {}, MessageKind::kRegions));
+  }
+  all.push_back(request(0, &many, {add}));
+  return all;
+}
+
+}  // namespace farside::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace farside;
+  using namespace farside::fuzz;
+  if (size == 0) return 0;
+  const std::uint8_t flags = data[0];
+  Bytes message(data + 1, data + size);
+
+  static Memory memory, control;
+  std::fill_n(memory.data(), kBytes, kFilling);
+  std::fill_n(control.data(), kBytes, std::byte{0});
+  AccumulateLockWord lock;
+  const bool dynamic = (flags & kDynamic) != 0;
+  const RegionWords words{control.data() + kWords * 8};
+  AttachedRegions attached(words, kRanks);
+  if (dynamic) {
+    // Two that touch, and a hole before the third.
+    const auto at = reinterpret_cast<std::uint64_t>(memory.data());
+    for (const auto& [from, to] : {std::pair{0, 1024}, {1024, 2048}, {3072, 4096}}) {
+      require(attached.attach({at + static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to - from), {}}).ok(), "memory is attached");
+    }
+  }
+  MessageHandler::Region region;
+  region.base = dynamic ? reinterpret_cast<std::byte*>(Regions::kFirst) : memory.data();  // NOLINT(performance-no-int-to-ptr)
+  region.bytes = dynamic ? Regions::kBytes : kBytes;
+  region.lock = &lock;
+  region.control = control.data();
+  region.control_bytes = kWords * 8;
+  region.attached = dynamic ? &attached : nullptr;
+  MessageHandler handler;
+  const std::uint64_t id = handler.publish(region);
+  handler.admit(id, std::vector<std::uint64_t>(kRanks, 7), (flags & kLocked) != 0);
+
+  if ((flags & kRightRegion) != 0 && message.size() >= sizeof(RequestHeader)) {
+    std::memcpy(message.data() + offsetof(RequestHeader, region), &id, sizeof id);
+  }
+  if ((flags & kRightOffsets) != 0) move_offsets(message, memory.data());
+  message.shrink_to_fit();
+  // As long as a receive buffer is, at most; a longer one the provider cuts off.
+  if (message.size() > kMaxMessage) message.resize(kMaxMessage);
+
+  const MessageHandler::Answer answer = handler.execute(std::as_bytes(std::span(message)));
+  require(memory.guards_hold() && control.guards_hold(), "nothing is written beyond the region");
+  const std::byte* hole = memory.data() + 2048;
+  require(!dynamic || std::all_of(hole, hole + 1024, [](std::byte b) { return b == kFilling; }), "nothing is written to what is not attached");
+  require(answer.fetched.size() <= kMaxPayload, "an answer fits into a message");
+  require(answer.known_sender || answer.refused != nullptr, "only who is known is answered");
+  const bool refused = answer.refused != nullptr;
+  require(refused == (answer.header.status == ReplyStatus::kRefused) || !answer.known_sender, "a refusal is told");
+  if (refused) {
+    require(answer.fetched.empty(), "a refusal has no data");
+    const bool halfway = dynamic && std::string_view(answer.refused) == "not attached";
+    require(halfway || std::all_of(memory.data(), memory.data() + kBytes, [](std::byte b) { return b == kFilling; }), "what is refused changes nothing");
+    const auto zero = [](std::byte b) { return b == std::byte{0}; };
+    require(std::all_of(control.data(), control.data() + kWords * 8, zero), "what is refused changes no control word");
+  }
+  { const AccumulateLock free(lock); }  // hangs if it was kept
+  return 0;
+}

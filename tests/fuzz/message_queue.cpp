@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A message queue that a hostile on-node peer has written into: its owner reads messages that end where they may, from memory of its own, and
+// nothing beyond the message queue is written; a sender gets an answer that ends where it may.
+//
+//   input:  flags, then pieces of the message queue's memory: offset (2 bytes), length, bytes
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tests/fuzz/fuzz.hpp"
+#include "transport/node/message_queue.hpp"
+
+namespace farside::fuzz {
+namespace {
+
+constexpr std::size_t kGuard = 8192;
+constexpr std::byte kFilling{0x5A};
+enum Flags : std::uint8_t { kOwner = 1 };  // of what is tried: the owner, else a sender whose message the hostile one answers
+
+// As Message queue has them, at its end.
+constexpr std::size_t kSlot = 64 + MessageQueue::kMostBytes, kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
+enum State : std::uint64_t { kFree, kTaken, kSent, kAnswered };
+std::uint64_t state_of(std::uint64_t word) { return word & 3; }
+
+struct alignas(64) Memory {
+  std::array<std::byte, kGuard> before;
+  std::array<std::byte, sizeof(MessageQueue)> message_queue;
+  std::array<std::byte, kGuard> behind;
+
+  void clear() {
+    before.fill(kFilling);
+    message_queue.fill(std::byte{0});
+    behind.fill(kFilling);
+  }
+  bool guards_hold() const {
+    const auto filling = [](std::byte b) { return b == kFilling; };
+    return std::all_of(before.begin(), before.end(), filling) && std::all_of(behind.begin(), behind.end(), filling);
+  }
+  template <class T>
+  T at(std::size_t offset) const {
+    T value;
+    std::memcpy(&value, message_queue.data() + offset, sizeof value);
+    return value;
+  }
+  std::uint64_t word(std::size_t slot) const { return at<std::uint64_t>(kFirst + slot * kSlot); }
+};
+static_assert(kGuard % 64 == 0);
+
+void write_pieces(Memory& memory, Reader& input) {
+  while (!input.empty()) {
+    const std::size_t offset = (input.byte() + 256U * input.byte()) % sizeof(MessageQueue);
+    const std::size_t bytes = std::min({std::size_t{input.byte()}, input.left(), sizeof(MessageQueue) - offset});
+    for (std::size_t i = 0; i < bytes; ++i) memory.message_queue[offset + i] = std::byte{input.byte()};
+  }
+}
+
+// Takes the part of the hostile owner while a sender waits: writes its pieces again and again.
+class Hostile final : public Progress {
+ public:
+  Hostile(Memory& memory, const std::uint8_t* data, std::size_t size) : memory_(memory), data_(data), size_(size) {}
+  void poll() override {
+    Reader input(data_, size_);
+    write_pieces(memory_, input);
+    for (std::size_t slot = 0; slot < MessageQueue::kSlots; ++slot) {
+      const std::uint64_t answered = kAnswered;
+      if (state_of(memory_.word(slot)) == kSent) std::memcpy(memory_.message_queue.data() + kFirst + slot * kSlot, &answered, sizeof answered);
+    }
+  }
+  void poll_runtime() override {}
+  void listen(WakeEvent& /*wake event*/) override {}
+  void stop_listening(WakeEvent& /*wake event*/) override {}
+
+ private:
+  Memory& memory_;
+  const std::uint8_t* data_;
+  std::size_t size_;
+};
+
+template <class T>
+void fragment(Bytes& input, std::size_t offset, const T& value) {
+  input.push_back(static_cast<std::uint8_t>(offset));
+  input.push_back(static_cast<std::uint8_t>(offset / 256));
+  input.push_back(sizeof value);
+  append(input, value);
+}
+
+}  // namespace
+
+std::vector<Bytes> seeds() {
+  std::vector<Bytes> all;
+  for (const std::uint32_t bytes : {0U, 40U, static_cast<std::uint32_t>(MessageQueue::kMostBytes), static_cast<std::uint32_t>(MessageQueue::kMostBytes) + 1, 0xffffffffU}) {
+    for (const unsigned flags : {0U, unsigned{kOwner}}) {
+      Bytes input{static_cast<std::uint8_t>(flags)};
+      for (const std::size_t slot : {std::size_t{0}, MessageQueue::kSlots - 1}) {
+        if (flags == kOwner) fragment(input, kFirst + slot * kSlot, std::uint64_t{kSent});
+        fragment(input, kFirst + slot * kSlot + 8, bytes);
+        fragment(input, kFirst + slot * kSlot + 64, std::uint64_t{0x0102030405060708});
+      }
+      all.push_back(input);
+    }
+  }
+  return all;
+}
+
+}  // namespace farside::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace farside;
+  using namespace farside::fuzz;
+  if (size == 0) return 0;
+  static const auto memory = std::make_unique<Memory>();
+  memory->clear();
+  MessageQueue& message_queue = MessageQueue::at(memory->message_queue.data());
+  const std::byte* const begin = memory->message_queue.data();
+  const std::byte* const end = begin + memory->message_queue.size();
+  if ((data[0] & kOwner) != 0) {
+    Reader input(data + 1, size - 1);
+    write_pieces(*memory, input);
+    std::array<std::uint64_t, MessageQueue::kSlots> words{};
+    for (std::size_t slot = 0; slot < words.size(); ++slot) words[slot] = memory->word(slot);
+    std::ptrdiff_t messages = 0;
+    message_queue.answer_all([&](std::span<const std::byte> message, std::span<std::byte> room) {
+      ++messages;
+      require(message.size() <= MessageQueue::kMostBytes, "a message is no longer than a message");
+      require(message.data() + message.size() <= begin || message.data() >= end, "nobody else can change a message that is read");
+      require(room.data() >= begin && room.data() + room.size() <= end && room.size() == MessageQueue::kMostBytes, "there is room for any answer");
+      std::fill(room.begin(), room.end(), std::byte{0xEE});
+      return room.size();
+    });
+    require(messages == std::count_if(words.begin(), words.end(), [](std::uint64_t word) { return state_of(word) == kSent; }),
+            "what was sent is answered, once");
+    for (std::size_t slot = 0; slot < words.size(); ++slot) {
+      const std::uint64_t expected = state_of(words[slot]) == kSent ? words[slot] - kSent + kAnswered : words[slot];
+      require(memory->word(slot) == expected, "the sender stays, and all other slots are left alone");
+    }
+  } else {
+    Hostile hostile(*memory, data + 1, size - 1);
+    const std::array<std::byte, 100> message{};
+    const std::array<std::span<const std::byte>, 1> parts{message};
+    // An on-node peer that leaves no slot free, or takes a message away, is dead to the sender.
+    const auto lives = [] { return false; };
+    static const ProcessIdentity sender = ProcessIdentity::own();
+    const Result<MessageQueue::Message> left = message_queue.enqueue(hostile, sender, parts, lives);
+    const std::optional<MessageQueue::Message> another = message_queue.enqueue(sender, parts);
+    for (const MessageQueue::Message* sent : {left ? &left.value() : nullptr, another ? &*another : nullptr}) {
+      if (sent == nullptr) continue;
+      const Result<MessageQueue::Answer> answer = message_queue.wait_for_answer(hostile, *sent, lives);
+      if (!answer) continue;
+      const std::span<const std::byte> bytes = answer.value().bytes();
+      require(bytes.data() >= begin && bytes.data() + bytes.size() <= end && bytes.size() <= MessageQueue::kMostBytes, "an answer is no longer than an answer");
+    }
+  }
+  require(memory->guards_hold(), "nothing beyond the message queue is written");
+  return 0;
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <catch2/catch.hpp>
+
+#include "transport/space/bursts.hpp"
+
+using farside::Bursts;
+using namespace std::chrono_literals;
+
+namespace {
+
+Bursts::Clock::time_point present;
+Bursts::Clock::time_point now() { return present; }
+
+// Bursts that have seen one: three operations of which two joined the first, and a flush.
+Bursts used() {
+  Bursts bursts;
+  CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+  for (int i = 0; i < 2; ++i) {
+    present += 1us;
+    CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+    bursts.joined();
+  }
+  bursts.flushed(now);
+  return bursts;
+}
+
+}  // namespace
+
+TEST_CASE("a row of operations lets the first of the next wait, until there is none", "[rows]") {
+  Bursts bursts = used();
+  for (int row = 0; row < 2; ++row) {
+    for (int i = 0; i < 64; ++i) CHECK(bursts.comes(now) == Bursts::Next::kWaits);
+    bursts.flushed(now);
+    bursts.flushed(now);  // of nothing: changes nothing
+  }
+  CHECK(bursts.comes(now) == Bursts::Next::kWaits);
+  bursts.flushed(now);
+  CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+}
+
+TEST_CASE("operations that were over before the next came are no row", "[rows]") {
+  Bursts bursts;
+  for (int i = 0; i < 3; ++i) CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+  bursts.flushed(now);
+  CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+}
+
+TEST_CASE("who computes between operations, or before the flush, makes no rows", "[rows]") {
+  SECTION("between, where one waited for a row") {
+    Bursts bursts = used();
+    CHECK(bursts.comes(now) == Bursts::Next::kWaits);
+    present += Bursts::kLongest + 1us;
+    CHECK(bursts.comes(now) == Bursts::Next::kTooLate);
+    CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+    bursts.joined();
+    bursts.flushed(now);
+    CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+  }
+  SECTION("before the flush") {
+    Bursts bursts = used();
+    CHECK(bursts.comes(now) == Bursts::Next::kWaits);
+    CHECK(bursts.comes(now) == Bursts::Next::kWaits);
+    present += Bursts::kLongest + 1us;
+    bursts.flushed(now);
+    CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+    bursts.joined();
+    CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+    present += Bursts::kLongest + 1us;
+    bursts.flushed(now);
+    CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
+  }
+}

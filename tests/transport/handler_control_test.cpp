@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The handler's steps on control words: by themselves, behind a list of operations, and around one.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/handler_fixture.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+TEST_CASE("operations with a control step are carried out, then it is taken and fetches; or nothing is done") {
+  HandlerFixture on;
+  const auto message = [&](std::uint64_t offset, std::size_t bytes, const ControlStep& step) {
+    Bytes payload = bytes > 0 ? listed(put(offset, static_cast<std::uint32_t>(bytes)), Bytes(bytes, std::byte{0x21})) : Bytes();
+    append(payload, step);
+    RequestHeader header = on.header();
+    header.controls = 1;
+    return message_of(header, payload);
+  };
+  const auto add = [](std::uint32_t word) { return ControlStep{ControlCall::kFetchAdd, {}, word, 7, 0}; };
+  std::uint64_t sum = 0;
+  for (const std::size_t bytes : {0UL, 1UL, 13UL, kRegionBytes}) {
+    std::fill_n(on.base(), on.bytes, kFilling);
+    const std::uint64_t offset = (kRegionBytes - bytes) / 2;
+    const MessageHandler::Answer answer = on.handler.execute(message(offset, bytes, add(8 * 15)));
+    CHECK(answer.refused == nullptr);
+    CHECK(answer.header.status == ReplyStatus::kDone);
+    std::uint64_t before = 1;
+    REQUIRE(answer.fetched.size() == sizeof before);
+    std::memcpy(&before, answer.fetched.data(), sizeof before);
+    CHECK(before == sum);
+    CHECK(on.words[15] == (sum += 7));
+    for (std::size_t i = 0; i < on.bytes; ++i) {
+      if (on.base()[i] != (i >= offset && i < offset + bytes ? std::byte{0x21} : kFilling)) FAIL("byte " << i);
+    }
+  }
+  check_refused(on, message(kRegionBytes, 1, add(0)));
+  check_refused(on, message(UINT64_MAX, 8, add(0)));
+  for (const std::uint32_t word : {1U, 124U, 128U, UINT32_MAX - 7}) {
+    check_refused(on, message(0, 8, add(word)));
+  }
+  RequestHeader header = on.header();
+  header.controls = 1;
+  check_refused(on, message_of(header, Bytes(8)));
+  CHECK(std::count(on.words.get(), on.words.get() + on.kWords, 0U) == 15);
+}
+
+TEST_CASE("between two steps operations are carried out, unless the first one stops them") {
+  HandlerFixture on;
+  const auto message = [&](std::uint64_t offset, const ControlStep& acquire_step, const ControlStep& release_step) {
+    Bytes payload = listed(put(offset, 8), Bytes(8, std::byte{0x21}));
+    append(payload, acquire_step);
+    append(payload, release_step);
+    RequestHeader header = on.header();
+    header.controls = 2;
+    return message_of(header, payload);
+  };
+  const auto words_of = [](const MessageHandler::Answer& answer) {
+    std::vector<std::uint64_t> words(answer.fetched.size() / 8);
+    std::memcpy(words.data(), answer.fetched.data(), words.size() * 8);
+    return words;
+  };
+  const ControlStep draws{ControlCall::kFetchAdd, {}, 24, 0x101, 0xF0};
+  const ControlStep leaves{ControlCall::kFetchAdd, {}, 24, 0x10, 0};
+  const MessageHandler::Answer done = on.handler.execute(message(16, draws, leaves));
+  CHECK(done.header.status == ReplyStatus::kDone);
+  CHECK(words_of(done) == std::vector<std::uint64_t>{0, 0x101});
+  CHECK(on.words[3] == 0x111);
+  CHECK(on.base()[16] == std::byte{0x21});
+  // 0x10 is in the way now.
+  const MessageHandler::Answer stopped = on.handler.execute(message(32, draws, leaves));
+  CHECK(stopped.refused == nullptr);
+  CHECK(stopped.header.status == ReplyStatus::kStopped);
+  CHECK(words_of(stopped) == std::vector<std::uint64_t>{0x111});
+  CHECK(on.words[3] == 0x212);
+  CHECK(on.base()[32] == kFilling);
+  // Nothing at all is done of what is refused.
+  std::fill_n(on.base(), on.bytes, kFilling);
+  on.words[3] = 0;
+  check_refused(on, message(kRegionBytes, draws, leaves));
+  check_refused(on, message(0, {ControlCall::kFetchAdd, {}, 128, 1, 0}, leaves));
+  check_refused(on, message(0, draws, {ControlCall::kFetchAdd, {}, 4, 1, 0}));
+  for (const ControlCall call : {ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
+    check_refused(on, message(0, {call, {}, 24, 1, 0}, leaves));
+  }
+  RequestHeader header = on.header();
+  header.controls = 2;
+  Bytes one_only;
+  append(one_only, draws);
+  check_refused(on, message_of(header, one_only));
+  header.controls = 3;
+  check_refused(on, message_of(header, Bytes(3 * sizeof(ControlStep))));
+  CHECK(on.words[3] == 0);
+}
+
+TEST_CASE("steps on control words do what they say and fetch what was there") {
+  HandlerFixture on;
+  const auto take = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare) {
+    RequestHeader header = on.header();
+    header.controls = 1;
+    Bytes payload;
+    append(payload, ControlStep{call, {}, 24, operand, compare});
+    const MessageHandler::Answer answer = on.handler.execute(message_of(header, payload));
+    std::uint64_t before = 0;
+    REQUIRE(answer.fetched.size() == sizeof before);
+    std::memcpy(&before, answer.fetched.data(), sizeof before);
+    return before;
+  };
+  CHECK(take(ControlCall::kWrite, 5, 0) == 0);
+  CHECK(take(ControlCall::kFetchAdd, UINT64_MAX, 0) == 5);
+  CHECK(take(ControlCall::kCompareAndSwap, 9, 5) == 4);
+  CHECK(take(ControlCall::kCompareAndSwap, 9, 4) == 4);
+  CHECK(take(ControlCall::kRead, 77, 77) == 9);
+  CHECK(on.words[3] == 9);
+  RequestHeader header = on.header();
+  header.controls = 1;
+  Bytes payload;
+  append(payload, ControlStep{static_cast<ControlCall>(4), {}, 24, 1, 0});
+  check_refused(on, message_of(header, payload));
+  CHECK(on.words[3] == 9);
+}

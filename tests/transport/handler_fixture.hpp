@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A handler with one region, messages for it, and what a refusal must look like.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/elements.hpp"
+#include "transport/handler/message_handler.hpp"
+#include "transport/handler/operation_list.hpp"
+
+namespace farside::testing {
+
+inline constexpr std::size_t kRegionBytes = 4096;
+inline constexpr std::byte kFilling{0x5A};
+inline constexpr std::uint64_t kOrigin = 77;  // fabric address of sender 1
+
+// A handler with one region: a heap block of its own, so that a sanitizer sees what goes beyond, and in builds
+// without one, guards on both sides.
+struct HandlerFixture {
+  explicit HandlerFixture(bool always_locked = false, std::size_t region_bytes = kRegionBytes) : bytes(region_bytes) {
+    memory = std::make_unique<std::byte[]>(bytes + 2 * kGuard);
+    std::fill_n(memory.get(), bytes + 2 * kGuard, kFilling);
+    region = handler.publish({base(), bytes, &lock, false, {}, reinterpret_cast<std::byte*>(words.get()), kWords * 8});
+    handler.admit(region, {11, kOrigin, 12}, always_locked);
+  }
+  std::byte* base() const { return memory.get() + kGuard; }
+  bool guards_hold() const {
+    const auto holds = [](std::byte b) { return b == kFilling; };
+    return std::all_of(memory.get(), base(), holds) && std::all_of(base() + bytes, base() + bytes + kGuard, holds);
+  }
+  RequestHeader header(MessageKind kind = MessageKind::kOperations) const { return {kind, 0, 0, 1, region, 0, 0, 5, 42}; }
+
+#if defined(__SANITIZE_ADDRESS__)
+  static constexpr std::size_t kGuard = 0;
+#else
+  static constexpr std::size_t kGuard = 65536;
+#endif
+  std::size_t bytes;
+  std::unique_ptr<std::byte[]> memory;
+  static constexpr std::size_t kWords = 16;
+  std::unique_ptr<std::uint64_t[]> words = std::make_unique<std::uint64_t[]>(kWords);  // the control block
+  AccumulateLockWord lock;
+  MessageHandler handler;
+  std::uint64_t region = 0;
+};
+
+using Bytes = std::vector<std::byte>;
+
+template <class T>
+void append(Bytes& message, const T& value) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+  message.insert(message.end(), bytes, bytes + sizeof value);
+}
+
+inline Bytes message_of(const RequestHeader& header, const Bytes& payload = {}) {
+  Bytes message;
+  append(message, header);
+  message.insert(message.end(), payload.begin(), payload.end());
+  return message;
+}
+
+inline ListEntry accumulate(ReduceOp op, BasicType type, std::uint64_t offset, std::uint32_t count, bool fetch = true) {
+  return {OperationKind::kAccumulate, op, type, std::uint8_t{fetch}, count, offset, 0, 1, 0};
+}
+inline ListEntry compare_and_swap(BasicType type, std::uint64_t offset, std::uint32_t count = 1) {
+  return {OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, 1, count, offset, 0, 1, 0};
+}
+inline ListEntry put(std::uint64_t offset, std::uint32_t bytes, std::uint32_t blocks = 1, std::int64_t stride = 0) {
+  return {OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, 0, bytes, offset, stride, blocks, 0};
+}
+inline ListEntry get(std::uint64_t offset, std::uint32_t bytes, std::uint32_t blocks = 1, std::int64_t stride = 0) {
+  return {OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, 1, bytes, offset, stride, blocks, 0};
+}
+
+// An entry with its data, padded as they are in a list.
+inline Bytes listed(const ListEntry& entry, const Bytes& data = {}) {
+  Bytes list;
+  append(list, entry);
+  list.insert(list.end(), data.begin(), data.end());
+  list.resize((list.size() + 7) / 8 * 8);
+  return list;
+}
+
+// What a request carries: the last element comes without the gap behind it.
+inline std::size_t payload_bytes(BasicType type, std::size_t count) {
+  return (count - 1) * traits(type).extent + end_of_data(type);
+}
+
+inline Bytes elements(BasicType type, std::size_t count, unsigned seed) {
+  Bytes buffer(count * traits(type).extent, kFilling);
+  fill_elements(type, buffer.data(), count, seed);
+  buffer.resize(payload_bytes(type, count));
+  buffer.shrink_to_fit();
+  return buffer;
+}
+
+// Types whose values leave bytes undefined, which others than their like would see.
+inline bool has_padding(BasicType type) {
+  return type == BasicType::kLongDouble || type == BasicType::kComplexLongDouble || type == BasicType::kLongDoubleInt;
+}
+
+// The answer is a refusal, and nothing was touched.
+inline void check_refused(HandlerFixture& on, const Bytes& message, bool known_sender = true) {
+  const Bytes before(on.base(), on.base() + on.bytes);
+  const MessageHandler::Answer answer = on.handler.execute(message);
+  CHECK(answer.refused != nullptr);
+  CHECK(answer.known_sender == known_sender);
+  CHECK(answer.fetched.empty());
+  if (known_sender) {
+    CHECK(answer.peer == kOrigin);
+    CHECK(answer.header.status == ReplyStatus::kRefused);
+  }
+  CHECK(std::equal(before.begin(), before.end(), on.base()));
+  CHECK(on.guards_hold());
+  CHECK(on.lock.held.load() == 0);
+}
+
+}  // namespace farside::testing

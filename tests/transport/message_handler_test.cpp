@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The handler: executes every kind of request as the kernels do, and nothing that comes from the network makes it touch
+// memory outside the region that was named.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/seeds.hpp"
+#include "tests/transport/handler_fixture.hpp"
+#include "tests/transport/elements.hpp"
+#include "transport/handler/message_handler.hpp"
+#include "transport/handler/operation_list.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+TEST_CASE("the handler combines every type by every operation that MPI allows, as the kernels do") {
+  for (const bool always_locked : {false, true}) {
+    for (const BasicType type : all_types()) {
+      for (const ReduceOp op : all_ops()) {
+        if (!allowed(op, type)) continue;
+        for (const std::size_t count : {std::size_t{1}, std::size_t{3}, std::size_t{64}}) {
+          for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{32}, std::uint64_t{33}}) {
+            for (const bool fetch : {false, true}) {
+              INFO(traits(type).name << " " << name(op) << " x" << count << " at " << offset << " fetch " << fetch);
+              HandlerFixture on(always_locked);
+              const std::size_t extent = traits(type).extent;
+              fill_elements(type, on.base() + offset, count, 1);
+              Bytes model(on.base(), on.base() + on.bytes);
+              Bytes fetched(count * extent);
+              const Bytes origin = elements(type, count, 2);
+              combine(AtomicMethod::kLocked, op, type, model.data() + offset, origin.data(), fetched.data(), count);
+              if (op == ReduceOp::kNoOp && !fetch) continue;
+              Bytes sent = origin;
+              sent.resize(count * extent);
+              const MessageHandler::Answer answer = on.handler.execute(message_of(
+                  on.header(), listed(accumulate(op, type, offset, static_cast<std::uint32_t>(count), fetch),
+                                      op == ReduceOp::kNoOp ? Bytes{} : sent)));
+              REQUIRE(answer.refused == nullptr);
+              REQUIRE(answer.known_sender);
+              REQUIRE(answer.peer == kOrigin);
+              REQUIRE(answer.header.kind == MessageKind::kReply);
+              REQUIRE(answer.header.status == ReplyStatus::kDone);
+              REQUIRE(answer.header.operation == 42);
+              REQUIRE(answer.header.generation == 5);
+              REQUIRE(answer.fetched.size() == (fetch ? count * extent : 0));
+              if (fetch) REQUIRE(same_elements(type, answer.fetched.data(), fetched.data(), count));
+              REQUIRE(same_elements(type, on.base() + offset, model.data() + offset, count));
+              REQUIRE(gaps_hold(type, on.base() + offset, count, kFilling));
+              const auto end = static_cast<std::ptrdiff_t>(offset + count * extent);
+              REQUIRE(std::equal(model.begin() + end, model.end(), on.base() + end));
+              REQUIRE(on.guards_hold());
+              REQUIRE(on.lock.held.load() == 0);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the handler compares and swaps, and answers with what was there") {
+  for (const BasicType type : all_types()) {
+    if (has_gap(type)) continue;
+    for (const std::uint64_t offset : {std::uint64_t{64}, std::uint64_t{65}}) {
+      INFO(traits(type).name << " at " << offset);
+      HandlerFixture on;
+      const std::size_t extent = traits(type).extent;
+      const Bytes there(extent, std::byte{1}), other(extent, std::byte{0}), desired(extent, std::byte{3});
+      std::copy(there.begin(), there.end(), on.base() + offset);
+      const auto message = [&](const Bytes& data) { return message_of(on.header(), listed(compare_and_swap(type, offset), data)); };
+      Bytes payload = other;
+      payload.insert(payload.end(), desired.begin(), desired.end());
+      MessageHandler::Answer answer = on.handler.execute(message(payload));
+      REQUIRE(answer.header.status == ReplyStatus::kDone);
+      CHECK(answer.fetched == there);
+      CHECK(std::equal(there.begin(), there.end(), on.base() + offset));
+      std::copy(there.begin(), there.end(), payload.begin());
+      answer = on.handler.execute(message(payload));
+      CHECK(answer.fetched == there);
+      CHECK(std::equal(desired.begin(), desired.end(), on.base() + offset));
+      CHECK(on.base()[offset + extent] == kFilling);
+      CHECK(on.base()[offset - 1] == kFilling);
+      CHECK(on.lock.held.load() == 0);
+    }
+  }
+}
+
+TEST_CASE("a pair whose data ends with the region is within it, whatever gap would follow") {
+  HandlerFixture on(false, 32 + 12);
+  fill_elements(BasicType::kDoubleInt, on.base() + 32, 1, 1);
+  const MessageHandler::Answer answer = on.handler.execute(
+      message_of(on.header(), listed(accumulate(ReduceOp::kMaxloc, BasicType::kDoubleInt, 32, 1), elements(BasicType::kDoubleInt, 1, 2))));
+  CHECK(answer.header.status == ReplyStatus::kDone);
+  CHECK(on.guards_hold());
+}
+
+TEST_CASE("a message shorter than its header is dropped") {
+  HandlerFixture on;
+  const Bytes whole = message_of(on.header(), listed(put(0, 4), Bytes(4)));
+  for (std::size_t bytes = 0; bytes < sizeof(RequestHeader); ++bytes) {
+    check_refused(on, Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes)), false);
+  }
+}
+
+TEST_CASE("data of a wrong length are refused, and so is an entry that is cut off") {
+  HandlerFixture on;
+  const auto check_all = [&](const ListEntry& entry, std::size_t right) {
+    for (std::size_t bytes = 0; bytes <= 64; bytes += 8) {
+      if (bytes == right) continue;
+      // What is left over is taken for the next entry, and is none.
+      check_refused(on, message_of(on.header(), listed(entry, Bytes(bytes))));
+    }
+  };
+  check_all(accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 3), 16);
+  check_all(compare_and_swap(BasicType::kInt64, 0), 16);
+  check_all(put(0, 24), 24);
+  check_all(put(0, 3, 3, 8), 16);
+  check_all(get(0, 24), 0);
+  check_all(accumulate(ReduceOp::kNoOp, BasicType::kInt32, 0, 1), 0);
+  const Bytes good = listed(put(0, 8), Bytes(8));
+  for (std::size_t bytes = 1; bytes < good.size(); ++bytes) {
+    check_refused(on, message_of(on.header(), Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes))));
+  }
+  // As long as the data, but not as what they are padded to.
+  Bytes unpadded = listed(put(0, 13), Bytes(13));
+  unpadded.resize(sizeof(ListEntry) + 13);
+  check_refused(on, message_of(on.header(), unpadded));
+}
+
+TEST_CASE("of a list of which one operation is refused none is carried out") {
+  HandlerFixture on;
+  for (const ListEntry& bad : {put(on.bytes, 1), put(0, 0), get(on.bytes - 1, 2), accumulate(ReduceOp::kMaxloc, BasicType::kInt32, 0, 1)}) {
+    Bytes list = listed(put(0, 8), Bytes(8, std::byte{1}));
+    const Bytes behind = listed(bad, Bytes(bad.kind == OperationKind::kGet ? 0 : 8));
+    list.insert(list.end(), behind.begin(), behind.end());
+    check_refused(on, message_of(on.header(), list));
+  }
+}
+
+TEST_CASE("an operation beyond its region is refused, overflow or not") {
+  HandlerFixture on;
+  const std::uint64_t offsets[] = {kRegionBytes - 7, kRegionBytes, kRegionBytes + 1, UINT64_MAX, UINT64_MAX - 7,
+                                   std::uint64_t{1} << 63, UINT64_MAX - kRegionBytes};
+  for (const std::uint64_t offset : offsets) {
+    INFO(offset);
+    check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, offset, 1), Bytes(8))));
+    check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, offset, 1))));
+    check_refused(on, message_of(on.header(), listed(compare_and_swap(BasicType::kInt64, offset), Bytes(16))));
+    check_refused(on, message_of(on.header(), listed(put(offset, 8), Bytes(8))));
+    check_refused(on, message_of(on.header(), listed(get(offset, 8))));
+  }
+  for (const std::uint32_t count : {0U, 513U, 865U, 1537U, 0x20000000U, 0x20000001U, 0x80000000U, UINT32_MAX}) {
+    INFO(count);
+    check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count))));
+    check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count), Bytes(8))));
+    check_refused(on, message_of(on.header(), listed(compare_and_swap(BasicType::kInt64, 0, count), Bytes(16))));
+  }
+  // Blocks: the last one beyond, in front, far away; none; more than there can be.
+  constexpr auto kFar = std::numeric_limits<std::int64_t>::max();
+  for (const ListEntry& bad : {get(0, 8, 3, kRegionBytes / 2), get(0, 8, 2, -8), get(16, 8, 4, -8), get(0, 8, 2, kFar), get(0, 8, 2, -kFar - 1),
+                               get(0, 8, 1000, kFar), get(0, 8, 0, 8), get(0, 1, UINT32_MAX, 1), get(0, 8, UINT32_MAX, 0)}) {
+    check_refused(on, message_of(on.header(), listed(bad)));
+  }
+  CHECK(on.handler.execute(message_of(on.header(), listed(get(kRegionBytes - 8, 8, 512, -8)))).refused == nullptr);
+  CHECK(on.handler.execute(message_of(on.header(), listed(get(0, 8, 512, 8)))).refused == nullptr);
+  // The distance between blocks means nothing where there is one (the undefined-behaviour sanitizer sees its use).
+  for (const std::int64_t stride : {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}) {
+    CHECK(on.handler.execute(message_of(on.header(), listed(get(8, 8, 1, stride)))).refused == nullptr);
+  }
+}
+
+TEST_CASE("no request makes the handler answer with more than a message holds") {
+  HandlerFixture on(false, 16 * kMaxPayload);
+  const auto most = static_cast<std::uint32_t>(OperationList::kMostFetched / 8);
+  const auto fetch = [](std::uint32_t count) { return listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count)); };
+  CHECK(on.handler.execute(message_of(on.header(), fetch(most))).fetched.size() == OperationList::kMostFetched);
+  check_refused(on, message_of(on.header(), fetch(most + 1)));
+  check_refused(on, message_of(on.header(), fetch(16 * most)));
+  Bytes several;
+  for (int i = 0; i < 3; ++i) {
+    const Bytes one = fetch(most / 2);
+    several.insert(several.end(), one.begin(), one.end());
+    if (i < 2) CHECK(on.handler.execute(message_of(on.header(), several)).refused == nullptr);
+  }
+  check_refused(on, message_of(on.header(), several));
+}
+
+TEST_CASE("unknown kinds, operations, types, regions and senders are refused") {
+  HandlerFixture on;
+  const ListEntry good = accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 1);
+  for (const std::size_t number : {kReduceOps, std::size_t{200}, std::size_t{255}}) {
+    ListEntry bad = good;
+    bad.op = static_cast<ReduceOp>(number);
+    check_refused(on, message_of(on.header(), listed(bad, Bytes(4))));
+  }
+  for (const std::size_t number : {kBasicTypes, std::size_t{200}, std::size_t{255}}) {
+    ListEntry bad = good;
+    bad.type = static_cast<BasicType>(number);
+    check_refused(on, message_of(on.header(), listed(bad, Bytes(4))));
+  }
+  for (const int number : {4, 200, 255}) {
+    ListEntry bad = good;
+    bad.kind = static_cast<OperationKind>(number);
+    check_refused(on, message_of(on.header(), listed(bad, Bytes(4))));
+  }
+  // Puts and gets that say something else than they are.
+  ListEntry fetching_put = put(0, 8), sending_get = get(0, 8), typed_put = put(0, 8), silent = good;
+  fetching_put.fetch = 1;
+  sending_get.op = ReduceOp::kReplace;
+  typed_put.type = BasicType::kInt64;
+  silent.op = ReduceOp::kNoOp;
+  silent.fetch = 0;
+  for (const ListEntry& bad : {fetching_put, sending_get, typed_put}) check_refused(on, message_of(on.header(), listed(bad, Bytes(8))));
+  check_refused(on, message_of(on.header(), listed(silent)));
+  const Bytes list = listed(good, Bytes(4));
+  for (const std::uint32_t sender : {3U, 1000U, UINT32_MAX}) {
+    RequestHeader bad = on.header();
+    bad.sender = sender;
+    check_refused(on, message_of(bad, list), false);
+  }
+  RequestHeader bad = on.header();
+  bad.region = on.region + 1;
+  check_refused(on, message_of(bad, list), false);
+  bad.region = 0;
+  check_refused(on, message_of(bad, list), false);
+}
+
+TEST_CASE("an operation that MPI does not define for the type is refused") {
+  HandlerFixture on;
+  for (const BasicType type : all_types()) {
+    for (const ReduceOp op : all_ops()) {
+      if (allowed(op, type)) continue;
+      INFO(traits(type).name << " " << name(op));
+      check_refused(on, message_of(on.header(), listed(accumulate(op, type, 0, 1), Bytes(traits(type).extent))));
+    }
+    if (!has_gap(type)) continue;
+    INFO(traits(type).name << " compare_and_swap");
+    check_refused(on, message_of(on.header(), listed(compare_and_swap(type, 0), Bytes(2 * std::size_t{traits(type).extent}))));
+  }
+}
+
+TEST_CASE("what an origin lists is what the handler does, in order, and what is fetched comes to its buffers") {
+  for (const std::uint32_t seed : many_seeds(200)) {
+    INFO(named(seed));
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
+    HandlerFixture on(below(2) == 0, 2 * kRegionBytes);
+    Bytes model(on.base(), on.base() + on.bytes);
+    OperationList list;
+    struct Wanted {
+      BasicType type;
+      std::size_t count;
+      Bytes fetched, buffer;
+    };
+    std::vector<std::unique_ptr<Wanted>> wanted;
+    // Runs of a shape now and then, so that blocks come together; some of them overlap.
+    DataOperation operation;
+    std::ptrdiff_t stride = 0;
+    std::size_t listed_operations = 0;
+    for (std::size_t run = 0;; --run) {
+      if (run == 0) {
+        run = 1 + below(20);
+        operation.kind = static_cast<OperationKind>(below(4));
+        operation.type = BasicType::kByte;
+        operation.op = operation.kind == OperationKind::kGet ? ReduceOp::kNoOp : ReduceOp::kReplace;
+        operation.count = 1 + below(24);
+        if (operation.atomic()) {
+          do {
+            operation.type = static_cast<BasicType>(below(kBasicTypes));
+            operation.op = operation.kind == OperationKind::kAccumulate ? static_cast<ReduceOp>(below(kReduceOps)) : ReduceOp::kReplace;
+          } while (has_padding(operation.type) || !allowed(operation.op, operation.type) || (operation.kind == OperationKind::kCompareAndSwap && has_gap(operation.type)));
+          operation.count = operation.kind == OperationKind::kAccumulate ? 1 + below(5) : 1;
+        }
+        stride = static_cast<std::ptrdiff_t>(below(64)) - 16;
+        operation.offset = 1024 + below(on.bytes - 4096);
+      } else {
+        operation.offset += static_cast<std::uint64_t>(stride);
+      }
+      const std::size_t bytes = operation.bytes();
+      auto here = std::make_unique<Wanted>(Wanted{operation.type, operation.count, Bytes(bytes, kFilling), Bytes(bytes, kFilling)});
+      const bool fetches = operation.kind == OperationKind::kGet || operation.kind == OperationKind::kCompareAndSwap ||
+                           operation.op == ReduceOp::kNoOp || below(2) == 0;
+      const bool can_fetch = fetches && operation.kind != OperationKind::kPut;
+      operation.fetched = can_fetch ? here->buffer.data() : nullptr;
+      Bytes origin(bytes), compare(bytes);
+      fill_elements(operation.type, origin.data(), operation.count, static_cast<unsigned>(random()));
+      std::copy_n(model.begin() + static_cast<std::ptrdiff_t>(operation.offset), bytes, compare.begin());
+      if (below(2) == 0) compare[0] ^= std::byte{1};
+      origin.resize(span_of(operation.type, operation.count));
+      origin.shrink_to_fit();
+      operation.origin = operation.op == ReduceOp::kNoOp ? nullptr : origin.data();
+      operation.compare = compare.data();
+      if (!list.add(operation)) break;
+      ++listed_operations;
+      std::byte* at = model.data() + operation.offset;
+      switch (operation.kind) {
+        case OperationKind::kPut: std::copy(origin.begin(), origin.end(), at); break;
+        case OperationKind::kGet: std::copy_n(at, bytes, here->fetched.begin()); break;
+        case OperationKind::kAccumulate:
+          combine(AtomicMethod::kLocked, operation.op, operation.type, at, operation.origin, can_fetch ? here->fetched.data() : nullptr,
+                  operation.count);
+          break;
+        case OperationKind::kCompareAndSwap:
+          farside::compare_and_swap(AtomicMethod::kLocked, operation.type, at, origin.data(), compare.data(), here->fetched.data());
+          break;
+      }
+      wanted.push_back(std::move(here));
+    }
+    CHECK(listed_operations > 10);
+    const std::span<const std::byte> bytes = list.bytes();
+    REQUIRE(bytes.size() <= OperationList::kMostBytes);
+    const MessageHandler::Answer answer = on.handler.execute(message_of(on.header(), Bytes(bytes.begin(), bytes.end())));
+    REQUIRE(answer.refused == nullptr);
+    REQUIRE(answer.fetched.size() == list.fetched_bytes());
+    list.deliver(answer.fetched);
+    for (const auto& one : wanted) {
+      CHECK(same_elements(one->type, one->buffer.data(), one->fetched.data(), one->count));
+      CHECK(gaps_hold(one->type, one->buffer.data(), one->count, kFilling));
+    }
+    REQUIRE(std::equal(model.begin(), model.end(), on.base()));
+    REQUIRE(on.guards_hold());
+  }
+}
+
+TEST_CASE("operations of one shape at equal distances take up no more than their data") {
+  OperationList list;
+  std::uint64_t word = 0;
+  DataOperation operation{OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, 0, 8, &word, nullptr, nullptr};
+  for (int i = 0; i < 512; ++i, operation.offset += 24) REQUIRE(list.add(operation));
+  CHECK(list.bytes().size() == sizeof(ListEntry) + 8 * 512);
+  operation.offset = 8;
+  REQUIRE(list.add(operation));
+  CHECK(list.bytes().size() == 2 * sizeof(ListEntry) + 8 * 513);
+}
+
+TEST_CASE("nobody may ask before admission or after withdrawal") {
+  HandlerFixture on;
+  std::byte other[8] = {};
+  const std::uint64_t unborn = on.handler.publish({other, sizeof other, &on.lock, false, {}});
+  const Bytes list = listed(put(0, 4), Bytes(4));
+  RequestHeader header = on.header();
+  header.region = unborn;
+  check_refused(on, message_of(header, list), false);
+  header.sender = 0;
+  check_refused(on, message_of(header, list), false);
+  on.handler.withdraw(on.region);
+  check_refused(on, message_of(on.header(), list), false);
+  on.handler.withdraw(on.region);
+  CHECK(on.region != unborn);
+}
+
+TEST_CASE("no mutation of a request makes the handler touch memory outside the region") {
+  const std::uint32_t seed = GENERATE(from_range(seeds({20240607})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
+  HandlerFixture on;
+  std::size_t done = 0, refused = 0;
+  for (int round = 0; round < 60000; ++round) {
+    Bytes payload;
+    for (std::size_t n = 1 + below(3); n > 0; --n) {
+      ListEntry entry{static_cast<OperationKind>(below(4)), static_cast<ReduceOp>(below(kReduceOps)),
+                      static_cast<BasicType>(below(kBasicTypes)), static_cast<std::uint8_t>(below(2)),
+                      static_cast<std::uint32_t>(1 + below(20)), below(kRegionBytes),
+                      static_cast<std::int64_t>(below(600)) - 300, static_cast<std::uint32_t>(1 + below(4)), 0};
+      if (entry.kind == OperationKind::kPut) entry = put(entry.offset, entry.count, entry.blocks, entry.stride);
+      if (entry.kind == OperationKind::kGet) entry = get(entry.offset, entry.count, entry.blocks, entry.stride);
+      if (entry.kind == OperationKind::kCompareAndSwap) entry = compare_and_swap(entry.type, entry.offset);
+      Bytes data(entry.data_bytes());
+      for (std::byte& byte : data) byte = std::byte(random());
+      const Bytes one = listed(entry, data);
+      payload.insert(payload.end(), one.begin(), one.end());
+    }
+    RequestHeader header = on.header();
+    header.controls = below(2) == 0 ? 1 : 0;
+    if (header.controls != 0) append(payload, ControlStep{static_cast<ControlCall>(below(5)), {}, static_cast<std::uint32_t>(8 * below(HandlerFixture::kWords + 2)), 1, 0});
+    Bytes message = message_of(header, payload);
+    // None, one or several mutations of bytes, but mostly not of the region's id; now and then of the length.
+    for (std::size_t n = below(4); n > 0; --n) {
+      std::size_t at = below(message.size());
+      if (at >= 8 && at < 16 && below(16) != 0) at = 16 + below(message.size() - 16);
+      const std::byte edges[] = {std::byte{0}, std::byte{1}, std::byte{0x7F}, std::byte{0x80}, std::byte{0xFF},
+                                 std::byte(random())};
+      message[at] = edges[below(std::size(edges))];
+    }
+    if (below(8) == 0) message.resize(below(message.size() + 64));
+    message.shrink_to_fit();
+    const Bytes before(on.base(), on.base() + on.bytes);
+    const MessageHandler::Answer answer = on.handler.execute(message);
+    REQUIRE(on.lock.held.load() == 0);
+    if (answer.refused != nullptr) {
+      ++refused;
+      REQUIRE(answer.fetched.empty());
+      REQUIRE((!answer.known_sender || answer.header.status == ReplyStatus::kRefused));
+      REQUIRE(std::equal(before.begin(), before.end(), on.base()));
+    } else {
+      ++done;
+      REQUIRE(answer.known_sender);
+      REQUIRE(answer.fetched.size() <= kMaxPayload);
+    }
+    if (round % 1000 == 0) REQUIRE(on.guards_hold());
+  }
+  CHECK(on.guards_hold());
+  // The mutations reach both sides.
+  CHECK(done > 5000);
+  CHECK(refused > 5000);
+}
+
+TEST_CASE("no random bytes make the handler touch anything") {
+  const std::uint32_t seed = GENERATE(from_range(seeds({7})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
+  HandlerFixture on;
+  const Bytes before(on.base(), on.base() + on.bytes);
+  for (int round = 0; round < 20000; ++round) {
+    Bytes message(random() % 200);
+    for (std::byte& byte : message) byte = std::byte(random());
+    const MessageHandler::Answer answer = on.handler.execute(message);
+    REQUIRE(answer.refused != nullptr);
+    REQUIRE_FALSE(answer.known_sender);
+  }
+  CHECK(std::equal(before.begin(), before.end(), on.base()));
+  CHECK(on.guards_hold());
+}

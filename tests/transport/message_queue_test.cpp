@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A message queue whose senders are killed: what they had of it goes to others.
+#include "transport/node/message_queue.hpp"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/processes.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+namespace {
+
+struct Quiet final : Progress {
+  void poll() override {}
+  void poll_runtime() override {}
+  void listen(WakeEvent& /*wake event*/) override {}
+  void stop_listening(WakeEvent& /*wake event*/) override {}
+};
+
+bool lives() { return true; }
+
+// Shared with processes that are forked later.
+class SharedMessageQueue {
+ public:
+  SharedMessageQueue()
+      : memory_(mmap(nullptr, sizeof(MessageQueue), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)),
+        message_queue_(MessageQueue::at(static_cast<std::byte*>(memory_))) {
+    message_queue_.open(1);
+  }
+  SharedMessageQueue(const SharedMessageQueue&) = delete;
+  SharedMessageQueue& operator=(const SharedMessageQueue&) = delete;
+  ~SharedMessageQueue() { munmap(memory_, sizeof(MessageQueue)); }
+  MessageQueue* operator->() { return &message_queue_; }
+
+  // As an owner would: each message comes back. How many there were.
+  int answer() {
+    int messages = 0;
+    message_queue_.answer_all([&](std::span<const std::byte> message, std::span<std::byte> room) {
+      ++messages;
+      std::copy(message.begin(), message.end(), room.begin());
+      return message.size();
+    });
+    return messages;
+  }
+  // One message there and back, while a thread plays the owner. Null if all went well.
+  const char* echo(int value) {
+    Quiet quiet;
+    std::atomic<bool> stop{false};
+    std::thread owner([&] {
+      while (!stop) {
+        answer();
+        std::this_thread::yield();
+      }
+    });
+    const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(&value, 1))};
+    const ProcessIdentity sender = message_queue_.sender();
+    const char* wrong = nullptr;
+    const Result<MessageQueue::Message> message = message_queue_.enqueue(quiet, sender, parts, lives);
+    if (message) {
+      const Result<MessageQueue::Answer> answer = message_queue_.wait_for_answer(quiet, message.value(), lives);
+      int back = 0;
+      if (answer && answer.value().bytes().size() == sizeof back) std::memcpy(&back, answer.value().bytes().data(), sizeof back);
+      if (back != value) wrong = "the answer is another";
+    } else {
+      wrong = "no message could be left";
+    }
+    stop = true;
+    owner.join();
+    return wrong;
+  }
+
+ private:
+  void* memory_;
+  MessageQueue& message_queue_;
+};
+
+enum class Killed { kWhileItWrites, kBeforeTheAnswer };
+
+// A process that is killed with a message; a zombie when this returns.
+pid_t kill_a_sender(SharedMessageQueue& message_queue, Killed when) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGSEGV, SIG_DFL);
+    const ProcessIdentity sender = message_queue->sender();
+    // A message in memory that may not be read ends the process in the midst of leave().
+    void* const nothing = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const std::array<std::byte, 8> something{};
+    const std::array<std::span<const std::byte>, 1> parts{
+        when == Killed::kWhileItWrites ? std::span<const std::byte>(static_cast<std::byte*>(nothing), 8) : std::span<const std::byte>(something)};
+    (void)message_queue->enqueue(sender, parts);
+    raise(SIGKILL);
+  }
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+  return child;
+}
+
+void reap(pid_t child) { waitpid(child, nullptr, 0); }
+
+}  // namespace
+
+TEST_CASE("slots of senders that were killed are used again") {
+  for (const Killed when : {Killed::kWhileItWrites, Killed::kBeforeTheAnswer}) {
+    for (const bool reaped : {true, false}) {
+      const std::string failures = run_processes(1, [&](Ranks& ranks) {
+        SharedMessageQueue message_queue;
+        std::vector<pid_t> zombies;
+        for (int round = 0; round < 2; ++round) {
+          for (std::size_t i = 0; i < MessageQueue::kSlots; ++i) {
+            const pid_t child = kill_a_sender(message_queue, when);
+            if (reaped) reap(child);
+            if (!reaped) zombies.push_back(child);
+          }
+          const char* const wrong = message_queue.echo(100 + round);
+          ranks.check(wrong == nullptr, wrong == nullptr ? "" : wrong);
+        }
+        for (const pid_t zombie : zombies) reap(zombie);
+      }, 20);
+      CHECK(failures.empty());
+    }
+  }
+}
+
+TEST_CASE("a message of a sender that was killed is answered all the same, and a living sender keeps its slot") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    SharedMessageQueue message_queue;
+    Quiet quiet;
+    const ProcessIdentity own = message_queue->sender();
+    ranks.check(own.known() && !own.is_dead(), "this process lives, and knows who it is");
+    const int value = 5;
+    const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(&value, 1))};
+    const auto first = message_queue->enqueue(own, parts);
+    for (std::size_t i = 1; i < MessageQueue::kSlots; ++i) reap(kill_a_sender(message_queue, Killed::kBeforeTheAnswer));
+    ranks.check(!message_queue->enqueue(own, parts), "all slots are taken");
+    ranks.check(message_queue.answer() == MessageQueue::kSlots, "all messages are answered");
+    ranks.check(!message_queue->enqueue(own, parts), "nobody has taken the answers");
+    // Each of these needs a slot of the dead, and keeps it.
+    std::vector<MessageQueue::Message> messages;
+    for (std::size_t i = 1; i < MessageQueue::kSlots; ++i) {
+      const auto message = message_queue->enqueue(quiet, own, parts, lives);
+      ranks.check(message.ok(), "a slot is taken over");
+      if (message) messages.push_back(message.value());
+    }
+    const auto none = message_queue->enqueue(quiet, own, parts, [] { return false; });
+    ranks.check(!none.ok() && none.error().kind == ErrorKind::kPeer, "no slot of a living process is taken over");
+    {
+      const auto answer = message_queue->wait_for_answer(quiet, *first, lives);
+      ranks.check(answer.ok() && answer.value().bytes().size() == sizeof value, "the first message's answer is still there");
+    }
+    ranks.check(message_queue.answer() == static_cast<int>(messages.size()), "all messages are there");
+    for (const MessageQueue::Message& message : messages) ranks.check(message_queue->wait_for_answer(quiet, message, lives).ok(), "and answered");
+    ranks.check(message_queue->enqueue(own, parts).has_value(), "and their slots are free");
+  }));
+}
+
+TEST_CASE("senders are killed at any time while others send") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    SharedMessageQueue message_queue;
+    constexpr int kSenders = 4, kMessages = 200, kKilled = 40;
+    const auto send = [&](int sender, int messages) {
+      Quiet quiet;
+      const ProcessIdentity own = message_queue->sender();
+      for (int i = 0; i < messages; ++i) {
+        std::array<int, 500> text{};
+        text.fill(1000 * sender + i);
+        const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(text))};
+        const auto message = message_queue->enqueue(quiet, own, parts, lives);
+        if (!message) _exit(1);
+        const auto answer = message_queue->wait_for_answer(quiet, message.value(), lives);
+        if (!answer || answer.value().bytes().size() != sizeof text) _exit(2);
+        if (std::memcmp(answer.value().bytes().data(), text.data(), sizeof text) != 0) _exit(3);
+      }
+      _exit(0);
+    };
+    std::atomic<bool> stop{false};
+    std::vector<pid_t> senders;
+    for (int sender = 0; sender < kSenders; ++sender) {
+      senders.push_back(fork());
+      if (senders.back() == 0) send(sender, kMessages);
+    }
+    std::vector<pid_t> victims;
+    for (int i = 0; i < kKilled; ++i) {
+      victims.push_back(fork());
+      if (victims.back() == 0) send(kSenders + i, 1 << 30);
+      // What was forked has a while to come as far as it may; the messages that go through meanwhile are its time.
+      for (int answered = 0; answered < 20;) answered += message_queue.answer();
+      kill(victims.back(), SIGKILL);
+      if (i % 2 == 0) reap(victims.back());
+    }
+    std::thread owner([&] {
+      while (!stop) {
+        message_queue.answer();
+        std::this_thread::yield();
+      }
+    });
+    for (const pid_t sender : senders) {
+      int status = -1;
+      waitpid(sender, &status, 0);
+      ranks.check(status == 0, fmt::format("a sender has had all its messages answered ({:#x})", status));
+    }
+    stop = true;
+    owner.join();
+    for (const pid_t victim : victims) waitpid(victim, nullptr, 0);
+  }));
+}

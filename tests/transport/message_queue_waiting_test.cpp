@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Threads that sleep at a message queue are woken: the owner by a message, a sender by its answer, and a sender without a slot by a slot
+// that becomes free. No thread here wakes up by itself in time, as waiters do that poll an MPI runtime.
+#include "transport/node/message_queue.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace farside;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Counts those who are about to sleep, or do.
+struct LongSleep final : Progress {
+  void poll() override {}
+  void poll_runtime() override {}
+  void listen(WakeEvent&) override { ++asleep; }
+  void stop_listening(WakeEvent&) override { --asleep; }
+  std::chrono::microseconds longest_sleep() const override { return 20s; }
+  std::atomic<int> asleep{0};
+};
+
+class Box {
+ public:
+  Box() : memory_(sizeof(MessageQueue) + 64) {
+    void* at = memory_.data();
+    std::size_t room = memory_.size();
+    message_queue_ = &MessageQueue::at(static_cast<std::byte*>(std::align(64, sizeof(MessageQueue), at, room)));
+  }
+  MessageQueue& operator*() const { return *message_queue_; }
+  MessageQueue* operator->() const { return message_queue_; }
+
+ private:
+  std::vector<std::byte> memory_;
+  MessageQueue* message_queue_;
+};
+
+const std::function<bool()> kLives = [] { return true; };
+const std::array kMessage{std::byte{7}};
+const std::array<std::span<const std::byte>, 1> kParts{kMessage};
+
+std::size_t echo(std::span<const std::byte> message, std::span<std::byte> room) {
+  std::memcpy(room.data(), message.data(), message.size());
+  return message.size();
+}
+
+void await_asleep(const LongSleep& progress) {
+  while (progress.asleep.load() == 0) std::this_thread::yield();
+}
+
+}  // namespace
+
+TEST_CASE("a sender that sleeps is woken by its answer") {
+  const Box box;
+  LongSleep progress;
+  const auto begun = Clock::now();
+  std::thread owner([&] {
+    await_asleep(progress);
+    while (!box->answer_all(echo)) std::this_thread::yield();
+  });
+  const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, kLives);
+  REQUIRE(message.ok());
+  const auto answer = box->wait_for_answer(progress, message.value(), kLives);
+  owner.join();
+  REQUIRE(answer.ok());
+  CHECK(std::ranges::equal(answer.value().bytes(), kMessage));
+  CHECK(Clock::now() - begun < 10s);
+}
+
+TEST_CASE("who waits for a free slot is woken when an answer has been read") {
+  const Box box;
+  LongSleep progress;
+  std::vector<MessageQueue::Message> messages;
+  for (std::size_t i = 0; i < MessageQueue::kSlots; ++i) {
+    const std::optional<MessageQueue::Message> message = box->enqueue(ProcessIdentity::own(), kParts);
+    REQUIRE(message);
+    messages.push_back(*message);
+  }
+  CHECK_FALSE(box->enqueue(ProcessIdentity::own(), kParts));
+  REQUIRE(box->answer_all(echo));
+  const auto begun = Clock::now();
+  std::thread reader([&] {
+    await_asleep(progress);
+    LongSleep own;
+    (void)box->wait_for_answer(own, messages.front(), kLives);
+  });
+  const auto one_more = box->enqueue(progress, ProcessIdentity::own(), kParts, kLives);
+  reader.join();
+  CHECK(one_more.ok());
+  CHECK(Clock::now() - begun < 10s);
+}
+
+TEST_CASE("an owner that sleeps is woken by a message whose answer is waited for") {
+  const Box box;
+  LongSleep progress;
+  std::atomic<bool> armed{false};
+  const auto begun = Clock::now();
+  std::thread owner([&] {
+    for (bool done = false; !done;) {
+      const std::uint32_t seen = box->wake_event().arm();
+      done = box->answer_all(echo);
+      armed = true;
+      if (!done) box->wake_event().sleep(seen, 20s);
+      box->wake_event().disarm();
+    }
+  });
+  while (!armed) std::this_thread::yield();
+  const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, kLives);
+  REQUIRE(message.ok());
+  CHECK(box->wait_for_answer(progress, message.value(), kLives).ok());
+  owner.join();
+  CHECK(Clock::now() - begun < 10s);
+}

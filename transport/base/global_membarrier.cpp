@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/base/global_membarrier.hpp"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace farside {
+namespace {
+
+bool call(int command) { return syscall(SYS_membarrier, command, 0U, 0) == 0; }
+
+[[maybe_unused]] const bool asked_when_loaded = call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+
+}  // namespace
+
+// Again, for a process that was forked since: the kernel answers at once where nothing is new.
+bool supports_global_membarrier() { return call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED); }
+
+bool global_membarrier() { return call(MEMBARRIER_CMD_GLOBAL_EXPEDITED); }
+
+}  // namespace farside

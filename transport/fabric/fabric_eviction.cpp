@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Connections are limited in number (FARSIDE_CONNECTIONS): of those that are too many, the ones that this process has not used for
+// longest are closed, until they are needed again. Nothing may be lost by that, and a side does not see what the other one has under
+// way. So the side that would like to close one, and has nothing under way by it, issues nothing more and says so (kDisconnect); the
+// other one issues nothing more either, and ends the connection when nothing of its own is under way: its requests have been answered
+// by then. If both ask, both end it.
+//
+// The limit is not kept at any price: what this process uses stays, and what has only just been made, or two ranks that need each
+// other would be connected and parted for ever. What the peer does by RDMA is not seen here: one that comes back soon each time is
+// disconnected from ever more seldom.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "transport/base/log.hpp"
+#include "transport/fabric/fabric.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::chrono::milliseconds kUnused{100};        // the shortest time
+constexpr std::chrono::seconds kUnusedLongest{100};
+constexpr int kComesBackSoon = 16;                       // in times of that
+
+}  // namespace
+
+// Called with the mutex held.
+void Fabric::make_room() {
+  const Clock::time_point now = Clock::now();
+  std::vector<Peer> unused;
+  const auto patience = [](const PeerState& peer_state) { return std::max<Clock::duration>(peer_state.patience, kUnused); };
+  for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
+    const PeerState& peer_state = peer_states_[peer];
+    if (peer_state.under_way == 0 && connections_->age(peer) >= patience(peer_state) && now - peer_state.last_issued >= kUnused) {
+      unused.push_back(peer);
+    }
+  }
+  const std::size_t too_many = std::min(unused.size(), connections_->count() - most_connections_);
+  const auto last_ones = unused.begin() + static_cast<std::ptrdiff_t>(too_many);
+  std::partial_sort(unused.begin(), last_ones, unused.end(),
+                    [&](Peer a, Peer b) { return peer_states_[a].last_issued < peer_states_[b].last_issued; });
+  for (auto peer = unused.begin(); peer != last_ones; ++peer) {
+    std::unique_ptr<Reply> request = take_reply_buffer();
+    request->peer = *peer;
+    request->header = {};
+    request->header.kind = MessageKind::kDisconnect;
+    request->header.operation = connections_->number(*peer);
+    request->fetched.clear();
+    request->probe = true;  // nobody is told if it does not arrive
+    if (send(*request) != 0) {
+      spare_.push_back(std::move(request));
+      continue;
+    }
+    request.release();  // until its completion: NOLINT(bugprone-unused-return-value)
+    ++answers_under_way_;
+    log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed", connections_->count(),
+        most_connections_);
+    PeerState& peer_state = peer_states_[*peer];
+    const bool soon = connections_->age(*peer) < kComesBackSoon * patience(peer_state);
+    peer_state.patience = soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : kUnused;
+    connections_->begin_disconnect(connections_->number(*peer));
+  }
+}
+
+// From the network: nothing in it is believed.
+void Fabric::receive_disconnect(std::span<const std::byte> message) {
+  ReplyHeader header{};
+  if (message.size() != sizeof header) return;
+  std::memcpy(&header, message.data(), sizeof header);
+  // Of a connection that has ended since, nothing is to be done.
+  const std::optional<Peer> peer = connections_->begin_disconnect(header.operation);
+  if (!peer) return;
+  if (*peer >= peer_states_.size()) peer_states_.resize(*peer + 1);
+  if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
+}
+
+// Called with the mutex held.
+void Fabric::disconnect_idle() {
+  std::erase_if(disconnecting_, [&](Peer peer) {
+    return peer_states_[peer].issued == 0 && connections_->part(peer);
+  });
+}
+
+}  // namespace farside

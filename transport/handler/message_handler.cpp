@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/handler/message_handler.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <optional>
+
+#include "transport/base/random.hpp"
+#include "transport/handler/operation_list.hpp"
+#include "transport/data/layout.hpp"
+#include "transport/handler/attached_regions.hpp"
+
+namespace farside {
+namespace {
+
+__extension__ using Wide = __int128;
+
+const char* find_fault(const ControlStep& step, const MessageHandler::Region& region) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (step.call > ControlCall::kWrite) return "no control call";
+  const bool inside = region.control_bytes >= kWord && step.word <= region.control_bytes - kWord;
+  return inside && step.word % kWord == 0 ? nullptr : "no control word";
+}
+
+// Of two steps, the first one: what follows may depend on it.
+const char* find_fault_of_acquire_step(const ControlStep& step, const MessageHandler::Region& region) {
+  if (step.call != ControlCall::kFetchAdd) return "no opening";
+  // Who comes to detached memory in the midst of a list does not come to its end.
+  return region.attached == nullptr ? find_fault(step, region) : "an opening before attached memory";
+}
+
+// What the word held before. Sequentially consistent: it publishes what was put, as the control words of on-node peers do.
+std::uint64_t take(const ControlStep& step, std::byte* control) {
+  const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(control + step.word));
+  switch (step.call) {
+    case ControlCall::kFetchAdd: return word.fetch_add(step.operand, std::memory_order_seq_cst);
+    case ControlCall::kRead: return word.load(std::memory_order_seq_cst);
+    case ControlCall::kWrite: return word.exchange(step.operand, std::memory_order_seq_cst);
+    case ControlCall::kCompareAndSwap: break;
+  }
+  std::uint64_t before = step.compare;
+  word.compare_exchange_strong(before, step.operand, std::memory_order_seq_cst);
+  return before;
+}
+
+bool inside(const ListEntry& entry, const MessageHandler::Region& region) {
+  const Wide one = entry.offset;
+  const Wide other = one + static_cast<Wide>(entry.stride) * (entry.blocks - 1);
+  return std::min(one, other) >= 0 && std::max(one, other) + span_of(entry.type, entry.count) <= static_cast<Wide>(region.bytes);
+}
+
+// Nothing if the whole list is well formed and within the region.
+const char* find_fault(std::span<const std::byte> list, const MessageHandler::Region& region) {
+  OperationListReader reader(list);
+  ListEntry entry;
+  for (std::span<const std::byte> data; reader.next(entry, data);) {
+    if (!inside(entry, region)) return "beyond the region";
+  }
+  return reader.fault();
+}
+
+const char* find_fault_of_regions(const RequestHeader& request, std::span<const std::byte> payload, const MessageHandler::Region& region) {
+  if (region.attached == nullptr) return "no regions are attached here";
+  return payload.empty() && request.count >= sizeof(AttachedRegions::Page) && request.count <= kMaxPayload ? nullptr : "bad length";
+}
+
+// So many of the entry's blocks, from one on whose place and data these are.
+void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* target, const std::byte* data, std::byte* fetched,
+                   const MessageHandler::Region& region) {
+  const std::size_t bytes = entry.block_bytes();
+  const auto dense = static_cast<std::ptrdiff_t>(bytes);
+  switch (entry.kind) {
+    case OperationKind::kPut: copy_ranges(target, entry.stride, data, dense, bytes, blocks); return;
+    case OperationKind::kGet: copy_ranges(fetched, dense, target, entry.stride, bytes, blocks); return;
+    case OperationKind::kAccumulate:
+    case OperationKind::kCompareAndSwap: break;
+  }
+  // One lock for all that need it: a message holds less than is combined at a time elsewhere.
+  std::optional<AccumulateLock> lock;
+  if (entry.kind == OperationKind::kAccumulate && (region.always_locked || !has_cpu_atomics(entry.type))) {
+    lock.emplace(*region.lock);
+    return combine_rows(entry.op, entry.type, target, data, fetched, entry.count, blocks, {entry.stride, dense, dense});
+  }
+  for (std::uint32_t block = 0; block < blocks; ++block) {
+    const AtomicMethod method = region.always_locked ? AtomicMethod::kLocked : atomic_method(entry.type, target);
+    if (method == AtomicMethod::kLocked && !lock) lock.emplace(*region.lock);
+    if (entry.kind == OperationKind::kCompareAndSwap) {
+      compare_and_swap(method, entry.type, target, data + bytes, data, fetched);
+    } else {
+      combine(method, entry.op, entry.type, target, data, fetched, entry.count);
+    }
+    target += entry.stride;
+    if (data != nullptr) data += dense;
+    if (fetched != nullptr) fetched += dense;
+  }
+}
+
+// False, and what follows is left undone, if memory is not attached any more.
+bool execute_list(std::span<const std::byte> list, MessageHandler::Region& region, std::vector<std::byte>& fetched) {
+  OperationListReader reader(list);
+  ListEntry entry;
+  for (std::span<const std::byte> data; reader.next(entry, data);) {
+    const std::size_t bytes = entry.block_bytes();
+    const std::size_t first = fetched.size();
+    fetched.resize(first + entry.fetched_bytes());
+    const std::byte* const sent = data.empty() ? nullptr : data.data();
+    std::byte* const back = entry.fetch != 0 ? fetched.data() + first : nullptr;
+    if (region.attached == nullptr) {
+      execute_entry(entry, entry.blocks, region.base + entry.offset, sent, back, region);
+      continue;
+    }
+    for (std::uint32_t block = 0; block < entry.blocks; ++block) {
+      std::byte* target = region.base + entry.offset + static_cast<std::int64_t>(block) * entry.stride;
+      const auto work = [&] {
+        execute_entry(entry, 1, target, sent != nullptr ? sent + block * bytes : nullptr,
+                      back != nullptr ? back + block * bytes : nullptr, region);
+      };
+      if (!region.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count), work)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::uint64_t MessageHandler::publish(Region region) {
+  std::uint64_t id = random_bits();
+  while (regions_.contains(id)) id = random_bits();
+  regions_.emplace(id, std::move(region));
+  return id;
+}
+
+void MessageHandler::admit(std::uint64_t id, std::vector<std::uint64_t> peers, bool always_locked) {
+  Region& region = regions_.at(id);
+  region.peers = std::move(peers);
+  region.always_locked = always_locked;
+}
+
+MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> message) {
+  Answer answer;
+  RequestHeader request;
+  if (message.size() < sizeof request) {
+    answer.refused = "shorter than its header";
+    return answer;
+  }
+  std::memcpy(&request, message.data(), sizeof request);
+  const auto found = regions_.find(request.region);
+  if (found == regions_.end() || request.sender >= found->second.peers.size()) {
+    answer.refused = "unknown region or sender";
+    return answer;
+  }
+  Region& region = found->second;
+  const std::span<const std::byte> payload = message.subspan(sizeof request);
+  answer.known_sender = true;
+  answer.peer = region.peers[request.sender];
+  answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
+  const auto refuse = [&](const char* why) {
+    answer.refused = why;
+    answer.header.status = ReplyStatus::kRefused;
+    answer.fetched.clear();
+  };
+  if (request.kind == MessageKind::kRegions) {
+    if (const char* fault = find_fault_of_regions(request, payload, region)) {
+      refuse(fault);
+    } else {
+      answer.fetched.resize(request.count);
+      region.attached->read_page(static_cast<int>(request.sender), request.offset, answer.fetched);
+    }
+    return answer;
+  }
+  std::array<ControlStep, kMostControls> steps{};
+  const std::size_t controls = request.controls;
+  const std::size_t step_bytes = controls * sizeof(ControlStep);
+  if (controls > kMostControls || payload.size() < step_bytes) {
+    refuse("bad length");
+    return answer;
+  }
+  const std::span<const std::byte> list = payload.first(payload.size() - step_bytes);
+  std::memcpy(steps.data(), payload.data() + list.size(), step_bytes);
+  const bool opens = controls == kMostControls;
+  const char* fault = opens ? find_fault_of_acquire_step(steps.front(), region) : nullptr;
+  if (fault == nullptr && controls > 0) fault = find_fault(steps[controls - 1], region);
+  if (fault == nullptr) fault = find_fault(list, region);
+  if (fault != nullptr) {
+    refuse(fault);
+    return answer;
+  }
+  const auto append = [&](std::uint64_t word) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&word);
+    answer.fetched.insert(answer.fetched.end(), bytes, bytes + sizeof word);
+  };
+  const std::uint64_t before = opens ? take(steps.front(), region.control) : 0;
+  if ((before & steps.front().compare) != 0 && opens) {
+    answer.header.status = ReplyStatus::kStopped;
+    append(before);
+  } else if (!execute_list(list, region, answer.fetched)) {
+    refuse("not attached");
+  } else {
+    if (opens) append(before);
+    if (controls > 0) append(take(steps[controls - 1], region.control));
+  }
+  return answer;
+}
+
+}  // namespace farside

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/handler/node_handler.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/base/log.hpp"
+#include "transport/base/own_thread.hpp"
+#include "transport/base/random.hpp"
+#include "transport/base/relax.hpp"
+#include "transport/base/trace.hpp"
+#include "transport/node/process_memory.hpp"
+
+namespace farside {
+namespace {
+
+static_assert(MessageQueue::kMostBytes >= kMaxMessage && MessageQueue::kMostBytes >= sizeof(ReplyHeader) + kMaxPayload);
+
+// After a message the next one is often near. No yields: where the process is bound to one core and its application spins in MPI
+// there, a thread that yields gets the core back after a time slice (messages took 8 ms), and one that sleeps when it is woken.
+constexpr int kSpins = 64;
+
+// OnNodePeers' message queues that are mapped at present, by their nonces.
+struct OnNodePeers {
+  std::mutex mutex;
+  std::map<std::uint64_t, std::weak_ptr<Mapping>> message_queues;
+};
+OnNodePeers& on_node_peers() {
+  static auto* const all = new OnNodePeers();  // never destroyed, as Process
+  return *all;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NodeHandler>> NodeHandler::open(Statistics& statistics) {
+  Result<Segment> segment = make_segment(sizeof(MessageQueue));
+  if (!segment) return segment.error();
+  std::unique_ptr<NodeHandler> handler(new NodeHandler(std::move(segment.value()), statistics));
+  if (Status started = start_own_thread(handler->thread_, "farside-node", [to = handler.get()] { to->run(); }); !started) return started.error();
+  return handler;
+}
+
+NodeHandler::NodeHandler(Segment segment, Statistics& statistics)
+    : segment_(std::move(segment)), message_queue_(MessageQueue::at(segment_.mapping.base())), statistics_(statistics) {
+  message_queue_.open(random_bits());
+}
+
+NodeHandler::~NodeHandler() {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_seq_cst);
+  message_queue_.wake_event().wake();
+  thread_.join();
+}
+
+NodeHandlerDescriptor NodeHandler::publish(MessageHandler::Region region, int ranks) {
+  const std::scoped_lock held(mutex_);
+  const std::uint64_t id = handler_.publish(std::move(region));
+  handler_.admit(id, std::vector<std::uint64_t>(static_cast<std::size_t>(ranks)), true);
+  return {segment_.fd.get(), message_queue_.nonce(), id};
+}
+
+void NodeHandler::withdraw(std::uint64_t region) {
+  const std::scoped_lock held(mutex_);
+  handler_.withdraw(region);
+}
+
+std::size_t NodeHandler::answer(std::span<const std::byte> message, std::span<std::byte> room) {
+  const TraceServed served(RouteKind::kCma, message.size());
+  const MessageHandler::Answer answer = [&] {
+    const std::scoped_lock held(mutex_);
+    return handler_.execute(message);
+  }();
+  if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
+  statistics_.add(RouteKind::kCma, Counted::kHandler, message.size());
+  ReplyHeader header = answer.header;
+  if (!answer.known_sender) header = {MessageKind::kReply, ReplyStatus::kRefused, 0, 0, 0};
+  std::memcpy(room.data(), &header, sizeof header);
+  std::copy(answer.fetched.begin(), answer.fetched.end(), room.begin() + sizeof header);
+  return sizeof header + answer.fetched.size();
+}
+
+bool NodeHandler::poll() {
+  if (!message_queue_.any_since(seen_)) [[likely]] return false;
+  // What the thread has passed by it sees before it sleeps, and what another poller has, at its next look, or the sender rings.
+  const std::unique_lock held(answering_, std::try_to_lock);
+  if (!held || !answer_all()) return false;
+  statistics_.add(RouteKind::kCma, Counted::kFromRuntime, 0);
+  return true;
+}
+
+// Called with answering_ held.
+bool NodeHandler::answer_all() {
+  return message_queue_.answer_all([this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); });
+}
+
+void NodeHandler::run() {
+  // Waits for who polls: nobody may ring again for a message that this one has passed by.
+  const auto look = [this] {
+    const std::scoped_lock held(answering_);
+    return answer_all();
+  };
+  for (int probes = 0; !stop_.load(std::memory_order_seq_cst);) {
+    if (look()) {
+      probes = 0;
+    } else if (++probes <= kSpins) {
+      relax();
+    } else {
+      const std::uint32_t seen = message_queue_.wake_event().arm();
+      if (!look() && !stop_.load(std::memory_order_seq_cst)) {
+        message_queue_.wake_event().sleep(seen, std::chrono::hours(1));
+      }
+      message_queue_.wake_event().disarm();
+      probes = 0;
+    }
+  }
+}
+
+Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
+                                                             const NodeHandlerDescriptor& descriptor) {
+  const std::scoped_lock held(on_node_peers().mutex);
+  std::weak_ptr<Mapping>& known = on_node_peers().message_queues[descriptor.nonce];
+  std::shared_ptr<Mapping> mapping = known.lock();
+  if (mapping == nullptr) {
+    Result<Mapping> mapped = map_peer_segment(pid, descriptor.fd, sizeof(MessageQueue));
+    if (!mapped) return mapped.error();
+    if (MessageQueue::at(mapped.value().base()).nonce() != descriptor.nonce) {
+      return Error{ErrorKind::kNoRoute, fmt::format("process {} here is another one", pid)};
+    }
+    mapping = std::make_shared<Mapping>(std::move(mapped.value()));
+    known = mapping;
+  }
+  std::erase_if(on_node_peers().message_queues, [](const auto& entry) { return entry.second.expired(); });
+  return std::unique_ptr<PeerNodeHandler>(new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, descriptor.region));
+}
+
+bool PeerNodeHandler::lives() const {
+  std::uint64_t nonce = 0;
+  return read_process_memory(pid_, nonce_address_, &nonce, sizeof nonce).ok() && nonce == nonce_;
+}
+
+Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists) {
+  MessageQueue& message_queue = MessageQueue::at(mapping_->base());
+  const std::function<bool()> lives = [this] { return this->lives(); };
+  RequestHeader header{};
+  header.kind = MessageKind::kOperations;
+  header.sender = sender;
+  header.region = region_;
+  const auto parts = [&](const OperationList& list) {
+    return std::array<std::span<const std::byte>, 2>{std::as_bytes(std::span(&header, 1)), list.bytes()};
+  };
+  Status first;
+  while (!lists.empty()) {
+    // As many as there are slots for, and then one waking for all of them.
+    const Result<MessageQueue::Message> one = message_queue.enqueue(progress, sender_, parts(*lists.front()), lives);
+    if (!one) return first ? Status(one.error()) : std::move(first);
+    std::array<std::optional<MessageQueue::Message>, MessageQueue::kSlots> messages{one.value()};
+    std::size_t left = 1;
+    for (; left < std::min(lists.size(), messages.size()); ++left) {
+      messages[left] = message_queue.enqueue(sender_, parts(*lists[left]));
+      if (!messages[left]) break;
+    }
+    for (std::size_t message = 0; message < left; ++message) {
+      Status finished = finish(progress, *messages[message], *lists[message]);
+      if (first) first = std::move(finished);
+    }
+    lists = lists.subspan(left);
+  }
+  return first;
+}
+
+Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const OperationList& list) {
+  const Result<MessageQueue::Answer> answer = MessageQueue::at(mapping_->base()).wait_for_answer(progress, message, [this] { return lives(); });
+  if (!answer) return answer.error();
+  const std::span<const std::byte> bytes = answer.value().bytes();
+  ReplyHeader reply{};
+  if (bytes.size() >= sizeof reply) std::memcpy(&reply, bytes.data(), sizeof reply);
+  if (bytes.size() < sizeof reply || reply.status != ReplyStatus::kDone) {
+    return Error{ErrorKind::kRange, "the target's handler refused the request"};
+  }
+  const std::span<const std::byte> fetched = bytes.subspan(sizeof reply);
+  if (fetched.size() != list.fetched_bytes()) return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
+  list.deliver(fetched);
+  return {};
+}
+
+}  // namespace farside

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/handler/operation_list.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/data/layout.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::size_t padded(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+const char* find_fault(const ListEntry& entry) {
+  if (static_cast<std::size_t>(entry.op) >= kReduceOps || static_cast<std::size_t>(entry.type) >= kBasicTypes) {
+    return "unknown operation or type";
+  }
+  // Each of these factors is bounded, so that their product does not overflow.
+  if (entry.count == 0 || entry.count > kMaxPayload || entry.blocks == 0 || entry.blocks > kMaxPayload ||
+      entry.block_bytes() * entry.blocks > kMaxPayload) {
+    return "bad element count";
+  }
+  switch (entry.kind) {
+    case OperationKind::kPut:
+    case OperationKind::kGet: {
+      const bool put = entry.kind == OperationKind::kPut;
+      const bool good = entry.type == BasicType::kByte && entry.op == (put ? ReduceOp::kReplace : ReduceOp::kNoOp) &&
+                        (entry.fetch != 0) == !put;
+      return good ? nullptr : "a put or get that is none";
+    }
+    case OperationKind::kAccumulate:
+      if (!allowed(entry.op, entry.type)) return "operation not defined for the type";
+      return entry.op == ReduceOp::kNoOp && entry.fetch == 0 ? "an operation that does nothing" : nullptr;
+    case OperationKind::kCompareAndSwap:
+      if (has_gap(entry.type)) return "operation not defined for the type";
+      return entry.count == 1 && entry.blocks == 1 && entry.fetch != 0 ? nullptr : "bad element count";
+  }
+  return "unknown kind of operation";
+}
+
+}  // namespace
+
+void KeptOperation::keep(const DataOperation& operation) {
+  operation_ = operation;
+  // The last element of the application's need not have a gap behind it.
+  const std::size_t bytes = span_of(operation.type, operation.count);
+  operation_.origin = operands_.take(operation.origin, bytes);
+  operation_.compare = operands_.take_second(operation.compare, bytes);
+}
+
+// Another block of the last entry, if it continues its pattern.
+bool OperationList::extends_last(const ListEntry& entry) {
+  if (bytes_.empty() || entry.kind == OperationKind::kCompareAndSwap) return false;
+  if (last_.kind != entry.kind || last_.op != entry.op || last_.type != entry.type || last_.fetch != entry.fetch ||
+      last_.count != entry.count) {
+    return false;
+  }
+  const auto step = static_cast<std::int64_t>(entry.offset - last_.offset - static_cast<std::uint64_t>(last_.stride) * (last_.blocks - 1));
+  if ((last_.blocks > 1 && step != last_.stride) || (entry.blocks > 1 && step != entry.stride)) return false;
+  last_.stride = step;
+  last_.blocks += entry.blocks;
+  return true;
+}
+
+std::size_t OperationList::add(const DataOperation& operation, const Blocks& blocks) {
+  ListEntry entry{operation.kind, operation.op, operation.type, std::uint8_t{operation.fetched != nullptr},
+                  static_cast<std::uint32_t>(operation.count), operation.offset, 0, 1, 0};
+  const std::size_t sent_by_one = entry.data_bytes();
+  const std::size_t fetched_by_one = entry.fetched_bytes();
+  // Both limits and what is there are multiples of what data are padded to.
+  const std::size_t taken = bytes_.size() + sizeof entry;
+  const std::size_t room = taken < kMostBytes ? kMostBytes - taken : 0;
+  std::size_t fit = taken <= kMostBytes ? blocks.count : 0;
+  if (sent_by_one > 0) fit = std::min(fit, room / sent_by_one);
+  if (fetched_by_one > 0) fit = std::min(fit, (kMostFetched - fetched_bytes_) / fetched_by_one);
+  if (fit == 0) return 0;
+  entry.blocks = static_cast<std::uint32_t>(fit);
+  if (fit > 1) entry.stride = blocks.stride;
+  const std::size_t sent = sent_by_one * fit;
+  std::size_t at = 0;
+  if (extends_last(entry)) {
+    at = last_at_ + sizeof entry + last_.data_bytes() - sent;
+  } else {
+    last_at_ = bytes_.size();
+    last_ = entry;
+    at = last_at_ + sizeof entry;
+  }
+  bytes_.resize(padded(at + sent));
+  std::memcpy(bytes_.data() + last_at_, &last_, sizeof last_);
+  if (operation.kind == OperationKind::kCompareAndSwap) {
+    std::memcpy(bytes_.data() + at, operation.compare, sent / 2);
+    std::memcpy(bytes_.data() + at + sent / 2, operation.origin, sent / 2);
+  } else if (sent > 0) {
+    // The last element of the application's need not have a gap behind it.
+    copy_ranges(bytes_.data() + at, static_cast<std::ptrdiff_t>(sent_by_one), static_cast<const std::byte*>(operation.origin),
+                blocks.origin_stride, span_of(operation.type, operation.count), fit);
+  }
+  if (operation.fetched != nullptr) {
+    destinations_.push_back({operation.fetched, operation.type, entry.count, entry.blocks, blocks.origin_stride});
+    fetched_bytes_ += fetched_by_one * fit;
+  }
+  has_atomics_ = has_atomics_ || operation.atomic();
+  return fit;
+}
+
+void OperationList::deliver(std::span<const std::byte> fetched) const {
+  const std::byte* from = fetched.data();
+  for (const Destination& to : destinations_) {
+    const std::size_t bytes = std::size_t{to.count} * traits(to.type).extent;
+    auto* buffer = static_cast<std::byte*>(to.buffer);
+    if (has_gap(to.type)) {
+      // As a replacement: it leaves gaps alone.
+      for (std::uint32_t block = 0; block < to.blocks; ++block) {
+        combine(AtomicMethod::kLocked, ReduceOp::kReplace, to.type, buffer + block * to.stride, from + block * bytes, nullptr, to.count);
+      }
+    } else {
+      copy_ranges(buffer, to.stride, from, static_cast<std::ptrdiff_t>(bytes), bytes, to.blocks);
+    }
+    from += bytes * to.blocks;
+  }
+}
+
+bool OperationListReader::next(ListEntry& entry, std::span<const std::byte>& data) {
+  if (fault_ != nullptr || rest_.empty()) return false;
+  if (rest_.size() < sizeof entry) {
+    fault_ = "an operation is cut off";
+    return false;
+  }
+  std::memcpy(&entry, rest_.data(), sizeof entry);
+  fault_ = find_fault(entry);
+  if (fault_ != nullptr) return false;
+  const std::size_t bytes = entry.data_bytes();
+  fetched_bytes_ += entry.fetched_bytes();
+  if (rest_.size() - sizeof entry < padded(bytes)) fault_ = "bad length";
+  if (fetched_bytes_ > OperationList::kMostFetched) fault_ = "more is asked for than a message holds";
+  if (fault_ != nullptr) return false;
+  // The distance from one block to the next is not in use: the sender's could be any.
+  if (entry.blocks == 1) entry.stride = 0;
+  data = rest_.subspan(sizeof entry, bytes);
+  rest_ = rest_.subspan(sizeof entry + padded(bytes));
+  return true;
+}
+
+}  // namespace farside

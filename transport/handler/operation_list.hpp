@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Lists of operations on one target's data that travel in one message to its handler, which carries them out in their order:
+// what an origin writes (OperationList), and what the handler reads (OperationListReader).
+//
+//   list:   entries, each a ListEntry and its data, which are padded to a multiple of 8 bytes
+//   data:   for each block `count` elements (or bytes), one extent apart; none of a get and of MPI_NO_OP; of
+//           compare_and_swap the element to compare with, then the new one
+//   reply:  for each block of each entry that fetches, `count` elements
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "transport/data/basic_type.hpp"
+#include "transport/data/reduce_op.hpp"
+#include "transport/handler/message.hpp"
+
+namespace farside {
+
+enum class OperationKind : std::uint8_t { kPut, kGet, kAccumulate, kCompareAndSwap };
+
+// One operation on a target's data, as an origin asks for it. Its buffers are the application's.
+struct DataOperation {
+  OperationKind kind = OperationKind::kPut;
+  ReduceOp op = ReduceOp::kReplace;      // of an accumulate
+  BasicType type = BasicType::kByte;     // of an accumulate or compare_and_swap
+  std::uint64_t offset = 0;              // bytes in the target's data
+  std::size_t count = 0;                 // elements; bytes of puts and gets
+  const void* origin = nullptr;          // null: nothing is sent (get, MPI_NO_OP)
+  void* fetched = nullptr;               // null: nothing comes back
+  const void* compare = nullptr;
+
+  static DataOperation put(std::uint64_t offset, const void* origin, std::size_t bytes) {
+    return {OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, offset, bytes, origin, nullptr, nullptr};
+  }
+  static DataOperation get(std::uint64_t offset, void* fetched, std::size_t bytes) {
+    return {OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, offset, bytes, nullptr, fetched, nullptr};
+  }
+  static DataOperation accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                                  std::size_t count) {
+    return {OperationKind::kAccumulate, op, type, offset, count, op == ReduceOp::kNoOp ? nullptr : origin, fetched, nullptr};
+  }
+  static DataOperation compare_and_swap(std::uint64_t offset, BasicType type, const void* origin, const void* compare, void* fetched) {
+    return {OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, offset, 1, origin, fetched, compare};
+  }
+
+  bool atomic() const { return kind == OperationKind::kAccumulate || kind == OperationKind::kCompareAndSwap; }
+  std::size_t bytes() const { return count * traits(type).extent; }
+};
+
+// Operands of at most so many bytes are copied before the call of their operation returns. MPI does not promise it, but the
+// runtimes do so, and programs rely on it. Adapters take about as many bytes along in a work request. The copy takes some
+// 5 ns of the 5 to 10 us that an operation over TCP takes.
+inline constexpr std::size_t kCopiedAtCall = 256;
+
+// Memory for such a copy. Not thread-safe.
+class OperandCopy {
+ public:
+  // Copies operands of at most kCopiedAtCall bytes, and returns the copy; of more bytes it returns `operands`.
+  const void* take(const void* operands, std::size_t bytes) {
+    return bytes <= kCopiedAtCall ? take_at(0, operands, bytes) : operands;
+  }
+  // The same for the second operand of a compare_and_swap, whose first has as many bytes.
+  const void* take_second(const void* operands, std::size_t bytes) {
+    return 2 * bytes <= kCopiedAtCall ? take_at(bytes, operands, bytes) : operands;
+  }
+
+ private:
+  const void* take_at(std::size_t at, const void* operands, std::size_t bytes) {
+    return operands != nullptr ? std::memcpy(bytes_.data() + at, operands, bytes) : nullptr;
+  }
+
+  alignas(16) std::array<std::byte, kCopiedAtCall> bytes_;
+};
+
+// An operation that is carried out later, with a copy of its small operands. It points into the copy and cannot be moved.
+class KeptOperation {
+ public:
+  KeptOperation() = default;
+  KeptOperation(const KeptOperation&) = delete;
+  KeptOperation& operator=(const KeptOperation&) = delete;
+
+  void keep(const DataOperation& operation);
+  // Until the next keep().
+  const DataOperation& get() const { return operation_; }
+
+ private:
+  DataOperation operation_;
+  OperandCopy operands_;
+};
+
+// An operation repeated: each block so many bytes behind the one before, at the target and in the origin's buffers.
+struct Blocks {
+  std::size_t count = 1;
+  std::ptrdiff_t stride = 0;
+  std::ptrdiff_t origin_stride = 0;
+
+  // The block so many further on.
+  DataOperation on(const DataOperation& first, std::size_t blocks) const {
+    const auto by = static_cast<std::ptrdiff_t>(blocks);
+    DataOperation later = first;
+    later.offset += static_cast<std::uint64_t>(by * stride);
+    if (first.origin != nullptr) later.origin = static_cast<const std::byte*>(first.origin) + by * origin_stride;
+    if (first.fetched != nullptr) later.fetched = static_cast<std::byte*>(first.fetched) + by * origin_stride;
+    return later;
+  }
+};
+
+// Blocks of equal shape at equal distances: the i-th begins at offset + i * stride.
+struct ListEntry {
+  OperationKind kind;
+  ReduceOp op;
+  BasicType type;
+  std::uint8_t fetch;          // 1: the elements as they were before come back
+  std::uint32_t count;         // elements (bytes) in a block
+  std::uint64_t offset;
+  std::int64_t stride;
+  std::uint32_t blocks;
+  std::uint32_t unused;
+
+  std::size_t block_bytes() const { return std::size_t{count} * traits(type).extent; }
+  std::size_t data_bytes() const {
+    if (kind == OperationKind::kCompareAndSwap) return 2 * block_bytes();
+    return op == ReduceOp::kNoOp ? 0 : block_bytes() * blocks;
+  }
+  std::size_t fetched_bytes() const { return fetch != 0 ? block_bytes() * blocks : 0; }
+};
+static_assert(sizeof(ListEntry) == 32);
+
+class OperationList;
+
+// What came of a list between an opening step and a closing one (message.hpp).
+struct LockedResult {
+  bool stopped = false;                 // by the acquire step: the release step was not done, and the list is here again
+  std::uint64_t acquire_step = 0;            // what the words held
+  std::uint64_t release_step = 0;
+  std::unique_ptr<OperationList> list;
+};
+
+class OperationList {
+ public:
+  // With the ControlSteps behind it, it must fit into a message, and so must what comes back.
+  static constexpr std::size_t kMostBytes = kMaxPayload - kMostControls * sizeof(ControlStep);
+  static constexpr std::size_t kMostFetched = kMaxPayload - kMostControls * sizeof(std::uint64_t);
+  // An operation of so many bytes fits into an empty list.
+  static constexpr std::size_t kMostInOne = kMostBytes - sizeof(ListEntry);
+
+  // Copies what is sent. How many blocks were added: there is no room for the others. Of compare_and_swap there is one.
+  std::size_t add(const DataOperation& operation, const Blocks& blocks);
+  bool add(const DataOperation& operation) { return add(operation, {}) == 1; }
+  bool empty() const { return bytes_.empty(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  bool has_atomics() const { return has_atomics_; }
+  std::size_t fetched_bytes() const { return fetched_bytes_; }
+  // Gives what came back to the buffers of the operations. Precondition: fetched_bytes() of them.
+  void deliver(std::span<const std::byte> fetched) const;
+
+ private:
+  struct Destination {
+    void* buffer;
+    BasicType type;
+    std::uint32_t count;           // elements of a block
+    std::uint32_t blocks;
+    std::ptrdiff_t stride;
+  };
+  bool extends_last(const ListEntry& entry);
+
+  std::vector<std::byte> bytes_;
+  std::vector<Destination> destinations_;
+  std::size_t last_at_ = 0;        // of the last entry
+  ListEntry last_{};
+  std::size_t fetched_bytes_ = 0;
+  bool has_atomics_ = false;
+};
+
+// Reads what comes from the network: nothing in it is believed, but for where the data lie at the target, which only the
+// region's owner can judge.
+class OperationListReader {
+ public:
+  explicit OperationListReader(std::span<const std::byte> list) : rest_(list) {}
+  // The next entry, well formed, and its data; false at the end, or if there is a fault.
+  bool next(ListEntry& entry, std::span<const std::byte>& data);
+  const char* fault() const { return fault_; }
+
+ private:
+  std::span<const std::byte> rest_;
+  std::size_t fetched_bytes_ = 0;
+  const char* fault_ = nullptr;
+};
+
+}  // namespace farside

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/integer_method.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/global_membarrier.hpp"
+
+namespace farside {
+
+void IntegerMethod::start(std::vector<IntegerWords*> all, int rank, bool threaded) {
+  own_ = all[static_cast<std::size_t>(rank)];
+  all_ = std::move(all);
+  long_row_.store(kLongRow, std::memory_order_relaxed);
+  threaded_ = threaded;
+}
+
+// The steps 1 to 4 of the header.
+IntegerPhase IntegerMethod::change() {
+  if (own_->by.load(std::memory_order_acquire) == IntegerPhase::kLock) {
+    remember();
+    return IntegerPhase::kLock;
+  }
+  if (!all_know_.load(std::memory_order_acquire)) {
+    for (IntegerWords* each : all_) {
+      IntegerPhase before = IntegerPhase::kAtomics;
+      each->by.compare_exchange_strong(before, IntegerPhase::kBoth, std::memory_order_acq_rel, std::memory_order_acquire);
+    }
+    // Also that of another who changes may not have been made yet.
+    if (!global_membarrier()) return IntegerPhase::kBoth;
+    all_know_.store(true, std::memory_order_release);
+  }
+  const auto idle = [](const IntegerWords* each) { return each->announced.load(std::memory_order_acquire) == 0; };
+  if (!std::ranges::all_of(all_, idle)) return IntegerPhase::kBoth;
+  for (IntegerWords* each : all_) each->by.store(IntegerPhase::kLock, std::memory_order_release);
+  remember();
+  return IntegerPhase::kLock;
+}
+
+}  // namespace farside

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/message_queue.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "transport/base/relax.hpp"
+
+namespace farside {
+namespace {
+
+// Asks whether the owner lives, but not often.
+class Patience {
+ public:
+  explicit Patience(const std::function<bool()>& lives) : lives_(lives) {}
+  bool is_due() {
+    if (++probes_ % 64 != 0) return false;
+    const Clock::time_point now = Clock::now();
+    if (now < ask_at_) return false;
+    ask_at_ = now + std::chrono::milliseconds(100);
+    return true;
+  }
+  bool ends() const { return !lives_(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::function<bool()>& lives_;
+  std::uint32_t probes_ = 0;
+  Clock::time_point ask_at_ = Clock::now() + std::chrono::milliseconds(100);
+};
+
+Error dead() { return Error{ErrorKind::kPeer, "the target's process is gone"}; }
+
+}  // namespace
+
+MessageQueue::Answer::~Answer() {
+  if (slot_ == nullptr) return;
+  slot_->word.exchange(kFree, std::memory_order_seq_cst);
+  message_queue_.freed_.wake_if_armed();
+}
+
+// The slot is the caller's.
+MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts) {
+  std::size_t bytes = 0;
+  for (const std::span<const std::byte> part : parts) {
+    if (!part.empty()) std::memcpy(slot.text.data() + bytes, part.data(), part.size());
+    bytes += part.size();
+  }
+  slot.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
+  // Sequentially consistent, as the wake event asks for.
+  slot.word.exchange(word(kSent, sender), std::memory_order_seq_cst);
+  sent_.fetch_add(1, std::memory_order_release);
+  return Message(slot);
+}
+
+std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts) {
+  for (Slot& slot : slots_) {
+    std::uint64_t free = kFree;
+    // Acquire: the reader of the last answer is done with it.
+    if (slot.word.load(std::memory_order_relaxed) == kFree &&
+        slot.word.compare_exchange_strong(free, word(kTaken, sender), std::memory_order_acquire)) {
+      return fill(slot, sender, parts);
+    }
+  }
+  return std::nullopt;
+}
+
+// A slot of a process that has ended, now the caller's, or null. The wake event of a slot goes on to count a sleeper that is gone, and so each answer in it
+// costs the owner a system call more.
+MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
+  if (!sender.known()) return nullptr;
+  for (Slot& slot : slots_) {
+    // Acquire: what the owner wrote there, if it has answered.
+    std::uint64_t found = slot.word.load(std::memory_order_acquire);
+    if (state_of(found) != kTaken && state_of(found) != kAnswered) continue;
+    if (!sender_of(found).is_dead()) continue;
+    if (slot.word.compare_exchange_strong(found, word(kTaken, sender), std::memory_order_acquire)) return &slot;
+  }
+  return nullptr;
+}
+
+Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
+                                       const std::function<bool()>& lives) {
+  Patience patience(lives);
+  for (Waiter waiter(progress, freed_);; waiter.pause()) {
+    if (const std::optional<Message> left = enqueue(sender, parts)) return *left;
+    if (!patience.is_due()) continue;
+    if (Slot* slot = take_over(sender)) return fill(*slot, sender, parts);
+    // A sender may have been killed before it woke the owner.
+    wake_event_.wake_if_armed();
+    if (patience.ends()) return dead();
+  }
+}
+
+Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, Message message, const std::function<bool()>& lives) {
+  Slot& slot = *message.slot_;
+  // Who watches need not be woken. (It may watch and be kept from answering, for a time that is not known here.)
+  constexpr int kMostSpins = 4'096;
+  const auto answered_yet = [&] { return state_of(slot.word.load(std::memory_order_acquire)) == kAnswered; };
+  for (int spins = 0; !answered_yet() && spins < kMostSpins && is_polled(); ++spins) relax();
+  if (!answered_yet()) wake_event_.wake_if_armed();
+  Patience patience(lives);
+  for (Waiter waiter(progress, slot.wake_event); !answered_yet(); waiter.pause()) {
+    if (patience.is_due() && patience.ends()) return dead();
+  }
+  const std::size_t answered = std::min<std::size_t>(slot.bytes.load(std::memory_order_relaxed), kMostBytes);
+  return Answer(*this, slot, std::span<const std::byte>(slot.text).first(answered));
+}
+
+bool MessageQueue::answer_all(const Handling& answer) {
+  bool any = false;
+  std::array<std::byte, kMostBytes> message;
+  for (Slot& slot : slots_) {
+    const std::uint64_t found = slot.word.load(std::memory_order_acquire);
+    if (state_of(found) != kSent) continue;
+    any = true;
+    const std::size_t bytes = std::min<std::size_t>(slot.bytes.load(std::memory_order_relaxed), kMostBytes);
+    std::memcpy(message.data(), slot.text.data(), bytes);
+    const std::size_t answered = answer(std::span<const std::byte>(message).first(bytes), slot.text);
+    slot.bytes.store(static_cast<std::uint32_t>(answered), std::memory_order_relaxed);
+    slot.word.exchange(word(kAnswered, sender_of(found)), std::memory_order_seq_cst);
+    slot.wake_event.wake_if_armed();
+  }
+  return any;
+}
+
+}  // namespace farside

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RemoteMemory on the wire: the control words of a Space. One atomicity domain for all ranks: either CPU atomics, direct where
+// the words are mapped and executed at the target elsewhere, or those of network adapters, of a rank's own words too.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "transport/base/waiter.hpp"
+#include "transport/base/control_word.hpp"
+#include "transport/fabric/pending.hpp"
+#include "transport/process.hpp"
+#include "transport/base/remote_memory.hpp"
+#include "transport/space/space.hpp"
+
+namespace farside {
+
+class ControlMemory {
+  using Clock = std::chrono::steady_clock;
+
+ public:
+  // Must stay where it is until done.
+  class Operation {
+   public:
+    Operation() = default;
+    Operation(const Operation&) = delete;
+    Operation& operator=(const Operation&) = delete;
+    // Whoever gives up must wait all the same: the endpoint still has this object.
+    ~Operation() {
+      while (!pending_.done()) [[unlikely]] Process::instance().poll();
+    }
+    // Never, if it failed.
+    bool done() const {
+      return pending_.done() && !pending_.has_error() && (not_before_ == Clock::time_point{} || Clock::now() >= not_before_);
+    }
+    std::uint64_t value() const { return value_; }
+    // Whether the last use failed, and why.
+    bool failed() const { return pending_.done() && pending_.has_error(); }
+    Status take_error() { return pending_.take_error(); }
+
+   private:
+    friend class ControlMemory;
+    Pending pending_;
+    std::uint64_t value_ = 0, operand_ = 0, compare_ = 0;
+    Clock::time_point not_before_{};
+  };
+
+  explicit ControlMemory(Space& space) : space_(space) {
+    for (int rank = 0; rank < space.ranks(); ++rank) {
+      if (space.control_word(rank, 0) == nullptr) all_mapped_ = false;
+    }
+    if (!all_mapped_) hand_off_time_ = kFabricHandOff;
+  }
+
+  // Mapped words: control_word.hpp says in which order.
+  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    if (mapped(rank)) [[likely]] {
+      operation.value_ = fetch_add_now(rank, word, value);
+      space_.wake(rank);
+    } else {
+      operation.operand_ = value;
+      issue(operation, ControlCall::kFetchAdd, rank, word);
+    }
+  }
+  // For the first step of a protocol that mostly is its last: no operation to construct. Precondition: the word is
+  // mapped. Nobody is woken: for words that no owner waits for in its sleep.
+  std::uint64_t fetch_add_now(int rank, std::uint32_t word, std::uint64_t value) {
+    return fetch_add_now(*space_.control_word(rank, word), value);
+  }
+  static std::uint64_t fetch_add_now(std::uint64_t& word, std::uint64_t value) {
+    return ControlWord::fetch_add(word, value);
+  }
+  // The same, and the owner is woken if it sleeps.
+  void notify_now(int rank, std::uint32_t word, std::uint64_t value) {
+    fetch_add_now(rank, word, value);
+    space_.wake(rank);
+  }
+  // The same for a word that only this rank changes: a store does, if it is in one order with the owner's going to sleep (wake_event.hpp).
+  void notify_by_write(int rank, std::uint32_t word, std::uint64_t value) {
+    ControlWord::write(*space_.control_word(rank, word), value);
+    space_.wake(rank);
+  }
+  bool mapped(int rank) const { return space_.control_word(rank, 0) != nullptr; }
+  // The words of all ranks are: they share a node.
+  bool all_mapped() const { return all_mapped_; }
+  void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
+                        std::uint64_t desired) {
+    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
+      operation.value_ = ControlWord::compare_and_swap(*mapped, expected, desired);
+      space_.wake(rank);
+    } else {
+      operation.compare_ = expected;
+      operation.operand_ = desired;
+      issue(operation, ControlCall::kCompareAndSwap, rank, word);
+    }
+  }
+  void read(Operation& operation, int rank, std::uint32_t word) {
+    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
+      operation.value_ = ControlWord::read(*mapped);
+    } else {
+      issue(operation, ControlCall::kRead, rank, word);
+    }
+  }
+  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
+      ControlWord::write(*mapped, value);
+      space_.wake(rank);
+    } else {
+      operation.operand_ = value;
+      issue(operation, ControlCall::kWrite, rank, word);
+    }
+  }
+  void pause(Operation& operation, std::uint64_t hand_offs) {
+    const auto longest = static_cast<std::uint64_t>(kLongestPause / std::chrono::nanoseconds(1));
+    const auto unit = static_cast<std::uint64_t>(hand_off_time_.load(std::memory_order_relaxed));
+    operation.not_before_ = Clock::now() + std::chrono::nanoseconds(std::min(hand_offs, longest / unit) * unit);
+  }
+  // A faster pace is believed by half, a slower one by an eighth: waiters that came late may have made it slow, and who
+  // pauses too long holds up others, while who pauses too briefly only looks once more. Threads may lose each other's
+  // changes.
+  void paused(std::uint64_t hand_offs, std::uint64_t taken_place) {
+    const double unit = static_cast<double>(hand_off_time_.load(std::memory_order_relaxed));
+    const double seen = unit * static_cast<double>(hand_offs) / static_cast<double>(std::max<std::uint64_t>(taken_place, 1));
+    const double next = unit + (seen - unit) / (seen < unit ? 2 : 8);
+    hand_off_time_.store(std::clamp(static_cast<std::int64_t>(next), kFastest, kSlowest), std::memory_order_relaxed);
+  }
+  // In nanoseconds, as estimated at present.
+  std::int64_t hand_off_time() const { return hand_off_time_.load(std::memory_order_relaxed); }
+  std::uint64_t own(std::uint32_t word) const {
+    return ControlWord::look(*space_.own_control_word(word));
+  }
+  // Where the domain is nic, by the adapter, and waited for: a few microseconds.
+  std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
+    if (mapped(space_.rank())) [[likely]] return fetch_add_now(space_.rank(), word, value);
+    return fetch_add_waiting(word, value);
+  }
+
+ private:
+  // Nanoseconds per hand-off. Where all ranks are mapped it begins with what waking a process takes, else with four round
+  // trips of a fast network; from the first long wait on it is measured.
+  static constexpr std::int64_t kMappedHandOff = 5'000;
+  static constexpr std::int64_t kFabricHandOff = 20'000;
+  static constexpr std::int64_t kFastest = 200;
+  static constexpr std::int64_t kSlowest = 1'000'000'000;
+  static constexpr std::chrono::seconds kLongestPause{10};
+
+  void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word) {
+    operation.pending_.towards(rank);
+    Status status = space_.control(call, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
+                                   &operation.value_);
+    if (!status) operation.pending_.failed(status.error());
+  }
+
+  std::uint64_t fetch_add_waiting(std::uint32_t word, std::uint64_t value) {
+    Operation operation;
+    fetch_add(operation, space_.rank(), word, value);
+    for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();) waiter.pause();
+    return operation.value();
+  }
+
+  Space& space_;
+  bool all_mapped_ = true;
+  std::atomic<std::int64_t> hand_off_time_{kMappedHandOff};
+};
+static_assert(RemoteMemory<ControlMemory>);
+
+}  // namespace farside

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/space/regions.hpp"
+
+#include <sched.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+
+#include <fmt/format.h>
+
+#include "transport/base/waiter.hpp"
+#include "transport/space/control_memory.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/node/process_memory.hpp"
+#include "transport/space/space.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::uint64_t kWord = sizeof(std::uint64_t);
+
+}  // namespace
+
+struct Regions::Registrations {
+  std::mutex mutex;
+  std::multimap<std::uint64_t, Fabric::Registration> by_address;
+};
+
+Regions::Regions(Space& space, std::uint32_t words, std::byte* own_words, int ranks)
+    : space_(space),
+      words_(words),
+      own_words_{own_words},
+      own_(own_words_, ranks),
+      registrations_(std::make_unique<Registrations>()) {}
+Regions::~Regions() = default;
+
+Status Regions::attach(const void* base, std::uint64_t bytes) {
+  Region region;
+  region.address = reinterpret_cast<std::uint64_t>(base);
+  region.bytes = bytes;
+  if (bytes > 0 && region.address < kFirst) {
+    return Error{ErrorKind::kAttach, fmt::format("{:#x} is no address of memory", region.address)};
+  }
+  // Registered before anybody can know of it.
+  Fabric::Registration registration;
+  if (space_.exposed_ != nullptr && bytes > 0) {
+    // Adapters' atomics are on whole words, of which another region may have the rest.
+    const std::uint64_t before = space_.control_by_nic_ ? region.address % kWord : 0;
+    const std::uint64_t behind = space_.control_by_nic_ ? -region.end() % kWord : 0;
+    std::byte* const from = static_cast<std::byte*>(const_cast<void*>(base)) - before;
+    Result<Fabric::Registration> exposed = space_.fabric().expose(from, before + bytes + behind);
+    if (!exposed) return Error{ErrorKind::kAttach, exposed.error().text};
+    registration = std::move(exposed.value());
+    region.key = registration.key;
+    region.key.base += before;
+  }
+  if (Status attached = own_.attach(region); !attached) return attached;
+  if (registration.region != nullptr) {
+    const std::scoped_lock held(registrations_->mutex);
+    registrations_->by_address.emplace(region.address, std::move(registration));
+  }
+  return {};
+}
+
+Status Regions::detach(const void* base) {
+  const auto address = reinterpret_cast<std::uint64_t>(base);
+  Result<std::vector<int>> readers = own_.detach(address);
+  if (!readers) return readers.error();
+  Status told = tell(readers.value());
+  const std::scoped_lock held(registrations_->mutex);
+  if (const auto found = registrations_->by_address.find(address); found != registrations_->by_address.end()) {
+    registrations_->by_address.erase(found);
+  }
+  return told;
+}
+
+Status Regions::tell(std::span<const int> readers) {
+  ControlMemory memory(space_);
+  std::deque<ControlMemory::Operation> operations(readers.size());
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    memory.fetch_add(operations[i], readers[i], words_ + static_cast<std::uint32_t>(RegionWords::kStale), 1);
+  }
+  Status first;
+  for (ControlMemory::Operation& operation : operations) {
+    for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();) waiter.pause();
+    if (operation.failed() && first) first = operation.take_error();
+  }
+  return first;
+}
+
+Regions::Table Regions::known(int rank) {
+  const std::uint64_t stale = own_stale();
+  const std::scoped_lock held(mutex_);
+  if (stale != stale_) {
+    known_.clear();
+    stale_ = stale;
+  }
+  const auto found = known_.find(rank);
+  return found != known_.end() ? found->second : nullptr;
+}
+
+Result<Regions::Table> Regions::read(int rank) {
+  // Looked at before the peer notes this rank: whatever is detached from then on moves it.
+  const std::uint64_t stale = own_stale();
+  Result<Table> table = space_.control_word(rank, words_) != nullptr ? read_on_node(rank) : ask_handler(rank);
+  if (!table) return table;
+  const std::scoped_lock held(mutex_);
+  if (stale == stale_) known_[rank] = table.value();
+  return table;
+}
+
+Result<Regions::Table> Regions::read_on_node(int rank) {
+  const RegionWords words{reinterpret_cast<std::byte*>(space_.control_word(rank, words_))};
+  words.note_reader(space_.rank());
+  while (true) {
+    std::vector<Region> regions;
+    Status status;
+    const auto copy = [&](const RegionWords::Place& place) {
+      regions.resize(place.count);
+      if (place.count == 0) return;
+      status = read_process_memory(space_.target(rank).pid, place.address, regions.data(), place.count * sizeof(Region));
+    };
+    if (words.read(copy)) {
+      // A table that has moved meanwhile may not even be there any more: its error is none.
+      if (!status) return status.error();
+      return std::make_shared<const RegionTable>(std::move(regions));
+    }
+    sched_yield();
+  }
+}
+
+Result<Regions::Table> Regions::ask_handler(int rank) {
+  using Page = AttachedRegions::Page;
+  std::vector<Region> regions;
+  Page first{};
+  for (std::uint64_t known = 0; known == 0 || known < first.count;) {
+    alignas(Region) std::array<std::byte, kMaxPayload> answer;
+    if (Status asked = space_.ask_for_regions(rank, known, answer); !asked) return asked.error();
+    Page page;
+    std::memcpy(&page, answer.data(), sizeof page);
+    if (known > 0 && page.version != first.version) {
+      // It has changed meanwhile.
+      regions.clear();
+      known = 0;
+      continue;
+    }
+    first = page;
+    const std::size_t count = std::min<std::size_t>(page.count - known, Page::regions_in(answer.size()));
+    regions.resize(known + count);
+    if (count > 0) std::memcpy(&regions[known], answer.data() + sizeof page, count * sizeof(Region));
+    known += count;
+    if (count == 0) break;
+  }
+  return std::make_shared<const RegionTable>(std::move(regions));
+}
+
+Result<bool> Regions::covered(int rank, std::uint64_t address, std::uint64_t bytes) {
+  if (rank == space_.rank()) return own_.covers(address, bytes);
+  if (const Table table = known(rank); table != nullptr && table->covers(address, bytes)) return true;
+  // Attached since, perhaps.
+  const Result<Table> table = read(rank);
+  if (!table) return table.error();
+  return table.value()->covers(address, bytes);
+}
+
+Result<Region> Regions::find(int rank, std::uint64_t address) {
+  Table table = known(rank);
+  const Region* region = table != nullptr ? table->find(address) : nullptr;
+  if (region == nullptr) {
+    Result<Table> now = read(rank);
+    if (!now) return now.error();
+    table = now.value();
+    region = table->find(address);
+  }
+  if (region == nullptr) {
+    return Error{ErrorKind::kRange, fmt::format("rank {} has attached no memory at {:#x}", rank, address)};
+  }
+  return *region;
+}
+
+}  // namespace farside

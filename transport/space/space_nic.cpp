@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Accumulates in the atomicity domain nic: 64-bit integers, by atomics of the target's adapter, whoever asks for them. Sums are one
+// fetch-add each, issued one behind the other; what an adapter has no atomic for goes by compare-and-swaps, waited for.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "transport/base/log.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/space/regions.hpp"
+#include "transport/space/space.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+// So many atomics are under way towards one target at most. Adapters work on 16 or so at a time, and the more there are, the
+// likelier Soft-RoCE stalls (tests/README.md, verbs).
+constexpr std::size_t kTogether = 32;
+
+std::uint64_t word_at(const void* address) {
+  std::uint64_t word = 0;
+  if (address != nullptr) std::memcpy(&word, address, sizeof word);
+  return word;
+}
+
+const std::byte* element(const void* buffer, std::size_t index) {
+  return buffer != nullptr ? static_cast<const std::byte*>(buffer) + index * kWord : nullptr;
+}
+std::byte* element(void* buffer, std::size_t index) {
+  return buffer != nullptr ? static_cast<std::byte*>(buffer) + index * kWord : nullptr;
+}
+
+}  // namespace
+
+Status Space::control_element(Target& to, Pending& among, ControlCall call, std::uint64_t offset, const std::uint64_t* operand,
+                              const std::uint64_t* compare, std::uint64_t* fetched) {
+  const Result<Keyed> found = keyed(to, offset, sizeof(std::uint64_t));
+  if (!found) return found.error();
+  return fabric().control(among, {to.peer, found.value().key, found.value().offset}, call, operand, compare, fetched);
+}
+
+Status Space::atomic_by_nic(Target& to, Pending& among, const DataOperation& operation) {
+  const bool swap = operation.kind == OperationKind::kCompareAndSwap;
+  if (!swap && operation.op != ReduceOp::kSum && operation.op != ReduceOp::kNoOp) return combine_by_nic(to, operation);
+  const ControlCall call = swap                                ? ControlCall::kCompareAndSwap
+                           : operation.op == ReduceOp::kSum ? ControlCall::kFetchAdd
+                                                            : ControlCall::kRead;
+  for (std::size_t i = 0; i < operation.count; ++i) {
+    for (Waiter waiter(process_, wake_event()); among.count() >= kTogether;) waiter.pause();
+    const std::uint64_t operand = word_at(element(operation.origin, i));
+    const std::uint64_t compare = word_at(operation.compare);
+    Status status = control_element(to, among, call, operation.offset + i * kWord, &operand, &compare,
+                                    reinterpret_cast<std::uint64_t*>(element(operation.fetched, i)));
+    if (!status) return status;
+  }
+  return {};
+}
+
+// What an adapter has no atomic for: elements are read, changed here and swapped in, again where somebody came between.
+Status Space::combine_by_nic(Target& to, const DataOperation& operation) {
+  struct Element {
+    std::size_t index;
+    std::uint64_t before, after, seen;
+  };
+  std::vector<Element> left;
+  for (std::size_t first = 0; first < operation.count; first += kTogether) {
+    for (std::size_t i = first; i < std::min(first + kTogether, operation.count); ++i) left.push_back({i, 0, 0, 0});
+    for (bool read = true; !left.empty(); read = false) {
+      Pending own;
+      Status status;
+      for (Element& each : left) {
+        const std::uint64_t offset = operation.offset + each.index * kWord;
+        if (read) {
+          status = control_element(to, own, ControlCall::kRead, offset, nullptr, nullptr, &each.before);
+        } else {
+          each.after = each.before;
+          combine(AtomicMethod::kLocked, operation.op, operation.type, reinterpret_cast<std::byte*>(&each.after),
+                  element(operation.origin, each.index), nullptr, 1);
+          status = control_element(to, own, ControlCall::kCompareAndSwap, offset, &each.after, &each.before, &each.seen);
+        }
+        if (!status) break;
+      }
+      Status done = wait_for(own);
+      if (!status) return status;
+      if (!done) return done;
+      if (read) continue;
+      std::erase_if(left, [&](Element& each) {
+        if (each.seen != std::exchange(each.before, each.seen)) return false;
+        if (operation.fetched != nullptr) std::memcpy(element(operation.fetched, each.index), &each.seen, kWord);
+        return true;
+      });
+    }
+  }
+  return {};
+}
+
+// Of a target that is mapped: over when it returns.
+void Space::atomic_by_nic_at(int rank, const std::byte* at, DataOperation operation) {
+  Target& to = target(rank);
+  operation.offset = static_cast<std::uint64_t>(at - to.data);
+  // What was stored there before is to be seen by the adapter.
+  stores_.drain();
+  Pending pending;
+  Status issued = atomic_by_nic(to, pending, operation);
+  Status done = wait_for(pending);
+  for (const Status* status : {&issued, &done}) {
+    if (!*status) log(LogLevel::kError, "an atomic on rank {} by the adapter: {}", rank, status->error().text);
+  }
+}
+
+}  // namespace farside
