@@ -58,7 +58,8 @@ Status status_of(int code, const char* call) {
   int length = 0;
   if (PMPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
   return Error{ErrorKind::kPeer, fmt::format("the runtime's {} failed: {}", call,
-                                             length > 0 ? std::string(text.data(), static_cast<std::size_t>(length)) : fmt::format("code {}", code))};
+                                             length > 0 ? std::string(text.data(), static_cast<std::size_t>(length))
+                                                        : fmt::format("code {}", code))};
 }
 
 int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {

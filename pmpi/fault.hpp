@@ -59,8 +59,8 @@ inline Outcome::Outcome(const Status& status)
 // For a handle that is no window: there, errors belong to MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI 4.0).
 int raise_without_window(const CallSite& call, const char* why);
 
-// Success, or what a call of the runtime returned, in the runtime's words. Where the communicator's error handler is fatal, as it is by default, such
-// a call does not return.
+// Success, or what a call of the runtime returned, in the runtime's words. Where the communicator's error handler is
+// fatal, as it is by default, such a call does not return.
 Status status_of(int code, const char* call);
 
 // Reports on stderr and through the error handler of the communicator; returns what the call returns.

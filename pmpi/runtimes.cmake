@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Finds the MPI runtimes of this machine by their compiler wrappers, and for each one found makes an imported
 # target farside::mpi::NAME (NAME: openmpi, mpich), the variable FARSIDE_MPIRUN_NAME, and an entry in
-# FARSIDE_RUNTIMES. FARSIDE_MPI chooses (none: only transport/ and epochs/ are built); FARSIDE_MPICC_NAME points at a wrapper in an unusual place.
+# FARSIDE_RUNTIMES. FARSIDE_MPI chooses (none: only transport/ and epochs/ are built); FARSIDE_MPICC_NAME points at a
+# wrapper in an unusual place.
 
 # Which runtime a wrapper belongs to, by the macro its mpi.h defines; sets OUT to openmpi, mpich or nothing.
 function(farside_identify_wrapper mpicc out)

@@ -45,10 +45,12 @@ Variables variables_for(const BenchRequest& request) {
   return variables;
 }
 
-// The bare measures use a datagram endpoint with atomics, which over TCP libfabric has as a layer on top of the provider.
+// The bare measures use a datagram endpoint with atomics, which over TCP libfabric has as a layer on top of the
+// provider.
 std::string bare_provider(const std::string& provider) { return provider == "tcp" ? "tcp;ofi_rxm" : provider; }
 
-std::vector<std::string> command_for(const BenchRequest& request, const std::vector<const bench::MeasureInfo*>& measures) {
+std::vector<std::string> command_for(const BenchRequest& request,
+                                     const std::vector<const bench::MeasureInfo*>& measures) {
   const Variables variables = variables_for(request);
   std::vector<std::string> words;
   if (request.launcher.empty()) {
@@ -149,16 +151,19 @@ Result verdict_of(const ChildEnd& end, double timeout) {
 }
 
 // `opened`: how the windows said that they reach the other ranks.
-void check_routes(const BenchRequest& request, int nodes, const std::vector<std::string>& opened, std::vector<std::string>& warnings) {
+void check_routes(const BenchRequest& request, int nodes, const std::vector<std::string>& opened,
+                  std::vector<std::string>& warnings) {
   const auto left = std::count(opened.begin(), opened.end(), "");
-  if (left > 0) warnings.push_back(fmt::format("NOT FARSIDE: {} of {} windows were left to the runtime", left, opened.size()));
+  if (left > 0)
+    warnings.push_back(fmt::format("NOT FARSIDE: {} of {} windows were left to the runtime", left, opened.size()));
   if (opened.empty()) warnings.push_back("NOT FARSIDE: no window was made");
   if (nodes > 1) return;
   const bool fabric = request.variant->kind == Variant::Kind::kFabric;
   const std::set<std::string> routes(opened.begin(), opened.end());
   for (const std::string& route : routes) {
     if (!route.empty() && fabric != (route == "fabric"))
-      warnings.push_back(fmt::format("WRONG ROUTE: {} within a node, where {} the fabric was to be measured", route, fabric ? "only" : "not"));
+      warnings.push_back(fmt::format("WRONG ROUTE: {} within a node, where {} the fabric was to be measured", route,
+                                     fabric ? "only" : "not"));
   }
 }
 

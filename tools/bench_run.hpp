@@ -54,7 +54,7 @@ struct BenchRequest {
   double timeout_seconds = 60;  // for one measure, the time the target is away not counted
   int ranks = 2;
   int nodes = 1;                              // as far as known before the run; 0: not known
-  std::vector<std::string> launcher;          // instead of the runtime's mpirun: its words; "{n}" is the number of ranks
+  std::vector<std::string> launcher;  // instead of the runtime's mpirun: its words; "{n}" is the number of ranks
   std::string hosts;                          // for mpirun: "a:1,b:1"; empty: this machine
   std::vector<std::string> launcher_options;  // handed to the launcher as they are
   std::function<void(const bench::MeasureInfo&)> on_begin;

@@ -71,9 +71,10 @@ std::string nested_of(const CLI::App& command) {
     std::string arguments;
     for (const CLI::Option* option : nested->get_options([](const CLI::Option* o) { return o->get_positional(); }))
       arguments += " " + option->get_name();
-    text += fmt::format(".SH \"farside {} {}\"\n{}{}.\n", roff(command.get_name()), roff(nested->get_name()),
-                        lines(fmt::format("farside {} {}{} [OPTIONS]", command.get_name(), nested->get_name(), arguments)),
-                        roff(nested->get_description()));
+    text +=
+        fmt::format(".SH \"farside {} {}\"\n{}{}.\n", roff(command.get_name()), roff(nested->get_name()),
+                    lines(fmt::format("farside {} {}{} [OPTIONS]", command.get_name(), nested->get_name(), arguments)),
+                    roff(nested->get_description()));
     text += options_of(*nested);
   }
   return text;
@@ -90,9 +91,9 @@ std::string page_of(const CLI::App& command) {
                                                    : fmt::format("farside {} [OPTIONS]", command.get_name());
   return title(name, 1) + fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(summary)) +
          fmt::format(".SH SYNOPSIS\n{}", lines(use)) +
-         fmt::format(".SH DESCRIPTION\n{}",
-                     lines(command.get_footer().empty() ? summary : command.get_footer())) +
-         ".SH OPTIONS\n" + options_of(command) + nested_of(command) + ".SH SEE ALSO\n.BR farside (1),\n.BR farside (7)\n";
+         fmt::format(".SH DESCRIPTION\n{}", lines(command.get_footer().empty() ? summary : command.get_footer())) +
+         ".SH OPTIONS\n" + options_of(command) + nested_of(command) +
+         ".SH SEE ALSO\n.BR farside (1),\n.BR farside (7)\n";
 }
 
 std::string overview(const CLI::App& app) {

@@ -69,8 +69,7 @@ int run(const Options& options) {
   simulate::Settings settings = options.settings;
   settings.network.latency = nanoseconds(options.latency_us);
   settings.network.service = nanoseconds(options.service_us);
-  settings.network.hand_off =
-      nanoseconds(options.hand_off_us > 0 ? options.hand_off_us : 8 * options.latency_us);
+  settings.network.hand_off = nanoseconds(options.hand_off_us > 0 ? options.hand_off_us : 8 * options.latency_us);
   settings.network.busy_for = nanoseconds(options.busy_for_us);
   settings.section = nanoseconds(options.section_us);
   const bool on_terminal = isatty(STDERR_FILENO) != 0;
@@ -112,8 +111,9 @@ int run(const Options& options) {
       "acquisition.\n",
       kMostPerLock);
   if (settings.lock_all) {
-    fmt::print("lock_all: contended is per word, as an exclusive lock of farside takes two, at global lock of the one that "
-               "lock_all takes;\nthe queue at the target would send 4 messages per rank and lock_all.\n");
+    fmt::print(
+        "lock_all: contended is per word, as an exclusive lock of farside takes two, at global lock of the one that "
+        "lock_all takes;\nthe queue at the target would send 4 messages per rank and lock_all.\n");
   }
   bool good = true;
   for (const Run& each : runs) {
@@ -180,8 +180,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
   command
-      ->add_option("--hand-off", options->hand_off_us,
-                   "us, what pauses of far waiters count in (default: 8 latencies)")
+      ->add_option("--hand-off", options->hand_off_us, "us, what pauses of far waiters count in (default: 8 latencies)")
       ->check(CLI::Range(0.1, 1e6));
   command
       ->add_option("--busy", options->settings.network.busy,

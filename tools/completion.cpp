@@ -247,7 +247,8 @@ _farside "$@"
 std::string fish_completion(const std::vector<CompletedCommand>& commands) {
   std::string lines;
   for (const CompletedCommand& command : commands) {
-    lines += fmt::format("complete -c farside -n __farside_first -f -a {} -d {}\n", command.name, fish_quoted(command.help));
+    lines +=
+        fmt::format("complete -c farside -n __farside_first -f -a {} -d {}\n", command.name, fish_quoted(command.help));
     for (const CompletedCommand& one : command.nested) {
       lines += fmt::format("complete -c farside -n '__farside_second {}' -a {} -d {}\n", command.name, one.name,
                            fish_quoted(one.help));

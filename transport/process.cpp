@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/process.hpp"
 
-#include "transport/handler/node_handler.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waited.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider_choice.hpp"
+#include "transport/handler/node_handler.hpp"
 
 namespace farside {
 
@@ -54,8 +54,12 @@ Result<Fabric*> Process::fabric(Providers among) {
     opened_.store(fabric_.get(), std::memory_order_release);
   }
   if ((provider_in_use() & among) == 0) {
-    return Error{ErrorKind::kNoRoute, fmt::format("this process uses libfabric provider {} since an earlier window, and not all ranks of this one do; "
-                                                  "set FARSIDE_PROVIDER to one that all have", fabric_->provider())};
+    return Error{
+        ErrorKind::kNoRoute,
+        fmt::format(
+            "this process uses libfabric provider {} since an earlier window, and not all ranks of this one do; "
+            "set FARSIDE_PROVIDER to one that all have",
+            fabric_->provider())};
   }
   return fabric_.get();
 }

@@ -8,12 +8,12 @@
 #include <mutex>
 #include <optional>
 
+#include "transport/base/address.hpp"
 #include "transport/base/entrance.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/base/address.hpp"
 #include "transport/node/shareable_memory.hpp"
 
 namespace farside {
@@ -34,27 +34,29 @@ class Process final : public Progress {
   // What the application has allocated so that windows may be made of it.
   ShareableMemory& shareable_memory() { return shareable_memory_; }
 
-  // Those of libfabric's providers that this process can use (fabric/provider_choice.hpp); once the endpoint is open, its own only.
+  // Those of libfabric's providers that this process can use (fabric/provider_choice.hpp); once the endpoint is open,
+  // its own only.
   Providers usable_providers();
   // The open endpoint's; none until it was opened.
   Providers provider_in_use() const { return in_use_.load(std::memory_order_acquire); }
-  // The endpoint, opened when first asked for, of the best provider among these, on which processes that are to reach each other agree.
+  // The endpoint, opened when first asked for, of the best provider among these, on which processes that are to reach
+  // each other agree.
   Result<Fabric*> fabric(Providers among = kAnyProvider);
   // Null until it was opened.
   Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
   // Serves on-node peers; as the endpoint.
   Result<NodeHandler*> node_handler();
-  // Closes the endpoint and ends both threads. All windows are gone. Waits for a poll_from_runtime() in another thread; one
-  // that comes later finds nothing to do.
+  // Closes the endpoint and ends both threads. All windows are gone. Waits for a poll_from_runtime() in another thread;
+  // one that comes later finds nothing to do.
   void shut_down();
 
   // Moves the MPI runtime without blocking (for instance MPI_Iprobe); called by waiting application threads only.
   void set_runtime_progress(void (*hook)()) { runtime_progress_.store(hook, std::memory_order_release); }
 
   void poll() override;
-  // For the MPI runtime's progress engine, which calls it again and again while a thread waits there: one of the application's,
-  // or one of the runtime's own, at any time. Whether anything moved. False also while another thread is in it, or this one.
-  // Calls no MPI.
+  // For the MPI runtime's progress engine, which calls it again and again while a thread waits there: one of the
+  // application's, or one of the runtime's own, at any time. Whether anything moved. False also while another thread is
+  // in it, or this one. Calls no MPI.
   bool poll_from_runtime();
   void poll_runtime() override;
   void listen(WakeEvent& wake_event) override;

@@ -46,8 +46,12 @@ struct ControlBlockOf {
   static constexpr std::uint32_t global_lock_ring_word(std::uint64_t ticket) {
     return kGlobalLockRing + 8U * static_cast<std::uint32_t>(ticket % kRingSlots);
   }
-  static constexpr std::uint32_t posted_word(int peer) { return kPosted + 8U * (static_cast<std::uint32_t>(peer) / 32); }
-  static constexpr std::uint64_t posted_bit(int peer) { return std::uint64_t{1} << (2 * (static_cast<unsigned>(peer) % 32)); }
+  static constexpr std::uint32_t posted_word(int peer) {
+    return kPosted + 8U * (static_cast<std::uint32_t>(peer) / 32);
+  }
+  static constexpr std::uint64_t posted_bit(int peer) {
+    return std::uint64_t{1} << (2 * (static_cast<unsigned>(peer) % 32));
+  }
   static constexpr std::uint64_t no_put_bit(int peer) { return 2 * posted_bit(peer); }
   static constexpr std::size_t bytes(int ranks) { return posted_word(ranks - 1) + 8; }
 };

@@ -90,8 +90,8 @@ class AwaitPosts {
 };
 
 // The mark of an exposure in this rank's own lock word, by which a lock of a posted window is found, and a post of a
-// locked one. A lock_all is no lock of this rank here: when it comes, beside what is exposed to others, is chance, and only
-// what it does there can be against the rules.
+// locked one. A lock_all is no lock of this rank here: when it comes, beside what is exposed to others, is chance, and
+// only what it does there can be against the rules.
 template <RemoteMemory M>
 class ExposureMark {
  public:

@@ -2,9 +2,9 @@
 // How the hand-off goes through the ring of a lock: part of AcquireLock and ReleaseLock (lock.hpp).
 //
 // Passing goes by one compare-and-swap on the slot: the sleeper is found there and woken; or its ticket is taken but
-// it has not come yet, then it finds the hand-off in the slot. No call lets in more than kMost: the last of these gets the
-// rest to pass on, in its wake word or its slot. Strictly in the order of tickets, so that there is one who passes on at
-// a time: a later ticket found waiting in the slot of an earlier one has not been let in by anybody else.
+// it has not come yet, then it finds the hand-off in the slot. No call lets in more than kMost: the last of these gets
+// the rest to pass on, in its wake word or its slot. Strictly in the order of tickets, so that there is one who passes
+// on at a time: a later ticket found waiting in the slot of an earlier one has not been let in by anybody else.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ class HandOffLock {
  public:
   static constexpr int kMost = std::min<int>(8, ControlBlock::kRingSlots);
 
-  // From `ticket` on, to waiters of type `group` and, where the hand-off says so, to the next of the other. `holds`: who passes
-  // it on is of the group, and counted in the hand-off.
+  // From `ticket` on, to waiters of type `group` and, where the hand-off says so, to the next of the other. `holds`:
+  // who passes it on is of the group, and counted in the hand-off.
   HandOffLock(M& memory, int target, std::uint64_t ticket, LockType group, HandOff hand_off, bool holds)
       : memory_(memory), ticket_(ticket), hand_off_(hand_off), target_(target), group_(group), holds_(holds) {}
 
@@ -64,11 +64,13 @@ class HandOffLock {
  private:
   enum class Step : std::uint8_t { kOffer, kOffered, kAnnounced, kDone };
 
-  // What one whose slot is empty will find: to the next owner the hand-off goes as it is, as it may be the present ticket.
+  // What one whose slot is empty will find: to the next owner the hand-off goes as it is, as it may be the present
+  // ticket.
   HandOff offer() const { return hand_off_.to_next ? hand_off_ : remainder(); }
   // What the present ticket, if it is of the group, passes on.
   HandOff remainder() const {
-    if (passed_ + 1 < kMost) return hand_off_.to_next && hand_off_.count < kMostReleasedBySuccessor ? HandOff::next_after(0) : HandOff{};
+    if (passed_ + 1 < kMost)
+      return hand_off_.to_next && hand_off_.count < kMostReleasedBySuccessor ? HandOff::next_after(0) : HandOff{};
     return hand_off_.to_next ? HandOff::next_after(hand_off_.count + 1) : HandOff::members(hand_off_.count - 1);
   }
   void take_answer(std::uint64_t slot) {
@@ -106,8 +108,9 @@ class HandOffLock {
         successor_ = waiter_;
         step_ = Step::kDone;
       } else {
-        memory_.fetch_add(operation_, target_, Lock::drain_word(group_),
-                          DrainWord::announce(waiter_, hand_off_.count, HandOff::released_by_successor(hand_off_.count)));
+        memory_.fetch_add(
+            operation_, target_, Lock::drain_word(group_),
+            DrainWord::announce(waiter_, hand_off_.count, HandOff::released_by_successor(hand_off_.count)));
         step_ = Step::kAnnounced;
       }
     }

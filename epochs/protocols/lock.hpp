@@ -3,9 +3,11 @@
 // is overtaken, nobody polls remote memory, and whoever waits sleeps on a word of its own. There are two of them:
 //
 //   TargetLock  one per rank: the passive-target lock. Readers share it with each other, a writer with nobody.
-//   Global lock        one per window, at its home rank: lock_alls ("readers") share it with each other, and so do exclusive
-//               locks of whatever targets ("writers"). lock_all acquires the global lock and takes no rank's lock; an exclusive
-//               lock acquires the global lock and then takes the lock of its target; a shared one takes that lock only.
+//   Global lock        one per window, at its home rank: lock_alls ("readers") share it with each other, and so do
+//                      exclusive
+//               locks of whatever targets ("writers"). lock_all acquires the global lock and takes no rank's lock; an
+//               exclusive lock acquires the global lock and then takes the lock of its target; a shared one takes that
+//               lock only.
 //
 // Everyone takes a ticket and says who comes, in one fetch-add on the word, and holds at once if nobody is in the way.
 // From the moment members of both groups are present, all who come wait, in ticket order:
@@ -21,13 +23,15 @@
 //     all of them go, and nobody else;
 //   - else the members up to the first of the other group go, and that one is the next owner, behind them.
 //
-// Who passes it on: a writer of a target when it unlocks, as it was alone; otherwise whoever was the next owner, when it is
-// woken. If it came first of its group, the last one to leave has told it in the drain word which way (DrainWord: end).
+// Who passes it on: a writer of a target when it unlocks, as it was alone; otherwise whoever was the next owner, when
+// it is woken. If it came first of its group, the last one to leave has told it in the drain word which way (DrainWord:
+// end).
 //
 // Those who were let in in front of a the next owner know that it is there. They do not leave in the lock word, to find
-// somebody there and count in the drain word as well, but in the drain word only, and the next owner releases them, that
-// is, takes them off the lock word (LockToken): a writer of a target when it leaves itself; at the global lock when it is woken, and what
-// the lock word holds then tells which way the hand-off goes on. The first kMostReleasedBySuccessor of a group are released by their successor, no more.
+// somebody there and count in the drain word as well, but in the drain word only, and the next owner releases them,
+// that is, takes them off the lock word (LockToken): a writer of a target when it leaves itself; at the global lock
+// when it is woken, and what the lock word holds then tells which way the hand-off goes on. The first
+// kMostReleasedBySuccessor of a group are released by their successor, no more.
 //
 // Who is alone in its group, and finds the next owner while it hands the lock off, announces it nowhere, but keeps
 // its id, and wakes it when it leaves.
@@ -36,8 +40,8 @@
 // time that it estimates (ProbePacing), mostly from one look at the word. Who comes too early finds its slot taken, and
 // looks; or takes it before an earlier ticket, and then must give way to that.
 //
-// Cost in remote operations: uncontended 1 and 1. Contended, lock and unlock together, with what others do to let it in: 6
-// to 9; plus the looks of those far from the front. In one call at most HandOffLock::kMost waiters are
+// Cost in remote operations: uncontended 1 and 1. Contended, lock and unlock together, with what others do to let it
+// in: 6 to 9; plus the looks of those far from the front. In one call at most HandOffLock::kMost waiters are
 // let in. Memory: 8 * (2 + 256 + 8) bytes per rank, the global lock 8 * (3 + 256).
 #pragma once
 
@@ -46,10 +50,10 @@
 #include <utility>
 
 #include "epochs/protocols/control_block.hpp"
-#include "epochs/rules/epoch_state.hpp"
-#include "epochs/protocols/probe_pacing.hpp"
-#include "epochs/protocols/lock_words.hpp"
 #include "epochs/protocols/hand_off.hpp"
+#include "epochs/protocols/lock_words.hpp"
+#include "epochs/protocols/probe_pacing.hpp"
+#include "epochs/rules/epoch_state.hpp"
 #include "transport/base/remote_memory.hpp"
 
 namespace farside::epochs {
@@ -96,8 +100,8 @@ class AcquireLock {
         case Step::kTakenOver:
           if (operation_.value() == later_) {
             in_ring_ = true;
-            memory_.write(operation_, WaiterId::rank(RingSlot::what(later_)), WaiterId::wake_word(RingSlot::what(later_)),
-                          WakeValue::make(WakeValue::kAgain));
+            memory_.write(operation_, WaiterId::rank(RingSlot::what(later_)),
+                          WaiterId::wake_word(RingSlot::what(later_)), WakeValue::make(WakeValue::kAgain));
             step_ = Step::kAsleep;
           } else {
             step_ = Step::kOffer;
@@ -170,7 +174,18 @@ class AcquireLock {
 
  private:
   enum class Step : std::uint8_t {
-    kTakeTicket, kTicketTaken, kProbe, kProbed, kOffer, kOffered, kTakenOver, kAnnounced, kAsleep, kHandOff, kReleasedPredecessors, kHeld
+    kTakeTicket,
+    kTicketTaken,
+    kProbe,
+    kProbed,
+    kOffer,
+    kOffered,
+    kTakenOver,
+    kAnnounced,
+    kAsleep,
+    kHandOff,
+    kReleasedPredecessors,
+    kHeld
   };
 
   void take_ticket(std::uint64_t before) {
@@ -208,7 +223,8 @@ class AcquireLock {
     const std::uint64_t front = LockWord::ticket(word) - LockWord::writers(word) - LockWord::readers(word);
     const std::uint64_t distance = LockWord::distance(ticket_, front);
     // An estimate: readers leave in any order, so the front may seem nearer than it is (then the slot is taken back
-    // where it stands in the way of an earlier ticket, HandOffLock), or even be past this ticket (then its turn has come).
+    // where it stands in the way of an earlier ticket, HandOffLock), or even be past this ticket (then its turn has
+    // come).
     if (distance < ControlBlock::kRingSlots || distance >= LockWord::kTickets / 2) {
       hopes_ = false;
       step_ = Step::kOffer;
@@ -296,8 +312,8 @@ class AcquireLock {
   std::uint64_t later_ = 0;      // the entry of a later ticket, which is in the way
   std::uint64_t announces_ = 0;  // how many of the other group must leave first
   std::uint64_t end_ = 0;        // in the drain word
-  std::uint64_t predecessors_ = 0;   // how many of the other group are to be taken off the lock word
-  HandOff hand_off_;                    // to pass on before holding
+  std::uint64_t predecessors_ = 0;  // how many of the other group are to be taken off the lock word
+  HandOff hand_off_;                // to pass on before holding
   int target_;
   LockType type_;
   LockOf of_;
@@ -305,14 +321,14 @@ class AcquireLock {
   bool hopes_ = false;           // to be near enough, without having looked
   bool first_ = false;           // of its group when it came
   bool drained_ = false;         // stands in the drain word
-  bool released_by_successor_ = false;        // somebody of the other group takes it off the lock word
+  bool released_by_successor_ = false;  // somebody of the other group takes it off the lock word
   bool saw_exposure_ = false;
   Step step_ = Step::kTakeTicket;
 };
 
 // Gives the lock back. What was done under it must have completed at the target before. `hold` is AcquireLock's.
-// As above, where the hold is plain: add LockWord::leave(type), and if Lock::nobody_waits() said no, an object that was given
-// what was there goes on.
+// As above, where the hold is plain: add LockWord::leave(type), and if Lock::nobody_waits() said no, an object that was
+// given what was there goes on.
 template <RemoteMemory M, class Lock = TargetLock>
 class ReleaseLock {
  public:
@@ -395,14 +411,16 @@ class ReleaseLock {
   Step step_ = Step::kDeparted;
 };
 
-// Takes the global lock and the exclusive lock of a target, by asking for both at once: one round trip where nobody is in the
-// way. A lock that is got, while it turns out that the global lock is not passed at once, is given back, and asked for again behind
-// the global lock: in front of it it would hold up those who are past the global lock, and whom a lock_all that waits there waits for.
+// Takes the global lock and the exclusive lock of a target, by asking for both at once: one round trip where nobody is
+// in the way. A lock that is got, while it turns out that the global lock is not passed at once, is given back, and
+// asked for again behind the global lock: in front of it it would hold up those who are past the global lock, and whom
+// a lock_all that waits there waits for.
 template <RemoteMemory M>
 class AcquireWithGlobalLock {
  public:
   // `global_lock_node`, `lock_node`: two wake words, as this rank may wait at both.
-  AcquireWithGlobalLock(M& memory, int self, int target, int home, std::uint32_t global_lock_node, std::uint32_t lock_node)
+  AcquireWithGlobalLock(M& memory, int self, int target, int home, std::uint32_t global_lock_node,
+                        std::uint32_t lock_node)
       : memory_(memory),
         self_(self),
         target_(target),
@@ -445,9 +463,9 @@ class AcquireWithGlobalLock {
     return failed;
   }
 
-  // After that, in place of advance(), until it says true: nobody but this rank can take it out of a queue, so the part that
-  // has not failed goes on until it is held (or fails, too). A lock of the target is given back then; the global lock is the caller's
-  // to give back, if global_lock_held().
+  // After that, in place of advance(), until it says true: nobody but this rank can take it out of a queue, so the part
+  // that has not failed goes on until it is held (or fails, too). A lock of the target is given back then; the global
+  // lock is the caller's to give back, if global_lock_held().
   bool advance_after_failure() {
     if (typename M::Operation* failed = failed_operation()) (void)failed->take_error();
     const bool global_lock_over = global_lock_failed_ || global_lock_.advance();
@@ -472,13 +490,14 @@ class AcquireWithGlobalLock {
   bool lock_failed_ = false;
 };
 
-// Gives back an exclusive lock and, where it was the last of this process, the global lock, both at once: what was done under
-// the lock is complete, so it makes no difference which goes first.
+// Gives back an exclusive lock and, where it was the last of this process, the global lock, both at once: what was done
+// under the lock is complete, so it makes no difference which goes first.
 template <RemoteMemory M>
 class ReleaseWithGlobalLock {
  public:
   ReleaseWithGlobalLock(M& memory, int target, LockToken token, int home, LockToken global_lock_token)
-      : lock_(memory, target, LockType::kExclusive, token), global_lock_(memory, home, LockType::kExclusive, global_lock_token) {}
+      : lock_(memory, target, LockType::kExclusive, token),
+        global_lock_(memory, home, LockType::kExclusive, global_lock_token) {}
 
   bool advance() {
     const bool unlocked = lock_.advance();

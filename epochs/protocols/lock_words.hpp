@@ -19,11 +19,13 @@ enum class LockOf : std::uint8_t { kTarget, kAll };  // MPI_Win_lock, MPI_Win_lo
 //   |   ticket   | lock_alls | e |  writers  |  readers   |
 //
 //   ticket     number that the next to come takes; wraps off the top
-//   lock_alls  how many of the readers are lock_alls of other ranks, where there is no global lock (at most 15: nothing carries). A
-//              post looks at it: it may meet a lock_all, but no lock of its rank. Of those that the next owner is to take
-//              off the lock word (LockToken), the readers stay there for longer than the lock_alls; then a writer is there, too
+//   lock_alls  how many of the readers are lock_alls of other ranks, where there is no global lock (at most 15: nothing
+//              carries). A post looks at it: it may meet a lock_all, but no lock of its rank. Of those that the next
+//              owner is to take off the lock word (LockToken), the readers stay there for longer than the lock_alls;
+//              then a writer is there, too
 //   e          the rank is exposed by a post (kept for the rules; not at the global lock)
-//   writers    exclusive locks held or awaited; at the global lock those of all targets   (at most 2^19 - 1: nothing carries)
+//   writers    exclusive locks held or awaited; at the global lock those of all targets   (at most 2^19 - 1: nothing
+//              carries)
 //   readers    shared locks held or awaited; at the global lock lock_alls
 struct LockWord {
   static constexpr unsigned kCountBits = 19;
@@ -37,7 +39,9 @@ struct LockWord {
   static constexpr std::uint64_t kMostPresent = kWriter - 1;  // in each group
 
   // What coming and leaving add.
-  static constexpr std::uint64_t arrive(LockType type, LockOf of = LockOf::kTarget) { return kTicket + one(type) + mark(of); }
+  static constexpr std::uint64_t arrive(LockType type, LockOf of = LockOf::kTarget) {
+    return kTicket + one(type) + mark(of);
+  }
   static constexpr std::uint64_t depart(LockType type, std::uint64_t count = 1) { return -(count * one(type)); }
   static constexpr std::uint64_t depart(LockType type, LockOf of) { return depart(type) - mark(of); }
   // What is added for a lock_all.
@@ -75,17 +79,18 @@ constexpr LockType opposite(LockType type) {
   return type == LockType::kShared ? LockType::kExclusive : LockType::kShared;
 }
 
-// So many of a group, its first, are released by their successor. The lock word still shows them after they have left: a few enough for
-// those behind them to find that they have got within reach of the ring.
+// So many of a group, its first, are released by their successor. The lock word still shows them after they have left:
+// a few enough for those behind them to find that they have got within reach of the ring.
 constexpr std::uint64_t kMostReleasedBySuccessor = std::max<std::uint64_t>(ControlBlock::kRingSlots / 4, 1);
 
 // Who waits, and on which of its wake words: never 0, and less than 2^kBits.
 struct WaiterId {
   static constexpr std::uint64_t kNodes = 8;
   static constexpr unsigned kBits = 23;
-  // A window of more ranks would have two with one id, and lock words that carry: besides one lock of each rank, a lock word counts those that
-  // were released by their successor and are not yet taken off it.
-  static constexpr std::uint64_t kMostRanks = std::min((std::uint64_t{1} << kBits) / kNodes - 1, LockWord::kMostPresent - kMostReleasedBySuccessor);
+  // A window of more ranks would have two with one id, and lock words that carry: besides one lock of each rank, a lock
+  // word counts those that were released by their successor and are not yet taken off it.
+  static constexpr std::uint64_t kMostRanks =
+      std::min((std::uint64_t{1} << kBits) / kNodes - 1, LockWord::kMostPresent - kMostReleasedBySuccessor);
   static constexpr bool has_room_for(int ranks) { return static_cast<std::uint64_t>(ranks) <= kMostRanks; }
   static constexpr std::uint64_t make(int rank, std::uint32_t node) {
     return (static_cast<std::uint64_t>(rank) + 1) * kNodes + node;
@@ -97,7 +102,8 @@ struct WaiterId {
 };
 static_assert(ControlBlock::kWakeWords <= WaiterId::kNodes);
 
-// drain, beside the lock or the global lock: the members of one group that must leave before somebody of the other holds.
+// drain, beside the lock or the global lock: the members of one group that must leave before somebody of the other
+// holds.
 //
 //    63            44 43                  21 20             0
 //   |      end       |  waiter id            |  left (signed) |
@@ -105,9 +111,9 @@ static_assert(ControlBlock::kWakeWords <= WaiterId::kNodes);
 //   left    members that left while somebody of the other group was present, less those that the waiter waits for:
 //           whoever brings it to 0 with a waiter there is the last, and wakes it
 //   waiter  the first of the other group in turn
-//   end     if they were let in in front of the waiter: how many of them are released by their successor, that is, leave in this word only and
-//           are taken off the lock word by the waiter. Else, at the global lock: if no member waited when the last one left, how
-//           many of the other group did then
+//   end     if they were let in in front of the waiter: how many of them are released by their successor, that is,
+//           leave in this word only and are taken off the lock word by the waiter. Else, at the global lock: if no
+//           member waited when the last one left, how many of the other group did then
 struct DrainWord {
   static constexpr std::uint64_t kOne = 1;
   static constexpr unsigned kWaiterShift = 21;
@@ -122,8 +128,8 @@ struct DrainWord {
   static constexpr std::uint64_t end(std::uint64_t word) { return without_departed(word) >> kEndShift; }
   // What one who leaves adds; `end` unless 0.
   static constexpr std::uint64_t depart(std::uint64_t end) { return kOne + (end << kEndShift); }
-  // What announces a waiter that waits for `count` to leave, and releases `end` of them, and what takes it back when they
-  // are gone.
+  // What announces a waiter that waits for `count` to leave, and releases `end` of them, and what takes it back when
+  // they are gone.
   static constexpr std::uint64_t announce(std::uint64_t waiter, std::uint64_t count, std::uint64_t end) {
     return (waiter << kWaiterShift) + (end << kEndShift) - count;
   }
@@ -132,7 +138,9 @@ struct DrainWord {
   }
 
  private:
-  static constexpr std::uint64_t without_departed(std::uint64_t word) { return word - static_cast<std::uint64_t>(departed(word)); }
+  static constexpr std::uint64_t without_departed(std::uint64_t word) {
+    return word - static_cast<std::uint64_t>(departed(word));
+  }
 };
 static_assert(DrainWord::kEndShift + 20 == 64);
 
@@ -145,11 +153,13 @@ static_assert(DrainWord::kEndShift + 20 == 64);
 //   next 1   to its group up to the first ticket of the other group, which is the next owner; `count` of the group hold
 //            or have been let in so far, and must leave before that one holds
 //
-// Of those who go in front of a next owner, the first are released by their successor (LockToken); one that is, and passes nothing on, gets it with
-// next 1 and count 0.
+// Of those who go in front of a next owner, the first are released by their successor (LockToken); one that is, and
+// passes nothing on, gets it with next 1 and count 0.
 struct HandOff {
   static constexpr unsigned kBits = 22;
-  static constexpr std::uint64_t released_by_successor(std::uint64_t group) { return std::min(group, kMostReleasedBySuccessor); }
+  static constexpr std::uint64_t released_by_successor(std::uint64_t group) {
+    return std::min(group, kMostReleasedBySuccessor);
+  }
 
   std::uint64_t count = 0;
   bool to_next = false;
@@ -171,9 +181,11 @@ struct HandOff {
 //   | unused |  how |  what       |   ticket    |
 //
 //   ticket     its own: a writer that is alone hands the lock off from there
-//   plain      it takes itself off the lock word, and counts in the drain word if somebody of the other group is present
+//   plain      it takes itself off the lock word, and counts in the drain word if somebody of the other group is
+//              present
 //   released by its successor   it counts in the drain word, and who is the next owner takes it off the lock word
-//   releases its predecessors   what: how many of the other group left so, and are to be taken off the lock word with it
+//   releases its predecessors   what: how many of the other group left so, and are to be taken off the lock word with
+//                               it
 //   successor  what: the waiter id of the next owner, which waits for this one only
 class LockToken {
  public:
@@ -195,15 +207,15 @@ class LockToken {
 };
 static_assert(LockWord::kTickets <= 1ULL << 23);
 
-// A slot of a ring, at the lock or the global lock: where the holder of a ticket and the one who hands it the lock agree
-// who came first. 0: empty.
+// A slot of a ring, at the lock or the global lock: where the holder of a ticket and the one who hands it the lock
+// agree who came first. 0: empty.
 //
 //    63       52 51         29 28        3   2     1   0
 //   |  unused   |   ticket    |  what     | excl |  state |
 //
 //   waiting  the holder of the ticket sleeps; what: its waiter id; excl: what it waits for
-//   turn     it has the hand-off, and only has to come and see; what: the HandOff that it takes over; excl: whose group that
-//            is. (If it is of the other one, it is the next owner itself, after `count` have left.)
+//   turn     it has the hand-off, and only has to come and see; what: the HandOff that it takes over; excl: whose group
+//            that is. (If it is of the other one, it is the next owner itself, after `count` have left.)
 struct RingSlot {
   enum State : std::uint64_t { kEmpty = 0, kWaiting = 1, kHandOff = 2 };
   static constexpr std::uint64_t kExclusive = 4;
@@ -237,7 +249,7 @@ static_assert(HandOff::kBits <= RingSlot::kTicketShift - RingSlot::kWhatShift);
 //   |   what    |  how  |
 struct WakeValue {
   enum How : std::uint64_t {
-    kHandOff = 1,     // it has the hand-off; what: the HandOff that it takes over
+    kHandOff = 1,  // it has the hand-off; what: the HandOff that it takes over
     kDrained = 2,  // those it waited for have left, and it takes itself out of the drain word; what: end of that
     kAgain = 3,    // its slot was taken from it for an earlier ticket: it comes again
   };

@@ -4,8 +4,8 @@
 //
 // It knows who is in front of it, and so about how many hand-offs that will take; how long they take it learns from
 // its looks. What it sees may be slow only because others came late, and to go by that would make it last. So it
-// believes in a pace at most one and a half times as slow as it did before, and looks again when it has been slower; a faster
-// one it believes at once. A believed pace takes it to its place in the ring without another look.
+// believes in a pace at most one and a half times as slow as it did before, and looks again when it has been slower; a
+// faster one it believes at once. A believed pace takes it to its place in the ring without another look.
 #pragma once
 
 #include <algorithm>

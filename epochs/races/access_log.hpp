@@ -3,8 +3,9 @@
 // section 12.7) and local buffers that are used again too early. Pure: no I/O, no MPI. For debugging, and slow.
 //
 // Two accesses of the same bytes of a target may both be under way if both only read, or both are atomic on one basic
-// type (an origin's are kept in order); of the same local bytes if both only read them. So at any time a byte has one kind
-// of use, but that atomic reads meet gets and accumulates: those are in a map of their own, and each map has disjoint ranges.
+// type (an origin's are kept in order); of the same local bytes if both only read them. So at any time a byte has one
+// kind of use, but that atomic reads meet gets and accumulates: those are in a map of their own, and each map has
+// disjoint ranges.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +72,8 @@ class AccessLog {
   struct Target {
     Ranges others, fetches;  // fetches: Use::kFetch
   };
-  // An operation with a request, whose ranges stay apart from all others', as it may be completed before or after these.
+  // An operation with a request, whose ranges stay apart from all others', as it may be completed before or after
+  // these.
   struct Requested {
     int target;
     Ranges at_target, memory;

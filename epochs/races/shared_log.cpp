@@ -185,7 +185,8 @@ Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Acces
   if (!snapshot) return snapshot.error();
   for (int origin = 0; origin < ranks_; ++origin) {
     if (origin == rank_) continue;
-    Result<std::vector<Entry>> theirs = entries_of(where, origin, snapshot.value().headers[static_cast<std::size_t>(origin)]);
+    Result<std::vector<Entry>> theirs =
+        entries_of(where, origin, snapshot.value().headers[static_cast<std::size_t>(origin)]);
     if (!theirs) return theirs.error();
     for (const Entry& other : theirs.value()) {
       if (other.state == kOver || !counts(other, fences_, snapshot.value().exposures)) continue;
@@ -223,14 +224,16 @@ template <class Which>
 Status SharedLog::erase_everywhere(Which&& which) {
   Status first;
   for (auto& [where, mine] : mine_) {
-    Status erased = erase(where, mine, [&](const Entry& entry) { return entry.epoch == Epoch::kPassive && which(entry); });
+    Status erased =
+        erase(where, mine, [&](const Entry& entry) { return entry.epoch == Epoch::kPassive && which(entry); });
     if (!erased && first) first = std::move(erased);
   }
   return first;
 }
 
 Status SharedLog::complete(int target, bool locally) {
-  return erase_everywhere([&](const Entry& entry) { return entry.target == target && (!locally || ends_locally(entry)); });
+  return erase_everywhere(
+      [&](const Entry& entry) { return entry.target == target && (!locally || ends_locally(entry)); });
 }
 
 Status SharedLog::request_completed(std::uint64_t number) {

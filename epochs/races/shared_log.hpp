@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FARSIDE_CHECK=strict, the target's view: each rank keeps, in memory that all ranks of the window reach, a log of the
 // accesses to its window that are not complete there, by whomever. Who is about to access a target writes into its log
-// first, then looks what others have written: of two accesses that conflict, and neither of which can be over before the
-// other begins, at least one sees the other. Pure but for the memory that it is given. For debugging, and slow.
+// first, then looks what others have written: of two accesses that conflict, and neither of which can be over before
+// the other begins, at least one sees the other. Pure but for the memory that it is given. For debugging, and slow.
 //
 // What counts as not over (MPI 4.0 sections 12.5 and 12.7), and so never accuses a right program:
-//   fence      until the fence that closes the epoch, whatever happens in between: entries carry the number of the fence
+//   fence      until the fence that closes the epoch, whatever happens in between: entries carry the number of the
+//              fence
 //   PSCW       an update until the target's wait: entries carry the number of the exposure; a read until the complete
 //   passive    until the flush, flush_local (reads) or unlock that completes it at its origin takes it out
 //

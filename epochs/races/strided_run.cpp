@@ -17,7 +17,8 @@ std::optional<ByteRange> meet(const StridedRun& a, const StridedRun& b) {
       if (k >= b.count) continue;
     }
     const ByteRange theirs = b.block(k);
-    if (theirs.first < mine.last) return ByteRange{std::max(mine.first, theirs.first), std::min(mine.last, theirs.last)};
+    if (theirs.first < mine.last)
+      return ByteRange{std::max(mine.first, theirs.first), std::min(mine.last, theirs.last)};
   }
   return std::nullopt;
 }

@@ -287,7 +287,8 @@ bool EpochState::awaits(int target) const {
 }
 
 void EpochState::lock_acquired(int target) {
-  const auto awaited = std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
+  const auto awaited =
+      std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
   const LockType type = awaited->type;
   awaited_.erase(awaited);
   if (lone_ == kNobody) {

@@ -14,9 +14,10 @@
 // Calls that block are asked before they block, and move the state then:
 //   lock, lock_all, start, post   begin_x() opens the epoch as one that is waited for: it keeps out what the open epoch
 //                                 would keep out, but nothing may use or close it. x_acquired(), start_ready() and
-//                                 post_notified() open it for use. If the protocol finds the call refused (say, the target
-//                                 has posted), x_refused() puts the state back to where it was before. A call that
-//                                 waits for nothing (MPI_MODE_NOCHECK) is one step: lock(), lock_all(), start(), post().
+//                                 post_notified() open it for use. If the protocol finds the call refused (say, the
+//                                 target has posted), x_refused() puts the state back to where it was before. A call
+//                                 that waits for nothing (MPI_MODE_NOCHECK) is one step: lock(), lock_all(), start(),
+//                                 post().
 //   wait, test                    wait() and test() only ask; begin_wait() says that this call is the one that ends the
 //                                 exposure, exposure_ended() that it has.
 //   complete, unlock, unlock_all, fence, free
@@ -138,17 +139,21 @@ class EpochState {
   void fast_unlocked();
   // Likewise with one peer, the same as in the last epoch of that kind.
   bool allows_fast_start(int target) const {
-    return access_ == Access::kNone && !after_fence_ && !restricting_ && started_group_.size() == 1 && started_group_[0] == target;
+    return access_ == Access::kNone && !after_fence_ && !restricting_ && started_group_.size() == 1 &&
+           started_group_[0] == target;
   }
   void fast_started(int target);
   bool allows_fast_complete() const { return access_ == Access::kStarted && lone_ != kNobody; }
   void fast_completed();
   bool allows_fast_post(int origin) const {
-    return exposure_ == Exposure::kNone && access_ < Access::kLockingAll && posted_group_.size() == 1 && posted_group_[0] == origin;
+    return exposure_ == Exposure::kNone && access_ < Access::kLockingAll && posted_group_.size() == 1 &&
+           posted_group_[0] == origin;
   }
   void fast_posted();
   // Without assertions.
-  bool allows_fast_fence() const { return access_ <= Access::kFenceActive && exposure_ <= Exposure::kFence && !restricting_; }
+  bool allows_fast_fence() const {
+    return access_ <= Access::kFenceActive && exposure_ <= Exposure::kFence && !restricting_;
+  }
   void fast_fenced();
   bool allows_fast_wait() const { return exposure_ == Exposure::kPosted && posted_group_.size() == 1; }
   Violation lock_all() { return apply(Call::kLockAll); }
@@ -164,8 +169,8 @@ class EpochState {
   // (MPI_MODE_NOPUT). From then on operation() is slower in this epoch.
   void asserted_no_put(int target);
 
-  // Undo the last successful call of that name, in one step or begun, for a protocol that found it refused or failed. As before it,
-  // a fence that nothing followed is open again, unless another epoch was completed meanwhile (by another
+  // Undo the last successful call of that name, in one step or begun, for a protocol that found it refused or failed.
+  // As before it, a fence that nothing followed is open again, unless another epoch was completed meanwhile (by another
   // thread).
   void lock_refused(int target);
   void lock_all_refused();
@@ -218,8 +223,8 @@ class EpochState {
   }
   Violation operate(int target, bool updates);
   void forget_assertions();
-  // The rule that the call breaks in the present state, or kNone. This and the others up to decide() are inline: where the
-  // call is known they are a few instructions.
+  // The rule that the call breaks in the present state, or kNone. This and the others up to decide() are inline: where
+  // the call is known they are a few instructions.
   inline Rule judge(Call call, int target, FenceAssert assert) const;
   // Moves both sides by a call that was judged.
   inline void move(Call call, int target = kNoTarget, FenceAssert assert = {});
@@ -257,8 +262,8 @@ class EpochState {
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
   int locks_held_ = 0;  // with those that are awaited
   LockType lone_type_ = LockType::kShared;
-  // kLocked: a target that is locked and has no bit below; kStarted: the only member of the group, unless it has a bit; else
-  // nobody. Programs mostly lock one target at a time, and often meet one: then it is all there is.
+  // kLocked: a target that is locked and has no bit below; kStarted: the only member of the group, unless it has a bit;
+  // else nobody. Programs mostly lock one target at a time, and often meet one: then it is all there is.
   std::uint64_t lone_ = kNobody;
   Bits members_;    // kStarted: the group; kLocked: the targets locked; both without lone_; else all 0
   Bits no_put_;     // who has promised MPI_MODE_NOPUT in this epoch; meaningful if restricting_
@@ -278,11 +283,14 @@ class EpochState {
 static_assert(cell(Call::kLock, Access::kNone).kind == AccessCell::Kind::kGo);
 static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
 static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);
-static_assert(cell(Call::kStart, Access::kNone).next == Access::kStarted && cell(Call::kComplete, Access::kStarted).next == Access::kNone);
+static_assert(cell(Call::kStart, Access::kNone).next == Access::kStarted &&
+              cell(Call::kComplete, Access::kStarted).next == Access::kNone);
 static_assert(cell(Call::kPost, Exposure::kNone).next == Exposure::kPosted);
-static_assert(cell(Call::kFence, Access::kNone).next == Access::kFenceOpen && cell(Call::kFence, Access::kFenceOpen).next == Access::kFenceOpen &&
+static_assert(cell(Call::kFence, Access::kNone).next == Access::kFenceOpen &&
+              cell(Call::kFence, Access::kFenceOpen).next == Access::kFenceOpen &&
               cell(Call::kFence, Access::kFenceActive).next == Access::kFenceOpen &&
-              cell(Call::kFence, Exposure::kNone).next == Exposure::kFence && cell(Call::kFence, Exposure::kFence).next == Exposure::kFence);
+              cell(Call::kFence, Exposure::kNone).next == Exposure::kFence &&
+              cell(Call::kFence, Exposure::kFence).next == Exposure::kFence);
 static_assert(!shape(Call::kStart).exposure && !shape(Call::kComplete).exposure && !shape(Call::kWait).access);
 static_assert(!shape(Call::kOperation).exposure && !shape(Call::kFlush).exposure && !shape(Call::kLock).exposure &&
               !shape(Call::kUnlock).exposure);

@@ -281,7 +281,9 @@ struct Row {
 // A cell "to" its own column: allowed, and nothing changes.
 // clang-format off
 inline constexpr Row<Access, kAccessStates> kAccess[kCalls] = {
-    // call                    none                     fence open               fence active             starting                 started                  locked                   locking all              locked all
+    // call                    none                     fence open               fence active             starting
+    //                                   started                  locked                   locking all
+    //                                                            locked all
     {Call::kOperation,        {no(kNoEpoch),            kToActive,               kToActive,               no(kStillStarting),      kIfInGroup,              kIfLocked,               no(kStillLockingAll),    kToAll}},
     {Call::kRequestOperation, {no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     kIfLocked,               no(kStillLockingAll),    kToAll}},
     {Call::kFlush,            {no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       kIfLocked,               no(kStillLockingAll),    kToAll}},
@@ -301,7 +303,8 @@ inline constexpr Row<Access, kAccessStates> kAccess[kCalls] = {
 };
 
 inline constexpr Row<Exposure, kExposureStates> kExposure[kCalls] = {
-    // call                    none                    fence                   posting                  posted                   waiting
+    // call                    none                    fence                   posting                  posted
+    //                                 waiting
     {Call::kOperation,        {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kRequestOperation, {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kFlush,            {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
@@ -348,7 +351,8 @@ inline constexpr auto kShapes = [] {
     }
     for (std::size_t k = 0; k < kExposureStates; ++k) {
       const auto state = static_cast<Exposure>(k);
-      if (cell(call, state).kind != ExposureCell::Kind::kGo || cell(call, state).next != state) shapes[i].exposure = true;
+      if (cell(call, state).kind != ExposureCell::Kind::kGo || cell(call, state).next != state)
+        shapes[i].exposure = true;
     }
   }
   return shapes;

@@ -2,7 +2,6 @@
 #include "pmpi/check/buffer_watch.hpp"
 
 #include <unistd.h>
-
 #include <utility>
 
 #include "transport/node/process_memory.hpp"

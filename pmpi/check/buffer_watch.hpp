@@ -50,8 +50,8 @@ class BufferWatch {
   };
   // The operation has been carried out: what is there now is to stay.
   void add(Buffer buffer);
-  // The operation with this number, those to the target, or all, are complete: the first buffer that has changed. All of
-  // them are forgotten.
+  // The operation with this number, those to the target, or all, are complete: the first buffer that has changed. All
+  // of them are forgotten.
   std::optional<Buffer> request_completed(std::uint64_t number);
   std::optional<Buffer> completed(int target);
   std::optional<Buffer> completed_all();

@@ -27,15 +27,19 @@ Outcome check_agreement(int rank, std::uint8_t said, int other_rank, std::uint8_
   };
   if ((differs & BarrierWord::kFree) != 0) {
     const auto [frees, fences] = who(BarrierWord::kFree);
-    return Fault{MPI_ERR_RMA_SYNC,
-                 fmt::format("rank {} is in MPI_Win_free, but rank {} in MPI_Win_fence; make the same collective calls on "
-                             "all processes (MPI 4.0 section 12.2.5)", frees, fences)};
+    return Fault{
+        MPI_ERR_RMA_SYNC,
+        fmt::format("rank {} is in MPI_Win_free, but rank {} in MPI_Win_fence; make the same collective calls on "
+                    "all processes (MPI 4.0 section 12.2.5)",
+                    frees, fences)};
   }
   const bool succeed = (differs & BarrierWord::kNoSucceed) != 0;
   const auto [gave, did_not] = who(succeed ? BarrierWord::kNoSucceed : BarrierWord::kNoPrecede);
-  return Fault{MPI_ERR_ASSERT,
-               fmt::format("MPI_MODE_{} was given to this fence by rank {} but not by rank {}; give it on all processes "
-                           "or on none (MPI 4.0 section 12.5.5)", succeed ? "NOSUCCEED" : "NOPRECEDE", gave, did_not)};
+  return Fault{
+      MPI_ERR_ASSERT,
+      fmt::format("MPI_MODE_{} was given to this fence by rank {} but not by rank {}; give it on all processes "
+                  "or on none (MPI 4.0 section 12.5.5)",
+                  succeed ? "NOSUCCEED" : "NOPRECEDE", gave, did_not)};
 }
 
 }  // namespace farside::pmpi

@@ -44,33 +44,37 @@ const char* how_to_order(SharedLog::Epoch epoch) {
   switch (epoch) {
     case SharedLog::Epoch::kFence: return "put an MPI_Win_fence between the two";
     case SharedLog::Epoch::kStarted: return "let the target post for one after the other";
-    case SharedLog::Epoch::kPassive: return "lock exclusively, or complete the one and then tell the other by a message or barrier";
+    case SharedLog::Epoch::kPassive:
+      return "lock exclusively, or complete the one and then tell the other by a message or barrier";
   }
   return "";
 }
 
 Outcome conflict_of_ranks(const SharedLog::Conflict& with, int where, bool own_buffer) {
-  return Fault{MPI_ERR_RMA_CONFLICT,
-               fmt::format("bytes {} to {} of rank {}'s window{} are in use by {}{} of rank {} (its operation {} on this "
-                           "window), which is not complete; {}, or let both accumulate with one type (MPI 4.0 section "
-                           "12.7)",
-                           with.range.first, with.range.last, where, own_buffer ? ", in which the local buffer lies," : "",
-                           with.local ? "the local buffer of " : "", SharedLog::name(with.call), with.origin, with.number,
-                           how_to_order(with.epoch))};
+  return Fault{
+      MPI_ERR_RMA_CONFLICT,
+      fmt::format("bytes {} to {} of rank {}'s window{} are in use by {}{} of rank {} (its operation {} on this "
+                  "window), which is not complete; {}, or let both accumulate with one type (MPI 4.0 section "
+                  "12.7)",
+                  with.range.first, with.range.last, where, own_buffer ? ", in which the local buffer lies," : "",
+                  with.local ? "the local buffer of " : "", SharedLog::name(with.call), with.origin, with.number,
+                  how_to_order(with.epoch))};
 }
 
-Outcome buffer_changed(const std::optional<BufferWatch::Buffer>& buffer, const char* until = "this one has completed it") {
+Outcome buffer_changed(const std::optional<BufferWatch::Buffer>& buffer,
+                       const char* until = "this one has completed it") {
   if (!buffer) return {};
-  return Fault{MPI_ERR_RMA_CONFLICT,
-               fmt::format("the {} buffer of {} towards rank {} (operation {} of this rank on this window) has been changed "
-                           "since that call, before {}; leave it alone until then (MPI 4.0 section 12.3)",
-                           buffer->written ? "result" : "origin", buffer->call, buffer->target, buffer->number, until)};
+  return Fault{
+      MPI_ERR_RMA_CONFLICT,
+      fmt::format("the {} buffer of {} towards rank {} (operation {} of this rank on this window) has been changed "
+                  "since that call, before {}; leave it alone until then (MPI 4.0 section 12.3)",
+                  buffer->written ? "result" : "origin", buffer->call, buffer->target, buffer->number, until)};
 }
 
 // Pairs the sides of an operation into ranges of bytes.
 void add_places(const Strict::Side& local, const Strict::Target& target, RunBuilder& here, RunBuilder* there) {
   ByteFragments fragments(*local.type->layout, static_cast<std::size_t>(local.count), *target.type->layout,
-                    static_cast<std::size_t>(target.count));
+                          static_cast<std::size_t>(target.count));
   for (ByteFragment fragment; fragments.next(fragment);) {
     const auto at = static_cast<std::uint64_t>(reinterpret_cast<std::intptr_t>(local.address) + fragment.origin_offset);
     here.add({at, at + fragment.bytes});
@@ -115,7 +119,8 @@ Strict::HandOff::HandOff(Strict& strict) : strict_(strict) {
 Outcome Strict::begin(const Operation& operation, Places& places) {
   if (operation.result != nullptr) add_places(*operation.result, operation.target, places.written, &places.target);
   if (operation.origin != nullptr) {
-    add_places(*operation.origin, operation.target, places.read, operation.result == nullptr ? &places.target : nullptr);
+    add_places(*operation.origin, operation.target, places.read,
+               operation.result == nullptr ? &places.target : nullptr);
   }
   log_.begin({name_of(operation), operation.target.rank, operation.use, static_cast<int>(operation.type),
               is_answered(operation.call), operation.request != nullptr});
@@ -246,7 +251,8 @@ Outcome Strict::request_completed(std::uint64_t number) {
   return end([&] { return shared_.request_under_way(number); },
              [&] {
                log_.request_completed(number);
-               return first_of(buffer_changed(buffers_.request_completed(number), "its request was complete"), shared_.request_completed(number));
+               return first_of(buffer_changed(buffers_.request_completed(number), "its request was complete"),
+                               shared_.request_completed(number));
              });
 }
 
@@ -269,12 +275,13 @@ Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
   if (!changes) return changes.status();
   if (changes.value().empty()) return {};
   const SharedLog::Change& change = changes.value().front();
-  return Fault{MPI_ERR_RMA_CONFLICT,
-               fmt::format("bytes {} to {} of this rank's window have been stored to by this rank after {} of rank {} (its "
-                           "operation {} on this window) had accessed them, and before {}, which completes that; store "
-                           "before or after the epoch (MPI 4.0 section 12.7)",
-                           change.range.first, change.range.last, SharedLog::name(change.call), change.origin,
-                           change.number, until)};
+  return Fault{
+      MPI_ERR_RMA_CONFLICT,
+      fmt::format("bytes {} to {} of this rank's window have been stored to by this rank after {} of rank {} (its "
+                  "operation {} on this window) had accessed them, and before {}, which completes that; store "
+                  "before or after the epoch (MPI 4.0 section 12.7)",
+                  change.range.first, change.range.last, SharedLog::name(change.call), change.origin, change.number,
+                  until)};
 }
 
 Outcome Strict::fence_reached() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_CHECK=strict for one window: what is under way, seen from the origin (epochs/races/access_log.hpp, buffer_watch.hpp)
-// and from the target (epochs/races/shared_log.hpp), and the reports of what conflicts. For debugging: it walks through
-// datatypes, completes each operation at once, and lets ranks linger, so that others come in between.
+// FARSIDE_CHECK=strict for one window: what is under way, seen from the origin (epochs/races/access_log.hpp,
+// buffer_watch.hpp) and from the target (epochs/races/shared_log.hpp), and the reports of what conflicts. For
+// debugging: it walks through datatypes, completes each operation at once, and lets ranks linger, so that others come
+// in between.
 #pragma once
 
 #include <atomic>
@@ -13,9 +14,9 @@
 #include "epochs/races/access_log.hpp"
 #include "epochs/races/shared_log.hpp"
 #include "pmpi/check/buffer_watch.hpp"
+#include "pmpi/check/log_space.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/fault.hpp"
-#include "pmpi/check/log_space.hpp"
 
 namespace farside::pmpi {
 
@@ -62,8 +63,8 @@ class Strict {
     return carried_out(operation, places);
   }
 
-  // Called by what completes operations, before it tells anybody. A fault says that a buffer was changed before; the call
-  // is to be done all the same. `alone`: nobody else may access the target now.
+  // Called by what completes operations, before it tells anybody. A fault says that a buffer was changed before; the
+  // call is to be done all the same. `alone`: nobody else may access the target now.
   Outcome completed(int target, bool alone = false);
   Outcome completed_all();
   Outcome locally_completed(int target);

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "pmpi/runtime/first_window.hpp"
 #include "pmpi/datatypes/flatten.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -48,7 +48,8 @@ class Datatypes {
   // type only if the count is not 0; nothing is read).
   bool committed(MPI_Datatype handle) const {
     const char nothing = 0;
-    return PMPI_Send(&nothing, 1, handle, MPI_PROC_NULL, 0, own_communicator()) == MPI_SUCCESS;
+    return PMPI_Send(&nothing, 1, handle, MPI_PROC_NULL, 0, RuntimeResources::instance().own_communicator()) ==
+           MPI_SUCCESS;
   }
 
  private:
@@ -56,13 +57,14 @@ class Datatypes {
     std::vector<PredefinedTable::Named> named;
     for (const PredefinedType& type : predefined_) named.push_back({type.handle, &type.datatype});
     predefined_table.fill(named);
-    PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, release, &keyval_, this);
   }
 
-  const Datatype* attribute(MPI_Datatype handle) const {
+  int key() { return RuntimeResources::instance().datatype_key(release, this); }
+
+  const Datatype* attribute(MPI_Datatype handle) {
     void* value = nullptr;
     int found = 0;
-    PMPI_Type_get_attr(handle, keyval_, &value, &found);
+    PMPI_Type_get_attr(handle, key(), &value, &found);
     return found ? static_cast<const Datatype*>(value) : nullptr;
   }
 
@@ -76,7 +78,7 @@ class Datatypes {
     Result<Datatype> made = flatten(handle);
     if (!made.ok()) return nullptr;
     auto datatype = std::make_unique<Datatype>(std::move(made.value()));
-    if (PMPI_Type_set_attr(handle, keyval_, datatype.get()) != MPI_SUCCESS) return nullptr;
+    if (PMPI_Type_set_attr(handle, key(), datatype.get()) != MPI_SUCCESS) return nullptr;
     return datatype.release();
   }
 
@@ -87,7 +89,6 @@ class Datatypes {
   }
 
   std::vector<PredefinedType> predefined_;
-  int keyval_ = MPI_KEYVAL_INVALID;
   std::mutex making_;
   std::atomic<std::uint64_t> freed_{0};
 };

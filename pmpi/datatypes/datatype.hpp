@@ -81,9 +81,9 @@ extern constinit PredefinedTable predefined_table;
 // At the first window, and before any of the calls below, if there is none. MPI must be initialized.
 void prepare_datatypes();
 
-// The translation, or null for MPI_DATATYPE_NULL, types that are not committed, and what farside cannot translate (datatype_error says which).
-// Valid until the type is freed; an operation that outlives the call keeps a copy of `layout`. MPI must be
-// initialized. Any thread may call it.
+// The translation, or null for MPI_DATATYPE_NULL, types that are not committed, and what farside cannot translate
+// (datatype_error says which). Valid until the type is freed; an operation that outlives the call keeps a copy of
+// `layout`. MPI must be initialized. Any thread may call it.
 const Datatype* find_datatype(MPI_Datatype handle);
 
 // Why find_datatype(handle) was null, in a sentence. For error paths: it may translate once more.

@@ -107,7 +107,8 @@ LayoutPtr contiguous(const LayoutPtr& child, std::size_t count) {
 
 // Rows [count, block length, stride]; the stride in units of `unit` bytes.
 LayoutPtr vector(const Contents& contents, const LayoutPtr& child, std::ptrdiff_t unit) {
-  return Layout::repeated(contiguous(child, contents.count(1)), contents.count(0), (Offset(contents.value(2)) * unit).value());
+  return Layout::repeated(contiguous(child, contents.count(1)), contents.count(0),
+                          (Offset(contents.value(2)) * unit).value());
 }
 
 // Rows [count, block lengths, displacements]; `children` has one layout for all blocks or one per block.

@@ -26,7 +26,8 @@ struct Entry {
 std::vector<Entry> entries() {
 #define FARSIDE_TYPE(name, kind) {name, #name, Kind::kind}
   return {
-      // The standard has no arithmetic on MPI_CHAR, but both runtimes have, and programs that count in chars rely on it.
+      // The standard has no arithmetic on MPI_CHAR, but both runtimes have, and programs that count in chars rely on
+      // it.
       FARSIDE_TYPE(MPI_CHAR, kCountingCharacter),
       FARSIDE_TYPE(MPI_WCHAR, kCharacter),
       FARSIDE_TYPE(MPI_BYTE, kByte),

@@ -43,7 +43,8 @@ using namespace farside::pmpi;
 // MPIR_Attr_type of MPICH: what `value` points at.
 constexpr int kAddressInteger = 1;
 
-extern "C" [[gnu::visibility("default")]] int MPII_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag, int type) {
+extern "C" [[gnu::visibility("default")]] int MPII_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag,
+                                                                int type) {
   // Fortran's predefined keys are the even ones behind those of C.
   const int key = keyval % 2 == 0 ? keyval - 1 : keyval;
   if (type == kAddressInteger && find_attribute(win, key, *static_cast<MPI_Aint*>(value))) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: memory that windows can be made of (MPI 4.0 section 9.2). Programs ask for it before their first
-// window, so farside gives memory that on-node peers can map, whether a window follows or not: it costs a few system calls
-// each and one descriptor in all, and nothing starts.
+// window, so farside gives memory that on-node peers can map, whether a window follows or not: it costs a few system
+// calls each and one descriptor in all, and nothing starts.
 #include "pmpi/entries/entry.hpp"
 #include "transport/process.hpp"
 

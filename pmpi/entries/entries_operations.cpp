@@ -2,14 +2,15 @@
 // Entry points: communication calls (MPI 4.0 sections 12.3.1 to 12.3.5), with int counts and, where the runtime has
 // them, with MPI_Count ones.
 #include "pmpi/entries/entry.hpp"
-#include "pmpi/runtime/requests.hpp"
+#include "pmpi/window/requests.hpp"
 
 namespace farside::pmpi {
 namespace {
 
 // A request-based operation (MPI 4.0 section 12.3.5).
 template <class Operation>
-Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_Request* request, Operation&& operation) {
+Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_Request* request,
+                     Operation&& operation) {
   std::unique_ptr<Outstanding> own;
   if (Outcome o = window.begin_request_operation(target.rank, own); !o) return o;
   target.own = own.get();
@@ -24,8 +25,9 @@ Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_
 }
 
 template <class Count, class Function, class... Args>
-[[gnu::noinline]] int put(const char* call, Function Runtime::*original, const void* origin, Count origin_count, MPI_Datatype origin_type,
-        int rank, MPI_Aint displacement, Count target_count, MPI_Datatype target_type, MPI_Win win, Args... request) {
+[[gnu::noinline]] int put(const char* call, Function Runtime::*original, const void* origin, Count origin_count,
+                          MPI_Datatype origin_type, int rank, MPI_Aint displacement, Count target_count,
+                          MPI_Datatype target_type, MPI_Win win, Args... request) {
   const LocalBuffer from{const_cast<void*>(origin), origin_count, origin_type};
   const RemoteBuffer to{rank, displacement, target_count, target_type};
   const auto body = [&](Window& w) {
@@ -42,8 +44,9 @@ template <class Count, class Function, class... Args>
 }
 
 template <class Count, class Function, class... Args>
-[[gnu::noinline]] int get(const char* call, Function Runtime::*original, void* origin, Count origin_count, MPI_Datatype origin_type,
-        int rank, MPI_Aint displacement, Count target_count, MPI_Datatype target_type, MPI_Win win, Args... request) {
+[[gnu::noinline]] int get(const char* call, Function Runtime::*original, void* origin, Count origin_count,
+                          MPI_Datatype origin_type, int rank, MPI_Aint displacement, Count target_count,
+                          MPI_Datatype target_type, MPI_Win win, Args... request) {
   const LocalBuffer to{origin, origin_count, origin_type};
   const RemoteBuffer from{rank, displacement, target_count, target_type};
   const auto body = [&](Window& w) {
@@ -79,10 +82,10 @@ template <class Count, class Function, class... Args>
 }
 
 template <class Count, class Function, class... Args>
-[[gnu::noinline]] int get_accumulate(const char* call, Function Runtime::*original, const void* origin, Count origin_count,
-                   MPI_Datatype origin_type, void* result, Count result_count, MPI_Datatype result_type, int rank,
-                   MPI_Aint displacement, Count target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win,
-                   Args... request) {
+[[gnu::noinline]] int get_accumulate(const char* call, Function Runtime::*original, const void* origin,
+                                     Count origin_count, MPI_Datatype origin_type, void* result, Count result_count,
+                                     MPI_Datatype result_type, int rank, MPI_Aint displacement, Count target_count,
+                                     MPI_Datatype target_type, MPI_Op op, MPI_Win win, Args... request) {
   const LocalBuffer from{const_cast<void*>(origin), origin_count, origin_type};
   const LocalBuffer fetched{result, result_count, result_type};
   const RemoteBuffer to{rank, displacement, target_count, target_type};
@@ -106,8 +109,8 @@ template <class Count, class Function, class... Args>
                    &Runtime::Fetch_and_op, origin, result, type, rank, displacement, op, win);
 }
 
-[[gnu::noinline]] int compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
-                                       MPI_Aint displacement, MPI_Win win) {
+[[gnu::noinline]] int compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
+                                       int rank, MPI_Aint displacement, MPI_Win win) {
   return on_window(win, {"MPI_Compare_and_swap", rank},
                    [&](Window& w) { return w.compare_and_swap(origin, compare, result, type, rank, displacement); },
                    &Runtime::Compare_and_swap, origin, compare, result, type, rank, displacement, win);
@@ -121,7 +124,8 @@ using namespace farside::pmpi;
 FARSIDE_ENTRY(Put, (const void* origin, int origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
                     int target_count, MPI_Datatype target_type, MPI_Win win)) {
   const bool done = on_fast_path(win, [&](Window& w) {
-    return w.try_put({const_cast<void*>(origin), origin_count, origin_type}, {rank, displacement, target_count, target_type});
+    return w.try_put({const_cast<void*>(origin), origin_count, origin_type},
+                     {rank, displacement, target_count, target_type});
   });
   if (done) [[likely]] return MPI_SUCCESS;
   return put("MPI_Put", &Runtime::Put, origin, origin_count, origin_type, rank, displacement, target_count, target_type,
@@ -140,7 +144,7 @@ FARSIDE_ENTRY(Accumulate, (const void* origin, int origin_count, MPI_Datatype or
                            MPI_Aint displacement, int target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win)) {
   const bool done = on_fast_path(win, [&](Window& w) {
     return w.try_accumulate({const_cast<void*>(origin), origin_count, origin_type}, nullptr,
-                               {rank, displacement, target_count, target_type}, op);
+                            {rank, displacement, target_count, target_type}, op);
   });
   if (done) [[likely]] return MPI_SUCCESS;
   return accumulate("MPI_Accumulate", &Runtime::Accumulate, origin, origin_count, origin_type, rank, displacement,
@@ -152,7 +156,7 @@ FARSIDE_ENTRY(Get_accumulate, (const void* origin, int origin_count, MPI_Datatyp
   const bool done = on_fast_path(win, [&](Window& w) {
     const LocalBuffer fetched{result, result_count, result_type};
     return w.try_accumulate({const_cast<void*>(origin), origin_count, origin_type}, &fetched,
-                               {rank, displacement, target_count, target_type}, op);
+                            {rank, displacement, target_count, target_type}, op);
   });
   if (done) [[likely]] return MPI_SUCCESS;
   return get_accumulate("MPI_Get_accumulate", &Runtime::Get_accumulate, origin, origin_count, origin_type, result,
@@ -161,13 +165,17 @@ FARSIDE_ENTRY(Get_accumulate, (const void* origin, int origin_count, MPI_Datatyp
 FARSIDE_ENTRY(Fetch_and_op, (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
                              MPI_Op op, MPI_Win win)) {
   const auto fast_path = [&](Window& w) { return w.try_fetch_and_op(origin, result, type, rank, displacement, op); };
-  if (on_fast_path(win, fast_path)) [[likely]] return MPI_SUCCESS;
+  if (on_fast_path(win, fast_path)) [[likely]]
+    return MPI_SUCCESS;
   return fetch_and_op(origin, result, type, rank, displacement, op, win);
 }
 FARSIDE_ENTRY(Compare_and_swap, (const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                                  MPI_Aint displacement, MPI_Win win)) {
-  const auto fast_path = [&](Window& w) { return w.try_compare_and_swap(origin, compare, result, type, rank, displacement); };
-  if (on_fast_path(win, fast_path)) [[likely]] return MPI_SUCCESS;
+  const auto fast_path = [&](Window& w) {
+    return w.try_compare_and_swap(origin, compare, result, type, rank, displacement);
+  };
+  if (on_fast_path(win, fast_path)) [[likely]]
+    return MPI_SUCCESS;
   return compare_and_swap(origin, compare, result, type, rank, displacement, win);
 }
 FARSIDE_ENTRY(Rput, (const void* origin, int origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "pmpi/entries/entry.hpp"
-#include "pmpi/runtime/requests.hpp"
+#include "pmpi/window/requests.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {

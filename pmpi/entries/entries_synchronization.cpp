@@ -59,25 +59,30 @@ FARSIDE_ENTRY(Win_fence, (int assert, MPI_Win win)) {
   if (window != nullptr && window->has_fast_notifications()) [[likely]] {
     std::uint64_t word = 0;
     const Window::FastPath fast_path = window->try_fence(assert, word);
-    if (fast_path == Window::FastPath::kDone) [[likely]] return MPI_SUCCESS;
+    if (fast_path == Window::FastPath::kDone) [[likely]]
+      return MPI_SUCCESS;
     if (fast_path == Window::FastPath::kContended) return go_on_with_fence(*window, word);
   }
   return fence(assert, win);
 }
 FARSIDE_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win)) {
-  if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_post(group, assert); })) [[likely]] return MPI_SUCCESS;
+  if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_post(group, assert); })) [[likely]]
+    return MPI_SUCCESS;
   return post(group, assert, win);
 }
 FARSIDE_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win)) {
-  if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_start(group, assert); })) [[likely]] return MPI_SUCCESS;
+  if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_start(group, assert); })) [[likely]]
+    return MPI_SUCCESS;
   return start(group, assert, win);
 }
 FARSIDE_ENTRY(Win_complete, (MPI_Win win)) {
-  if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_complete(); })) [[likely]] return MPI_SUCCESS;
+  if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_complete(); })) [[likely]]
+    return MPI_SUCCESS;
   return complete(win);
 }
 FARSIDE_ENTRY(Win_wait, (MPI_Win win)) {
-  if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_wait(); })) [[likely]] return MPI_SUCCESS;
+  if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_wait(); })) [[likely]]
+    return MPI_SUCCESS;
   return wait(win);
 }
 FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag)) {
@@ -88,7 +93,8 @@ FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
   if (window != nullptr && window->has_fast_locks()) [[likely]] {
     std::uint64_t before = 0;
     const Window::FastPath fast_path = window->try_lock(lock_type, rank, assert, before);
-    if (fast_path == Window::FastPath::kDone) [[likely]] return MPI_SUCCESS;
+    if (fast_path == Window::FastPath::kDone) [[likely]]
+      return MPI_SUCCESS;
     if (fast_path == Window::FastPath::kContended) return lock_contended(*window, lock_type, rank, before);
   }
   return lock(lock_type, rank, assert, win);
@@ -98,7 +104,8 @@ FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
   if (window != nullptr && window->has_fast_locks()) [[likely]] {
     std::uint64_t before = 0;
     const Window::FastPath fast_path = window->try_unlock(rank, before);
-    if (fast_path == Window::FastPath::kDone) [[likely]] return MPI_SUCCESS;
+    if (fast_path == Window::FastPath::kDone) [[likely]]
+      return MPI_SUCCESS;
     if (fast_path == Window::FastPath::kContended) return hand_off_lock(*window, rank, before);
   }
   return unlock(rank, win);
@@ -111,14 +118,16 @@ FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win)) {
   return on_window(win, "MPI_Win_unlock_all", [](Window& w) { return w.unlock_all(); }, &Runtime::Win_unlock_all, win);
 }
 FARSIDE_ENTRY(Win_flush, (int rank, MPI_Win win)) {
-  if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]] return MPI_SUCCESS;
+  if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
+    return MPI_SUCCESS;
   return flush(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_all, (MPI_Win win)) {
   return on_window(win, "MPI_Win_flush_all", [](Window& w) { return w.flush_all(); }, &Runtime::Win_flush_all, win);
 }
 FARSIDE_ENTRY(Win_flush_local, (int rank, MPI_Win win)) {
-  if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]] return MPI_SUCCESS;
+  if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
+    return MPI_SUCCESS;
   return flush_local(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win)) {

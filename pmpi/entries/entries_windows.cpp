@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: making, freeing and asking windows (MPI 4.0 section 12.2), and the end of MPI.
-#include "pmpi/window/creation.hpp"
 #include "pmpi/entries/entry.hpp"
-#include "pmpi/runtime/first_window.hpp"
-#include "pmpi/runtime/requests.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/trace_file.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
+#include "pmpi/window/creation.hpp"
+#include "pmpi/window/requests.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -52,8 +52,8 @@ FARSIDE_ENTRY(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm co
 }
 
 FARSIDE_ENTRY(Win_allocate_shared, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
-  return create({"MPI_Win_allocate_shared", MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, address_of(base), win,
-                [&] { return runtime().Win_allocate_shared(size, unit, info, comm, base, win); });
+  return create({"MPI_Win_allocate_shared", MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, address_of(base),
+                win, [&] { return runtime().Win_allocate_shared(size, unit, info, comm, base, win); });
 }
 
 FARSIDE_ENTRY(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
@@ -63,8 +63,8 @@ FARSIDE_ENTRY(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) 
 }
 
 FARSIDE_ENTRY(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
-  return on_window(win, "MPI_Win_attach", [&](Window& w) { return w.attach(base, size); }, &Runtime::Win_attach, win, base,
-                   size);
+  return on_window(
+      win, "MPI_Win_attach", [&](Window& w) { return w.attach(base, size); }, &Runtime::Win_attach, win, base, size);
 }
 
 FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base)) {
@@ -133,22 +133,24 @@ FARSIDE_ENTRY(Group_free, (MPI_Group * group)) {
 
 FARSIDE_ENTRY(Finalize, (void)) {
   end_with_runtime();
-  world_ends();
+  RuntimeResources::instance().world_ends();
   return runtime().Finalize();
 }
 
 #if FARSIDE_HAS_SESSIONS
 FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session* session)) {
   const int code = runtime().Session_init(info, handler, session);
-  if (code == MPI_SUCCESS) session_begins(*session);
+  if (code == MPI_SUCCESS && RuntimeResources::instance().session_begins(*session)) {
+    for (Window* window : WindowTable::instance().all()) window->expect_threads();
+  }
   return code;
 }
 
 // A program with sessions only does not call MPI_Finalize.
 FARSIDE_ENTRY(Session_finalize, (MPI_Session * session)) {
   if (session != nullptr) {
-    if (is_last(*session)) end_with_runtime();
-    session_ends(*session);
+    if (RuntimeResources::instance().is_last(*session)) end_with_runtime();
+    RuntimeResources::instance().session_ends(*session);
   }
   return runtime().Session_finalize(session);
 }

@@ -36,8 +36,8 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
   return end_call(*window, call, body(*window));
 }
 
-// The fast path of a call (window_fast_path.hpp). Whoever gets false calls a function of its own, not inlined, which goes on from
-// the start: this way needs no frame then, and nothing is saved for the other.
+// The fast path of a call (window_fast_path.hpp). Whoever gets false calls a function of its own, not inlined, which
+// goes on from the start: this way needs no frame then, and nothing is saved for the other.
 template <class Direct>
 bool on_fast_path(MPI_Win win, Direct&& fast_path) {
   Window* window = WindowTable::instance().find(win);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/observe/clocks.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <fstream>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unistd.h>
 
 #include "transport/base/log.hpp"
 #include "transport/base/ticks.hpp"
@@ -36,8 +35,8 @@ std::optional<Offset> ask_clock(MPI_Comm communicator, int peer) {
   for (int i = 0; i < kRoundTrips; ++i) {
     std::uint64_t theirs = 0;
     const std::uint64_t before = monotonic_ns();
-    const int code =
-        PMPI_Sendrecv(&before, 1, MPI_UINT64_T, peer, 0, &theirs, 1, MPI_UINT64_T, peer, 0, communicator, MPI_STATUS_IGNORE);
+    const int code = PMPI_Sendrecv(&before, 1, MPI_UINT64_T, peer, 0, &theirs, 1, MPI_UINT64_T, peer, 0, communicator,
+                                   MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) return std::nullopt;
     const std::uint64_t trip = monotonic_ns() - before;
     if (trip / 2 >= best.uncertain) continue;
@@ -111,7 +110,8 @@ void compare_clocks(MPI_Comm communicator) {
   MPI_Comm own = MPI_COMM_NULL;
   const bool made = PMPI_Comm_dup(communicator, &own) == MPI_SUCCESS;
   if (!made || !compare_on(own)) {
-    log(LogLevel::kWarn, "the runtime failed while clocks were compared: in the trace the times of some nodes may not agree");
+    log(LogLevel::kWarn,
+        "the runtime failed while clocks were compared: in the trace the times of some nodes may not agree");
   }
   if (!made) return;
   // What is not freed is lost, and nothing else.

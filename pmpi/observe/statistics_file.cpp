@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/observe/statistics_file.hpp"
 
+#include <atomic>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -10,8 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "pmpi/observe/window_statistics.hpp"
-#include "pmpi/window/creation.hpp"
-#include "pmpi/runtime/first_window.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
@@ -38,7 +38,8 @@ nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
   for (std::size_t route = 0; route < sums.operations.size(); ++route) {
     for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
       const StatisticsSums::Operations& done = sums.operations[route][what];
-      if (done.count != 0) json["routes"][kRouteNames[route]][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
+      if (done.count != 0)
+        json["routes"][kRouteNames[route]][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
     }
   }
   constexpr const char* kBy[] = {"lock", "handler"};
@@ -58,7 +59,13 @@ nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
 // When the first window was made, or something near; nothing until then.
 std::optional<ClockPair> begun;
 
+std::atomic<unsigned long> farside_windows{0};
+std::atomic<unsigned long> runtime_windows{0};
+
 }  // namespace
+
+void count_farside_window() { farside_windows.fetch_add(1, std::memory_order_relaxed); }
+void count_runtime_window() { runtime_windows.fetch_add(1, std::memory_order_relaxed); }
 
 void begin_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
@@ -68,12 +75,13 @@ void begin_statistics() {
 void write_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
   if (!settings || settings.value()->stats.empty()) return;
-  const int rank = process_rank();
+  const RuntimeResources& resources = RuntimeResources::instance();
+  const int rank = resources.process_rank();
 
   nlohmann::json json;
-  const WindowCounts windows = window_counts();
   json["rank"] = rank;
-  json["windows"] = {{"farside", windows.farside}, {"runtime", windows.runtime}};
+  json["windows"] = {{"farside", farside_windows.load(std::memory_order_relaxed)},
+                     {"runtime", runtime_windows.load(std::memory_order_relaxed)}};
   Statistics& statistics = Process::instance().statistics();
   const std::map<std::string, StatisticsSums> by_kind = AllWindowStatistics::instance().sums();
   const ClockPair now = ClockPair::read();
@@ -93,14 +101,15 @@ void write_statistics() {
   json["routes"] = nlohmann::json::object();
   for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
     for (std::size_t what = 0; what < kCountedNames.size(); ++what) {
-      const Statistics::Counter& counter = statistics.counter(static_cast<RouteKind>(route), static_cast<Counted>(what));
+      const Statistics::Counter& counter =
+          statistics.counter(static_cast<RouteKind>(route), static_cast<Counted>(what));
       const std::uint64_t count = counter.count.load(std::memory_order_relaxed);
       if (count == 0) continue;
       json["routes"][kRouteNames[route]][kCountedNames[what]] = {
           {"count", count}, {"bytes", counter.bytes.load(std::memory_order_relaxed)}};
     }
   }
-  const std::string apart = was_spawned() ? fmt::format(".spawned-{}", getpid()) : "";
+  const std::string apart = resources.was_spawned() ? fmt::format(".spawned-{}", getpid()) : "";
   const std::string path = fmt::format("{}{}.{}.json", settings.value()->stats, apart, rank);
   std::ofstream file(path);
   file << json.dump(2) << '\n';

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/observe/trace_file.hpp"
 
-#include <unistd.h>
-
 #include <fstream>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
-#include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/observe/clocks.hpp"
-#include "pmpi/runtime/first_window.hpp"
+#include "pmpi/observe/window_statistics.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
@@ -52,7 +51,7 @@ void write_trace() {
   TraceHeader header;
   header.header_bytes = sizeof(TraceHeader);
   header.record_bytes = sizeof(TraceRecord);
-  header.rank = process_rank();
+  header.rank = RuntimeResources::instance().process_rank();
   header.pid = getpid();
   header.records = records.size();
   header.lost_epochs = trace->epochs().lost();
@@ -63,11 +62,12 @@ void write_trace() {
   header.last = ClockPair::read();
   gethostname(header.host.data(), header.host.size() - 1);
 
-  const std::string apart = was_spawned() ? fmt::format(".spawned-{}", getpid()) : "";
+  const std::string apart = RuntimeResources::instance().was_spawned() ? fmt::format(".spawned-{}", getpid()) : "";
   const std::string path = fmt::format("{}{}.{}.trace", settings.value()->trace, apart, header.rank);
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(&header), sizeof header);
-  file.write(reinterpret_cast<const char*>(records.data()), static_cast<std::streamsize>(records.size() * sizeof(TraceRecord)));
+  file.write(reinterpret_cast<const char*>(records.data()),
+             static_cast<std::streamsize>(records.size() * sizeof(TraceRecord)));
   file.close();
   if (!file) log(LogLevel::kWarn, "FARSIDE_TRACE: {} could not be written", path);
 }

@@ -165,7 +165,8 @@ void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
 void WindowStatistics::drain(int only) {
   counts_.drain(only, [this](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
     const RouteKind route = space_.route(target);
-    StatisticsSums::Operations& sums = sums_.operations[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
+    StatisticsSums::Operations& sums =
+        sums_.operations[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
     sums.count += count;
     sums.bytes += bytes;
     if (trace_ == nullptr) return;
@@ -189,9 +190,13 @@ void WindowStatistics::drain(int only) {
   });
 }
 
-void WindowStatistics::locked(int target, EpochKind kind, const Moment& begun) { opened(kind, target, begun, WaitKind::kLock); }
+void WindowStatistics::locked(int target, EpochKind kind, const Moment& begun) {
+  opened(kind, target, begun, WaitKind::kLock);
+}
 
-void WindowStatistics::unlocked(int target, EpochKind kind, const Moment& begun) { closed(kind, target, begun, WaitKind::kUnlock); }
+void WindowStatistics::unlocked(int target, EpochKind kind, const Moment& begun) {
+  closed(kind, target, begun, WaitKind::kUnlock);
+}
 
 void WindowStatistics::fenced(const Moment& begun, bool no_succeed) {
   const auto held = guard();

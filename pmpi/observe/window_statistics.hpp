@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The window statistics of one window, kept when FARSIDE_STATS or FARSIDE_TRACE ask for it: its epochs and how long calls waited in them,
-// its operations by route, its flushes. Sums go to the statistics file, each epoch by itself to the trace. A window without an
-// window statistics (the rule) loses nothing but a test in calls that are not on the fast path.
+// The window statistics of one window, kept when FARSIDE_STATS or FARSIDE_TRACE ask for it: its epochs and how long
+// calls waited in them, its operations by route, its flushes. Sums go to the statistics file, each epoch by itself to
+// the trace. A window without an window statistics (the rule) loses nothing but a test in calls that are not on the
+// fast path.
 //
 // Times are taken for the trace only, at the begin of a lock and at the end of its unlock, at both ends of the other
-// synchronization calls. How long a call waited is known in both cases (transport/base/waited.hpp): who does not wait takes no
-// time for it.
+// synchronization calls. How long a call waited is known in both cases (transport/base/waited.hpp): who does not wait
+// takes no time for it.
 #pragma once
 
 #include <array>
@@ -25,8 +26,8 @@ namespace farside::pmpi {
 
 // What calls wait in.
 enum class WaitKind : std::uint8_t { kLock, kFence, kStart, kWait, kComplete, kUnlock, kFlush, kOperation };
-inline constexpr std::array<const char*, 8> kWaitNames = {"lock", "fence", "start", "wait", "complete", "unlock", "flush",
-                                                          "operation"};
+inline constexpr std::array<const char*, 8> kWaitNames = {"lock",     "fence",  "start", "wait",
+                                                          "complete", "unlock", "flush", "operation"};
 
 // Sums of one window, or of all that are alike.
 struct StatisticsSums {
@@ -65,7 +66,7 @@ class WindowStatistics {
   struct About {
     TraceFlavor flavor;
     std::uint64_t id;
-    const std::atomic<std::uint64_t>* fast_flushes;   // the window counts those by itself
+    const std::atomic<std::uint64_t>* fast_flushes;  // the window counts those by itself
   };
   // Null unless statistics or a trace are asked for.
   static std::unique_ptr<WindowStatistics> open(Space& space, const About& about, bool threaded);

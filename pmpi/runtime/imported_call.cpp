@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/runtime/imported_call.hpp"
 
-#include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
 #include <span>
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace farside::pmpi {
 namespace {
@@ -31,7 +30,8 @@ struct Library {
   Address wanted;  // some address inside
   Address base = 0;
   Address begin = ~Address{0}, end = 0;
-  Address protected_begin = 0, protected_end = 0;  // whole pages that the linker makes read-only when it has written them
+  Address protected_begin = 0,
+          protected_end = 0;  // whole pages that the linker makes read-only when it has written them
   const ElfW(Dyn)* dynamic = nullptr;
   std::string path{};
 };
@@ -94,7 +94,8 @@ Tables tables_of(const Library& library) {
   return tables;
 }
 
-// What the linker would bind the library's calls to: the first in the order of the program, else in that of the library.
+// What the linker would bind the library's calls to: the first in the order of the program, else in that of the
+// library.
 void* resolve(const Library& library, const char* function) {
   if (void* found = dlsym(RTLD_DEFAULT, function)) return found;
   void* const handle = dlopen(library.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
@@ -133,7 +134,8 @@ bool ImportedCall::redirect(void* target) {
   if (original_ == nullptr) return false;
   const auto page = static_cast<Address>(sysconf(_SC_PAGESIZE));
   const auto protect = [&](const Slot& slot, int protection) {
-    return !slot.protected_ || mprotect(reinterpret_cast<void*>(reinterpret_cast<Address>(slot.at) / page * page), page, protection) == 0;
+    return !slot.protected_ ||
+           mprotect(reinterpret_cast<void*>(reinterpret_cast<Address>(slot.at) / page * page), page, protection) == 0;
   };
   for (const Slot& slot : std::span(slots_).first(count_)) {
     if (!protect(slot, PROT_READ | PROT_WRITE)) return false;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/runtime/runtime.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
+#include <dlfcn.h>
 
 #include "transport/base/log.hpp"
 

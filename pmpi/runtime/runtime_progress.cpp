@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/runtime/runtime_progress.hpp"
 
-#include <dlfcn.h>
-#include <mpi.h>
-
 #include <atomic>
+#include <dlfcn.h>
+
+#include <mpi.h>
 
 #include "pmpi/runtime/imported_call.hpp"
 #include "pmpi/runtime/runtime.hpp"
@@ -14,7 +14,8 @@
 namespace farside::pmpi {
 namespace {
 
-MPI_Request never_complete = MPI_REQUEST_NULL;
+// Of the object that is connected: move_runtime() takes no argument.
+MPI_Request progressed_by = MPI_REQUEST_NULL;
 
 // Moves messages of the runtime that this process owes to others. Asking for the status of a request that never
 // completes enters the progress engine of both runtimes and touches no message; MPICH 4.0's MPI_Iprobe on
@@ -22,18 +23,21 @@ MPI_Request never_complete = MPI_REQUEST_NULL;
 void move_runtime() {
   int flag = 0;
   // What the runtime finds wrong while it moves is told to those whose messages these are.
-  (void)runtime().Request_get_status(never_complete, &flag, MPI_STATUS_IGNORE);
+  (void)runtime().Request_get_status(progressed_by, &flag, MPI_STATUS_IGNORE);
 }
 
 #if defined(OPEN_MPI)
-// What it returns counts as events: where there are none, the engine may yield. Called by any thread that is in MPI, and by several at once.
+// What it returns counts as events: where there are none, the engine may yield. Called by any thread that is in MPI,
+// and by several at once.
 int serve_endpoint() { return Process::instance().poll_from_runtime() ? 1 : 0; }
 
 // opal/runtime/opal_progress.h of Open MPI 1.3 to 5.0.
 using Registration = int(int (*)());
 void change_engine(const char* name) {
   auto* const change = reinterpret_cast<Registration*>(dlsym(RTLD_DEFAULT, name));
-  if (change == nullptr) return log(LogLevel::kInfo, "the runtime has no {}: who waits in MPI serves no windows, the progress thread does", name);
+  if (change == nullptr)
+    return log(LogLevel::kInfo, "the runtime has no {}: who waits in MPI serves no windows, the progress thread does",
+               name);
   change(serve_endpoint);
 }
 void serve_from_engine() { change_engine("opal_progress_register"); }
@@ -58,7 +62,9 @@ ImportedCall& engine_call() {
 void serve_from_engine() {
   move_worker.store(reinterpret_cast<MoveWorker*>(engine_call().original()), std::memory_order_release);
   if (!engine_call().redirect(reinterpret_cast<void*>(move_and_serve))) {
-    log(LogLevel::kInfo, "the runtime does not call {}: threads that wait in MPI do not serve windows, the progress thread does", kMoveWorker);
+    log(LogLevel::kInfo,
+        "the runtime does not call {}: threads that wait in MPI do not serve windows, the progress thread does",
+        kMoveWorker);
   }
 }
 void leave_engine() { engine_call().restore(); }
@@ -66,27 +72,28 @@ void leave_engine() { engine_call().restore(); }
 
 }  // namespace
 
-Status connect_progress() {
+Status RuntimeProgress::connect() {
   const auto query = [](void*, MPI_Status*) { return static_cast<int>(MPI_SUCCESS); };
   const auto release = [](void*) { return static_cast<int>(MPI_SUCCESS); };
   const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
-  if (PMPI_Grequest_start(query, release, cancel, nullptr, &never_complete) != MPI_SUCCESS) {
+  if (PMPI_Grequest_start(query, release, cancel, nullptr, &never_complete_) != MPI_SUCCESS) {
     return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
   }
+  progressed_by = never_complete_;
   Process::instance().set_runtime_progress(move_runtime);
   serve_from_engine();
   return {};
 }
 
-void disconnect_progress() {
-  if (never_complete == MPI_REQUEST_NULL) return;
+void RuntimeProgress::disconnect() {
+  if (never_complete_ == MPI_REQUEST_NULL) return;
   leave_engine();
   Process::instance().set_runtime_progress(nullptr);
   // One that is not complete would be waited for for ever.
-  if (PMPI_Grequest_complete(never_complete) != MPI_SUCCESS) return;
-  // Waiting for what is complete progresses nothing, and freeing it does: MPICH's MPI_Finalize over UCX's tcp never ends at a rank
-  // that between its last call and this one has answered an on-node peer which is in it already.
-  (void)runtime().Wait(&never_complete, MPI_STATUS_IGNORE);
+  if (PMPI_Grequest_complete(never_complete_) != MPI_SUCCESS) return;
+  // Waiting for what is complete progresses nothing, and freeing it does: MPICH's MPI_Finalize over UCX's tcp never
+  // ends at a rank that between its last call and this one has answered an on-node peer which is in it already.
+  (void)runtime().Wait(&never_complete_, MPI_STATUS_IGNORE);
 }
 
 }  // namespace farside::pmpi

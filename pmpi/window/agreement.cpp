@@ -6,13 +6,15 @@
 #include <numeric>
 
 #include "pmpi/runtime/runtime.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
 
-// Changes with everything that ranks must have in common: descriptors, control block, messages, the calls by which they agree.
+// Changes with everything that ranks must have in common: descriptors, control block, messages, the calls by which they
+// agree.
 constexpr std::uint64_t kProtocol = 0x6661'7273'6964'0008;
 constexpr std::chrono::seconds kPatience{10};
 
@@ -32,12 +34,6 @@ std::uint64_t hash(const std::string& text) {
 int delete_node_list(MPI_Comm, int, void* value, void*) {
   delete static_cast<std::vector<char>*>(value);
   return MPI_SUCCESS;
-}
-
-int make_node_key() {
-  int key = MPI_KEYVAL_INVALID;
-  const int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_node_list, &key, nullptr);
-  return code == MPI_SUCCESS ? key : MPI_KEYVAL_INVALID;
 }
 
 }  // namespace
@@ -64,7 +60,8 @@ std::optional<Error> Agreement::handshake(const Status& own, const char* call) {
   }
   std::vector<Handshake> all(static_cast<std::size_t>(ranks_));
   MPI_Request request = MPI_REQUEST_NULL;
-  const int begun_well = PMPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, communicator_, &request);
+  const int begun_well =
+      PMPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, communicator_, &request);
   if (Status carried = status_of(begun_well, "MPI_Iallgather"); !carried) return carried.error();
   const auto begun = std::chrono::steady_clock::now();
   bool warned = false;
@@ -77,8 +74,10 @@ std::optional<Error> Agreement::handshake(const Status& own, const char* call) {
     waiter.pause();
     if (!warned && std::chrono::steady_clock::now() - begun > kPatience) {
       warned = true;
-      log(LogLevel::kWarn, "{}: some rank has not come here for {} s; if it never does, is farside loaded on every rank "
-                           "(mpirun -x LD_PRELOAD)?", call, kPatience.count());
+      log(LogLevel::kWarn,
+          "{}: some rank has not come here for {} s; if it never does, is farside loaded on every rank "
+          "(mpirun -x LD_PRELOAD)?",
+          call, kPatience.count());
     }
   }
   for (int r = 0; r < ranks_; ++r) {
@@ -88,8 +87,10 @@ std::optional<Error> Agreement::handshake(const Status& own, const char* call) {
     }
     if (theirs.failed != 0) return failure(r, theirs.failed, own);
     if (theirs.routes != all[0].routes || theirs.provider != all[0].provider) {
-      return Error{ErrorKind::kBadSetting,
-                   fmt::format("rank {} has other values of FARSIDE_ROUTES or FARSIDE_PROVIDER than rank 0; they must agree", r)};
+      return Error{
+          ErrorKind::kBadSetting,
+          fmt::format("rank {} has other values of FARSIDE_ROUTES or FARSIDE_PROVIDER than rank 0; they must agree",
+                      r)};
     }
   }
   return std::nullopt;
@@ -114,7 +115,8 @@ Status find_node(MPI_Comm communicator, std::vector<char>& list) {
   int on_node_peers = 0;
   std::vector<int> local;
   std::vector<int> global;
-  Status status = status_of(PMPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &made.node), "MPI_Comm_split_type");
+  Status status = status_of(PMPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &made.node),
+                            "MPI_Comm_split_type");
   const auto next = [&](const char* call, auto&& step) {
     if (status) status = status_of(step(), call);
   };
@@ -137,8 +139,9 @@ Status find_node(MPI_Comm communicator, std::vector<char>& list) {
 }  // namespace
 
 Result<const std::vector<char>*> same_node(MPI_Comm communicator) {
-  static const int key = make_node_key();
-  if (key == MPI_KEYVAL_INVALID) return Error{ErrorKind::kNoMemory, "the runtime made no key for an attribute of communicators"};
+  const int key = RuntimeResources::instance().communicator_key(delete_node_list);
+  if (key == MPI_KEYVAL_INVALID)
+    return Error{ErrorKind::kNoMemory, "the runtime made no key for an attribute of communicators"};
   void* known = nullptr;
   int found = 0;
   const int code = PMPI_Comm_get_attr(communicator, key, static_cast<void*>(&known), &found);
@@ -147,7 +150,8 @@ Result<const std::vector<char>*> same_node(MPI_Comm communicator) {
 
   auto list = std::make_unique<std::vector<char>>();
   if (Status status = find_node(communicator, *list); !status) return status.error();
-  if (Status status = status_of(PMPI_Comm_set_attr(communicator, key, list.get()), "MPI_Comm_set_attr"); !status) return status.error();
+  if (Status status = status_of(PMPI_Comm_set_attr(communicator, key, list.get()), "MPI_Comm_set_attr"); !status)
+    return status.error();
   return list.release();
 }
 

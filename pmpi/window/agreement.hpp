@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the ranks of a communicator agree while they make a window: each step, every rank contributes what it has, or
-// why it failed, and all see the same. If the runtime itself fails to carry that (a rank has died), those ranks that it tells get
-// an error of kind kPeer; what the others see is the runtime's, too.
+// why it failed, and all see the same. If the runtime itself fails to carry that (a rank has died), those ranks that it
+// tells get an error of kind kPeer; what the others see is the runtime's, too.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,9 @@ class Agreement {
     };
     const Entry mine{failure_code(status), own};
     std::vector<Entry> entries(static_cast<std::size_t>(ranks_));
-    const Status carried = status_of(
-        PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, entries.data(), sizeof mine, MPI_BYTE, communicator_), "MPI_Allgather");
+    const Status carried =
+        status_of(PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, entries.data(), sizeof mine, MPI_BYTE, communicator_),
+                  "MPI_Allgather");
     if (!carried) return carried.error();
     all.clear();
     for (const Entry& entry : entries) all.push_back(entry.value);
@@ -77,7 +78,8 @@ class Agreement {
 };
 
 // Which ranks of the communicator are on this node (MPI_Comm_split_type). Collective at the first time for a
-// communicator, then kept as an attribute of it, and valid as long. Errors: kPeer, what the runtime fails in; kNoMemory, if it keeps no attribute.
+// communicator, then kept as an attribute of it, and valid as long. Errors: kPeer, what the runtime fails in;
+// kNoMemory, if it keeps no attribute.
 Result<const std::vector<char>*> same_node(MPI_Comm communicator);
 
 }  // namespace farside::pmpi

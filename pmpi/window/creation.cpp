@@ -11,12 +11,14 @@
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_words.hpp"
-#include "pmpi/window/agreement.hpp"
+#include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/observe/clocks.hpp"
-#include "pmpi/runtime/first_window.hpp"
+#include "pmpi/observe/statistics_file.hpp"
+#include "pmpi/runtime/runtime.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
+#include "pmpi/window/agreement.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/info_assertions.hpp"
-#include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
 #include "transport/base/checked.hpp"
@@ -25,9 +27,6 @@
 
 namespace farside::pmpi {
 namespace {
-
-std::atomic<unsigned long> farside_windows{0};
-std::atomic<unsigned long> runtime_windows{0};
 
 // MPICH 4.0 aborts when it runs out of context ids, at some 2,000 live windows: stop before.
 constexpr std::size_t kMostWindows = 1900;
@@ -86,7 +85,8 @@ Status check_ranks(int ranks) {
 }
 
 // All ranks on one node; contiguous unless every one of them has allowed pages of its own (MPI 4.0 section 12.2.3).
-Status plan_sharing(const CreationRequest& request, const std::vector<char>& near, Agreement& agreement, Space::Request& wanted) {
+Status plan_sharing(const CreationRequest& request, const std::vector<char>& near, Agreement& agreement,
+                    Space::Request& wanted) {
   // The same on all ranks: who sees all of them on its node is seen by all of them.
   if (!std::ranges::all_of(near, [](char here) { return here != 0; })) {
     return Error{ErrorKind::kNotOneNode, "the ranks of the communicator are not all on one node; take one of "
@@ -106,7 +106,8 @@ Status plan_sharing(const CreationRequest& request, const std::vector<char>& nea
   return {};
 }
 
-// Those that every rank can use, by what all said (kNoEndpoint and so on). Who can use none says so itself when it opens its endpoint.
+// Those that every rank can use, by what all said (kNoEndpoint and so on). Who can use none says so itself when it
+// opens its endpoint.
 Result<Providers> agree_on_providers(unsigned said, Agreement& agreement) {
   const Providers in_use = said / kFirstProvider;
   if ((said & kNoEndpoint) == 0 && std::has_single_bit(in_use)) return in_use;
@@ -124,7 +125,7 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   // An empty window on private memory is like an empty allocated one: there is nothing to reach.
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0) wanted.private_data = request.base;
   wanted.dynamic = request.flavor == MPI_WIN_FLAVOR_DYNAMIC;
-  wanted.threaded = is_threaded();
+  wanted.threaded = RuntimeResources::instance().is_threaded();
   const Result<const std::vector<char>*> known = same_node(request.communicator);
   if (!known) return known.error();
   const std::vector<char>& near = *known.value();
@@ -134,7 +135,8 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   Result<std::unique_ptr<Space>> made = Space::make(wanted);
 
   Contribution own{};
-  own.given = {info_assertions_in(request.info), static_cast<std::int32_t>(request.displacement_unit), wanted.data_bytes};
+  own.given = {info_assertions_in(request.info), static_cast<std::int32_t>(request.displacement_unit),
+               wanted.data_bytes};
   if (made) own.space = made.value()->describe(std::ranges::count(near, char{0}) + 1 < std::ssize(near));
   std::vector<Contribution> all;
   if (auto failed = agreement.exchange(own, made.status(), all)) return in_words("memory of the window", *failed);
@@ -165,13 +167,15 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   agreed.id = descriptors[0].nonce;
   const unsigned clocks = Trace::active() == nullptr ? kNoRecord : clock_is_known() ? 0 : kUnknownClock;
   const Providers in_use = Process::instance().provider_in_use();
-  const Result<unsigned> said = agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) | clocks |
-                                              (in_use == 0 ? kNoEndpoint : in_use * kFirstProvider));
+  const Result<unsigned> said =
+      agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) | clocks |
+                    (in_use == 0 ? kNoEndpoint : in_use * kFirstProvider));
   if (!said) return said.error();
   const unsigned needed = said.value();
   const bool some_cma = (needed & kUsesCma) != 0;
   // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
-  const std::size_t most = (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGlobalLockByFabric : Window::kMostRanksWithoutGlobalLock;
+  const std::size_t most =
+      (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGlobalLockByFabric : Window::kMostRanksWithoutGlobalLock;
   if (static_cast<std::size_t>(agreement.ranks()) > most) {
     agreed.global_lock_home = static_cast<int>(descriptors[0].nonce % static_cast<std::uint64_t>(agreement.ranks()));
   }
@@ -202,9 +206,10 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
 // kinds of window Open MPI can make depends on the components that the user has selected.
 Status make_handle(MPI_Info info, MPI_Win* handle) {
   if (WindowTable::instance().size() >= kMostWindows) {
-    return Error{ErrorKind::kNoMemory, fmt::format("{} windows are in use, more than the runtime has handles for", kMostWindows)};
+    return Error{ErrorKind::kNoMemory,
+                 fmt::format("{} windows are in use, more than the runtime has handles for", kMostWindows)};
   }
-  const MPI_Comm alone = own_communicator();
+  const MPI_Comm alone = RuntimeResources::instance().own_communicator();
   void* nothing = nullptr;
   if (runtime().Win_allocate_shared(0, 1, info, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
       runtime().Win_allocate(0, 1, info, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
@@ -238,11 +243,16 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     return {};
   };
   Agreement agreement(request.communicator);
-  Status ready = start_runtime();
+  Status ready = RuntimeResources::instance().start();
+  if (ready) {
+    prepare_datatypes();
+    begin_statistics();
+  }
   // Bad arguments of one rank are an error on all: the others must not wait for it.
   Outcome arguments = check_arguments(request);
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
-  if (auto failed = agreement.handshake(ready, request.call)) return arguments ? fault_of(*failed) : std::move(arguments);
+  if (auto failed = agreement.handshake(ready, request.call))
+    return arguments ? fault_of(*failed) : std::move(arguments);
   if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
   Result<Agreed> agreed = make_space(request, agreement);
   if (!agreed) return decide(agreed.error());
@@ -283,28 +293,23 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   attributes.flavor = request.flavor;
   *base = attributes.base;
   *win = handle;
-  auto window = std::make_unique<Window>(handle, group, attributes, std::move(agreed.value().displacement_units),
-                                         std::move(agreed.value().space), agreed.value().global_lock_home,
-                                         Hints(request.flavor, request.info),
-                                         is_threaded(),
-                                         check, std::move(logs), agreed.value().id);
+  auto window = std::make_unique<Window>(
+      handle, group, attributes, std::move(agreed.value().displacement_units), std::move(agreed.value().space),
+      agreed.value().global_lock_home, Hints(request.flavor, request.info), RuntimeResources::instance().is_threaded(),
+      check, std::move(logs), agreed.value().id);
   WindowTable::instance().insert(handle, std::move(window));
-  farside_windows.fetch_add(1, std::memory_order_relaxed);
+  count_farside_window();
   return {};
 }
 
 void leave_to_runtime(const char* call, const char* reason) {
   static std::mutex mutex;
   static auto* const said = new std::set<std::string>();
-  runtime_windows.fetch_add(1, std::memory_order_relaxed);
+  count_runtime_window();
   const std::scoped_lock held(mutex);
   if (said->insert(fmt::format("{}: {}", call, reason)).second) {
     log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, reason);
   }
-}
-
-WindowCounts window_counts() {
-  return {farside_windows.load(std::memory_order_relaxed), runtime_windows.load(std::memory_order_relaxed)};
 }
 
 }  // namespace farside::pmpi

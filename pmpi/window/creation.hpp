@@ -28,11 +28,4 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
 // Says once per reason that a window stays with the runtime, and counts it.
 void leave_to_runtime(const char* call, const char* reason);
 
-// What FARSIDE_STATS reports.
-struct WindowCounts {
-  unsigned long farside = 0;
-  unsigned long runtime = 0;
-};
-WindowCounts window_counts();
-
 }  // namespace farside::pmpi

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A map from handles to objects. Any thread looks a handle up without a lock; a mutex orders the changes.
 //
-// A hash table with open addressing, at most a quarter full, so a look-up reads few entries (mostly one or two) whether the
-// handle is known or not, and whatever was inserted and taken out before. A handle whose object has gone keeps its entry, which says
-// so; the entry is taken up again when the handle comes back. A table that has become too small is replaced and stays
-// allocated, because a thread may still be reading it; all outgrown tables together are smaller than the one in use.
+// A hash table with open addressing, at most a quarter full, so a look-up reads few entries (mostly one or two) whether
+// the handle is known or not, and whatever was inserted and taken out before. A handle whose object has gone keeps its
+// entry, which says so; the entry is taken up again when the handle comes back. A table that has become too small is
+// replaced and stays allocated, because a thread may still be reading it; all outgrown tables together are smaller than
+// the one in use.
 #pragma once
 
 #include <algorithm>
@@ -108,13 +109,15 @@ class HandleTable {
 
   // Spreads numbers in a row and addresses at equal distances evenly (tests/pmpi/handle_table_test.cpp).
   static std::size_t hash(Key key) { return (key * 0x9E3779B97F4A7C15ULL) >> 40; }
-  // Null if the table has no entry of the handle. Most programs have one window, or use the one most that they have made last.
+  // Null if the table has no entry of the handle. Most programs have one window, or use the one most that they have
+  // made last.
   const Entry* entry_of(Key key) const {
     const Entry* newest = newest_.load(std::memory_order_acquire);
     if (newest->key.load(std::memory_order_acquire) == key) [[likely]] return newest;
     return look(key);
   }
-  // The same, without the look at the newest entry. Acquire: a table, and an entry in it, is complete when it can be seen.
+  // The same, without the look at the newest entry. Acquire: a table, and an entry in it, is complete when it can be
+  // seen.
   const Entry* look(Key key, std::size_t* probes = nullptr) const {
     const Table* table = table_.load(std::memory_order_acquire);
     for (std::size_t i = hash(key);; ++i) {

@@ -90,7 +90,8 @@ void Hints::take(MPI_Info info) {
 Outcome Hints::report(MPI_Info* info) const {
   if (PMPI_Info_create(info) != MPI_SUCCESS) return Fault{MPI_ERR_NO_MEM, "the runtime made no info object"};
   for (const auto& [key, value] : values_) {
-    if (PMPI_Info_set(*info, key.c_str(), value.c_str()) != MPI_SUCCESS) return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};
+    if (PMPI_Info_set(*info, key.c_str(), value.c_str()) != MPI_SUCCESS)
+      return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};
   }
   return {};
 }

@@ -26,7 +26,8 @@ Status check(std::span<const RankArguments> all, const char* assertion, Value&& 
     if (value(all[rank]) == value(all[0])) continue;
     return Error{ErrorKind::kAssertion,
                  fmt::format("{} was promised, but rank {} has {} where rank 0 has {}; leave it out of the info "
-                             "(MPI 4.0 section 12.2.1)", assertion, rank, value(all[rank]), value(all[0]))};
+                             "(MPI 4.0 section 12.2.1)",
+                             assertion, rank, value(all[rank]), value(all[0]))};
   }
   return {};
 }
@@ -45,7 +46,8 @@ Status check_info_assertions(std::span<const RankArguments> all) {
     Status held = check(all, "same_disp_unit", [](const RankArguments& given) { return given.displacement_unit; });
     if (!held) return held;
   }
-  if ((asserted & kSameSize) != 0) return check(all, "same_size", [](const RankArguments& given) { return given.bytes; });
+  if ((asserted & kSameSize) != 0)
+    return check(all, "same_size", [](const RankArguments& given) { return given.bytes; });
   return {};
 }
 

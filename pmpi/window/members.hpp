@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The members of a group, as ranks of the window. Groups of start and post are mostly small, and the same ones come again
-// and again: a few ranks need no memory, and the last group is known.
+// The members of a group, as ranks of the window. Groups of start and post are mostly small, and the same ones come
+// again and again: a few ranks need no memory, and the last group is known.
 #pragma once
 
 #include <array>

@@ -4,16 +4,17 @@
 
 #include "pmpi/fault.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/space/control_memory.hpp"
 #include "transport/process.hpp"
+#include "transport/space/control_memory.hpp"
 
 namespace farside::pmpi {
 
 // MPI 4.0 section 12.5.5; `allowed`: those of allowed_bits, by name.
 inline Outcome check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};
-  return Fault{MPI_ERR_ASSERT,
-               fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
+  return Fault{
+      MPI_ERR_ASSERT,
+      fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
 }
 
 // Keeps the endpoint and the MPI runtime moving until done() says true.

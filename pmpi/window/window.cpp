@@ -91,7 +91,8 @@ int Window::raise(const CallSite& call, const Fault& fault) {
   std::string where;
   if (call.target == MPI_PROC_NULL) {
     where = ", target MPI_PROC_NULL";
-  } else if (const int target = call.target != CallSite::kNoTarget ? call.target : fault.target; target != Fault::kNoTarget) {
+  } else if (const int target = call.target != CallSite::kNoTarget ? call.target : fault.target;
+             target != Fault::kNoTarget) {
     where = fmt::format(", target {}", target);
     // A lock waits for others than its target: who keeps the global lock, who is to be woken.
     if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);

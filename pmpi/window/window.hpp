@@ -18,16 +18,16 @@
 
 #include <mpi.h>
 
-#include "epochs/rules/epoch_state.hpp"
 #include "epochs/protocols/barrier.hpp"
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock.hpp"
-#include "pmpi/observe/window_statistics.hpp"
+#include "epochs/rules/epoch_state.hpp"
+#include "pmpi/check/strict.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/fault.hpp"
+#include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/members.hpp"
-#include "pmpi/check/strict.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
@@ -59,15 +59,16 @@ class Window {
     int flavor = 0;
     int model = MPI_WIN_UNIFIED;
   };
-  // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal; `global_lock_home` is the
-  // rank of the global lock that lock_all passes (epochs/protocols/lock.hpp), alike on all ranks, or kNoGlobalLock; `logs`, with FARSIDE_CHECK=strict,
-  // where its logs lie (pmpi/check/log_space.hpp). `id`: the same on all ranks, and of no other window.
+  // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal; `global_lock_home`
+  // is the rank of the global lock that lock_all passes (epochs/protocols/lock.hpp), alike on all ranks, or
+  // kNoGlobalLock; `logs`, with FARSIDE_CHECK=strict, where its logs lie (pmpi/check/log_space.hpp). `id`: the same on
+  // all ranks, and of no other window.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
          std::unique_ptr<Space> space, int global_lock_home, Hints hints, bool threaded, Check check,
          std::unique_ptr<Space> logs, std::uint64_t id);
   static constexpr int kNoGlobalLock = -1;
-  // Up to so many ranks whose control words are all mapped, lock_all takes every rank's lock, at some 10 ns each: then an
-  // exclusive lock is one atomic, and not one more at the global lock.
+  // Up to so many ranks whose control words are all mapped, lock_all takes every rank's lock, at some 10 ns each: then
+  // an exclusive lock is one atomic, and not one more at the global lock.
   static constexpr std::size_t kMostRanksWithoutGlobalLock = 16;
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
@@ -75,28 +76,31 @@ class Window {
 
   MPI_Win handle() const { return handle_; }
 
-  // The fast path of the calls that programs make all the time (window_fast_path.hpp): true if all of the call was done, false
-  // if nothing was; then the call below of that name does it, or says what is wrong.
+  // The fast path of the calls that programs make all the time (window_fast_path.hpp): true if all of the call was
+  // done, false if nothing was; then the call below of that name does it, or says what is wrong.
   bool try_put(const LocalBuffer& origin, const RemoteBuffer& target);
   bool try_get(const LocalBuffer& origin, const RemoteBuffer& target);
   bool try_accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
-  bool try_fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op);
+  bool try_fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
+                        MPI_Op op);
   bool try_compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
-                               MPI_Aint displacement);
+                            MPI_Aint displacement);
   bool try_flush(int rank);
-  // A lock's one atomic may find that others are in the way, its release that others wait: then it is neither done nor not
-  // begun, and lock_contended() or hand_off_lock() goes on with what they found in the lock word.
+  // A lock's one atomic may find that others are in the way, its release that others wait: then it is neither done nor
+  // not begun, and lock_contended() or hand_off_lock() goes on with what they found in the lock word.
   enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
   bool has_fast_locks() const { return fast_locks_; }
   bool has_fast_notifications() const { return fast_notifications_; }
   FastPath try_lock(int lock_type, int rank, int assert, std::uint64_t& before);
   FastPath try_unlock(int rank, std::uint64_t& before);
-  // Post, start, complete and wait with one peer, the same as last time, which is on the node: it is given a moment to come.
+  // Post, start, complete and wait with one peer, the same as last time, which is on the node: it is given a moment to
+  // come.
   bool try_post(MPI_Group group, int assert);
   bool try_start(MPI_Group group, int assert);
   bool try_complete();
   bool try_wait();
-  // A fence without assertions among ranks of the node. kContended: it is not over, and go_on_with_fence() with the word given waits for it.
+  // A fence without assertions among ranks of the node. kContended: it is not over, and go_on_with_fence() with the
+  // word given waits for it.
   FastPath try_fence(int assert, std::uint64_t& word);
   Outcome go_on_with_fence(std::uint64_t word) { return meet(word); }
   Outcome lock_contended(int lock_type, int rank, std::uint64_t before);
@@ -110,12 +114,13 @@ class Window {
   Outcome fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op);
   Outcome compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                            MPI_Aint displacement);
-  // For the request-based calls: before the operation, whether they are allowed now, and where the operation is to count
-  // (null where it is complete when it returns); behind it, what is left to do; and for a request that nobody will ask for,
-  // or that was never made.
+  // For the request-based calls: before the operation, whether they are allowed now, and where the operation is to
+  // count (null where it is complete when it returns); behind it, what is left to do; and for a request that nobody
+  // will ask for, or that was never made.
   Outcome begin_request_operation(int rank, std::unique_ptr<Outstanding>& own);
   void end_request_operation(int rank);
-  // The user has heard that the request is complete. `watched`: which operation it is to FARSIDE_CHECK=strict, 0 if none.
+  // The user has heard that the request is complete. `watched`: which operation it is to FARSIDE_CHECK=strict, 0 if
+  // none.
   Outcome request_completed(std::uint64_t watched) {
     return strict_ == nullptr || watched == 0 ? Outcome() : strict_->request_completed(watched);
   }
@@ -168,8 +173,8 @@ class Window {
   // One of the five predefined attributes, as MPI_Win_get_attr gives it; null for other keys.
   void* predefined_attribute(int key);
 
-  // From now on several threads may use windows at once: no fast paths any more, and no lock is deferred. No thread is in a
-  // call on this window now.
+  // From now on several threads may use windows at once: no fast paths any more, and no lock is deferred. No thread is
+  // in a call on this window now.
   void expect_threads();
 
   // Tells the user, in one line, and the window's error handler; returns what the call returns.
@@ -181,12 +186,12 @@ class Window {
     epochs::LockType type;
     bool taken;             // false: MPI_MODE_NOCHECK, nothing to release
     bool plain;             // taken, and released by leaving the lock word
-    bool fast = false;    // by try_lock(), at once
+    bool fast = false;      // by try_lock(), at once
     epochs::LockToken token = {};  // for the release
   };
 
   bool try_combine(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
-                      MPI_Aint displacement, MPI_Op op);
+                   MPI_Aint displacement, MPI_Op op);
   std::byte* fast_address(int rank, MPI_Aint displacement, std::size_t bytes) const;
   Space::Access access(int rank) const;
 
@@ -203,8 +208,8 @@ class Window {
     return epochs::BarrierWord::make(++barriers_, said, std::exchange(said_in_barrier_, said));
   }
   Outcome meet(std::uint64_t word);
-  // Takes a lock by the protocol of epochs/protocols/lock.hpp, waiting as long as it takes; the hold for its release. `before`: what
-  // its word held, if the ticket was taken.
+  // Takes a lock by the protocol of epochs/protocols/lock.hpp, waiting as long as it takes; the hold for its release.
+  // `before`: what its word held, if the ticket was taken.
   template <class Lock>
   Status acquire(int rank, epochs::LockType type, epochs::LockToken& token, bool& saw_exposure,
                  std::optional<std::uint64_t> before = {}, epochs::LockOf of = epochs::LockOf::kTarget);
@@ -212,31 +217,37 @@ class Window {
   template <std::size_t kCount>
   std::array<std::uint32_t, kCount> claim_wake_words();
   void release_wake_words(std::span<const std::uint32_t> words);
-  Outcome acquire_of(int rank, epochs::LockType type, epochs::LockToken& token, std::optional<std::uint64_t> before = {});
+  Outcome acquire_of(int rank, epochs::LockType type, epochs::LockToken& token,
+                     std::optional<std::uint64_t> before = {});
   Status release(int rank, epochs::LockType type, epochs::LockToken token);
   Outcome keep_lock(Held lock, std::optional<std::uint64_t> before);
-  // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets MPI_Win_lock
-  // return before it is held). Only the last one that this process has asked for: locks are taken in the order of the calls, or
-  // programs would deadlock that take care of that order. What is waited for then is the lock that came before.
+  // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets
+  // MPI_Win_lock return before it is held). Only the last one that this process has asked for: locks are taken in the
+  // order of the calls, or programs would deadlock that take care of that order. What is waited for then is the lock
+  // that came before.
   bool may_defer(const Held& lock) const;
   static Outcome acquire_deferred() { return deferring_ != nullptr ? deferring_->acquire_deferred_lock() : Outcome(); }
   Outcome acquire_deferred_lock();
   // Its unlock, while it is still deferred. True in `over`: that was all; else it is held now, and unlocked as usual.
   Outcome unlock_deferred(Held& lock, bool& over);
-  bool needs_global_lock(epochs::LockType type) const { return global_lock_home_ != kNoGlobalLock && type == epochs::LockType::kExclusive; }
-  // For an exclusive lock: true if it has to acquire the global lock together with its target's lock (acquire_with_global_lock), false if
-  // this process is under the global lock already. One thread passes it for all exclusive locks of the process: behind a
-  // lock_all that waits, a second one of it would wait for itself.
+  bool needs_global_lock(epochs::LockType type) const {
+    return global_lock_home_ != kNoGlobalLock && type == epochs::LockType::kExclusive;
+  }
+  // For an exclusive lock: true if it has to acquire the global lock together with its target's lock
+  // (acquire_with_global_lock), false if this process is under the global lock already. One thread passes it for all
+  // exclusive locks of the process: behind a lock_all that waits, a second one of it would wait for itself.
   bool enter_global_lock();
-  // True in `holds_global_lock`: it has acquired the global lock, though it may have failed otherwise, and leaves it by leave_global_lock().
+  // True in `holds_global_lock`: it has acquired the global lock, though it may have failed otherwise, and leaves it by
+  // leave_global_lock().
   Status acquire_with_global_lock(int rank, epochs::LockToken& token, bool& saw_exposure, bool& holds_global_lock);
-  // Takes out of the queues what is left of one that failed, or waits until it is held and gives it back; but no longer than
-  // FARSIDE_PEER_TIMEOUT. Whether that is done.
+  // Takes out of the queues what is left of one that failed, or waits until it is held and gives it back; but no longer
+  // than FARSIDE_PEER_TIMEOUT. Whether that is done.
   bool end_failed_acquisition(epochs::AcquireWithGlobalLock<ControlMemory>& acquire);
-  // Leaves it for an exclusive lock whose data is complete. If it was the last one there, the global lock has to be given back:
-  // this hold of it.
+  // Leaves it for an exclusive lock whose data is complete. If it was the last one there, the global lock has to be
+  // given back: this hold of it.
   std::optional<epochs::LockToken> leave_global_lock();
-  // The same if no other lock of this process is under the global lock; else nothing is done. The data may still be under way.
+  // The same if no other lock of this process is under the global lock; else nothing is done. The data may still be
+  // under way.
   std::optional<epochs::LockToken> leave_global_lock_if_alone();
   Status release_global_lock(epochs::LockType type, epochs::LockToken token);
   // For lock_all: acquires the global lock, or takes every rank's lock. No other thread touches their holds meanwhile.
@@ -245,7 +256,8 @@ class Window {
   // The mark of an exposure by a post, for who locks this rank meanwhile: set, unless somebody holds such a lock.
   Outcome expose();
   Outcome end_exposure(epochs::Call call, std::size_t origins);
-  // Synchronization calls without their window statistics; lock and unlock by the fast path, if that can be, and otherwise.
+  // Synchronization calls without their window statistics; lock and unlock by the fast path, if that can be, and
+  // otherwise.
   Outcome do_lock(int lock_type, int rank, int assert);
   Outcome do_unlock(int rank);
   std::uint64_t* fast_lock_word(int rank);
@@ -266,7 +278,8 @@ class Window {
   // Does a call and, if the window has window statistics, enters it there when it has succeeded.
   template <class Call, class Enter>
   Outcome counted(Call&& call, Enter&& enter) {
-    if (statistics_ == nullptr) [[likely]] return call();
+    if (statistics_ == nullptr) [[likely]]
+      return call();
     const WindowStatistics::Moment begun = statistics_->begin();
     Outcome outcome = call();
     if (outcome) enter(begun);
@@ -275,7 +288,8 @@ class Window {
   // The same for an operation, unless it is a load or store.
   template <class Call>
   Outcome operated(int rank, Counted what, std::uint64_t bytes, Call&& call) {
-    if (statistics_ == nullptr || space_->mapped(rank) != nullptr) [[likely]] return call();
+    if (statistics_ == nullptr || space_->mapped(rank) != nullptr) [[likely]]
+      return call();
     const WindowStatistics::Moment begun = WindowStatistics::begin_operation();
     Outcome outcome = call();
     if (outcome) statistics_->operated(rank, what, bytes, begun);
@@ -305,12 +319,13 @@ class Window {
   std::optional<Outcome> move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
                                      const Datatype& target_type, std::int64_t at, bool put);
   std::optional<Outcome> combine_ranges(const std::byte* origin, std::byte* fetched, const std::optional<Ranges>& from,
-                                        const RemoteBuffer& target, const Datatype& target_type, std::int64_t at, ReduceOp op,
-                                        BasicType element);
+                                        const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
+                                        ReduceOp op, BasicType element);
   Outcome combine(const LocalBuffer& origin, const Datatype& origin_type, const LocalBuffer* result,
                   const Datatype& result_type, const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
                   ReduceOp op, BasicType element);
-  // With FARSIDE_CHECK=strict: what a lock_all does to a rank that is exposed by a post is refused (MPI 4.0 section 12.5.3).
+  // With FARSIDE_CHECK=strict: what a lock_all does to a rank that is exposed by a post is refused (MPI 4.0 section
+  // 12.5.3).
   Outcome check_not_exposed(int rank);
   // Issues an operation that strict watches.
   template <class Issue>
@@ -331,9 +346,9 @@ class Window {
   int global_lock_home_;
   Hints hints_;
   RelaxedFlag threaded_;
-  RelaxedFlag fast_path_;              // the fast path are open: one thread, and no strict checks
-  RelaxedFlag fast_locks_;        // and nobody wants window statistics of locks: their entry points may take the fast path
-  RelaxedFlag fast_notifications_;      // and all ranks are on the node: so may fence, post, start, complete and wait
+  RelaxedFlag fast_path_;   // the fast path are open: one thread, and no strict checks
+  RelaxedFlag fast_locks_;  // and nobody wants window statistics of locks: their entry points may take the fast path
+  RelaxedFlag fast_notifications_;  // and all ranks are on the node: so may fence, post, start, complete and wait
   std::mutex mutex_;
 
   epochs::EpochState epoch_;
@@ -341,14 +356,15 @@ class Window {
   KnownGroup last_posted_, last_started_;
   std::uint64_t barriers_ = 0;
   std::vector<Held> held_;                  // locks; few at once
-  int fast_target_ = -1;                  // of the last direct lock
-  std::uint64_t* fast_word_ = nullptr;    // its lock word
+  int fast_target_ = -1;                    // of the last direct lock
+  std::uint64_t* fast_word_ = nullptr;      // its lock word
   static inline Window* deferring_ = nullptr;  // the last lock in its `held_` is deferred
   std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
-  std::uint32_t global_lock_users_ = 0;           // exclusive locks that this process has or waits for, the global lock acquired
-  bool entering_global_lock_ = false;              // a thread is, and the others wait for it
-  epochs::LockToken global_lock_token_;                  // of the global lock, by lock_all or by these exclusive locks
-  std::array<epochs::LockToken, kMostRanksWithoutGlobalLock> lock_all_tokens_;  // of every rank's lock, in a lock_all without a global lock
+  std::uint32_t global_lock_users_ = 0;  // exclusive locks that this process has or waits for, the global lock acquired
+  bool entering_global_lock_ = false;    // a thread is, and the others wait for it
+  epochs::LockToken global_lock_token_;  // of the global lock, by lock_all or by these exclusive locks
+  std::array<epochs::LockToken, kMostRanksWithoutGlobalLock>
+      lock_all_tokens_;  // of every rank's lock, in a lock_all without a global lock
   // Calls that look after the runtime every so often: flushes by the fast path, and others.
   std::atomic<std::uint64_t> fast_flushes_{0}, calls_{0};
   bool lock_all_counted_ = false;           // in every rank's lock word
@@ -356,7 +372,7 @@ class Window {
   bool marks_exposure_;                     // in the lock word, for who locks meanwhile; not with FARSIDE_CHECK=off
   std::unique_ptr<Strict> strict_;          // FARSIDE_CHECK=strict, else null
   std::uint8_t said_in_barrier_ = 0;        // in the last one (epochs/protocols/barrier.hpp)
-  std::unique_ptr<WindowStatistics> statistics_;        // for FARSIDE_STATS and FARSIDE_TRACE, else null
+  std::unique_ptr<WindowStatistics> statistics_;  // for FARSIDE_STATS and FARSIDE_TRACE, else null
 };
 
 }  // namespace farside::pmpi

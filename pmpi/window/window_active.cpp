@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Active target synchronization of a window (MPI 4.0 sections 12.5.1 and 12.5.2), and the barrier of fences and of the end.
+// Active target synchronization of a window (MPI 4.0 sections 12.5.1 and 12.5.2), and the barrier of fences and of the
+// end.
 #include <algorithm>
 #include <numeric>
 #include <thread>
@@ -39,8 +40,10 @@ Outcome Window::translate(MPI_Group group, Members& members) const {
   PMPI_Group_translate_ranks(group, size, theirs.ranks().data(), group_, ranks.data());
   const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
   if (stranger == ranks.end()) return {};
-  return Fault{MPI_ERR_GROUP, fmt::format("member {} of the group is not in the window's group; make it from that group "
-                                          "(MPI 4.0 section 12.5.2)", stranger - ranks.begin())};
+  return Fault{MPI_ERR_GROUP,
+               fmt::format("member {} of the group is not in the window's group; make it from that group "
+                           "(MPI 4.0 section 12.5.2)",
+                           stranger - ranks.begin())};
 }
 
 Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const {
@@ -92,28 +95,29 @@ Outcome Window::meet(std::uint64_t word) {
 }
 
 Outcome Window::fence(int assert) {
-  return counted([&] { return do_fence(assert); },
-                   [&](const WindowStatistics::Moment& begun) { statistics_->fenced(begun, (assert & MPI_MODE_NOSUCCEED) != 0); });
+  return counted(
+      [&] { return do_fence(assert); },
+      [&](const WindowStatistics::Moment& begun) { statistics_->fenced(begun, (assert& MPI_MODE_NOSUCCEED) != 0); });
 }
 
 Outcome Window::post(MPI_Group group, int assert) {
   return counted([&] { return do_post(group, assert); },
-                   [&](const WindowStatistics::Moment& begun) { statistics_->posted(begun); });
+                 [&](const WindowStatistics::Moment& begun) { statistics_->posted(begun); });
 }
 
 Outcome Window::start(MPI_Group group, int assert) {
   return counted([&] { return do_start(group, assert); },
-                   [&](const WindowStatistics::Moment& begun) { statistics_->started(begun); });
+                 [&](const WindowStatistics::Moment& begun) { statistics_->started(begun); });
 }
 
 Outcome Window::complete() {
   return counted([&] { return do_complete(); },
-                   [&](const WindowStatistics::Moment& begun) { statistics_->completed(begun); });
+                 [&](const WindowStatistics::Moment& begun) { statistics_->completed(begun); });
 }
 
 Outcome Window::wait() {
   return counted([&] { return do_wait(); },
-                   [&](const WindowStatistics::Moment& begun) { statistics_->exposure_ended(begun); });
+                 [&](const WindowStatistics::Moment& begun) { statistics_->exposure_ended(begun); });
 }
 
 Outcome Window::do_fence(int assert) {
@@ -162,8 +166,8 @@ Outcome Window::do_post(MPI_Group group, int assert) {
     }
   }
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
-  const What notification = (assert & MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
-  Status notified = (assert & MPI_MODE_NOCHECK) != 0 ? Status() : notify(notification, origins);
+  const What notification = (assert& MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
+  Status notified = (assert& MPI_MODE_NOCHECK) != 0 ? Status() : notify(notification, origins);
   const auto held = guard();
   epoch_.post_notified();
   return notified;
@@ -257,7 +261,7 @@ Outcome Window::test(int* flag) {
   }
   *flag = 1;
   return counted([&] { return end_exposure(epochs::Call::kTest, origins); },
-                   [&](const WindowStatistics::Moment& begun) { statistics_->exposure_ended(begun); });
+                 [&](const WindowStatistics::Moment& begun) { statistics_->exposure_ended(begun); });
 }
 
 Outcome Window::check_free() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The fast path: what most calls are, done in place. An operation with one predefined datatype without gaps, in an epoch
-// that allows it, within a target whose memory is mapped, is a load or a store; a flush of such a target is a fence; a
-// lock that nobody holds is one atomic, and so is a notice to a peer. Each condition here is one of the slow path (window_operations.cpp,
-// window_passive.cpp), or stricter: a call that does not meet it goes there, to be done or to be refused with words.
-// Included by window.hpp; inline, and without calls where it goes well, so that an entry point needs neither frame nor
-// saved registers for it: what else there is to do is a function of its own (entry.hpp).
+// The fast path: what most calls are, done in place. An operation with one predefined datatype without gaps, in an
+// epoch that allows it, within a target whose memory is mapped, is a load or a store; a flush of such a target is a
+// fence; a lock that nobody holds is one atomic, and so is a notice to a peer. Each condition here is one of the slow
+// path (window_operations.cpp, window_passive.cpp), or stricter: a call that does not meet it goes there, to be done or
+// to be refused with words. Included by window.hpp; inline, and without calls where it goes well, so that an entry
+// point needs neither frame nor saved registers for it: what else there is to do is a function of its own (entry.hpp).
 #pragma once
 
 #include "epochs/protocols/exposure.hpp"
@@ -26,8 +26,8 @@ inline std::byte* Window::fast_address(int rank, MPI_Aint displacement, std::siz
   if (!fast_path_ || bytes == 0 || !epoch_.allows_fast_operation(rank)) return nullptr;
   std::uint64_t at = 0;
   // A negative displacement is one beyond any memory.
-  if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement), static_cast<std::uint64_t>(displacement_unit(rank)),
-                             &at)) {
+  if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement),
+                             static_cast<std::uint64_t>(displacement_unit(rank)), &at)) {
     return nullptr;
   }
   const std::uint64_t room = space_->bytes(rank);
@@ -62,34 +62,35 @@ inline Space::Access Window::access(int rank) const {
 }
 
 inline bool Window::try_combine(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
-                                   MPI_Aint displacement, MPI_Op op) {
+                                MPI_Aint displacement, MPI_Op op) {
   const Datatype* found = predefined_table.find(type);
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
   if (found == nullptr || !found->basic || !reduce || !allowed(*reduce, *found->basic)) return false;
   if (result == nullptr && *reduce == ReduceOp::kNoOp) return false;
   std::byte* at = fast_address(rank, displacement, plain_bytes(type, count));
   if (at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
-  space_->accumulate_at(rank, at, *reduce, *found->basic, origin, result, static_cast<std::size_t>(count), access(rank));
+  space_->accumulate_at(rank, at, *reduce, *found->basic, origin, result, static_cast<std::size_t>(count),
+                        access(rank));
   return true;
 }
 
 inline bool Window::try_accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
-                                      MPI_Op op) {
+                                   MPI_Op op) {
   const auto as_target = [&](const LocalBuffer& buffer) {
     return buffer.type == target.type && buffer.count == target.count;
   };
   if (!as_target(origin) || (result != nullptr && (!as_target(*result) || result->address == nullptr))) return false;
   return try_combine(origin.address, result != nullptr ? result->address : nullptr, target.count, target.type,
-                        target.rank, target.displacement, op);
+                     target.rank, target.displacement, op);
 }
 
 inline bool Window::try_fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank,
-                                        MPI_Aint displacement, MPI_Op op) {
+                                     MPI_Aint displacement, MPI_Op op) {
   return result != nullptr && try_combine(origin, result, 1, type, rank, displacement, op);
 }
 
 inline bool Window::try_compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
-                                            int rank, MPI_Aint displacement) {
+                                         int rank, MPI_Aint displacement) {
   const Datatype* found = predefined_table.find(type);
   if (found == nullptr || !found->basic || !can_compare_and_swap(*found->basic)) return false;
   std::byte* at = fast_address(rank, displacement, plain_bytes(type, 1));
@@ -105,10 +106,11 @@ inline bool Window::try_flush(int rank) {
   return true;
 }
 
-// The lock word of a target, if a lock of it can take the fast path: it is mapped, and operations there are complete when they
-// return. Else null.
+// The lock word of a target, if a lock of it can take the fast path: it is mapped, and operations there are complete
+// when they return. Else null.
 inline std::uint64_t* Window::fast_lock_word(int rank) {
-  if (rank == fast_target_) [[likely]] return fast_word_;
+  if (rank == fast_target_) [[likely]]
+    return fast_word_;
   if (static_cast<unsigned>(rank) >= static_cast<unsigned>(epoch_.ranks()) || !space_->immediate(rank)) return nullptr;
   std::uint64_t* word = space_->control_word(rank, epochs::TargetLock::kWord);
   if (word == nullptr) return nullptr;
@@ -122,13 +124,16 @@ inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, st
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
-  if (!plain || deferring_ != nullptr || needs_global_lock(type) || !epoch_.allows_fast_lock()) return FastPath::kNotTaken;
+  if (!plain || deferring_ != nullptr || needs_global_lock(type) || !epoch_.allows_fast_lock())
+    return FastPath::kNotTaken;
   std::uint64_t* word = fast_lock_word(rank);
   if (word == nullptr) return FastPath::kNotTaken;
   before = ControlMemory::fetch_add_now(*word, LockWord::arrive(type));
   epoch_.fast_locked(rank, type);
-  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]] return FastPath::kContended;
-  // The only one, and for one there is room (the constructor): what a vector does if there is none is not even compiled.
+  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]]
+    return FastPath::kContended;
+  // The only one, and for one there is room (the constructor): what a vector does if there is none is not even
+  // compiled.
   if (held_.size() == held_.capacity()) __builtin_unreachable();
   held_.push_back({rank, type, true, true, true, epochs::LockToken(LockWord::ticket(before))});
   return FastPath::kDone;
@@ -137,11 +142,13 @@ inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, st
 // Precondition: fast_path_.
 inline Window::FastPath Window::try_unlock(int rank, std::uint64_t& before) {
   using epochs::LockWord, epochs::TargetLock;
-  if (held_.empty() || held_.back().rank != rank || !held_.back().fast || !epoch_.allows_fast_unlock(rank)) return FastPath::kNotTaken;
+  if (held_.empty() || held_.back().rank != rank || !held_.back().fast || !epoch_.allows_fast_unlock(rank))
+    return FastPath::kNotTaken;
   const epochs::LockType type = held_.back().type;
   // The data is there already. Nobody was locked directly since.
   before = ControlMemory::fetch_add_now(*fast_word_, LockWord::depart(type));
-  if (!TargetLock::nobody_waits(before, type)) [[unlikely]] return FastPath::kContended;
+  if (!TargetLock::nobody_waits(before, type)) [[unlikely]]
+    return FastPath::kContended;
   end_fast_lock();
   look_after_runtime();
   return FastPath::kDone;

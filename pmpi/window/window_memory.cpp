@@ -35,7 +35,8 @@ Outcome Window::locate_attached(const RemoteBuffer& target, const Datatype& type
   __extension__ using Wide = __int128;
   const auto attached = [&](Wide first, Wide last) -> Result<bool> {
     if (first < 0 || last > std::numeric_limits<std::int64_t>::max()) return false;
-    return space_->regions()->covered(target.rank, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last - first));
+    return space_->regions()->covered(target.rank, static_cast<std::uint64_t>(first),
+                                      static_cast<std::uint64_t>(last - first));
   };
   const auto at = static_cast<Wide>(target.displacement);
   const Wide stretch = static_cast<Wide>(target.count - 1) * type.layout->extent();
@@ -102,7 +103,8 @@ Outcome Window::get_info(MPI_Info* info) {
   const bool by_thread = (reaches(RouteKind::kFabric) || reaches(RouteKind::kCma)) &&
                          Process::instance().settings().value()->progress_thread;
   const int set_progress = PMPI_Info_set(*info, "farside_progress", by_thread ? "thread" : "origin");
-  if (set_route != MPI_SUCCESS || set_progress != MPI_SUCCESS) return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};
+  if (set_route != MPI_SUCCESS || set_progress != MPI_SUCCESS)
+    return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};
   return {};
 }
 

@@ -29,8 +29,10 @@ Outcome count_bytes(std::int64_t count, const Datatype& type, const char* whose,
     bytes = *known;
     return {};
   }
-  return Fault{MPI_ERR_COUNT, fmt::format("the {} count is {}, of a datatype of {} bytes; together they may be 2^63 - 1 bytes at most "
-                                          "(MPI 4.0 section 12.3)", whose, count, type.size)};
+  return Fault{MPI_ERR_COUNT,
+               fmt::format("the {} count is {}, of a datatype of {} bytes; together they may be 2^63 - 1 bytes at most "
+                           "(MPI 4.0 section 12.3)",
+                           whose, count, type.size)};
 }
 
 Outcome find_type(MPI_Datatype handle, const char* whose, const Datatype*& type) {
@@ -41,8 +43,9 @@ Outcome find_type(MPI_Datatype handle, const char* whose, const Datatype*& type)
 
 Outcome check_displacement(MPI_Aint displacement) {
   if (displacement >= 0) [[likely]] return {};
-  return Fault{MPI_ERR_DISP, fmt::format("the target displacement is {}; it may not be negative (MPI 4.0 section 12.3.1)",
-                                         displacement)};
+  return Fault{
+      MPI_ERR_DISP,
+      fmt::format("the target displacement is {}; it may not be negative (MPI 4.0 section 12.3.1)", displacement)};
 }
 
 // Null is MPI_BOTTOM, which only a type made of absolute addresses can mean.
@@ -77,7 +80,8 @@ enum class Direction : std::uint8_t { kIn, kOut };
 void copy_elements(Direction direction, std::vector<std::byte>& packed, const LocalBuffer& buffer, const Datatype& type,
                    BasicType element) {
   const auto flat = Layout::basic(element);
-  ByteFragments fragments(*type.layout, static_cast<std::size_t>(buffer.count), *flat, packed.size() / traits(element).extent);
+  ByteFragments fragments(*type.layout, static_cast<std::size_t>(buffer.count), *flat,
+                          packed.size() / traits(element).extent);
   for (ByteFragment fragment; fragments.next(fragment);) {
     std::byte* there = bytes_at(buffer.address, fragment.origin_offset);
     std::byte* here = packed.data() + fragment.target_offset;
@@ -108,11 +112,12 @@ Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::in
     origin_at = static_cast<std::int64_t>(at);
     return {};
   }
-  return Fault{MPI_ERR_RMA_RANGE,
-               fmt::format("displacement {} (unit {}) and count {} reach from byte {} to {}, beyond the {} bytes of rank "
-                           "{}'s window; access only what lies within it (MPI 4.0 section 12.3.1)",
-                           target.displacement, displacement_unit(target.rank), target.count, in_digits(first),
-                           in_digits(last), bytes, target.rank)};
+  return Fault{
+      MPI_ERR_RMA_RANGE,
+      fmt::format("displacement {} (unit {}) and count {} reach from byte {} to {}, beyond the {} bytes of rank "
+                  "{}'s window; access only what lies within it (MPI 4.0 section 12.3.1)",
+                  target.displacement, displacement_unit(target.rank), target.count, in_digits(first), in_digits(last),
+                  bytes, target.rank)};
 }
 
 Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
@@ -142,7 +147,8 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
   if (bytes == 0) return {};
   const Counted what = put ? Counted::kPut : Counted::kGet;
   if (strict_ == nullptr) [[likely]] {
-    return operated(target.rank, what, bytes, [&] { return move(origin, *origin_type, target, *target_type, at, put); });
+    return operated(target.rank, what, bytes,
+                    [&] { return move(origin, *origin_type, target, *target_type, at, put); });
   }
   const Strict::Side here{origin.address, origin.count, origin_type};
   return watched({put ? Strict::Call::kPut : Strict::Call::kGet, put ? epochs::Use::kPut : epochs::Use::kGet,
@@ -179,9 +185,10 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
     return put ? space_->put(target.rank, offset, origin.address, bytes, target.own)
                : space_->get(target.rank, offset, origin.address, bytes, target.own);
   }
-  if (std::optional<Outcome> moved = move_ranges(origin, origin_type, target, target_type, at, put)) return std::move(*moved);
+  if (std::optional<Outcome> moved = move_ranges(origin, origin_type, target, target_type, at, put))
+    return std::move(*moved);
   ByteFragments fragments(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
-                    static_cast<std::size_t>(target.count));
+                          static_cast<std::size_t>(target.count));
   ByteFragment fragment;
   if (!fragments.next(fragment)) return {};
   // Mostly they are of one length.
@@ -198,45 +205,53 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
 }
 
 // By loops over the shapes of both, where these are simple. Nothing, and nothing was done, where they are not.
-std::optional<Outcome> Window::move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
-                                           const Datatype& target_type, std::int64_t at, bool put) {
+std::optional<Outcome> Window::move_ranges(const LocalBuffer& origin, const Datatype& origin_type,
+                                           const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
+                                           bool put) {
   const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
   const std::optional<Ranges> from = origin_type.layout->ranges(static_cast<std::size_t>(origin.count));
   if (!to || !from) return std::nullopt;
   std::byte* const here = bytes_at(origin.address, 0);
   std::byte* there = space_->mapped(target.rank);
   if (there == nullptr) {
-    Space::Fragments fragments(*space_, target.rank, target.own, std::max(to->count * to->outer, from->count * from->outer));
+    Space::Fragments fragments(*space_, target.rank, target.own,
+                               std::max(to->count * to->outer, from->count * from->outer));
     Status status;
-    const bool fits = for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
-                                                 std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-      if (!status) return;
-      const auto offset = static_cast<std::uint64_t>(at + target_at);
-      const Blocks blocks{count, target_stride, origin_stride};
-      status = put ? fragments.put(offset, here + origin_at, bytes, blocks) : fragments.get(offset, here + origin_at, bytes, blocks);
-    });
+    const bool fits = for_ranges(*to, *from,
+                                 [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
+                                     std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+                                   if (!status) return;
+                                   const auto offset = static_cast<std::uint64_t>(at + target_at);
+                                   const Blocks blocks{count, target_stride, origin_stride};
+                                   status = put ? fragments.put(offset, here + origin_at, bytes, blocks)
+                                                : fragments.get(offset, here + origin_at, bytes, blocks);
+                                 });
     if (!fits) return std::nullopt;
     return first_of(status, fragments.end());
   }
   there += at;
-  const bool moved = for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
-                                                std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-    if (put) {
-      copy_ranges(there + target_at, target_stride, here + origin_at, origin_stride, bytes, count);
-    } else {
-      copy_ranges(here + origin_at, origin_stride, there + target_at, target_stride, bytes, count);
-    }
-  });
+  const bool moved =
+      for_ranges(*to, *from,
+                 [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
+                     std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+                   if (put) {
+                     copy_ranges(there + target_at, target_stride, here + origin_at, origin_stride, bytes, count);
+                   } else {
+                     copy_ranges(here + origin_at, origin_stride, there + target_at, target_stride, bytes, count);
+                   }
+                 });
   if (!moved) return std::nullopt;
   space_->moved(target.rank, put ? Counted::kPut : Counted::kGet, to->total());
   return Outcome{};
 }
 
-Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op) {
+Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
+                           MPI_Op op) {
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
   if (!reduce) {
-    return Fault{MPI_ERR_OP, "the operation is not a predefined one; only those and MPI_REPLACE and MPI_NO_OP may be used "
-                             "(MPI 4.0 section 12.3.4)"};
+    return Fault{MPI_ERR_OP,
+                 "the operation is not a predefined one; only those and MPI_REPLACE and MPI_NO_OP may be used "
+                 "(MPI 4.0 section 12.3.4)"};
   }
   if (result == nullptr && *reduce == ReduceOp::kNoOp) {
     return Fault{MPI_ERR_OP, "MPI_NO_OP is only for the calls that fetch; use MPI_Get_accumulate "
@@ -290,7 +305,8 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
 
   const std::optional<BasicType> element = target_type->layout->uniform_type();
   if (!element) {
-    return Fault{MPI_ERR_TYPE, "the target datatype mixes basic types; an accumulate needs one (MPI 4.0 section 12.3.4)"};
+    return Fault{MPI_ERR_TYPE,
+                 "the target datatype mixes basic types; an accumulate needs one (MPI 4.0 section 12.3.4)"};
   }
   if (reads_origin && origin_type->layout->uniform_type() != element) {
     return Fault{MPI_ERR_TYPE, fmt::format("the origin datatype is not made of {} as the target's is; use one "
@@ -316,13 +332,16 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   }
   const Strict::Side from{origin.address, origin.count, origin_type};
   const Strict::Side to = result != nullptr ? Strict::Side{result->address, result->count, result_type} : from;
-  return watched({result != nullptr ? Strict::Call::kGetAccumulate : Strict::Call::kAccumulate,
-                  reads_origin ? epochs::Use::kAccumulate : epochs::Use::kFetch, *element, {},
-                  reads_origin ? &from : nullptr, result != nullptr ? &to : nullptr,
-                  {target.rank, at, target.count, target_type}, target.watched},
-                 [&] {
-                   return combine(origin, *origin_type, result, *result_type, target, *target_type, at, *reduce, *element);
-                 });
+  return watched(
+      {result != nullptr ? Strict::Call::kGetAccumulate : Strict::Call::kAccumulate,
+       reads_origin ? epochs::Use::kAccumulate : epochs::Use::kFetch,
+       *element,
+       {},
+       reads_origin ? &from : nullptr,
+       result != nullptr ? &to : nullptr,
+       {target.rank, at, target.count, target_type},
+       target.watched},
+      [&] { return combine(origin, *origin_type, result, *result_type, target, *target_type, at, *reduce, *element); });
 }
 
 Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, const LocalBuffer* result,
@@ -339,17 +358,20 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   if (result == nullptr) {
     if (!reads_origin) return {};
     const std::optional<Ranges> from_ranges = origin_type.layout->ranges(static_cast<std::size_t>(origin.count));
-    std::optional<Outcome> combined_so = combine_ranges(bytes_at(from, 0), nullptr, from_ranges, target, target_type, at, op, element);
+    std::optional<Outcome> combined_so =
+        combine_ranges(bytes_at(from, 0), nullptr, from_ranges, target, target_type, at, op, element);
     if (combined_so) return std::move(*combined_so);
-    ElementFragments fragments(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout, target_count);
+    ElementFragments fragments(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
+                               target_count);
     ElementFragment fragment;
     if (!fragments.next(fragment)) return {};
     const std::size_t elements = origin_type.layout->elements() * static_cast<std::size_t>(origin.count);
     Space::Fragments combined(*space_, target.rank, target.own, elements / fragment.count);
     Status status;
     do {
-      status = combined.accumulate(static_cast<std::uint64_t>(at + fragment.target_offset), op, element,
-                                   bytes_at(from, fragment.origin_offset), nullptr, fragment.count, access(target.rank));
+      status =
+          combined.accumulate(static_cast<std::uint64_t>(at + fragment.target_offset), op, element,
+                              bytes_at(from, fragment.origin_offset), nullptr, fragment.count, access(target.rank));
     } while (status && fragments.next(fragment));
     return first_of(status, combined.end());
   }
@@ -359,8 +381,8 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   std::vector<std::byte> fetched(elements * traits(element).extent);
   if (reads_origin) copy_elements(Direction::kIn, packed, origin, origin_type, element);
   const Ranges contiguous{0, fetched.size(), 1, 0, 1, 0};
-  if (std::optional<Outcome> issued = combine_ranges(reads_origin ? packed.data() : nullptr, fetched.data(), contiguous, target,
-                                                     target_type, at, op, element)) {
+  if (std::optional<Outcome> issued = combine_ranges(reads_origin ? packed.data() : nullptr, fetched.data(), contiguous,
+                                                     target, target_type, at, op, element)) {
     Outcome completed = first_of(std::move(*issued), space_->flush(target.rank));
     if (completed) copy_elements(Direction::kOut, fetched, *result, result_type, element);
     return completed;
@@ -385,10 +407,11 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   return {};
 }
 
-// As move_ranges, for types without gaps. What is fetched, if anything, lies as the origin's elements do; then `origin` null
-// means that nothing is sent, while otherwise it is MPI_BOTTOM.
-std::optional<Outcome> Window::combine_ranges(const std::byte* origin, std::byte* fetched, const std::optional<Ranges>& from,
-                                              const RemoteBuffer& target, const Datatype& target_type, std::int64_t at, ReduceOp op,
+// As move_ranges, for types without gaps. What is fetched, if anything, lies as the origin's elements do; then `origin`
+// null means that nothing is sent, while otherwise it is MPI_BOTTOM.
+std::optional<Outcome> Window::combine_ranges(const std::byte* origin, std::byte* fetched,
+                                              const std::optional<Ranges>& from, const RemoteBuffer& target,
+                                              const Datatype& target_type, std::int64_t at, ReduceOp op,
                                               BasicType element) {
   if (has_gap(element)) return std::nullopt;
   const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
@@ -402,24 +425,27 @@ std::optional<Outcome> Window::combine_ranges(const std::byte* origin, std::byte
     fragments.emplace(*space_, target.rank, own, std::max(to->count * to->outer, from->count * from->outer));
   }
   Status status;
-  const bool fits = for_ranges(*to, *from, [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
-                                               std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-    const std::byte* const sent = sends ? bytes_at(origin, origin_at) : nullptr;
-    std::byte* const back = fetched != nullptr ? fetched + origin_at : nullptr;
-    const std::size_t elements = bytes / traits(element).size;
-    if (!fragments) {
-      space_->accumulate_rows_at(target.rank, there + at + target_at, target_stride, op, element, sent, back, origin_stride, elements,
-                                 count, access(target.rank));
-    } else if (status) {
-      status = fragments->accumulate(static_cast<std::uint64_t>(at + target_at), op, element, sent, back, elements, access(target.rank),
-                                  {count, target_stride, origin_stride});
-    }
-  });
+  const bool fits = for_ranges(
+      *to, *from,
+      [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
+          std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+        const std::byte* const sent = sends ? bytes_at(origin, origin_at) : nullptr;
+        std::byte* const back = fetched != nullptr ? fetched + origin_at : nullptr;
+        const std::size_t elements = bytes / traits(element).size;
+        if (!fragments) {
+          space_->accumulate_rows_at(target.rank, there + at + target_at, target_stride, op, element, sent, back,
+                                     origin_stride, elements, count, access(target.rank));
+        } else if (status) {
+          status = fragments->accumulate(static_cast<std::uint64_t>(at + target_at), op, element, sent, back, elements,
+                                         access(target.rank), {count, target_stride, origin_stride});
+        }
+      });
   if (!fits) return std::nullopt;
   return fragments ? first_of(status, fragments->end()) : Outcome{};
 }
 
-Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op) {
+Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
+                             MPI_Op op) {
   const Datatype* found = nullptr;
   if (Outcome o = find_type(type, "the", found); !o) return o;
   if (!found->basic) {
@@ -452,8 +478,9 @@ Outcome Window::compare_and_swap(const void* origin, const void* compare, void* 
   if (strict_ == nullptr) [[likely]] return operated(rank, Counted::kCompareAndSwap, found->size, swap);
   const Strict::Side from{origin, 1, found};
   const Strict::Side to{result, 1, found};
-  return watched({Strict::Call::kCompareAndSwap, epochs::Use::kAccumulate, *found->basic, {}, &from, &to, {rank, at, 1, found}},
-                 swap);
+  return watched(
+      {Strict::Call::kCompareAndSwap, epochs::Use::kAccumulate, *found->basic, {}, &from, &to, {rank, at, 1, found}},
+      swap);
 }
 
 Outcome Window::begin_request_operation(int rank, std::unique_ptr<Outstanding>& own) {

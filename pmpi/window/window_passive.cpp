@@ -25,10 +25,10 @@ constexpr epochs::Violation kPostedWhileLocked{epochs::ErrorClass::kRmaConflict,
                                                "lock of a target whose window is exposed by its MPI_Win_post",
                                                "lock it after the target's MPI_Win_wait",
                                                "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
-constexpr epochs::Violation kOperationWhilePosted{epochs::ErrorClass::kRmaConflict,
-                                                  "operation under a lock_all on a target whose window is exposed by its MPI_Win_post",
-                                                  "access it before that post or after the target's MPI_Win_wait",
-                                                  "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
+constexpr epochs::Violation kOperationWhilePosted{
+    epochs::ErrorClass::kRmaConflict,
+    "operation under a lock_all on a target whose window is exposed by its MPI_Win_post",
+    "access it before that post or after the target's MPI_Win_wait", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 
 }  // namespace
 
@@ -56,13 +56,13 @@ void Window::release_wake_words(std::span<const std::uint32_t> words) {
 }
 
 template <class Lock>
-Status Window::acquire(int rank, LockType type, epochs::LockToken& token, bool& saw_exposure, std::optional<std::uint64_t> before,
-                       epochs::LockOf of) {
+Status Window::acquire(int rank, LockType type, epochs::LockToken& token, bool& saw_exposure,
+                       std::optional<std::uint64_t> before, epochs::LockOf of) {
   const auto words = claim_wake_words<1>();
   using Acquire = epochs::AcquireLock<ControlMemory, Lock>;
   const int self = space_->rank();
-  Acquire acquire =
-      before ? Acquire(control_, self, rank, type, words[0], *before) : Acquire(control_, self, rank, type, words[0], of);
+  Acquire acquire = before ? Acquire(control_, self, rank, type, words[0], *before)
+                           : Acquire(control_, self, rank, type, words[0], of);
   Status status = run(space_->wake_event(), acquire);
   if (status) {
     token = acquire.token();
@@ -107,9 +107,11 @@ bool Window::enter_global_lock() {
   return first;
 }
 
-Status Window::acquire_with_global_lock(int rank, epochs::LockToken& token, bool& saw_exposure, bool& holds_global_lock) {
+Status Window::acquire_with_global_lock(int rank, epochs::LockToken& token, bool& saw_exposure,
+                                        bool& holds_global_lock) {
   const auto words = claim_wake_words<2>();
-  epochs::AcquireWithGlobalLock<ControlMemory> acquire(control_, space_->rank(), rank, global_lock_home_, words[0], words[1]);
+  epochs::AcquireWithGlobalLock<ControlMemory> acquire(control_, space_->rank(), rank, global_lock_home_, words[0],
+                                                       words[1]);
   Status status = run(space_->wake_event(), acquire);
   bool over = true;
   if (status) {
@@ -141,8 +143,10 @@ bool Window::end_failed_acquisition(epochs::AcquireWithGlobalLock<ControlMemory>
     return over || (patience.count() > 0 && Clock::now() >= until);
   });
   if (!over) {
-    log(LogLevel::kError, "a lock that failed cannot be taken back, as those in front of it hold theirs for {} s; locks of this window "
-                          "may wait for ever", patience.count());
+    log(LogLevel::kError,
+        "a lock that failed cannot be taken back, as those in front of it hold theirs for {} s; locks of this window "
+        "may wait for ever",
+        patience.count());
   }
   return over;
 }
@@ -171,14 +175,15 @@ Status Window::release_global_lock(LockType type, epochs::LockToken token) {
 
 bool Window::may_defer(const Held& lock) const {
   // A trace shows where a program waits: at the lock.
-  return lock.taken && !threaded_ && !needs_global_lock(lock.type) && strict_ == nullptr && Trace::active() == nullptr &&
-         space_->may_defer_lock(lock.rank);
+  return lock.taken && !threaded_ && !needs_global_lock(lock.type) && strict_ == nullptr &&
+         Trace::active() == nullptr && space_->may_defer_lock(lock.rank);
 }
 
 Outcome Window::acquire_deferred_lock() {
   deferring_ = nullptr;
   Held& lock = held_.back();
-  Outcome taken = space_->acquire_deferred_lock(lock.rank, [&] { return acquire_of(lock.rank, lock.type, lock.token); });
+  Outcome taken =
+      space_->acquire_deferred_lock(lock.rank, [&] { return acquire_of(lock.rank, lock.type, lock.token); });
   lock.plain = lock.token.how() == epochs::LockToken::kPlain;
   if (taken) return taken;
   // Whoever is told may have called for another target, or another window.
@@ -198,11 +203,12 @@ Outcome Window::unlock_deferred(Held& lock, bool& over) {
   LockedResult locked_result;
   over = true;
   Status done = space_->execute_locked(lock.rank, step(LockWord::arrive(lock.type), LockWord::contenders(lock.type)),
-                                           step(LockWord::depart(lock.type), 0), locked_result);
+                                       step(LockWord::depart(lock.type), 0), locked_result);
   if (!done) return done;
   if (!locked_result.stopped) {
     lock.token = epochs::LockToken(LockWord::ticket(locked_result.acquire_step));
-    return TargetLock::nobody_waits(locked_result.release_step, lock.type) ? Status() : hand_off(lock, locked_result.release_step);
+    return TargetLock::nobody_waits(locked_result.release_step, lock.type) ? Status()
+                                                                           : hand_off(lock, locked_result.release_step);
   }
   if (Outcome o = acquire_of(lock.rank, lock.type, lock.token, locked_result.acquire_step); !o) return o;
   space_->coalesce_again(lock.rank, std::move(locked_result.list));
@@ -210,7 +216,8 @@ Outcome Window::unlock_deferred(Held& lock, bool& over) {
   return {};
 }
 
-// A lock that the epoch knows of already: as one that is waited for, or, where its ticket was taken (`before`), as held.
+// A lock that the epoch knows of already: as one that is waited for, or, where its ticket was taken (`before`), as
+// held.
 Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
   if (!before && may_defer(lock)) {
     deferring_ = this;
@@ -220,7 +227,8 @@ Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
       Outcome taken = acquire_deferred_lock();
       if (taken) return {};
       const Fault& fault = taken.fault();
-      return Error{fault.error_class == MPI_ERR_RMA_CONFLICT ? ErrorKind::kConflict : ErrorKind::kPeer, fault.text, fault.target};
+      return Error{fault.error_class == MPI_ERR_RMA_CONFLICT ? ErrorKind::kConflict : ErrorKind::kPeer, fault.text,
+                   fault.target};
     };
     space_->defer_lock(lock.rank, take);
     return {};
@@ -263,11 +271,11 @@ Outcome Window::lock_contended(int lock_type, int rank, std::uint64_t before) {
 
 Outcome Window::lock(int lock_type, int rank, int assert) {
   return counted([&] { return do_lock(lock_type, rank, assert); },
-                   [&](const WindowStatistics::Moment& begun) {
-                     if (rank == MPI_PROC_NULL) return;
-                     statistics_->locked(rank, lock_type == MPI_LOCK_SHARED ? EpochKind::kLockShared : EpochKind::kLockExclusive,
-                                      begun);
-                   });
+                 [&](const WindowStatistics::Moment& begun) {
+                   if (rank == MPI_PROC_NULL) return;
+                   statistics_->locked(
+                       rank, lock_type == MPI_LOCK_SHARED ? EpochKind::kLockShared : EpochKind::kLockExclusive, begun);
+                 });
 }
 
 Outcome Window::do_lock(int lock_type, int rank, int assert) {
@@ -307,30 +315,31 @@ Outcome Window::unlock(int rank) {
 
 Outcome Window::lock_all(int assert) {
   return counted([&] { return do_lock_all(assert); },
-                   [&](const WindowStatistics::Moment& begun) { statistics_->locked_all(begun); });
+                 [&](const WindowStatistics::Moment& begun) { statistics_->locked_all(begun); });
 }
 
 Outcome Window::unlock_all() {
   return counted([&] { return do_unlock_all(); },
-                   [&](const WindowStatistics::Moment& begun) { statistics_->unlocked_all(begun); });
+                 [&](const WindowStatistics::Moment& begun) { statistics_->unlocked_all(begun); });
 }
 
 Outcome Window::flush(int rank) {
   return counted([&] { return do_flush(rank); },
-                   [&](const WindowStatistics::Moment& begun) {
-                     if (rank != MPI_PROC_NULL) statistics_->flushed(rank, begun);
-                   });
+                 [&](const WindowStatistics::Moment& begun) {
+                   if (rank != MPI_PROC_NULL) statistics_->flushed(rank, begun);
+                 });
 }
 
 Outcome Window::flush_all() {
   return counted([&] { return do_flush_all(); },
-                   [&](const WindowStatistics::Moment& begun) { statistics_->flushed(-1, begun); });
+                 [&](const WindowStatistics::Moment& begun) { statistics_->flushed(-1, begun); });
 }
 
 Outcome Window::lock_slow(int lock_type, int rank, int assert) {
   if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
-    return Fault{MPI_ERR_LOCKTYPE, fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE (MPI 4.0 section 12.5.3)",
-                                               lock_type)};
+    return Fault{
+        MPI_ERR_LOCKTYPE,
+        fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE (MPI 4.0 section 12.5.3)", lock_type)};
   }
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (rank == MPI_PROC_NULL) return {};
@@ -377,23 +386,24 @@ Outcome Window::unlock_slow(int rank) {
     if (!status && first) first = std::move(status);
   };
   if (global_lock_with_lock) {
-    epochs::ReleaseWithGlobalLock<ControlMemory> both(control_, rank, lock.token, global_lock_home_, *global_lock_token);
+    epochs::ReleaseWithGlobalLock<ControlMemory> both(control_, rank, lock.token, global_lock_home_,
+                                                      *global_lock_token);
     keep(run(space_->wake_event(), both));
   } else {
     keep(release(rank, lock.type, lock.token));
   }
   keep(space_->flush(rank));
-  // A global lock at this rank: nothing orders its release behind the data but their completion. And while other threads are
-  // under the global lock, whoever of them leaves last opens it for the data of all.
+  // A global lock at this rank: nothing orders its release behind the data but their completion. And while other
+  // threads are under the global lock, whoever of them leaves last opens it for the data of all.
   if (global_lock && !global_lock_token) global_lock_token = leave_global_lock();
   if (global_lock_token && !global_lock_with_lock) keep(release_global_lock(lock.type, *global_lock_token));
   return first_of(first, std::move(checked));
 }
 
-// By the global lock, or every rank's lock in the order of ranks; exposures do not matter (exposure.hpp). Taking each lock at
-// the first operation on its target would cost less than all, but deadlocks: of two such epochs that use the targets in
-// different orders, each may wait behind a writer that waits for the other. Loads and stores on the own window are covered
-// as well.
+// By the global lock, or every rank's lock in the order of ranks; exposures do not matter (exposure.hpp). Taking each
+// lock at the first operation on its target would cost less than all, but deadlocks: of two such epochs that use the
+// targets in different orders, each may wait behind a writer that waits for the other. Loads and stores on the own
+// window are covered as well.
 Outcome Window::do_lock_all(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (Outcome o = acquire_deferred(); !o) return o;
@@ -436,7 +446,8 @@ Status Window::acquire_all() {
   const std::span tokens(lock_all_tokens_.data(), static_cast<std::size_t>(space_->ranks()));
   for (std::size_t target = 0; target < tokens.size(); ++target) {
     const int rank = static_cast<int>(target);
-    Status taken = acquire<epochs::TargetLock>(rank, LockType::kShared, tokens[target], saw_exposure, {}, by_lock_all(rank));
+    Status taken =
+        acquire<epochs::TargetLock>(rank, LockType::kShared, tokens[target], saw_exposure, {}, by_lock_all(rank));
     if (taken) continue;
     const Status released = release_shared(tokens.first(target));
     return taken;

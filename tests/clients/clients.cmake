@@ -2,8 +2,8 @@
 # Libraries that communicate by MPI windows, as Debian packs them, and a program of each: what is there is run, what is
 # not is said and left out. Included by tests/CMakeLists.txt, whose farside_run() it uses.
 
-# farside_client(NAME RUNTIME SOURCE [WORDS...] [ALSO ROUTES]): builds SOURCE by the command WORDS and runs it on both routes,
-# with 2 and 4 ranks. ALSO: routes that it uses next to `mapped`.
+# farside_client(NAME RUNTIME SOURCE [WORDS...] [ALSO ROUTES]): builds SOURCE by the command WORDS and runs it on both
+# routes, with 2 and 4 ranks. ALSO: routes that it uses next to `mapped`.
 function(farside_client name runtime source)
   cmake_parse_arguments(arg "" "ALSO" "BUILD" ${ARGN})
   set(program ${PROJECT_BINARY_DIR}/bin/tests/client-${name}-${runtime})

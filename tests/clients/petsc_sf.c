@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PETSc's star forests carried by windows (-sf_type window): broadcast, reduce with several operations, fetch and op, in
-// each of its ways to synchronize on each flavor of window that it makes. Nothing of farside.
+// PETSc's star forests carried by windows (-sf_type window): broadcast, reduce with several operations, fetch and op,
+// in each of its ways to synchronize on each flavor of window that it makes. Nothing of farside.
 #include <petscsf.h>
 
 #include "check.h"
@@ -38,8 +38,8 @@ static PetscSF forest(PetscSFWindowSyncType sync, PetscSFWindowFlavorType flavor
   return sf;
 }
 
-// PETSc copies the roots into a window that it uses again (locks, and a flavor that is not create) without waiting for who
-// still reads the last ones.
+// PETSc copies the roots into a window that it uses again (locks, and a flavor that is not create) without waiting for
+// who still reads the last ones.
 static void apart(void) { MPI_Barrier(MPI_COMM_WORLD); }
 
 static void run(PetscSF sf, int round) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which accesses of one origin may be under way together, and what ends them.
 #include "epochs/races/access_log.hpp"
-#include "tests/support/seeds.hpp"
 
 #include <random>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "tests/support/seeds.hpp"
 
 using namespace farside::epochs;
 using farside::testing::named;
@@ -112,7 +113,8 @@ TEST_CASE("a buffer that is read may be read again; one that is written is nobod
 
 TEST_CASE("a request completes its own operation, as far as its end at the origin says") {
   AccessLog log;
-  auto number = [&, made = std::uint64_t{0}](const char* name, Use use, ByteRange range, bool answered = false) mutable {
+  auto number = [&, made = std::uint64_t{0}](const char* name, Use use, ByteRange range,
+                                             bool answered = false) mutable {
     log.begin({name, 0, use, kInt, answered, true});
     REQUIRE_FALSE(log.at_target(range));
     log.add_at_target(range);
@@ -197,7 +199,8 @@ TEST_CASE("random accesses agree with a map of bytes") {
       const int type = use == Use::kAccumulate ? below(2) : 0;
       const int kind = static_cast<int>(use) * 2 + type;
       bool free = true;
-      for (auto at = first; at < last; ++at) free = free && (bytes[at] == -1 || (bytes[at] == kind && use != Use::kPut));
+      for (auto at = first; at < last; ++at)
+        free = free && (bytes[at] == -1 || (bytes[at] == kind && use != Use::kPut));
       CHECK(access(log, "x", 0, use, {first, last}, type).empty() == free);
       for (auto at = first; free && at < last; ++at) bytes[at] = kind;
     }

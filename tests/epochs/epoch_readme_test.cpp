@@ -55,7 +55,8 @@ std::string shown_row(Call call, bool access, std::map<Rule, int>& numbers) {
 TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
   std::map<Rule, int> numbers;
   std::string expected =
-      "| call | none | open | active | starting | started | locked | locking all | all |\n|---|---|---|---|---|---|---|---|---|\n";
+      "| call | none | open | active | starting | started | locked | locking all | all "
+      "|\n|---|---|---|---|---|---|---|---|---|\n";
   for (std::size_t i = 0; i < kCalls; ++i) {
     const auto call = static_cast<Call>(i);
     if (call == Call::kWait || call == Call::kTest) continue;  // no concern of the access side

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The epoch state machine call by call: what is legal stays legal, what is refused leaves nothing behind, and what is said.
+// The epoch state machine call by call: what is legal stays legal, what is refused leaves nothing behind, and what is
+// said.
 #include <cstddef>
 #include <set>
 #include <string>
@@ -242,9 +243,10 @@ TEST_CASE("a lock that a thread still waits for cannot be used or given back by 
     REQUIRE(!state.begin_lock(kMember, LockType::kExclusive));
     const std::string waiting = seen(state);
     CHECK(std::string(state.unlock(kMember).what) == violation(Rule::kStillLocking).what);
-    for (const Violation& refused : {state.operation(kMember), state.request_operation(kMember), state.flush(kMember),
-                                     state.lock(kMember, LockType::kShared), state.flush_all(), state.lock_all(), state.unlock_all(),
-                                     state.fence(kNoAssert), state.start(kGroup), state.complete(), state.free()}) {
+    for (const Violation& refused :
+         {state.operation(kMember), state.request_operation(kMember), state.flush(kMember),
+          state.lock(kMember, LockType::kShared), state.flush_all(), state.lock_all(), state.unlock_all(),
+          state.fence(kNoAssert), state.start(kGroup), state.complete(), state.free()}) {
       CHECK(refused.error == ErrorClass::kRmaSync);
     }
     CHECK(state.operation(kOther).error == ErrorClass::kRmaSync);

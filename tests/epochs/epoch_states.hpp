@@ -19,8 +19,8 @@ constexpr FenceAssert kNoAssert{};
 constexpr FenceAssert kNoPrecede{.no_precede = true};
 constexpr FenceAssert kNoSucceed{.no_succeed = true};
 
-// States in short: access none, open (fence open), active, starting, started, locked, locking all, all; exposure none, fence,
-// posting, posted, waiting.
+// States in short: access none, open (fence open), active, starting, started, locked, locking all, all; exposure none,
+// fence, posting, posted, waiting.
 inline const std::vector<std::string> kAccessNames = {"none",    "open",   "active",      "starting",
                                                       "started", "locked", "locking all", "all"};
 inline const std::vector<std::string> kExposureNames = {"none", "fence", "posting", "posted", "waiting"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of the epoch state machine: every call in every pair of states against expectations written from the standard,
-// a violation changes nothing, and the quick ways are those of the table.
+// The table of the epoch state machine: every call in every pair of states against expectations written from the
+// standard, a violation changes nothing, and the quick ways are those of the table.
 #include <cstddef>
 #include <iterator>
 #include <optional>

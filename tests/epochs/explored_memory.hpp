@@ -102,7 +102,8 @@ class World {
     auto& late = late_[static_cast<std::size_t>(rank)];
     late.changes.at(late.count++) = Change{word, 0, before};
   }
-  // Whether adapters may lose a write, or an atomic: the other is under way as the request takes effect (remote_memory.hpp).
+  // Whether adapters may lose a write, or an atomic: the other is under way as the request takes effect
+  // (remote_memory.hpp).
   bool meets(const Request& request) const {
     const auto changes = [](Kind kind) {
       return kind == Kind::kFetchAdd || kind == Kind::kCompareAndSwap || kind == Kind::kOwnAdd;
@@ -113,7 +114,8 @@ class World {
         const Slot& other = each.slots[s];
         if (other.phase != Phase::kIssued && other.phase != Phase::kHalf) continue;
         if (other.request.rank != request.rank || other.request.word != request.word) continue;
-        if (request.kind == Kind::kWrite ? changes(other.request.kind) : other.request.kind == Kind::kWrite) return true;
+        if (request.kind == Kind::kWrite ? changes(other.request.kind) : other.request.kind == Kind::kWrite)
+          return true;
       }
     }
     return false;
@@ -127,7 +129,8 @@ class World {
   }
   // Own words of the rank have changed visibly: who looked at them and went to sleep looks again.
   void stir(int rank) {
-    for (MessageHandler& handler : handlers) handler.stirred = handler.stirred || (handler.rank == rank && handler.looked);
+    for (MessageHandler& handler : handlers)
+      handler.stirred = handler.stirred || (handler.rank == rank && handler.looked);
   }
   std::uint64_t hash() const {
     std::uint64_t hash = hash_bytes(hash_, late_.data(), sizeof(late_));
@@ -230,8 +233,11 @@ class Memory {
  private:
   World::MessageHandler& handler() const { return world_.handlers[static_cast<std::size_t>(handler_)]; }
   Request sabotaged(Kind kind, std::uint32_t word, std::uint64_t operand) const {
-    Request request{.operand = operand, .word = word, .rank = static_cast<std::int8_t>(rank_),
-                    .handler = static_cast<std::int8_t>(handler_), .kind = kind};
+    Request request{.operand = operand,
+                    .word = word,
+                    .rank = static_cast<std::int8_t>(rank_),
+                    .handler = static_cast<std::int8_t>(handler_),
+                    .kind = kind};
     sabotage_(request);
     return request;
   }
@@ -246,8 +252,12 @@ class Memory {
     }
     World::Slot& slot = handler().slots[operation.slot_];
     slot.value = 0;
-    slot.request = {.operand = operand, .compare = compare, .word = word, .rank = static_cast<std::int8_t>(rank),
-                    .handler = static_cast<std::int8_t>(handler_), .kind = kind};
+    slot.request = {.operand = operand,
+                    .compare = compare,
+                    .word = word,
+                    .rank = static_cast<std::int8_t>(rank),
+                    .handler = static_cast<std::int8_t>(handler_),
+                    .kind = kind};
     if (sabotage_) sabotage_(slot.request);
     slot.phase = kind == Kind::kPause ? World::Phase::kEffected : World::Phase::kIssued;
   }
@@ -265,7 +275,8 @@ static_assert(RemoteMemory<Memory>);
 template <class... Protocols>
 class Running {
   // Not is_trivially_copyable: an optional of something with a reference cannot be assigned, but it is copied as bytes.
-  static_assert(((std::is_trivially_copy_constructible_v<Protocols> && std::is_trivially_destructible_v<Protocols>)&&...),
+  static_assert(((std::is_trivially_copy_constructible_v<Protocols> &&
+                  std::is_trivially_destructible_v<Protocols>)&&...),
                 "copied and hashed as bytes");
 
  public:

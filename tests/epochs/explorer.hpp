@@ -291,7 +291,8 @@ class Explorer {
     };
     for (std::size_t i = 0; i < events.count; ++i) {
       const Event event = events.list[i];
-      if (event.what != Event::What::kStep || is_of_handler(i - 1, event.who) || is_of_handler(i + 1, event.who)) continue;
+      if (event.what != Event::What::kStep || is_of_handler(i - 1, event.who) || is_of_handler(i + 1, event.who))
+        continue;
       apply(event);
       const bool local = !handler(event.who).looked && failure_.empty();
       failure_.clear();
@@ -392,7 +393,8 @@ class Explorer {
   }
   std::string describe(const Event& event) {
     const std::string who = "handler " + std::to_string(event.who);
-    if (event.what == Event::What::kAppear) return "rank " + std::to_string(event.who) + " sees a change of its own words";
+    if (event.what == Event::What::kAppear)
+      return "rank " + std::to_string(event.who) + " sees a change of its own words";
     if (event.what == Event::What::kStep) {
       std::string text = who + " steps";
       for (std::size_t s = 0; s < kSlots; ++s) {

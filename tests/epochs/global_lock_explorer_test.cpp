@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The global lock in all interleavings of a few ranks, alone and with the locks behind it; and global locks that are wrong in one
-// point, each of which must be caught. The same beyond the ring: global_lock_ring_of_*_explorer_test.cpp.
+// The global lock in all interleavings of a few ranks, alone and with the locks behind it; and global locks that are
+// wrong in one point, each of which must be caught. The same beyond the ring: global_lock_ring_of_*_explorer_test.cpp.
 #include <string>
 #include <vector>
 
@@ -13,18 +13,30 @@ namespace {
 using namespace farside::explore;
 
 bool is_slot(std::uint32_t word) { return word >= ControlBlock::kGlobalLockRing && word < ControlBlock::kPosted; }
-bool is_drain(std::uint32_t word) { return word == ControlBlock::kGlobalLockDrain || word == ControlBlock::kGlobalLockDrain + 8; }
-bool announces(const Request& r) { return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::departed(r.operand) < 0; }
-bool withdraws(const Request& r) { return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::departed(r.operand) == 0; }
-bool departs(const Request& r) { return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::departed(r.operand) > 0; }
+bool is_drain(std::uint32_t word) {
+  return word == ControlBlock::kGlobalLockDrain || word == ControlBlock::kGlobalLockDrain + 8;
+}
+bool announces(const Request& r) {
+  return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::departed(r.operand) < 0;
+}
+bool withdraws(const Request& r) {
+  return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::departed(r.operand) == 0;
+}
+bool departs(const Request& r) {
+  return r.kind == Kind::kFetchAdd && is_drain(r.word) && DrainWord::departed(r.operand) > 0;
+}
 
 }  // namespace
 
-TEST_CASE("three ranks that acquire the global lock twice exclude each other by group, are not overtaken, and all finish, in every mix") {
+TEST_CASE(
+    "three ranks that acquire the global lock twice exclude each other by group, are not overtaken, and all finish, in "
+    "every mix") {
   mixes_must_hold({}, false, "L", "E");
 }
 
-TEST_CASE("a global lock holds when own words show their changes late") { mixes_must_hold({.late = true}, false, "L", "E"); }
+TEST_CASE("a global lock holds when own words show their changes late") {
+  mixes_must_hold({.late = true}, false, "L", "E");
+}
 
 TEST_CASE("a global lock holds when its tickets wrap") { mixes_must_hold({}, true, "L", "E"); }
 
@@ -69,7 +81,8 @@ TEST_CASE("lock_all, exclusive and shared locks of one target exclude each other
   must_hold({{"L", "L", "X0", "S0"}, {}, false, true});
 }
 
-TEST_CASE("exclusive locks of different targets are held together, those within one another acquire the global lock once") {
+TEST_CASE(
+    "exclusive locks of different targets are held together, those within one another acquire the global lock once") {
   must_hold({{"L", "X0(X1)", "X1 S0"}, {}, false, true});
   must_hold({{"X0(X1)", "X1", "L"}, {}, false, true}, {.late = true});
   LockProgram::Seen seen;
@@ -81,8 +94,8 @@ TEST_CASE("two threads of a rank that wait at the global lock at once are woken 
   must_hold({{"L E", "E L", "L E"}, {0, 0, 1}}, {.late = true});
 }
 
-// Two that ask for the same lock and for the global lock at once, with a lock_all in between: the one that gets the lock while it
-// waits at the global lock must let the other, which is past the global lock, have it.
+// Two that ask for the same lock and for the global lock at once, with a lock_all in between: the one that gets the
+// lock while it waits at the global lock must let the other, which is past the global lock, have it.
 TEST_CASE("an exclusive lock that is kept in front of the global lock is caught") {
   must_hold({{"L", "X0", "X0"}, {}, false, true});
   CHECK(some_fault({{"L", "X0", "X0"}, {}, false, true}, [](Request& r) {
@@ -148,7 +161,8 @@ TEST_CASE("a global lock that lets one less in than wait is caught") {
 TEST_CASE("a global lock whose the next owner does not take off those that it saw off is caught") {
   // The last one finds its turn in its slot.
   CHECK(some_fault({{"L", "E", "L"}}, [](Request& r) {
-          r.dropped = r.word == ControlBlock::kGlobalLock && r.operand == LockWord::depart(LockType::kExclusive) && r.handler != 1;
+          r.dropped = r.word == ControlBlock::kGlobalLock && r.operand == LockWord::depart(LockType::kExclusive) &&
+                      r.handler != 1;
         }) != "");
   CHECK(some_fault({{"E", "L", "L", "E"}}, [](Request& r) {
           r.dropped = r.word == ControlBlock::kGlobalLock && r.operand == LockWord::depart(LockType::kShared, 2);
@@ -163,17 +177,20 @@ TEST_CASE("a global lock whose the next owner takes off one more is caught") {
 
 TEST_CASE("a global lock whose members leave by themselves, and are taken off as well, is caught") {
   CHECK(some_fault({{"E", "L", "L", "E"}}, [](Request& r) {
-          if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::next_after(0).bits())) r.operand = WakeValue::kHandOff;
+          if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::next_after(0).bits()))
+            r.operand = WakeValue::kHandOff;
         }) != "");
 }
 
 // One that is alone in its group, and found the next owner behind it, wakes that when it leaves.
 TEST_CASE("a global lock whose lone member tells its successor of nobody behind it is caught") {
   CHECK(some_fault({{"L", "E", "L", "E"}}, [](Request& r) {
-          if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::next_after(1).bits())) r.operand = WakeValue::kHandOff;
+          if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::next_after(1).bits()))
+            r.operand = WakeValue::kHandOff;
         }) == kDeadlock);
   CHECK(some_fault({{"E", "L", "E", "E"}}, [](Request& r) {
-          if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::members(1).bits())) r.operand = WakeValue::kHandOff;
+          if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::members(1).bits()))
+            r.operand = WakeValue::kHandOff;
         }) == kDeadlock);
 }
 
@@ -220,8 +237,8 @@ TEST_CASE("a global lock whose the next owner is not announced behind those who 
 }
 
 TEST_CASE("a global lock whose words are not changed atomically is caught") {
-  CHECK(fault({{"L", "E"}}, [](Request& r) { r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kGlobalLock; }) !=
-        "");
+  CHECK(fault({{"L", "E"}},
+              [](Request& r) { r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kGlobalLock; }) != "");
   CHECK(fault({{"L", "E"}}, [](Request& r) { r.torn = r.kind == Kind::kFetchAdd && is_drain(r.word); }) == kDeadlock);
   CHECK(fault({{"L", "E", "L"}}, [](Request& r) { r.torn = r.kind == Kind::kCompareAndSwap; }) == kDeadlock);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The global lock in all interleavings of a few ranks, with a ring of 1 slot: ranks wait beyond its end, meet in a slot, and pass the
-// turn on after letting in one.
+// The global lock in all interleavings of a few ranks, with a ring of 1 slot: ranks wait beyond its end, meet in a
+// slot, and pass the turn on after letting in one.
 #include <catch2/catch.hpp>
 
 #define FARSIDE_SMALL_RING 1
@@ -15,7 +15,9 @@ static_assert(ControlBlock::kRingSlots == FARSIDE_SMALL_RING, "small_ring.hpp mu
 
 }  // namespace
 
-TEST_CASE("with a ring of 1 slot, three ranks that acquire the global lock twice exclude each other and all finish, in every mix") {
+TEST_CASE(
+    "with a ring of 1 slot, three ranks that acquire the global lock twice exclude each other and all finish, in every "
+    "mix") {
   mixes_must_hold({}, false, "L", "E");
 }
 
@@ -38,14 +40,13 @@ TEST_CASE("with a ring of 1 slot, lock_all, exclusive and shared locks exclude e
 }
 
 // Who is let in at once, later, may leave before those who are woken: they take themselves for nearer to the front.
-TEST_CASE("with a ring of 1 slot, a waiter at the global lock that misjudged the front gives way to an earlier ticket") {
+TEST_CASE(
+    "with a ring of 1 slot, a waiter at the global lock that misjudged the front gives way to an earlier ticket") {
   must_hold({{"L E E", "E", "E", "E"}});
 }
 
 TEST_CASE("a later ticket at the global lock that is not told that its slot was taken is caught") {
-  const Sabotage keep_silent = [](Request& r) {
-    r.dropped = wakes(r) && r.operand == WakeValue::kAgain;
-  };
+  const Sabotage keep_silent = [](Request& r) { r.dropped = wakes(r) && r.operand == WakeValue::kAgain; };
   const Report report = explore_locks({{"L E E", "E", "E", "E"}}, {.shorten = false, .sabotage = keep_silent});
   CHECK(report.failure == kDeadlock);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The global lock in all interleavings of a few ranks, with a ring of 2 slots: ranks wait beyond its end, meet in a slot, and pass the
-// turn on after letting in two.
+// The global lock in all interleavings of a few ranks, with a ring of 2 slots: ranks wait beyond its end, meet in a
+// slot, and pass the turn on after letting in two.
 #include <catch2/catch.hpp>
 
 #define FARSIDE_SMALL_RING 2
@@ -15,7 +15,9 @@ static_assert(ControlBlock::kRingSlots == FARSIDE_SMALL_RING, "small_ring.hpp mu
 
 }  // namespace
 
-TEST_CASE("with a ring of 2 slots, three ranks that acquire the global lock twice exclude each other and all finish, in every mix") {
+TEST_CASE(
+    "with a ring of 2 slots, three ranks that acquire the global lock twice exclude each other and all finish, in "
+    "every mix") {
   mixes_must_hold({}, false, "L", "E");
 }
 

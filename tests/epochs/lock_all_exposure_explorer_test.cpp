@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Posts among locks of the rank that posts, and among lock_alls that take its lock, in all interleavings of a few ranks; and
-// ways to tell them apart that are wrong in one point, each of which must be caught.
+// Posts among locks of the rank that posts, and among lock_alls that take its lock, in all interleavings of a few
+// ranks; and ways to tell them apart that are wrong in one point, each of which must be caught.
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -23,8 +23,8 @@ namespace epochs = farside::epochs;
 
 constexpr int kTarget = 0;
 
-// "S" and "E": a shared and an exclusive lock of rank 0, "L": a lock_all, as far as rank 0 goes; "P" and, behind it, "W", at rank 0
-// only: post, and wait, if the post was not refused.
+// "S" and "E": a shared and an exclusive lock of rank 0, "L": a lock_all, as far as rank 0 goes; "P" and, behind it,
+// "W", at rank 0 only: post, and wait, if the post was not refused.
 class LockAllExposureProgram {
   using Acquire = epochs::AcquireLock<Memory>;
   using Release = epochs::ReleaseLock<Memory>;
@@ -33,7 +33,7 @@ class LockAllExposureProgram {
 
  public:
   struct Shared {
-    std::int8_t locked[kHandlers] = {};      // by a lock of this rank, held or awaited
+    std::int8_t locked[kHandlers] = {};  // by a lock of this rank, held or awaited
     std::int8_t lock_alls[kHandlers] = {};
     std::int8_t exposed = 0;
     std::int8_t met_exposure[kHandlers] = {};  // when it came
@@ -66,7 +66,8 @@ class LockAllExposureProgram {
         }
         const bool set = Mark::set(memory);
         if (set == any(shared.locked)) {
-          memory.broken(set ? "a post does not see a lock of its rank" : "a post is refused, and nobody has locked its rank");
+          memory.broken(set ? "a post does not see a lock of its rank"
+                            : "a post is refused, and nobody has locked its rank");
         }
         if (!set) {
           found_->post_refused = true;
@@ -82,7 +83,8 @@ class LockAllExposureProgram {
         if (running_.get<Acquire>().saw_exposure() != (shared.met_exposure[memory.index()] != 0)) {
           memory.broken("a lock and an exposure have not seen each other");
         }
-        if (shared.met_exposure[memory.index()] != 0) (what == 'L' ? found_->lock_all_saw_exposure : found_->lock_saw_exposure) = true;
+        if (shared.met_exposure[memory.index()] != 0)
+          (what == 'L' ? found_->lock_all_saw_exposure : found_->lock_saw_exposure) = true;
         token_ = running_.get<Acquire>().token();
         running_.end();
         memory.retire_operations();
@@ -116,7 +118,8 @@ class LockAllExposureProgram {
     return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
   }
   static void check_end(const World& world, const Shared&, std::string& failure) {
-    if (world.at(kTarget, ControlBlock::kLock) % LockWord::kTicket != 0) failure = "in the end someone is left in the lock word";
+    if (world.at(kTarget, ControlBlock::kLock) % LockWord::kTicket != 0)
+      failure = "in the end someone is left in the lock word";
   }
   std::string describe_position() const {
     static constexpr const char* kNames[] = {"begins", "acquires", "releases"};
@@ -188,8 +191,11 @@ TEST_CASE("a lock_all and a post never refuse each other") {
 TEST_CASE("a post is refused exactly while its rank is locked, whatever lock_alls are there, or wait, or have left") {
   CHECK(must_hold({"PW", "S"}).post_refused);
   CHECK(must_hold({"PW", "E"}).lock_saw_exposure);
-  for (const std::vector<std::string>& scripts : {std::vector<std::string>{"PWPW", "SL", "LS"}, {"PWPW", "EL", "L"}, {"PWPW", "LE", "SL"},
-                                                  {"PW", "L", "L", "E"}, {"PW", "L", "S", "E"}}) {
+  for (const std::vector<std::string>& scripts : {std::vector<std::string>{"PWPW", "SL", "LS"},
+                                                  {"PWPW", "EL", "L"},
+                                                  {"PWPW", "LE", "SL"},
+                                                  {"PW", "L", "L", "E"},
+                                                  {"PW", "L", "S", "E"}}) {
     const auto found = must_hold(scripts);
     CHECK(found.post_refused);
     CHECK(found.post_beside_lock_all);

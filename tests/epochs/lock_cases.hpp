@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the explorer's tests of the lock and the global lock have in common: a case must hold, or a broken one be caught.
+// What the explorer's tests of the lock and the global lock have in common: a case must hold, or a broken one be
+// caught.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@ namespace farside::explore {
 
 // What a broken case changes.
 using epochs::DrainWord;
-using epochs::RingSlot;
 using epochs::HandOff;
+using epochs::RingSlot;
 using epochs::WakeValue;
 
 inline void must_hold(const LockCase& each, const Options& options = {}) {
@@ -29,11 +30,15 @@ inline void must_hold(const LockCase& each, const Options& options = {}) {
 // In all mixes of two rounds each of three ranks.
 inline void mixes_must_hold(const Options& options, bool wraps = false, const std::string& one = "S0",
                             const std::string& other = "X0") {
-  each_mix_of_three([&](const std::vector<std::string>& scripts) { must_hold({scripts, {}, wraps}, options); }, one, other);
+  each_mix_of_three(
+      [&](const std::vector<std::string>& scripts) {
+        must_hold({scripts, {}, wraps}, options);
+      },
+      one, other);
 }
 
-// What is wrong if requests are changed like this; "" if the explorer finds nothing. On the shortest way to a fault, or,
-// which is faster, on the first one found.
+// What is wrong if requests are changed like this; "" if the explorer finds nothing. On the shortest way to a fault,
+// or, which is faster, on the first one found.
 inline std::string fault(const LockCase& each, const Sabotage& sabotage, bool shortest = true) {
   return explore_locks(each, {.shorten = shortest, .sabotage = sabotage}).failure;
 }

@@ -97,9 +97,8 @@ TEST_CASE("a lock whose writer waits for one reader less than there are is caugh
 }
 
 TEST_CASE("a lock whose writer does not take itself out of the drain word is caught") {
-  CHECK(fault({{"S0", "X0"}}, [](Request& r) {
-          r.dropped = in_drain(r) && DrainWord::departed(r.operand) == 0;
-        }) == kDrainLeft);
+  CHECK(fault({{"S0", "X0"}}, [](Request& r) { r.dropped = in_drain(r) && DrainWord::departed(r.operand) == 0; }) ==
+        kDrainLeft);
 }
 
 TEST_CASE("a lock whose last reader wakes the writer as if it had not announced itself is caught") {
@@ -124,7 +123,8 @@ TEST_CASE("a lock whose writer is not told how many readers it releases its pred
 
 TEST_CASE("a lock whose readers leave by themselves, and are taken along as well, is caught") {
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
-          if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::next_after(0).bits())) r.operand = WakeValue::kHandOff;
+          if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::next_after(0).bits()))
+            r.operand = WakeValue::kHandOff;
         }) != "");
 }
 
@@ -152,8 +152,7 @@ TEST_CASE("a lock whose writer takes the next one's mark along is caught") {
 
 TEST_CASE("a lock that takes no ticket is caught") {
   CHECK(fault({{"X0", "X0", "X0"}}, [](Request& r) {
-          const bool takes_ticket =
-              r.word == ControlBlock::kLock && r.operand == LockWord::kTicket + LockWord::kWriter;
+          const bool takes_ticket = r.word == ControlBlock::kLock && r.operand == LockWord::kTicket + LockWord::kWriter;
           if (takes_ticket) r.operand = LockWord::kWriter;
         }) == kDeadlock);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations that fail while a lock and the global lock (the global lock) are taken together: what was acquired is given back, and what
-// was not is never released. The explorer has no failures; here operations take effect at once, or fail.
+// Operations that fail while a lock and the global lock (the global lock) are taken together: what was acquired is
+// given back, and what was not is never released. The explorer has no failures; here operations take effect at once, or
+// fail.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -47,7 +48,8 @@ class FailingMemory {
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     if (begin(operation, rank, word)) words_.at(rank, word) += value;
   }
-  void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected, std::uint64_t desired) {
+  void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
+                        std::uint64_t desired) {
     if (begin(operation, rank, word) && operation.value_ == expected) words_.at(rank, word) = desired;
   }
   void read(Operation& operation, int rank, std::uint32_t word) { begin(operation, rank, word); }
@@ -57,7 +59,9 @@ class FailingMemory {
   void pause(Operation&, std::uint64_t) {}
   void paused(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const { return words_.at(rank_, word); }
-  std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) { return std::exchange(words_.at(rank_, word), own(word) + value); }
+  std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
+    return std::exchange(words_.at(rank_, word), own(word) + value);
+  }
 
  private:
   bool begin(Operation& operation, int rank, std::uint32_t word) {
@@ -92,7 +96,8 @@ std::uint64_t present(Words& words, int rank, std::uint32_t word) { return words
 
 }  // namespace
 
-TEST_CASE("where the global lock's rank is lost, the lock of the target is given back, and the global lock is not", "[epochs]") {
+TEST_CASE("where the global lock's rank is lost, the lock of the target is given back, and the global lock is not",
+          "[epochs]") {
   Words words;
   FailingMemory memory(words, kSelf);
   memory.fails = [](int rank, std::uint32_t) { return rank == kHome; };
@@ -117,7 +122,10 @@ TEST_CASE("where the target is lost, a global lock that was passed is held, to b
   CHECK(present(words, kHome, GlobalLock::kWord) == 0);
 }
 
-TEST_CASE("where the target is lost while a lock_all holds the global lock, nothing is given back before the global lock is passed", "[epochs]") {
+TEST_CASE(
+    "where the target is lost while a lock_all holds the global lock, nothing is given back before the global lock is "
+    "passed",
+    "[epochs]") {
   Words words;
   FailingMemory other(words, kOther), memory(words, kSelf);
   AcquireLock<FailingMemory, GlobalLock> all(other, kOther, kHome, LockType::kShared, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a handler of the explorer does with locks and the global lock, and what must hold: a writer is alone, readers are among
-// themselves, at the global lock lock_alls or exclusive locks are; nobody overtakes who came before and is in its way, and in
-// the end nothing is left behind.
+// What a handler of the explorer does with locks and the global lock, and what must hold: a writer is alone, readers
+// are among themselves, at the global lock lock_alls or exclusive locks are; nobody overtakes who came before and is in
+// its way, and in the end nothing is left behind.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using epochs::ControlBlock;
 using epochs::LockType;
 using epochs::LockWord;
 
-inline constexpr int kHome = 0;        // rank of the global lock
+inline constexpr int kHome = 0;             // rank of the global lock
 inline constexpr int kGlobalLock = kRanks;  // as a place, next to the ranks' locks
 
 struct LockAction {
@@ -45,7 +45,7 @@ class LockProgram {
   // been issued as late as that.
   struct Shared {
     struct Place {
-      std::int8_t inside[kHandlers] = {};    // 0, or 1 + the type
+      std::int8_t inside[kHandlers] = {};   // 0, or 1 + the type
       std::int8_t arrived[kHandlers] = {};  // 1 + handlers that came and do not hold yet, in order
       std::int8_t arrived_type[kHandlers] = {};
       std::int8_t arrivals = 0;
@@ -56,8 +56,8 @@ class LockProgram {
 
   // What the search has come across; no part of the state.
   struct Seen {
-    int together[2] = {};  // handlers that held one lock at once, by type
-    int at_global_lock[2] = {};   // the same at the global lock
+    int together[2] = {};        // handlers that held one lock at once, by type
+    int at_global_lock[2] = {};  // the same at the global lock
   };
 
   LockProgram() = default;
@@ -82,7 +82,8 @@ class LockProgram {
     const LockAction action = (*script_)[position_];
     auto& place = shared.places[at_global_lock ? kGlobalLock : action.place];
     if (action.what == What::kRelease || action.what == What::kReleaseWithGlobalLock) {
-      // In the lock word or, who is released by its successor, in the drain word; who counts in both leaves the lock word first.
+      // In the lock word or, who is released by its successor, in the drain word; who counts in both leaves the lock
+      // word first.
       place.inside[memory.index()] = 0;
     } else if (drain) {
       return;
@@ -112,7 +113,8 @@ class LockProgram {
       for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGlobalLock}) {
         if (world.at(rank, word) % LockWord::kTicket != 0) failure = "in the end someone is left in a lock word";
       }
-      for (const std::uint32_t word : {ControlBlock::kDrain, ControlBlock::kGlobalLockDrain, ControlBlock::kGlobalLockDrain + 8}) {
+      for (const std::uint32_t word :
+           {ControlBlock::kDrain, ControlBlock::kGlobalLockDrain, ControlBlock::kGlobalLockDrain + 8}) {
         if (world.at(rank, word) != 0) failure = "in the end something is left in a drain word";
       }
       for (std::uint32_t i = 0; i < ControlBlock::kRingSlots; ++i) {
@@ -130,9 +132,10 @@ class LockProgram {
     if (over()) return "";
     const LockAction action = (*script_)[position_];
     return std::string(" (") + (running_ ? "in " : "begins ") +
-           (action.what == What::kAcquire           ? "acquire "
+           (action.what == What::kAcquire                 ? "acquire "
             : action.what == What::kAcquireWithGlobalLock ? "acquire with global lock "
-            : action.what == What::kRelease ? "release " : "release with global lock ") +
+            : action.what == What::kRelease               ? "release "
+                                                          : "release with global lock ") +
            (action.type == LockType::kShared ? "shared " : "exclusive ") +
            (action.place == kGlobalLock ? "global lock" : std::to_string(action.place)) + ")";
   }
@@ -143,7 +146,8 @@ class LockProgram {
  private:
   void begin(Memory& memory, LockAction action) {
     if (action.what == What::kAcquireWithGlobalLock) {
-      running_.begin<AcquireBoth>(memory, memory.rank(), action.place, kHome, node_ + ControlBlock::kWakeWords / 2, node_);
+      running_.begin<AcquireBoth>(memory, memory.rank(), action.place, kHome, node_ + ControlBlock::kWakeWords / 2,
+                                  node_);
     } else if (action.what == What::kReleaseWithGlobalLock) {
       running_.begin<ReleaseBoth>(memory, action.place, tokens_[action.place], kHome, tokens_[kGlobalLock]);
     } else if (action.place == kGlobalLock && action.what == What::kAcquire) {
@@ -173,10 +177,11 @@ class LockProgram {
       enter(shared.places[action.place], memory, action);
       return true;
     }
-    if (action.what == What::kAcquire) return at_global_lock ? acquire(running_.get<Enter>()) : acquire(running_.get<Acquire>());
+    if (action.what == What::kAcquire)
+      return at_global_lock ? acquire(running_.get<Enter>()) : acquire(running_.get<Acquire>());
     const bool over = action.what == What::kReleaseWithGlobalLock ? running_.get<ReleaseBoth>().advance()
-                      : at_global_lock                             ? running_.get<DepartGlobalLock>().advance()
-                                                            : running_.get<Release>().advance();
+                      : at_global_lock                            ? running_.get<DepartGlobalLock>().advance()
+                                                                  : running_.get<Release>().advance();
     if (!over) return false;
     tokens_[action.place] = {};
     if (action.what == What::kReleaseWithGlobalLock) tokens_[kGlobalLock] = {};
@@ -226,8 +231,8 @@ class LockProgram {
 static_assert(std::has_unique_object_representations_v<LockProgram::Shared>);
 
 // "X0 S0": lock exclusive at rank 0, unlock, then shared. "S0(X1)": within the lock at 0, one at 1. "L", "E": pass the
-// global lock as a lock_all, as an exclusive lock. If `gated`, X is within an E that opens with the first X and closes with the
-// last.
+// global lock as a lock_all, as an exclusive lock. If `gated`, X is within an E that opens with the first X and closes
+// with the last.
 inline LockScript parse_script(const std::string& text, bool globally_locked = false) {
   using What = LockAction::What;
   LockScript script;
@@ -263,7 +268,7 @@ struct LockCase {
   std::vector<std::string> scripts;  // one per handler
   std::vector<int> ranks = {};       // of the handlers; none: handler i is rank i
   bool wraps = false;                // the tickets do
-  bool globally_locked = false;                // exclusive locks acquire the global lock
+  bool globally_locked = false;      // exclusive locks acquire the global lock
 };
 
 inline Report explore_locks(const LockCase& each, const Options& options, LockProgram::Seen* seen = nullptr) {

@@ -40,9 +40,7 @@ TEST_CASE("with a ring of 1 slot, a waiter that misjudged the front gives way to
 }
 
 TEST_CASE("a later ticket that is not told that its slot was taken is caught") {
-  const Sabotage keep_silent = [](Request& r) {
-    r.dropped = wakes(r) && r.operand == WakeValue::kAgain;
-  };
+  const Sabotage keep_silent = [](Request& r) { r.dropped = wakes(r) && r.operand == WakeValue::kAgain; };
   CHECK(explore_locks({{"X0", "S0", "S0", "S0"}}, {.sabotage = keep_silent}).failure == kDeadlock);
 }
 

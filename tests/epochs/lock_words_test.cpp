@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the words of the lock say, in two ways that must agree.
-#include <catch2/catch.hpp>
-
 #include "epochs/protocols/lock_words.hpp"
+
+#include <catch2/catch.hpp>
 
 using namespace farside::epochs;
 
-TEST_CASE("the bits in the way of a lock are there exactly if it does not hold at once, or the rank is exposed", "[epochs]") {
+TEST_CASE("the bits in the way of a lock are there exactly if it does not hold at once, or the rank is exposed",
+          "[epochs]") {
   constexpr std::uint64_t kMost = LockWord::kMostPresent;
   for (const std::uint64_t readers : {std::uint64_t{0}, std::uint64_t{1}, kMost / 2 + 1, kMost}) {
     for (const std::uint64_t writers : {std::uint64_t{0}, std::uint64_t{1}, kMost / 2 + 1, kMost}) {
       for (const std::uint64_t exposed : {std::uint64_t{0}, LockWord::kExposed}) {
         for (const std::uint64_t ticket : {std::uint64_t{0}, std::uint64_t{1}, LockWord::kTickets - 1}) {
-          const std::uint64_t word = readers * LockWord::kReader + writers * LockWord::kWriter + exposed + ticket * LockWord::kTicket;
+          const std::uint64_t word =
+              readers * LockWord::kReader + writers * LockWord::kWriter + exposed + ticket * LockWord::kTicket;
           for (const LockType type : {LockType::kShared, LockType::kExclusive}) {
             const bool free = TargetLock::holds_at_once(word, type) && !LockWord::exposed(word);
             CHECK(((word & LockWord::contenders(type)) == 0) == free);
@@ -31,8 +33,9 @@ TEST_CASE("the parts of a lock word do not touch each other", "[epochs]") {
         if (lock_alls > readers) continue;
         for (const std::uint64_t ticket : {std::uint64_t{0}, LockWord::kTickets - 1}) {
           for (const bool exposed : {false, true}) {
-            const std::uint64_t word = readers * LockWord::kReader + writers * LockWord::kWriter + lock_alls * LockWord::kLockAll +
-                                       ticket * LockWord::kTicket + (exposed ? LockWord::kExposed : 0);
+            const std::uint64_t word = readers * LockWord::kReader + writers * LockWord::kWriter +
+                                       lock_alls * LockWord::kLockAll + ticket * LockWord::kTicket +
+                                       (exposed ? LockWord::kExposed : 0);
             CHECK(LockWord::readers(word) == readers);
             CHECK(LockWord::writers(word) == writers);
             CHECK(LockWord::lock_alls(word) == lock_alls);
@@ -48,7 +51,9 @@ TEST_CASE("the parts of a lock word do not touch each other", "[epochs]") {
   CHECK(LockWord::locked(both));
   CHECK(!LockWord::locked(both + LockWord::depart(LockType::kShared)));
   CHECK(LockWord::locked(both + LockWord::depart(LockType::kShared, LockOf::kAll)));
-  CHECK((both + LockWord::depart(LockType::kShared) + LockWord::depart(LockType::kShared, LockOf::kAll)) % LockWord::kTicket == 0);
+  CHECK((both + LockWord::depart(LockType::kShared) + LockWord::depart(LockType::kShared, LockOf::kAll)) %
+            LockWord::kTicket ==
+        0);
 }
 
 TEST_CASE("the last rank that a window may have is told apart from the others, and one more has no room", "[epochs]") {
@@ -71,7 +76,9 @@ TEST_CASE("the last rank that a window may have is told apart from the others, a
   }
   CHECK(LockWord::present(WaiterId::kMostRanks * LockWord::kReader, LockType::kExclusive) == 0);
   CHECK(!LockWord::exposed(WaiterId::kMostRanks * LockWord::kWriter));
-  // While one lock of each rank is there, those that were released by their successor and have left may still be counted.
-  CHECK(LockWord::present((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kReader, LockType::kExclusive) == 0);
+  // While one lock of each rank is there, those that were released by their successor and have left may still be
+  // counted.
+  CHECK(LockWord::present((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kReader,
+                          LockType::kExclusive) == 0);
   CHECK(!LockWord::exposed((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kWriter));
 }

@@ -365,7 +365,8 @@ TEST_CASE("of two origins that come at once, at least one sees the other") {
     }
 
    private:
-    std::vector<std::atomic<std::uint64_t>> words_ = std::vector<std::atomic<std::uint64_t>>(SharedLog::bytes(2, kCapacity) / 8);
+    std::vector<std::atomic<std::uint64_t>> words_ =
+        std::vector<std::atomic<std::uint64_t>>(SharedLog::bytes(2, kCapacity) / 8);
   };
   Shared memory;
   constexpr int kRounds = 20000;

@@ -83,14 +83,17 @@ TEST_CASE("lock_all is one atomic to take and one to give back, an exclusive loc
   check_all_served(figures);
   CHECK(figures.contended == 0);
   CHECK(figures.operations.max == 2);
-  // Exclusive locks of different targets are not in the way of each other; and the target's answer may come before the global lock's.
+  // Exclusive locks of different targets are not in the way of each other; and the target's answer may come before the
+  // global lock's.
   settings = small(2, 50, Arrival::kSteady, 0);
   settings.lock_all = true;
   settings.load = 0.0001;
   CHECK(simulate<FarsideLock>(settings).operations.max == 4);
 }
 
-TEST_CASE("lock_all and exclusive locks are served in order at the global lock, at a cost that does not grow with the waiters") {
+TEST_CASE(
+    "lock_all and exclusive locks are served in order at the global lock, at a cost that does not grow with the "
+    "waiters") {
   const int ranks = GENERATE(64, 1024);
   const Arrival arrival = GENERATE(Arrival::kOnce, Arrival::kSteady);
   const int readers = GENERATE(0, 50, 95);
@@ -101,8 +104,8 @@ TEST_CASE("lock_all and exclusive locks are served in order at the global lock, 
   check_all_served(figures);
   CHECK(figures.overtaken == 0);
   CHECK(figures.contended > 0);
-  // Among exclusive locks alone nobody waits at the global lock. Else 6 for a member of a group or one behind a lone member, 9 for
-  // who is the next owner behind several, and one look of most that are far.
+  // Among exclusive locks alone nobody waits at the global lock. Else 6 for a member of a group or one behind a lone
+  // member, 9 for who is the next owner behind several, and one look of most that are far.
   CHECK(figures.contended_mean_at_global_lock <= (readers == 0 ? 0 : 7.8));
   // Over the targets' locks too, of which those that ask for both at once take, give back and take again: 4.
   CHECK(figures.contended_mean <= 7.8);

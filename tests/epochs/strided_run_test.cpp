@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bytes as equal blocks at equal distances.
 #include "epochs/races/strided_run.hpp"
-#include "tests/support/seeds.hpp"
 
 #include <random>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "tests/support/seeds.hpp"
 
 using namespace farside::epochs;
 using farside::testing::named;
@@ -72,7 +73,8 @@ TEST_CASE("random runs meet where a map of bytes says so") {
     for (std::size_t i = 0; i < ours.size() && !common; ++i) common = ours[i] && theirs[i];
     const auto range = meet(a, b);
     REQUIRE(range.has_value() == common);
-    for (std::uint64_t at = range ? range->first : 0; range && at < range->last; ++at) REQUIRE((ours[at] && theirs[at]));
+    for (std::uint64_t at = range ? range->first : 0; range && at < range->last; ++at)
+      REQUIRE((ours[at] && theirs[at]));
   }
 }
 

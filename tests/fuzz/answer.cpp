@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process that has asked target's handlers gets hostile answers: only the buffers of the operation that an answer names are written,
-// only once, and only by one of the right length; all others are dropped.
+// A process that has asked target's handlers gets hostile answers: only the buffers of the operation that an answer
+// names are written, only once, and only by one of the right length; all others are dropped.
 //
 //   input:  which operation is named, how its number and generation are made, then the answer
 #include <algorithm>
@@ -15,12 +15,13 @@
 namespace farside::fuzz {
 namespace {
 
-// Operations: one that fetches by a list, one by a list and behind it, one by a list between two steps, one that only waits to be told,
-// one that awaits nothing.
+// Operations: one that fetches by a list, one by a list and behind it, one by a list between two steps, one that only
+// waits to be told, one that awaits nothing.
 enum Asked : std::size_t { kList, kListAndWord, kLocked, kNothing, kNotAsked, kOperations };
 enum Flags : std::uint8_t { kRightNumber = 1, kRightGeneration = 2, kTwice = 4 };
 constexpr std::size_t kElements = 5, kGuard = 4096;
-constexpr std::size_t kListed = 24 + 16 * kElements + 8, kBytes = kListed + 8;  // of the buffers: a list's, and a word behind them
+constexpr std::size_t kListed = 24 + 16 * kElements + 8,
+                      kBytes = kListed + 8;  // of the buffers: a list's, and a word behind them
 constexpr std::byte kFilling{0x5A};
 
 struct Buffers {
@@ -31,7 +32,8 @@ struct Buffers {
     const std::byte* const begin = operation < kOperations ? of(operation) : all.data();
     const std::byte* const end = operation < kOperations ? begin + bytes : begin;
     const auto filling = [](std::byte b) { return b == kFilling; };
-    return std::all_of(static_cast<const std::byte*>(all.data()), begin, filling) && std::all_of(end, static_cast<const std::byte*>(all.data() + all.size()), filling);
+    return std::all_of(static_cast<const std::byte*>(all.data()), begin, filling) &&
+           std::all_of(end, static_cast<const std::byte*>(all.data() + all.size()), filling);
   }
   std::vector<std::byte> all;
 };
@@ -41,9 +43,14 @@ std::unique_ptr<OperationList> list_into(std::byte* buffer) {
   const std::array<std::byte, 64> data{};
   require(list->add(DataOperation::get(0, buffer, 24)), "a get");
   require(list->add(DataOperation::put(24, data.data(), 64)), "a put");
-  require(list->add(DataOperation::accumulate(64, ReduceOp::kMaxloc, BasicType::kDoubleInt, data.data(), nullptr, 1)), "an accumulate");
-  require(list->add(DataOperation::accumulate(96, ReduceOp::kNoOp, BasicType::kDoubleInt, nullptr, buffer + 24, kElements)), "a fetch");
-  require(list->add(DataOperation::compare_and_swap(8, BasicType::kInt64, data.data(), data.data(), buffer + 24 + kElements * 16)), "a swap");
+  require(list->add(DataOperation::accumulate(64, ReduceOp::kMaxloc, BasicType::kDoubleInt, data.data(), nullptr, 1)),
+          "an accumulate");
+  require(
+      list->add(DataOperation::accumulate(96, ReduceOp::kNoOp, BasicType::kDoubleInt, nullptr, buffer + 24, kElements)),
+      "a fetch");
+  require(list->add(DataOperation::compare_and_swap(8, BasicType::kInt64, data.data(), data.data(),
+                                                    buffer + 24 + kElements * 16)),
+          "a swap");
   return list;
 }
 
@@ -64,8 +71,11 @@ std::vector<Bytes> seeds() {
   Buffers buffers;
   const std::size_t listed = list_into(buffers.of(0))->fetched_bytes();
   for (std::size_t operation = 0; operation < kOperations; ++operation) {
-    const std::size_t bytes = (operation <= kLocked ? listed : 0) + (operation == kListAndWord ? 8 : operation == kLocked ? 16 : 0);
-    for (const unsigned flags : {0U, unsigned{kRightNumber}, unsigned{kRightNumber | kRightGeneration}, unsigned{kRightNumber | kRightGeneration | kTwice}}) {
+    const std::size_t bytes = (operation <= kLocked ? listed : 0) + (operation == kListAndWord ? 8
+                                                                     : operation == kLocked    ? 16
+                                                                                               : 0);
+    for (const unsigned flags : {0U, unsigned{kRightNumber}, unsigned{kRightNumber | kRightGeneration},
+                                 unsigned{kRightNumber | kRightGeneration | kTwice}}) {
       all.push_back(answer(operation, static_cast<std::uint8_t>(flags), bytes));
     }
     all.push_back(answer(operation, kRightNumber | kRightGeneration, 0, ReplyStatus::kRefused));
@@ -113,9 +123,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t listed = asked[kList]->list->fetched_bytes();
   const std::span<const std::byte> bytes = std::as_bytes(std::span(message));
   const Operation& of = *asked[named];
-  const bool right = bytes.size() >= sizeof header && (flags & kRightNumber) != 0 && header.generation == of.generation && named != kNotAsked;
+  const bool right = bytes.size() >= sizeof header && (flags & kRightNumber) != 0 &&
+                     header.generation == of.generation && named != kNotAsked;
   const Operation* const answered = pool.take_answer(bytes);
-  require(answered == (right ? &of : nullptr), "the operation that an answer names has it, if it waits for one, and no other");
+  require(answered == (right ? &of : nullptr),
+          "the operation that an answer names has it, if it waits for one, and no other");
   require(!of.awaits_reply || !right, "it waits no more");
   for (std::size_t i = 0; i < kOperations; ++i) {
     require(asked[i]->awaits_reply == (i != kNotAsked && !(right && i == named)), "the others wait as before");
@@ -123,10 +135,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const std::size_t expected = (named <= kLocked ? listed : 0) + (named == kLocked ? 16 : of.fetched_bytes);
   const bool good = right && header.status == ReplyStatus::kDone && bytes.size() == sizeof header + expected;
-  const bool stopped = right && named == kLocked && header.status == ReplyStatus::kStopped && bytes.size() == sizeof header + 8;
-  require(pending[named].has_error() == (right && !good && !stopped), "an answer that is not of the right length, or a refusal, is an error");
-  require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "only the buffers that were asked for are written");
-  require(locked_result.stopped == stopped && (locked_result.list != nullptr) == stopped, "a list that was stopped is given back, and no other");
+  const bool stopped =
+      right && named == kLocked && header.status == ReplyStatus::kStopped && bytes.size() == sizeof header + 8;
+  require(pending[named].has_error() == (right && !good && !stopped),
+          "an answer that is not of the right length, or a refusal, is an error");
+  require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0),
+          "only the buffers that were asked for are written");
+  require(locked_result.stopped == stopped && (locked_result.list != nullptr) == stopped,
+          "a list that was stopped is given back, and no other");
   if ((flags & kTwice) != 0) {
     require(pool.take_answer(bytes) == nullptr, "no operation is answered twice");
     require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "nor written to");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each target of fuzzing gives (NAME.cpp): what is done with an input, and inputs to begin with. main.cpp runs it where there
-// is no libFuzzer.
+// What each target of fuzzing gives (NAME.cpp): what is done with an input, and inputs to begin with. main.cpp runs it
+// where there is no libFuzzer.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A target's handler is sent hostile messages: they must not touch memory that is not in the region which they name, and what is
-// refused must change nothing.
+// A target's handler is sent hostile messages: they must not touch memory that is not in the region which they name,
+// and what is refused must change nothing.
 //
 //   input:  flags, then the message
 #include <algorithm>
@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "transport/handler/message_handler.hpp"
-#include "transport/handler/operation_list.hpp"
 #include "transport/base/log.hpp"
 #include "transport/handler/attached_regions.hpp"
+#include "transport/handler/message_handler.hpp"
+#include "transport/handler/operation_list.hpp"
 #include "transport/space/regions.hpp"
 
 namespace farside::fuzz {
@@ -32,7 +32,8 @@ struct Memory {
   std::byte* data() { return all.data() + kGuard; }
   bool guards_hold() const {
     static const std::vector<std::byte> kWhole(kGuard, kFilling);
-    return std::memcmp(all.data(), kWhole.data(), kGuard) == 0 && std::memcmp(all.data() + kGuard + kBytes, kWhole.data(), kGuard) == 0;
+    return std::memcmp(all.data(), kWhole.data(), kGuard) == 0 &&
+           std::memcmp(all.data() + kGuard + kBytes, kWhole.data(), kGuard) == 0;
   }
   std::vector<std::byte> all;
 };
@@ -80,9 +81,12 @@ std::vector<Bytes> seeds() {
   many.add(DataOperation::accumulate(2048, ReduceOp::kMaxloc, BasicType::kDoubleInt, data.data(), fetched.data(), 5));
   many.add(DataOperation::compare_and_swap(8, BasicType::kInt32, data.data(), data.data(), fetched.data()));
   for (std::uint64_t i = 0; i < 40; ++i) strided.add(DataOperation::put(24 * i, data.data(), 8));
-  for (std::uint64_t i = 0; i < 40; ++i) fetches.add(DataOperation::accumulate(48 * i, ReduceOp::kNoOp, BasicType::kComplexDouble, nullptr, fetched.data(), 2));
+  for (std::uint64_t i = 0; i < 40; ++i)
+    fetches.add(
+        DataOperation::accumulate(48 * i, ReduceOp::kNoOp, BasicType::kComplexDouble, nullptr, fetched.data(), 2));
   const ControlStep add{ControlCall::kFetchAdd, {}, 24, 5, 0};
-  for (const unsigned base : {unsigned{kRightRegion}, unsigned{kRightRegion | kLocked}, unsigned{kRightRegion | kRightOffsets | kDynamic}}) {
+  for (const unsigned base :
+       {unsigned{kRightRegion}, unsigned{kRightRegion | kLocked}, unsigned{kRightRegion | kRightOffsets | kDynamic}}) {
     const auto flags = static_cast<std::uint8_t>(base);
     for (const OperationList* list : {&many, &strided, &fetches}) {
       all.push_back(request(flags, list, {}));
@@ -117,11 +121,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     // Two that touch, and a hole before the third.
     const auto at = reinterpret_cast<std::uint64_t>(memory.data());
     for (const auto& [from, to] : {std::pair{0, 1024}, {1024, 2048}, {3072, 4096}}) {
-      require(attached.attach({at + static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to - from), {}}).ok(), "memory is attached");
+      require(attached.attach({at + static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to - from), {}}).ok(),
+              "memory is attached");
     }
   }
   MessageHandler::Region region;
-  region.base = dynamic ? reinterpret_cast<std::byte*>(Regions::kFirst) : memory.data();  // NOLINT(performance-no-int-to-ptr)
+  region.base =
+      dynamic ? reinterpret_cast<std::byte*>(Regions::kFirst) : memory.data();  // NOLINT(performance-no-int-to-ptr)
   region.bytes = dynamic ? Regions::kBytes : kBytes;
   region.lock = &lock;
   region.control = control.data();
@@ -142,7 +148,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const MessageHandler::Answer answer = handler.execute(std::as_bytes(std::span(message)));
   require(memory.guards_hold() && control.guards_hold(), "nothing is written beyond the region");
   const std::byte* hole = memory.data() + 2048;
-  require(!dynamic || std::all_of(hole, hole + 1024, [](std::byte b) { return b == kFilling; }), "nothing is written to what is not attached");
+  require(!dynamic || std::all_of(hole, hole + 1024, [](std::byte b) { return b == kFilling; }),
+          "nothing is written to what is not attached");
   require(answer.fetched.size() <= kMaxPayload, "an answer fits into a message");
   require(answer.known_sender || answer.refused != nullptr, "only who is known is answered");
   const bool refused = answer.refused != nullptr;
@@ -150,7 +157,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (refused) {
     require(answer.fetched.empty(), "a refusal has no data");
     const bool halfway = dynamic && std::string_view(answer.refused) == "not attached";
-    require(halfway || std::all_of(memory.data(), memory.data() + kBytes, [](std::byte b) { return b == kFilling; }), "what is refused changes nothing");
+    require(halfway || std::all_of(memory.data(), memory.data() + kBytes, [](std::byte b) { return b == kFilling; }),
+            "what is refused changes nothing");
     const auto zero = [](std::byte b) { return b == std::byte{0}; };
     require(std::all_of(control.data(), control.data() + kWords * 8, zero), "what is refused changes no control word");
   }

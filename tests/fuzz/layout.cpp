@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layouts of random trees: each of the ways in which their data are walked must go where a plain list of all elements, made
-// beside the tree, says that they are.
+// Layouts of random trees: each of the ways in which their data are walked must go where a plain list of all elements,
+// made beside the tree, says that they are.
 //
 //   input:  how many copies, then the tree: a kind, its numbers, its children
 #include <algorithm>
@@ -19,7 +19,8 @@ struct Element {
 };
 using Map = std::vector<Element>;
 
-// A layout, and beside it the type map as MPI defines it (MPI 4.0 section 5.1): all elements in their order, and the bounds.
+// A layout, and beside it the type map as MPI defines it (MPI 4.0 section 5.1): all elements in their order, and the
+// bounds.
 struct Both {
   std::shared_ptr<const Layout> layout;
   Map map;
@@ -110,20 +111,23 @@ Map walked(const Layout& layout, std::size_t copies, RunCursor::Unit unit) {
   RunCursor cursor(layout, copies, unit);
   for (Layout::Run run; cursor.next(run);) {
     require(run.count > 0, "a run has elements");
-    for (std::size_t i = 0; i < run.count; ++i) map.push_back({run.offset + static_cast<std::ptrdiff_t>(i * traits(run.type).extent), run.type});
+    for (std::size_t i = 0; i < run.count; ++i)
+      map.push_back({run.offset + static_cast<std::ptrdiff_t>(i * traits(run.type).extent), run.type});
   }
   return map;
 }
 
 void check_fragments(const Layout& origin, std::size_t copies, const Layout& target, std::size_t target_copies,
-                  const std::vector<std::ptrdiff_t>& from, const std::vector<std::ptrdiff_t>& to) {
+                     const std::vector<std::ptrdiff_t>& from, const std::vector<std::ptrdiff_t>& to) {
   std::size_t at = 0;
   ByteFragments fragments(origin, copies, target, target_copies);
   for (ByteFragment fragment; fragments.next(fragment); at += fragment.bytes) {
     require(fragment.bytes > 0 && fragment.bytes <= from.size() - at, "pieces are those of the data");
     for (std::size_t b = 0; b < fragment.bytes; ++b) {
-      require(from[at + b] == fragment.origin_offset + static_cast<std::ptrdiff_t>(b), "a piece is where the origin has it");
-      require(to[at + b] == fragment.target_offset + static_cast<std::ptrdiff_t>(b), "a piece is where the target has it");
+      require(from[at + b] == fragment.origin_offset + static_cast<std::ptrdiff_t>(b),
+              "a piece is where the origin has it");
+      require(to[at + b] == fragment.target_offset + static_cast<std::ptrdiff_t>(b),
+              "a piece is where the target has it");
     }
   }
   require(at == from.size(), "all is moved");
@@ -161,10 +165,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   std::size_t bytes_of_one = 0;
   for (const Element& element : both.map) bytes_of_one += traits(element.type).size;
-  require(layout.size() == bytes_of_one && layout.elements() == both.map.size(), "size and elements are those of the map");
-  require(both.nothing() || (layout.lower_bound() == both.lower && layout.extent() == both.extent()), "bounds are those of the map");
-  const bool uniform = !both.map.empty() && std::ranges::all_of(both.map, [&](const Element& e) { return e.type == both.map[0].type; });
-  require(layout.uniform_type().has_value() == uniform && (!uniform || *layout.uniform_type() == both.map[0].type), "one type or several");
+  require(layout.size() == bytes_of_one && layout.elements() == both.map.size(),
+          "size and elements are those of the map");
+  require(both.nothing() || (layout.lower_bound() == both.lower && layout.extent() == both.extent()),
+          "bounds are those of the map");
+  const bool uniform =
+      !both.map.empty() && std::ranges::all_of(both.map, [&](const Element& e) { return e.type == both.map[0].type; });
+  require(layout.uniform_type().has_value() == uniform && (!uniform || *layout.uniform_type() == both.map[0].type),
+          "one type or several");
   const std::vector<std::ptrdiff_t> one = bytes_of(both.map);
   if (!one.empty()) {
     require(layout.true_lower_bound() == *std::ranges::min_element(one), "true lower bound");
@@ -178,13 +186,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(walked(layout, copies, RunCursor::Unit::kElements) == map, "elements are walked in their order");
   require(bytes_of(walked(layout, copies, RunCursor::Unit::kBytes)) == bytes, "bytes are walked in their order");
   if (layout.contiguous()) {
-    for (std::size_t i = 0; i < bytes.size(); ++i) require(bytes[i] == static_cast<std::ptrdiff_t>(i), "contiguous is without gaps");
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      require(bytes[i] == static_cast<std::ptrdiff_t>(i), "contiguous is without gaps");
   }
   if (const std::optional<Ranges> ranges = layout.ranges(copies)) {
     std::vector<std::ptrdiff_t> ranged;
     for (std::size_t o = 0; o < ranges->outer; ++o) {
       for (std::size_t c = 0; c < ranges->count; ++c) {
-        const std::ptrdiff_t at = ranges->offset + static_cast<std::ptrdiff_t>(o) * ranges->outer_stride + static_cast<std::ptrdiff_t>(c) * ranges->stride;
+        const std::ptrdiff_t at = ranges->offset + static_cast<std::ptrdiff_t>(o) * ranges->outer_stride +
+                                  static_cast<std::ptrdiff_t>(c) * ranges->stride;
         for (std::size_t b = 0; b < ranges->bytes; ++b) ranged.push_back(at + static_cast<std::ptrdiff_t>(b));
       }
     }
@@ -195,6 +205,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto packed = Layout::basic(BasicType::kByte);
   check_fragments(layout, copies, *packed, bytes.size(), bytes, dense);
   check_fragments(*packed, bytes.size(), layout, copies, dense, bytes);
-  if (copies > 0) check_fragments(layout, copies, *Layout::repeated(both.layout, copies, layout.extent()), 1, bytes, bytes);
+  if (copies > 0)
+    check_fragments(layout, copies, *Layout::repeated(both.layout, copies, layout.extent()), 1, bytes, bytes);
   return 0;
 }

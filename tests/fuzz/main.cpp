@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fuzzing without libFuzzer: the seeds of the target, then inputs made from them. The n-th input of a random seed is always the
-// same, so what is found can be made again.
+// Fuzzing without libFuzzer: the seeds of the target, then inputs made from them. The n-th input of a random seed is
+// always the same, so what is found can be made again.
 //
-//   fuzz-NAME [seconds N] [seed S] [only I]     N: how long (3); S: a new one in each run, if none is given; I: only this input
-//   fuzz-NAME write DIR                         the seeds as files, for libFuzzer
+//   fuzz-NAME [seconds N] [seed S] [only I]     N: how long (3); S: a new one in each run, if none is given; I: only
+//   this input fuzz-NAME write DIR                         the seeds as files, for libFuzzer
 //   fuzz-NAME FILE...                           inputs from files
 #include <csignal>
 #include <chrono>
@@ -25,7 +25,8 @@ std::uint64_t g_seed = 1, g_input = 0;
 // Says which input it was, then lets the signal do what it does.
 void tell(int signal) {
   char text[128];
-  const int length = std::snprintf(text, sizeof text, "fuzz: signal %d in input %" PRIu64 "; again: seed %" PRIu64 " only %" PRIu64 "\n",
+  const int length = std::snprintf(text, sizeof text,
+                                   "fuzz: signal %d in input %" PRIu64 "; again: seed %" PRIu64 " only %" PRIu64 "\n",
                                    signal, g_input, g_seed, g_input);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, static_cast<std::size_t>(length));
   std::signal(signal, SIG_DFL);
@@ -44,8 +45,22 @@ void change(Bytes& input, const std::vector<Bytes>& seeds, std::mt19937_64& rand
       return;
     case 2:
     case 3: {  // a number at a place where numbers are
-      static constexpr std::uint64_t kNumbers[] = {0, 1, 2, 7, 8, 255, 4096, 6912, 0x7fff, 0xffff, 0x7fffffff, 0xffffffff, 0x8000000000000000,
-                                                   0x7fffffffffffffff, 0xffffffffffffffff, 0xfffffffffffff000};
+      static constexpr std::uint64_t kNumbers[] = {0,
+                                                   1,
+                                                   2,
+                                                   7,
+                                                   8,
+                                                   255,
+                                                   4096,
+                                                   6912,
+                                                   0x7fff,
+                                                   0xffff,
+                                                   0x7fffffff,
+                                                   0xffffffff,
+                                                   0x8000000000000000,
+                                                   0x7fffffffffffffff,
+                                                   0xffffffffffffffff,
+                                                   0xfffffffffffff000};
       std::uint64_t number = kNumbers[below(std::size(kNumbers))] + below(3) - 1;
       if (below(4) == 0) number = random();
       const std::size_t bytes = std::size_t{1} << below(4);
@@ -56,11 +71,15 @@ void change(Bytes& input, const std::vector<Bytes>& seeds, std::mt19937_64& rand
       return;
     }
     case 4: input.resize(at); return;
-    case 5: input.insert(input.begin() + static_cast<std::ptrdiff_t>(at), below(64) + 1, static_cast<std::uint8_t>(random())); return;
+    case 5:
+      input.insert(input.begin() + static_cast<std::ptrdiff_t>(at), below(64) + 1, static_cast<std::uint8_t>(random()));
+      return;
     case 6: {  // a stretch again
-      const Bytes fragment(input.begin() + static_cast<std::ptrdiff_t>(at), input.begin() + static_cast<std::ptrdiff_t>(at + below(input.size() - at + 1)));
+      const Bytes fragment(input.begin() + static_cast<std::ptrdiff_t>(at),
+                           input.begin() + static_cast<std::ptrdiff_t>(at + below(input.size() - at + 1)));
       const std::size_t to = below(input.size() + 1);
-      if (input.size() + fragment.size() < 65536) input.insert(input.begin() + static_cast<std::ptrdiff_t>(to), fragment.begin(), fragment.end());
+      if (input.size() + fragment.size() < 65536)
+        input.insert(input.begin() + static_cast<std::ptrdiff_t>(to), fragment.begin(), fragment.end());
       return;
     }
     default: {  // the end of another one
@@ -111,7 +130,8 @@ int main(int argc, char** argv) {
       return 0;
     } else {
       std::ifstream file(word, std::ios::binary);
-      if (!file) return std::fprintf(stderr, "fuzz: cannot read %s; see the head of tests/fuzz/main.cpp\n", word.c_str()), 2;
+      if (!file)
+        return std::fprintf(stderr, "fuzz: cannot read %s; see the head of tests/fuzz/main.cpp\n", word.c_str()), 2;
       const Bytes input((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
       LLVMFuzzerTestOneInput(input.data(), input.size());
       seconds = 0;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A message queue that a hostile on-node peer has written into: its owner reads messages that end where they may, from memory of its own, and
-// nothing beyond the message queue is written; a sender gets an answer that ends where it may.
+// A message queue that a hostile on-node peer has written into: its owner reads messages that end where they may, from
+// memory of its own, and nothing beyond the message queue is written; a sender gets an answer that ends where it may.
 //
 //   input:  flags, then pieces of the message queue's memory: offset (2 bytes), length, bytes
+#include "transport/node/message_queue.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -12,17 +14,19 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "transport/node/message_queue.hpp"
 
 namespace farside::fuzz {
 namespace {
 
 constexpr std::size_t kGuard = 8192;
 constexpr std::byte kFilling{0x5A};
-enum Flags : std::uint8_t { kOwner = 1 };  // of what is tried: the owner, else a sender whose message the hostile one answers
+enum Flags : std::uint8_t {
+  kOwner = 1
+};  // of what is tried: the owner, else a sender whose message the hostile one answers
 
 // As Message queue has them, at its end.
-constexpr std::size_t kSlot = 64 + MessageQueue::kMostBytes, kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
+constexpr std::size_t kSlot = 64 + MessageQueue::kMostBytes,
+                      kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
 enum State : std::uint64_t { kFree, kTaken, kSent, kAnswered };
 std::uint64_t state_of(std::uint64_t word) { return word & 3; }
 
@@ -67,7 +71,8 @@ class Hostile final : public Progress {
     write_pieces(memory_, input);
     for (std::size_t slot = 0; slot < MessageQueue::kSlots; ++slot) {
       const std::uint64_t answered = kAnswered;
-      if (state_of(memory_.word(slot)) == kSent) std::memcpy(memory_.message_queue.data() + kFirst + slot * kSlot, &answered, sizeof answered);
+      if (state_of(memory_.word(slot)) == kSent)
+        std::memcpy(memory_.message_queue.data() + kFirst + slot * kSlot, &answered, sizeof answered);
     }
   }
   void poll_runtime() override {}
@@ -92,7 +97,8 @@ void fragment(Bytes& input, std::size_t offset, const T& value) {
 
 std::vector<Bytes> seeds() {
   std::vector<Bytes> all;
-  for (const std::uint32_t bytes : {0U, 40U, static_cast<std::uint32_t>(MessageQueue::kMostBytes), static_cast<std::uint32_t>(MessageQueue::kMostBytes) + 1, 0xffffffffU}) {
+  for (const std::uint32_t bytes : {0U, 40U, static_cast<std::uint32_t>(MessageQueue::kMostBytes),
+                                    static_cast<std::uint32_t>(MessageQueue::kMostBytes) + 1, 0xffffffffU}) {
     for (const unsigned flags : {0U, unsigned{kOwner}}) {
       Bytes input{static_cast<std::uint8_t>(flags)};
       for (const std::size_t slot : {std::size_t{0}, MessageQueue::kSlots - 1}) {
@@ -126,12 +132,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     message_queue.answer_all([&](std::span<const std::byte> message, std::span<std::byte> room) {
       ++messages;
       require(message.size() <= MessageQueue::kMostBytes, "a message is no longer than a message");
-      require(message.data() + message.size() <= begin || message.data() >= end, "nobody else can change a message that is read");
-      require(room.data() >= begin && room.data() + room.size() <= end && room.size() == MessageQueue::kMostBytes, "there is room for any answer");
+      require(message.data() + message.size() <= begin || message.data() >= end,
+              "nobody else can change a message that is read");
+      require(room.data() >= begin && room.data() + room.size() <= end && room.size() == MessageQueue::kMostBytes,
+              "there is room for any answer");
       std::fill(room.begin(), room.end(), std::byte{0xEE});
       return room.size();
     });
-    require(messages == std::count_if(words.begin(), words.end(), [](std::uint64_t word) { return state_of(word) == kSent; }),
+    require(messages ==
+                std::count_if(words.begin(), words.end(), [](std::uint64_t word) { return state_of(word) == kSent; }),
             "what was sent is answered, once");
     for (std::size_t slot = 0; slot < words.size(); ++slot) {
       const std::uint64_t expected = state_of(words[slot]) == kSent ? words[slot] - kSent + kAnswered : words[slot];
@@ -151,7 +160,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const Result<MessageQueue::Answer> answer = message_queue.wait_for_answer(hostile, *sent, lives);
       if (!answer) continue;
       const std::span<const std::byte> bytes = answer.value().bytes();
-      require(bytes.data() >= begin && bytes.data() + bytes.size() <= end && bytes.size() <= MessageQueue::kMostBytes, "an answer is no longer than an answer");
+      require(bytes.data() >= begin && bytes.data() + bytes.size() <= end && bytes.size() <= MessageQueue::kMostBytes,
+              "an answer is no longer than an answer");
     }
   }
   require(memory->guards_hold(), "nothing beyond the message queue is written");

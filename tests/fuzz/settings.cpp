@@ -14,8 +14,22 @@ std::vector<Bytes> seeds() {
     input.insert(input.begin(), static_cast<std::uint8_t>(which));
     all.push_back(std::move(input));
   };
-  static constexpr std::string_view kValues[] = {"mapped,cma,fabric", "fabric", "mapped,,cma", "tcp;ofi_rxm", "60", "86400", "86401", "-1",
-                                                 "off", "on", "strict", "error", "debug", "/tmp/prefix", "", ","};
+  static constexpr std::string_view kValues[] = {"mapped,cma,fabric",
+                                                 "fabric",
+                                                 "mapped,,cma",
+                                                 "tcp;ofi_rxm",
+                                                 "60",
+                                                 "86400",
+                                                 "86401",
+                                                 "-1",
+                                                 "off",
+                                                 "on",
+                                                 "strict",
+                                                 "error",
+                                                 "debug",
+                                                 "/tmp/prefix",
+                                                 "",
+                                                 ","};
   for (std::size_t which = 0; which < settings_table().size(); ++which) {
     for (const std::string_view value : kValues) add(which, value);
   }
@@ -37,13 +51,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view name = setting.name;
   if (name == "FARSIDE_ROUTES") {
     require(settings.mapped || settings.cma || settings.fabric, "there is a route");
-    for (const auto& [on, word] : {std::pair{settings.mapped, "mapped"}, {settings.cma, "cma"}, {settings.fabric, "fabric"}}) {
+    for (const auto& [on, word] :
+         {std::pair{settings.mapped, "mapped"}, {settings.cma, "cma"}, {settings.fabric, "fabric"}}) {
       require(on == (value.find(word) != value.npos), "a route is on if it is named");
     }
   } else if (name == "FARSIDE_PEER_TIMEOUT") {
-    require(settings.peer_timeout <= 86400 && value.find_first_not_of("0123456789") == value.npos, "seconds are a number in range");
+    require(settings.peer_timeout <= 86400 && value.find_first_not_of("0123456789") == value.npos,
+            "seconds are a number in range");
   } else if (name == "FARSIDE_CONNECTIONS") {
-    require(settings.connections <= 1000000 && value.find_first_not_of("0123456789") == value.npos, "a number in range");
+    require(settings.connections <= 1000000 && value.find_first_not_of("0123456789") == value.npos,
+            "a number in range");
   } else if (name == "FARSIDE_CHECK") {
     require(settings.check <= Check::kStrict, "a level that there is");
   } else if (name == "FARSIDE_LOG") {
@@ -53,7 +70,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else if (name == "FARSIDE_PROGRESS") {
     require(value == (settings.progress_thread ? "thread" : "none"), "one of two words");
   } else {
-    require(settings.provider == value || settings.device == value || settings.stats == value || settings.trace == value, "text is taken as it is");
+    require(
+        settings.provider == value || settings.device == value || settings.stats == value || settings.trace == value,
+        "text is taken as it is");
   }
   return 0;
 }

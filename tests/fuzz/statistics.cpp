@@ -8,7 +8,8 @@
 namespace farside::fuzz {
 
 std::vector<Bytes> seeds() {
-  return {bytes_of(R"({"seconds": 1.5, "windows": {"farside": 1, "runtime": 2}, "window_kinds": {"create cma": {"windows": 1,
+  return {bytes_of(
+              R"({"seconds": 1.5, "windows": {"farside": 1, "runtime": 2}, "window_kinds": {"create cma": {"windows": 1,
     "epochs": {"fence": 3, "lock_shared": 70000}, "waits": {"MPI_Win_fence": {"count": 3, "seconds": 0.5, "longest_seconds": 0.4}},
     "routes": {"cma": {"put": {"count": 4000000, "bytes": 8}, "accumulate": {"count": 1, "bytes": 18446744073709551615}}},
     "slow_accumulates": {"lock": {"long double": 2000}, "handler": {"quad": 1}}, "flushes": 4000000, "flushes_all": 1,

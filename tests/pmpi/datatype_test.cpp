@@ -17,9 +17,9 @@
 #include <catch2/catch.hpp>
 
 #include "pmpi/datatypes/datatype.hpp"
-#include "pmpi/runtime/first_window.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/datatypes/reduce_op.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
 #include "tests/support/seeds.hpp"
 
 using namespace farside;
@@ -220,8 +220,8 @@ class RandomTypes {
 
   OwnedType make_subarray(MPI_Datatype child) {
     const Box<int> box = make_box<int>();
-    return attempt(child, MPI_Type_create_subarray, box.dimensions, box.sizes.data(), box.subsizes.data(), box.starts.data(),
-                box.order, child);
+    return attempt(child, MPI_Type_create_subarray, box.dimensions, box.sizes.data(), box.subsizes.data(),
+                   box.starts.data(), box.order, child);
   }
 
   struct Grid {
@@ -267,7 +267,8 @@ class RandomTypes {
     switch (below(10)) {
       case 0: return attempt(child, MPI_Type_contiguous_c, length, child);
       case 1: return attempt(child, MPI_Type_vector_c, blocks, length, MPI_Count{stride(child, some[0])}, child);
-      case 2: return attempt(child, MPI_Type_create_hvector_c, blocks, length, MPI_Count{byte_stride(child, some[0])}, child);
+      case 2:
+        return attempt(child, MPI_Type_create_hvector_c, blocks, length, MPI_Count{byte_stride(child, some[0])}, child);
       case 3: return attempt(child, MPI_Type_indexed_c, blocks, lengths.data(), places.data(), child);
       case 4: return attempt(child, MPI_Type_create_hindexed_c, blocks, lengths.data(), places.data(), child);
       case 5: return attempt(child, MPI_Type_create_indexed_block_c, blocks, length, places.data(), child);
@@ -481,11 +482,12 @@ int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   // As at the first window: whether a type is committed is asked on a communicator of farside's own.
-  if (!farside::pmpi::start_runtime()) return 1;
+  if (!farside::pmpi::RuntimeResources::instance().start()) return 1;
+  farside::pmpi::prepare_datatypes();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   const int failed = Catch::Session().run(argc, argv);
-  farside::pmpi::world_ends();
+  farside::pmpi::RuntimeResources::instance().world_ends();
   MPI_Finalize();
   return failed == 0 ? 0 : 1;
 }

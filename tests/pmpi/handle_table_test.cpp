@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The table from handles to windows: what it answers, how much a look-up reads, and threads.
+#include "pmpi/window/handle_table.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -9,8 +11,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "pmpi/window/handle_table.hpp"
-
 using farside::pmpi::HandleTable;
 
 namespace {
@@ -18,7 +18,8 @@ namespace {
 using Table = HandleTable<const int>;
 using Key = Table::Key;
 
-// Handles as the runtimes make them: MPICH's are numbers in a row, Open MPI's are addresses of heap memory at equal distances.
+// Handles as the runtimes make them: MPICH's are numbers in a row, Open MPI's are addresses of heap memory at equal
+// distances.
 struct Pattern {
   const char* name;
   Key first, distance;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Redirecting what one library calls of another (support/foreign_user.c, beside this program), and nobody else's calls.
-#include <dlfcn.h>
+#include "pmpi/runtime/imported_call.hpp"
 
+#include <dlfcn.h>
 #include <filesystem>
 #include <string>
 
 #include <catch2/catch.hpp>
-
-#include "pmpi/runtime/imported_call.hpp"
 
 using farside::pmpi::ImportedCall;
 
@@ -29,8 +28,9 @@ TEST_CASE("the calls of one library are redirected, and led back") {
     const auto other = reinterpret_cast<unsigned (*)(void*)>(dlsym(user, "ucp_worker_progress"));
     const auto worker = reinterpret_cast<void* (*)()>(dlsym(user, "foreign_worker"));
     REQUIRE((progress != nullptr && other != nullptr && worker != nullptr));
-    // The first has not been called yet: its table does not lead to the function. (Where the program has another function of this name,
-    // as MPICH over UCX has, only the call itself tells that RTLD_DEEPBIND binds it to this one.)
+    // The first has not been called yet: its table does not lead to the function. (Where the program has another
+    // function of this name, as MPICH over UCX has, only the call itself tells that RTLD_DEEPBIND binds it to this
+    // one.)
     if (dlsym(RTLD_DEFAULT, "ucp_worker_progress") != nullptr) CHECK(progress() == 4711);
     ImportedCall call(reinterpret_cast<const void*>(progress), "ucp_worker_progress");
     REQUIRE(call.original() == reinterpret_cast<void*>(other));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The runtime gives the handle of a request that it has freed to the next request, of any thread: what is told of the one is not told of the
-// other. One rank, which puts to itself under FARSIDE_CHECK=strict.
+// The runtime gives the handle of a request that it has freed to the next request, of any thread: what is told of the
+// one is not told of the other. One rank, which puts to itself under FARSIDE_CHECK=strict.
 #include <cstdlib>
 
 #include <mpi.h>
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
-#include "pmpi/runtime/requests.hpp"
 #include "pmpi/runtime/runtime.hpp"
+#include "pmpi/window/requests.hpp"
 
 using namespace farside::pmpi;
 

@@ -6,7 +6,7 @@
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
-#include "pmpi/runtime/first_window.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
 
@@ -16,7 +16,7 @@ TEST_CASE("the world model alone says whether there are threads") {
   int level = MPI_THREAD_MULTIPLE;
   MPI_Query_thread(&level);
   REQUIRE(level < MPI_THREAD_MULTIPLE);
-  CHECK_FALSE(is_threaded());
+  CHECK_FALSE(RuntimeResources::instance().is_threaded());
 }
 
 #if FARSIDE_HAS_SESSIONS
@@ -45,7 +45,7 @@ TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE 
   MPI_Session session = MPI_SESSION_NULL;
   REQUIRE(MPI_Session_init(info, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
   MPI_Info_free(&info);
-  CHECK(is_threaded());
+  CHECK(RuntimeResources::instance().is_threaded());
   REQUIRE(MPI_Put(&value, 1, MPI_INT64_T, 0, 8, 1, MPI_INT64_T, before) == MPI_SUCCESS);
   REQUIRE(MPI_Win_unlock(0, before) == MPI_SUCCESS);
   CHECK(static_cast<std::int64_t*>(memory)[1] == 5);

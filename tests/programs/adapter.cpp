@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a network adapter does by itself: the target's process is stopped, all of its threads, while an origin locks, puts, gets, adds,
-// swaps and unlocks there. Then all ranks count in one place under its lock.
-//   adapter [rounds N] [needs target] [no thread]    (in each rank, 500 unless said; needs target: nobody is stopped; no thread: of farside's,
+// What a network adapter does by itself: the target's process is stopped, all of its threads, while an origin locks,
+// puts, gets, adds, swaps and unlocks there. Then all ranks count in one place under its lock.
+//   adapter [rounds N] [needs target] [no thread]    (in each rank, 500 unless said; needs target: nobody is stopped;
+//   no thread: of farside's,
 //                                                     FARSIDE_PROGRESS=none)
 #include <dirent.h>
 

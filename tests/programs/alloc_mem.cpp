@@ -104,8 +104,8 @@ void plain_use() {
   CHECK_MPI(MPI_Free_mem(nothing));
 }
 
-// The parent stores before the child looks, and the child before the parent does; nothing of either may be seen by the other. A window
-// on the memory changes nothing about that.
+// The parent stores before the child looks, and the child before the parent does; nothing of either may be seen by the
+// other. A window on the memory changes nothing about that.
 void check_fork(unsigned char* memory, std::size_t bytes) {
   std::memset(memory, 1, bytes);
   int go[2];

@@ -196,7 +196,8 @@ class Program {
       if (arguments_[i] == argument) return std::atoi(arguments_[i + 1].c_str());
     return otherwise;
   }
-  // The number that follows `seed`; where it is missing a new one, the same on all ranks. Collective. The program prints it.
+  // The number that follows `seed`; where it is missing a new one, the same on all ranks. Collective. The program
+  // prints it.
   int seed() const {
     int drawn = has("seed") ? number("seed", 1) : static_cast<int>(std::random_device()() >> 1);
     MPI_Bcast(&drawn, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -264,8 +265,8 @@ class Group {
   MPI_Group group_ = MPI_GROUP_EMPTY;
 };
 
-// Windows of more than 16 ranks, or more than 2 that are not mapped as a whole, take lock_all through a global lock (epochs/README.md).
-// run_program tells the route.
+// Windows of more than 16 ranks, or more than 2 that are not mapped as a whole, take lock_all through a global lock
+// (epochs/README.md). run_program tells the route.
 inline bool lock_all_has_global_lock() {
   const char* given = std::getenv("TEST_ROUTE");
   const std::string route = given != nullptr ? given : "";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A lock convoy, for what is recorded of it: every rank wants rank 0's lock at the same time, and each keeps it for some
-// milliseconds. With FARSIDE_TRACE the trace must say who waited for whom (tests/tools/trace). The order in which the ranks had
-// the lock is kept in the window, and printed at the end: "order 2 0 1".
+// A lock convoy, for what is recorded of it: every rank wants rank 0's lock at the same time, and each keeps it for
+// some milliseconds. With FARSIDE_TRACE the trace must say who waited for whom (tests/tools/trace). The order in which
+// the ranks had the lock is kept in the window, and printed at the end: "order 2 0 1".
 #include <chrono>
 #include <cstdint>
 #include <iostream>
@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   const int rank = check::rank(), ranks = check::size();
   // How many came, and in which order.
-  check::Window window(program.memory(), (static_cast<std::size_t>(ranks) + 1) * sizeof(std::int64_t), sizeof(std::int64_t));
+  check::Window window(program.memory(), (static_cast<std::size_t>(ranks) + 1) * sizeof(std::int64_t),
+                       sizeof(std::int64_t));
   auto* words = window.as<std::int64_t>();
   for (int i = 0; i <= ranks; ++i) words[i] = -1;
   words[0] = 0;

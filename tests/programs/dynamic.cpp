@@ -139,7 +139,9 @@ void many_regions() {
   DynamicWindow window;
   std::vector<std::vector<int>> regions;
   for (int i = 0; i < kRegions; ++i) regions.emplace_back(static_cast<std::size_t>(1 + i % 7), -1);
-  const auto bytes_of = [](const std::vector<int>& region) { return static_cast<MPI_Aint>(region.size() * sizeof(int)); };
+  const auto bytes_of = [](const std::vector<int>& region) {
+    return static_cast<MPI_Aint>(region.size() * sizeof(int));
+  };
   std::vector<MPI_Aint> mine;
   for (std::vector<int>& region : regions) {
     window.attach(region.data(), bytes_of(region));
@@ -211,13 +213,17 @@ void on_node_peers() {
   CHECK_EQ(*across, seven);
   CHECK_MPI(MPI_Win_fence(0, window));
   // A hole, the bytes before the first and behind the last.
-  for (const auto& [offset, bytes] : {std::pair{120, 41}, {127, 2}, {63, 1}, {63, 2}, {128, 1}, {192, 1}, {191, 2}, {0, 256}}) {
-    CHECK_REFUSED(MPI_Put(values.data(), bytes, MPI_UNSIGNED_CHAR, target, there + offset, bytes, MPI_UNSIGNED_CHAR, window),
+  for (const auto& [offset, bytes] :
+       {std::pair{120, 41}, {127, 2}, {63, 1}, {63, 2}, {128, 1}, {192, 1}, {191, 2}, {0, 256}}) {
+    CHECK_REFUSED(
+        MPI_Put(values.data(), bytes, MPI_UNSIGNED_CHAR, target, there + offset, bytes, MPI_UNSIGNED_CHAR, window),
+        MPI_ERR_RMA_RANGE);
+    CHECK_REFUSED(
+        MPI_Get(values.data(), bytes, MPI_UNSIGNED_CHAR, target, there + offset, bytes, MPI_UNSIGNED_CHAR, window),
+        MPI_ERR_RMA_RANGE);
+    CHECK_REFUSED(MPI_Accumulate(values.data(), bytes, MPI_UNSIGNED_CHAR, target, there + offset, bytes,
+                                 MPI_UNSIGNED_CHAR, MPI_SUM, window),
                   MPI_ERR_RMA_RANGE);
-    CHECK_REFUSED(MPI_Get(values.data(), bytes, MPI_UNSIGNED_CHAR, target, there + offset, bytes, MPI_UNSIGNED_CHAR, window),
-                  MPI_ERR_RMA_RANGE);
-    CHECK_REFUSED(MPI_Accumulate(values.data(), bytes, MPI_UNSIGNED_CHAR, target, there + offset, bytes, MPI_UNSIGNED_CHAR,
-                                 MPI_SUM, window), MPI_ERR_RMA_RANGE);
   }
   // Nothing of it moved anything.
   CHECK_MPI(MPI_Win_fence(0, window));
@@ -297,7 +303,8 @@ void detached() {
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     CHECK_REFUSED(MPI_Put(&value, 1, MPI_INT, target, there + part * 1024, 1, MPI_INT, window), MPI_ERR_RMA_RANGE);
     int got = -1;
-    CHECK_REFUSED(MPI_Fetch_and_op(&value, &got, MPI_INT, target, there + part * 1024, MPI_SUM, window), MPI_ERR_RMA_RANGE);
+    CHECK_REFUSED(MPI_Fetch_and_op(&value, &got, MPI_INT, target, there + part * 1024, MPI_SUM, window),
+                  MPI_ERR_RMA_RANGE);
     CHECK_EQ(got, -1);
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   }

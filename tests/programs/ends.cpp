@@ -3,7 +3,8 @@
 //
 //   fork          each rank forks a child amid an epoch; the child ends by exit(3), and the rank goes on
 //   unfreed       MPI_Finalize with windows that were never freed
-//   late          one rank comes a second after the others into MPI_Finalize, which farside may not have progressed until then
+//   late          one rank comes a second after the others into MPI_Finalize, which farside may not have progressed
+//                 until then
 //   no_finalize   exit(3) without MPI_Finalize, windows open   (fails: the launcher says so)
 //   abort         MPI_Abort with windows open                  (fails)
 //   descriptors   RLIMIT_NOFILE is met: windows are refused with an error, then made when it is raised again
@@ -52,9 +53,9 @@ void come_late(const check::Program& program) {
   std::vector<char> sent(50000, 'a');
   std::vector<char> received(sent.size());
   const int ranks = check::size();
-  CHECK_MPI(MPI_Sendrecv(sent.data(), static_cast<int>(sent.size()), MPI_CHAR, (check::rank() + 1) % ranks, 0, received.data(),
-                         static_cast<int>(received.size()), MPI_CHAR, (check::rank() + ranks - 1) % ranks, 0, MPI_COMM_WORLD,
-                         MPI_STATUS_IGNORE));
+  CHECK_MPI(MPI_Sendrecv(sent.data(), static_cast<int>(sent.size()), MPI_CHAR, (check::rank() + 1) % ranks, 0,
+                         received.data(), static_cast<int>(received.size()), MPI_CHAR,
+                         (check::rank() + ranks - 1) % ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   CHECK(received == sent);
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   if (check::rank() == ranks - 1) sleep(1);

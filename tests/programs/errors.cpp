@@ -92,17 +92,20 @@ void sizes_that_wrap(const check::Window& window) {
   CHECK_REFUSED(MPI_Put(&value, kCount, huge, next, 0, kCount, huge, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
   CHECK_REFUSED(MPI_Put(&value, kCount, huge, next, 0, 0, MPI_DOUBLE, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
   CHECK_REFUSED(MPI_Get(&value, 1, MPI_DOUBLE, next, 0, kCount, huge, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
-  CHECK_REFUSED(MPI_Accumulate(&value, kCount, huge, next, 0, kCount, huge, MPI_SUM, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
+  CHECK_REFUSED(MPI_Accumulate(&value, kCount, huge, next, 0, kCount, huge, MPI_SUM, window), MPI_ERR_COUNT,
+                MPI_ERR_TYPE);
   double fetched = 0;
-  CHECK_REFUSED(MPI_Get_accumulate(&value, 1, MPI_DOUBLE, &fetched, kCount, huge, next, 0, 1, MPI_DOUBLE, MPI_SUM, window),
-                MPI_ERR_COUNT, MPI_ERR_TYPE);
+  CHECK_REFUSED(
+      MPI_Get_accumulate(&value, 1, MPI_DOUBLE, &fetched, kCount, huge, next, 0, 1, MPI_DOUBLE, MPI_SUM, window),
+      MPI_ERR_COUNT, MPI_ERR_TYPE);
   CHECK_REFUSED(MPI_Put(&value, 1, wraps, next, 0, 1, wraps, window), MPI_ERR_COUNT, MPI_ERR_TYPE);
 #if MPI_VERSION >= 4
   constexpr MPI_Count kDoubles = (MPI_Count{1} << 61) + 1;  // 8 bytes in 64 bits
   CHECK_REFUSED(MPI_Put_c(&value, kDoubles, MPI_DOUBLE, next, 0, 1, MPI_DOUBLE, window), MPI_ERR_COUNT);
   CHECK_REFUSED(MPI_Put_c(&value, kDoubles, MPI_DOUBLE, next, 0, kDoubles, MPI_DOUBLE, window), MPI_ERR_COUNT);
   CHECK_REFUSED(MPI_Get_c(&value, kDoubles, MPI_DOUBLE, next, 0, kDoubles, MPI_DOUBLE, window), MPI_ERR_COUNT);
-  CHECK_REFUSED(MPI_Accumulate_c(&value, kDoubles, MPI_DOUBLE, next, 0, kDoubles, MPI_DOUBLE, MPI_SUM, window), MPI_ERR_COUNT);
+  CHECK_REFUSED(MPI_Accumulate_c(&value, kDoubles, MPI_DOUBLE, next, 0, kDoubles, MPI_DOUBLE, MPI_SUM, window),
+                MPI_ERR_COUNT);
   CHECK_REFUSED(MPI_Accumulate_c(&value, kDoubles, MPI_DOUBLE, next, 0, 1, MPI_DOUBLE, MPI_SUM, window), MPI_ERR_COUNT);
 #endif
   CHECK_MPI(MPI_Win_unlock(next, window));
@@ -292,8 +295,8 @@ void lock_of_a_posted_window(const check::Window& window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// A lock_all is not refused for windows that other ranks have exposed to any rank, and a post is not refused for the lock_all of
-// another rank: which of them comes first is chance. A lock of the exposed window is refused meanwhile.
+// A lock_all is not refused for windows that other ranks have exposed to any rank, and a post is not refused for the
+// lock_all of another rank: which of them comes first is chance. A lock of the exposed window is refused meanwhile.
 void lock_all_beside_posted_windows(const check::Window& window) {
   if (size == 1) return;
   const check::Group first({0});

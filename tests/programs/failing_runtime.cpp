@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The runtime fails in one of the calls by which the ranks agree while a window is made: an error on each rank, nothing is left behind, and the next
-// window works. The calls are those of this program, which stand before the runtime's.
+// The runtime fails in one of the calls by which the ranks agree while a window is made: an error on each rank, nothing
+// is left behind, and the next window works. The calls are those of this program, which stand before the runtime's.
 #include <dlfcn.h>
 
 #include "check.hpp"
@@ -28,20 +28,26 @@ bool fails(const char* name) {
     static auto* const original = reinterpret_cast<int(*) parameters>(dlsym(RTLD_NEXT, "PMPI_" #name)); \
     return original arguments;                                                                   \
   }
-FORWARD(Iallgather, (const void* from, int count, MPI_Datatype type, void* to, int counts, MPI_Datatype types, MPI_Comm comm, MPI_Request* request),
+FORWARD(Iallgather,
+        (const void* from, int count, MPI_Datatype type, void* to, int counts, MPI_Datatype types, MPI_Comm comm,
+         MPI_Request* request),
         (from, count, type, to, counts, types, comm, request))
-FORWARD(Allgather, (const void* from, int count, MPI_Datatype type, void* to, int counts, MPI_Datatype types, MPI_Comm comm),
+FORWARD(Allgather,
+        (const void* from, int count, MPI_Datatype type, void* to, int counts, MPI_Datatype types, MPI_Comm comm),
         (from, count, type, to, counts, types, comm))
-FORWARD(Allreduce, (const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm), (from, to, count, type, op, comm))
+FORWARD(Allreduce, (const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+        (from, to, count, type, op, comm))
 FORWARD(Comm_rank, (MPI_Comm comm, int* rank), (comm, rank))
 FORWARD(Comm_size, (MPI_Comm comm, int* size), (comm, size))
 FORWARD(Comm_group, (MPI_Comm comm, MPI_Group* group), (comm, group))
-FORWARD(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made), (comm, type, key, info, made))
+FORWARD(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made),
+        (comm, type, key, info, made))
 FORWARD(Comm_get_attr, (MPI_Comm comm, int key, void* value, int* found), (comm, key, value, found))
 FORWARD(Comm_set_attr, (MPI_Comm comm, int key, void* value), (comm, key, value))
 FORWARD(Comm_test_inter, (MPI_Comm comm, int* inter), (comm, inter))
 FORWARD(Group_size, (MPI_Group group, int* size), (group, size))
-FORWARD(Group_translate_ranks, (MPI_Group group, int count, const int* ranks, MPI_Group into, int* found), (group, count, ranks, into, found))
+FORWARD(Group_translate_ranks, (MPI_Group group, int count, const int* ranks, MPI_Group into, int* found),
+        (group, count, ranks, into, found))
 
 namespace {
 
@@ -78,8 +84,9 @@ int main(int argc, char** argv) {
   {
     const check::Window first(program.memory(), 64, 8);
   }
-  for (const char* name : {"Iallgather", "Allgather", "Allreduce", "Comm_rank", "Comm_size", "Comm_group", "Comm_split_type", "Comm_get_attr",
-                           "Comm_set_attr", "Comm_test_inter", "Group_size", "Group_translate_ranks"}) {
+  for (const char* name :
+       {"Iallgather", "Allgather", "Allreduce", "Comm_rank", "Comm_size", "Comm_group", "Comm_split_type",
+        "Comm_get_attr", "Comm_set_attr", "Comm_test_inter", "Group_size", "Group_translate_ranks"}) {
     for (const bool shared : {false, true}) {
       check::section(name);
       int nth = 1;

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks that die or are stopped in the middle of things (tests/faults runs it).
 //
-//   errors [create]                                      operations that the provider says have failed (support/faulty_fabric.cpp):
-//                                                        each is an error of the call that completes it, once
-//   killed lock|put|accumulate|fence|creation [create]   rank 1 is killed while all do that: the others must not go on for long
+//   errors [create]                                      operations that the provider says have failed
+//                                                        (support/faulty_fabric.cpp): each is an error of the call that
+//                                                        completes it, once
+//   killed lock|put|accumulate|fence|creation [create]   rank 1 is killed while all do that: the others must not go on
+//                                                        for long
 //   stopped [create]                                     rank 1 is stopped for 2 s while all work: nothing may be lost
 //   cut                                                  the same, and the cable between two hosts goes dead meanwhile
-//   dead SECONDS [back]                                  the cable goes dead for longer than FARSIDE_PEER_TIMEOUT, which is SECONDS
-//                                                        (or than an adapter's own patience); back: and is whole again later
-//   reused                                               the cable goes dead during gets for longer than FARSIDE_PEER_TIMEOUT, and
-//                                                        is whole again later: buffers of gets that have failed stay untouched
-//   gone [create] [killed]                               rank 1 closes its connections and stops, as if its host were lost: the
-//                                                        others get errors that name it, and go on with each other;
-//                                                        exit code 33; killed: by SIGKILL, where the launcher ends nobody for it
-//                                                        (and has an exit code of its own)
+//   dead SECONDS [back]                                  the cable goes dead for longer than FARSIDE_PEER_TIMEOUT,
+//                                                        which is SECONDS (or than an adapter's own patience); back:
+//                                                        and is whole again later
+//   reused                                               the cable goes dead during gets for longer than
+//                                                        FARSIDE_PEER_TIMEOUT, and is whole again later: buffers of
+//                                                        gets that have failed stay untouched
+//   gone [create] [killed]                               rank 1 closes its connections and stops, as if its host were
+//                                                        lost: the others get errors that name it, and go on with each
+//                                                        other; exit code 33; killed: by SIGKILL, where the launcher
+//                                                        ends nobody for it (and has an exit code of its own)
 #include <dlfcn.h>
 #include <sys/socket.h>
 
@@ -120,8 +124,8 @@ bool all_stopped(pid_t process) {
   return true;
 }
 
-// The runtime's own connections stay, or its launcher would end all ranks. The others are ended by a child, which has them
-// too, when farside's thread cannot accept new ones any more.
+// The runtime's own connections stay, or its launcher would end all ranks. The others are ended by a child, which has
+// them too, when farside's thread cannot accept new ones any more.
 [[noreturn]] void be_gone(const std::vector<int>& of_the_runtime) {
   const std::vector<int> all = sockets();
   const pid_t self = getpid();
@@ -135,7 +139,8 @@ bool all_stopped(pid_t process) {
   while (true) raise(SIGSTOP);
 }
 
-// Ends in MPI_Abort, as the rank that is gone cannot be waited for; by this code, as launchers may lose what is printed then.
+// Ends in MPI_Abort, as the rank that is gone cannot be waited for; by this code, as launchers may lose what is printed
+// then.
 constexpr int kGone = 33;
 
 [[noreturn]] void gone(const check::Program& program) {
@@ -172,7 +177,8 @@ constexpr int kGone = 33;
   CHECK_MPI(MPI_Put(&number, 1, MPI_INT64_T, other, check::rank(), 1, MPI_INT64_T, window));
   CHECK_MPI(MPI_Win_unlock(other, window));
   std::int64_t theirs = 0;
-  CHECK_MPI(MPI_Sendrecv(&number, 1, MPI_INT64_T, other, 0, &theirs, 1, MPI_INT64_T, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  CHECK_MPI(MPI_Sendrecv(&number, 1, MPI_INT64_T, other, 0, &theirs, 1, MPI_INT64_T, other, 0, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE));
   CHECK_EQ(window.as<volatile std::int64_t>()[other], theirs);
   std::fprintf(stderr, "faults: rank %d goes on with rank %d\n", check::rank(), other);
   MPI_Send(&number, 1, MPI_INT64_T, other, 1, MPI_COMM_WORLD);
@@ -296,8 +302,8 @@ int dead(const check::Program& program) {
   return 0;
 }
 
-// Rank 0 gets until that fails, and then uses the buffers for something else. Data of these gets are on their way still, and must not
-// come when the cable is whole again.
+// Rank 0 gets until that fails, and then uses the buffers for something else. Data of these gets are on their way
+// still, and must not come when the cable is whole again.
 int reused(const check::Program& program) {
   check::section("buffers of gets that have failed");
   constexpr std::size_t kGets = 64, kEach = std::size_t{1} << 20;
@@ -331,7 +337,8 @@ int reused(const check::Program& program) {
     const auto last = Clock::now() + std::chrono::seconds(40);
     while (get_all(others.data()) != MPI_SUCCESS) CHECK(Clock::now() < last);
     CHECK_EQ(others.back(), kTheirs);
-    const auto touched = std::count_if(buffers.begin(), buffers.end(), [](unsigned char byte) { return byte != kMine; });
+    const auto touched =
+        std::count_if(buffers.begin(), buffers.end(), [](unsigned char byte) { return byte != kMine; });
     CHECK_EQ(touched, 0);
   }
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -365,7 +372,8 @@ int errors(const check::Program& program) {
     std::int64_t seen = 0, before = -1;
     went_well(MPI_Put(&value, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window));
     if (went_well(MPI_Get(&seen, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window))) CHECK_EQ(seen, value);
-    if (went_well(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, 0, MPI_SUM, window))) CHECK_EQ(before, value - 1);
+    if (went_well(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, 0, MPI_SUM, window)))
+      CHECK_EQ(before, value - 1);
     went_well(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 2, 1, MPI_INT64_T, MPI_SUM, window));
   }
   fail(0);
@@ -382,7 +390,9 @@ int errors(const check::Program& program) {
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, check::rank(), 0, window));
   for (int word = 0; word < 3; ++word) CHECK_EQ(window.as<std::int64_t>()[word], kRounds);
   CHECK_MPI(MPI_Win_unlock(check::rank(), window));
-  if (check::rank() == 0) std::printf("%lld errors in %lld operations of rank 0\n", static_cast<long long>(failed), static_cast<long long>(4 * kRounds));
+  if (check::rank() == 0)
+    std::printf("%lld errors in %lld operations of rank 0\n", static_cast<long long>(failed),
+                static_cast<long long>(4 * kRounds));
   return 0;
 }
 

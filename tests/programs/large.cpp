@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations of more than 2 and 4 GiB, and displacements beyond. The memory is mostly one piece that is mapped again and
-// again, with pages of its own only at the start, around the boundaries where counts of 31 and 32 bits end, and at the
-// end: these are looked at.
+// Operations of more than 2 and 4 GiB, and displacements beyond. The memory is mostly one piece that is mapped again
+// and again, with pages of its own only at the start, around the boundaries where counts of 31 and 32 bits end, and at
+// the end: these are looked at.
 #include "check.hpp"
 
 #include <span>
@@ -64,7 +64,8 @@ class Memory {
 };
 
 bool has_own_page(std::size_t byte) {
-  return std::any_of(std::begin(kOwn), std::end(kOwn), [&](std::size_t at) { return byte >= at && byte < at + kPiece; });
+  return std::any_of(std::begin(kOwn), std::end(kOwn),
+                     [&](std::size_t at) { return byte >= at && byte < at + kPiece; });
 }
 
 unsigned char byte_of(std::size_t i) { return check::pattern(i, static_cast<int>(i >> 30), 3); }

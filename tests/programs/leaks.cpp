@@ -70,7 +70,8 @@ int main(int argc, char** argv) {
   for (int round = 0; round < rounds; ++round) round_of_all(round);
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   check::section("after");
-  // The heap may split or grow a mapping or two, not one per window; 64 bytes lost per window would be 800 KiB for 12,500.
+  // The heap may split or grow a mapping or two, not one per window; 64 bytes lost per window would be 800 KiB for
+  // 12,500.
   check::same_usage(before, check::usage(), {.mappings = 8, .kilobytes = 2048, .heap = 2048});
   return 0;
 }

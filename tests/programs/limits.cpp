@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the system refuses: either it works all the same, or an error says so on all ranks, and afterwards everything works.
+// What the system refuses: either it works all the same, or an error says so on all ranks, and afterwards everything
+// works.
 //
 //   limits address_space   RLIMIT_AS leaves the last rank no room for a window, nor for the stack of a thread
 //          [first]       likewise, where farside has not begun yet
 //   limits locked          RLIMIT_MEMLOCK is 0: nothing of farside's needs locked memory, but on adapters
 //   limits shm             /dev/shm is full (a small one is needed: support/small_shm): farside keeps nothing there
 //   limits works           windows work, under what the runner has forbidden before (tests/support/forbid.c)
-//   limits twice           MPI_Init again: an error (or the end of the program, where the runtime has it so), and windows work
+//   limits twice           MPI_Init again: an error (or the end of the program, where the runtime has it so), and
+//                          windows work
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -128,7 +130,8 @@ void shm(const check::Program& program) {
   }
 }
 
-// How many bytes the file has that is mapped at this address. (Neither mincore(2) nor smaps tells pages that are reserved from such that are not there.)
+// How many bytes the file has that is mapped at this address. (Neither mincore(2) nor smaps tells pages that are
+// reserved from such that are not there.)
 std::int64_t bytes_in_file(const void* base) {
   const auto address = reinterpret_cast<std::uintptr_t>(base);
   std::ifstream maps("/proc/self/maps");
@@ -136,13 +139,15 @@ std::int64_t bytes_in_file(const void* base) {
     unsigned long begin = 0, end = 0;
     if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) != 2 || address < begin || address >= end) continue;
     struct stat info {};
-    if (stat(("/proc/self/map_files/" + line.substr(0, line.find(' '))).c_str(), &info) == 0) return std::int64_t{info.st_blocks} * 512;
+    if (stat(("/proc/self/map_files/" + line.substr(0, line.find(' '))).c_str(), &info) == 0)
+      return std::int64_t{info.st_blocks} * 512;
   }
   std::fprintf(stderr, "limits: skipped: /proc/self/map_files cannot be read (root may)\n");
   std::exit(77);
 }
 
-// No page is there before the program touches it (but farside's own), and then that one (or a huge one), filled with zeroes.
+// No page is there before the program touches it (but farside's own), and then that one (or a huge one), filled with
+// zeroes.
 void check_untouched(void* memory, MPI_Aint bytes) {
   constexpr std::int64_t kOwn = 1 << 20, kHuge = 1 << 21;
   const std::int64_t before = bytes_in_file(memory);
@@ -162,7 +167,8 @@ void first_touch() {
   for (const bool shared : {false, true}) {
     char* base = nullptr;
     MPI_Win window = MPI_WIN_NULL;
-    CHECK_MPI((shared ? MPI_Win_allocate_shared : MPI_Win_allocate)(kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+    CHECK_MPI((shared ? MPI_Win_allocate_shared : MPI_Win_allocate)(kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base,
+                                                                    &window));
     check_untouched(base, kBytes);
     CHECK_MPI(MPI_Win_free(&window));
   }
@@ -179,8 +185,8 @@ void first_touch() {
   use(check::Window(check::Memory::kAllocate, kBytes, 8));
 }
 
-// In a control group that has 1 GiB (support/small_memory): what no rank exceeds by itself, but all together do, is refused, and so is
-// what exceeds it together with windows that nobody has touched yet.
+// In a control group that has 1 GiB (support/small_memory): what no rank exceeds by itself, but all together do, is
+// refused, and so is what exceeds it together with windows that nobody has touched yet.
 void together() {
   check::section("too much together");
   constexpr MPI_Aint kMost = MPI_Aint{1} << 30;
@@ -193,7 +199,8 @@ void together() {
   };
   char* base = nullptr;
   MPI_Win window = MPI_WIN_NULL, another = MPI_WIN_NULL;
-  for (const MPI_Aint bytes : {kMost * 6 / 10, kMost * 2 / check::size()}) CHECK_EQ(make(bytes, &base, &window), MPI_ERR_NO_MEM);
+  for (const MPI_Aint bytes : {kMost * 6 / 10, kMost * 2 / check::size()})
+    CHECK_EQ(make(bytes, &base, &window), MPI_ERR_NO_MEM);
   const MPI_Aint half = kMost / 2 / check::size();
   CHECK_EQ(make(half, &base, &window), MPI_SUCCESS);
   char* other = nullptr;

@@ -121,11 +121,13 @@ void threads(const check::Program& program, int number) {
       for (int i = 0; i < each; ++i) {
         const int target = static_cast<int>(random() % static_cast<unsigned>(size));
         if (i % 2 == 0) {
-          CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, static_cast<MPI_Aint>(random() % 64), 1, MPI_INT64_T, MPI_SUM, window));
+          CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, static_cast<MPI_Aint>(random() % 64), 1, MPI_INT64_T,
+                                   MPI_SUM, window));
         } else {
           // Its place at every rank holds at last the last number that it put there.
           values[i / 2 % 64] = i;
-          CHECK_MPI(MPI_Accumulate(&values[i / 2 % 64], 1, MPI_INT64_T, target, place, 1, MPI_INT64_T, MPI_REPLACE, window));
+          CHECK_MPI(
+              MPI_Accumulate(&values[i / 2 % 64], 1, MPI_INT64_T, target, place, 1, MPI_INT64_T, MPI_REPLACE, window));
         }
         if (i % 64 == 63) CHECK_MPI(MPI_Win_flush_local_all(window));
       }

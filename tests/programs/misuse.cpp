@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mistakes, one by one: each must be refused with its class and be reported in one line that says what to do, must change
-// nothing, and the window must work afterwards. Two ranks; rank 0 makes each mistake, mostly both do.
+// Mistakes, one by one: each must be refused with its class and be reported in one line that says what to do, must
+// change nothing, and the window must work afterwards. Two ranks; rank 0 makes each mistake, mostly both do.
 //
 //   misuse [create]           all of them
 //   misuse [create] only N    the N-th (from 1)

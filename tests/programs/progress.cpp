@@ -2,7 +2,8 @@
 // Progress, both ways. A rank that waits in a one-sided call still moves its messages: without that, the
 // cases of the first half never end. A rank that computes and calls nothing still serves what others do to
 // its window: in the second half the origin must be done long before the target is.
-// `waiting`: one that waits in MPI_Barrier serves meanwhile; whether the barrier did, or a thread, only statistics tell.
+// `waiting`: one that waits in MPI_Barrier serves meanwhile; whether the barrier did, or a thread, only statistics
+// tell.
 //   progress [messages | computing | waiting] [allocate | create]     (both halves unless one is named)
 #include <complex>
 #include <time.h>

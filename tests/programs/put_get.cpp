@@ -183,8 +183,7 @@ void derived_types(check::Memory memory) {
       CHECK_MPI(MPI_Win_fence(0, window));
       std::vector<int> expected(kInts, -1);
       for (int i = 0; i < 12; ++i)
-        expected[1 + static_cast<std::size_t>(there.places[static_cast<std::size_t>(i)])] =
-            100 * right + i;
+        expected[1 + static_cast<std::size_t>(there.places[static_cast<std::size_t>(i)])] = 100 * right + i;
       for (std::size_t i = 0; i < kInts; ++i) CHECK_EQ(mine[i], expected[i]);
       std::vector<int> in(kInts, -2);
       CHECK_MPI(MPI_Get(in.data(), here.count, here.type, target, 1, there.count, there.type, window));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random one-sided operations against a plain sequential model: random datatypes (random_operations/types.hpp) of random
-// predefined ones with random operations (random_operations/elements.hpp), by every call, to random targets and
+// Random one-sided operations against a plain sequential model: random datatypes (random_operations/types.hpp) of
+// random predefined ones with random operations (random_operations/elements.hpp), by every call, to random targets and
 // displacements, on windows of random flavors, sizes and units, between random synchronizations. All ranks
-// draw the same plan and carry it out on the model (random_operations/plan.hpp); then each does its part by MPI and compares
-// its window and all its buffers, byte for byte, with the model's. Datatypes are freed right after the call.
+// draw the same plan and carry it out on the model (random_operations/plan.hpp); then each does its part by MPI and
+// compares its window and all its buffers, byte for byte, with the model's. Datatypes are freed right after the call.
 //
 //   random_operations [create] [fixed] [seed S] [cases N] [seconds T] [only Q] [show]
 //
-// create: only windows on memory of the program's own (create, create_dynamic). fixed: no create_dynamic. Q: one case, to see a failure again; show:
-// prints what is done. A case is the same whatever was run before it. T: cases for so long, and then as many descriptors and
-// threads as after the first quarter, and no more memory than then.
+// create: only windows on memory of the program's own (create, create_dynamic). fixed: no create_dynamic. Q: one case,
+// to see a failure again; show: prints what is done. A case is the same whatever was run before it. T: cases for so
+// long, and then as many descriptors and threads as after the first quarter, and no more memory than then.
 #include <chrono>
 #include <cinttypes>
 #include <climits>
@@ -23,7 +23,8 @@ namespace {
 using namespace random_test;
 
 enum class Flavor { kCreate, kDynamic, kCreateAlloc, kAllocate, kShared };
-constexpr const char* kFlavors[] = {"create", "create_dynamic", "create on MPI_Alloc_mem", "allocate", "allocate_shared"};
+constexpr const char* kFlavors[] = {"create", "create_dynamic", "create on MPI_Alloc_mem", "allocate",
+                                    "allocate_shared"};
 
 struct Options {
   bool own_memory = false;
@@ -273,8 +274,8 @@ class Case {
   }
 
   void issue(Operation& made) {
-    std::snprintf(section_, sizeof section_, "seed %" PRIu64 " only %d, operation %d of phase %d", options_.seed, number_,
-                  made.index, phases_);
+    std::snprintf(section_, sizeof section_, "seed %" PRIu64 " only %d, operation %d of phase %d", options_.seed,
+                  number_, made.index, phases_);
     Argument from = argument(made, made.from), to = argument(made, made.to), compare = argument(made, made.compare);
     const MPI_Datatype type = made.shape->type.handle();
     const int target = made.target == kProcNull ? MPI_PROC_NULL : made.target;
@@ -335,7 +336,8 @@ class Case {
       case Call::kFetchAndOp:
         return MPI_Fetch_and_op(from.address, to.address, at.type, at.rank, at.displacement, op, window_);
       case Call::kCompareAndSwap:
-        return MPI_Compare_and_swap(from.address, compare.address, to.address, at.type, at.rank, at.displacement, window_);
+        return MPI_Compare_and_swap(from.address, compare.address, to.address, at.type, at.rank, at.displacement,
+                                    window_);
     }
 #undef FROM
 #undef TO
@@ -353,8 +355,8 @@ class Case {
       const Operation* last = nullptr;
       if (mine.last[i] >= 0 && static_cast<std::size_t>(mine.last[i]) < phase_.operations.size())
         last = &phase_.operations[static_cast<std::size_t>(mine.last[i])];
-      fail("byte " + std::to_string(i) + " of rank " + std::to_string(rank_) + "'s window is " + std::to_string(base_[i]) +
-               ", not " + std::to_string(mine.cells[i].value) +
+      fail("byte " + std::to_string(i) + " of rank " + std::to_string(rank_) + "'s window is " +
+               std::to_string(base_[i]) + ", not " + std::to_string(mine.cells[i].value) +
                (last != nullptr ? "; the model wrote there last by" : "; nothing wrote there"),
            last);
     }
@@ -370,8 +372,8 @@ class Case {
       for (std::size_t i = 0; i < buffer.after.size(); ++i) {
         if (buffer.after[i].wild || memory->data()[i] == buffer.after[i].value) continue;
         fail("byte " + std::to_string(static_cast<std::ptrdiff_t>(i) - buffer.at) + " of the " + kNames[key.second] +
-                 " buffer is " + std::to_string(memory->data()[i]) + ", not " + std::to_string(buffer.after[i].value) + " (" +
-                 std::to_string(buffer.before[i].value) + " before), after",
+                 " buffer is " + std::to_string(memory->data()[i]) + ", not " + std::to_string(buffer.after[i].value) +
+                 " (" + std::to_string(buffer.before[i].value) + " before), after",
              &made);
       }
     }
@@ -380,12 +382,14 @@ class Case {
   [[noreturn]] void fail(const std::string& what, const Operation* made) {
     static constexpr const char* kSyncs[] = {"fences", "post and start", "locks"};
     std::string text = what + (made != nullptr ? "\n  " + made->text() : std::string()) + "\n  phase " +
-                       std::to_string(phases_) + ", by " + kSyncs[static_cast<int>(phase_.sync)] + ", window of MPI_Win_" +
-                       kFlavors[static_cast<int>(flavor_)] + ", " + std::to_string(of(rank_).size) + " bytes here\n  again: ";
+                       std::to_string(phases_) + ", by " + kSyncs[static_cast<int>(phase_.sync)] +
+                       ", window of MPI_Win_" + kFlavors[static_cast<int>(flavor_)] + ", " +
+                       std::to_string(of(rank_).size) + " bytes here\n  again: ";
     for (const char* name : {"FARSIDE_ROUTES", "FARSIDE_PROVIDER", "FARSIDE_CHECK"})
       if (const char* value = std::getenv(name)) text += std::string(name) + "='" + value + "' ";
-    text += "mpirun -n " + std::to_string(ranks_) + " " + program_ + (options_.own_memory ? " create" : "") + (options_.fixed ? " fixed" : "") + " seed " +
-            std::to_string(options_.seed) + " only " + std::to_string(number_);
+    text += "mpirun -n " + std::to_string(ranks_) + " " + program_ + (options_.own_memory ? " create" : "") +
+            (options_.fixed ? " fixed" : "") + " seed " + std::to_string(options_.seed) + " only " +
+            std::to_string(number_);
     check::fail(__FILE__, __LINE__, text);
   }
 
@@ -401,8 +405,8 @@ class Case {
       if (item.what == Do::kOperation)
         std::printf("  %s\n", phase_.operations[item.operation].text().c_str());
       else
-        std::printf("  rank %d: synchronization %d, target %d, type %d\n", item.origin, static_cast<int>(item.what), item.target,
-                    item.lock_type);
+        std::printf("  rank %d: synchronization %d, target %d, type %d\n", item.origin, static_cast<int>(item.what),
+                    item.target, item.lock_type);
     }
     std::fflush(stdout);
   }
@@ -469,7 +473,8 @@ int main(int argc, char** argv) {
   // Pages that are touched for the first time take long to come to an end; what is lost in each case shows on the heap.
   if (seconds.count() > 0) {
     const std::int64_t of_types = kLostPerType * (Type::committed - types) / 1024;
-    check::same_usage(warm, check::usage(), {.mappings = 64, .kilobytes = (64 << 10) + of_types, .heap = (4 << 10) + of_types});
+    check::same_usage(warm, check::usage(),
+                      {.mappings = 64, .kilobytes = (64 << 10) + of_types, .heap = (4 << 10) + of_types});
   }
   if (check::rank() == 0) {
     std::printf("%ld operations on %zu predefined types, cases to %d\n", operations, elements.all().size(), each);

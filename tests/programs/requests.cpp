@@ -190,7 +190,8 @@ void completed_late(check::Memory memory) {
 }
 
 // While the target is stopped, what needs it is issued and stays under way: the calls return, tests say no, and what
-// does not need it completes beside it. (Inside a node nothing needs the target. One on another machine is not stopped.)
+// does not need it completes beside it. (Inside a node nothing needs the target. One on another machine is not
+// stopped.)
 void under_way(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * kMany * kInts, sizeof(int));
   for (int i = 0; i < kMany * kInts; ++i) window.as<int>()[i] = rank * 1000000 + i;
@@ -248,8 +249,8 @@ void under_way(check::Memory memory) {
   }
 }
 
-// A request is over when its own operation is, whatever was issued behind it: over the fabric a small get is, once at least,
-// while a large one is under way.
+// A request is over when its own operation is, whatever was issued behind it: over the fabric a small get is, once at
+// least, while a large one is under way.
 void before_a_later_one(check::Memory memory) {
   if (size == 1) return;
   constexpr int kRounds = 20;
@@ -309,8 +310,8 @@ void wait_each_from_the_last(std::vector<MPI_Request>& requests) {
   }
 }
 
-// What a request costs to complete does not depend on how many there are. The operations are over before (a flush), so the
-// processor's time of this thread is what the calls that complete requests take themselves.
+// What a request costs to complete does not depend on how many there are. The operations are over before (a flush), so
+// the processor's time of this thread is what the calls that complete requests take themselves.
 void very_many(check::Memory memory) {
   const char* const route = std::getenv("TEST_ROUTE");
   if (route == nullptr || std::string(route) != "fabric") return;  // else each is complete when it returns
@@ -321,8 +322,9 @@ void very_many(check::Memory memory) {
   if (rank == 0 && size > 1) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));
     std::vector<int> out(kVeryMany);
-    for (const auto& [name, complete] :
-         {std::pair{"wait for all", &wait_all}, {"wait for some", wait_some}, {"wait from the last", wait_each_from_the_last}}) {
+    for (const auto& [name, complete] : {std::pair{"wait for all", &wait_all},
+                                         {"wait for some", wait_some},
+                                         {"wait from the last", wait_each_from_the_last}}) {
       const auto each = [&, complete = complete](int count) {
         std::vector<MPI_Request> requests(static_cast<std::size_t>(count));
         for (int i = 0; i < count; ++i) {

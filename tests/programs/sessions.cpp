@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows of a program that never calls MPI_Init: MPI 4.0's sessions, two at once, ended one by one. With the argument `world`
-// beside a window of the world model, which has one thread, while the sessions ask for MPI_THREAD_MULTIPLE.
+// Windows of a program that never calls MPI_Init: MPI 4.0's sessions, two at once, ended one by one. With the argument
+// `world` beside a window of the world model, which has one thread, while the sessions ask for MPI_THREAD_MULTIPLE.
 #include "check.hpp"
 
 #include <algorithm>

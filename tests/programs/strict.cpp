@@ -351,7 +351,8 @@ void within_an_exposure(const check::Window& window) {
   }
 }
 
-// A lock_all may come while a rank is exposed, and stay; what it does to that rank is refused, whether anything conflicts or not.
+// A lock_all may come while a rank is exposed, and stay; what it does to that rank is refused, whether anything
+// conflicts or not.
 void lock_all_on_an_exposed_target(const check::Window& window) {
   const check::Group to_0({0}), to_last({last});
   int value = 0;

@@ -171,8 +171,8 @@ void locks_on_different_targets(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
-// Threads that count one by one, and one among them that begins to add long rows to the same places: in several windows, as
-// each begins but once.
+// Threads that count one by one, and one among them that begins to add long rows to the same places: in several
+// windows, as each begins but once.
 void rows_begin(check::Memory memory) {
   constexpr int kWindows = 10;
   constexpr int kTimes = 60;
@@ -218,8 +218,8 @@ void lock_all_by_threads(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * kThreads * size);
 }
 
-// All threads of all ranks but the first lock a target of their own exclusively, so that those of one rank hold and wait
-// together; the first rank comes between them with lock_all.
+// All threads of all ranks but the first lock a target of their own exclusively, so that those of one rank hold and
+// wait together; the first rank comes between them with lock_all.
 void locks_against_lock_all(check::Memory memory) {
   constexpr int kRounds = 200;
   check::Window window(memory, kThreads * sizeof(std::int64_t), sizeof(std::int64_t));
@@ -254,11 +254,11 @@ void locks_against_lock_all(check::Memory memory) {
   }
 }
 
-// A thread waits in `acquire` for what rank 1 holds. `probe` opens and closes an epoch of its own, and says false where that
-// is refused, so that this thread knows when the other one waits. Then `others` makes calls that must be refused, rank 1 is
-// told to give way, and `use` goes on in the thread that waited.
-void while_a_thread_waits(const std::function<int()>& acquire, const std::function<bool()>& probe, const std::function<void()>& others,
-                          const std::function<void()>& use) {
+// A thread waits in `acquire` for what rank 1 holds. `probe` opens and closes an epoch of its own, and says false where
+// that is refused, so that this thread knows when the other one waits. Then `others` makes calls that must be refused,
+// rank 1 is told to give way, and `use` goes on in the thread that waited.
+void while_a_thread_waits(const std::function<int()>& acquire, const std::function<bool()>& probe,
+                          const std::function<void()>& others, const std::function<void()>& use) {
   std::thread waits([&] {
     // A probe may be in its way.
     while (acquire() != MPI_SUCCESS) std::this_thread::yield();
@@ -279,8 +279,8 @@ bool starts_nothing(MPI_Win window) {
   return true;
 }
 
-// What is refused while another thread waits for a lock, or for all, changes nothing: that thread gets it, uses it and gives
-// it back, and the next lock succeeds as well.
+// What is refused while another thread waits for a lock, or for all, changes nothing: that thread gets it, uses it and
+// gives it back, and the next lock succeeds as well.
 void calls_beside_a_lock_that_waits(check::Memory memory) {
   if (size == 1) return;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));

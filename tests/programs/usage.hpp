@@ -37,8 +37,8 @@ inline Usage usage() {
   return now;
 }
 
-// As many threads, no more descriptors (of two connections that two ranks make at once one is closed, some time later), and not
-// more than so much more of the others.
+// As many threads, no more descriptors (of two connections that two ranks make at once one is closed, some time later),
+// and not more than so much more of the others.
 inline void same_usage(const Usage& before, const Usage& after, const Usage& more) {
   if (after.descriptors > before.descriptors) CHECK_EQ(after.descriptors, before.descriptors);
   CHECK_EQ(after.threads, before.threads);

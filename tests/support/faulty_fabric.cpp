@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preloaded by run_program in front of libfabric: what providers may do, but seldom do, happens to farside all the time.
+// Preloaded by run_program in front of libfabric: what providers may do, but seldom do, happens to farside all the
+// time.
 //
 //   FARSIDE_TEST_FAULTS="[seed N] [refuse PERCENT] [late PERCENT] [fail PERCENT]"
 //
-// refuse: so many calls that issue an operation begin a row of up to 20 that get FI_EAGAIN. late: so many completions of own operations
-// come up to 2 ms late, in any order; messages come in theirs. fail: so many come as errors (FI_EIO), though the operation was
-// carried out; a program chooses that for itself, by faulty_fabric_fail(PERCENT).
+// refuse: so many calls that issue an operation begin a row of up to 20 that get FI_EAGAIN. late: so many completions
+// of own operations come up to 2 ms late, in any order; messages come in theirs. fail: so many come as errors (FI_EIO),
+// though the operation was carried out; a program chooses that for itself, by faulty_fabric_fail(PERCENT).
 #include <dlfcn.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -97,26 +98,35 @@ ssize_t issue(fid_ep* endpoint, Ops* ops, const Message* message, std::uint64_t 
 void replace_issuing(fid_ep* endpoint) {
   if (endpoint->rma != nullptr) {
     auto* rma = Table<fi_ops_rma>::over(endpoint->rma);
-    rma->writemsg = [](fid_ep* e, const fi_msg_rma* m, std::uint64_t f) { return issue<&fi_ops_rma::writemsg>(e, e->rma, m, f); };
-    rma->readmsg = [](fid_ep* e, const fi_msg_rma* m, std::uint64_t f) { return issue<&fi_ops_rma::readmsg>(e, e->rma, m, f); };
+    rma->writemsg = [](fid_ep* e, const fi_msg_rma* m, std::uint64_t f) {
+      return issue<&fi_ops_rma::writemsg>(e, e->rma, m, f);
+    };
+    rma->readmsg = [](fid_ep* e, const fi_msg_rma* m, std::uint64_t f) {
+      return issue<&fi_ops_rma::readmsg>(e, e->rma, m, f);
+    };
   }
   if (endpoint->msg != nullptr) {
     auto* messages = Table<fi_ops_msg>::over(endpoint->msg);
-    messages->sendmsg = [](fid_ep* e, const fi_msg* m, std::uint64_t f) { return issue<&fi_ops_msg::sendmsg>(e, e->msg, m, f); };
+    messages->sendmsg = [](fid_ep* e, const fi_msg* m, std::uint64_t f) {
+      return issue<&fi_ops_msg::sendmsg>(e, e->msg, m, f);
+    };
   }
   if (endpoint->atomic != nullptr) {
     auto* atomics = Table<fi_ops_atomic>::over(endpoint->atomic);
     atomics->writemsg = [](fid_ep* e, const fi_msg_atomic* m, std::uint64_t f) {
       return issue<&fi_ops_atomic::writemsg>(e, e->atomic, m, f);
     };
-    atomics->readwritemsg = [](fid_ep* e, const fi_msg_atomic* m, fi_ioc* result, void** descriptors, size_t count, std::uint64_t f) {
+    atomics->readwritemsg = [](fid_ep* e, const fi_msg_atomic* m, fi_ioc* result, void** descriptors, size_t count,
+                               std::uint64_t f) {
       if (dice().refuses()) return static_cast<ssize_t>(-FI_EAGAIN);
       return Table<fi_ops_atomic>::of(e->atomic)->readwritemsg(e, m, result, descriptors, count, f);
     };
-    atomics->compwritemsg = [](fid_ep* e, const fi_msg_atomic* m, const fi_ioc* compare, void** compare_descriptors, size_t compare_count,
-                               fi_ioc* result, void** descriptors, size_t count, std::uint64_t f) {
+    atomics->compwritemsg = [](fid_ep* e, const fi_msg_atomic* m, const fi_ioc* compare, void** compare_descriptors,
+                               size_t compare_count, fi_ioc* result, void** descriptors, size_t count,
+                               std::uint64_t f) {
       if (dice().refuses()) return static_cast<ssize_t>(-FI_EAGAIN);
-      return Table<fi_ops_atomic>::of(e->atomic)->compwritemsg(e, m, compare, compare_descriptors, compare_count, result, descriptors, count, f);
+      return Table<fi_ops_atomic>::of(e->atomic)->compwritemsg(e, m, compare, compare_descriptors, compare_count,
+                                                               result, descriptors, count, f);
     };
   }
 }
@@ -194,7 +204,9 @@ int open_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue, void*
   if (code != 0 || attributes->format != FI_CQ_FORMAT_MSG) return code;
   auto* table = Table<fi_ops_cq>::over((*queue)->ops);
   table->read = [](fid_cq* q, void* into, size_t count) { return Held::of(q).read(q, into, count); };
-  table->readerr = [](fid_cq* q, fi_cq_err_entry* error, std::uint64_t flags) { return Held::of(q).read_error(q, error, flags); };
+  table->readerr = [](fid_cq* q, fi_cq_err_entry* error, std::uint64_t flags) {
+    return Held::of(q).read_error(q, error, flags);
+  };
   last_queue = *queue;
   return 0;
 }

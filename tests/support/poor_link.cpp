@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A cable between two network namespaces that delays frames, lets them overtake each other and loses some (support/two_hosts
-// lays it; netem is not in every kernel).
+// A cable between two network namespaces that delays frames, lets them overtake each other and loses some
+// (support/two_hosts lays it; netem is not in every kernel).
 //
 //   poor-link PID PID "[delay MS] [jitter MS] [loss PERCENT] [rate MBIT] [seed N]"
 //
-// The namespaces are those of the two processes, the cable's ends are called eth0. delay: what each frame takes at least; jitter: up
-// to so much more, each by itself; rate: of each direction. Prints a line when the ends are there, and then runs until it is ended.
+// The namespaces are those of the two processes, the cable's ends are called eth0. delay: what each frame takes at
+// least; jitter: up to so much more, each by itself; rate: of each direction. Prints a line when the ends are there,
+// and then runs until it is ended.
 #include <fcntl.h>
 #include <linux/if_tun.h>
 #include <net/if.h>
@@ -61,7 +62,8 @@ int main(int argc, char** argv) {
   for (std::string name; words >> name;) {
     const auto found = like.find(name);
     if (found == like.end() || !(words >> found->second)) {
-      std::fprintf(stderr, "poor-link: '%s': delay, jitter, loss, rate or seed, and a number behind each\n", name.c_str());
+      std::fprintf(stderr, "poor-link: '%s': delay, jitter, loss, rate or seed, and a number behind each\n",
+                   name.c_str());
       return 2;
     }
   }
@@ -71,7 +73,8 @@ int main(int argc, char** argv) {
 
   std::mt19937_64 dice(static_cast<std::uint64_t>(like["seed"]));
   std::uniform_real_distribution<double> chance(0, 1);
-  std::array<std::multimap<Clock::time_point, std::vector<char>>, 2> under_way;  // towards each end, by when it is there
+  std::array<std::multimap<Clock::time_point, std::vector<char>>, 2>
+      under_way;  // towards each end, by when it is there
   std::array<Clock::time_point, 2> free_from{};
   std::vector<char> frame(1 << 16);
   while (true) {
@@ -81,14 +84,18 @@ int main(int argc, char** argv) {
       auto& frames = under_way[to];
       while (!frames.empty() && frames.begin()->first <= now) {
         // An end that takes nothing loses it, as cables do.
-        if (write(ends[to], frames.begin()->second.data(), frames.begin()->second.size()) < 0 && errno != EAGAIN && errno != EIO) fail("write");
+        if (write(ends[to], frames.begin()->second.data(), frames.begin()->second.size()) < 0 && errno != EAGAIN &&
+            errno != EIO)
+          fail("write");
         frames.erase(frames.begin());
       }
       if (!frames.empty()) next = std::min(next, frames.begin()->first);
     }
     pollfd waits[] = {{ends[0], POLLIN, 0}, {ends[1], POLLIN, 0}};
-    const auto wait = std::chrono::duration_cast<std::chrono::nanoseconds>(std::max(next - Clock::now(), Clock::duration{}));
-    const timespec limit = {static_cast<time_t>(wait.count() / 1'000'000'000), static_cast<long>(wait.count() % 1'000'000'000)};
+    const auto wait =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::max(next - Clock::now(), Clock::duration{}));
+    const timespec limit = {static_cast<time_t>(wait.count() / 1'000'000'000),
+                            static_cast<long>(wait.count() % 1'000'000'000)};
     if (ppoll(waits, 2, &limit, nullptr) < 0 && errno != EINTR) fail("poll");
     for (std::size_t from = 0; from < 2; ++from) {
       const std::size_t to = 1 - from;
@@ -96,11 +103,13 @@ int main(int argc, char** argv) {
         if (chance(dice) < like["loss"] / 100) continue;
         Clock::time_point sent = Clock::now();
         if (like["rate"] > 0) {
-          sent = std::max(sent, free_from[to]) + std::chrono::duration_cast<Clock::duration>(Milliseconds(static_cast<double>(bytes) * 8 / like["rate"] / 1000));
+          sent = std::max(sent, free_from[to]) + std::chrono::duration_cast<Clock::duration>(Milliseconds(
+                                                     static_cast<double>(bytes) * 8 / like["rate"] / 1000));
           free_from[to] = sent;
         }
         const Milliseconds takes(like["delay"] + like["jitter"] * chance(dice));
-        under_way[to].emplace(sent + std::chrono::duration_cast<Clock::duration>(takes), std::vector<char>(frame.data(), frame.data() + bytes));
+        under_way[to].emplace(sent + std::chrono::duration_cast<Clock::duration>(takes),
+                              std::vector<char>(frame.data(), frame.data() + bytes));
       }
     }
   }

@@ -23,7 +23,8 @@ inline bool one_seed_is_given() { return std::getenv("FARSIDE_TEST_SEED") != nul
 // `fixed`, and as many new ones as `fresh` says. The new ones of a process are a row, whose first is printed, in case
 // the process crashes.
 inline std::vector<std::uint32_t> seeds(std::vector<std::uint32_t> fixed, std::size_t fresh = 1) {
-  if (one_seed_is_given()) return {static_cast<std::uint32_t>(std::strtoul(std::getenv("FARSIDE_TEST_SEED"), nullptr, 10))};
+  if (one_seed_is_given())
+    return {static_cast<std::uint32_t>(std::strtoul(std::getenv("FARSIDE_TEST_SEED"), nullptr, 10))};
   static std::uint32_t next = [] {
     const std::uint32_t first = std::random_device()();
     std::fprintf(stderr, "new seeds from %u on\n", first);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <catch2/catch.hpp>
-
 #include "transport/space/bursts.hpp"
+
+#include <catch2/catch.hpp>
 
 using farside::Bursts;
 using namespace std::chrono_literals;

@@ -52,7 +52,8 @@ class Caller {
     queue_.reset(queue);
     if (fi_endpoint(domain, info_.get(), &endpoint, nullptr) != 0) return;
     endpoint_.reset(endpoint);
-    if (fi_ep_bind(endpoint, &events->fid, 0) != 0 || fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV) != 0) return;
+    if (fi_ep_bind(endpoint, &events->fid, 0) != 0 || fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV) != 0)
+      return;
     if (fi_enable(endpoint) != 0 || fi_connect(endpoint, address.bytes.data(), hello.data(), hello.size()) != 0) return;
     std::uint32_t event = 0;
     alignas(8) std::array<std::byte, 512> entry;

@@ -38,12 +38,15 @@ TEST_CASE("a checked integer calculates as its type does, or throws") {
 
 TEST_CASE("a layout whose size or bounds no offset tells is not made") {
   const auto page = Layout::repeated(Layout::basic(BasicType::kByte), std::size_t{1} << 34, 1);
-  CHECK(Layout::repeated(page, (std::size_t{1} << 29) - 1, page->extent())->size() == (std::size_t{1} << 63) - (std::size_t{1} << 34));
-  CHECK_THROWS_AS(Layout::repeated(page, std::size_t{1} << 30, page->extent()), std::overflow_error);   // 0 bytes in 64 bits
-  CHECK_THROWS_AS(Layout::repeated(page, std::size_t{1} << 30, 0), std::overflow_error);                // within few bytes
+  CHECK(Layout::repeated(page, (std::size_t{1} << 29) - 1, page->extent())->size() ==
+        (std::size_t{1} << 63) - (std::size_t{1} << 34));
+  CHECK_THROWS_AS(Layout::repeated(page, std::size_t{1} << 30, page->extent()),
+                  std::overflow_error);                                                   // 0 bytes in 64 bits
+  CHECK_THROWS_AS(Layout::repeated(page, std::size_t{1} << 30, 0), std::overflow_error);  // within few bytes
   CHECK_THROWS_AS(Layout::repeated(page, 3, std::ptrdiff_t{1} << 62), std::overflow_error);
   CHECK_THROWS_AS(Layout::repeated(page, 3, std::numeric_limits<std::ptrdiff_t>::min() / 2), std::overflow_error);
   CHECK_THROWS_AS(Layout::placed({{std::numeric_limits<std::ptrdiff_t>::max() - 1, 1, page}}), std::overflow_error);
   CHECK_THROWS_AS(Layout::placed({{0, std::size_t{1} << 30, page}}), std::overflow_error);
-  CHECK_THROWS_AS(Layout::placed({{0, 1, page}, {-std::numeric_limits<std::ptrdiff_t>::max(), 1, page}}), std::overflow_error);
+  CHECK_THROWS_AS(Layout::placed({{0, 1, page}, {-std::numeric_limits<std::ptrdiff_t>::max(), 1, page}}),
+                  std::overflow_error);
 }

@@ -17,14 +17,16 @@ namespace {
 
 constexpr std::byte kBetween{0x5A};
 
-// Rows in a buffer, the first of which is at its end if they go backwards; filled with elements of a seed, or not at all.
+// Rows in a buffer, the first of which is at its end if they go backwards; filled with elements of a seed, or not at
+// all.
 struct RowBuffer {
   RowBuffer(BasicType type, std::size_t count, std::size_t rows, std::ptrdiff_t apart, unsigned seed)
       : row_bytes(count * traits(type).extent),
         bytes((rows - 1) * static_cast<std::size_t>(std::abs(apart)) + row_bytes, kBetween),
         first(apart < 0 ? (rows - 1) * static_cast<std::size_t>(-apart) : 0),
         stride(apart) {
-    for (std::size_t row = 0; seed != 0 && row < rows; ++row) fill_elements(type, at(row), count, seed + static_cast<unsigned>(row));
+    for (std::size_t row = 0; seed != 0 && row < rows; ++row)
+      fill_elements(type, at(row), count, seed + static_cast<unsigned>(row));
   }
   std::byte* at(std::size_t row) { return bytes.data() + first + static_cast<std::ptrdiff_t>(row) * stride; }
 
@@ -51,16 +53,16 @@ TEST_CASE("rows are combined as each by itself, with every operation on every ty
     std::size_t count, rows;
     double target, origin, fetched;  // strides, in rows; less than one: rows that share bytes
   };
-  constexpr Shape kShapes[] = {{1, 1, 3, 1, 1}, {1, 700, 3, 1, 1}, {2, 300, 1.5, 2, 3}, {1, 300, -2, 1, -1}, {3, 90, 1, -4, 2},
-                               {1, 50, 0, 1, 1}, {4, 20, 0.5, 1, 1}, {100, 5, 2, 1, 1}};
+  constexpr Shape kShapes[] = {{1, 1, 3, 1, 1},   {1, 700, 3, 1, 1}, {2, 300, 1.5, 2, 3}, {1, 300, -2, 1, -1},
+                               {3, 90, 1, -4, 2}, {1, 50, 0, 1, 1},  {4, 20, 0.5, 1, 1},  {100, 5, 2, 1, 1}};
   for (const BasicType type : all_types()) {
     for (const ReduceOp op : all_ops()) {
       if (!allowed(op, type)) continue;
       for (const Shape& shape : kShapes) {
         for (const bool fetch : {false, true}) {
           if (op == ReduceOp::kNoOp && !fetch) continue;
-          INFO(traits(type).name << " " << name(op) << " " << shape.rows << " x " << shape.count << " at " << shape.target << " fetch "
-                                 << fetch);
+          INFO(traits(type).name << " " << name(op) << " " << shape.rows << " x " << shape.count << " at "
+                                 << shape.target << " fetch " << fetch);
           const auto stride = [&](double rows) {
             const auto elements = static_cast<std::ptrdiff_t>(rows * static_cast<double>(shape.count));
             return elements * static_cast<std::ptrdiff_t>(traits(type).extent);
@@ -71,11 +73,11 @@ TEST_CASE("rows are combined as each by itself, with every operation on every ty
           RowBuffer back(type, shape.count, shape.rows, strides.fetched, 0), model_back = back;
           const bool sends = op != ReduceOp::kNoOp;
           for (std::size_t row = 0; row < shape.rows; ++row) {
-            combine(AtomicMethod::kLocked, op, type, model.at(row),
-                    sends ? origin.at(row) : nullptr, fetch ? model_back.at(row) : nullptr, shape.count);
+            combine(AtomicMethod::kLocked, op, type, model.at(row), sends ? origin.at(row) : nullptr,
+                    fetch ? model_back.at(row) : nullptr, shape.count);
           }
-          combine_rows(op, type, target.at(0), sends ? origin.at(0) : nullptr, fetch ? back.at(0) : nullptr, shape.count, shape.rows,
-                       strides);
+          combine_rows(op, type, target.at(0), sends ? origin.at(0) : nullptr, fetch ? back.at(0) : nullptr,
+                       shape.count, shape.rows, strides);
           REQUIRE(same(type, target, model, shape.count, shape.rows));
           REQUIRE(same(type, back, model_back, shape.count, shape.rows));
         }

@@ -37,7 +37,8 @@ int open_sockets() {
 // What a process that is not of the job gets when it connects to `address` with these private data.
 int knock(const FabricAddress& address, std::span<const std::byte> data) { return Caller(address, data).outcome(); }
 
-// Says so where it is not: FARSIDE_TEST_PROVIDER asks for another provider, by which these tests cannot count sockets or knock.
+// Says so where it is not: FARSIDE_TEST_PROVIDER asks for another provider, by which these tests cannot count sockets
+// or knock.
 bool over_tcp() {
   const std::string_view provider = test_provider();
   if (provider == "tcp") return true;
@@ -69,12 +70,14 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
       }
       ranks.barrier();
       const std::uint64_t mine = 100 + static_cast<std::uint64_t>(ranks.rank());
-      for (const int r : peers) world.good(world->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &mine, 8), "put");
+      for (const int r : peers)
+        world.good(world->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &mine, 8), "put");
       world.good(world->flush_all(), "flush");
       ranks.barrier();
       for (int r = 0; r < kRanks; ++r) {
         const auto word = read_data<std::uint64_t>(world, 8 * static_cast<std::uint64_t>(r));
-        ranks.check(word == (r == ranks.rank() ? 0 : 100 + static_cast<std::uint64_t>(r)), "what a peer has put is here");
+        ranks.check(word == (r == ranks.rank() ? 0 : 100 + static_cast<std::uint64_t>(r)),
+                    "what a peer has put is here");
       }
       // The refusal of a connection that crossed another one may come after what was put.
       int more = open_sockets() - before;
@@ -89,7 +92,9 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
 }
 
 // By counting sockets: over tcp only.
-TEST_CASE("of more connections than FARSIDE_CONNECTIONS those that are not used are closed, and made again when they are needed") {
+TEST_CASE(
+    "of more connections than FARSIDE_CONNECTIONS those that are not used are closed, and made again when they are "
+    "needed") {
   if (!over_tcp()) return;
   constexpr int kRanks = 4;
   setenv("FARSIDE_CONNECTIONS", "1", 1);
@@ -97,12 +102,15 @@ TEST_CASE("of more connections than FARSIDE_CONNECTIONS those that are not used 
     const int before = open_sockets();
     for (std::uint64_t round = 1; round <= 3; ++round) {
       for (int r = 0; r < kRanks; ++r) {
-        if (r != ranks.rank()) world.good(world->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &round, 8), "put");
+        if (r != ranks.rank())
+          world.good(world->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &round, 8), "put");
       }
       world.good(world->flush_all(), "flush");
       ranks.barrier();
       for (int r = 0; r < kRanks; ++r) {
-        if (r != ranks.rank()) ranks.check(read_data<std::uint64_t>(world, 8 * static_cast<std::uint64_t>(r)) == round, "what a peer has put is here");
+        if (r != ranks.rank())
+          ranks.check(read_data<std::uint64_t>(world, 8 * static_cast<std::uint64_t>(r)) == round,
+                      "what a peer has put is here");
       }
       int more = open_sockets() - before;
       for (int probes = 0; probes < 10'000 && more > 1; ++probes) {
@@ -126,7 +134,8 @@ TEST_CASE("who polls without a pause can be connected to") {
       world.good(world->flush_all(), "flush");
     } else {
       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-      while (read_data<std::uint64_t>(world, 8) != 7 && std::chrono::steady_clock::now() < end) Process::instance().poll();
+      while (read_data<std::uint64_t>(world, 8) != 7 && std::chrono::steady_clock::now() < end)
+        Process::instance().poll();
       ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
     }
     ranks.barrier();

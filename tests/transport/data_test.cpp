@@ -93,7 +93,8 @@ Buffers random_buffers(std::size_t bytes, unsigned seed) {
 bool is_gap(BasicType type, std::size_t byte) {
   const BasicTypeTraits& known = traits(type);
   const std::size_t in_element = byte % known.extent;
-  const bool in_second = in_element >= known.second && in_element < std::size_t{known.second} + known.size - known.first;
+  const bool in_second =
+      in_element >= known.second && in_element < std::size_t{known.second} + known.size - known.first;
   return in_element >= known.first && !(known.second != 0 && in_second);
 }
 
@@ -153,8 +154,9 @@ TEST_CASE("CPU atomics are used for aligned words without gaps only") {
   for (const BasicType type : {BasicType::kFloatInt, BasicType::kInt32Int32, BasicType::kFloatFloat}) {
     CHECK(has_cpu_atomics(type));
   }
-  for (const BasicType type : {BasicType::kByte, BasicType::kInt16, BasicType::kLogical1, BasicType::kShortInt,
-                               BasicType::kDoubleInt, BasicType::kLongDouble, BasicType::kComplexDouble, BasicType::kDoubleDouble, BasicType::kQuad}) {
+  for (const BasicType type :
+       {BasicType::kByte, BasicType::kInt16, BasicType::kLogical1, BasicType::kShortInt, BasicType::kDoubleInt,
+        BasicType::kLongDouble, BasicType::kComplexDouble, BasicType::kDoubleDouble, BasicType::kQuad}) {
     CHECK_FALSE(has_cpu_atomics(type));
   }
 }
@@ -407,8 +409,10 @@ TEST_CASE("operations by one instruction and by compare-and-swap loops are atomi
   run_threads([&](int rank) {
     const std::uint64_t one = 1, factor = (1ull << 32) + 1;
     for (int round = 0; round < kRounds; ++round) {
-      if (rank % 2 == 0) combine(AtomicMethod::kAtomic, ReduceOp::kSum, BasicType::kUint64, &word, &one, nullptr, 1);
-      else combine(AtomicMethod::kAtomic, ReduceOp::kProd, BasicType::kUint64, &word, &factor, nullptr, 1);
+      if (rank % 2 == 0)
+        combine(AtomicMethod::kAtomic, ReduceOp::kSum, BasicType::kUint64, &word, &one, nullptr, 1);
+      else
+        combine(AtomicMethod::kAtomic, ReduceOp::kProd, BasicType::kUint64, &word, &factor, nullptr, 1);
     }
   });
   CHECK(static_cast<std::uint32_t>(word) == kThreads / 2 * kRounds);

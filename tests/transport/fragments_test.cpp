@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations in pieces: on every route they do what they would do one by one, in lists where these pay, and errors are told.
-#include <sys/mman.h>
+// Operations in pieces: on every route they do what they would do one by one, in lists where these pay, and errors are
+// told.
+#include "transport/space/fragments.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -10,12 +11,12 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <sys/mman.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "tests/transport/world.hpp"
-#include "transport/space/fragments.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -46,7 +47,9 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
       {
         Space::Fragments add(*world, to, nullptr, kFragments);
         for (std::size_t i = 0; i < kFragments; ++i) {
-          world.good(add.accumulate(place(i), ReduceOp::kSum, BasicType::kUint64, &words[i], &before[i], 1, Space::Access::kShared), "add");
+          world.good(add.accumulate(place(i), ReduceOp::kSum, BasicType::kUint64, &words[i], &before[i], 1,
+                                    Space::Access::kShared),
+                     "add");
         }
         world.good(add.end(), "end");
       }
@@ -71,7 +74,8 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
                       read_data<std::uint8_t>(world, kLargeAt + kLarge * (from + 1) - 1) == from + 1,
                   "the large piece is here");
       // Some 400 pieces to a message.
-      const std::uint64_t messages = counted(on_private(variant) && !over_fabric(variant) ? RouteKind::kCma : RouteKind::kFabric, Counted::kHandler);
+      const std::uint64_t messages = counted(
+          on_private(variant) && !over_fabric(variant) ? RouteKind::kCma : RouteKind::kFabric, Counted::kHandler);
       ranks.check(variant == Variant::kMapped ? messages == 0 : messages > 5 && messages < 150, "they came in lists");
     }));
   }
@@ -82,29 +86,34 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
     std::size_t bytes, count;
     std::ptrdiff_t stride, origin_stride;
   };
-  // Few and many, more than a message and than all messages hold, dense here or there, backwards, large ones, far apart.
-  constexpr Shape kShapes[] = {{8, 5, 24, 8},      {8, 1000, 24, 8},       {24, 4000, 48, 24},   {8, 2000, 8, 40},      {3, 700, 7, 3},
-                               {8, 900, -32, 8},   {16, 900, 32, -48},     {3000, 20, 5000, 3000}, {8, 40, 20000, 8},   {8, 3, 200000, 16},
-                               {70000, 3, 80000, 70000}, {1, 60, 1, 2},    {4, 1, 0, 0},
-                               {8, 20000, 8, 16}};
+  // Few and many, more than a message and than all messages hold, dense here or there, backwards, large ones, far
+  // apart.
+  constexpr Shape kShapes[] = {{8, 5, 24, 8},     {8, 1000, 24, 8},   {24, 4000, 48, 24},       {8, 2000, 8, 40},
+                               {3, 700, 7, 3},    {8, 900, -32, 8},   {16, 900, 32, -48},       {3000, 20, 5000, 3000},
+                               {8, 40, 20000, 8}, {8, 3, 200000, 16}, {70000, 3, 80000, 70000}, {1, 60, 1, 2},
+                               {4, 1, 0, 0},      {8, 20000, 8, 16}};
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
     expect_well(run_world(2, variant, 1 << 20, [&](Ranks& ranks, World& world) {
-      const auto is = [&](const Shape& shape, std::span<const std::byte> data, std::size_t first, std::span<const std::byte> origin,
-                          std::size_t origin_first) {
+      const auto is = [&](const Shape& shape, std::span<const std::byte> data, std::size_t first,
+                          std::span<const std::byte> origin, std::size_t origin_first) {
         std::vector<std::byte> model(data.size(), kFilling);
         for (std::size_t block = 0; block < shape.count; ++block) {
           const auto by = static_cast<std::ptrdiff_t>(block);
           std::memcpy(model.data() + static_cast<std::ptrdiff_t>(first) + by * shape.stride,
-                      origin.data() + static_cast<std::ptrdiff_t>(origin_first) + by * shape.origin_stride, shape.bytes);
+                      origin.data() + static_cast<std::ptrdiff_t>(origin_first) + by * shape.origin_stride,
+                      shape.bytes);
         }
         return std::equal(data.begin(), data.end(), model.begin());
       };
       for (const Shape& shape : kShapes) {
-        const auto what = fmt::format("{} x {} B, {} and {} apart", shape.count, shape.bytes, shape.stride, shape.origin_stride);
+        const auto what =
+            fmt::format("{} x {} B, {} and {} apart", shape.count, shape.bytes, shape.stride, shape.origin_stride);
         std::fill_n(world->data(), 1 << 20, kFilling);
         ranks.barrier();
-        const auto all_strides = [&](std::ptrdiff_t stride) { return (shape.count - 1) * static_cast<std::size_t>(std::abs(stride)); };
+        const auto all_strides = [&](std::ptrdiff_t stride) {
+          return (shape.count - 1) * static_cast<std::size_t>(std::abs(stride));
+        };
         const std::size_t first = 64 + (shape.stride < 0 ? all_strides(shape.stride) : 0);
         const std::size_t origin_first = shape.origin_stride < 0 ? all_strides(shape.origin_stride) : 0;
         std::vector<std::byte> origin(all_strides(shape.origin_stride) + shape.bytes), back(origin.size(), kFilling);
@@ -121,7 +130,8 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
           world.good(world->flush(1), "flush");
           bool same = true;
           for (std::size_t block = 0; block < shape.count; ++block) {
-            const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(origin_first) + static_cast<std::ptrdiff_t>(block) * shape.origin_stride;
+            const std::ptrdiff_t at =
+                static_cast<std::ptrdiff_t>(origin_first) + static_cast<std::ptrdiff_t>(block) * shape.origin_stride;
             same = same && std::memcmp(back.data() + at, origin.data() + at, shape.bytes) == 0;
           }
           ranks.check(same, "what was put comes back: " + what);
@@ -130,7 +140,8 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
         }
         ranks.barrier();
         if (ranks.rank() == 1) {
-          ranks.check(is(shape, {world->data(), 1 << 20}, first, origin, origin_first), "each block is in its place: " + what);
+          ranks.check(is(shape, {world->data(), 1 << 20}, first, origin, origin_first),
+                      "each block is in its place: " + what);
         }
         ranks.barrier();
       }
@@ -160,7 +171,8 @@ TEST_CASE("blocks that follow others at another distance keep theirs") {
       ranks.barrier();
       std::vector<std::uint64_t> model(place(words.size()) / 8, 0);
       for (std::size_t i = 0; i < words.size(); ++i) model[place(i) / 8] = words[i];
-      ranks.check(ranks.rank() == 0 || std::memcmp(model.data(), world->data(), 8 * model.size()) == 0, "each is in its place");
+      ranks.check(ranks.rank() == 0 || std::memcmp(model.data(), world->data(), 8 * model.size()) == 0,
+                  "each is in its place");
       ranks.barrier();
     }));
   }
@@ -178,14 +190,17 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
       std::vector<double> ones(3 * kBlocks, 1.0), before(3 * kBlocks, -1.0);
       if (ranks.rank() != 0) {
         Space::Fragments add(*world, 0, nullptr, kBlocks);
-        world.good(add.accumulate(8, ReduceOp::kSum, BasicType::kDouble, ones.data(), before.data(), 2, Space::Access::kShared,
-                                  {kBlocks, 40, 24}), "add");
+        world.good(add.accumulate(8, ReduceOp::kSum, BasicType::kDouble, ones.data(), before.data(), 2,
+                                  Space::Access::kShared, {kBlocks, 40, 24}),
+                   "add");
         world.good(add.end(), "end");
         world.good(world->flush(0), "flush");
         bool fetched = true, between = true;
         for (std::size_t i = 0; i < before.size(); ++i) {
-          if (i % 3 == 2) between = between && before[i] == -1.0;
-          else fetched = fetched && (before[i] == 0.0 || before[i] == 1.0);
+          if (i % 3 == 2)
+            between = between && before[i] == -1.0;
+          else
+            fetched = fetched && (before[i] == 0.0 || before[i] == 1.0);
         }
         ranks.check(fetched, "what was there before comes back");
         ranks.check(between, "and to its place");
@@ -203,18 +218,21 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
       if (ranks.rank() == 1) {
         std::vector<std::byte> pairs(kPair * kBlocks, std::byte{1}), held(kPair * kBlocks, std::byte{7});
         Space::Fragments replace(*world, 0, nullptr, kBlocks);
-        world.good(replace.accumulate(0, ReduceOp::kReplace, BasicType::kDoubleInt, pairs.data(), held.data(), 1, Space::Access::kShared,
-                                      {kBlocks, 48, 16}), "replace");
+        world.good(replace.accumulate(0, ReduceOp::kReplace, BasicType::kDoubleInt, pairs.data(), held.data(), 1,
+                                      Space::Access::kShared, {kBlocks, 48, 16}),
+                   "replace");
         world.good(replace.end(), "end");
         world.good(world->flush(0), "flush");
         bool good = true;
-        for (std::size_t i = 0; i < held.size(); ++i) good = good && held[i] == (i % kPair < 12 ? kFilling : std::byte{7});
+        for (std::size_t i = 0; i < held.size(); ++i)
+          good = good && held[i] == (i % kPair < 12 ? kFilling : std::byte{7});
         ranks.check(good, "pairs come back without their gaps");
       }
       ranks.barrier();
       if (ranks.rank() == 0) {
         bool good = true;
-        for (std::size_t i = 0; i < 48 * kBlocks; ++i) good = good && world->data()[i] == (i % 48 < 12 ? std::byte{1} : kFilling);
+        for (std::size_t i = 0; i < 48 * kBlocks; ++i)
+          good = good && world->data()[i] == (i % 48 < 12 ? std::byte{1} : kFilling);
         ranks.check(good, "and are put without them");
       }
       ranks.barrier();
@@ -264,7 +282,8 @@ TEST_CASE("blocks between which nothing is mapped are got all the same") {
     }
     ranks.barrier();
     if (ranks.rank() == 1) {
-      void* const filled = mmap(world->data() + hole, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+      void* const filled =
+          mmap(world->data() + hole, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
       ranks.check(filled != MAP_FAILED, "it is filled again");
     }
     ranks.barrier();
@@ -302,7 +321,9 @@ TEST_CASE("pieces of one origin's accumulates take effect in order, alone and am
         const auto replace = [&](auto& by) {
           const std::uint64_t* value = &values[next++];
           if constexpr (std::is_same_v<std::remove_reference_t<decltype(by)>, Space::Fragments>) {
-            world.good(by.accumulate(64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1, Space::Access::kShared), "replace");
+            world.good(
+                by.accumulate(64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1, Space::Access::kShared),
+                "replace");
           } else {
             world.good(by.accumulate(1, 64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1), "replace");
           }

@@ -15,7 +15,8 @@ using namespace farside::testing;
 TEST_CASE("operations with a control step are carried out, then it is taken and fetches; or nothing is done") {
   HandlerFixture on;
   const auto message = [&](std::uint64_t offset, std::size_t bytes, const ControlStep& step) {
-    Bytes payload = bytes > 0 ? listed(put(offset, static_cast<std::uint32_t>(bytes)), Bytes(bytes, std::byte{0x21})) : Bytes();
+    Bytes payload =
+        bytes > 0 ? listed(put(offset, static_cast<std::uint32_t>(bytes)), Bytes(bytes, std::byte{0x21})) : Bytes();
     append(payload, step);
     RequestHeader header = on.header();
     header.controls = 1;

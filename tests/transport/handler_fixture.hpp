@@ -35,7 +35,9 @@ struct HandlerFixture {
     const auto holds = [](std::byte b) { return b == kFilling; };
     return std::all_of(memory.get(), base(), holds) && std::all_of(base() + bytes, base() + bytes + kGuard, holds);
   }
-  RequestHeader header(MessageKind kind = MessageKind::kOperations) const { return {kind, 0, 0, 1, region, 0, 0, 5, 42}; }
+  RequestHeader header(MessageKind kind = MessageKind::kOperations) const {
+    return {kind, 0, 0, 1, region, 0, 0, 5, 42};
+  }
 
 #if defined(__SANITIZE_ADDRESS__)
   static constexpr std::size_t kGuard = 0;

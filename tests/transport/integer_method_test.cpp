@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a space change from CPU atomics on integers to the accumulate lock: the words they tell each other by, all
-// orders in which it can happen (a model of the protocol, on processors that hold stores back), and whole processes.
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
+// How the ranks of a space change from CPU atomics on integers to the accumulate lock: the words they tell each other
+// by, all orders in which it can happen (a model of the protocol, on processors that hold stores back), and whole
+// processes.
+#include "transport/node/integer_method.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,8 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <string>
 #include <string_view>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unordered_set>
 #include <vector>
 
@@ -22,7 +24,6 @@
 
 #include "tests/transport/world.hpp"
 #include "transport/base/global_membarrier.hpp"
-#include "transport/node/integer_method.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -33,7 +34,8 @@ constexpr std::size_t kLong = IntegerMethod::kLongRow;
 
 struct TwoRanks {
   explicit TwoRanks(bool threaded = false) {
-    for (int rank = 0; rank < 2; ++rank) ranks[static_cast<std::size_t>(rank)].start({&words[0], words.data() + 1}, rank, threaded);
+    for (int rank = 0; rank < 2; ++rank)
+      ranks[static_cast<std::size_t>(rank)].start({&words[0], words.data() + 1}, rank, threaded);
   }
   std::array<IntegerWords, 2> words;
   std::array<IntegerMethod, 2> ranks;
@@ -55,7 +57,8 @@ TEST_CASE("atomics on integers are announced while they last, and a long row fin
   }
 }
 
-TEST_CASE("while another rank is in the midst of atomics, a long row takes atomics under the lock, and later plain loops") {
+TEST_CASE(
+    "while another rank is in the midst of atomics, a long row takes atomics under the lock, and later plain loops") {
   for (const bool threaded : {false, true}) {
     TwoRanks of(threaded);
     const IntegerPhase first = of.ranks[1].begin(1);
@@ -87,8 +90,9 @@ TEST_CASE("where the kernel refuses the barrier long rows stay with atomics unde
                                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
                                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
     const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
-    ranks.check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
-                "the kernel takes the filter");
+    ranks.check(
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
+        "the kernel takes the filter");
     TwoRanks of;
     for (int times = 0; times < 2; ++times) {
       ranks.check(of.ranks[0].begin(kLong) == IntegerPhase::kBoth, "a long row");
@@ -104,10 +108,10 @@ TEST_CASE("a space that has not started to announce stays with atomics") {
 }
 
 // ---- the model ------------------------------------------------------------------------------------------------------
-// Ranks that each do some operations on one counter, by the steps of integer_method.hpp. Each access to shared memory is a step;
-// a store waits in its rank's buffer and reaches memory any time later, before or after others to other places, but a release after all
-// that came before it; loads see their own rank's stores. Atomics go to memory at once and leave the buffer alone. So stores have no
-// more order than on ARMv8; loads need none but that of acquire.
+// Ranks that each do some operations on one counter, by the steps of integer_method.hpp. Each access to shared memory
+// is a step; a store waits in its rank's buffer and reaches memory any time later, before or after others to other
+// places, but a release after all that came before it; loads see their own rank's stores. Atomics go to memory at once
+// and leave the buffer alone. So stores have no more order than on ARMv8; loads need none but that of acquire.
 namespace {
 
 constexpr std::size_t kRanks = 3;
@@ -120,13 +124,25 @@ struct Broken {
   bool unlock = false;      // the lock is given back by a plain store
 };
 
-// S: one element. L: a long row, of which the model has one element. K: one element, but its rank is killed before the atomic.
+// S: one element. L: a long row, of which the model has one element. K: one element, but its rank is killed before the
+// atomic.
 using Script = std::string_view;
 
 class Model {
   enum Place : std::uint8_t { kCounter, kLockWord, kAnnounced, kBy = kAnnounced + kRanks, kPlaces = kBy + kRanks };
   enum At : std::uint8_t {
-    kStart, kLookAtBy, kAtomic, kEnd, kTakeLock, kUnderLock, kStorePlain, kGiveLock, kTellBoth, kBarrier, kLookAtAll, kTellLock,
+    kStart,
+    kLookAtBy,
+    kAtomic,
+    kEnd,
+    kTakeLock,
+    kUnderLock,
+    kStorePlain,
+    kGiveLock,
+    kTellBoth,
+    kBarrier,
+    kLookAtAll,
+    kTellLock,
   };
   static constexpr std::size_t kBuffer = 8;
   struct Store {
@@ -143,7 +159,8 @@ class Model {
 
  public:
   Model(std::array<Script, kRanks> scripts, Broken broken) : scripts_(scripts), broken_(broken) {
-    for (const Script& script : scripts_) expected_ += static_cast<std::uint8_t>(std::ranges::count_if(script, [](char c) { return c != 'K'; }));
+    for (const Script& script : scripts_)
+      expected_ += static_cast<std::uint8_t>(std::ranges::count_if(script, [](char c) { return c != 'K'; }));
   }
 
   // "" or what went wrong.
@@ -191,10 +208,12 @@ class Model {
   }
 
   static bool holds_back(const Rank& rank, std::uint8_t place) {
-    return std::any_of(rank.buffer.begin(), rank.buffer.begin() + rank.stores, [&](Store s) { return s.place == place; });
+    return std::any_of(rank.buffer.begin(), rank.buffer.begin() + rank.stores,
+                       [&](Store s) { return s.place == place; });
   }
   static void store(Rank& rank, std::size_t place, std::uint8_t value, bool release = false) {
-    rank.buffer.at(rank.stores++) = {static_cast<std::uint8_t>(place), value, static_cast<std::uint8_t>(release ? 1 : 0)};
+    rank.buffer.at(rank.stores++) = {static_cast<std::uint8_t>(place), value,
+                                     static_cast<std::uint8_t>(release ? 1 : 0)};
   }
   static std::uint8_t load(const State& state, std::size_t r, std::size_t place) {
     const Rank& rank = state.ranks[r];
@@ -209,7 +228,8 @@ class Model {
     if (index >= rank.stores) return false;
     const Store store = rank.buffer[index];
     const auto begin = rank.buffer.begin(), at = begin + static_cast<std::ptrdiff_t>(index);
-    if (index > 0 && (store.release != 0 || std::any_of(begin, at, [&](Store s) { return s.place == store.place; }))) return false;
+    if (index > 0 && (store.release != 0 || std::any_of(begin, at, [&](Store s) { return s.place == store.place; })))
+      return false;
     state.memory[store.place] = store.value;
     std::copy(at + 1, rank.buffer.end(), at);
     rank.buffer.back() = {};
@@ -336,7 +356,8 @@ class Model {
 };
 
 const std::array<Script, kRanks> kMixes[] = {
-    {"SS", "S", "L"}, {"S", "LS", "L"}, {"SS", "LL", ""}, {"L", "L", "S"}, {"SL", "LS", ""}, {"SLS", "SLS", ""}, {"K", "L", "S"}, {"K", "LL", "L"},
+    {"SS", "S", "L"}, {"S", "LS", "L"},   {"SS", "LL", ""}, {"L", "L", "S"},
+    {"SL", "LS", ""}, {"SLS", "SLS", ""}, {"K", "L", "S"},  {"K", "LL", "L"},
 };
 
 bool caught(Broken broken) {
@@ -345,7 +366,9 @@ bool caught(Broken broken) {
 
 }  // namespace
 
-TEST_CASE("in no order of events is an addition lost while ranks change from atomics to the lock, and nobody waits for ever") {
+TEST_CASE(
+    "in no order of events is an addition lost while ranks change from atomics to the lock, and nobody waits for "
+    "ever") {
   std::size_t states = 0;
   bool plain = false;
   for (const auto& mix : kMixes) {
@@ -369,7 +392,8 @@ TEST_CASE("without its parts the change from atomics to the lock loses additions
 
 // ---- processes ------------------------------------------------------------------------------------------------------
 
-TEST_CASE("single integers and long rows of them in the same places are all counted, from a space's first long row on") {
+TEST_CASE(
+    "single integers and long rows of them in the same places are all counted, from a space's first long row on") {
   constexpr std::size_t kElements = 40;
   constexpr std::uint64_t kTimes = 2000;
   for (int round = 0; round < 20; ++round) {
@@ -382,9 +406,11 @@ TEST_CASE("single integers and long rows of them in the same places are all coun
         const std::uint64_t single = i % kElements;
         // Rows come late, and not from all at once.
         if (i > kTimes / 4 && (i + static_cast<std::uint64_t>(ranks.rank())) % 3 == 0) {
-          world.good(world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, ones.data(), nullptr, kElements), "row");
+          world.good(world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, ones.data(), nullptr, kElements),
+                     "row");
         }
-        world.good(world->accumulate(0, single * 8, ReduceOp::kSum, BasicType::kUint64, ones.data(), &fetched, 1), "one");
+        world.good(world->accumulate(0, single * 8, ReduceOp::kSum, BasicType::kUint64, ones.data(), &fetched, 1),
+                   "one");
         world.good(world->accumulate(0, 0, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &last, 1), "read");
         for (std::uint64_t next = last + 1; true; next = last + 1) {
           world.good(world->compare_and_swap(0, 0, BasicType::kUint64, &next, &last, &swapped), "swap");
@@ -398,7 +424,8 @@ TEST_CASE("single integers and long rows of them in the same places are all coun
         for (std::size_t k = 0; k < kElements; ++k) {
           std::uint64_t singles = 0;
           for (std::uint64_t i = 0; i < kTimes; ++i) singles += i % kElements == k ? 3 : 0;
-          ranks.check(read_data<std::uint64_t>(world, k * 8) == kRows + singles + (k == 0 ? 3 * kTimes : 0), fmt::format("element {}", k));
+          ranks.check(read_data<std::uint64_t>(world, k * 8) == kRows + singles + (k == 0 ? 3 * kTimes : 0),
+                      fmt::format("element {}", k));
         }
       }
     }));

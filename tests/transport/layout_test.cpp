@@ -159,7 +159,7 @@ std::vector<Layout::Run> runs_of(const Layout& layout, std::size_t count) {
 }
 
 std::size_t fragments_of(const Layout& origin, std::size_t origin_count, const Layout& target,
-                      std::size_t target_count) {
+                         std::size_t target_count) {
   ByteFragments fragments(origin, origin_count, target, target_count);
   ByteFragment fragment;
   std::size_t count = 0;
@@ -297,7 +297,8 @@ TEST_CASE("pieces of two random layouts pair the n-th byte of one with the n-th 
   }
 }
 
-TEST_CASE("ranges, where a random layout has them, are its bytes in their order, and pairs of them pair the n-th bytes") {
+TEST_CASE(
+    "ranges, where a random layout has them, are its bytes in their order, and pairs of them pair the n-th bytes") {
   std::size_t simple = 0, paired = 0, nested = 0;
   for (const std::uint32_t seed : many_seeds(20000)) {
     INFO(named(seed));
@@ -313,7 +314,8 @@ TEST_CASE("ranges, where a random layout has them, are its bytes in their order,
     for (std::size_t outer = 0; outer < ranges->outer; ++outer) {
       for (std::size_t i = 0; i < ranges->count; ++i) {
         for (std::size_t byte = 0; byte < ranges->bytes; ++byte) {
-          found.push_back(ranges->offset + signed_count(outer) * ranges->outer_stride + signed_count(i) * ranges->stride + signed_count(byte));
+          found.push_back(ranges->offset + signed_count(outer) * ranges->outer_stride +
+                          signed_count(i) * ranges->stride + signed_count(byte));
         }
       }
     }
@@ -324,15 +326,16 @@ TEST_CASE("ranges, where a random layout has them, are its bytes in their order,
     const std::optional<Ranges> other = random.make(2, {}).layout->ranges(1);
     for (const Ranges& origin : {flat, *ranges, rows, other.value_or(flat)}) {
       std::vector<std::ptrdiff_t> there, here;
-      const bool fit = for_ranges(*ranges, origin, [&](std::ptrdiff_t to, std::ptrdiff_t to_stride, std::ptrdiff_t from,
-                                                       std::ptrdiff_t from_stride, std::size_t size, std::size_t count) {
-        for (std::size_t i = 0; i < count; ++i) {
-          for (std::size_t byte = 0; byte < size; ++byte) {
-            there.push_back(to + signed_count(i) * to_stride + signed_count(byte));
-            here.push_back(from + signed_count(i) * from_stride + signed_count(byte));
-          }
-        }
-      });
+      const bool fit = for_ranges(*ranges, origin,
+                                  [&](std::ptrdiff_t to, std::ptrdiff_t to_stride, std::ptrdiff_t from,
+                                      std::ptrdiff_t from_stride, std::size_t size, std::size_t count) {
+                                    for (std::size_t i = 0; i < count; ++i) {
+                                      for (std::size_t byte = 0; byte < size; ++byte) {
+                                        there.push_back(to + signed_count(i) * to_stride + signed_count(byte));
+                                        here.push_back(from + signed_count(i) * from_stride + signed_count(byte));
+                                      }
+                                    }
+                                  });
       if (!fit) continue;
       ++paired;
       REQUIRE(there == bytes);
@@ -340,7 +343,8 @@ TEST_CASE("ranges, where a random layout has them, are its bytes in their order,
       for (std::size_t outer = 0; outer < origin.outer; ++outer) {
         for (std::size_t i = 0; i < origin.count; ++i) {
           for (std::size_t byte = 0; byte < origin.bytes; ++byte, ++at) {
-            REQUIRE(here[at] == origin.offset + signed_count(outer) * origin.outer_stride + signed_count(i) * origin.stride + signed_count(byte));
+            REQUIRE(here[at] == origin.offset + signed_count(outer) * origin.outer_stride +
+                                    signed_count(i) * origin.stride + signed_count(byte));
           }
         }
       }

@@ -12,7 +12,8 @@ using namespace farside;
 
 namespace {
 
-MemoryNeed need(std::uint64_t bytes, MemoryNeed::Limit node, MemoryNeed::Limit inner = {}, MemoryNeed::Limit outer = {}) {
+MemoryNeed need(std::uint64_t bytes, MemoryNeed::Limit node, MemoryNeed::Limit inner = {},
+                MemoryNeed::Limit outer = {}) {
   MemoryNeed made;
   made.bytes = bytes;
   made.limits[0] = node;
@@ -23,7 +24,8 @@ MemoryNeed need(std::uint64_t bytes, MemoryNeed::Limit node, MemoryNeed::Limit i
 
 bool refused(const std::vector<MemoryNeed>& needs, const char* why = "") {
   const Status status = check_memory_needs(needs);
-  return !status.ok() && status.error().kind == ErrorKind::kNoMemory && status.error().text.find(why) != std::string::npos;
+  return !status.ok() && status.error().kind == ErrorKind::kNoMemory &&
+         status.error().text.find(why) != std::string::npos;
 }
 
 }  // namespace

@@ -83,8 +83,12 @@ class Execution {
     bool writes() const { return kind == Access::Kind::kWrite || kind == Access::Kind::kChange; }
     bool fence() const { return kind == Access::Kind::kFence; }
     bool sc() const { return order == Order::seq_cst; }
-    bool releases() const { return (writes() || fence()) && (sc() || order == Order::release || order == Order::acq_rel); }
-    bool acquires() const { return (reads() || fence()) && (sc() || order == Order::acquire || order == Order::acq_rel); }
+    bool releases() const {
+      return (writes() || fence()) && (sc() || order == Order::release || order == Order::acq_rel);
+    }
+    bool acquires() const {
+      return (reads() || fence()) && (sc() || order == Order::acquire || order == Order::acq_rel);
+    }
   };
   // A relation between events.
   struct Relation {
@@ -100,7 +104,8 @@ class Execution {
     Relation then(const Relation& other) const {
       Relation result;
       for (std::size_t i = 0; i < kMostEvents; ++i) {
-        for (std::uint64_t bits = rows[i]; bits != 0; bits &= bits - 1) result.rows[i] |= other.rows[static_cast<std::size_t>(__builtin_ctzll(bits))];
+        for (std::uint64_t bits = rows[i]; bits != 0; bits &= bits - 1)
+          result.rows[i] |= other.rows[static_cast<std::size_t>(__builtin_ctzll(bits))];
       }
       return result;
     }
@@ -178,7 +183,9 @@ class Execution {
       // Anywhere behind the beginning, but not between a change and what it has read.
       for (std::size_t at = 1; at <= order.size(); ++at) {
         if (at < order.size() && events_[order[at]].kind == Access::Kind::kChange) continue;
-        with(event, [&] { order_of(next).insert(order_of(next).begin() + static_cast<std::ptrdiff_t>(at), events_.size() - 1); });
+        with(event, [&] {
+          order_of(next).insert(order_of(next).begin() + static_cast<std::ptrdiff_t>(at), events_.size() - 1);
+        });
       }
       return;
     }
@@ -187,7 +194,8 @@ class Execution {
       event.order = next.order;
       event.from = static_cast<int>(order[at]);
       event.read = events_[order[at]].written;
-      const std::optional<std::uint64_t> written = next.kind == Access::Kind::kChange ? next.next(event.read) : std::nullopt;
+      const std::optional<std::uint64_t> written =
+          next.kind == Access::Kind::kChange ? next.next(event.read) : std::nullopt;
       if (!written) {
         if (next.kind == Access::Kind::kChange) event.order = next.when_unchanged;
         event.kind = Access::Kind::kRead;
@@ -195,8 +203,11 @@ class Execution {
         continue;
       }
       event.written = *written;
-      if (at + 1 < order.size() && events_[order[at + 1]].kind == Access::Kind::kChange) continue;  // it has read the same
-      with(event, [&] { order_of(next).insert(order_of(next).begin() + static_cast<std::ptrdiff_t>(at) + 1, events_.size() - 1); });
+      if (at + 1 < order.size() && events_[order[at + 1]].kind == Access::Kind::kChange)
+        continue;  // it has read the same
+      with(event, [&] {
+        order_of(next).insert(order_of(next).begin() + static_cast<std::ptrdiff_t>(at) + 1, events_.size() - 1);
+      });
     }
   }
   // Goes on with the event, if it may be.
@@ -229,7 +240,8 @@ class Execution {
   std::string key() const {
     std::vector<std::pair<int, int>> names(events_.size());
     for (std::size_t t = 0; t < of_thread_.size(); ++t) {
-      for (std::size_t i = 0; i < of_thread_[t].size(); ++i) names[of_thread_[t][i]] = {static_cast<int>(t), static_cast<int>(i)};
+      for (std::size_t i = 0; i < of_thread_[t].size(); ++i)
+        names[of_thread_[t][i]] = {static_cast<int>(t), static_cast<int>(i)};
     }
     std::string key;
     const auto put = [&](int value) { key.push_back(static_cast<char>(value + 1)); };
@@ -239,7 +251,8 @@ class Execution {
     };
     for (const auto& list : of_thread_) {
       put(static_cast<int>(list.size()));
-      for (const std::size_t event : list) put_name(events_[event].from < 0 ? event : static_cast<std::size_t>(events_[event].from));
+      for (const std::size_t event : list)
+        put_name(events_[event].from < 0 ? event : static_cast<std::size_t>(events_[event].from));
     }
     for (const auto& [place, order] : orders_) {
       if (order.size() == 1) continue;
@@ -282,7 +295,8 @@ class Execution {
     const Relation fences = is([](const Event& e) { return e.fence(); });
     // A release, or a fence in front of a write; changes that go on from it; a read that acquires, or has a fence
     // behind it.
-    const Relation from_change = rf.only([&](std::size_t, std::size_t j) { return events_[j].kind == Access::Kind::kChange; });
+    const Relation from_change =
+        rf.only([&](std::size_t, std::size_t j) { return events_[j].kind == Access::Kind::kChange; });
     const Relation sequence = from_change.closure() | id;
     const Relation sw = is([](const Event& e) { return e.releases(); })
                             .then(fences.then(sb) | id)
@@ -293,7 +307,9 @@ class Execution {
                             .then(is([](const Event& e) { return e.acquires(); }));
     const Relation hb = (sb | sw).closure();
     if (hb.reflexive() || hb.then(eco).reflexive() || (sb | rf).closure().reflexive()) return false;
-    const auto same_place = [&](std::size_t i, std::size_t j) { return events_[i].place != nullptr && events_[i].place == events_[j].place; };
+    const auto same_place = [&](std::size_t i, std::size_t j) {
+      return events_[i].place != nullptr && events_[i].place == events_[j].place;
+    };
     const Relation sb_elsewhere = sb.only([&](std::size_t i, std::size_t j) { return !same_place(i, j); });
     const Relation scb = sb | sb_elsewhere.then(hb).then(sb_elsewhere) | hb.only(same_place) | mo | rb;
     const Relation sc = is([](const Event& e) { return e.sc() && !e.fence() && e.thread >= 0; });
@@ -342,9 +358,12 @@ class Place {
     return change(order, [value](T before) { return static_cast<T>(before | value); });
   }
   bool compare_exchange_strong(T& expected, T desired, Order order, Order otherwise) {
-    const T found = make(access(Access::Kind::kChange, order, [expected, desired](std::uint64_t before) -> std::optional<std::uint64_t> {
-      return make(before) == expected ? std::optional(bits(desired)) : std::nullopt;
-    }, otherwise));
+    const T found = make(access(
+        Access::Kind::kChange, order,
+        [expected, desired](std::uint64_t before) -> std::optional<std::uint64_t> {
+          return make(before) == expected ? std::optional(bits(desired)) : std::nullopt;
+        },
+        otherwise));
     return std::exchange(expected, found) == found;
   }
   bool compare_exchange_strong(T& expected, T desired, Order order = Order::seq_cst) {
@@ -381,7 +400,9 @@ class Place {
   };
   template <class Change>
   T change(Order order, Change change) {
-    return make(access(Access::Kind::kChange, order, [change](std::uint64_t before) -> std::optional<std::uint64_t> { return bits(change(make(before))); }));
+    return make(access(Access::Kind::kChange, order, [change](std::uint64_t before) -> std::optional<std::uint64_t> {
+      return bits(change(make(before)));
+    }));
   }
 
   T* place_;
@@ -413,7 +434,8 @@ class atomic : public ::farside::modelled::Place<T> {
 
 inline void atomic_thread_fence(::std::memory_order order) {
   using ::farside::modelled::Access;
-  if (auto* const execution = ::farside::modelled::Execution::running()) execution->access({Access::Kind::kFence, order});
+  if (auto* const execution = ::farside::modelled::Execution::running())
+    execution->access({Access::Kind::kFence, order});
 }
 inline void atomic_signal_fence(::std::memory_order) {}
 

@@ -43,13 +43,13 @@ void futex_wake_all(const Word&) {
 #undef __x86_64__
 #define std farside_modelled_std
 #define farside farside_in_model
-#include "transport/base/wake_event.hpp"
-#include "transport/base/stores.hpp"
 #include "transport/base/control_word.hpp"
+#include "transport/base/stores.hpp"
+#include "transport/base/wake_event.hpp"
 #include "transport/fabric/listening.hpp"
 #include "transport/fabric/pending.hpp"
-#include "transport/node/accumulate_lock.hpp"
 #include "transport/handler/region_words.hpp"
+#include "transport/node/accumulate_lock.hpp"
 #undef std
 #undef farside
 #pragma pop_macro("__x86_64__")
@@ -65,7 +65,9 @@ using Results = Execution::Results;
 using Word = std::uint64_t;
 
 // Whether some execution of the threads returns this.
-bool may_return(const std::vector<Execution::Thread>& threads, const Results& results) { return Execution::all(threads).contains(results); }
+bool may_return(const std::vector<Execution::Thread>& threads, const Results& results) {
+  return Execution::all(threads).contains(results);
+}
 
 // Data of the application, where a thread puts and gets them: loads and stores in no order.
 Word get(Word& data) { return atomic_ref(data).load(Order::relaxed); }
@@ -155,7 +157,8 @@ TEST_CASE("the memory model has the results that are known of the patterns of th
     CHECK_FALSE(disagree(Order::seq_cst));
   }
   SECTION("coherence: nobody sees a word go back, and no addition is lost") {
-    CHECK(Execution::all({[&] { return atomic_ref(x).fetch_add(1, Order::relaxed); }, [&] { return atomic_ref(x).fetch_add(1, Order::relaxed); }}) ==
+    CHECK(Execution::all({[&] { return atomic_ref(x).fetch_add(1, Order::relaxed); },
+                          [&] { return atomic_ref(x).fetch_add(1, Order::relaxed); }}) ==
           std::set<Results>{{0, 1}, {1, 0}});
     CHECK_FALSE(may_return({[&] {
                               put(x, 1);
@@ -171,7 +174,8 @@ TEST_CASE("the memory model has the results that are known of the patterns of th
 
 // ---- farside's patterns ---------------------------------------------------------------------------------------------
 
-// epochs/protocols/exposure.hpp: a post and a lock_all each change a word at the global lock's home, and then read the other's.
+// epochs/protocols/exposure.hpp: a post and a lock_all each change a word at the global lock's home, and then read the
+// other's.
 TEST_CASE("of two ranks that each change a control word and then read the other's, one sees the other") {
   Word exposed = 0, global_lock = 0;
   const auto rank = [](Word& mine, Word& other) {
@@ -180,10 +184,12 @@ TEST_CASE("of two ranks that each change a control word and then read the other'
       return real::ControlWord::read(other);
     };
   };
-  CHECK(Execution::all({rank(exposed, global_lock), rank(global_lock, exposed)}) == std::set<Results>{{0, 1}, {1, 0}, {1, 1}});
+  CHECK(Execution::all({rank(exposed, global_lock), rank(global_lock, exposed)}) ==
+        std::set<Results>{{0, 1}, {1, 0}, {1, 1}});
 }
 
-TEST_CASE("what was put before a control word was changed is there for who sees the change, by whatever ranks it went on") {
+TEST_CASE(
+    "what was put before a control word was changed is there for who sees the change, by whatever ranks it went on") {
   Word data = 0, word = 0;
   const auto put_and = [&](auto&& tell) {
     return [&data, &word, tell] {
@@ -198,13 +204,16 @@ TEST_CASE("what was put before a control word was changed is there for who sees 
       return seen * 10 + get(data);
     };
   };
-  const auto probes = {real::ControlWord::look, real::ControlWord::read, +[](Word& at) { return real::ControlWord::fetch_add(at, 1) % 2; },
-                      +[](Word& at) { return real::ControlWord::compare_and_swap(at, 1, 0); }};
+  const auto probes = {real::ControlWord::look, real::ControlWord::read,
+                       +[](Word& at) { return real::ControlWord::fetch_add(at, 1) % 2; },
+                       +[](Word& at) { return real::ControlWord::compare_and_swap(at, 1, 0); }};
   for (const auto look : probes) {
     CHECK(may_return({put_and([](Word& at) { real::ControlWord::write(at, 1); }), get_behind(look)}, {0, 11}));
     CHECK_FALSE(may_return({put_and([](Word& at) { real::ControlWord::write(at, 1); }), get_behind(look)}, {0, 10}));
-    CHECK_FALSE(may_return({put_and([](Word& at) { real::ControlWord::fetch_add(at, 1); }), get_behind(look)}, {0, 10}));
-    CHECK_FALSE(may_return({put_and([](Word& at) { real::ControlWord::compare_and_swap(at, 0, 1); }), get_behind(look)}, {0, 10}));
+    CHECK_FALSE(
+        may_return({put_and([](Word& at) { real::ControlWord::fetch_add(at, 1); }), get_behind(look)}, {0, 10}));
+    CHECK_FALSE(may_return({put_and([](Word& at) { real::ControlWord::compare_and_swap(at, 0, 1); }), get_behind(look)},
+                           {0, 10}));
   }
   // Two complete, the third waits for both; and a barrier of three.
   Word other_data = 0;
@@ -267,8 +276,9 @@ TEST_CASE("who changes a control word sees a sleeper, or the sleeper sees the ch
   }
 }
 
-// fabric/listening.hpp: whoever moves the endpoint rings those who listen, who arm their wake event as well (Waiter::arm).
-// What moves are operations that end, and memory that the provider writes for peers, which it does in no order.
+// fabric/listening.hpp: whoever moves the endpoint rings those who listen, who arm their wake event as well
+// (Waiter::arm). What moves are operations that end, and memory that the provider writes for peers, which it does in no
+// order.
 TEST_CASE("who has moved the endpoint sees who listens, or that one sees what has moved") {
   Word word = 0;
   real::Pending pending;
@@ -290,7 +300,8 @@ TEST_CASE("who has moved the endpoint sees who listens, or that one sees what ha
   };
   const std::set<Results> right{{0, 0}, {0, 1}, {1, 1}};
   CHECK(Execution::all({sleeper([&] { return pending.done(); }), mover([&] { pending.completed(); })}) == right);
-  CHECK(Execution::all({sleeper([&] { return real::ControlWord::look(word) == 1; }), mover([&] { put(word, 1); })}) == right);
+  CHECK(Execution::all({sleeper([&] { return real::ControlWord::look(word) == 1; }), mover([&] { put(word, 1); })}) ==
+        right);
 }
 
 // fabric/pending.hpp: one operation has failed, the other one has fetched.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The handler: executes every kind of request as the kernels do, and nothing that comes from the network makes it touch
 // memory outside the region that was named.
+#include "transport/handler/message_handler.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -15,9 +17,8 @@
 #include <catch2/catch.hpp>
 
 #include "tests/support/seeds.hpp"
-#include "tests/transport/handler_fixture.hpp"
 #include "tests/transport/elements.hpp"
-#include "transport/handler/message_handler.hpp"
+#include "tests/transport/handler_fixture.hpp"
 #include "transport/handler/operation_list.hpp"
 
 using namespace farside;
@@ -42,9 +43,9 @@ TEST_CASE("the handler combines every type by every operation that MPI allows, a
               if (op == ReduceOp::kNoOp && !fetch) continue;
               Bytes sent = origin;
               sent.resize(count * extent);
-              const MessageHandler::Answer answer = on.handler.execute(message_of(
-                  on.header(), listed(accumulate(op, type, offset, static_cast<std::uint32_t>(count), fetch),
-                                      op == ReduceOp::kNoOp ? Bytes{} : sent)));
+              const MessageHandler::Answer answer = on.handler.execute(
+                  message_of(on.header(), listed(accumulate(op, type, offset, static_cast<std::uint32_t>(count), fetch),
+                                                 op == ReduceOp::kNoOp ? Bytes{} : sent)));
               REQUIRE(answer.refused == nullptr);
               REQUIRE(answer.known_sender);
               REQUIRE(answer.peer == kOrigin);
@@ -77,7 +78,9 @@ TEST_CASE("the handler compares and swaps, and answers with what was there") {
       const std::size_t extent = traits(type).extent;
       const Bytes there(extent, std::byte{1}), other(extent, std::byte{0}), desired(extent, std::byte{3});
       std::copy(there.begin(), there.end(), on.base() + offset);
-      const auto message = [&](const Bytes& data) { return message_of(on.header(), listed(compare_and_swap(type, offset), data)); };
+      const auto message = [&](const Bytes& data) {
+        return message_of(on.header(), listed(compare_and_swap(type, offset), data));
+      };
       Bytes payload = other;
       payload.insert(payload.end(), desired.begin(), desired.end());
       MessageHandler::Answer answer = on.handler.execute(message(payload));
@@ -98,8 +101,9 @@ TEST_CASE("the handler compares and swaps, and answers with what was there") {
 TEST_CASE("a pair whose data ends with the region is within it, whatever gap would follow") {
   HandlerFixture on(false, 32 + 12);
   fill_elements(BasicType::kDoubleInt, on.base() + 32, 1, 1);
-  const MessageHandler::Answer answer = on.handler.execute(
-      message_of(on.header(), listed(accumulate(ReduceOp::kMaxloc, BasicType::kDoubleInt, 32, 1), elements(BasicType::kDoubleInt, 1, 2))));
+  const MessageHandler::Answer answer =
+      on.handler.execute(message_of(on.header(), listed(accumulate(ReduceOp::kMaxloc, BasicType::kDoubleInt, 32, 1),
+                                                        elements(BasicType::kDoubleInt, 1, 2))));
   CHECK(answer.header.status == ReplyStatus::kDone);
   CHECK(on.guards_hold());
 }
@@ -139,7 +143,8 @@ TEST_CASE("data of a wrong length are refused, and so is an entry that is cut of
 
 TEST_CASE("of a list of which one operation is refused none is carried out") {
   HandlerFixture on;
-  for (const ListEntry& bad : {put(on.bytes, 1), put(0, 0), get(on.bytes - 1, 2), accumulate(ReduceOp::kMaxloc, BasicType::kInt32, 0, 1)}) {
+  for (const ListEntry& bad :
+       {put(on.bytes, 1), put(0, 0), get(on.bytes - 1, 2), accumulate(ReduceOp::kMaxloc, BasicType::kInt32, 0, 1)}) {
     Bytes list = listed(put(0, 8), Bytes(8, std::byte{1}));
     const Bytes behind = listed(bad, Bytes(bad.kind == OperationKind::kGet ? 0 : 8));
     list.insert(list.end(), behind.begin(), behind.end());
@@ -153,7 +158,8 @@ TEST_CASE("an operation beyond its region is refused, overflow or not") {
                                    std::uint64_t{1} << 63, UINT64_MAX - kRegionBytes};
   for (const std::uint64_t offset : offsets) {
     INFO(offset);
-    check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, offset, 1), Bytes(8))));
+    check_refused(on,
+                  message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, offset, 1), Bytes(8))));
     check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, offset, 1))));
     check_refused(on, message_of(on.header(), listed(compare_and_swap(BasicType::kInt64, offset), Bytes(16))));
     check_refused(on, message_of(on.header(), listed(put(offset, 8), Bytes(8))));
@@ -162,19 +168,22 @@ TEST_CASE("an operation beyond its region is refused, overflow or not") {
   for (const std::uint32_t count : {0U, 513U, 865U, 1537U, 0x20000000U, 0x20000001U, 0x80000000U, UINT32_MAX}) {
     INFO(count);
     check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count))));
-    check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count), Bytes(8))));
+    check_refused(on,
+                  message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count), Bytes(8))));
     check_refused(on, message_of(on.header(), listed(compare_and_swap(BasicType::kInt64, 0, count), Bytes(16))));
   }
   // Blocks: the last one beyond, in front, far away; none; more than there can be.
   constexpr auto kFar = std::numeric_limits<std::int64_t>::max();
-  for (const ListEntry& bad : {get(0, 8, 3, kRegionBytes / 2), get(0, 8, 2, -8), get(16, 8, 4, -8), get(0, 8, 2, kFar), get(0, 8, 2, -kFar - 1),
-                               get(0, 8, 1000, kFar), get(0, 8, 0, 8), get(0, 1, UINT32_MAX, 1), get(0, 8, UINT32_MAX, 0)}) {
+  for (const ListEntry& bad : {get(0, 8, 3, kRegionBytes / 2), get(0, 8, 2, -8), get(16, 8, 4, -8), get(0, 8, 2, kFar),
+                               get(0, 8, 2, -kFar - 1), get(0, 8, 1000, kFar), get(0, 8, 0, 8),
+                               get(0, 1, UINT32_MAX, 1), get(0, 8, UINT32_MAX, 0)}) {
     check_refused(on, message_of(on.header(), listed(bad)));
   }
   CHECK(on.handler.execute(message_of(on.header(), listed(get(kRegionBytes - 8, 8, 512, -8)))).refused == nullptr);
   CHECK(on.handler.execute(message_of(on.header(), listed(get(0, 8, 512, 8)))).refused == nullptr);
   // The distance between blocks means nothing where there is one (the undefined-behaviour sanitizer sees its use).
-  for (const std::int64_t stride : {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}) {
+  for (const std::int64_t stride :
+       {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}) {
     CHECK(on.handler.execute(message_of(on.header(), listed(get(8, 8, 1, stride)))).refused == nullptr);
   }
 }
@@ -182,7 +191,9 @@ TEST_CASE("an operation beyond its region is refused, overflow or not") {
 TEST_CASE("no request makes the handler answer with more than a message holds") {
   HandlerFixture on(false, 16 * kMaxPayload);
   const auto most = static_cast<std::uint32_t>(OperationList::kMostFetched / 8);
-  const auto fetch = [](std::uint32_t count) { return listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count)); };
+  const auto fetch = [](std::uint32_t count) {
+    return listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count));
+  };
   CHECK(on.handler.execute(message_of(on.header(), fetch(most))).fetched.size() == OperationList::kMostFetched);
   check_refused(on, message_of(on.header(), fetch(most + 1)));
   check_refused(on, message_of(on.header(), fetch(16 * most)));
@@ -220,7 +231,8 @@ TEST_CASE("unknown kinds, operations, types, regions and senders are refused") {
   typed_put.type = BasicType::kInt64;
   silent.op = ReduceOp::kNoOp;
   silent.fetch = 0;
-  for (const ListEntry& bad : {fetching_put, sending_get, typed_put}) check_refused(on, message_of(on.header(), listed(bad, Bytes(8))));
+  for (const ListEntry& bad : {fetching_put, sending_get, typed_put})
+    check_refused(on, message_of(on.header(), listed(bad, Bytes(8))));
   check_refused(on, message_of(on.header(), listed(silent)));
   const Bytes list = listed(good, Bytes(4));
   for (const std::uint32_t sender : {3U, 1000U, UINT32_MAX}) {
@@ -245,7 +257,8 @@ TEST_CASE("an operation that MPI does not define for the type is refused") {
     }
     if (!has_gap(type)) continue;
     INFO(traits(type).name << " compare_and_swap");
-    check_refused(on, message_of(on.header(), listed(compare_and_swap(type, 0), Bytes(2 * std::size_t{traits(type).extent}))));
+    check_refused(
+        on, message_of(on.header(), listed(compare_and_swap(type, 0), Bytes(2 * std::size_t{traits(type).extent}))));
   }
 }
 
@@ -277,8 +290,10 @@ TEST_CASE("what an origin lists is what the handler does, in order, and what is 
         if (operation.atomic()) {
           do {
             operation.type = static_cast<BasicType>(below(kBasicTypes));
-            operation.op = operation.kind == OperationKind::kAccumulate ? static_cast<ReduceOp>(below(kReduceOps)) : ReduceOp::kReplace;
-          } while (has_padding(operation.type) || !allowed(operation.op, operation.type) || (operation.kind == OperationKind::kCompareAndSwap && has_gap(operation.type)));
+            operation.op = operation.kind == OperationKind::kAccumulate ? static_cast<ReduceOp>(below(kReduceOps))
+                                                                        : ReduceOp::kReplace;
+          } while (has_padding(operation.type) || !allowed(operation.op, operation.type) ||
+                   (operation.kind == OperationKind::kCompareAndSwap && has_gap(operation.type)));
           operation.count = operation.kind == OperationKind::kAccumulate ? 1 + below(5) : 1;
         }
         stride = static_cast<std::ptrdiff_t>(below(64)) - 16;
@@ -287,7 +302,8 @@ TEST_CASE("what an origin lists is what the handler does, in order, and what is 
         operation.offset += static_cast<std::uint64_t>(stride);
       }
       const std::size_t bytes = operation.bytes();
-      auto here = std::make_unique<Wanted>(Wanted{operation.type, operation.count, Bytes(bytes, kFilling), Bytes(bytes, kFilling)});
+      auto here = std::make_unique<Wanted>(
+          Wanted{operation.type, operation.count, Bytes(bytes, kFilling), Bytes(bytes, kFilling)});
       const bool fetches = operation.kind == OperationKind::kGet || operation.kind == OperationKind::kCompareAndSwap ||
                            operation.op == ReduceOp::kNoOp || below(2) == 0;
       const bool can_fetch = fetches && operation.kind != OperationKind::kPut;
@@ -307,11 +323,12 @@ TEST_CASE("what an origin lists is what the handler does, in order, and what is 
         case OperationKind::kPut: std::copy(origin.begin(), origin.end(), at); break;
         case OperationKind::kGet: std::copy_n(at, bytes, here->fetched.begin()); break;
         case OperationKind::kAccumulate:
-          combine(AtomicMethod::kLocked, operation.op, operation.type, at, operation.origin, can_fetch ? here->fetched.data() : nullptr,
-                  operation.count);
+          combine(AtomicMethod::kLocked, operation.op, operation.type, at, operation.origin,
+                  can_fetch ? here->fetched.data() : nullptr, operation.count);
           break;
         case OperationKind::kCompareAndSwap:
-          farside::compare_and_swap(AtomicMethod::kLocked, operation.type, at, origin.data(), compare.data(), here->fetched.data());
+          farside::compare_and_swap(AtomicMethod::kLocked, operation.type, at, origin.data(), compare.data(),
+                                    here->fetched.data());
           break;
       }
       wanted.push_back(std::move(here));
@@ -319,7 +336,8 @@ TEST_CASE("what an origin lists is what the handler does, in order, and what is 
     CHECK(listed_operations > 10);
     const std::span<const std::byte> bytes = list.bytes();
     REQUIRE(bytes.size() <= OperationList::kMostBytes);
-    const MessageHandler::Answer answer = on.handler.execute(message_of(on.header(), Bytes(bytes.begin(), bytes.end())));
+    const MessageHandler::Answer answer =
+        on.handler.execute(message_of(on.header(), Bytes(bytes.begin(), bytes.end())));
     REQUIRE(answer.refused == nullptr);
     REQUIRE(answer.fetched.size() == list.fetched_bytes());
     list.deliver(answer.fetched);
@@ -383,7 +401,12 @@ TEST_CASE("no mutation of a request makes the handler touch memory outside the r
     }
     RequestHeader header = on.header();
     header.controls = below(2) == 0 ? 1 : 0;
-    if (header.controls != 0) append(payload, ControlStep{static_cast<ControlCall>(below(5)), {}, static_cast<std::uint32_t>(8 * below(HandlerFixture::kWords + 2)), 1, 0});
+    if (header.controls != 0)
+      append(payload, ControlStep{static_cast<ControlCall>(below(5)),
+                                  {},
+                                  static_cast<std::uint32_t>(8 * below(HandlerFixture::kWords + 2)),
+                                  1,
+                                  0});
     Bytes message = message_of(header, payload);
     // None, one or several mutations of bytes, but mostly not of the region's id; now and then of the length.
     for (std::size_t n = below(4); n > 0; --n) {

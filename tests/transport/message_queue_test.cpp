@@ -2,15 +2,14 @@
 // A message queue whose senders are killed: what they had of it goes to others.
 #include "transport/node/message_queue.hpp"
 
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -71,7 +70,8 @@ class SharedMessageQueue {
     if (message) {
       const Result<MessageQueue::Answer> answer = message_queue_.wait_for_answer(quiet, message.value(), lives);
       int back = 0;
-      if (answer && answer.value().bytes().size() == sizeof back) std::memcpy(&back, answer.value().bytes().data(), sizeof back);
+      if (answer && answer.value().bytes().size() == sizeof back)
+        std::memcpy(&back, answer.value().bytes().data(), sizeof back);
       if (back != value) wrong = "the answer is another";
     } else {
       wrong = "no message could be left";
@@ -98,7 +98,8 @@ pid_t kill_a_sender(SharedMessageQueue& message_queue, Killed when) {
     void* const nothing = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const std::array<std::byte, 8> something{};
     const std::array<std::span<const std::byte>, 1> parts{
-        when == Killed::kWhileItWrites ? std::span<const std::byte>(static_cast<std::byte*>(nothing), 8) : std::span<const std::byte>(something)};
+        when == Killed::kWhileItWrites ? std::span<const std::byte>(static_cast<std::byte*>(nothing), 8)
+                                       : std::span<const std::byte>(something)};
     (void)message_queue->enqueue(sender, parts);
     raise(SIGKILL);
   }
@@ -114,20 +115,23 @@ void reap(pid_t child) { waitpid(child, nullptr, 0); }
 TEST_CASE("slots of senders that were killed are used again") {
   for (const Killed when : {Killed::kWhileItWrites, Killed::kBeforeTheAnswer}) {
     for (const bool reaped : {true, false}) {
-      const std::string failures = run_processes(1, [&](Ranks& ranks) {
-        SharedMessageQueue message_queue;
-        std::vector<pid_t> zombies;
-        for (int round = 0; round < 2; ++round) {
-          for (std::size_t i = 0; i < MessageQueue::kSlots; ++i) {
-            const pid_t child = kill_a_sender(message_queue, when);
-            if (reaped) reap(child);
-            if (!reaped) zombies.push_back(child);
-          }
-          const char* const wrong = message_queue.echo(100 + round);
-          ranks.check(wrong == nullptr, wrong == nullptr ? "" : wrong);
-        }
-        for (const pid_t zombie : zombies) reap(zombie);
-      }, 20);
+      const std::string failures = run_processes(
+          1,
+          [&](Ranks& ranks) {
+            SharedMessageQueue message_queue;
+            std::vector<pid_t> zombies;
+            for (int round = 0; round < 2; ++round) {
+              for (std::size_t i = 0; i < MessageQueue::kSlots; ++i) {
+                const pid_t child = kill_a_sender(message_queue, when);
+                if (reaped) reap(child);
+                if (!reaped) zombies.push_back(child);
+              }
+              const char* const wrong = message_queue.echo(100 + round);
+              ranks.check(wrong == nullptr, wrong == nullptr ? "" : wrong);
+            }
+            for (const pid_t zombie : zombies) reap(zombie);
+          },
+          20);
       CHECK(failures.empty());
     }
   }
@@ -157,10 +161,12 @@ TEST_CASE("a message of a sender that was killed is answered all the same, and a
     ranks.check(!none.ok() && none.error().kind == ErrorKind::kPeer, "no slot of a living process is taken over");
     {
       const auto answer = message_queue->wait_for_answer(quiet, *first, lives);
-      ranks.check(answer.ok() && answer.value().bytes().size() == sizeof value, "the first message's answer is still there");
+      ranks.check(answer.ok() && answer.value().bytes().size() == sizeof value,
+                  "the first message's answer is still there");
     }
     ranks.check(message_queue.answer() == static_cast<int>(messages.size()), "all messages are there");
-    for (const MessageQueue::Message& message : messages) ranks.check(message_queue->wait_for_answer(quiet, message, lives).ok(), "and answered");
+    for (const MessageQueue::Message& message : messages)
+      ranks.check(message_queue->wait_for_answer(quiet, message, lives).ok(), "and answered");
     ranks.check(message_queue->enqueue(own, parts).has_value(), "and their slots are free");
   }));
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads that sleep at a message queue are woken: the owner by a message, a sender by its answer, and a sender without a slot by a slot
-// that becomes free. No thread here wakes up by itself in time, as waiters do that poll an MPI runtime.
-#include "transport/node/message_queue.hpp"
-
+// Threads that sleep at a message queue are woken: the owner by a message, a sender by its answer, and a sender without
+// a slot by a slot that becomes free. No thread here wakes up by itself in time, as waiters do that poll an MPI
+// runtime.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -17,6 +16,8 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/node/message_queue.hpp"
 
 using namespace farside;
 using namespace std::chrono_literals;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which of several devices is near, with a sysfs made for the test: what two adapters of a machine with two sockets show.
+// Which of several devices is near, with a sysfs made for the test: what two adapters of a machine with two sockets
+// show.
 #include <catch2/catch.hpp>
 
 #include <cstdint>
@@ -78,7 +79,9 @@ TEST_CASE("a device is near that belongs to the socket on which the process runs
   sys.device("0000:3b:00.0", "0-15,32-47");
   sys.device("0000:d8:00.1", "16-31,48-63");
   sys.device("0000:01:00.0", "");
-  const auto nearness = [&](const char* address, const cpu_set_t& own) { return nearness_of(address, own, sys.root()); };
+  const auto nearness = [&](const char* address, const cpu_set_t& own) {
+    return nearness_of(address, own, sys.root());
+  };
   CHECK(nearness("0000:3b:00.0", processors({0, 33})) == Nearness::kNear);
   CHECK(nearness("0000:d8:00.1", processors({0, 33})) == Nearness::kFar);
   CHECK(nearness("0000:d8:00.1", processors({20})) == Nearness::kNear);
@@ -117,8 +120,11 @@ TEST_CASE("of two devices of one network the one that is known to be nearer to t
   const Sysfs sys;
   sys.device("0000:01:00.0", here);
   sys.device("0000:02:00.0", std::to_string(kNobodys));
-  const Device near(1, "network"), far(2, "network"), unknown(3, "network"), near_elsewhere(1, "another network"), nowhere(1, nullptr);
-  const auto nearer = [&](const Device& one, const Device& other) { return is_nearer(one.info(), other.info(), sys.root()); };
+  const Device near(1, "network"), far(2, "network"), unknown(3, "network"), near_elsewhere(1, "another network"),
+      nowhere(1, nullptr);
+  const auto nearer = [&](const Device& one, const Device& other) {
+    return is_nearer(one.info(), other.info(), sys.root());
+  };
   CHECK(nearer(near, far));
   CHECK_FALSE(nearer(far, near));
   CHECK_FALSE(nearer(near, near));

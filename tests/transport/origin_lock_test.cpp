@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <catch2/catch.hpp>
+#include "transport/space/origin_lock.hpp"
 
 #include <cstdint>
 #include <vector>
 
-#include "transport/space/origin_lock.hpp"
+#include <catch2/catch.hpp>
 
 using farside::OriginLockWord;
 

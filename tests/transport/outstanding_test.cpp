@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is under way towards a target, and what waits to be issued.
+#include "transport/space/outstanding.hpp"
+
 #include <array>
 #include <cstring>
 #include <memory>
@@ -7,8 +9,6 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include "transport/space/outstanding.hpp"
 
 using namespace farside;
 

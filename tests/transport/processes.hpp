@@ -77,7 +77,8 @@ class Ranks {
   int failures_ = 0;
 };
 
-// What others have put into this process's memory: what a barrier among processes orders, a sanitizer of one process cannot see.
+// What others have put into this process's memory: what a barrier among processes orders, a sanitizer of one process
+// cannot see.
 __attribute__((no_sanitize("thread"))) inline void read_memory(const void* at, void* to, std::size_t bytes) {
   const auto* from = static_cast<const volatile std::byte*>(at);
   auto* into = static_cast<volatile std::byte*>(to);

@@ -15,7 +15,9 @@ namespace {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-std::string device_of(const Result<InfoHandle>& info) { return info ? info.value()->domain_attr->name : "none: " + info.error().text; }
+std::string device_of(const Result<InfoHandle>& info) {
+  return info ? info.value()->domain_attr->name : "none: " + info.error().text;
+}
 
 }  // namespace
 
@@ -44,7 +46,8 @@ TEST_CASE("a device or a provider that is not there is a bad setting, and what t
   const Result<InfoHandle> both = choose_provider("tcp", "nowhere");
   REQUIRE_FALSE(both.ok());
   CHECK(both.error().kind == ErrorKind::kBadSetting);
-  CHECK(contains(both.error().text, "FARSIDE_PROVIDER='tcp' with FARSIDE_DEVICE='nowhere' cannot be used: provider tcp has no device"));
+  CHECK(contains(both.error().text,
+                 "FARSIDE_PROVIDER='tcp' with FARSIDE_DEVICE='nowhere' cannot be used: provider tcp has no device"));
   const Result<InfoHandle> provider = choose_provider("nonsense", "");
   REQUIRE_FALSE(provider.ok());
   CHECK(provider.error().kind == ErrorKind::kBadSetting);
@@ -53,7 +56,9 @@ TEST_CASE("a device or a provider that is not there is a bad setting, and what t
 
 TEST_CASE("processes that cannot all have the best provider meet on another") {
   const auto names = preferred_providers();
-  const auto bit = [&](std::string_view name) { return Providers{1} << (std::ranges::find(names, name) - names.begin()); };
+  const auto bit = [&](std::string_view name) {
+    return Providers{1} << (std::ranges::find(names, name) - names.begin());
+  };
   Settings settings;
   Statistics statistics;
   ProviderChoice choice(settings, Process::instance(), statistics);

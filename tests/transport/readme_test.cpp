@@ -17,7 +17,8 @@ TEST_CASE("README.md has the table of settings as the library has it") {
   for (const farside::Setting& setting : farside::settings_table()) {
     const std::string shown =
         *setting.default_value == '\0' ? std::string("unset") : fmt::format("`{}`", setting.default_value);
-    const std::string row = fmt::format("| `{}` | {} | {} | {} |\n", setting.name, shown, setting.allowed, setting.help);
+    const std::string row =
+        fmt::format("| `{}` | {} | {} | {} |\n", setting.name, shown, setting.allowed, setting.help);
     CAPTURE(row);
     CHECK(text.str().find(row) != std::string::npos);
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that is not one piece per rank: regions that are attached and detached while peers use them, and data that all
 // ranks load and store.
+#include "transport/space/regions.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -20,7 +22,6 @@
 #include "tests/transport/processes.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/node/process_memory.hpp"
-#include "transport/space/regions.hpp"
 #include "transport/space/space.hpp"
 
 using namespace farside;
@@ -121,8 +122,8 @@ TEST_CASE("a table of regions finds what holds an address, and knows what is cov
     for (int i = 0; i < 40; ++i) {
       const auto at = static_cast<std::uint64_t>(random() % 250);
       const std::uint64_t bytes = 1 + random() % 6;
-      const bool free = std::all_of(owner.begin() + static_cast<long>(at), owner.begin() + static_cast<long>(at + bytes),
-                                    [](int o) { return o == 0; });
+      const bool free = std::all_of(owner.begin() + static_cast<long>(at),
+                                    owner.begin() + static_cast<long>(at + bytes), [](int o) { return o == 0; });
       REQUIRE(table.overlaps(at, bytes) != free);
       if (free) {
         table.insert({at, bytes, {}});
@@ -187,8 +188,10 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
   alignas(16) std::array<std::int64_t, 64> data{};
   MessageHandler handler;
   AccumulateLockWord lock;
-  const std::uint64_t id = handler.publish({reinterpret_cast<std::byte*>(Regions::kFirst), Regions::kBytes, &lock, false, {}, nullptr, 0, &regions});
-  const std::uint64_t other = handler.publish({reinterpret_cast<std::byte*>(data.data()), sizeof data, &lock, false, {}});
+  const std::uint64_t id = handler.publish(
+      {reinterpret_cast<std::byte*>(Regions::kFirst), Regions::kBytes, &lock, false, {}, nullptr, 0, &regions});
+  const std::uint64_t other =
+      handler.publish({reinterpret_cast<std::byte*>(data.data()), sizeof data, &lock, false, {}});
   handler.admit(id, {5, 6, 7}, false);
   handler.admit(other, {5, 6, 7}, false);
   const auto ask = [&](RequestHeader header, const void* payload, std::size_t bytes) {
@@ -200,7 +203,8 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
   const auto add = [&](std::uint64_t address) {
     const std::int64_t five = 5;
     OperationList list;
-    list.add({OperationKind::kAccumulate, ReduceOp::kSum, BasicType::kInt64, address - Regions::kFirst, 1, &five, nullptr, nullptr});
+    list.add({OperationKind::kAccumulate, ReduceOp::kSum, BasicType::kInt64, address - Regions::kFirst, 1, &five,
+              nullptr, nullptr});
     return ask({MessageKind::kOperations, 0, 0, 1, id, 0, 0, 0, 0}, list.bytes().data(), list.bytes().size());
   };
   CHECK(add(address_of(&data[0])).refused != nullptr);
@@ -248,7 +252,8 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
       const auto region = [](std::uint64_t base, int i) { return base + 16 * static_cast<std::uint64_t>(i); };
       ranks.check(!world.covered(next, there, 1), "nothing is attached yet");
       ranks.barrier();
-      for (int i = 0; i < kRegions; ++i) world.require(world.regions().attach(&memory[2 * static_cast<std::size_t>(i)], 8));
+      for (int i = 0; i < kRegions; ++i)
+        world.require(world.regions().attach(&memory[2 * static_cast<std::size_t>(i)], 8));
       ranks.barrier();
       std::vector<std::int64_t> values(kRegions);
       for (int i = 0; i < kRegions; ++i) {
@@ -267,12 +272,14 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
       }
       ranks.barrier();
       // Each rank detaches every third: from then on nobody finds it, and everybody finds the rest.
-      for (int i = 0; i < kRegions; i += 3) world.require(world.regions().detach(&memory[2 * static_cast<std::size_t>(i)]));
+      for (int i = 0; i < kRegions; i += 3)
+        world.require(world.regions().detach(&memory[2 * static_cast<std::size_t>(i)]));
       ranks.barrier();
       for (int i = 0; i < kRegions; ++i) {
         for (int r = 0; r < ranks.size(); ++r) {
           const std::uint64_t at = region(bases[static_cast<std::size_t>(r)], i);
-          if (i % 3 != 0 || i < 30) ranks.check(world.covered(r, at, 8) == (i % 3 != 0), "what is detached is gone, the rest is not");
+          if (i % 3 != 0 || i < 30)
+            ranks.check(world.covered(r, at, 8) == (i % 3 != 0), "what is detached is gone, the rest is not");
         }
       }
       ranks.barrier();
@@ -288,7 +295,8 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
       world.require(world->flush(next));
       ranks.check(got == row, "over the border of two regions and back");
       std::int64_t fetched = 0;
-      world.require(world->accumulate(next, World::offset(there + 12), ReduceOp::kSum, BasicType::kInt64, row.data(), &fetched, 1));
+      world.require(world->accumulate(next, World::offset(there + 12), ReduceOp::kSum, BasicType::kInt64, row.data(),
+                                      &fetched, 1));
       world.require(world->flush(next));
       ranks.barrier();
     }));
@@ -400,8 +408,11 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
           World world(ranks, fabric, request);
           for (int r = 0; r < 3; ++r) {
             const bool somewhere = contiguous || kBytes[static_cast<std::size_t>(r)] > 0;
-            ranks.check((world->address(r) != nullptr) == somewhere, "data have an address, but for none that lie by themselves");
-            const RouteKind route = r == ranks.rank() ? RouteKind::kSelf : fabric ? RouteKind::kFabric : RouteKind::kMapped;
+            ranks.check((world->address(r) != nullptr) == somewhere,
+                        "data have an address, but for none that lie by themselves");
+            const RouteKind route = r == ranks.rank() ? RouteKind::kSelf
+                                    : fabric          ? RouteKind::kFabric
+                                                      : RouteKind::kMapped;
             ranks.check(world->route(r) == route, "operations go by the route that was asked for");
           }
           if (contiguous || bytes > 0) {

@@ -67,9 +67,10 @@ std::string on_stderr(const std::function<void()>& body) {
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 bool same(const Settings& a, const Settings& b) {
-  return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider && a.device == b.device && a.log == b.log &&
-         a.stats == b.stats && a.trace == b.trace && a.check == b.check && a.nic_atomics == b.nic_atomics && a.progress_thread == b.progress_thread &&
-         a.connections == b.connections && a.peer_timeout == b.peer_timeout;
+  return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider &&
+         a.device == b.device && a.log == b.log && a.stats == b.stats && a.trace == b.trace && a.check == b.check &&
+         a.nic_atomics == b.nic_atomics && a.progress_thread == b.progress_thread && a.connections == b.connections &&
+         a.peer_timeout == b.peer_timeout;
 }
 
 struct Documented {
@@ -92,18 +93,23 @@ const std::map<std::string, std::vector<Documented>>& documented() {
         {"mapped,cma", [](Settings& s) { routes(s, true, true, false); }},
         {"fabric,mapped", [](Settings& s) { routes(s, true, false, true); }},
         {"fabric,cma,mapped", [](Settings& s) { routes(s, true, true, true); }}}},
-      {"FARSIDE_PROVIDER", {{"tcp;ofi_rxm", [](Settings& s) { s.provider = "tcp;ofi_rxm"; }},
-                            {"verbs", [](Settings& s) { s.provider = "verbs"; }}}},
+      {"FARSIDE_PROVIDER",
+       {{"tcp;ofi_rxm", [](Settings& s) { s.provider = "tcp;ofi_rxm"; }},
+        {"verbs", [](Settings& s) { s.provider = "verbs"; }}}},
       {"FARSIDE_DEVICE", {{"mlx5_0", [](Settings& s) { s.device = "mlx5_0"; }}}},
-      {"FARSIDE_NIC_ATOMICS", {{"on", [](Settings& s) { s.nic_atomics = true; }}, {"off", [](Settings& s) { s.nic_atomics = false; }}}},
-      {"FARSIDE_PROGRESS", {{"thread", [](Settings& s) { s.progress_thread = true; }}, {"none", [](Settings& s) { s.progress_thread = false; }}}},
+      {"FARSIDE_NIC_ATOMICS",
+       {{"on", [](Settings& s) { s.nic_atomics = true; }}, {"off", [](Settings& s) { s.nic_atomics = false; }}}},
+      {"FARSIDE_PROGRESS",
+       {{"thread", [](Settings& s) { s.progress_thread = true; }},
+        {"none", [](Settings& s) { s.progress_thread = false; }}}},
       {"FARSIDE_CHECK",
        {{"off", [](Settings& s) { s.check = Check::kOff; }},
         {"on", [](Settings& s) { s.check = Check::kOn; }},
         {"strict", [](Settings& s) { s.check = Check::kStrict; }}}},
-      {"FARSIDE_CONNECTIONS", {{"0", [](Settings& s) { s.connections = 0; }}, {"1000000", [](Settings& s) { s.connections = 1000000; }}}},
-      {"FARSIDE_PEER_TIMEOUT", {{"0", [](Settings& s) { s.peer_timeout = 0; }},
-                                {"86400", [](Settings& s) { s.peer_timeout = 86400; }}}},
+      {"FARSIDE_CONNECTIONS",
+       {{"0", [](Settings& s) { s.connections = 0; }}, {"1000000", [](Settings& s) { s.connections = 1000000; }}}},
+      {"FARSIDE_PEER_TIMEOUT",
+       {{"0", [](Settings& s) { s.peer_timeout = 0; }}, {"86400", [](Settings& s) { s.peer_timeout = 86400; }}}},
       {"FARSIDE_LOG",
        {{"error", [](Settings& s) { s.log = LogLevel::kError; }},
         {"warn", [](Settings& s) { s.log = LogLevel::kWarn; }},

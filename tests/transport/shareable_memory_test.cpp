@@ -134,7 +134,8 @@ TEST_CASE("a peer maps the part of the file that it was told of") {
     ranks.barrier();
     theirs.value().base()[0] = std::byte(50 + ranks.rank());
     ranks.barrier();
-    ranks.check(static_cast<std::byte*>(made.value())[4096] == std::byte(51 - ranks.rank()), "what is stored there is here");
+    ranks.check(static_cast<std::byte*>(made.value())[4096] == std::byte(51 - ranks.rank()),
+                "what is stored there is here");
     ranks.barrier();
     (void)memory.free(made.value());
   }));
@@ -172,9 +173,12 @@ TEST_CASE("a fork copies the memory: neither process sees what the other stores 
     second[0] = second[8192] = second[kFar] = std::byte{22};
     ranks.check(write(go[1], &byte, 1) == 1 && read(stored[0], &byte, 1) == 1, "the child goes on");
     int status = -1;
-    ranks.check(waitpid(child, &status, 0) == child && status == 0, fmt::format("the child sees its own memory ({:#x})", status));
-    ranks.check(std::all_of(first, first + 5000, [](std::byte b) { return b == std::byte{21}; }), "the child's stores are not here");
-    ranks.check(second[0] == std::byte{22} && second[4096] == std::byte{0} && second[kFar] == std::byte{22}, "nor far from there");
+    ranks.check(waitpid(child, &status, 0) == child && status == 0,
+                fmt::format("the child sees its own memory ({:#x})", status));
+    ranks.check(std::all_of(first, first + 5000, [](std::byte b) { return b == std::byte{21}; }),
+                "the child's stores are not here");
+    ranks.check(second[0] == std::byte{22} && second[4096] == std::byte{0} && second[kFar] == std::byte{22},
+                "nor far from there");
     ranks.check(memory.find(first, 5000).has_value(), "the parent's memory can still be mapped");
     for (const int end : {go[0], go[1], stored[0], stored[1]}) close(end);
     ranks.check(memory.free(first) && memory.free(second), "and freed");
@@ -212,7 +216,8 @@ TEST_CASE("forks of several threads, while others allocate and free") {
     stop = true;
     other.join();
     ranks.check(wrong == 0, "all children saw what was there");
-    ranks.check(std::all_of(kept, kept + 100'000, [](std::byte b) { return b == std::byte{7}; }), "and changed nothing");
+    ranks.check(std::all_of(kept, kept + 100'000, [](std::byte b) { return b == std::byte{7}; }),
+                "and changed nothing");
     ranks.check(memory.free(kept), "it is freed");
   }));
 }

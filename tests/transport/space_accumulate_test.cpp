@@ -146,28 +146,31 @@ TEST_CASE("a pair whose data ends with the buffers is combined, and nothing behi
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
     constexpr std::size_t kData = 12;  // of the 16 bytes of a double-int
-    expect_well(run_world(2, variant, 16 + kData, [&](Ranks& ranks, World& world) {
-      if (ranks.rank() == 0) {
-        const auto origin = std::make_unique<std::byte[]>(kData), fetched = std::make_unique<std::byte[]>(kData);
-        const double value = 1e9;
-        const std::int32_t index = 7;
-        std::memcpy(origin.get(), &value, sizeof value);
-        std::memcpy(origin.get() + 8, &index, sizeof index);
-        const auto combine_with = [&](ReduceOp op) {
-          return world->accumulate(1, 16, op, BasicType::kDoubleInt, origin.get(), fetched.get(), 1);
-        };
-        world.good(combine_with(ReduceOp::kReplace), "replace");
-        world.good(world->flush(1), "flush");
-        world.good(combine_with(ReduceOp::kMaxloc), "maxloc");
-        world.good(world->flush(1), "flush");
-        ranks.check(std::memcmp(origin.get(), fetched.get(), kData) == 0, "what is fetched is what was there");
-      }
-      ranks.barrier();
-      if (ranks.rank() == 1) {
-        ranks.check(read_data<double>(world, 16) == 1e9, "the value is there");
-        ranks.check(read_data<std::int32_t>(world, 24) == 7, "the index is there");
-      }
-    }, on_private(variant) ? World::kAtPageEnd : 0));
+    expect_well(run_world(
+        2, variant, 16 + kData,
+        [&](Ranks& ranks, World& world) {
+          if (ranks.rank() == 0) {
+            const auto origin = std::make_unique<std::byte[]>(kData), fetched = std::make_unique<std::byte[]>(kData);
+            const double value = 1e9;
+            const std::int32_t index = 7;
+            std::memcpy(origin.get(), &value, sizeof value);
+            std::memcpy(origin.get() + 8, &index, sizeof index);
+            const auto combine_with = [&](ReduceOp op) {
+              return world->accumulate(1, 16, op, BasicType::kDoubleInt, origin.get(), fetched.get(), 1);
+            };
+            world.good(combine_with(ReduceOp::kReplace), "replace");
+            world.good(world->flush(1), "flush");
+            world.good(combine_with(ReduceOp::kMaxloc), "maxloc");
+            world.good(world->flush(1), "flush");
+            ranks.check(std::memcmp(origin.get(), fetched.get(), kData) == 0, "what is fetched is what was there");
+          }
+          ranks.barrier();
+          if (ranks.rank() == 1) {
+            ranks.check(read_data<double>(world, 16) == 1e9, "the value is there");
+            ranks.check(read_data<std::int32_t>(world, 24) == 7, "the index is there");
+          }
+        },
+        on_private(variant) ? World::kAtPageEnd : 0));
   }
 }
 
@@ -218,34 +221,38 @@ TEST_CASE("additions to private memory at an odd address are all counted, whoeve
     for (const std::size_t misaligned : {std::size_t{4}, std::size_t{1}}) {
       INFO(name(variant) << ", " << misaligned << " bytes off");
       constexpr std::uint64_t kTimes = 3000;
-      expect_well(run_world(2, variant, 64, [&](Ranks& ranks, World& world) {
-        if (ranks.rank() == 0) std::fill_n(world->data(), 64, std::byte{0});
-        ranks.barrier();
-        const std::uint64_t one = 1;
-        std::uint64_t times = 0;
-        const auto add = [&] {
-          world.good(world->accumulate(0, 8, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1), "add");
-          if (++times % 16 == 0) world.good(world->flush(0), "flush");
-        };
-        if (ranks.rank() == 0) {
-          // As long as the peer does.
-          const std::atomic_ref end(world->data()[40]);
-          while (end.load() != std::byte{1}) add();
-        } else {
-          while (times < kTimes) add();
-          world.good(world->flush(0), "flush");
-          world.good(world->put(0, 40, &one, 1), "put");
-        }
-        world.good(world->flush(0), "flush");
-        ranks.barrier();
-        if (ranks.rank() == 0) {
-          ranks.check(read_data<std::uint64_t>(world, 8) == times + kTimes, "all are counted");
-          if (over_fabric(variant)) {
-            // Several in a message, but never more than are between two flushes.
-            ranks.check(counted(RouteKind::kFabric, Counted::kHandler) >= kTimes / 16, "as the owner takes the lock");
-          }
-        }
-      }, misaligned));
+      expect_well(run_world(
+          2, variant, 64,
+          [&](Ranks& ranks, World& world) {
+            if (ranks.rank() == 0) std::fill_n(world->data(), 64, std::byte{0});
+            ranks.barrier();
+            const std::uint64_t one = 1;
+            std::uint64_t times = 0;
+            const auto add = [&] {
+              world.good(world->accumulate(0, 8, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1), "add");
+              if (++times % 16 == 0) world.good(world->flush(0), "flush");
+            };
+            if (ranks.rank() == 0) {
+              // As long as the peer does.
+              const std::atomic_ref end(world->data()[40]);
+              while (end.load() != std::byte{1}) add();
+            } else {
+              while (times < kTimes) add();
+              world.good(world->flush(0), "flush");
+              world.good(world->put(0, 40, &one, 1), "put");
+            }
+            world.good(world->flush(0), "flush");
+            ranks.barrier();
+            if (ranks.rank() == 0) {
+              ranks.check(read_data<std::uint64_t>(world, 8) == times + kTimes, "all are counted");
+              if (over_fabric(variant)) {
+                // Several in a message, but never more than are between two flushes.
+                ranks.check(counted(RouteKind::kFabric, Counted::kHandler) >= kTimes / 16,
+                            "as the owner takes the lock");
+              }
+            }
+          },
+          misaligned));
     }
   }
 }
@@ -281,7 +288,8 @@ TEST_CASE("compare_and_swap swaps only what it expects, and increments made of i
         ranks.check(read_data<std::int32_t>(world, 8) == 90, "int32");
         ranks.check(read_data<std::int64_t>(world, 16) == 90, "int64");
         ranks.check(read_data<std::int64_t>(world, 33) == 90, "misaligned");
-        ranks.check(world->data()[2] == std::byte{0} && world->data()[4] == std::byte{0}, "on-node peers are left alone");
+        ranks.check(world->data()[2] == std::byte{0} && world->data()[4] == std::byte{0},
+                    "on-node peers are left alone");
       }
     }));
   }

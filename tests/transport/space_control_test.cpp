@@ -145,7 +145,8 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
       ControlMemory::Operation operation;
       ranks.barrier();
       if (ranks.rank() == 0) {
-        ranks.check(world->may_defer_lock(1) && !world->may_defer_lock(0), "it can be deferred where there is a fabric");
+        ranks.check(world->may_defer_lock(1) && !world->may_defer_lock(0),
+                    "it can be deferred where there is a fabric");
         const ControlStep draw{ControlCall::kFetchAdd, {}, kLock, kHolder + 1, kHolder};
         const ControlStep leave{ControlCall::kFetchAdd, {}, kLock, -kHolder, 0};
         std::array<std::uint64_t, 1024> words{};
@@ -167,7 +168,8 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
           world.good(world->put(1, 0, words.data(), 8), "put");
           if (round % 2 == 0) world.good(world->get(1, 0, &seen, 8), "get");
           world.good(world->execute_locked(1, draw, leave, all), "enclosed");
-          ranks.check(!all.stopped && all.acquire_step == turns && all.release_step == turns + kHolder + 1, "nobody was in the way");
+          ranks.check(!all.stopped && all.acquire_step == turns && all.release_step == turns + kHolder + 1,
+                      "nobody was in the way");
           ranks.check(round % 2 != 0 || seen == round, "the get sees the put");
         }
         // Empty, too.
@@ -183,7 +185,8 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         world->defer_lock(1, take);
         world.good(world->put(1, 8, words.data(), 8), "put");
         world.good(world->execute_locked(1, draw, leave, stopped), "enclosed");
-        ranks.check(stopped.stopped && stopped.acquire_step == turns++ + kHolder && stopped.list != nullptr, "it was stopped");
+        ranks.check(stopped.stopped && stopped.acquire_step == turns++ + kHolder && stopped.list != nullptr,
+                    "it was stopped");
         world.good(world->get(1, 8, &seen, 8), "get");
         world.good(world->flush(1), "flush");
         ranks.check(seen == 0, "nothing was carried out");
@@ -221,7 +224,8 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
           while (!own->done()) Process::instance().poll();
         });
         with("more than a message holds takes it", [&] {
-          for (std::uint64_t i = 0; i < 1000; ++i) world.good(world->put(1, 16 * (i * 7 % 1000), words.data(), 8), "put");
+          for (std::uint64_t i = 0; i < 1000; ++i)
+            world.good(world->put(1, 16 * (i * 7 % 1000), words.data(), 8), "put");
         });
         // If it cannot be had, nothing is done.
         words[0] = 99;
@@ -280,7 +284,8 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         world->expect_release(1);
         world.good(world->put(1, 8216, words.data(), 8), "put");
         world.good(world->accumulate(1, 8224, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1), "accumulate");
-        world.good(world->compare_and_swap(1, 8224, BasicType::kUint64, words.data(), &one, &swapped), "compare_and_swap");
+        world.good(world->compare_and_swap(1, 8224, BasicType::kUint64, words.data(), &one, &swapped),
+                   "compare_and_swap");
         world.good(world->accumulate(1, 8240, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "accumulate");
         world.good(world->get(1, 8224, &got, 8), "get");
         world.good(world->order_before_release(1), "order_before_release");

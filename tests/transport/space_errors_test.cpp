@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What goes wrong while a Space is in use is an error of the operation or of the flush: accesses beyond the data, peers that
-// are stopped, dead, or have unmapped their memory.
+// What goes wrong while a Space is in use is an error of the operation or of the flush: accesses beyond the data, peers
+// that are stopped, dead, or have unmapped their memory.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -86,25 +86,29 @@ TEST_CASE("what the handler refuses is an error of the flush, and the target liv
 }
 
 TEST_CASE("a peer that is gone is an error of the flush") {
-  expect_well(run_processes(2, [](Ranks& ranks) {
-    World world(ranks, Variant::kFabric, 4096);
-    const std::uint64_t word = 1;
-    world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
-    world.good(world->flush_all(), "flush");
-    const auto pids = ranks.all_gather(getpid());
-    if (ranks.rank() == 1) {
-      ranks.barrier();
-      raise(SIGSTOP);  // what comes now is not answered
-      pause();
-    }
-    ranks.barrier();
-    await_stopped(pids[1]);
-    world.good(world->put(1, 0, &word, 8), "put");
-    kill(pids[1], SIGKILL);
-    const Status status = world->flush(1);
-    ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the flush says so");
-    _exit(ranks.failures() == 0 ? 0 : 1);
-  }, 20), "rank 1: ended by signal 9\n");
+  expect_well(run_processes(
+                  2,
+                  [](Ranks& ranks) {
+                    World world(ranks, Variant::kFabric, 4096);
+                    const std::uint64_t word = 1;
+                    world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
+                    world.good(world->flush_all(), "flush");
+                    const auto pids = ranks.all_gather(getpid());
+                    if (ranks.rank() == 1) {
+                      ranks.barrier();
+                      raise(SIGSTOP);  // what comes now is not answered
+                      pause();
+                    }
+                    ranks.barrier();
+                    await_stopped(pids[1]);
+                    world.good(world->put(1, 0, &word, 8), "put");
+                    kill(pids[1], SIGKILL);
+                    const Status status = world->flush(1);
+                    ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the flush says so");
+                    _exit(ranks.failures() == 0 ? 0 : 1);
+                  },
+                  20),
+              "rank 1: ended by signal 9\n");
 }
 
 namespace {

@@ -137,7 +137,9 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
     INFO(name(variant));
     expect_well(run_world(2, variant, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
       const RouteKind route = over_fabric(variant) ? RouteKind::kFabric : RouteKind::kCma;
-      const auto word = [&](std::size_t at) { return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + at)); };
+      const auto word = [&](std::size_t at) {
+        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + at));
+      };
       if (ranks.rank() == 0) {
         std::fill_n(world->data(), 256, std::byte{0});
         ranks.barrier();
@@ -147,7 +149,8 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
         }
         ranks.check(word(56).load() == 1, "what came was done from there");
         ranks.check(word(0).load() % 40 == 0, "the additions are here");
-        ranks.check(read_data<long double>(world, 16) == static_cast<long double>(word(0).load()) / 2, "the handler's too");
+        ranks.check(read_data<long double>(world, 16) == static_cast<long double>(word(0).load()) / 2,
+                    "the handler's too");
       } else {
         ranks.barrier();
         std::uint64_t seen = 0;

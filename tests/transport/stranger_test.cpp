@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stranger: a process that is not of the job, is let in by a rank's endpoint (it knows the secret), and tries what libfabric lets
-// it try. It reads and changes nothing, and the job does not notice.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+// A stranger: a process that is not of the job, is let in by a rank's endpoint (it knows the secret), and tries what
+// libfabric lets it try. It reads and changes nothing, and the job does not notice.
 #include <algorithm>
+#include <arpa/inet.h>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <netinet/in.h>
 #include <new>
 #include <random>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -26,18 +25,18 @@
 #include "tests/support/seeds.hpp"
 #include "tests/transport/caller.hpp"
 #include "tests/transport/world.hpp"
-#include "transport/handler/message.hpp"
-#include "transport/handler/operation_list.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
+#include "transport/handler/message.hpp"
+#include "transport/handler/operation_list.hpp"
 
 using namespace farside;
 using namespace farside::testing;
 
 namespace {
 
-// A process that knows all that the ranks of the job tell each other of an endpoint, but no key. A new one for each attempt: a target
-// ends the connection on which a peer asks for memory that is not there.
+// A process that knows all that the ranks of the job tell each other of an endpoint, but no key. A new one for each
+// attempt: a target ends the connection on which a peer asks for memory that is not there.
 class Stranger {
  public:
   explicit Stranger(const FabricAddress& victim) : caller_(victim, hello(victim).bytes()) {}
@@ -67,8 +66,11 @@ class Stranger {
     return Said::kNothing;
   }
   Said send(std::span<const std::byte> message) {
-    return attempt([&](fid_ep* endpoint) { return fi_send(endpoint, message.data(), message.size(), nullptr, FI_ADDR_UNSPEC, &context_); },
-                   std::chrono::milliseconds(1000));
+    return attempt(
+        [&](fid_ep* endpoint) {
+          return fi_send(endpoint, message.data(), message.size(), nullptr, FI_ADDR_UNSPEC, &context_);
+        },
+        std::chrono::milliseconds(1000));
   }
 
   fi_context2 context_{};
@@ -134,7 +136,8 @@ void answer_for_others(const FabricAddress& victim) {
         std::array<std::uint64_t, 2> fetched;
       } reply{};
       reply.header = {MessageKind::kReply, ReplyStatus::kDone, 0, generation, operation};
-      for (const std::size_t bytes : {0, 8, 16}) stranger.send(std::as_bytes(std::span(&reply, 1)).first(sizeof(ReplyHeader) + bytes));
+      for (const std::size_t bytes : {0, 8, 16})
+        stranger.send(std::as_bytes(std::span(&reply, 1)).first(sizeof(ReplyHeader) + bytes));
     }
   }
 }
@@ -143,7 +146,8 @@ void do_harm(Ranks& ranks, const FabricAddress& victim, std::uint32_t seed) {
   std::mt19937_64 random(seed);
   for (const std::size_t bytes : {0, 1, 7, 64, 200, 4096, 100'000}) speak_nonsense(ranks, victim, random, bytes);
   for (int how = 0; how < 2; ++how) {
-    for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, random(), ~std::uint64_t{0}}) try_key(ranks, victim, key, how);
+    for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, random(), ~std::uint64_t{0}})
+      try_key(ranks, victim, key, how);
   }
   Stranger stranger(victim);
   for (const std::size_t bytes : {1, 15, 16, 39, 40, 41, 100, 1000, 6000}) stranger.send(garbage(random, bytes));
@@ -253,7 +257,8 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
     Status status = space->get(other, kSums, &sum, sizeof sum);
     if (status) status = space->get(other, kOnes, &ones, sizeof ones);
     if (status) status = space->flush(other);
-    ranks.check(status.ok() && sum == 3 * rounds && ones == static_cast<long double>(rounds) + first, "nothing is lost");
+    ranks.check(status.ok() && sum == 3 * rounds && ones == static_cast<long double>(rounds) + first,
+                "nothing is lost");
     ranks.barrier();
     space.reset();
     Process::instance().shut_down();

@@ -57,7 +57,8 @@ TEST_CASE("connections of somebody else say nothing about a peer") {
   // Other ports of both machines; the same ports with another machine; no address that is one of TCP's.
   CHECK(!silent_while_asked({{place("10.0.0.1", 41000), place("10.0.0.2", 5001), true, milliseconds(9)}}, own, peer));
   CHECK(!silent_while_asked({{place("10.0.0.1", 4000), place("10.0.0.3", 5000), true, milliseconds(9)}}, own, peer));
-  CHECK(!silent_while_asked({{place("10.0.0.1", 41000), place("10.0.0.2", 5000), true, milliseconds(9)}}, own, FabricAddress{}));
+  CHECK(!silent_while_asked({{place("10.0.0.1", 41000), place("10.0.0.2", 5000), true, milliseconds(9)}}, own,
+                            FabricAddress{}));
 }
 
 TEST_CASE("a connection whose reader has no room, but whose machine is there, is not silent") {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is counted and recorded: operations by target, records in a ring, time.
+#include "transport/base/trace.hpp"
+
 #include <chrono>
 #include <map>
 #include <thread>
@@ -8,10 +10,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/wake_event.hpp"
 #include "transport/base/operation_counts.hpp"
-#include "transport/base/trace.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/base/wake_event.hpp"
 
 using namespace farside;
 

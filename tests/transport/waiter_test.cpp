@@ -84,6 +84,9 @@ TEST_CASE("a sleeping waiter is woken by whoever rings, and listens no longer th
   CHECK(recorder.listening == 0);
   // Nobody sleeps any more: ringing is a look.
   Recorder again;
-  { Waiter waiter(again, wake_event); pause_until_armed(waiter, again); }
+  {
+    Waiter waiter(again, wake_event);
+    pause_until_armed(waiter, again);
+  }
   CHECK(again.listening == 0);
 }

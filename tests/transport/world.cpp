@@ -59,7 +59,9 @@ World::World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misal
   ranks.barrier();
   space_->finish(variant == Variant::kCma);
   ranks.check(space_->describe().segment_fd == -1, "no descriptor stays once the peers have mapped");
-  const RouteKind expected = over_fabric(variant) ? RouteKind::kFabric : variant == Variant::kCma ? RouteKind::kCma : RouteKind::kMapped;
+  const RouteKind expected = over_fabric(variant)       ? RouteKind::kFabric
+                             : variant == Variant::kCma ? RouteKind::kCma
+                                                        : RouteKind::kMapped;
   for (int r = 0; r < ranks.size(); ++r) {
     const RouteKind route = r == ranks.rank() ? RouteKind::kSelf : expected;
     ranks.check(space_->route(r) == route, "the route is the one that was asked for");

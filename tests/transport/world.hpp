@@ -68,9 +68,9 @@ class World {
   std::unique_ptr<Space> space_;
 };
 
-// With FARSIDE_TEST_VARIANT, names of ways separated by commas, nothing is done on the others. Tests that need the kernel
-// itself, and no emulation of it (process_vm_readv, limits of an address space), have the tag [native]. A child's whole
-// program; afterwards its endpoint is closed in good order. Returns what run_processes() does.
+// With FARSIDE_TEST_VARIANT, names of ways separated by commas, nothing is done on the others. Tests that need the
+// kernel itself, and no emulation of it (process_vm_readv, limits of an address space), have the tag [native]. A
+// child's whole program; afterwards its endpoint is closed in good order. Returns what run_processes() does.
 std::string run_world(int size, Variant variant, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
                       std::size_t misaligned = 0);
 

@@ -84,8 +84,8 @@ class Rules {
         fmt::format("{} of its {} operations ({}) went to private memory of an on-node peer, by a system call "
                     "each, some {} together. {}.",
                     operations, sums.operations(),
-                    percent(static_cast<double>(operations), static_cast<double>(sums.operations())),
-                    seconds(time), instead));
+                    percent(static_cast<double>(operations), static_cast<double>(sums.operations())), seconds(time),
+                    instead));
   }
 
   void flush_after_every(const std::string& kind, const WindowKind& sums) {
@@ -109,7 +109,8 @@ class Rules {
     const std::uint64_t all = sums.epochs_of("lock_all"), operations = sums.operations();
     const bool fabric = by(kind, "fabric");
     const auto too_many = [&](std::uint64_t calls) {
-      return calls >= kFewCalls && exclusive == 0 && static_cast<double>(operations) <= kOperationsPerLock * static_cast<double>(calls);
+      return calls >= kFewCalls && exclusive == 0 &&
+             static_cast<double>(operations) <= kOperationsPerLock * static_cast<double>(calls);
     };
     const auto time_of = [&](std::uint64_t calls) {
       return std::max(static_cast<double>(calls) * (fabric ? kFabricRoundTrip : kUncontendedLock),
@@ -150,7 +151,7 @@ class Rules {
     for (const auto& [how, reasons] : sums.slow) {
       for (const auto& [why, count] : reasons) {
         const bool handler = how == "handler";
-        const double time = static_cast<double>(count) * (handler          ? kFabricRoundTrip
+        const double time = static_cast<double>(count) * (handler        ? kFabricRoundTrip
                                                           : why == "cma" ? 2 * kSystemCall
                                                                          : kAccumulateLock);
         if (!matters(count, time)) continue;
@@ -168,13 +169,12 @@ class Rules {
     if (found == sums.waits.end() || found->second.seconds < kShareWaited * run_.seconds) return;
     const Waits& waits = found->second;
     add("lock_waits", kind, waits.seconds,
-        fmt::format(
-            "{} calls waited {} for a lock, {} of the time; the longest {}. {} Keep exclusive locks shorter, "
-            "spread what they protect over "
-            "several ranks, or use MPI_Fetch_and_op and MPI_Accumulate under shared locks; FARSIDE_TRACE and "
-            "farside trace show who held them.",
-            waits.count, seconds(waits.seconds), percent(waits.seconds, run_.seconds), seconds(waits.longest),
-            by(kind, "fabric") ? "Over the fabric each lock is a round trip, which is part of this." : ""));
+        fmt::format("{} calls waited {} for a lock, {} of the time; the longest {}. {} Keep exclusive locks shorter, "
+                    "spread what they protect over "
+                    "several ranks, or use MPI_Fetch_and_op and MPI_Accumulate under shared locks; FARSIDE_TRACE and "
+                    "farside trace show who held them.",
+                    waits.count, seconds(waits.seconds), percent(waits.seconds, run_.seconds), seconds(waits.longest),
+                    by(kind, "fabric") ? "Over the fabric each lock is a round trip, which is part of this." : ""));
   }
 
   void waits_for_others(const std::string& kind, const WindowKind& sums) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Run by cpack before it packs what it has installed: adds to each package the files that Debian wants in it and nobody else
-# (copyright, changelog, lintian's overrides), and compresses manual pages.
+# Run by cpack before it packs what it has installed: adds to each package the files that Debian wants in it and nobody
+# else (copyright, changelog, lintian's overrides), and compresses manual pages.
 file(READ ${CMAKE_CURRENT_LIST_DIR}/../../LICENSE licence)
 string(REGEX REPLACE "^[^\n]*\n+Copyright \\(c\\) ([^\n]*)\n+" "" licence "${licence}")
 set(holder "${CMAKE_MATCH_1}")

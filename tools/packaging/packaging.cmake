@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What else is installed (documents, an environment-module file), and the Debian packages that cpack makes of the components
-# (tools/package builds them as Debian would; README.md says what is in which).
+# What else is installed (documents, an environment-module file), and the Debian packages that cpack makes of the
+# components (tools/package builds them as Debian would; README.md says what is in which).
 
 # The READMEs keep their folders, so that the links between them lead somewhere.
 foreach(folder epochs pmpi transport tools tests)

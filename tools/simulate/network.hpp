@@ -30,7 +30,7 @@ struct NetworkSettings {
   Time latency = 1000;      // one way
   double jitter = 0.2;      // latency is up to this share longer
   Time service = 50;        // of the target's NIC, per operation
-  Time hand_off = 8000;    // what RemoteMemory::pause counts in: 4 round trips
+  Time hand_off = 8000;     // what RemoteMemory::pause counts in: 4 round trips
   Time message_cpu = 300;   // of the target's CPU, per message
   double busy = 0.5;        // share of time in which a target computes and handles no message
   Time busy_for = 100'000;  // at a stretch
@@ -143,15 +143,11 @@ class Network {
       case What::kHandle:
         actor_.handle(*event.operation);
         break;
-      case What::kReplied:
-        schedule(served(event.handler), What::kDone, event.operation, event.handler);
-        break;
+      case What::kReplied: schedule(served(event.handler), What::kDone, event.operation, event.handler); break;
       case What::kDone:
         event.operation->is_done = true;
         [[fallthrough]];
-      case What::kAdvance:
-        actor_.advance(event.handler);
-        break;
+      case What::kAdvance: actor_.advance(event.handler); break;
     }
     return true;
   }

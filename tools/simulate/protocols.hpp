@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The locks that the simulation compares: farside's own code, and plain models of two others. All have the form
 //
-//   Acquire(memory, self, target, type), Release(memory, target, type, hold)     and advance(), as in epochs/protocols/lock.hpp;
+//   Acquire(memory, self, target, type), Release(memory, target, type, hold)     and advance(), as in
+//   epochs/protocols/lock.hpp;
 //                                                                                target kAll: for lock_all
-//   Protocol::kGlobalLock                       whether kAll is a lock of its own, which exclusive locks take as well, by
+//   Protocol::kGlobalLock                       whether kAll is a lock of its own, which exclusive locks take as well,
+//                                               by
 //   Protocol::AcquireBoth                 all in one: (memory, self, target)
 //   Protocol::at_global_lock(operation)          whether it belongs to that, and not to the target's lock
 //   Protocol::comes(operation)            whether, in acquiring, it may be what takes the place in the queue
@@ -260,9 +262,7 @@ struct QueueLock : WithoutGlobalLock {  // lock_all is a message to every rank: 
   };
   class Release {
    public:
-    Release(Memory& memory, int target, LockType, LockToken) {
-      memory.message(operation_, target, kUnlock);
-    }
+    Release(Memory& memory, int target, LockType, LockToken) { memory.message(operation_, target, kUnlock); }
     bool advance() const { return operation_.done(); }
 
    private:

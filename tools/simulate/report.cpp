@@ -66,8 +66,8 @@ constexpr Column kColumns[] = {
 }  // namespace
 
 std::string table(const std::vector<Run>& runs) {
-  tools::Table result({"ranks arrival readers", "protocol", "served", "operations", "contended", "at global lock", "max",
-                       "trips", "max", "looks", "max", "waiting", "p99", "max", "overtaken", "slow/fast",
+  tools::Table result({"ranks arrival readers", "protocol", "served", "operations", "contended", "at global lock",
+                       "max", "trips", "max", "looks", "max", "waiting", "p99", "max", "overtaken", "slow/fast",
                        "hot spot", "bytes", "in all"});
   bool first = true;
   std::tuple<int, Arrival, int, bool> last;
@@ -78,19 +78,17 @@ std::string table(const std::vector<Run>& runs) {
     const bool same = !first && mix == last;
     last = mix;
     first = false;
-    result.add({same ? ""
-                     : fmt::format("{} {} {}% {}", s.ranks, name(s.arrival), s.readers,
-                                   s.lock_all ? "lock_all" : ""),
-                run.protocol, served(run), count(f.operations.mean),
-                f.contended == 0 ? "-" : count(f.contended_mean),
-                f.contended_at_global_lock == 0 ? "-" : count(f.contended_mean_at_global_lock), fmt::format("{:.0f}", f.operations.max),
-                count(f.round_trips.mean), fmt::format("{:.0f}", f.round_trips.max), count(f.probes.mean),
-                fmt::format("{:.0f}", f.probes.max), time(f.waiting.mean), time(f.waiting.p99),
-                time(f.waiting.max), fmt::format("{}", f.overtaken),
-                f.slowest_to_fastest > 0 ? count(f.slowest_to_fastest) : "-", fmt::format("{}", f.hot_spot),
-                f.bytes_of_queue == 0 ? fmt::format("{}", f.bytes_per_rank)
-                                      : fmt::format("{} + {}", f.bytes_per_rank, f.bytes_of_queue),
-                time(f.seconds * 1e6)});
+    result.add(
+        {same ? "" : fmt::format("{} {} {}% {}", s.ranks, name(s.arrival), s.readers, s.lock_all ? "lock_all" : ""),
+         run.protocol, served(run), count(f.operations.mean), f.contended == 0 ? "-" : count(f.contended_mean),
+         f.contended_at_global_lock == 0 ? "-" : count(f.contended_mean_at_global_lock),
+         fmt::format("{:.0f}", f.operations.max), count(f.round_trips.mean), fmt::format("{:.0f}", f.round_trips.max),
+         count(f.probes.mean), fmt::format("{:.0f}", f.probes.max), time(f.waiting.mean), time(f.waiting.p99),
+         time(f.waiting.max), fmt::format("{}", f.overtaken),
+         f.slowest_to_fastest > 0 ? count(f.slowest_to_fastest) : "-", fmt::format("{}", f.hot_spot),
+         f.bytes_of_queue == 0 ? fmt::format("{}", f.bytes_per_rank)
+                               : fmt::format("{} + {}", f.bytes_per_rank, f.bytes_of_queue),
+         time(f.seconds * 1e6)});
     if (f.violations > 0) result.add({fmt::format("  NOT EXCLUSIVE {} times", f.violations)});
   }
   return result.text();

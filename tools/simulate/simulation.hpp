@@ -59,7 +59,7 @@ struct Figures {
   std::uint64_t contended_at_global_lock = 0;
   double contended_mean_at_global_lock = 0;  // the same of the global lock alone
   Spread round_trips;              // waited for one after another, likewise
-  Spread probes;                    // those of the operations that only read
+  Spread probes;                   // those of the operations that only read
   Spread waiting;                  // microseconds from asking to holding; until the end where it never held
   std::uint64_t overtaken = 0;  // most often that one waiter was: by a later one that it was in conflict with
   double slowest_to_fastest = 0;  // rank, by its time in lock, section and unlock of all rounds
@@ -208,7 +208,8 @@ class Simulation final : public Actor {
   struct Rank {
     Memory memory;
     std::optional<typename Protocol::Acquire> acquire;
-    std::optional<typename Protocol::AcquireBoth> acquire_both;  // the global lock (taken[0]) and a target's lock (taken[1])
+    std::optional<typename Protocol::AcquireBoth>
+        acquire_both;  // the global lock (taken[0]) and a target's lock (taken[1])
     std::array<std::optional<typename Protocol::Release>, kMostParts> releases;
     std::array<Part, kMostParts> taken{};
     Time until = 0;
@@ -283,7 +284,8 @@ class Simulation final : public Actor {
     const double writers = 1 - readers;
     const auto turn = static_cast<double>(settings_.network.hand_off + settings_.section);
     // Nobody waits there: its NIC.
-    if (writers == 0 || (settings_.lock_all && readers == 0)) return 4.0 * static_cast<double>(settings_.network.service);
+    if (writers == 0 || (settings_.lock_all && readers == 0))
+      return 4.0 * static_cast<double>(settings_.network.service);
     // Of lock_alls and exclusive locks in random order, groups take turns; in a group one is let in after the other.
     if (settings_.lock_all) return 2 * readers * writers * turn + 2 * static_cast<double>(settings_.network.latency);
     // Between two writers there is one group of readers.
@@ -338,7 +340,8 @@ class Simulation final : public Actor {
     of.order.serve(part.number, at.type);
     --of.waiting;
     for (const LockType other : {LockType::kShared, LockType::kExclusive}) {
-      if (of.inside[static_cast<std::size_t>(other)] > 0 && in_conflict(part.target, at.type, other)) ++figures_.violations;
+      if (of.inside[static_cast<std::size_t>(other)] > 0 && in_conflict(part.target, at.type, other))
+        ++figures_.violations;
     }
     ++of.inside[static_cast<std::size_t>(at.type)];
   }

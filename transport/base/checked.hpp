@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sums and products of counts, sizes and displacements that a program has given, and that may be more than their type holds.
+// Sums and products of counts, sizes and displacements that a program has given, and that may be more than their type
+// holds.
 #pragma once
 
 #include <concepts>
@@ -20,7 +21,8 @@ constexpr std::optional<std::size_t> bytes_of(std::size_t count, std::size_t siz
   return bytes;
 }
 
-// An integer for longer calculations: what its type does not hold throws std::overflow_error. Not for paths that are to be fast.
+// An integer for longer calculations: what its type does not hold throws std::overflow_error. Not for paths that are to
+// be fast.
 template <std::integral T>
 class Checked {
  public:

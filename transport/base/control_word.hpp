@@ -10,9 +10,9 @@
 namespace farside {
 
 struct ControlWord {
-  // Changes and remote reads are sequentially consistent: locks and notifications publish the data that they protect, the
-  // wake event asks for it (base/wake_event.hpp), and of two ranks that each change one word and then read the other's one sees
-  // the other (epochs/protocols/exposure.hpp). On x86-64 acquire and release cost the same.
+  // Changes and remote reads are sequentially consistent: locks and notifications publish the data that they protect,
+  // the wake event asks for it (base/wake_event.hpp), and of two ranks that each change one word and then read the
+  // other's one sees the other (epochs/protocols/exposure.hpp). On x86-64 acquire and release cost the same.
   static std::uint64_t fetch_add(std::uint64_t& word, std::uint64_t value) {
     return std::atomic_ref(word).fetch_add(value, std::memory_order_seq_cst);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The way into something that foreign code enters at any time and from any thread, and that comes to an end all the same.
+// The way into something that foreign code enters at any time and from any thread, and that comes to an end all the
+// same.
 #pragma once
 
 #include <sched.h>
@@ -23,8 +24,8 @@ class Entrance {
   bool try_enter() { return !closing_.load(std::memory_order_relaxed) && take(); }
   void leave() { taken_.store(false, std::memory_order_release); }
 
-  // Waits until nobody is inside, and lets nobody in until reopen(). What whoever was inside has done is visible then. Called
-  // by one thread at a time, not from inside.
+  // Waits until nobody is inside, and lets nobody in until reopen(). What whoever was inside has done is visible then.
+  // Called by one thread at a time, not from inside.
   void close() {
     constexpr int kSpins = 1000;
     constexpr int kYields = 1000;

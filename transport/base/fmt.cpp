@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The definitions of fmt, which is no library of its own here: what fmt's headers declare, and templates that they say are
-// instantiated elsewhere. Nothing where they are headers only (FMT_HEADER_ONLY).
+// The definitions of fmt, which is no library of its own here: what fmt's headers declare, and templates that they say
+// are instantiated elsewhere. Nothing where they are headers only (FMT_HEADER_ONLY).
 #include <fmt/format-inl.h>
 
 #ifndef FMT_HEADER_ONLY

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many operations went to each target, and how many bytes, since somebody last asked. Kept only when statistics or a trace
-// are asked for. Counting is two additions on a cache line that stays with the target; what was touched is listed, so that
-// asking costs what was done and not the number of targets.
+// How many operations went to each target, and how many bytes, since somebody last asked. Kept only when statistics or
+// a trace are asked for. Counting is two additions on a cache line that stays with the target; what was touched is
+// listed, so that asking costs what was done and not the number of targets.
 //
 // Memory: 80 bytes per target.
 #pragma once
@@ -61,8 +61,8 @@ class OperationCounts {
   using Slow = std::array<std::array<std::uint64_t, kSlowNames.size()>, 2>;  // lock, handler
   const Slow& slow() const { return slow_; }
 
-  // Gives take(target, what, count, bytes) all that was counted towards `only` (or everybody, if that is negative) since
-  // the last time, and forgets it.
+  // Gives take(target, what, count, bytes) all that was counted towards `only` (or everybody, if that is negative)
+  // since the last time, and forgets it.
   template <class Take>
   void drain(int only, Take&& take) {
     std::unique_lock<std::mutex> held;

@@ -19,9 +19,9 @@ concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operat
   memory.compare_and_swap(operation, rank, word, value, value);
   // The operation's value is what the word holds.
   memory.read(operation, rank, word);
-  // Must not meet an atomic step of others on the same word, not even a compare-and-swap that finds another value: adapters
-  // may store the value back that they have read, over one that was written meanwhile (IBTA 9.4.5: atomic among
-  // atomics only).
+  // Must not meet an atomic step of others on the same word, not even a compare-and-swap that finds another value:
+  // adapters may store the value back that they have read, over one that was written meanwhile (IBTA 9.4.5: atomic
+  // among atomics only).
   memory.write(operation, rank, word, value);
   // No remote operation: done after a while, `value` times what handing a contended lock over takes here. The memory
   // begins with an estimate (a few round trips) and may learn. For waiters that look again, rarely.

@@ -11,24 +11,25 @@
 namespace farside {
 
 enum class ErrorKind {
-  kOther,         // anything without a better name
-  kBadSetting,    // a FARSIDE_* variable has a value that is not allowed
-  kNoRoute,       // a peer cannot be reached by any route that is allowed
-  kNoMemory,      // shared memory, locked memory or address space is exhausted
-  kPeer,          // a peer does not answer as it should, or its connection failed
-  kAssertion,       // an info hint that does not hold
-  kNotOneNode,    // memory that is to be shared by ranks of several nodes
-  kAttach,        // memory that cannot be attached or detached
-  kRange,         // an access beyond a region (found at the target)
-  kUnsupported,   // a combination that does not exist
-  kConflict,      // an access that the state of the target's window forbids
+  kOther,        // anything without a better name
+  kBadSetting,   // a FARSIDE_* variable has a value that is not allowed
+  kNoRoute,      // a peer cannot be reached by any route that is allowed
+  kNoMemory,     // shared memory, locked memory or address space is exhausted
+  kPeer,         // a peer does not answer as it should, or its connection failed
+  kAssertion,    // an info hint that does not hold
+  kNotOneNode,   // memory that is to be shared by ranks of several nodes
+  kAttach,       // memory that cannot be attached or detached
+  kRange,        // an access beyond a region (found at the target)
+  kUnsupported,  // a combination that does not exist
+  kConflict,     // an access that the state of the target's window forbids
 };
 
 struct [[nodiscard]] Error {
   static constexpr int kNoRank = -1;
   ErrorKind kind = ErrorKind::kOther;
   std::string text;
-  int rank = kNoRank;  // towards whom it was, in the space's group: one call may go to many, or to others than its target
+  int rank =
+      kNoRank;  // towards whom it was, in the space's group: one call may go to many, or to others than its target
 };
 
 // Success, or the Error that prevented it. One pointer wide: success costs nothing on a hot path.

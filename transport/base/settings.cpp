@@ -55,9 +55,13 @@ bool parse_number(std::string_view value, std::uint32_t most, std::uint32_t& int
   return error == std::errc() && end == value.data() + value.size() && into <= most;
 }
 
-bool parse_connections(std::string_view value, Settings& settings) { return parse_number(value, 1'000'000, settings.connections); }
+bool parse_connections(std::string_view value, Settings& settings) {
+  return parse_number(value, 1'000'000, settings.connections);
+}
 
-bool parse_peer_timeout(std::string_view value, Settings& settings) { return parse_number(value, 86400, settings.peer_timeout); }
+bool parse_peer_timeout(std::string_view value, Settings& settings) {
+  return parse_number(value, 86400, settings.peer_timeout);
+}
 
 bool parse_check(std::string_view value, Settings& settings) {
   static constexpr std::array<std::string_view, 3> kWords = {"off", "on", "strict"};
@@ -91,33 +95,41 @@ constexpr Setting kSettings[] = {
      "fabric alone sends everything through libfabric, inside a node too",
      parse_routes},
     {"FARSIDE_PROVIDER", "", "a libfabric provider with connected endpoints, as fi_info names it: verbs or tcp",
-     "libfabric provider; when unset the first that all ranks can use of verbs (where FARSIDE_DEVICE names an adapter) and tcp", parse_provider},
+     "libfabric provider; when unset the first that all ranks can use of verbs (where FARSIDE_DEVICE names an adapter) "
+     "and tcp",
+     parse_provider},
     {"FARSIDE_DEVICE", "", "a device as fi_info names it (its domain), for instance mlx5_0 or eth0",
      "network device of this process; when unset the nearest to its processors, or libfabric's first", parse_device},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",
-     "locks and notices by atomics of the network adapter, where it has them (provider verbs) and they pass a test of their own; "
+     "locks and notices by atomics of the network adapter, where it has them (provider verbs) and they pass a test of "
+     "their own; "
      "off: by the target's progress thread",
      parse_nic_atomics},
     {"FARSIDE_PROGRESS", "thread", "thread or none",
-     "thread: one per process, asleep until something arrives, does what an adapter cannot do by itself; none: no thread; "
+     "thread: one per process, asleep until something arrives, does what an adapter cannot do by itself; none: no "
+     "thread; "
      "ranks connect when a window is made, and the origin combines, under a lock, what adapters have no atomics for "
      "(provider verbs only; the same on all ranks)",
      parse_progress},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
-     "connections that a process keeps to its peers (providers verbs and tcp; with FARSIDE_PROGRESS=thread): of more, those not "
+     "connections that a process keeps to its peers (providers verbs and tcp; with FARSIDE_PROGRESS=thread): of more, "
+     "those not "
      "used for longest are closed until they are needed; 0: no limit",
      parse_connections},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
      parse_peer_timeout},
     {"FARSIDE_CHECK", "on", "off, on or strict",
-     "checking of MPI's rules; off: only of what protects memory and locks; strict: also accesses that conflict, of one rank "
+     "checking of MPI's rules; off: only of what protects memory and locks; strict: also accesses that conflict, of "
+     "one rank "
      "and of several (slow)",
      parse_check},
     {"FARSIDE_LOG", "warn", "error, warn, info or debug", "how much farside says on stderr", parse_log},
-    {"FARSIDE_STATS", "", "a path prefix", "each rank writes PREFIX.RANK.json at MPI_Finalize; farside explain reads them", parse_stats},
+    {"FARSIDE_STATS", "", "a path prefix",
+     "each rank writes PREFIX.RANK.json at MPI_Finalize; farside explain reads them", parse_stats},
     {"FARSIDE_TRACE", "", "a path prefix",
-     "each rank records its epochs and waits, and writes PREFIX.RANK.trace at MPI_Finalize; farside trace reads them", parse_trace},
+     "each rank records its epochs and waits, and writes PREFIX.RANK.trace at MPI_Finalize; farside trace reads them",
+     parse_trace},
 };
 
 // Read by build and test scripts, not by the library.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// While an object of this class lives, its thread takes no signal: a handler that calls back into what the thread is doing (fork(2) does)
-// would wait for a mutex that the same thread holds. Two system calls.
+// While an object of this class lives, its thread takes no signal: a handler that calls back into what the thread is
+// doing (fork(2) does) would wait for a mutex that the same thread holds. Two system calls.
 #pragma once
 
 #include <csignal>

@@ -12,15 +12,27 @@ namespace farside {
 enum class RouteKind : std::uint8_t { kSelf, kMapped, kCma, kFabric };
 inline constexpr std::array<const char*, 4> kRouteNames = {"self", "mapped", "cma", "fabric"};
 
-// kControl: operations of protocols on control words (locks, notices, barriers). kNicAtomic: those of both that an adapter executed.
-// kFromRuntime: looks of threads that waited in the MPI runtime, if there was something.
-enum class Counted : std::uint8_t { kPut, kGet, kAccumulate, kFetch, kCompareAndSwap, kControl, kHandler, kNicAtomic, kFromRuntime };
+// kControl: operations of protocols on control words (locks, notices, barriers). kNicAtomic: those of both that an
+// adapter executed. kFromRuntime: looks of threads that waited in the MPI runtime, if there was something.
+enum class Counted : std::uint8_t {
+  kPut,
+  kGet,
+  kAccumulate,
+  kFetch,
+  kCompareAndSwap,
+  kControl,
+  kHandler,
+  kNicAtomic,
+  kFromRuntime
+};
 inline constexpr std::array<const char*, 9> kCountedNames = {
-    "put", "get", "accumulate", "get_accumulate", "compare_and_swap", "control", "handler", "nic_atomic", "from_runtime"};
+    "put",     "get",     "accumulate", "get_accumulate", "compare_and_swap",
+    "control", "handler", "nic_atomic", "from_runtime"};
 
-// Why an accumulate goes the slow way (transport/README.md): its type is of 1 or 2 bytes or wider than the CPU's atomics;
-// it is not aligned; it adds floating-point numbers where nobody needs the fabric; some rank of the window is reached by
-// process_vm_readv/writev; the provider has no such atomic, or it crosses from one attached region into the next.
+// Why an accumulate goes the slow way (transport/README.md): its type is of 1 or 2 bytes or wider than the CPU's
+// atomics; it is not aligned; it adds floating-point numbers where nobody needs the fabric; some rank of the window is
+// reached by process_vm_readv/writev; the provider has no such atomic, or it crosses from one attached region into the
+// next.
 enum class SlowAccumulate : std::uint8_t { kType, kUnaligned, kFloatingPoint, kCma, kProvider };
 inline constexpr std::array<const char*, 5> kSlowNames = {"type", "unaligned", "floating_point", "cma", "provider"};
 

@@ -11,10 +11,10 @@ class Stores {
  public:
   // After stores that no atomic read-modify-write of this thread followed.
   void made() { under_way_.store(true, std::memory_order_relaxed); }
-  // All stores made before come before all loads made later. A full fence takes as long as a put, so there is none where
-  // nothing was stored since the last. On x86 stores leave a core in their order, so a thread that finds another one's
-  // false over its own true finds its earlier stores gone as well; and there read-modify-writes need no fence. Elsewhere
-  // neither is sure, and there always is one.
+  // All stores made before come before all loads made later. A full fence takes as long as a put, so there is none
+  // where nothing was stored since the last. On x86 stores leave a core in their order, so a thread that finds another
+  // one's false over its own true finds its earlier stores gone as well; and there read-modify-writes need no fence.
+  // Elsewhere neither is sure, and there always is one.
   void drain() {
 #if defined(__x86_64__)
     if (!under_way_.load(std::memory_order_relaxed)) {

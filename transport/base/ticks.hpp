@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Time for records: the processor's time-stamp counter where it runs at one rate (some 8 ns to read, of which half is the
-// wait for what was done before), else CLOCK_MONOTONIC. A Calibration, two readings of both, turns it into nanoseconds.
+// Time for records: the processor's time-stamp counter where it runs at one rate (some 8 ns to read, of which half is
+// the wait for what was done before), else CLOCK_MONOTONIC. A Calibration, two readings of both, turns it into
+// nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +62,9 @@ struct ClockPair {
 
 // How long a tick is, in nanoseconds; 0 if the readings are too close to tell.
 inline double ns_per_tick(const ClockPair& first, const ClockPair& second) {
-  return second.ticks > first.ticks ? static_cast<double>(second.ns - first.ns) / static_cast<double>(second.ticks - first.ticks)
-                                    : 0.0;
+  return second.ticks > first.ticks
+             ? static_cast<double>(second.ns - first.ns) / static_cast<double>(second.ticks - first.ticks)
+             : 0.0;
 }
 
 }  // namespace farside

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The recorder behind FARSIDE_TRACE: signals of records of one process, in which the oldest are overwritten and counted. Epochs,
-// operations and what the progress thread did have a ring each, so that a flood of one kind does not wash out the others.
+// The recorder behind FARSIDE_TRACE: signals of records of one process, in which the oldest are overwritten and
+// counted. Epochs, operations and what the progress thread did have a ring each, so that a flood of one kind does not
+// wash out the others.
 //
 // Memory: 4 MiB, 2 MiB and 1 MiB at most; nothing where no trace is asked for.
 #pragma once
@@ -52,7 +53,8 @@ class TraceRing {
 
   std::size_t mask_;
   RelaxedFlag threaded_;
-  std::unique_ptr<TraceRecord, Free> records_;  // not made before they are recorded: pages that nobody touches cost nothing
+  std::unique_ptr<TraceRecord, Free>
+      records_;  // not made before they are recorded: pages that nobody touches cost nothing
   std::uint64_t next_ = 0;
   mutable std::mutex mutex_;
 };
@@ -86,7 +88,8 @@ class Trace {
 class TraceServed {
  public:
   // `route`: by which it was asked for.
-  TraceServed(RouteKind route, std::uint64_t bytes) : route_(route), bytes_(bytes), begin_(Trace::active() != nullptr ? ticks() : 0) {}
+  TraceServed(RouteKind route, std::uint64_t bytes)
+      : route_(route), bytes_(bytes), begin_(Trace::active() != nullptr ? ticks() : 0) {}
   TraceServed(const TraceServed&) = delete;
   TraceServed& operator=(const TraceServed&) = delete;
   ~TraceServed() {

@@ -55,9 +55,10 @@ enum class EpochKind : std::uint8_t { kFence, kStart, kPost, kLockShared, kLockE
 inline constexpr std::array<const char*, 6> kEpochNames = {"fence", "start", "post", "lock_shared", "lock_exclusive",
                                                            "lock_all"};
 
-// An epoch: opened by a call at `begin`, which had it at `granted`; the call that ends it came at `closing` and returned at
-// `end` (0: it was open when the file was written). So granted - begin is a wait for others (a lock, the posts of a start),
-// and end - closing, too (a fence's barrier, the completes of a wait, data and release of an unlock).
+// An epoch: opened by a call at `begin`, which had it at `granted`; the call that ends it came at `closing` and
+// returned at `end` (0: it was open when the file was written). So granted - begin is a wait for others (a lock, the
+// posts of a start), and end - closing, too (a fence's barrier, the completes of a wait, data and release of an
+// unlock).
 struct TraceRecord {
   TraceKind kind = TraceKind::kEpoch;
   std::uint8_t detail = 0;     // kEpoch, kTotal: EpochKind; kWindow: TraceFlavor

@@ -9,9 +9,9 @@
 #include <chrono>
 #include <cstdint>
 
-#include "transport/base/wake_event.hpp"
 #include "transport/base/relax.hpp"
 #include "transport/base/waited.hpp"
+#include "transport/base/wake_event.hpp"
 
 namespace farside {
 
@@ -25,8 +25,8 @@ class Progress {
   // Between these two, `wake event` is also signalled when something has arrived at the endpoint.
   virtual void listen(WakeEvent& wake_event) = 0;
   virtual void stop_listening(WakeEvent& wake_event) = 0;
-  // How long a waiter may sleep and not look: as long as the runtime can wait, which has no wake event, or, if nobody signals for what
-  // arrives at the endpoint, as long as that can wait.
+  // How long a waiter may sleep and not look: as long as the runtime can wait, which has no wake event, or, if nobody
+  // signals for what arrives at the endpoint, as long as that can wait.
   virtual std::chrono::microseconds longest_sleep() const { return std::chrono::milliseconds(1); }
 
  protected:

@@ -31,7 +31,8 @@ class WakeEvent {
 
   // For whoever has changed something, by a sequentially consistent read-modify-write or store.
   void wake_if_armed() {
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) [[unlikely]] wake();
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+      wake();
   }
   void wake() {
     wakes_.fetch_add(1, std::memory_order_seq_cst);

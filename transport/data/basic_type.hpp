@@ -25,8 +25,8 @@ enum class BasicType : std::uint8_t {
 };
 inline constexpr std::size_t kBasicTypes = 31;
 
-// Types of 1 and 2 bytes have no CPU atomics: they are what structures are moved by. Under the accumulate lock they are moved
-// whole (up to 16 KiB), which programs expect of a pointer sent as MPI_BYTE.
+// Types of 1 and 2 bytes have no CPU atomics: they are what structures are moved by. Under the accumulate lock they are
+// moved whole (up to 16 KiB), which programs expect of a pointer sent as MPI_BYTE.
 struct BasicTypeTraits {
   const char* name;
   std::uint8_t size;     // bytes of data (12 for kDoubleInt)

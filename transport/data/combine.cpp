@@ -85,8 +85,8 @@ inline T apply(T target, [[maybe_unused]] T origin) {
 // fetched is null in the kernels that do not fetch, origin may be null in those of kNoOp.
 using Kernel = void (*)(std::byte* target, const std::byte* origin, std::byte* fetched, std::size_t count);
 
-// g++ -O2 vectorizes only loops whose trip count it knows: blocks of so many elements. And it unrolls none unless told to,
-// which takes twice the time (1,024 doubles, 32 bytes at a time: 0.26 us instead of 0.13; int64 0.38, 0.13).
+// g++ -O2 vectorizes only loops whose trip count it knows: blocks of so many elements. And it unrolls none unless told
+// to, which takes twice the time (1,024 doubles, 32 bytes at a time: 0.26 us instead of 0.13; int64 0.38, 0.13).
 constexpr std::size_t kBlock = 32;
 
 template <ReduceOp kOp, class T> inline constexpr bool kMovesBytes =
@@ -123,8 +123,8 @@ void combine_locked(std::byte* __restrict target, const std::byte* __restrict or
   combine_plainly<kOp, T, kFetch>(target, origin, fetched, count);
 }
 
-// The same by vectors of 32 and of 64 bytes, where the CPU has them: half the time for long rows. Not fused, so not rounded
-// otherwise.
+// The same by vectors of 32 and of 64 bytes, where the CPU has them: half the time for long rows. Not fused, so not
+// rounded otherwise.
 #if defined(__x86_64__)
 #define FARSIDE_WIDE [[gnu::target("avx2")]]
 #define FARSIDE_WIDEST [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
@@ -258,9 +258,9 @@ void combine(AtomicMethod method, ReduceOp op, BasicType type, void* target, con
   const Kernels& kernels = kTable[static_cast<std::size_t>(op)][static_cast<std::size_t>(type)];
   const int wide = count >= kBlock ? wide_vectors : 0;
   const Kernel kernel = method == AtomicMethod::kAtomic ? (fetched ? kernels.atomic_fetch : kernels.atomic)
-                        : wide == 2               ? (fetched ? kernels.widest_fetch : kernels.widest)
-                        : wide == 1               ? (fetched ? kernels.wide_fetch : kernels.wide)
-                                                  : (fetched ? kernels.locked_fetch : kernels.locked);
+                        : wide == 2                     ? (fetched ? kernels.widest_fetch : kernels.widest)
+                        : wide == 1                     ? (fetched ? kernels.wide_fetch : kernels.wide)
+                                                        : (fetched ? kernels.locked_fetch : kernels.locked);
   kernel(static_cast<std::byte*>(target), static_cast<const std::byte*>(origin), static_cast<std::byte*>(fetched),
          count);
 }
@@ -274,7 +274,9 @@ void compare_and_swap(AtomicMethod method, BasicType type, void* target, const v
       if (std::memcmp(fetched, compare, bytes) == 0) std::memcpy(target, origin, bytes);
     };
     // Of a length that the compiler knows they are no calls.
-    size == sizeof(std::uint64_t) ? swap(sizeof(std::uint64_t)) : size == sizeof(std::uint32_t) ? swap(sizeof(std::uint32_t)) : swap(size);
+    size == sizeof(std::uint64_t)   ? swap(sizeof(std::uint64_t))
+    : size == sizeof(std::uint32_t) ? swap(sizeof(std::uint32_t))
+                                    : swap(size);
     return;
   }
   const auto swap = size == sizeof(std::uint32_t) ? swap_word<std::uint32_t> : swap_word<std::uint64_t>;

@@ -16,8 +16,8 @@ struct alignas(64) Together : std::array<std::byte, kTogether> {};
 
 }  // namespace
 
-void combine_rows(ReduceOp op, BasicType type, std::byte* target, const std::byte* origin, std::byte* fetched, std::size_t count,
-                  std::size_t rows, const RowStrides& strides) {
+void combine_rows(ReduceOp op, BasicType type, std::byte* target, const std::byte* origin, std::byte* fetched,
+                  std::size_t count, std::size_t rows, const RowStrides& strides) {
   const std::size_t bytes = count * traits(type).extent;
   const auto dense = static_cast<std::ptrdiff_t>(bytes);
   // What rows of the target share is combined row by row.

@@ -104,8 +104,8 @@ std::shared_ptr<const Layout> Layout::placed(std::vector<Placed> children) {
     const std::ptrdiff_t last = (Offset(child.offset) + last_of(child.count, inner.extent_)).value();
     layout->take_bounds(inner, child.offset, last);
     if (inner.size_ == 0) continue;
-    const bool adjacent = layout->size_ == 0 ||
-                          child.offset + inner.true_lower_bound_ == layout->true_lower_bound_ + signed_bytes(layout->size_);
+    const bool adjacent = layout->size_ == 0 || child.offset + inner.true_lower_bound_ ==
+                                                    layout->true_lower_bound_ + signed_bytes(layout->size_);
     dense = dense && adjacent && inner.dense_ && (child.count == 1 || inner.extent_ == signed_bytes(inner.size_));
     layout->take_data(inner, child.offset, last, child.count);
     std::vector<Placed>& kept = layout->children_;
@@ -181,14 +181,15 @@ void Layout::find_ranges() {
 namespace {
 
 template <std::size_t kBytes>
-void copy_equal(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride, std::size_t count) {
+void copy_equal(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride,
+                std::size_t count) {
   for (; count > 0; --count, to += to_stride, from += from_stride) std::memcpy(to, from, kBytes);
 }
 
 }  // namespace
 
-void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride, std::size_t bytes,
-                 std::size_t count) {
+void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride,
+                 std::size_t bytes, std::size_t count) {
   switch (bytes) {
     case 1: return copy_equal<1>(to, to_stride, from, from_stride, count);
     case 2: return copy_equal<2>(to, to_stride, from, from_stride, count);
@@ -300,7 +301,7 @@ bool ByteFragments::Side::fill() {
 }
 
 ByteFragments::ByteFragments(const Layout& origin, std::size_t origin_count, const Layout& target,
-                       std::size_t target_count)
+                             std::size_t target_count)
     : origin_(origin, origin_count), target_(target, target_count) {}
 
 bool ByteFragments::next(ByteFragment& fragment) {
@@ -313,7 +314,7 @@ bool ByteFragments::next(ByteFragment& fragment) {
 }
 
 ElementFragments::ElementFragments(const Layout& origin, std::size_t origin_count, const Layout& target,
-                             std::size_t target_count)
+                                   std::size_t target_count)
     : origin_cursor_(origin, origin_count),
       target_cursor_(target, target_count),
       extent_(target.uniform_type() ? traits(*target.uniform_type()).extent : 0) {}

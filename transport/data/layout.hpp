@@ -16,8 +16,8 @@
 
 namespace farside {
 
-// Ranges of `bytes` without gaps, of whole elements: `count` of them `stride` bytes apart, and that `outer` times, `outer_stride`
-// apart. The first begins at `offset`.
+// Ranges of `bytes` without gaps, of whole elements: `count` of them `stride` bytes apart, and that `outer` times,
+// `outer_stride` apart. The first begins at `offset`.
 struct Ranges {
   std::ptrdiff_t offset = 0;
   std::size_t bytes = 0;
@@ -160,8 +160,8 @@ class ByteFragments {
   Side origin_, target_;
 };
 
-// Both at once where both have a simple shape: calls move(target offset, target stride, origin offset, origin stride, bytes of a
-// range, ranges) until all has been moved. False, and nothing was done, if the shapes do not fit together.
+// Both at once where both have a simple shape: calls move(target offset, target stride, origin offset, origin stride,
+// bytes of a range, ranges) until all has been moved. False, and nothing was done, if the shapes do not fit together.
 template <class Move>
 bool for_ranges(Ranges target, Ranges origin, Move&& move) {
   if (target.total() != origin.total()) return false;
@@ -196,8 +196,8 @@ bool for_ranges(Ranges target, Ranges origin, Move&& move) {
 }
 
 // `count` ranges of `bytes`; to and from may not overlap.
-void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride, std::size_t bytes,
-                 std::size_t count);
+void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride,
+                 std::size_t bytes, std::size_t count);
 
 // The same for accumulates: pieces of `count` whole elements of the one BasicType of both sides.
 struct ElementFragment {

@@ -47,13 +47,13 @@ inline AtomicMethod atomic_method(BasicType type, const void* address) {
 void combine(AtomicMethod method, ReduceOp op, BasicType type, void* target, const void* origin, void* fetched,
              std::size_t count);
 
-// Rows of `count` elements with kLocked, each so many bytes behind the one before: short ones are brought together, combined as one
-// row, and put back (1,024 single doubles: 1.3 us instead of 9).
+// Rows of `count` elements with kLocked, each so many bytes behind the one before: short ones are brought together,
+// combined as one row, and put back (1,024 single doubles: 1.3 us instead of 9).
 struct RowStrides {
   std::ptrdiff_t target, origin, fetched;
 };
-void combine_rows(ReduceOp op, BasicType type, std::byte* target, const std::byte* origin, std::byte* fetched, std::size_t count,
-                  std::size_t rows, const RowStrides& strides);
+void combine_rows(ReduceOp op, BasicType type, std::byte* target, const std::byte* origin, std::byte* fetched,
+                  std::size_t count, std::size_t rows, const RowStrides& strides);
 
 // fetched = *target; if (fetched == *compare bitwise) *target = *origin. One element. MPI_Compare_and_swap.
 // Precondition: !has_gap(type) (MPI allows integer, logical and byte types only).

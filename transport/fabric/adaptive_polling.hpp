@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When the progress thread stays away, and for how long: application threads that poll the endpoint do its work sooner than it could, which has
-// to be woken first and would only take the provider's locks from them (fi_trywait alone makes progress). They poll while they issue and
-// wait in farside. Those that wait in the MPI runtime poll if the thread leaves what arrives to them, for a while each time: else
-// every call of MPI would pay for looks at an endpoint where nothing happens.
+// When the progress thread stays away, and for how long: application threads that poll the endpoint do its work sooner
+// than it could, which has to be woken first and would only take the provider's locks from them (fi_trywait alone makes
+// progress). They poll while they issue and wait in farside. Those that wait in the MPI runtime poll if the thread
+// leaves what arrives to them, for a while each time: else every call of MPI would pay for looks at an endpoint where
+// nothing happens.
 //
-// When they have left to compute, what arrives waits until the thread is back. So it stays away for an eighth of the time that they have polled
-// by then, at least 50 us and at most 1 ms: who polls for long has it woken seldom, and who leaves early has it back at once.
-// (Fetch-add over loopback on 2 busy cores: 58 us when it woke for each completion, 35 us when it stayed away for at most 200 us; put and flush
-// between two hosts, target in MPI_Barrier: 38 us when the thread served, 22 us when the barrier did, 19 us with 1 ms instead of 200 us.)
+// When they have left to compute, what arrives waits until the thread is back. So it stays away for an eighth of the
+// time that they have polled by then, at least 50 us and at most 1 ms: who polls for long has it woken seldom, and who
+// leaves early has it back at once. (Fetch-add over loopback on 2 busy cores: 58 us when it woke for each completion,
+// 35 us when it stayed away for at most 200 us; put and flush between two hosts, target in MPI_Barrier: 38 us when the
+// thread served, 22 us when the barrier did, 19 us with 1 ms instead of 200 us.)
 #pragma once
 
 #include <algorithm>
@@ -36,7 +38,8 @@ class AdaptivePolling {
     }
     if (now - last_back_off_ > 2 * kLongest) since_ = now;
     last_back_off_ = now;
-    return std::clamp(std::chrono::duration_cast<std::chrono::microseconds>(now - since_) / kShare, kShortest, kLongest);
+    return std::clamp(std::chrono::duration_cast<std::chrono::microseconds>(now - since_) / kShare, kShortest,
+                      kLongest);
   }
 
   // Something has come, and a thread that waits in the runtime has looked in meanwhile.

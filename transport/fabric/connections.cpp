@@ -22,7 +22,8 @@ constexpr std::uint32_t kVersion = 3;
 // Before a refused request is made again: at first, and at most.
 constexpr std::chrono::milliseconds kTryAgain{1}, kTryAgainLongest{100};
 
-// Whether what keeps a process from connecting may pass by itself: a cable that is cut, a peer that is too busy to accept.
+// Whether what keeps a process from connecting may pass by itself: a cable that is cut, a peer that is too busy to
+// accept.
 bool passes(int code) {
   constexpr std::array kPassing{ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, ECONNREFUSED, ETIMEDOUT, EADDRNOTAVAIL};
   return std::ranges::find(kPassing, -code) != kPassing.end();
@@ -43,18 +44,23 @@ Status Connections::set_up() {
   fi_eq_attr eq_attr{};
   eq_attr.wait_obj = FI_WAIT_FD;
   fid_eq* events = nullptr;
-  if (Status s = open_step("fi_eq_open", fi_eq_open(domain_.fabric, &eq_attr, &events, nullptr), events, events_); !s) return s;
+  if (Status s = open_step("fi_eq_open", fi_eq_open(domain_.fabric, &eq_attr, &events, nullptr), events, events_); !s)
+    return s;
   int code = fi_control(&events->fid, FI_GETWAIT, &events_fd_);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the event queue's file descriptor", code);
 
   fi_rx_attr rx_attr = *domain_.info->rx_attr;
   fid_ep* receives = nullptr;
-  if (Status s = open_step("fi_srx_context", fi_srx_context(domain_.domain, &rx_attr, &receives, nullptr), receives, receives_); !s) {
+  if (Status s = open_step("fi_srx_context", fi_srx_context(domain_.domain, &rx_attr, &receives, nullptr), receives,
+                           receives_);
+      !s) {
     return s;
   }
 
   fid_pep* listener = nullptr;
-  if (Status s = open_step("fi_passive_ep", fi_passive_ep(domain_.fabric, domain_.info, &listener, nullptr), listener, listener_); !s) {
+  if (Status s = open_step("fi_passive_ep", fi_passive_ep(domain_.fabric, domain_.info, &listener, nullptr), listener,
+                           listener_);
+      !s) {
     return s;
   }
   code = fi_pep_bind(listener, &events->fid, 0);
@@ -182,7 +188,8 @@ void Connections::take_request(fi_info* info, const Hello* hello) {
   peers_[peer].attempt = std::max(peers_[peer].attempt, hello->attempt);
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = open_endpoint(info, endpoint); code != 0) {
-    log(LogLevel::kWarn, "a peer's connection was refused: {}", fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
+    log(LogLevel::kWarn, "a peer's connection was refused: {}",
+        fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
     endpoint.reset();  // it refers to the request
     return refuse();
   }
@@ -222,7 +229,8 @@ std::uint64_t Connections::number(Peer peer) const {
 }
 
 std::optional<Peer> Connections::begin_disconnect(std::uint64_t number) {
-  const auto found = std::ranges::find_if(connections_, [&](const auto& each) { return each.second->number == number; });
+  const auto found =
+      std::ranges::find_if(connections_, [&](const auto& each) { return each.second->number == number; });
   if (found == connections_.end()) return {};
   Connection& connection = *found->second;
   if (peers_[connection.peer].current != &connection) return {};
@@ -268,8 +276,8 @@ void Connections::stop_counting(Connection& connection) {
   if (std::exchange(connection.counted, false)) --to_stay_;
 }
 
-// The connection cannot be used any more, as the provider says. Operations on it fail by themselves, at an adapter when this side has shut
-// it down, too (libfabric 1.17 leaves the queue pair as it is, which goes on trying).
+// The connection cannot be used any more, as the provider says. Operations on it fail by themselves, at an adapter when
+// this side has shut it down, too (libfabric 1.17 leaves the queue pair as it is, which goes on trying).
 void Connections::ended(Connection& connection, const std::string& why) {
   forget(connection);
   const State before = end(connection);
@@ -279,15 +287,16 @@ void Connections::ended(Connection& connection, const std::string& why) {
   lost_(connection.peer, why);
 }
 
-// When this returns, the provider touches no buffer of an operation on the connection any more; all of them complete with errors.
-// fi_shutdown(3) does that, but libfabric before 1.18 frees a read whose data are just arriving over TCP twice, and loses
-// operations from then on. The end of the socket is what it handles well: so the socket is ended, and the provider is polled until it
-// has received what was here already and the end.
+// When this returns, the provider touches no buffer of an operation on the connection any more; all of them complete
+// with errors. fi_shutdown(3) does that, but libfabric before 1.18 frees a read whose data are just arriving over TCP
+// twice, and loses operations from then on. The end of the socket is what it handles well: so the socket is ended, and
+// the provider is polled until it has received what was here already and the end.
 void Connections::shut_down(Connection& connection) {
   fid_ep* const endpoint = connection.endpoint.get();
   sockaddr_storage here{}, there{};
   std::size_t here_bytes = sizeof here, there_bytes = sizeof there;
-  if (!by_adapter_ && fi_getname(&endpoint->fid, &here, &here_bytes) == 0 && fi_getpeer(endpoint, &there, &there_bytes) == 0) {
+  if (!by_adapter_ && fi_getname(&endpoint->fid, &here, &here_bytes) == 0 &&
+      fi_getpeer(endpoint, &there, &there_bytes) == 0) {
     // Messages for which no receive is posted are not taken here: so not for ever.
     constexpr std::chrono::milliseconds kLongest{50};
     constexpr int kPollsForTheEnd = 4;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The connections of a process to its peers: an endpoint for each (FI_EP_MSG), connected when it is first needed, by either side. Each
-// process listens. The ranks of a job tell each other their addresses, identities and secrets through the runtime: a request to connect
-// carries the listener's secret, and the answer carries the listener's identity. All endpoints share one queue of receives.
+// The connections of a process to its peers: an endpoint for each (FI_EP_MSG), connected when it is first needed, by
+// either side. Each process listens. The ranks of a job tell each other their addresses, identities and secrets through
+// the runtime: a request to connect carries the listener's secret, and the answer carries the listener's identity. All
+// endpoints share one queue of receives.
 //
-// When both sides connect to each other at once, the request of the process with the lower identity stands: the other process
-// accepts it and drops its own. A refused request is repeated after a back-off, until Fabric gives the peer up.
+// When both sides connect to each other at once, the request of the process with the lower identity stands: the other
+// process accepts it and drops its own. A refused request is repeated after a back-off, until Fabric gives the peer up.
 //
-// A process connects only when it has no connection to the peer. So a request that is newer than the connection at hand says that
-// the peer has closed that connection, although this side has not heard of it (the cable may have been cut). Requests are numbered
-// for this (Hello::attempt).
+// A process connects only when it has no connection to the peer. So a request that is newer than the connection at hand
+// says that the peer has closed that connection, although this side has not heard of it (the cable may have been cut).
+// Requests are numbered for this (Hello::attempt).
 //
 // Not thread-safe: Fabric calls it under its mutex.
 #pragma once
@@ -26,8 +27,8 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
-#include "transport/base/result.hpp"
 #include "transport/base/address.hpp"
+#include "transport/base/result.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside {
@@ -43,7 +44,8 @@ class Connections {
     fid_domain* domain;
     fid_cq* queue;            // of everything that completes
   };
-  // The connection to a peer has ended: operations on it fail by themselves, and no answer of the peer comes by it any more.
+  // The connection to a peer has ended: operations on it fail by themselves, and no answer of the peer comes by it any
+  // more.
   using Lost = std::function<void(Peer, const std::string&)>;
   static Result<std::unique_ptr<Connections>> open(const Domain& domain, Lost lost);
   Connections(const Connections&) = delete;
@@ -56,8 +58,9 @@ class Connections {
   Peer insert(const FabricAddress& address);
 
   enum class What { kOwn, kAnswer };
-  // The endpoint by which the peer is reached now, for this process's own operations or for answers to those of the peer. 0, or what
-  // libfabric's calls return: -FI_EAGAIN while a connection is being made, or while it is being closed.
+  // The endpoint by which the peer is reached now, for this process's own operations or for answers to those of the
+  // peer. 0, or what libfabric's calls return: -FI_EAGAIN while a connection is being made, or while it is being
+  // closed.
   ssize_t reach(Peer peer, fid_ep*& endpoint, What what = What::kOwn);
   // Where receives are posted; completions do not say from which peer.
   fid_ep* receiver() const { return receives_.get(); }
@@ -73,20 +76,22 @@ class Connections {
   Clock::duration age(Peer peer) const;
   // Both sides of a connection call it by the same number, unlike that of any other.
   std::uint64_t number(Peer peer) const;
-  // Nothing new is sent by the connection of this number, except answers. Returns its peer, if it is the present connection to that one.
+  // Nothing new is sent by the connection of this number, except answers. Returns its peer, if it is the present
+  // connection to that one.
   std::optional<Peer> begin_disconnect(std::uint64_t number);
-  // Closes it, when nothing is under way on it any more. The next operation connects again. False if the connection is still being made.
+  // Closes it, when nothing is under way on it any more. The next operation connects again. False if the connection is
+  // still being made.
   bool part(Peer peer);
   // The queue of connection events and its file descriptor.
   fid* events() const { return &events_->fid; }
   int events_fd() const { return events_fd_; }
   // Nothing is under way towards the peer: frees its lost connections.
   void clear_lost(Peer peer);
-  // An operation on `endpoint`, by which the peer was reached, has failed. An adapter's queue pair takes nothing more after that, and no
-  // event says so: the connection is lost.
+  // An operation on `endpoint`, by which the peer was reached, has failed. An adapter's queue pair takes nothing more
+  // after that, and no event says so: the connection is lost.
   void failed(Peer peer, const fid_ep* endpoint, const std::string& why);
-  // The peer is given up: ends the connection to it, whatever its state, so that the provider does not touch the buffers of operations
-  // that are under way on it any more. They complete with errors. `lost` is not called.
+  // The peer is given up: ends the connection to it, whatever its state, so that the provider does not touch the
+  // buffers of operations that are under way on it any more. They complete with errors. `lost` is not called.
   void stop(Peer peer);
 
  private:
@@ -97,7 +102,8 @@ class Connections {
     std::uint64_t from;       // identity of the sender
     std::uint64_t secret;     // of the listener; 0 in its answer
     std::uint64_t number;     // of the connection: random, by the side that connects
-    std::uint64_t attempt;    // how often the sender has connected to any peer, this time included; in an answer: until now
+    std::uint64_t
+        attempt;  // how often the sender has connected to any peer, this time included; in an answer: until now
   };
   enum class State : std::uint8_t { kConnecting, kAccepting, kConnected, kDisconnecting, kEnded };
   struct Connection {
@@ -150,7 +156,7 @@ class Connections {
   std::vector<Known> peers_;
   std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::unordered_map<fid*, std::unique_ptr<Connection>> connections_;
-  std::size_t to_stay_ = 0;                          // connections to peers that are neither disconnected from nor in kEnded
+  std::size_t to_stay_ = 0;  // connections to peers that are neither disconnected from nor in kEnded
   std::size_t in_progress_ = 0;                      // connections in kConnecting or kAccepting
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening the endpoint, and issuing operations. What comes of them: fabric_progress.cpp; what peers ask for: fabric_messages.cpp.
+// Opening the endpoint, and issuing operations. What comes of them: fabric_progress.cpp; what peers ask for:
+// fabric_messages.cpp.
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@ constexpr std::size_t kReceives = 32;
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics) {
+Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& settings, Progress& progress,
+                                             Statistics& statistics) {
   std::unique_ptr<Fabric> fabric(new Fabric(std::move(info), settings, progress, statistics));
   if (Status status = fabric->set_up(settings); !status) {
     return Error{status.error().kind, fmt::format("provider {}: {}", fabric->provider(), status.error().text)};
@@ -34,7 +36,8 @@ Status Fabric::set_up(const Settings& settings) {
   fid_fabric* fabric = nullptr;
   if (Status s = open_step("fi_fabric", fi_fabric(info_->fabric_attr, &fabric, nullptr), fabric, fabric_); !s) return s;
   fid_domain* domain = nullptr;
-  if (Status s = open_step("fi_domain", fi_domain(fabric, info_.get(), &domain, nullptr), domain, domain_); !s) return s;
+  if (Status s = open_step("fi_domain", fi_domain(fabric, info_.get(), &domain, nullptr), domain, domain_); !s)
+    return s;
 
   fi_cq_attr cq_attr{};
   cq_attr.format = FI_CQ_FORMAT_MSG;
@@ -42,8 +45,8 @@ Status Fabric::set_up(const Settings& settings) {
   fid_cq* cq = nullptr;
   if (Status s = open_step("fi_cq_open", fi_cq_open(domain, &cq_attr, &cq, nullptr), cq, queue_); !s) return s;
 
-  Result<std::unique_ptr<Connections>> connections =
-      Connections::open({info_.get(), fabric, domain, cq}, [this](Peer peer, const std::string& why) { drop_replies(peer, why); });
+  Result<std::unique_ptr<Connections>> connections = Connections::open(
+      {info_.get(), fabric, domain, cq}, [this](Peer peer, const std::string& why) { drop_replies(peer, why); });
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
   const int code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
@@ -55,7 +58,8 @@ Status Fabric::set_up(const Settings& settings) {
     Receive& receive = *receives_.back();
     if (local_memory_.needed()) {
       const int refused = local_memory_.enroll(receive.bytes.data(), receive.bytes.size(), FI_RECV, receive.registered);
-      if (refused != 0) return fabric_error(ErrorKind::kNoMemory, "registering receives (locked memory limit: ulimit -l)", refused);
+      if (refused != 0)
+        return fabric_error(ErrorKind::kNoMemory, "registering receives (locked memory limit: ulimit -l)", refused);
     }
     if (Status s = post_receive(*receives_.back()); !s) return s;
   }
@@ -72,13 +76,15 @@ Status Fabric::set_up(const Settings& settings) {
   if (claims_nic_atomics()) {
     refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
     log(LogLevel::kInfo, "libfabric {}: {}", provider(),
-        refused.empty() ? fmt::format("atomics by the adapter, operands by {}", nic_form_ == NicForm::kByValue ? "value" : "address")
+        refused.empty() ? fmt::format("atomics by the adapter, operands by {}",
+                                      nic_form_ == NicForm::kByValue ? "value" : "address")
                         : fmt::format("no atomics by the adapter: {}", refused));
   }
   if (!serves_ && !nic_atomics()) {
-    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROGRESS=none needs atomics by adapters (provider verbs), or nobody would take "
-                                                     "locks while a target computes; there are none: {}. Leave FARSIDE_PROGRESS out",
-                                                     refused)};
+    return Error{ErrorKind::kBadSetting,
+                 fmt::format("FARSIDE_PROGRESS=none needs atomics by adapters (provider verbs), or nobody would take "
+                             "locks while a target computes; there are none: {}. Leave FARSIDE_PROGRESS out",
+                             refused)};
   }
   return {};
 }
@@ -131,7 +137,8 @@ Status Fabric::connect(std::span<const Peer> peers) {
       most = there;
       last_came = Clock::now();
     }
-    if (peer_timeout_.count() > 0 && Clock::now() - last_came >= peer_timeout_) return out_of_reach("it cannot be connected to");
+    if (peer_timeout_.count() > 0 && Clock::now() - last_came >= peer_timeout_)
+      return out_of_reach("it cannot be connected to");
     poll();
   }
 }
@@ -141,11 +148,12 @@ Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {
   std::uint64_t wanted = random_bits();
   if (info_->domain_attr->mr_key_size < sizeof wanted) wanted &= (1ULL << (8 * info_->domain_attr->mr_key_size)) - 1;
   fid_mr* region = nullptr;
-  const int code = fi_mr_reg(domain_.get(), base, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE, 0, wanted,
-                             0, &region, nullptr);
+  const int code = fi_mr_reg(domain_.get(), base, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE, 0,
+                             wanted, 0, &region, nullptr);
   if (code != 0) {
-    return fabric_error(ErrorKind::kNoMemory, fmt::format("registering {} bytes with {} (locked memory limit: ulimit -l)",
-                                                          bytes, provider()), code);
+    return fabric_error(ErrorKind::kNoMemory,
+                        fmt::format("registering {} bytes with {} (locked memory limit: ulimit -l)", bytes, provider()),
+                        code);
   }
   Registration registration;
   registration.region.reset(region);
@@ -249,7 +257,7 @@ Status Fabric::execute(Pending& pending, const HandlerPlace& place, std::unique_
 }
 
 Status Fabric::execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                                     const ControlStep& step, std::uint64_t* fetched) {
+                                   const ControlStep& step, std::uint64_t* fetched) {
   Request request;
   request.header.kind = MessageKind::kOperations;
   request.header.controls = 1;
@@ -259,7 +267,7 @@ Status Fabric::execute_and_control(Pending& pending, const HandlerPlace& place, 
 }
 
 Status Fabric::execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                                  const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result) {
+                              const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result) {
   Request request;
   request.header.kind = MessageKind::kOperations;
   request.header.controls = kMostControls;
@@ -268,7 +276,8 @@ Status Fabric::execute_locked(Pending& pending, const HandlerPlace& place, std::
   return send_request(pending, place, request, std::move(list));
 }
 
-Status Fabric::ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first, std::span<std::byte> page) {
+Status Fabric::ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first,
+                               std::span<std::byte> page) {
   Request request;
   request.header.kind = MessageKind::kRegions;
   request.header.offset = first;
@@ -277,7 +286,8 @@ Status Fabric::ask_for_regions(Pending& pending, const HandlerPlace& place, std:
   return send_request(pending, place, request, nullptr);
 }
 
-Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request, std::unique_ptr<OperationList> list) {
+Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request,
+                            std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) {
     operation.parts = 2;
     operation.awaits_reply = true;
@@ -298,13 +308,15 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
       const std::span<const std::byte> bytes = operation.list->bytes();
       parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     }
-    if (request.header.controls > 0) parts[count++] = {operation.steps.data(), request.header.controls * sizeof(ControlStep)};
+    if (request.header.controls > 0)
+      parts[count++] = {operation.steps.data(), request.header.controls * sizeof(ControlStep)};
     return send(endpoint, parts.data(), count, operation.slot, operation);
   });
 }
 
 // One message of several parts.
-ssize_t Fabric::send(fid_ep* endpoint, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context) {
+ssize_t Fabric::send(fid_ep* endpoint, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot,
+                     Context& context) {
   if (!local_memory_.needed()) {
     const fi_msg message{parts, nullptr, count, FI_ADDR_UNSPEC, &context.reserved, 0};
     return fi_sendmsg(endpoint, &message, FI_COMPLETION);

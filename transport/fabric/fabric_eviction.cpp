@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections are limited in number (FARSIDE_CONNECTIONS): of those that are too many, the ones that this process has not used for
-// longest are closed, until they are needed again. Nothing may be lost by that, and a side does not see what the other one has under
-// way. So the side that would like to close one, and has nothing under way by it, issues nothing more and says so (kDisconnect); the
-// other one issues nothing more either, and ends the connection when nothing of its own is under way: its requests have been answered
-// by then. If both ask, both end it.
+// Connections are limited in number (FARSIDE_CONNECTIONS): of those that are too many, the ones that this process has
+// not used for longest are closed, until they are needed again. Nothing may be lost by that, and a side does not see
+// what the other one has under way. So the side that would like to close one, and has nothing under way by it, issues
+// nothing more and says so (kDisconnect); the other one issues nothing more either, and ends the connection when
+// nothing of its own is under way: its requests have been answered by then. If both ask, both end it.
 //
-// The limit is not kept at any price: what this process uses stays, and what has only just been made, or two ranks that need each
-// other would be connected and parted for ever. What the peer does by RDMA is not seen here: one that comes back soon each time is
-// disconnected from ever more seldom.
+// The limit is not kept at any price: what this process uses stays, and what has only just been made, or two ranks that
+// need each other would be connected and parted for ever. What the peer does by RDMA is not seen here: one that comes
+// back soon each time is disconnected from ever more seldom.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -29,10 +29,13 @@ constexpr int kComesBackSoon = 16;                       // in times of that
 void Fabric::make_room() {
   const Clock::time_point now = Clock::now();
   std::vector<Peer> unused;
-  const auto patience = [](const PeerState& peer_state) { return std::max<Clock::duration>(peer_state.patience, kUnused); };
+  const auto patience = [](const PeerState& peer_state) {
+    return std::max<Clock::duration>(peer_state.patience, kUnused);
+  };
   for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
     const PeerState& peer_state = peer_states_[peer];
-    if (peer_state.under_way == 0 && connections_->age(peer) >= patience(peer_state) && now - peer_state.last_issued >= kUnused) {
+    if (peer_state.under_way == 0 && connections_->age(peer) >= patience(peer_state) &&
+        now - peer_state.last_issued >= kUnused) {
       unused.push_back(peer);
     }
   }
@@ -54,8 +57,8 @@ void Fabric::make_room() {
     }
     request.release();  // until its completion: NOLINT(bugprone-unused-return-value)
     ++answers_under_way_;
-    log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed", connections_->count(),
-        most_connections_);
+    log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed",
+        connections_->count(), most_connections_);
     PeerState& peer_state = peer_states_[*peer];
     const bool soon = connections_->age(*peer) < kComesBackSoon * patience(peer_state);
     peer_state.patience = soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : kUnused;
@@ -77,9 +80,7 @@ void Fabric::receive_disconnect(std::span<const std::byte> message) {
 
 // Called with the mutex held.
 void Fabric::disconnect_idle() {
-  std::erase_if(disconnecting_, [&](Peer peer) {
-    return peer_states_[peer].issued == 0 && connections_->part(peer);
-  });
+  std::erase_if(disconnecting_, [&](Peer peer) { return peer_states_[peer].issued == 0 && connections_->part(peer); });
 }
 
 }  // namespace farside

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that arrive: requests of peers, which the handler carries out, the answers to them, and those to this process's own.
+// Messages that arrive: requests of peers, which the handler carries out, the answers to them, and those to this
+// process's own.
 #include <optional>
 
 #include <rdma/fi_rma.h>
@@ -15,7 +16,8 @@ Status Fabric::post_receive(Receive& buffer) {
   ssize_t code = 0;
   do {
     void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
-    code = fi_recv(connections_->receiver(), buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC, &buffer.reserved);
+    code = fi_recv(connections_->receiver(), buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC,
+                   &buffer.reserved);
   } while (code == -FI_EAGAIN);
   return code == 0 ? Status() : Status(fabric_error(ErrorKind::kOther, "fi_recv", code));
 }
@@ -60,12 +62,14 @@ std::unique_ptr<Reply> Fabric::take_reply_buffer() {
 ssize_t Fabric::send(Reply& reply) {
   const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
   fid_ep* endpoint = nullptr;
-  if (const ssize_t code = connections_->reach(reply.peer, endpoint, Connections::What::kAnswer); code != 0) return code;
+  if (const ssize_t code = connections_->reach(reply.peer, endpoint, Connections::What::kAnswer); code != 0)
+    return code;
   reply.endpoint = endpoint;
   return send(endpoint, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
 }
 
-// An adapter says that it is done when the peer's has acknowledged it, so an empty write will do, for which no process has to wake.
+// An adapter says that it is done when the peer's has acknowledged it, so an empty write will do, for which no process
+// has to wake.
 ssize_t Fabric::send_probe(Reply& probe) {
   probe.header = {};
   probe.header.kind = MessageKind::kProbe;

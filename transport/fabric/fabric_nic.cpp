@@ -19,8 +19,8 @@ bool Fabric::claims_nic_atomics() const {
 }
 
 // `compare` null: a fetching sum; else a compare-and-swap.
-Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand, const std::uint64_t* compare,
-                          std::uint64_t* fetched) {
+Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand,
+                          const std::uint64_t* compare, std::uint64_t* fetched) {
   statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof *operand);
   return issue(pending, place.peer, compare == nullptr ? "fi_fetch_atomic" : "fi_compare_atomic",
                [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
@@ -28,19 +28,21 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
                  if (const int code = incoming(operation, fetched, sizeof *fetched, result); code != 0) return code;
                  void* descriptor = nullptr;
                  const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
-                   if (nic_form_ == NicForm::kByValue) return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
+                   if (nic_form_ == NicForm::kByValue)
+                     return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
                    descriptor = operation.slot->descriptor;
                    return std::memcpy(operation.slot->bytes + at, from, sizeof *from);
                  };
                  void* const first = give(operand, 8);
                  const std::uint64_t address = place.key.base + place.offset;
                  if (compare == nullptr) {
-                   return fi_fetch_atomic(endpoint, first, 1, descriptor, result.at, result.descriptor, FI_ADDR_UNSPEC, address,
-                                          place.key.key, FI_UINT64, FI_SUM, &operation.reserved);
+                   return fi_fetch_atomic(endpoint, first, 1, descriptor, result.at, result.descriptor, FI_ADDR_UNSPEC,
+                                          address, place.key.key, FI_UINT64, FI_SUM, &operation.reserved);
                  }
                  void* const second = give(compare, 16);
-                 return fi_compare_atomic(endpoint, first, 1, descriptor, second, descriptor, result.at, result.descriptor,
-                                          FI_ADDR_UNSPEC, address, place.key.key, FI_UINT64, FI_CSWAP, &operation.reserved);
+                 return fi_compare_atomic(endpoint, first, 1, descriptor, second, descriptor, result.at,
+                                          result.descriptor, FI_ADDR_UNSPEC, address, place.key.key, FI_UINT64,
+                                          FI_CSWAP, &operation.reserved);
                });
 }
 
@@ -93,7 +95,8 @@ std::string Fabric::try_nic_atomics() {
     if (right && status) return {};
   }
   nic_form_ = NicForm::kNone;
-  return status ? "a fetch-add or a compare-and-swap on this process's own memory had a wrong result" : status.error().text;
+  return status ? "a fetch-add or a compare-and-swap on this process's own memory had a wrong result"
+                : status.error().text;
 }
 
 }  // namespace farside

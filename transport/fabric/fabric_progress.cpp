@@ -16,7 +16,7 @@ namespace farside {
 namespace {
 
 constexpr std::chrono::milliseconds kSafetyNet{250};       // the longest sleep of the progress thread
-constexpr std::chrono::milliseconds kLookNow{1};           // between looks for connections without it, or while it stays away
+constexpr std::chrono::milliseconds kLookNow{1};  // between looks for connections without it, or while it stays away
 constexpr std::chrono::milliseconds kTryAgain{1};          // while answers are unsent
 constexpr std::chrono::milliseconds kRoomAgain{20};        // while there are too many connections
 constexpr std::chrono::seconds kLastAnswers{2};            // at the end, for peers that take none
@@ -141,7 +141,8 @@ void Fabric::complete_with_error() {
   const std::string text = fmt::format("{}: {}", fi_strerror(entry.err),
                                        fi_cq_strerror(queue_.get(), entry.prov_errno, entry.err_data, nullptr, 0));
   if (context == nullptr) {
-    // libfabric 1.17's tcp reports what it was receiving when a connection was shut down a second time, without its context.
+    // libfabric 1.17's tcp reports what it was receiving when a connection was shut down a second time, without its
+    // context.
     if (entry.err != FI_ECANCELED) log(LogLevel::kError, "libfabric {}: {}", provider(), text);
     return;
   }
@@ -193,17 +194,20 @@ bool Fabric::quiet(PeerState& peer_state, Clock::time_point now, Clock::duration
   return now - peer_state.quiet_since >= so_long;
 }
 
-// Gives up peers that stay out of reach. A peer from which nothing has come for half the time is sent a probe: whether it
-// answers does not matter, it may be stopped; but one that has died cannot be sent anything. An adapter takes all the same, and must
-// have completed the probe when the time is over. Called with the mutex held.
+// Gives up peers that stay out of reach. A peer from which nothing has come for half the time is sent a probe: whether
+// it answers does not matter, it may be stopped; but one that has died cannot be sent anything. An adapter takes all
+// the same, and must have completed the probe when the time is over. Called with the mutex held.
 void Fabric::check_peers() {
   const Clock::time_point now = Clock::now();
   for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
     PeerState& peer_state = peer_states_[peer];
     if (peer_state.under_way == 0) connections_->clear_lost(peer);
-    if (!quiet(peer_state, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) || peer_timeout_.count() == 0) continue;
+    if (!quiet(peer_state, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) ||
+        peer_timeout_.count() == 0)
+      continue;
     if (peer_state.probed) {
-      if (now - peer_state.quiet_since >= peer_timeout_) fail_peer(peer, "its adapter acknowledges nothing that is sent to it");
+      if (now - peer_state.quiet_since >= peer_timeout_)
+        fail_peer(peer, "its adapter acknowledges nothing that is sent to it");
       continue;
     }
     std::unique_ptr<Reply> probe = take_reply_buffer();
@@ -219,7 +223,8 @@ void Fabric::check_peers() {
     spare_.push_back(std::move(probe));
     if (code != -FI_EAGAIN || now - peer_state.quiet_since >= peer_timeout_) {
       const std::string& trouble = connections_->trouble(peer);
-      fail_peer(peer, trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", code).text : "connecting to it: " + trouble);
+      fail_peer(peer, trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", code).text
+                                      : "connecting to it: " + trouble);
     }
   }
 }
@@ -239,9 +244,9 @@ void Fabric::check_everything() {
   if (++probes_ % (kSafetyNet / kLookNow) == 0) check_peers();
 }
 
-// A socket's buffer takes a probe although the cable is dead. So the kernel is asked about peers towards which operations stay
-// under way: one is given up when nothing has come from its machine for the whole time, not even acknowledgements, while
-// something was waiting for one for half of it.
+// A socket's buffer takes a probe although the cable is dead. So the kernel is asked about peers towards which
+// operations stay under way: one is given up when nothing has come from its machine for the whole time, not even
+// acknowledgements, while something was waiting for one for half of it.
 void Fabric::check_for_dead_paths() {
   constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   const std::string_view name = provider();
@@ -250,7 +255,8 @@ void Fabric::check_for_dead_paths() {
     const std::scoped_lock held(mutex_);
     const Clock::time_point now = Clock::now();
     for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
-      if (quiet(peer_states_[peer], now, peer_states_[peer].unacknowledged_since == Clock::time_point{} ? kQuietEnough : Clock::duration{})) {
+      if (quiet(peer_states_[peer], now,
+                peer_states_[peer].unacknowledged_since == Clock::time_point{} ? kQuietEnough : Clock::duration{})) {
         look(peer, peer_states_[peer], now);
       }
     }
@@ -266,15 +272,16 @@ void Fabric::check_for_dead_paths() {
       return;
     }
     if (peer_state.unacknowledged_since == Clock::time_point{}) peer_state.unacknowledged_since = now;
-    if (*silent >= peer_timeout_ && now - peer_state.unacknowledged_since >= std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) {
+    if (*silent >= peer_timeout_ &&
+        now - peer_state.unacknowledged_since >= std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) {
       fail_peer(peer, "its host acknowledges nothing that is sent to it");
     }
   });
 }
 
 Error Fabric::out_of_reach(const std::string& why) const {
-  return {ErrorKind::kPeer, fmt::format("libfabric {}: the peer is out of reach for {} s (FARSIDE_PEER_TIMEOUT): {}", provider(),
-                                        peer_timeout_.count(), why)};
+  return {ErrorKind::kPeer, fmt::format("libfabric {}: the peer is out of reach for {} s (FARSIDE_PEER_TIMEOUT): {}",
+                                        provider(), peer_timeout_.count(), why)};
 }
 
 // What the provider still has is forgotten, not reused.
@@ -297,13 +304,14 @@ void Fabric::fail_peer(Peer peer, const std::string& why) {
   });
 }
 
-// The connection to the peer has ended. What was being sent fails by itself; no answer will come to what had been sent, but for
-// those that were here before the news was.
+// The connection to the peer has ended. What was being sent fails by itself; no answer will come to what had been sent,
+// but for those that were here before the news was.
 void Fabric::drop_replies(Peer peer, const std::string& why) {
   take_completions();
   operations_.for_each([&](Operation& operation) {
     if (operation.pending == nullptr || operation.peer != peer || !operation.awaits_reply) return;
-    operation.pending->failed(Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is lost: {}", provider(), why)});
+    operation.pending->failed(
+        Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is lost: {}", provider(), why)});
     operation.awaits_reply = false;
     if (--operation.parts == 0) finish(operation);
   });
@@ -311,7 +319,8 @@ void Fabric::drop_replies(Peer peer, const std::string& why) {
 
 // Peers may still wait for answers that were refused, or that the provider is about to send.
 void Fabric::finish_answers() {
-  for (const Clock::time_point end = Clock::now() + kLastAnswers; Clock::now() < end; std::this_thread::sleep_for(kLook)) {
+  for (const Clock::time_point end = Clock::now() + kLastAnswers; Clock::now() < end;
+       std::this_thread::sleep_for(kLook)) {
     const std::scoped_lock held(mutex_);
     drain();
     if (unsent_.empty() && answers_under_way_ == 0) return;
@@ -323,8 +332,10 @@ void Fabric::finish_answers() {
 bool Fabric::back_off_for(AdaptivePolling& polling) {
   const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
   std::optional<std::chrono::microseconds> back_off;
-  if (listening_.any()) polling.end(polls);
-  else back_off = polling.next(polls, Clock::now());
+  if (listening_.any())
+    polling.end(polls);
+  else
+    back_off = polling.next(polls, Clock::now());
   runtime_serves_.store(polling.runtime_serves(), std::memory_order_relaxed);
   if (!back_off) return false;
   const std::uint32_t seen = back_off_event_.arm();

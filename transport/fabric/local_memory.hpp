@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Buffers of this process that a provider reads and writes: providers with FI_MR_LOCAL (fi_mr(3)) want them registered. What is
-// small goes through slots that are, what is large is registered for as long as its operation is under way. Not thread-safe:
-// Fabric uses it under its mutex.
+// Buffers of this process that a provider reads and writes: providers with FI_MR_LOCAL (fi_mr(3)) want them registered.
+// What is small goes through slots that are, what is large is registered for as long as its operation is under way. Not
+// thread-safe: Fabric uses it under its mutex.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 #include <rdma/fi_domain.h>
 
-#include "transport/handler/message.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/handles.hpp"
+#include "transport/handler/message.hpp"
 
 namespace farside {
 
@@ -59,7 +59,8 @@ class LocalMemory {
   bool grow() {
     Slab slab;
     slab.bytes.resize(kSlotsAtATime * kSlotBytes);
-    if (enroll(slab.bytes.data(), slab.bytes.size(), FI_SEND | FI_RECV | FI_READ | FI_WRITE, slab.region) != 0) return false;
+    if (enroll(slab.bytes.data(), slab.bytes.size(), FI_SEND | FI_RECV | FI_READ | FI_WRITE, slab.region) != 0)
+      return false;
     for (std::size_t i = 0; i < kSlotsAtATime; ++i) {
       free_.push_back(&slots_.emplace_back(Slot{slab.bytes.data() + i * kSlotBytes, fi_mr_desc(slab.region.get())}));
     }

@@ -37,7 +37,8 @@ Nearness nearness_of(const std::string& address, const cpu_set_t& own, const std
   }
   const auto local = read_cpu_list(text);
   if (!local || local->empty()) return Nearness::kUnknown;
-  const auto shared = std::ranges::count_if(*local, [&](int cpu) { return CPU_ISSET(static_cast<std::size_t>(cpu), &own); });
+  const auto shared =
+      std::ranges::count_if(*local, [&](int cpu) { return CPU_ISSET(static_cast<std::size_t>(cpu), &own); });
   return shared == 0 ? Nearness::kFar : shared == CPU_COUNT(&own) ? Nearness::kNear : Nearness::kPartly;
 }
 

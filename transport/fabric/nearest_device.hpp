@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How near a network device is to this process, by what Linux says of the device on the bus and of the processors that this
-// process may run on.
+// How near a network device is to this process, by what Linux says of the device on the bus and of the processors that
+// this process may run on.
 #pragma once
 
 #include <sched.h>
@@ -30,8 +30,8 @@ std::string pci_address(const fi_info& info);
 // Of this process, at the time of the call.
 Nearness nearness_of(const fi_info& info, const std::filesystem::path& sys = "/sys");
 
-// Whether `info` should be taken rather than `other`, which libfabric names first: it is known to be nearer, and of the same network, as
-// ranks on other sockets may choose otherwise.
+// Whether `info` should be taken rather than `other`, which libfabric names first: it is known to be nearer, and of the
+// same network, as ranks on other sockets may choose otherwise.
 bool is_nearer(const fi_info& info, const fi_info& other, const std::filesystem::path& sys = "/sys");
 
 }  // namespace farside

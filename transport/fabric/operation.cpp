@@ -28,7 +28,8 @@ void tell(Operation& operation, bool stopped, std::span<const std::byte> words) 
   if (stopped) {
     locked_result.list = std::move(operation.list);
   } else {
-    std::memcpy(&locked_result.release_step, words.data() + sizeof locked_result.acquire_step, sizeof locked_result.release_step);
+    std::memcpy(&locked_result.release_step, words.data() + sizeof locked_result.acquire_step,
+                sizeof locked_result.release_step);
   }
 }
 

@@ -13,12 +13,12 @@
 
 #include <rdma/fabric.h>
 
-#include "transport/handler/message.hpp"
-#include "transport/handler/operation_list.hpp"
-#include "transport/base/random.hpp"
 #include "transport/base/address.hpp"
+#include "transport/base/random.hpp"
 #include "transport/fabric/local_memory.hpp"
 #include "transport/fabric/pending.hpp"
+#include "transport/handler/message.hpp"
+#include "transport/handler/operation_list.hpp"
 
 namespace farside {
 
@@ -52,7 +52,7 @@ struct Operation : Context {
   std::array<ControlStep, kMostControls> steps{};
   void* fetched = nullptr;              // for what comes back behind that of the list
   std::size_t fetched_bytes = 0;
-  LockedResult* locked_result = nullptr;         // instead of that, of a list between two steps
+  LockedResult* locked_result = nullptr;  // instead of that, of a list between two steps
 };
 
 // Operations are never freed, only reused: their addresses are with the provider.
@@ -79,10 +79,12 @@ class OperationPool {
     operation.into = nullptr;
     free_.push_back(operation.index);
   }
-  // What a request calls its operation. The answer brings it back, so nobody can answer who has not received the request.
+  // What a request calls its operation. The answer brings it back, so nobody can answer who has not received the
+  // request.
   std::uint64_t number(const Operation& operation) const { return operation.index ^ mask_; }
-  // Reads what comes from the network: nothing in it is believed. Gives the operation that waits for this answer what it brings (data,
-  // or an error), and returns it: it has one part less to wait for. Null, and nothing is changed, if no operation waits for it.
+  // Reads what comes from the network: nothing in it is believed. Gives the operation that waits for this answer what
+  // it brings (data, or an error), and returns it: it has one part less to wait for. Null, and nothing is changed, if
+  // no operation waits for it.
   Operation* take_answer(std::span<const std::byte> message);
 
   template <class Do>

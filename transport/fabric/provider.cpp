@@ -16,7 +16,8 @@ namespace {
 // In this order. Only what farside is tested on is chosen unasked: adapters where the device is named.
 constexpr const char* kPreferred[] = {"verbs", "tcp"};
 
-// The first that a provider has. SAS keeps one origin's requests to the handler in order, SAW puts them behind its writes.
+// The first that a provider has. SAS keeps one origin's requests to the handler in order, SAW puts them behind its
+// writes.
 constexpr EndpointKind kKinds[] = {
     {FI_ATOMIC, FI_ORDER_SAS | FI_ORDER_SAW},
     {0, FI_ORDER_SAS | FI_ORDER_SAW},
@@ -69,7 +70,8 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     if (device.empty() && nearest != nullptr) return InfoHandle(fi_dupinfo(nearest));
   }
   if (!devices.empty()) {
-    return Error{ErrorKind::kNoRoute, fmt::format("provider {} has no device {}; it has: {}", name, device, fmt::join(devices, ", "))};
+    return Error{ErrorKind::kNoRoute,
+                 fmt::format("provider {} has no device {}; it has: {}", name, device, fmt::join(devices, ", "))};
   }
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code);
   return Error{ErrorKind::kNoRoute,
@@ -92,7 +94,8 @@ Result<std::vector<Candidate>> candidates(const std::string& device) {
     std::string why_not = info ? std::string() : info.error().text;
     // Who names the device wants it.
     if (info && device.empty() && is_adapter(*info.value())) {
-      why_not = fmt::format("provider {}, device {}: {}", kPreferred[i], info.value()->domain_attr->name, kAdapterOnlyByName);
+      why_not =
+          fmt::format("provider {}, device {}: {}", kPreferred[i], info.value()->domain_attr->name, kAdapterOnlyByName);
     }
     if (why_not.empty()) {
       result.push_back({i, std::move(info.value())});
@@ -103,8 +106,9 @@ Result<std::vector<Candidate>> candidates(const std::string& device) {
   }
   if (!result.empty()) return result;
   if (!device.empty()) {
-    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_DEVICE='{}' cannot be used: {}; FARSIDE_PROVIDER names another provider",
-                                                     device, reasons)};
+    return Error{ErrorKind::kBadSetting,
+                 fmt::format("FARSIDE_DEVICE='{}' cannot be used: {}; FARSIDE_PROVIDER names another provider", device,
+                             reasons)};
   }
   return Error{ErrorKind::kNoRoute, fmt::format("no libfabric provider that farside can use: {}; libfabric has: {}; "
                                                 "FARSIDE_PROVIDER names one", reasons, available_providers())};
@@ -115,8 +119,8 @@ Result<InfoHandle> choose_provider(const std::string& asked, const std::string& 
     Result<InfoHandle> info = find_provider(asked, device);
     if (info) return info;
     const std::string on = device.empty() ? "" : fmt::format(" with FARSIDE_DEVICE='{}'", device);
-    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}'{} cannot be used: {}; libfabric has: {}", asked, on,
-                                                     info.error().text, available_providers())};
+    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}'{} cannot be used: {}; libfabric has: {}",
+                                                     asked, on, info.error().text, available_providers())};
   }
   Result<std::vector<Candidate>> all = candidates(device);
   if (!all) return all.error();

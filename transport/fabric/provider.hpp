@@ -32,10 +32,11 @@ std::span<const EndpointKind> endpoint_kinds();
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
 // Why an adapter is not taken unasked.
-inline constexpr const char* kAdapterOnlyByName = "farside was tried on emulated adapters only; FARSIDE_PROVIDER=verbs, or FARSIDE_DEVICE, takes it";
+inline constexpr const char* kAdapterOnlyByName =
+    "farside was tried on emulated adapters only; FARSIDE_PROVIDER=verbs, or FARSIDE_DEVICE, takes it";
 
-// The provider of exactly this name, on the device (libfabric: domain) of this name, or on the nearest one that has all that is
-// required (nearest_device.hpp). Errors: kNoRoute, which lists the provider's devices if it has others.
+// The provider of exactly this name, on the device (libfabric: domain) of this name, or on the nearest one that has all
+// that is required (nearest_device.hpp). Errors: kNoRoute, which lists the provider's devices if it has others.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {});
 
 // One that may be taken unasked: preferred_providers()[preference].
@@ -43,16 +44,17 @@ struct Candidate {
   std::size_t preference;
   InfoHandle info;
 };
-// Those that this machine has, the best first; `device` is FARSIDE_DEVICE, or empty: then no adapter (is_adapter), as farside was tried on
-// emulated ones only. Says of each other one why not (FARSIDE_LOG=info). The error, if there is none, lists what there is (kBadSetting if a device was asked for, else kNoRoute).
+// Those that this machine has, the best first; `device` is FARSIDE_DEVICE, or empty: then no adapter (is_adapter), as
+// farside was tried on emulated ones only. Says of each other one why not (FARSIDE_LOG=info). The error, if there is
+// none, lists what there is (kBadSetting if a device was asked for, else kNoRoute).
 Result<std::vector<Candidate>> candidates(const std::string& device = {});
 
-// `asked` is FARSIDE_PROVIDER, or empty: then the first of the candidates. Errors: kBadSetting when one was asked for that cannot be had,
-// else as candidates().
+// `asked` is FARSIDE_PROVIDER, or empty: then the first of the candidates. Errors: kBadSetting when one was asked for
+// that cannot be had, else as candidates().
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device = {});
 
-// Whether its connections are queue pairs of an adapter, which takes what it is given whether the peer is there or not, and
-// says that it is done when the peer's adapter has acknowledged it.
+// Whether its connections are queue pairs of an adapter, which takes what it is given whether the peer is there or not,
+// and says that it is done when the peer's adapter has acknowledged it.
 bool is_adapter(const fi_info& info);
 
 }  // namespace farside

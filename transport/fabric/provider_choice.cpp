@@ -52,7 +52,8 @@ Status ProviderChoice::open(Providers one) {
   opened_ = 0;
   for (Candidate& candidate : *candidates_) {
     if (kFirst << candidate.preference != one) continue;
-    Result<std::unique_ptr<Fabric>> opened = Fabric::open(InfoHandle(fi_dupinfo(candidate.info.get())), settings_, progress_, statistics_);
+    Result<std::unique_ptr<Fabric>> opened =
+        Fabric::open(InfoHandle(fi_dupinfo(candidate.info.get())), settings_, progress_, statistics_);
     if (!opened) return opened.error();
     fabric_ = std::move(opened.value());
     opened_ = one;
@@ -68,8 +69,10 @@ Result<ProviderChoice::Taken> ProviderChoice::take(Providers among) {
     for (const Candidate& candidate : *candidates_) {
       if ((kFirst << candidate.preference & usable_) != 0) names.push_back(candidate.info->fabric_attr->prov_name);
     }
-    return Error{ErrorKind::kNoRoute, fmt::format("the ranks have no libfabric provider in common; this one has {} (FARSIDE_LOG=info: why no others)",
-                                                  fmt::join(names, ", "))};
+    return Error{
+        ErrorKind::kNoRoute,
+        fmt::format("the ranks have no libfabric provider in common; this one has {} (FARSIDE_LOG=info: why no others)",
+                    fmt::join(names, ", "))};
   }
   if (best(common) != opened_) {
     // Whoever cannot does without it from now on.

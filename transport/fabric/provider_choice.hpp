@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which provider the endpoint of this process is of. Processes that are to reach each other must have the same one, and not all may be able
-// to use what is best for one of them.
+// Which provider the endpoint of this process is of. Processes that are to reach each other must have the same one, and
+// not all may be able to use what is best for one of them.
 #pragma once
 
 #include <memory>
@@ -21,15 +21,16 @@ class ProviderChoice {
   ProviderChoice(const Settings& settings, Progress& progress, Statistics& statistics)
       : settings_(settings), progress_(progress), statistics_(statistics) {}
 
-  // Those that can be used: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit stands for the one that it names. The best
-  // one is opened, to be sure of it. None: take() says why.
+  // Those that can be used: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit stands for the one
+  // that it names. The best one is opened, to be sure of it. None: take() says why.
   Providers usable();
 
   struct Taken {
     Providers provider;  // its bit
     std::unique_ptr<Fabric> fabric;
   };
-  // The best of those that are usable and in `among`, open. Once. Errors: as candidates() and Fabric::open(); kNoRoute if there is none.
+  // The best of those that are usable and in `among`, open. Once. Errors: as candidates() and Fabric::open(); kNoRoute
+  // if there is none.
   Result<Taken> take(Providers among);
 
  private:

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider_probe.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstring>
+#include <dlfcn.h>
 #include <memory>
 #include <string_view>
 
@@ -53,7 +52,9 @@ constexpr Requirement kRequirements[] = {
     {"no use by several threads (FI_THREAD_SAFE)",
      [](fi_info& hints, const fi_info& required) { hints.domain_attr->threading = required.domain_attr->threading; }},
     {"no flow control (FI_RM_ENABLED)",
-     [](fi_info& hints, const fi_info& required) { hints.domain_attr->resource_mgmt = required.domain_attr->resource_mgmt; }},
+     [](fi_info& hints, const fi_info& required) {
+       hints.domain_attr->resource_mgmt = required.domain_attr->resource_mgmt;
+     }},
 };
 
 bool offers(const std::string& provider, const fi_info* hints) {
@@ -76,7 +77,8 @@ std::string lacking(const std::string& provider) {
     requirement.ask(*hints, *required);
     if (!offers(provider, hints.get())) all.emplace_back(requirement.lacking);
   }
-  if (all.empty()) return "its connected endpoint has each of the things that farside needs, but not all of them together";
+  if (all.empty())
+    return "its connected endpoint has each of the things that farside needs, but not all of them together";
   return fmt::format("its connected endpoint has {}", fmt::join(all, ", "));
 }
 
@@ -96,8 +98,9 @@ std::string atomics_of(const Fabric& fabric) {
 
 std::string progress_of(const fi_info& info) {
   const bool automatic = info.domain_attr->data_progress == FI_PROGRESS_AUTO;
-  return fmt::format("by farside's thread in each process, asleep until something arrives (the provider itself promises {})",
-                     automatic ? "FI_PROGRESS_AUTO" : "none: FI_PROGRESS_MANUAL");
+  return fmt::format(
+      "by farside's thread in each process, asleep until something arrives (the provider itself promises {})",
+      automatic ? "FI_PROGRESS_AUTO" : "none: FI_PROGRESS_MANUAL");
 }
 
 }  // namespace
@@ -109,20 +112,23 @@ std::string fabric_version() {
 
 std::string fabric_library() {
   Dl_info info{};
-  return dladdr(reinterpret_cast<const void*>(&fi_getinfo), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+  return dladdr(reinterpret_cast<const void*>(&fi_getinfo), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname
+                                                                                                     : "";
 }
 
 std::vector<std::string> registered_providers() {
   std::vector<std::string> names;
   const InfoHandle infos = get_infos(FI_PROV_ATTR_ONLY, nullptr);
-  for (const fi_info* info = infos.get(); info != nullptr; info = info->next) add_once(names, info->fabric_attr->prov_name);
+  for (const fi_info* info = infos.get(); info != nullptr; info = info->next)
+    add_once(names, info->fabric_attr->prov_name);
   return names;
 }
 
 std::vector<std::string> offered_providers() {
   std::vector<std::string> names;
   const InfoHandle infos = get_infos(0, nullptr);
-  for (const fi_info* info = infos.get(); info != nullptr; info = info->next) add_once(names, info->fabric_attr->prov_name);
+  for (const fi_info* info = infos.get(); info != nullptr; info = info->next)
+    add_once(names, info->fabric_attr->prov_name);
   const auto rank = [](const std::string& name) {
     const auto preferred = preferred_providers();
     return std::find(preferred.begin(), preferred.end(), name) - preferred.begin();
@@ -141,7 +147,8 @@ ProviderProbe probe_provider(const std::string& name, const Settings& settings) 
   result.name = name;
   const InfoHandle all = get_infos(0, open_hints(name).get());
   for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
-    if (name == info->fabric_attr->prov_name) add_once(result.endpoints, fi_tostr(&info->ep_attr->type, FI_TYPE_EP_TYPE));
+    if (name == info->fabric_attr->prov_name)
+      add_once(result.endpoints, fi_tostr(&info->ep_attr->type, FI_TYPE_EP_TYPE));
   }
   const Result<InfoHandle> choice = choose_provider(settings.provider, settings.device);
   result.chosen = choice.ok() && name == choice.value()->fabric_attr->prov_name;
@@ -153,7 +160,8 @@ ProviderProbe probe_provider(const std::string& name, const Settings& settings) 
   }
   NoProgress progress;
   Statistics statistics;
-  const Result<std::unique_ptr<Fabric>> opened = Fabric::open(InfoHandle(fi_dupinfo(info.value().get())), settings, progress, statistics);
+  const Result<std::unique_ptr<Fabric>> opened =
+      Fabric::open(InfoHandle(fi_dupinfo(info.value().get())), settings, progress, statistics);
   if (!opened) {
     result.why = fmt::format("{}: {}", result.chosen ? "chosen, and cannot be opened" : "refused", opened.error().text);
     return result;
@@ -174,9 +182,10 @@ ProviderProbe probe_provider(const std::string& name, const Settings& settings) 
   } else if (is_adapter(*info.value()) && settings.device.empty()) {
     result.why = fmt::format("passed over: {}", kAdapterOnlyByName);
   } else {
-    result.why = tested ? "passed over: a better one is there"
-                        : fmt::format("passed over: farside is not tested on it; FARSIDE_PROVIDER='{}' takes it all the same",
-                                      name);
+    result.why =
+        tested ? "passed over: a better one is there"
+               : fmt::format("passed over: farside is not tested on it; FARSIDE_PROVIDER='{}' takes it all the same",
+                             name);
   }
   return result;
 }

@@ -35,8 +35,8 @@ std::vector<std::string> offered_providers();
 // The error that every window which needs the fabric would meet; empty if a provider is chosen.
 std::string no_choice(const Settings& settings);
 
-// One of them, with the settings of this process (FARSIDE_PROVIDER). A provider may do what it likes meanwhile, take long or
-// crash: whoever wants to survive that asks in a process of its own.
+// One of them, with the settings of this process (FARSIDE_PROVIDER). A provider may do what it likes meanwhile, take
+// long or crash: whoever wants to survive that asks in a process of its own.
 ProviderProbe probe_provider(const std::string& name, const Settings& settings);
 
 }  // namespace farside

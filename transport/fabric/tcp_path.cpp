@@ -13,7 +13,8 @@
 namespace farside {
 namespace {
 
-// An IP address in 16 bytes (IPv4 as IPv4-mapped IPv6, as sockets of either family may carry it) and a port; network order.
+// An IP address in 16 bytes (IPv4 as IPv4-mapped IPv6, as sockets of either family may carry it) and a port; network
+// order.
 struct Place {
   std::array<std::uint8_t, 16> machine{};
   std::uint16_t port = 0;
@@ -41,8 +42,8 @@ bool read_place(const void* address, std::size_t bytes, Place& out) {
   return false;
 }
 
-// Whether `descriptor` is a TCP connection. It may be closed and used for something else at any time: what is read of it is
-// believed only where both addresses are those of an endpoint.
+// Whether `descriptor` is a TCP connection. It may be closed and used for something else at any time: what is read of
+// it is believed only where both addresses are those of an endpoint.
 bool look_at(int descriptor, TcpConnection& out) {
   socklen_t bytes = sizeof out.there;
   if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&out.there), &bytes) != 0) return false;
@@ -85,7 +86,9 @@ int end_tcp_connection(const sockaddr_storage& here, const sockaddr_storage& the
   int found = -1;
   for_each_connection([&](int descriptor, const TcpConnection& connection) {
     Place one, other;
-    if (!read_place(&connection.here, sizeof connection.here, one) || !read_place(&connection.there, sizeof connection.there, other)) return;
+    if (!read_place(&connection.here, sizeof connection.here, one) ||
+        !read_place(&connection.there, sizeof connection.there, other))
+      return;
     if (one == end_here && other == end_there) found = descriptor;
   });
   if (found >= 0) ::shutdown(found, SHUT_RDWR);

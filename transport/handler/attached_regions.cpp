@@ -23,7 +23,8 @@ Status AttachedRegions::attach(const Region& region) {
     return {};
   }
   if (region.end() < region.address) {
-    return Error{ErrorKind::kAttach, fmt::format("{} bytes at {:#x} reach beyond the address space", region.bytes, region.address)};
+    return Error{ErrorKind::kAttach,
+                 fmt::format("{} bytes at {:#x} reach beyond the address space", region.bytes, region.address)};
   }
   if (table_.overlaps(region.address, region.bytes)) {
     return Error{ErrorKind::kAttach, fmt::format("{} bytes at {:#x} overlap with memory that is attached already",
@@ -49,7 +50,8 @@ Result<std::vector<int>> AttachedRegions::detach(std::uint64_t address) {
   }
   std::vector<int> readers;
   for (int first = 0; first < ranks_; first += 64) {
-    for (std::uint64_t bits = words_.take_readers(first); bits != 0; bits &= bits - 1) readers.push_back(first + std::countr_zero(bits));
+    for (std::uint64_t bits = words_.take_readers(first); bits != 0; bits &= bits - 1)
+      readers.push_back(first + std::countr_zero(bits));
   }
   return readers;
 }
@@ -59,7 +61,8 @@ bool AttachedRegions::covers(std::uint64_t address, std::uint64_t bytes) const {
   return table_.covers(address, bytes);
 }
 
-bool AttachedRegions::while_attached(std::uint64_t address, std::uint64_t bytes, const std::function<void()>& work) const {
+bool AttachedRegions::while_attached(std::uint64_t address, std::uint64_t bytes,
+                                     const std::function<void()>& work) const {
   const std::scoped_lock held(mutex_);
   if (!table_.covers(address, bytes)) return false;
   work();

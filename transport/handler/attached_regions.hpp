@@ -49,7 +49,7 @@ class AttachedRegions {
 
   RegionWords words_;
   int ranks_;
-  mutable std::mutex mutex_;            // held for microseconds; the handler takes it too
+  mutable std::mutex mutex_;  // held for microseconds; the handler takes it too
   RegionTable table_;
   std::multiset<std::uint64_t> empty_;  // addresses of regions without bytes
 };

@@ -2,16 +2,17 @@
 // What an origin says to a target's handler, and what the handler answers. Both ends run the same farside on the same
 // architecture (checked when windows are created), so the structs travel as they are.
 //
-//   operations: RequestHeader, then a list of operations (operation_list.hpp), then up to two ControlSteps. The last one is
-//               done when the operations are. Where there are two, the other one, the acquire step, is done before them: a fetch-add,
-//               and if its word held one of the bits in `compare`, all that follows is left undone
-//   regions:    RequestHeader; `count` bytes are asked for, a page of the table of attached regions from the `offset`-th on
-//               (handler/attached_regions.hpp)
-//   reply:      ReplyHeader, then what was fetched, last the control words as they were; of what was left undone only the
-//               opening's
+//   operations: RequestHeader, then a list of operations (operation_list.hpp), then up to two ControlSteps. The last
+//   one is
+//               done when the operations are. Where there are two, the other one, the acquire step, is done before
+//               them: a fetch-add, and if its word held one of the bits in `compare`, all that follows is left undone
+//   regions:    RequestHeader; `count` bytes are asked for, a page of the table of attached regions from the
+//               `offset`-th on (handler/attached_regions.hpp)
+//   reply:      ReplyHeader, then what was fetched, last the control words as they were; of what was left undone only
+//               the opening's
 //   probe:      ReplyHeader; dropped. What counts is whether it can be sent.
-//   part:       ReplyHeader, `operation` is the number of a connection (Endpoints): the sender would like to close it, and has nothing
-//               under way by it
+//   part:       ReplyHeader, `operation` is the number of a connection (Endpoints): the sender would like to close it,
+//               and has nothing under way by it
 #pragma once
 
 #include <cstddef>
@@ -57,7 +58,8 @@ struct ReplyHeader {
 };
 static_assert(sizeof(ReplyHeader) == 16);
 
-// The most that a message carries behind its header, in bytes. With headers it fits into a slot of registered memory (local_memory.hpp).
+// The most that a message carries behind its header, in bytes. With headers it fits into a slot of registered memory
+// (local_memory.hpp).
 inline constexpr std::size_t kMaxPayload = 6912;
 inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;
 

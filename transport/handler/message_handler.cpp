@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "transport/base/random.hpp"
-#include "transport/handler/operation_list.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/handler/attached_regions.hpp"
+#include "transport/handler/operation_list.hpp"
 
 namespace farside {
 namespace {
@@ -31,7 +31,8 @@ const char* find_fault_of_acquire_step(const ControlStep& step, const MessageHan
   return region.attached == nullptr ? find_fault(step, region) : "an opening before attached memory";
 }
 
-// What the word held before. Sequentially consistent: it publishes what was put, as the control words of on-node peers do.
+// What the word held before. Sequentially consistent: it publishes what was put, as the control words of on-node peers
+// do.
 std::uint64_t take(const ControlStep& step, std::byte* control) {
   const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(control + step.word));
   switch (step.call) {
@@ -48,7 +49,8 @@ std::uint64_t take(const ControlStep& step, std::byte* control) {
 bool inside(const ListEntry& entry, const MessageHandler::Region& region) {
   const Wide one = entry.offset;
   const Wide other = one + static_cast<Wide>(entry.stride) * (entry.blocks - 1);
-  return std::min(one, other) >= 0 && std::max(one, other) + span_of(entry.type, entry.count) <= static_cast<Wide>(region.bytes);
+  return std::min(one, other) >= 0 &&
+         std::max(one, other) + span_of(entry.type, entry.count) <= static_cast<Wide>(region.bytes);
 }
 
 // Nothing if the whole list is well formed and within the region.
@@ -61,14 +63,17 @@ const char* find_fault(std::span<const std::byte> list, const MessageHandler::Re
   return reader.fault();
 }
 
-const char* find_fault_of_regions(const RequestHeader& request, std::span<const std::byte> payload, const MessageHandler::Region& region) {
+const char* find_fault_of_regions(const RequestHeader& request, std::span<const std::byte> payload,
+                                  const MessageHandler::Region& region) {
   if (region.attached == nullptr) return "no regions are attached here";
-  return payload.empty() && request.count >= sizeof(AttachedRegions::Page) && request.count <= kMaxPayload ? nullptr : "bad length";
+  return payload.empty() && request.count >= sizeof(AttachedRegions::Page) && request.count <= kMaxPayload
+             ? nullptr
+             : "bad length";
 }
 
 // So many of the entry's blocks, from one on whose place and data these are.
-void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* target, const std::byte* data, std::byte* fetched,
-                   const MessageHandler::Region& region) {
+void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* target, const std::byte* data,
+                   std::byte* fetched, const MessageHandler::Region& region) {
   const std::size_t bytes = entry.block_bytes();
   const auto dense = static_cast<std::ptrdiff_t>(bytes);
   switch (entry.kind) {
@@ -117,7 +122,9 @@ bool execute_list(std::span<const std::byte> list, MessageHandler::Region& regio
         execute_entry(entry, 1, target, sent != nullptr ? sent + block * bytes : nullptr,
                       back != nullptr ? back + block * bytes : nullptr, region);
       };
-      if (!region.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count), work)) return false;
+      if (!region.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count),
+                                           work))
+        return false;
     }
   }
   return true;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The handler: carries out lists of operations on this process's regions for origins that are reached over the fabric: atomics
-// that no adapter does, many small operations in one message, and the control atomic that follows them. It runs wherever the endpoint is progressed, usually on the progress thread; it never calls MPI
-// and never waits for the application.
+// The handler: carries out lists of operations on this process's regions for origins that are reached over the fabric:
+// atomics that no adapter does, many small operations in one message, and the control atomic that follows them. It runs
+// wherever the endpoint is progressed, usually on the progress thread; it never calls MPI and never waits for the
+// application.
 #pragma once
 
 #include <cstddef>

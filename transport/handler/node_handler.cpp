@@ -24,8 +24,9 @@ namespace {
 
 static_assert(MessageQueue::kMostBytes >= kMaxMessage && MessageQueue::kMostBytes >= sizeof(ReplyHeader) + kMaxPayload);
 
-// After a message the next one is often near. No yields: where the process is bound to one core and its application spins in MPI
-// there, a thread that yields gets the core back after a time slice (messages took 8 ms), and one that sleeps when it is woken.
+// After a message the next one is often near. No yields: where the process is bound to one core and its application
+// spins in MPI there, a thread that yields gets the core back after a time slice (messages took 8 ms), and one that
+// sleeps when it is woken.
 constexpr int kSpins = 64;
 
 // OnNodePeers' message queues that are mapped at present, by their nonces.
@@ -44,7 +45,9 @@ Result<std::unique_ptr<NodeHandler>> NodeHandler::open(Statistics& statistics) {
   Result<Segment> segment = make_segment(sizeof(MessageQueue));
   if (!segment) return segment.error();
   std::unique_ptr<NodeHandler> handler(new NodeHandler(std::move(segment.value()), statistics));
-  if (Status started = start_own_thread(handler->thread_, "farside-node", [to = handler.get()] { to->run(); }); !started) return started.error();
+  if (Status started = start_own_thread(handler->thread_, "farside-node", [to = handler.get()] { to->run(); });
+      !started)
+    return started.error();
   return handler;
 }
 
@@ -88,8 +91,10 @@ std::size_t NodeHandler::answer(std::span<const std::byte> message, std::span<st
 }
 
 bool NodeHandler::poll() {
-  if (!message_queue_.any_since(seen_)) [[likely]] return false;
-  // What the thread has passed by it sees before it sleeps, and what another poller has, at its next look, or the sender rings.
+  if (!message_queue_.any_since(seen_)) [[likely]]
+    return false;
+  // What the thread has passed by it sees before it sleeps, and what another poller has, at its next look, or the
+  // sender rings.
   const std::unique_lock held(answering_, std::try_to_lock);
   if (!held || !answer_all()) return false;
   statistics_.add(RouteKind::kCma, Counted::kFromRuntime, 0);
@@ -98,7 +103,8 @@ bool NodeHandler::poll() {
 
 // Called with answering_ held.
 bool NodeHandler::answer_all() {
-  return message_queue_.answer_all([this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); });
+  return message_queue_.answer_all(
+      [this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); });
 }
 
 void NodeHandler::run() {
@@ -123,8 +129,9 @@ void NodeHandler::run() {
   }
 }
 
-Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
-                                                             const NodeHandlerDescriptor& descriptor) {
+Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid, std::uint64_t nonce_address,
+                                                               std::uint64_t nonce,
+                                                               const NodeHandlerDescriptor& descriptor) {
   const std::scoped_lock held(on_node_peers().mutex);
   std::weak_ptr<Mapping>& known = on_node_peers().message_queues[descriptor.nonce];
   std::shared_ptr<Mapping> mapping = known.lock();
@@ -138,7 +145,8 @@ Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid,
     known = mapping;
   }
   std::erase_if(on_node_peers().message_queues, [](const auto& entry) { return entry.second.expired(); });
-  return std::unique_ptr<PeerNodeHandler>(new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, descriptor.region));
+  return std::unique_ptr<PeerNodeHandler>(
+      new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, descriptor.region));
 }
 
 bool PeerNodeHandler::lives() const {
@@ -146,7 +154,8 @@ bool PeerNodeHandler::lives() const {
   return read_process_memory(pid_, nonce_address_, &nonce, sizeof nonce).ok() && nonce == nonce_;
 }
 
-Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists) {
+Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
+                                std::span<const std::unique_ptr<OperationList>> lists) {
   MessageQueue& message_queue = MessageQueue::at(mapping_->base());
   const std::function<bool()> lives = [this] { return this->lives(); };
   RequestHeader header{};
@@ -177,7 +186,8 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender, std::s
 }
 
 Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const OperationList& list) {
-  const Result<MessageQueue::Answer> answer = MessageQueue::at(mapping_->base()).wait_for_answer(progress, message, [this] { return lives(); });
+  const Result<MessageQueue::Answer> answer =
+      MessageQueue::at(mapping_->base()).wait_for_answer(progress, message, [this] { return lives(); });
   if (!answer) return answer.error();
   const std::span<const std::byte> bytes = answer.value().bytes();
   ReplyHeader reply{};
@@ -186,7 +196,8 @@ Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message
     return Error{ErrorKind::kRange, "the target's handler refused the request"};
   }
   const std::span<const std::byte> fetched = bytes.subspan(sizeof reply);
-  if (fetched.size() != list.fetched_bytes()) return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
+  if (fetched.size() != list.fetched_bytes())
+    return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
   list.deliver(fetched);
   return {};
 }

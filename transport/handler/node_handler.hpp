@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The handler inside a node: a thread of this process that sleeps until an on-node peer enqueues a message, and carries out its
-// operations (message_handler.hpp). For what process_vm_readv/writev cannot do well: many pieces. Application threads that wait, in farside or in
-// the MPI runtime, look into the message queue too; while one does, small operations are done sooner by message than by a system call. Made with the
-// first space whose data here are private; it never calls MPI and never waits for the application.
+// The handler inside a node: a thread of this process that sleeps until an on-node peer enqueues a message, and carries
+// out its operations (message_handler.hpp). For what process_vm_readv/writev cannot do well: many pieces. Application
+// threads that wait, in farside or in the MPI runtime, look into the message queue too; while one does, small
+// operations are done sooner by message than by a system call. Made with the first space whose data here are private;
+// it never calls MPI and never waits for the application.
 #pragma once
 
 #include <atomic>
@@ -13,9 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "transport/base/statistics.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/handler/operation_list.hpp"
-#include "transport/base/statistics.hpp"
 #include "transport/node/message_queue.hpp"
 #include "transport/node/segment.hpp"
 
@@ -35,7 +36,8 @@ class NodeHandler {
   NodeHandler& operator=(const NodeHandler&) = delete;
   ~NodeHandler();
 
-  // The region's `peers` are not asked for: any rank below `ranks` may ask, since who can map the message queue can do more.
+  // The region's `peers` are not asked for: any rank below `ranks` may ask, since who can map the message queue can do
+  // more.
   NodeHandlerDescriptor publish(MessageHandler::Region region, int ranks);
   void withdraw(std::uint64_t region);
 
@@ -63,18 +65,23 @@ class NodeHandler {
 class PeerNodeHandler {
  public:
   // Errors: kNoRoute.
-  static Result<std::unique_ptr<PeerNodeHandler>> find(std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
-                                                      const NodeHandlerDescriptor& descriptor);
-  // Carries out lists, in any order; `sender`: this process's rank. The operations' buffers receive what they fetch. Errors, the
-  // first of them: kRange, what the handler refuses; kPeer.
+  static Result<std::unique_ptr<PeerNodeHandler>> find(std::int32_t pid, std::uint64_t nonce_address,
+                                                       std::uint64_t nonce, const NodeHandlerDescriptor& descriptor);
+  // Carries out lists, in any order; `sender`: this process's rank. The operations' buffers receive what they fetch.
+  // Errors, the first of them: kRange, what the handler refuses; kPeer.
   Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
   // Whether a message is answered at once, as a thread there waits and looks for it, and nobody must be woken.
   bool is_polling() const { return MessageQueue::at(mapping_->base()).is_polled(); }
 
  private:
   PeerNodeHandler(std::shared_ptr<Mapping> mapping, std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
-                 std::uint64_t region)
-      : mapping_(std::move(mapping)), sender_(MessageQueue::at(mapping_->base()).sender()), pid_(pid), nonce_address_(nonce_address), nonce_(nonce), region_(region) {}
+                  std::uint64_t region)
+      : mapping_(std::move(mapping)),
+        sender_(MessageQueue::at(mapping_->base()).sender()),
+        pid_(pid),
+        nonce_address_(nonce_address),
+        nonce_(nonce),
+        region_(region) {}
   bool lives() const;
   Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list);
 

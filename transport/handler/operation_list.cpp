@@ -55,7 +55,8 @@ bool OperationList::extends_last(const ListEntry& entry) {
       last_.count != entry.count) {
     return false;
   }
-  const auto step = static_cast<std::int64_t>(entry.offset - last_.offset - static_cast<std::uint64_t>(last_.stride) * (last_.blocks - 1));
+  const auto step = static_cast<std::int64_t>(entry.offset - last_.offset -
+                                              static_cast<std::uint64_t>(last_.stride) * (last_.blocks - 1));
   if ((last_.blocks > 1 && step != last_.stride) || (entry.blocks > 1 && step != entry.stride)) return false;
   last_.stride = step;
   last_.blocks += entry.blocks;
@@ -92,8 +93,9 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
     std::memcpy(bytes_.data() + at + sent / 2, operation.origin, sent / 2);
   } else if (sent > 0) {
     // The last element of the application's need not have a gap behind it.
-    copy_ranges(bytes_.data() + at, static_cast<std::ptrdiff_t>(sent_by_one), static_cast<const std::byte*>(operation.origin),
-                blocks.origin_stride, span_of(operation.type, operation.count), fit);
+    copy_ranges(bytes_.data() + at, static_cast<std::ptrdiff_t>(sent_by_one),
+                static_cast<const std::byte*>(operation.origin), blocks.origin_stride,
+                span_of(operation.type, operation.count), fit);
   }
   if (operation.fetched != nullptr) {
     destinations_.push_back({operation.fetched, operation.type, entry.count, entry.blocks, blocks.origin_stride});
@@ -111,7 +113,8 @@ void OperationList::deliver(std::span<const std::byte> fetched) const {
     if (has_gap(to.type)) {
       // As a replacement: it leaves gaps alone.
       for (std::uint32_t block = 0; block < to.blocks; ++block) {
-        combine(AtomicMethod::kLocked, ReduceOp::kReplace, to.type, buffer + block * to.stride, from + block * bytes, nullptr, to.count);
+        combine(AtomicMethod::kLocked, ReduceOp::kReplace, to.type, buffer + block * to.stride, from + block * bytes,
+                nullptr, to.count);
       }
     } else {
       copy_ranges(buffer, to.stride, from, static_cast<std::ptrdiff_t>(bytes), bytes, to.blocks);

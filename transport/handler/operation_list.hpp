@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lists of operations on one target's data that travel in one message to its handler, which carries them out in their order:
-// what an origin writes (OperationList), and what the handler reads (OperationListReader).
+// Lists of operations on one target's data that travel in one message to its handler, which carries them out in their
+// order: what an origin writes (OperationList), and what the handler reads (OperationListReader).
 //
 //   list:   entries, each a ListEntry and its data, which are padded to a multiple of 8 bytes
 //   data:   for each block `count` elements (or bytes), one extent apart; none of a get and of MPI_NO_OP; of
@@ -43,9 +43,17 @@ struct DataOperation {
   }
   static DataOperation accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
                                   std::size_t count) {
-    return {OperationKind::kAccumulate, op, type, offset, count, op == ReduceOp::kNoOp ? nullptr : origin, fetched, nullptr};
+    return {OperationKind::kAccumulate,
+            op,
+            type,
+            offset,
+            count,
+            op == ReduceOp::kNoOp ? nullptr : origin,
+            fetched,
+            nullptr};
   }
-  static DataOperation compare_and_swap(std::uint64_t offset, BasicType type, const void* origin, const void* compare, void* fetched) {
+  static DataOperation compare_and_swap(std::uint64_t offset, BasicType type, const void* origin, const void* compare,
+                                        void* fetched) {
     return {OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, offset, 1, origin, fetched, compare};
   }
 
@@ -53,9 +61,9 @@ struct DataOperation {
   std::size_t bytes() const { return count * traits(type).extent; }
 };
 
-// Operands of at most so many bytes are copied before the call of their operation returns. MPI does not promise it, but the
-// runtimes do so, and programs rely on it. Adapters take about as many bytes along in a work request. The copy takes some
-// 5 ns of the 5 to 10 us that an operation over TCP takes.
+// Operands of at most so many bytes are copied before the call of their operation returns. MPI does not promise it, but
+// the runtimes do so, and programs rely on it. Adapters take about as many bytes along in a work request. The copy
+// takes some 5 ns of the 5 to 10 us that an operation over TCP takes.
 inline constexpr std::size_t kCopiedAtCall = 256;
 
 // Memory for such a copy. Not thread-safe.
@@ -78,7 +86,8 @@ class OperandCopy {
   alignas(16) std::array<std::byte, kCopiedAtCall> bytes_;
 };
 
-// An operation that is carried out later, with a copy of its small operands. It points into the copy and cannot be moved.
+// An operation that is carried out later, with a copy of its small operands. It points into the copy and cannot be
+// moved.
 class KeptOperation {
  public:
   KeptOperation() = default;
@@ -136,8 +145,8 @@ class OperationList;
 
 // What came of a list between an opening step and a closing one (message.hpp).
 struct LockedResult {
-  bool stopped = false;                 // by the acquire step: the release step was not done, and the list is here again
-  std::uint64_t acquire_step = 0;            // what the words held
+  bool stopped = false;            // by the acquire step: the release step was not done, and the list is here again
+  std::uint64_t acquire_step = 0;  // what the words held
   std::uint64_t release_step = 0;
   std::unique_ptr<OperationList> list;
 };
@@ -178,8 +187,8 @@ class OperationList {
   bool has_atomics_ = false;
 };
 
-// Reads what comes from the network: nothing in it is believed, but for where the data lie at the target, which only the
-// region's owner can judge.
+// Reads what comes from the network: nothing in it is believed, but for where the data lie at the target, which only
+// the region's owner can judge.
 class OperationListReader {
  public:
   explicit OperationListReader(std::span<const std::byte> list) : rest_(list) {}

@@ -34,8 +34,8 @@ struct RegionWords {
     std::uint64_t address = 0;
     std::uint64_t count = 0;
   };
-  // For the owner, one thread at a time: `work` changes the table and returns where it is then. An on-node peer that reads
-  // it meanwhile sees an odd version, or another one afterwards, and reads again.
+  // For the owner, one thread at a time: `work` changes the table and returns where it is then. An on-node peer that
+  // reads it meanwhile sees an odd version, or another one afterwards, and reads again.
   template <class Work>
   void change(Work&& work) const {
     word(kVersion).fetch_add(1, std::memory_order_seq_cst);
@@ -47,8 +47,8 @@ struct RegionWords {
     word(kCount).store(place.count, std::memory_order_relaxed);
     word(kVersion).fetch_add(1, std::memory_order_seq_cst);
   }
-  // For an on-node peer: calls copy(place), and returns the place if the table did not change meanwhile; what was copied is
-  // of no use if it did.
+  // For an on-node peer: calls copy(place), and returns the place if the table did not change meanwhile; what was
+  // copied is of no use if it did.
   template <class Copy>
   std::optional<Place> read(Copy&& copy) const {
     const std::uint64_t version = word(kVersion).load(std::memory_order_seq_cst);
@@ -62,7 +62,8 @@ struct RegionWords {
   }
   // Sequentially consistent: either the reader sees the table as it is after a detach, or the detach sees the reader.
   void note_reader(int rank) const {
-    word(kReaders + static_cast<std::size_t>(rank) / 64 * 8).fetch_or(std::uint64_t{1} << (rank % 64), std::memory_order_seq_cst);
+    word(kReaders + static_cast<std::size_t>(rank) / 64 * 8)
+        .fetch_or(std::uint64_t{1} << (rank % 64), std::memory_order_seq_cst);
   }
   // The bits of 64 ranks from `first` on; no longer noted then.
   std::uint64_t take_readers(int first) const {

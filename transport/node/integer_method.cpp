@@ -24,7 +24,8 @@ IntegerPhase IntegerMethod::change() {
   if (!all_know_.load(std::memory_order_acquire)) {
     for (IntegerWords* each : all_) {
       IntegerPhase before = IntegerPhase::kAtomics;
-      each->by.compare_exchange_strong(before, IntegerPhase::kBoth, std::memory_order_acq_rel, std::memory_order_acquire);
+      each->by.compare_exchange_strong(before, IntegerPhase::kBoth, std::memory_order_acq_rel,
+                                       std::memory_order_acquire);
     }
     // Also that of another who changes may not have been made yet.
     if (!global_membarrier()) return IntegerPhase::kBoth;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a space that all share memory combine integers. A counter wants a CPU atomic, which waits for nobody; a
-// long row wants the accumulate lock and plain loops, at a 20th of the time. Both cannot hold for one location, so a space
-// begins with atomics and changes, once and for all, at its first long row:
+// How the ranks of a space that all share memory combine integers. A counter wants a CPU atomic, which waits for
+// nobody; a long row wants the accumulate lock and plain loops, at a 20th of the time. Both cannot hold for one
+// location, so a space begins with atomics and changes, once and for all, at its first long row:
 //
 //   kAtomics   each element is one CPU atomic, without the lock. Whoever does some announces it meanwhile.
-//   kBoth      each element is one CPU atomic, and under the lock: right beside those who still do the one and those who
-//              already do the other.
+//   kBoth      each element is one CPU atomic, and under the lock: right beside those who still do the one and those
+//              who already do the other.
 //   kLock      plain loops under the lock.
 //
 // Each rank has words of its own in shared memory, which alone it looks at:
@@ -16,17 +16,18 @@
 //   an operation            whoever changes
 //   a. announced = 1        1. by = kBoth, at each rank that has kAtomics
 //   b. look at by           2. global_membarrier()
-//   c. kAtomics: atomics    3. look at announced of each rank; if one is not 0, leave it at that: the next long row looks again
+//   c. kAtomics: atomics    3. look at announced of each rank; if one is not 0, leave it at that: the next long row
+//                           looks again
 //   d. announced = 0        4. by = kLock, at each rank
 //
-// Why no atomic without the lock meets a plain loop: a plain loop means that its rank read kLock, so that somebody has found
-// every `announced` 0 after a barrier of its own that came after step 1. Take an operation of another rank. If its look (b)
-// came after the barrier on its processor, it read kBoth at least, and did no atomics without the lock. If it came before, then
-// so did its announcement (a), which step 3 therefore sees, or the 0 of its end (d); and an end that is seen is one whose
-// atomics are seen (d releases, 3 acquires, 4 releases, the plain loop's look acquires). Without the barrier, a and b could
-// change places on a processor, as stores wait there. `by` only grows. Nobody waits for anybody: a rank that is
-// killed, or stopped, in the midst of atomics leaves the space at kBoth. tests/transport/integer_method_test.cpp tries all
-// orders of a model of this, with and without its parts.
+// Why no atomic without the lock meets a plain loop: a plain loop means that its rank read kLock, so that somebody has
+// found every `announced` 0 after a barrier of its own that came after step 1. Take an operation of another rank. If
+// its look (b) came after the barrier on its processor, it read kBoth at least, and did no atomics without the lock. If
+// it came before, then so did its announcement (a), which step 3 therefore sees, or the 0 of its end (d); and an end
+// that is seen is one whose atomics are seen (d releases, 3 acquires, 4 releases, the plain loop's look acquires).
+// Without the barrier, a and b could change places on a processor, as stores wait there. `by` only grows. Nobody waits
+// for anybody: a rank that is killed, or stopped, in the midst of atomics leaves the space at kBoth.
+// tests/transport/integer_method_test.cpp tries all orders of a model of this, with and without its parts.
 //
 // Ranks that read kBoth and ranks that read kLock exclude each other by the lock.
 #pragma once
@@ -59,8 +60,8 @@ class IntegerMethod {
   IntegerMethod(const IntegerMethod&) = delete;
   IntegerMethod& operator=(const IntegerMethod&) = delete;
 
-  // `all`: of all ranks of the space, this one's at `rank`, which all take part in global_membarrier(). `threaded`: several
-  // threads of this process may be in operations at once.
+  // `all`: of all ranks of the space, this one's at `rank`, which all take part in global_membarrier(). `threaded`:
+  // several threads of this process may be in operations at once.
   void start(std::vector<IntegerWords*> all, int rank, bool threaded);
   // From now on several threads may be; none is in an operation now.
   void expect_threads() { threaded_ = true; }

@@ -88,17 +88,20 @@ struct Version {
   const char* inactive;   // of memory.stat, of the group and those below
   const char* active;
 };
-constexpr Version kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file", "total_active_file"};
+constexpr Version kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                            "total_inactive_file", "total_active_file"};
 constexpr Version kVersion2{"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file", "active_file"};
 
-// What a group may still take. Pages of files that were read count as used, but the kernel drops them when it needs others.
+// What a group may still take. Pages of files that were read count as used, but the kernel drops them when it needs
+// others.
 std::optional<std::uint64_t> left_in_group(const Version& version, const std::string& group) {
   const auto limit = read_number(group + version.limit);
   if (!limit || *limit >= kLargest) return std::nullopt;
   const auto used = read_number(group + version.used);
   if (!used) return std::nullopt;
   const Table table(group + "/memory.stat");
-  return difference(*limit, difference(*used, table.find(version.inactive).value_or(0) + table.find(version.active).value_or(0)));
+  return difference(
+      *limit, difference(*used, table.find(version.inactive).value_or(0) + table.find(version.active).value_or(0)));
 }
 
 // Of this process's control group and of those above that have a limit.
@@ -121,7 +124,8 @@ std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
     if (group.ends_with('/')) group.pop_back();
     for (;; group.erase(std::max(group.rfind('/'), root))) {
       const auto left = left_in_group(version, group);
-      if (left && stat(group.c_str(), &info) == 0) found.push_back({(kernel ^ info.st_ino * 0x9e3779b97f4a7c15ULL ^ info.st_dev) | 1, *left});
+      if (left && stat(group.c_str(), &info) == 0)
+        found.push_back({(kernel ^ info.st_ino * 0x9e3779b97f4a7c15ULL ^ info.st_dev) | 1, *left});
       if (group.size() <= root) break;
     }
   }
@@ -186,9 +190,10 @@ Status check_memory_needs(std::span<const MemoryNeed> needs) {
   }
   for (const auto& [id, sum] : sums) {
     if (sum.bytes <= sum.left) continue;
-    return Error{ErrorKind::kNoMemory, fmt::format("shared memory of {} bytes{} is more than {} left ({} bytes)", sum.bytes,
-                                                   sum.processes > 1 ? fmt::format(" for {} processes", sum.processes) : "",
-                                                   sum.node ? "this node has" : "their control group has", sum.left)};
+    return Error{ErrorKind::kNoMemory,
+                 fmt::format("shared memory of {} bytes{} is more than {} left ({} bytes)", sum.bytes,
+                             sum.processes > 1 ? fmt::format(" for {} processes", sum.processes) : "",
+                             sum.node ? "this node has" : "their control group has", sum.left)};
   }
   return {};
 }

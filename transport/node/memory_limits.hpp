@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What memory there is for segments, and whether it suffices for what the processes of a node want together. Pages of a memfd come with their first
-// use, and the kernel sooner ends a process than refuses one. So whoever makes a segment looks before: at the memory of the node (MemAvailable, and where
-// vm.overcommit_memory is 2 also what may still be committed), and at the limits of its control group and of those above (versions 1 and 2). A process counts
-// what it wants, and what it was promised before and has not used yet. The ranks of a space tell each other what they found, and each sums up all that meets
-// the same limit, so all come to the same result.
+// What memory there is for segments, and whether it suffices for what the processes of a node want together. Pages of a
+// memfd come with their first use, and the kernel sooner ends a process than refuses one. So whoever makes a segment
+// looks before: at the memory of the node (MemAvailable, and where vm.overcommit_memory is 2 also what may still be
+// committed), and at the limits of its control group and of those above (versions 1 and 2). A process counts what it
+// wants, and what it was promised before and has not used yet. The ranks of a space tell each other what they found,
+// and each sums up all that meets the same limit, so all come to the same result.
 #pragma once
 
 #include <array>
@@ -16,7 +17,8 @@
 
 namespace farside {
 
-// What there is for segments: bytes, and which limit that is ("the memory of this node", "the control group of this process").
+// What there is for segments: bytes, and which limit that is ("the memory of this node", "the control group of this
+// process").
 struct AvailableMemory {
   std::uint64_t bytes;
   const char* limit;
@@ -42,7 +44,8 @@ MemoryNeed find_memory_need(std::uint64_t bytes);
 // Whether there is enough for all of them. Errors: kNoMemory, with the limit that is met.
 Status check_memory_needs(std::span<const MemoryNeed> needs);
 
-// What a sparse file of this process may come to hold. While an object of this class lives, its file counts as promised memory. Thread safety: any.
+// What a sparse file of this process may come to hold. While an object of this class lives, its file counts as promised
+// memory. Thread safety: any.
 class UntouchedMemory {
  public:
   // The descriptor must stay open, because it tells how much of the file has been touched.

@@ -41,7 +41,8 @@ MessageQueue::Answer::~Answer() {
 }
 
 // The slot is the caller's.
-MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts) {
+MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender,
+                                         std::span<const std::span<const std::byte>> parts) {
   std::size_t bytes = 0;
   for (const std::span<const std::byte> part : parts) {
     if (!part.empty()) std::memcpy(slot.text.data() + bytes, part.data(), part.size());
@@ -54,7 +55,8 @@ MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender, std
   return Message(slot);
 }
 
-std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts) {
+std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sender,
+                                                           std::span<const std::span<const std::byte>> parts) {
   for (Slot& slot : slots_) {
     std::uint64_t free = kFree;
     // Acquire: the reader of the last answer is done with it.
@@ -66,8 +68,8 @@ std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sende
   return std::nullopt;
 }
 
-// A slot of a process that has ended, now the caller's, or null. The wake event of a slot goes on to count a sleeper that is gone, and so each answer in it
-// costs the owner a system call more.
+// A slot of a process that has ended, now the caller's, or null. The wake event of a slot goes on to count a sleeper
+// that is gone, and so each answer in it costs the owner a system call more.
 MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
   if (!sender.known()) return nullptr;
   for (Slot& slot : slots_) {
@@ -80,8 +82,9 @@ MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
   return nullptr;
 }
 
-Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
-                                       const std::function<bool()>& lives) {
+Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessIdentity sender,
+                                                    std::span<const std::span<const std::byte>> parts,
+                                                    const std::function<bool()>& lives) {
   Patience patience(lives);
   for (Waiter waiter(progress, freed_);; waiter.pause()) {
     if (const std::optional<Message> left = enqueue(sender, parts)) return *left;
@@ -93,7 +96,8 @@ Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessI
   }
 }
 
-Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, Message message, const std::function<bool()>& lives) {
+Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, Message message,
+                                                           const std::function<bool()>& lives) {
   Slot& slot = *message.slot_;
   // Who watches need not be woken. (It may watch and be kept from answering, for a time that is not known here.)
   constexpr int kMostSpins = 4'096;

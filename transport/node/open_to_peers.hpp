@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lets other processes of this user call process_vm_readv(2) and process_vm_writev(2) on this one, where the Yama security
-// module asks for that (kernel.yama.ptrace_scope = 1). Yama knows one such permission per process, and cannot give it for
-// these calls alone: once it is given, any process of this user may also attach a debugger. So it is given only when a
-// peer needs it. It is not taken back: the MPI runtimes give the same permission for their own messages inside a node, it
-// cannot be read, and without it their messages would fail.
+// Lets other processes of this user call process_vm_readv(2) and process_vm_writev(2) on this one, where the Yama
+// security module asks for that (kernel.yama.ptrace_scope = 1). Yama knows one such permission per process, and cannot
+// give it for these calls alone: once it is given, any process of this user may also attach a debugger. So it is given
+// only when a peer needs it. It is not taken back: the MPI runtimes give the same permission for their own messages
+// inside a node, it cannot be read, and without it their messages would fail.
 #pragma once
 
 #include <mutex>

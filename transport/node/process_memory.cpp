@@ -53,8 +53,8 @@ bool pays_to_read_stretches(std::size_t bytes, std::size_t blocks, std::ptrdiff_
   return blocks > 1 && ((blocks - 1) * apart + bytes <= kStretch || apart <= kDense * bytes);
 }
 
-Status read_process_memory(pid_t pid, std::uint64_t remote, std::ptrdiff_t stride, std::byte* local, std::ptrdiff_t local_stride,
-                           std::size_t bytes, std::size_t blocks) {
+Status read_process_memory(pid_t pid, std::uint64_t remote, std::ptrdiff_t stride, std::byte* local,
+                           std::ptrdiff_t local_stride, std::size_t bytes, std::size_t blocks) {
   const std::size_t apart = distance(stride);
   const std::size_t at_once = bytes >= kStretch ? 1 : apart == 0 ? blocks : 1 + (kStretch - bytes) / apart;
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::max(bytes, kStretch));
@@ -75,8 +75,8 @@ Status write_process_memory(pid_t pid, std::uint64_t remote, const void* local, 
   return transfer(process_vm_writev, "process_vm_writev", pid, remote, const_cast<void*>(local), bytes);
 }
 
-Status write_process_memory(pid_t pid, std::uint64_t remote, std::ptrdiff_t stride, const std::byte* local, std::ptrdiff_t local_stride,
-                            std::size_t bytes, std::size_t blocks) {
+Status write_process_memory(pid_t pid, std::uint64_t remote, std::ptrdiff_t stride, const std::byte* local,
+                            std::ptrdiff_t local_stride, std::size_t bytes, std::size_t blocks) {
   if (stride == static_cast<std::ptrdiff_t>(bytes) && bytes < kStretch) {
     const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(kStretch, bytes * blocks));
     while (blocks > 0) {

@@ -40,7 +40,8 @@ int reserve(int fd, std::size_t bytes) {
   constexpr std::size_t kPiece = std::size_t{256} << 20;
   for (std::size_t done = 0; done < bytes; done += std::min(bytes - done, kPiece)) {
     const SignalsBlocked blocked;
-    if (fallocate(fd, 0, static_cast<off_t>(done), static_cast<off_t>(std::min(bytes - done, kPiece))) != 0) return errno;
+    if (fallocate(fd, 0, static_cast<off_t>(done), static_cast<off_t>(std::min(bytes - done, kPiece))) != 0)
+      return errno;
   }
   return 0;
 }
@@ -50,7 +51,8 @@ Error failed(const char* call) {
 }
 
 Error failed(const char* call, std::size_t bytes) {
-  return Error{ErrorKind::kNoMemory, fmt::format("shared memory of {} bytes: {}: {}", bytes, call, std::strerror(errno))};
+  return Error{ErrorKind::kNoMemory,
+               fmt::format("shared memory of {} bytes: {}: {}", bytes, call, std::strerror(errno))};
 }
 
 // Up to offset + bytes, of which only holes are new.
@@ -91,7 +93,8 @@ Result<Segment> make_segment(std::size_t bytes, std::size_t reserved) {
   }
   Result<Mapping> mapping = map_more(file.value().get(), 0, bytes);
   if (!mapping) return mapping.error();
-  if (fcntl(file.value().get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return failed("sealing", bytes);
+  if (fcntl(file.value().get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return failed("sealing", bytes);
   return Segment{std::move(mapping.value()), std::move(file.value()), need.value(), nullptr};
 }
 
@@ -100,8 +103,8 @@ void Segment::published(std::size_t processes) {
   for (const MemoryNeed::Limit& limit : need.limits) {
     if (limit.id != 0 && (left == 0 || limit.left < left)) left = limit.left;
   }
-  // Without a limit the segment was too small to be worth the look. The promises of all processes together are at most what is left, so on average
-  // a process keeps at most kMostKept descriptors.
+  // Without a limit the segment was too small to be worth the look. The promises of all processes together are at most
+  // what is left, so on average a process keeps at most kMostKept descriptors.
   constexpr std::uint64_t kMostKept = 64;
   if (left != 0 && mapping.bytes() >= left / kMostKept / std::max<std::size_t>(processes, 1)) {
     reserve = std::make_unique<UntouchedMemory>(fd.get(), mapping.bytes());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that other processes of the node can map: an unnamed memfd, opened by peers through /proc/PID/fd/N while
-// windows are created and then closed, so that no name can leak and no /dev/shm limit can strike later. What farside itself
-// needs of it is reserved when it is made. The rest comes page by page, where and when the application first touches it, as zeroes; that it will fit is
-// looked at before (memory_limits.hpp), and a shortage is an error.
+// windows are created and then closed, so that no name can leak and no /dev/shm limit can strike later. What farside
+// itself needs of it is reserved when it is made. The rest comes page by page, where and when the application first
+// touches it, as zeroes; that it will fit is looked at before (memory_limits.hpp), and a shortage is an error.
 #pragma once
 
 #include <sys/types.h>
@@ -44,17 +44,19 @@ struct Segment {
   MemoryNeed need;                          // what was found when it was made, for the peers
   std::unique_ptr<UntouchedMemory> reserve;  // once the peers have mapped it
 
-  // The peers have mapped it: the descriptor is closed. That of a large segment stays, so that later ones see how much of it has not been touched yet:
-  // one of at least 1/64 of the share that each of `processes` has in the memory that is left.
+  // The peers have mapped it: the descriptor is closed. That of a large segment stays, so that later ones see how much
+  // of it has not been touched yet: one of at least 1/64 of the share that each of `processes` has in the memory that
+  // is left.
   void published(std::size_t processes);
 };
 
-// `reserved`: so many bytes at the beginning have their pages at once; takes time in proportion to these alone. Errors: kNoMemory, with the limit that
-// was met.
+// `reserved`: so many bytes at the beginning have their pages at once; takes time in proportion to these alone. Errors:
+// kNoMemory, with the limit that was met.
 Result<Segment> make_segment(std::size_t bytes, std::size_t reserved);
 inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(bytes, bytes); }
 
-// The same in pieces: a file of memory without any, and more of it, from `offset` on: a whole page, not before the end. Nothing is reserved.
+// The same in pieces: a file of memory without any, and more of it, from `offset` on: a whole page, not before the end.
+// Nothing is reserved.
 Result<UniqueFd> make_memory_file();
 Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes);
 

@@ -40,14 +40,15 @@ class Held {
 
 // Past whatever stands before libc's functions: UCX's mremap takes four arguments and loses the fifth, and takes locks.
 void* move_mapping(void* from, std::size_t bytes, void* to) {
-  return reinterpret_cast<void*>(syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to));  // NOLINT(performance-no-int-to-ptr)
+  return reinterpret_cast<void*>(
+      syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to));  // NOLINT(performance-no-int-to-ptr)
 }
 void map_privately(int fd, std::uint64_t offset, std::size_t bytes, void* to) {
   (void)syscall(SYS_mmap, to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, offset);
 }
 
-// The data of a part of a file as private memory; holes become memory that has no pages yet. Null if that is not to be had. The file is read,
-// not the memory, which the program may have protected.
+// The data of a part of a file as private memory; holes become memory that has no pages yet. Null if that is not to be
+// had. The file is read, not the memory, which the program may have protected.
 void* copy_of_part(int fd, std::uint64_t offset, std::size_t bytes) {
   void* const copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (copy == MAP_FAILED) return nullptr;
@@ -75,7 +76,8 @@ void* copy_of_part(int fd, std::uint64_t offset, std::size_t bytes) {
 }  // namespace
 
 // As early as possible: see the header. An error (there is no memory) leaves forked processes with shared memory.
-const bool ShareableMemory::handles_forks_ = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+const bool ShareableMemory::handles_forks_ =
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
 
 ShareableMemory::ShareableMemory() {
   const Held held(all_mutex);
@@ -131,8 +133,10 @@ void ShareableMemory::make_copies() {
   }
   static std::atomic<bool> said{false};
   if (!all_copied && !said.exchange(true)) {
-    log(LogLevel::kWarn, "fork: there is no memory for a copy of {} bytes that MPI_Alloc_mem gave; the child may see what this process "
-                         "stores there from now on", used);
+    log(LogLevel::kWarn,
+        "fork: there is no memory for a copy of {} bytes that MPI_Alloc_mem gave; the child may see what this process "
+        "stores there from now on",
+        used);
   }
 }
 
@@ -150,7 +154,8 @@ void ShareableMemory::move_to_copies() {
     const std::size_t bytes = allocation.mapping.bytes();
     void* const at = allocation.mapping.base();
     // Neither call takes memory, so neither fails; if one did, the memory would stay shared.
-    if (allocation.copy == nullptr || move_mapping(allocation.copy, bytes, at) == MAP_FAILED) map_privately(fd_.get(), allocation.offset, bytes, at);
+    if (allocation.copy == nullptr || move_mapping(allocation.copy, bytes, at) == MAP_FAILED)
+      map_privately(fd_.get(), allocation.offset, bytes, at);
     allocation.copy = nullptr;
     allocation.in_file = false;
   }
@@ -170,7 +175,8 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes) {
   }
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   // More than there is in any case; where it is rounded up, nothing overflows.
-  if (bytes > SIZE_MAX / 4) return Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", bytes)};
+  if (bytes > SIZE_MAX / 4)
+    return Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", bytes)};
   Result<Mapping> mapping = extend_memory_file(fd_.get(), end_, (bytes + page - 1) / page * page);
   if (!mapping) return mapping.error();
   std::byte* base = mapping.value().base();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether the small operations of a process towards a target come in rows: several in quick succession, and then a flush. Then
-// the next row may travel in one message from its first operation on, which otherwise goes at once and alone, so that it is
-// under way while the application computes. Who computes between operations, or before the flush, makes no rows.
+// Whether the small operations of a process towards a target come in rows: several in quick succession, and then a
+// flush. Then the next row may travel in one message from its first operation on, which otherwise goes at once and
+// alone, so that it is under way while the application computes. Who computes between operations, or before the flush,
+// makes no rows.
 #pragma once
 
 #include <chrono>
@@ -12,7 +13,8 @@ namespace farside {
 class Bursts {
  public:
   using Clock = std::chrono::steady_clock;
-  // From its first operation to its flush. Hundreds of operations take less, and what is held back for so long loses little.
+  // From its first operation to its flush. Hundreds of operations take less, and what is held back for so long loses
+  // little.
   static constexpr std::chrono::microseconds kLongest{50};
 
   enum class Next : std::uint8_t {

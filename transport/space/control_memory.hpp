@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RemoteMemory on the wire: the control words of a Space. One atomicity domain for all ranks: either CPU atomics, direct where
-// the words are mapped and executed at the target elsewhere, or those of network adapters, of a rank's own words too.
+// RemoteMemory on the wire: the control words of a Space. One atomicity domain for all ranks: either CPU atomics,
+// direct where the words are mapped and executed at the target elsewhere, or those of network adapters, of a rank's own
+// words too.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +9,11 @@
 #include <chrono>
 #include <cstdint>
 
-#include "transport/base/waiter.hpp"
 #include "transport/base/control_word.hpp"
+#include "transport/base/remote_memory.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/process.hpp"
-#include "transport/base/remote_memory.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside {
@@ -33,7 +34,8 @@ class ControlMemory {
     }
     // Never, if it failed.
     bool done() const {
-      return pending_.done() && !pending_.has_error() && (not_before_ == Clock::time_point{} || Clock::now() >= not_before_);
+      return pending_.done() && !pending_.has_error() &&
+             (not_before_ == Clock::time_point{} || Clock::now() >= not_before_);
     }
     std::uint64_t value() const { return value_; }
     // Whether the last use failed, and why.
@@ -77,7 +79,8 @@ class ControlMemory {
     fetch_add_now(rank, word, value);
     space_.wake(rank);
   }
-  // The same for a word that only this rank changes: a store does, if it is in one order with the owner's going to sleep (wake_event.hpp).
+  // The same for a word that only this rank changes: a store does, if it is in one order with the owner's going to
+  // sleep (wake_event.hpp).
   void notify_by_write(int rank, std::uint32_t word, std::uint64_t value) {
     ControlWord::write(*space_.control_word(rank, word), value);
     space_.wake(rank);
@@ -122,7 +125,8 @@ class ControlMemory {
   // changes.
   void paused(std::uint64_t hand_offs, std::uint64_t taken_place) {
     const double unit = static_cast<double>(hand_off_time_.load(std::memory_order_relaxed));
-    const double seen = unit * static_cast<double>(hand_offs) / static_cast<double>(std::max<std::uint64_t>(taken_place, 1));
+    const double seen =
+        unit * static_cast<double>(hand_offs) / static_cast<double>(std::max<std::uint64_t>(taken_place, 1));
     const double next = unit + (seen - unit) / (seen < unit ? 2 : 8);
     hand_off_time_.store(std::clamp(static_cast<std::int64_t>(next), kFastest, kSlowest), std::memory_order_relaxed);
   }
@@ -138,8 +142,8 @@ class ControlMemory {
   }
 
  private:
-  // Nanoseconds per hand-off. Where all ranks are mapped it begins with what waking a process takes, else with four round
-  // trips of a fast network; from the first long wait on it is measured.
+  // Nanoseconds per hand-off. Where all ranks are mapped it begins with what waking a process takes, else with four
+  // round trips of a fast network; from the first long wait on it is measured.
   static constexpr std::int64_t kMappedHandOff = 5'000;
   static constexpr std::int64_t kFabricHandOff = 20'000;
   static constexpr std::int64_t kFastest = 200;
@@ -156,7 +160,8 @@ class ControlMemory {
   std::uint64_t fetch_add_waiting(std::uint32_t word, std::uint64_t value) {
     Operation operation;
     fetch_add(operation, space_.rank(), word, value);
-    for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();) waiter.pause();
+    for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();)
+      waiter.pause();
     return operation.value();
   }
 

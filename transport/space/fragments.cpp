@@ -9,8 +9,8 @@
 namespace farside {
 namespace {
 
-// So many are moved faster without the on-node peer's handler: a message wakes its thread, which takes 10 to 20 us. Moved by a system call
-// each (2 us), combined by two each, put by one for all (2 us, and 0.4 for each).
+// So many are moved faster without the on-node peer's handler: a message wakes its thread, which takes 10 to 20 us.
+// Moved by a system call each (2 us), combined by two each, put by one for all (2 us, and 0.4 for each).
 constexpr std::size_t kFewToMove = 8;
 constexpr std::size_t kFewToCombine = 3;
 constexpr std::size_t kFewForOneCall = 24;
@@ -20,7 +20,8 @@ constexpr std::size_t kFewForFabric = 1;
 template <class Work>
 Status for_each(const Blocks& blocks, Work&& work) {
   Status status;
-  for (std::size_t block = 0; status && block < blocks.count; ++block) status = work(static_cast<std::ptrdiff_t>(block));
+  for (std::size_t block = 0; status && block < blocks.count; ++block)
+    status = work(static_cast<std::ptrdiff_t>(block));
   return status;
 }
 
@@ -40,8 +41,8 @@ Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size
   const bool dense = blocks.stride == static_cast<std::ptrdiff_t>(bytes);
   if (to.route == RouteKind::kCma && blocks.count > 1 && (dense || !in_lists(kFewForOneCall))) {
     space_.count(rank_, Counted::kPut, bytes * blocks.count);
-    return write_process_memory(to.pid, to.address + offset, blocks.stride, static_cast<const std::byte*>(origin), blocks.origin_stride,
-                                bytes, blocks.count);
+    return write_process_memory(to.pid, to.address + offset, blocks.stride, static_cast<const std::byte*>(origin),
+                                blocks.origin_stride, bytes, blocks.count);
   }
   if (in_lists(kFewToMove)) {
     space_.count(rank_, Counted::kPut, bytes * blocks.count);
@@ -56,9 +57,10 @@ Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size
 Status Space::Fragments::get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks) {
   const Target& from = space_.target(rank_);
   // Attached memory may have holes.
-  if (from.route == RouteKind::kCma && space_.regions_ == nullptr && pays_to_read_stretches(bytes, blocks.count, blocks.stride)) {
-    const Status read = read_process_memory(from.pid, from.address + offset, blocks.stride, static_cast<std::byte*>(origin),
-                                            blocks.origin_stride, bytes, blocks.count);
+  if (from.route == RouteKind::kCma && space_.regions_ == nullptr &&
+      pays_to_read_stretches(bytes, blocks.count, blocks.stride)) {
+    const Status read = read_process_memory(from.pid, from.address + offset, blocks.stride,
+                                            static_cast<std::byte*>(origin), blocks.origin_stride, bytes, blocks.count);
     if (read) {
       space_.count(rank_, Counted::kGet, bytes * blocks.count);
       return {};
@@ -75,10 +77,11 @@ Status Space::Fragments::get(std::uint64_t offset, void* origin, std::size_t byt
   });
 }
 
-Status Space::Fragments::accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                                 std::size_t count, Access access, const Blocks& blocks) {
+Status Space::Fragments::accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
+                                    void* fetched, std::size_t count, Access access, const Blocks& blocks) {
   if (in_lists(kFewToCombine)) {
-    space_.count(rank_, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, count * traits(type).extent * blocks.count);
+    space_.count(rank_, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate,
+                 count * traits(type).extent * blocks.count);
     return add(DataOperation::accumulate(offset, op, type, origin, fetched, count), blocks);
   }
   return for_each(blocks, [&](std::ptrdiff_t block) {
@@ -131,7 +134,8 @@ Status Space::Fragments::execute_full() {
 
 Status Space::Fragments::end() {
   if (list_ == nullptr) return execute_full();
-  if (space_.target(rank_).handler == nullptr && own_ == nullptr) return space_.keep_coalesced(space_.target(rank_), std::move(list_));
+  if (space_.target(rank_).handler == nullptr && own_ == nullptr)
+    return space_.keep_coalesced(space_.target(rank_), std::move(list_));
   Status status = issue();
   Status rest = execute_full();
   return status ? std::move(rest) : std::move(status);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One operation of the application on data that lie in pieces (a derived datatype): where the route pays per operation, small
-// pieces travel together in lists for the target's handler, many to a message.
+// One operation of the application on data that lie in pieces (a derived datatype): where the route pays per operation,
+// small pieces travel together in lists for the target's handler, many to a message.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,12 @@ class Space::Fragments {
   Fragments(const Fragments&) = delete;
   Fragments& operator=(const Fragments&) = delete;
 
-  // As Space's, `blocks` of them. No two that are put or combined may meet, as MPI says of the entries of a target's datatype.
+  // As Space's, `blocks` of them. No two that are put or combined may meet, as MPI says of the entries of a target's
+  // datatype.
   Status put(std::uint64_t offset, const void* origin, std::size_t bytes, const Blocks& blocks = {});
   Status get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks = {});
-  Status accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched, std::size_t count,
-                    Access access, const Blocks& blocks = {});
+  Status accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                    std::size_t count, Access access, const Blocks& blocks = {});
   // After the last one, also if one of them failed: what is left is issued, or waits for others to travel with.
   Status end();
 

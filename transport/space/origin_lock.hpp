@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The word of the lock under which origins combine elements of a target, in a space that has no handlers: fetch-adds only, which
-// adapters have. Who comes takes a ticket and holds when it is served, in order.
+// The word of the lock under which origins combine elements of a target, in a space that has no handlers: fetch-adds
+// only, which adapters have. Who comes takes a ticket and holds when it is served, in order.
 //
 //    63          32 31           0
 //   |    next     |   serving    |

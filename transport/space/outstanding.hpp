@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "transport/base/result.hpp"
-#include "transport/handler/operation_list.hpp"
 #include "transport/fabric/pending.hpp"
+#include "transport/handler/operation_list.hpp"
 #include "transport/space/bursts.hpp"
 
 namespace farside {
 
-// Small operations that were asked for and not issued. One stays as it is, so that it can still travel alone; several are in
-// a list. Guarded by the space's mutex.
+// Small operations that were asked for and not issued. One stays as it is, so that it can still travel alone; several
+// are in a list. Guarded by the space's mutex.
 class Coalesced {
  public:
   bool empty() const { return !alone_ && list == nullptr; }
@@ -56,8 +56,8 @@ struct Outstanding {
   explicit Outstanding(int rank) {
     for (Pending* pending : {&writes, &reads, &atomics, &requests}) pending->towards(rank);
   }
-  // Some of the operations of `all`, which somebody wants to follow by themselves: they count there, too, but their errors
-  // are found here only.
+  // Some of the operations of `all`, which somebody wants to follow by themselves: they count there, too, but their
+  // errors are found here only.
   explicit Outstanding(Outstanding& all)
       : writes(&all.writes), reads(&all.reads), atomics(&all.atomics), requests(&all.requests) {}
 
@@ -83,7 +83,7 @@ struct AllOutstanding : Outstanding {
   Coalesced coalesced;
   Bursts bursts;
   std::function<Status()> deferred;  // takes the lock that what is coalesced waits for (Space::defer_lock)
-  bool sending = false;           // someone has taken what was coalesced, and issues it
+  bool sending = false;              // someone has taken what was coalesced, and issues it
   bool release_expected = false;  // what is small waits for the release that ends the epoch
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // whose errors nobody but a flush hears of
 };

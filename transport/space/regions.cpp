@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/space/regions.hpp"
 
-#include <sched.h>
-
 #include <array>
 #include <cstring>
 #include <deque>
+#include <sched.h>
 
 #include <fmt/format.h>
 
 #include "transport/base/waiter.hpp"
-#include "transport/space/control_memory.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/node/process_memory.hpp"
+#include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside {
@@ -83,7 +82,8 @@ Status Regions::tell(std::span<const int> readers) {
   }
   Status first;
   for (ControlMemory::Operation& operation : operations) {
-    for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();) waiter.pause();
+    for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();)
+      waiter.pause();
     if (operation.failed() && first) first = operation.take_error();
   }
   return first;
@@ -119,7 +119,8 @@ Result<Regions::Table> Regions::read_on_node(int rank) {
     const auto copy = [&](const RegionWords::Place& place) {
       regions.resize(place.count);
       if (place.count == 0) return;
-      status = read_process_memory(space_.target(rank).pid, place.address, regions.data(), place.count * sizeof(Region));
+      status =
+          read_process_memory(space_.target(rank).pid, place.address, regions.data(), place.count * sizeof(Region));
     };
     if (words.read(copy)) {
       // A table that has moved meanwhile may not even be there any more: its error is none.

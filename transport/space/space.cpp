@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/space/space.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <new>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -85,8 +84,8 @@ void Space::expect_threads() {
 }
 
 Space::~Space() {
-  // The endpoint still has what is under way, if an error kept the caller from a flush; each ends, or its peer is given up.
-  // What was coalesced belongs to an epoch that never ended.
+  // The endpoint still has what is under way, if an error kept the caller from a flush; each ends, or its peer is given
+  // up. What was coalesced belongs to an epoch that never ended.
   for (Target& to : targets_) {
     if (to.outstanding != nullptr) to.outstanding->coalesced = {};
     (void)complete(to);
@@ -131,10 +130,16 @@ NodeHandlerDescriptor Space::serve_on_node_peers() {
     return {};
   }
   auto* header = reinterpret_cast<Header*>(segment_.mapping.base());
-  const NodeHandlerDescriptor descriptor = handler.value()->publish(
-      {data_, regions_ != nullptr ? Regions::kBytes : data_bytes_, &header->accumulate_lock, true, {}, nullptr, 0,
-       regions_ != nullptr ? &regions_->own() : nullptr},
-      ranks());
+  const NodeHandlerDescriptor descriptor =
+      handler.value()->publish({data_,
+                                regions_ != nullptr ? Regions::kBytes : data_bytes_,
+                                &header->accumulate_lock,
+                                true,
+                                {},
+                                nullptr,
+                                0,
+                                regions_ != nullptr ? &regions_->own() : nullptr},
+                               ranks());
   served_by_node_handler_ = descriptor.region;
   return descriptor;
 }
@@ -143,7 +148,8 @@ NodeHandlerDescriptor Space::serve_on_node_peers() {
 Result<std::byte*> Space::map_data(Target& target, const SpaceDescriptor& peer) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::uint64_t before = peer.data_offset % page;
-  Result<Mapping> mapping = map_peer_segment(peer.pid, peer.data_fd, before + peer.data_bytes, peer.data_offset - before);
+  Result<Mapping> mapping =
+      map_peer_segment(peer.pid, peer.data_fd, before + peer.data_bytes, peer.data_offset - before);
   if (!mapping) return mapping.error();
   target.data_mapping = std::move(mapping.value());
   return target.data_mapping.base() + before;
@@ -253,8 +259,10 @@ Result<FabricDescriptor> Space::open_fabric(Providers among) {
   Result<Fabric*> fabric = process_.fabric(among);
   if (!fabric) return fabric.error();
   if (regions_ != nullptr && !fabric.value()->serves()) {
-    return Error{ErrorKind::kNoRoute, "what is attached to a dynamic window is asked of its owner over the fabric, and FARSIDE_PROGRESS=none "
-                                      "leaves nobody there who answers"};
+    return Error{
+        ErrorKind::kNoRoute,
+        "what is attached to a dynamic window is asked of its owner over the fabric, and FARSIDE_PROGRESS=none "
+        "leaves nobody there who answers"};
   }
   exposed_ = std::make_unique<Exposed>(*fabric.value());
   FabricDescriptor descriptor;
@@ -290,10 +298,13 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
     target.region = peers[r].region;
     if (target.route == RouteKind::kFabric) target.outstanding = std::make_unique<AllOutstanding>(static_cast<int>(r));
   }
-  control_by_nic_ = std::all_of(peers.begin(), peers.end(), [](const FabricDescriptor& peer) { return peer.nic_atomics == 1; });
+  control_by_nic_ =
+      std::all_of(peers.begin(), peers.end(), [](const FabricDescriptor& peer) { return peer.nic_atomics == 1; });
   by_origin_ = peers[0].serves == 0;
-  if (!std::all_of(peers.begin(), peers.end(), [&](const FabricDescriptor& peer) { return peer.serves == peers[0].serves; })) {
-    return Error{ErrorKind::kBadSetting, "some ranks have FARSIDE_PROGRESS=none, and others have not; set it on all of them, or on none"};
+  if (!std::all_of(peers.begin(), peers.end(),
+                   [&](const FabricDescriptor& peer) { return peer.serves == peers[0].serves; })) {
+    return Error{ErrorKind::kBadSetting,
+                 "some ranks have FARSIDE_PROGRESS=none, and others have not; set it on all of them, or on none"};
   }
   if (by_origin_) {
     if (Status status = exposed_->fabric.connect(known); !status) return status;
@@ -315,7 +326,8 @@ void Space::finish(bool some_cma) {
   }
   all_immediate_ = !control_by_nic_ && std::none_of(targets_.begin(), targets_.end(),
                                 [](const Target& target) { return target.route == RouteKind::kFabric; });
-  segment_.published(static_cast<std::size_t>(std::ranges::count_if(targets_, [](const Target& t) { return t.route != RouteKind::kFabric; })));
+  segment_.published(static_cast<std::size_t>(
+      std::ranges::count_if(targets_, [](const Target& t) { return t.route != RouteKind::kFabric; })));
 }
 
 Fabric& Space::fabric() const { return exposed_->fabric; }

@@ -20,20 +20,20 @@
 #include <string>
 #include <vector>
 
-#include "transport/handler/node_handler.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/copy.hpp"
-#include "transport/base/wake_event.hpp"
 #include "transport/base/operation_counts.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/stores.hpp"
+#include "transport/base/wake_event.hpp"
 #include "transport/data/reduce_op.hpp"
-#include "transport/base/address.hpp"
+#include "transport/handler/node_handler.hpp"
 #include "transport/node/accumulate_lock.hpp"
 #include "transport/node/integer_method.hpp"
 #include "transport/node/segment.hpp"
-#include "transport/space/outstanding.hpp"
 #include "transport/process.hpp"
+#include "transport/space/outstanding.hpp"
 
 namespace farside {
 
@@ -50,9 +50,9 @@ struct SpaceDescriptor {
   std::uint64_t data_address = 0;   // of private data, else 0
   std::int32_t data_fd = -1;        // private data in a file that peers can map (ShareableMemory), and where
   std::uint64_t data_offset = 0;
-  NodeHandlerDescriptor handler;        // of private data that peers cannot map
-  MemoryNeed memory;                // for the segment: the ranks look together whether there is so much (check_memory_needs)
-  std::uint64_t membarrier = 0;       // 1: takes part in global_membarrier()
+  NodeHandlerDescriptor handler;  // of private data that peers cannot map
+  MemoryNeed memory;  // for the segment: the ranks look together whether there is so much (check_memory_needs)
+  std::uint64_t membarrier = 0;  // 1: takes part in global_membarrier()
 };
 
 struct FabricDescriptor {
@@ -97,7 +97,8 @@ class Space {
   Space& operator=(const Space&) = delete;
   ~Space();
 
-  // `on-node peers`: whether some peer may be on this node; private data are then served by a thread (handler/node_handler.hpp).
+  // `on-node peers`: whether some peer may be on this node; private data are then served by a thread
+  // (handler/node_handler.hpp).
   SpaceDescriptor describe(bool on_node_peers = true);
 
   // What routes inside the node came out as; all ranks combine theirs by "or".
@@ -110,7 +111,8 @@ class Space {
   // same_node[r]: whether rank r may be on this node (MPI_Comm_split_type); a mapping must succeed as well.
   Reach map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node);
 
-  // Only if some rank needs the fabric: all ranks take part. `among`: providers that all of them can use (Process::usable_providers).
+  // Only if some rank needs the fabric: all ranks take part. `among`: providers that all of them can use
+  // (Process::usable_providers).
   Result<FabricDescriptor> open_fabric(Providers among = kAnyProvider);
   Status connect(std::span<const FabricDescriptor> peers, bool some_cma);
   // The last step, when all ranks have mapped what they need.
@@ -165,8 +167,9 @@ class Space {
   void accumulate_at(int target, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
                      std::size_t count, Access access = Access::kShared);
   // `rows` times `count` elements, at distances of their own; what is fetched lies as the origin's do.
-  void accumulate_rows_at(int target, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type, const std::byte* origin,
-                          std::byte* fetched, std::ptrdiff_t origin_stride, std::size_t count, std::size_t rows, Access access);
+  void accumulate_rows_at(int target, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type,
+                          const std::byte* origin, std::byte* fetched, std::ptrdiff_t origin_stride, std::size_t count,
+                          std::size_t rows, Access access);
   Status compare_and_swap(int target, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
                           void* fetched);
   void compare_and_swap_at(int target, std::byte* at, BasicType type, const void* origin, const void* compare,
@@ -192,8 +195,8 @@ class Space {
   // route orders it behind some or carries it along. For the atomic that says that the operations are over (a lock's
   // release, complete's notice); the operations themselves are over after a flush, as ever.
   Status order_before_release(int target);
-  // Such an atomic will follow the operations on this target that come next: small ones may wait for it and travel in one
-  // message with it. A flush ends the expectation: whoever flushes waits anyway.
+  // Such an atomic will follow the operations on this target that come next: small ones may wait for it and travel in
+  // one message with it. A flush ends the expectation: whoever flushes waits anyway.
   void expect_release(int target) {
     AllOutstanding* const all = this->target(target).outstanding.get();
     if (all == nullptr) return;
@@ -201,8 +204,9 @@ class Space {
     all->release_expected = true;
   }
 
-  // A lock of the target, asked for by a process with one thread, that is not taken yet, so that it can travel with the operations
-  // of its epoch: they wait for it, and with the first one that cannot wait it is taken before, by `take`. It ends by that, or:
+  // A lock of the target, asked for by a process with one thread, that is not taken yet, so that it can travel with the
+  // operations of its epoch: they wait for it, and with the first one that cannot wait it is taken before, by `take`.
+  // It ends by that, or:
   bool may_defer_lock(int target) const;
   void defer_lock(int target, std::function<Status()> take);
   // Whoever put it off takes it now: what was coalesced waits on, and what is done here does not carry it along.
@@ -216,9 +220,11 @@ class Space {
     if (taken) coalesce_again(all, std::move(coalesced));
     return taken;
   }
-  // The acquire step takes it, what was coalesced is carried out, the release step gives it back: one message, which is waited for. If the
-  // opening stops it, the lock is still to be taken (its ticket is taken), and what was coalesced is in the result.
-  Status execute_locked(int target, const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result);
+  // The acquire step takes it, what was coalesced is carried out, the release step gives it back: one message, which is
+  // waited for. If the opening stops it, the lock is still to be taken (its ticket is taken), and what was coalesced is
+  // in the result.
+  Status execute_locked(int target, const ControlStep& acquire_step, const ControlStep& release_step,
+                        LockedResult& result);
   // What was stopped waits for the release of the lock, which has been taken now.
   void coalesce_again(int target, std::unique_ptr<OperationList> list);
 
@@ -232,7 +238,8 @@ class Space {
   std::uint64_t* own_control_word(std::uint32_t word) const {
     return reinterpret_cast<std::uint64_t*>(segment_.mapping.base() + word);
   }
-  // After a control word of a mapped target was changed: wakes it if it sleeps. Its own wake event is signalled by others.
+  // After a control word of a mapped target was changed: wakes it if it sleeps. Its own wake event is signalled by
+  // others.
   void wake(int target) const {
     std::byte* control = targets_[static_cast<std::size_t>(target)].control;
     reinterpret_cast<Header*>(control)->wake_event.wake_if_armed();
@@ -258,14 +265,14 @@ class Space {
     std::uint64_t region = 0;
     Mapping mapping;
     Mapping data_mapping;              // of data in a file of their own
-    std::unique_ptr<PeerNodeHandler> handler;               // where pieces are moved by it: cma
+    std::unique_ptr<PeerNodeHandler> handler;            // where pieces are moved by it: cma
     std::unique_ptr<AllOutstanding> outstanding;         // null where nothing ever is
   };
 
   // How much is combined under the accumulate lock at a time.
   static constexpr std::size_t kLockedBytes = 16384;
-  // What waits for others to travel with: more would rather be moved by RDMA, in parallel. Ahead of a release a larger one
-  // pays, too, as it saves a round trip.
+  // What waits for others to travel with: more would rather be moved by RDMA, in parallel. Ahead of a release a larger
+  // one pays, too, as it saves a round trip.
   static constexpr std::size_t kMostCoalesced = 2048;
   static constexpr std::size_t kMostBeforeRelease = 4096;
   static_assert(kMostCoalesced <= OperationList::kMostInOne && kMostBeforeRelease <= OperationList::kMostInOne);
@@ -281,7 +288,8 @@ class Space {
   void place_contiguously();
   void count(int target, Counted what, std::size_t bytes) const {
     if (!counting_) [[likely]] return;
-    if (OperationCounts::Row* row = targets_[static_cast<std::size_t>(target)].counts) return counts_->add_here(*row, what, bytes);
+    if (OperationCounts::Row* row = targets_[static_cast<std::size_t>(target)].counts)
+      return counts_->add_here(*row, what, bytes);
     count_shared_row(target, what, bytes);
   }
   // Counted, or of any size; with nothing left to do behind them, so that their callers need no frame.
@@ -318,32 +326,36 @@ class Space {
   Status send_list(Target& target, Pending& among, std::unique_ptr<OperationList> list);
   Status control_behind_coalesced(Target& target, Pending& pending, const ControlStep& step, std::uint64_t* fetched);
   Status complete(Target& target);
-  // Whether elements of the type that are aligned are combined by CPU atomics (or, once the space has changed, as integers_
-  // says).
+  // Whether elements of the type that are aligned are combined by CPU atomics (or, once the space has changed, as
+  // integers_ says).
   bool may_take_atomics(BasicType type) const { return !always_locked_ && (!floats_locked_ || traits(type).cpu_adds); }
   AtomicMethod method(BasicType type, const void* address) const {
     return may_take_atomics(type) ? atomic_method(type, address) : AtomicMethod::kLocked;
   }
-  // Whether accumulates of this type there are the adapter's: then everybody's are, the owner's and its on-node peers' too.
+  // Whether accumulates of this type there are the adapter's: then everybody's are, the owner's and its on-node peers'
+  // too.
   bool by_nic(BasicType type, const void* address) const {
-    return control_by_nic_ && (type == BasicType::kInt64 || type == BasicType::kUint64) && method(type, address) == AtomicMethod::kAtomic;
+    return control_by_nic_ && (type == BasicType::kInt64 || type == BasicType::kUint64) &&
+           method(type, address) == AtomicMethod::kAtomic;
   }
-  // Where data begins at the target, as far as its alignment is concerned: all data begins at the same one in every process that
-  // maps it, and private data has one address.
+  // Where data begins at the target, as far as its alignment is concerned: all data begins at the same one in every
+  // process that maps it, and private data has one address.
   static const void* place_of(const Target& to, std::uint64_t offset) {
-    return reinterpret_cast<const void*>(to.address != 0 ? to.address + offset : offset);  // NOLINT(performance-no-int-to-ptr)
+    return reinterpret_cast<const void*>(to.address != 0 ? to.address + offset
+                                                         : offset);  // NOLINT(performance-no-int-to-ptr)
   }
   // By the adapter (space_nic.cpp).
   Status atomic_by_nic(Target& target, Pending& among, const DataOperation& operation);
   Status combine_by_nic(Target& target, const DataOperation& operation);
-  Status control_element(Target& target, Pending& among, ControlCall call, std::uint64_t offset, const std::uint64_t* operand,
-                         const std::uint64_t* compare, std::uint64_t* fetched);
+  Status control_element(Target& target, Pending& among, ControlCall call, std::uint64_t offset,
+                         const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
   void atomic_by_nic_at(int rank, const std::byte* at, DataOperation operation);
   // By their origin, where there are no handlers (space_origin.cpp).
   Status combine_by_origin(Target& target, const DataOperation& operation);
   Status combine_part_by_origin(Target& target, const DataOperation& part);
   void combine_by_origin_at(int rank, const std::byte* at, DataOperation operation);
-  Status step_on_origin_lock(Target& target, Pending& among, ControlCall call, std::uint64_t operand, std::uint64_t* fetched);
+  Status step_on_origin_lock(Target& target, Pending& among, ControlCall call, std::uint64_t operand,
+                             std::uint64_t* fetched);
   Status take_origin_lock(Target& target, std::uint32_t& ticket);
   Status release_origin_lock(Target& target, std::uint32_t ticket);
   Status read_part(Target& target, std::uint64_t offset, std::byte* into, std::size_t bytes);
@@ -357,7 +369,9 @@ class Space {
   Status wait_for(Pending& pending);
   void await_end(const Pending& pending);  // its error is not taken
   Fabric& fabric() const;
-  HandlerPlace handler_of(const Target& target) const { return {target.peer, target.region, static_cast<std::uint32_t>(rank_)}; }
+  HandlerPlace handler_of(const Target& target) const {
+    return {target.peer, target.region, static_cast<std::uint32_t>(rank_)};
+  }
   Result<Keyed> keyed(const Target& target, std::uint64_t offset, std::size_t bytes);
   // Calls transfer(place, bytes done before, bytes) until all is done.
   template <class Transfer>
@@ -378,18 +392,18 @@ class Space {
   bool contiguous_ = false;
   bool always_locked_ = false;         // every accumulate takes the accumulate lock: some rank uses CMA
   bool floats_locked_ = false;         // those of floating-point types do: no rank uses the fabric
-  bool all_support_membarrier_ = true;           // all ranks take part in global_membarrier()
+  bool all_support_membarrier_ = true;  // all ranks take part in global_membarrier()
   RelaxedFlag threaded_;
-  IntegerMethod integers_;                // how those of other types are combined where memory is mapped
+  IntegerMethod integers_;  // how those of other types are combined where memory is mapped
   bool all_immediate_ = false;
-  bool by_origin_ = false;             // there are no handlers: accumulates that are not the adapter's are their origin's
+  bool by_origin_ = false;  // there are no handlers: accumulates that are not the adapter's are their origin's
   bool control_by_nic_ = false;        // of all ranks, by all ranks, their own too: the domain is nic
   Stores stores_;
   std::vector<Target> targets_;
-  std::mutex coalesced_mutex_;          // of AllOutstanding
+  std::mutex coalesced_mutex_;  // of AllOutstanding
   std::unique_ptr<Regions> regions_;
   std::optional<std::uint64_t> served_by_node_handler_;  // the region there
-  struct Exposed;                      // registrations and the handler's region
+  struct Exposed;                                        // registrations and the handler's region
   std::unique_ptr<Exposed> exposed_;
 };
 

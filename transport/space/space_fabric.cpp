@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations of a space over the fabric: what travels alone and what together, in which order it takes effect, and what a
-// release waits for (transport/README.md, "How order is kept over the fabric").
+// Operations of a space over the fabric: what travels alone and what together, in which order it takes effect, and what
+// a release waits for (transport/README.md, "How order is kept over the fabric").
 #include <algorithm>
 #include <utility>
 
@@ -24,7 +24,8 @@ Status Space::by_keys(const Target& to, std::uint64_t offset, std::size_t bytes,
     const Result<Keyed> part = keyed(to, offset + done, bytes - done);
     if (!part) return part.error();
     const Keyed& here = part.value();
-    if (Status status = transfer(Fabric::Place{to.peer, here.key, here.offset}, done, here.bytes); !status) return status;
+    if (Status status = transfer(Fabric::Place{to.peer, here.key, here.offset}, done, here.bytes); !status)
+      return status;
     done += here.bytes;
   }
   return {};
@@ -36,9 +37,9 @@ Status Space::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte
   return wait_for(pending);
 }
 
-// Whether a small operation waits for others to travel with. The first travels alone and at once, so that it is under way
-// while the application computes; those that come before it is over would each cost the provider's 10 us or so. Where they
-// come in rows, the first waits as well.
+// Whether a small operation waits for others to travel with. The first travels alone and at once, so that it is under
+// way while the application computes; those that come before it is over would each cost the provider's 10 us or so.
+// Where they come in rows, the first waits as well.
 bool Space::coalesces(const AllOutstanding& all, bool atomic, bool in_burst) const {
   if ((all.release_expected && !control_by_nic_) || !all.coalesced.empty()) return true;
   // An adapter takes the next put or get at once, and needs nobody at the target.
@@ -50,7 +51,8 @@ bool Space::coalesces(const AllOutstanding& all, bool atomic, bool in_burst) con
 Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Outstanding* own) {
   if (operation.count == 0) return {};
   AllOutstanding& all = *to.outstanding;
-  if (operation.atomic() && by_nic(operation.type, place_of(to, operation.offset))) return issue(to, own != nullptr ? *own : all, operation);
+  if (operation.atomic() && by_nic(operation.type, place_of(to, operation.offset)))
+    return issue(to, own != nullptr ? *own : all, operation);
   if (operation.atomic() && by_origin_) return combine_by_origin(to, operation);
   if (own != nullptr) {
     // In order behind what was coalesced.
@@ -131,7 +133,8 @@ void Space::defer_lock(int rank, std::function<Status()> take) {
 
 // Before anything is issued that was not coalesced.
 Status Space::acquire_deferred_lock_first(AllOutstanding& all) {
-  if (!all.deferred) [[likely]] return {};
+  if (!all.deferred) [[likely]]
+    return {};
   const std::function<Status()> take = std::exchange(all.deferred, nullptr);
   return take();
 }
@@ -146,16 +149,19 @@ void Space::coalesce_again(int rank, std::unique_ptr<OperationList> list) {
   target(rank).outstanding->coalesced.list = std::move(list);
 }
 
-Status Space::execute_locked(int rank, const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result) {
+Status Space::execute_locked(int rank, const ControlStep& acquire_step, const ControlStep& release_step,
+                             LockedResult& result) {
   Target& to = target(rank);
   AllOutstanding& all = *to.outstanding;
   all.deferred = nullptr;
-  for (int step = 0; step < 2; ++step) process_.statistics().add(RouteKind::kFabric, Counted::kControl, sizeof acquire_step.operand);
+  for (int step = 0; step < 2; ++step)
+    process_.statistics().add(RouteKind::kFabric, Counted::kControl, sizeof acquire_step.operand);
   Coalesced taken = take_coalesced(all, true);
   if (!taken.empty()) taken.make_list();
   Pending pending;
   pending.towards(rank);
-  Status status = fabric().execute_locked(pending, handler_of(to), std::move(taken.list), acquire_step, release_step, result);
+  Status status =
+      fabric().execute_locked(pending, handler_of(to), std::move(taken.list), acquire_step, release_step, result);
   coalesced_sent(all, std::move(taken));
   return status ? wait_for(pending) : std::move(status);
 }
@@ -167,7 +173,8 @@ Status Space::issue_coalesced(Target& to) {
   }
   Coalesced taken = take_coalesced(all, false);
   if (taken.empty()) return {};
-  Status status = taken.list != nullptr ? send_list(to, all.requests, std::move(taken.list)) : issue(to, all, *taken.one());
+  Status status =
+      taken.list != nullptr ? send_list(to, all.requests, std::move(taken.list)) : issue(to, all, *taken.one());
   coalesced_sent(all, std::move(taken));
   return status;
 }
@@ -184,8 +191,8 @@ Status Space::issue(Target& to, Outstanding& among, const DataOperation& operati
   if (Status status = acquire_deferred_lock_first(*to.outstanding); !status) return status;
   Status issued = issue_parts(to, among, operation);
   if (issued) [[likely]] return issued;
-  // An operation that is reported as failed must not touch its buffers any more: the parts that were issued end first. Their errors,
-  // and those of other operations, stay for the call that completes them.
+  // An operation that is reported as failed must not touch its buffers any more: the parts that were issued end first.
+  // Their errors, and those of other operations, stay for the call that completes them.
   for (Pending* pending : {&among.writes, &among.reads, &among.atomics, &among.requests}) await_end(*pending);
   return issued;
 }
@@ -193,13 +200,15 @@ Status Space::issue(Target& to, Outstanding& among, const DataOperation& operati
 Status Space::issue_parts(Target& to, Outstanding& among, const DataOperation& operation) {
   switch (operation.kind) {
     case OperationKind::kPut:
-      return by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
-        return fabric().write(among.writes, place, static_cast<const std::byte*>(operation.origin) + done, part);
-      });
+      return by_keys(
+          to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
+            return fabric().write(among.writes, place, static_cast<const std::byte*>(operation.origin) + done, part);
+          });
     case OperationKind::kGet:
-      return by_keys(to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
-        return fabric().read(among.reads, place, static_cast<std::byte*>(operation.fetched) + done, part);
-      });
+      return by_keys(
+          to, operation.offset, operation.count, [&](const Fabric::Place& place, std::size_t done, std::size_t part) {
+            return fabric().read(among.reads, place, static_cast<std::byte*>(operation.fetched) + done, part);
+          });
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
   }
@@ -207,7 +216,8 @@ Status Space::issue_parts(Target& to, Outstanding& among, const DataOperation& o
 }
 
 // Accumulates towards one target take effect in the order in which they were issued (accumulate_ordering, MPI 4.0
-// section 12.7.2). Requests stay in order among themselves, and so do atomics of an adapter; no element is combined by both.
+// section 12.7.2). Requests stay in order among themselves, and so do atomics of an adapter; no element is combined by
+// both.
 Status Space::issue_atomic(Target& to, Outstanding& among, const DataOperation& operation) {
   // The address at the target decides, as it does there.
   const void* const address = place_of(to, operation.offset);
@@ -295,7 +305,8 @@ Status Space::order_before_release(int rank) {
 Status Space::control_behind_coalesced(Target& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched) {
   AllOutstanding& all = *to.outstanding;
   // What waits for a lock stays.
-  if (all.deferred) [[unlikely]] return fabric().execute_and_control(pending, handler_of(to), nullptr, step, fetched);
+  if (all.deferred) [[unlikely]]
+    return fabric().execute_and_control(pending, handler_of(to), nullptr, step, fetched);
   Coalesced taken = take_coalesced(all, true);
   if (!taken.empty()) taken.make_list();
   Status status = fabric().execute_and_control(pending, handler_of(to), std::move(taken.list), step, fetched);
@@ -308,7 +319,8 @@ Status Space::control(ControlCall call, int rank, std::uint32_t word, Pending& p
   Target& to = target(rank);
   process_.statistics().add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
   const ControlStep step{call, {}, word, *operand, *compare};
-  if (control_by_nic_) return fabric().control(pending, {to.peer, to.control_key, word}, call, operand, compare, fetched);
+  if (control_by_nic_)
+    return fabric().control(pending, {to.peer, to.control_key, word}, call, operand, compare, fetched);
   // Behind what was coalesced comes only what may be its release.
   if (call == ControlCall::kFetchAdd) return control_behind_coalesced(to, pending, step, fetched);
   return fabric().execute_and_control(pending, handler_of(to), nullptr, step, fetched);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Accumulates in the atomicity domain nic: 64-bit integers, by atomics of the target's adapter, whoever asks for them. Sums are one
-// fetch-add each, issued one behind the other; what an adapter has no atomic for goes by compare-and-swaps, waited for.
+// Accumulates in the atomicity domain nic: 64-bit integers, by atomics of the target's adapter, whoever asks for them.
+// Sums are one fetch-add each, issued one behind the other; what an adapter has no atomic for goes by
+// compare-and-swaps, waited for.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,8 +16,8 @@ namespace farside {
 namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-// So many atomics are under way towards one target at most. Adapters work on 16 or so at a time, and the more there are, the
-// likelier Soft-RoCE stalls (tests/README.md, verbs).
+// So many atomics are under way towards one target at most. Adapters work on 16 or so at a time, and the more there
+// are, the likelier Soft-RoCE stalls (tests/README.md, verbs).
 constexpr std::size_t kTogether = 32;
 
 std::uint64_t word_at(const void* address) {
@@ -34,8 +35,8 @@ std::byte* element(void* buffer, std::size_t index) {
 
 }  // namespace
 
-Status Space::control_element(Target& to, Pending& among, ControlCall call, std::uint64_t offset, const std::uint64_t* operand,
-                              const std::uint64_t* compare, std::uint64_t* fetched) {
+Status Space::control_element(Target& to, Pending& among, ControlCall call, std::uint64_t offset,
+                              const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) {
   const Result<Keyed> found = keyed(to, offset, sizeof(std::uint64_t));
   if (!found) return found.error();
   return fabric().control(among, {to.peer, found.value().key, found.value().offset}, call, operand, compare, fetched);
@@ -78,7 +79,8 @@ Status Space::combine_by_nic(Target& to, const DataOperation& operation) {
           each.after = each.before;
           combine(AtomicMethod::kLocked, operation.op, operation.type, reinterpret_cast<std::byte*>(&each.after),
                   element(operation.origin, each.index), nullptr, 1);
-          status = control_element(to, own, ControlCall::kCompareAndSwap, offset, &each.after, &each.before, &each.seen);
+          status =
+              control_element(to, own, ControlCall::kCompareAndSwap, offset, &each.after, &each.before, &each.seen);
         }
         if (!status) break;
       }

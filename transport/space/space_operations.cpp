@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations on the data of a space's targets, by the route of each, and their completion. Over the fabric: space_fabric.cpp.
-// How targets are made reachable: space.cpp.
+// Operations on the data of a space's targets, by the route of each, and their completion. Over the fabric:
+// space_fabric.cpp. How targets are made reachable: space.cpp.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -89,8 +89,10 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
     stores_.made();
     return;
   }
-  if (by_nic(type, at)) [[unlikely]] return atomic_by_nic_at(rank, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
-  if (by_origin_) [[unlikely]] return combine_by_origin_at(rank, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
+  if (by_nic(type, at)) [[unlikely]]
+    return atomic_by_nic_at(rank, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
+  if (by_origin_) [[unlikely]]
+    return combine_by_origin_at(rank, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
   AtomicMethod under_lock = AtomicMethod::kLocked;
   if (method(type, at) == AtomicMethod::kAtomic) {
     const IntegerPhase by = integers_.begin(elements);
@@ -118,9 +120,9 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
   stores_.made();
 }
 
-void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type, const std::byte* origin,
-                               std::byte* fetched, std::ptrdiff_t origin_stride, std::size_t elements, std::size_t rows,
-                               Access access) {
+void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type,
+                               const std::byte* origin, std::byte* fetched, std::ptrdiff_t origin_stride,
+                               std::size_t elements, std::size_t rows, Access access) {
   const std::size_t bytes = elements * traits(type).extent;
   const auto go_on = [&](std::size_t by_rows) {
     const auto by = static_cast<std::ptrdiff_t>(by_rows);
@@ -190,18 +192,23 @@ Status Space::operate_by_cma(Target& to, const DataOperation& operation) {
   }
   if (operation.atomic() && by_origin_) return combine_by_origin(to, operation);
   switch (operation.kind) {
-    case OperationKind::kPut: return write_process_memory(to.pid, to.address + operation.offset, operation.origin, operation.count);
-    case OperationKind::kGet: return read_process_memory(to.pid, to.address + operation.offset, operation.fetched, operation.count);
+    case OperationKind::kPut:
+      return write_process_memory(to.pid, to.address + operation.offset, operation.origin, operation.count);
+    case OperationKind::kGet:
+      return read_process_memory(to.pid, to.address + operation.offset, operation.fetched, operation.count);
     case OperationKind::kAccumulate:
-      return accumulate_by_cma(to, operation.offset, operation.op, operation.type, operation.origin, operation.fetched, operation.count);
+      return accumulate_by_cma(to, operation.offset, operation.op, operation.type, operation.origin, operation.fetched,
+                               operation.count);
     case OperationKind::kCompareAndSwap: break;
   }
   count_slow(operation.type, nullptr, false);
   std::array<std::byte, 64> copy;
   const std::size_t extent = traits(operation.type).extent;
   const AccumulateLock held(accumulate_lock(to));
-  if (Status status = read_process_memory(to.pid, to.address + operation.offset, copy.data(), extent); !status) return status;
-  farside::compare_and_swap(AtomicMethod::kLocked, operation.type, copy.data(), operation.origin, operation.compare, operation.fetched);
+  if (Status status = read_process_memory(to.pid, to.address + operation.offset, copy.data(), extent); !status)
+    return status;
+  farside::compare_and_swap(AtomicMethod::kLocked, operation.type, copy.data(), operation.origin, operation.compare,
+                            operation.fetched);
   return write_process_memory(to.pid, to.address + operation.offset, copy.data(), extent);
 }
 
@@ -233,8 +240,10 @@ Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, B
 void Space::compare_and_swap_at(int rank, std::byte* at, BasicType type, const void* origin, const void* compare,
                                 void* fetched) {
   count(rank, Counted::kCompareAndSwap, traits(type).extent);
-  if (by_nic(type, at)) [[unlikely]] return atomic_by_nic_at(rank, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
-  if (by_origin_) [[unlikely]] return combine_by_origin_at(rank, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
+  if (by_nic(type, at)) [[unlikely]]
+    return atomic_by_nic_at(rank, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
+  if (by_origin_) [[unlikely]]
+    return combine_by_origin_at(rank, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
   AtomicMethod under_lock = AtomicMethod::kLocked;
   if (method(type, at) == AtomicMethod::kAtomic) [[likely]] {
     const IntegerPhase by = integers_.begin(1);
@@ -279,7 +288,8 @@ Status Space::wait_for(Pending& pending) {
 
 std::unique_ptr<Outstanding> Space::own_outstanding(int rank) {
   Target& to = target(rank);
-  return to.outstanding == nullptr ? nullptr : std::make_unique<Outstanding>(static_cast<Outstanding&>(*to.outstanding));
+  return to.outstanding == nullptr ? nullptr
+                                   : std::make_unique<Outstanding>(static_cast<Outstanding&>(*to.outstanding));
 }
 
 void Space::abandon(int rank, std::unique_ptr<Outstanding> own) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Accumulates that their origin carries out itself, in a space without handlers (FARSIDE_PROGRESS=none), where adapters have no atomics
-// for them: under a lock at the target, in the domain nic, elements are read, combined and written back, whatever the route.
-// Nobody overtakes anybody at the lock; who waits looks at it the less often the more are in front.
+// Accumulates that their origin carries out itself, in a space without handlers (FARSIDE_PROGRESS=none), where adapters
+// have no atomics for them: under a lock at the target, in the domain nic, elements are read, combined and written
+// back, whatever the route. Nobody overtakes anybody at the lock; who waits looks at it the less often the more are in
+// front.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -16,7 +17,8 @@
 namespace farside {
 namespace {
 
-// An error may be that of a connection, which the next attempt makes again; who gives up with a ticket drawn holds up all others.
+// An error may be that of a connection, which the next attempt makes again; who gives up with a ticket drawn holds up
+// all others.
 constexpr int kAttempts = 3;
 template <class Step>
 Status attempt(Step&& step) {
@@ -25,14 +27,17 @@ Status attempt(Step&& step) {
     done = step();
     if (done) return done;
   }
-  log(LogLevel::kError, "a lock under which ranks combine elements is left as it is, and others may wait for it: {}", done.error().text);
+  log(LogLevel::kError, "a lock under which ranks combine elements is left as it is, and others may wait for it: {}",
+      done.error().text);
   return done;
 }
 
 }  // namespace
 
-Status Space::step_on_origin_lock(Target& to, Pending& among, ControlCall call, std::uint64_t operand, std::uint64_t* fetched) {
-  return fabric().control(among, {to.peer, to.control_key, offsetof(Header, origin_lock)}, call, &operand, nullptr, fetched);
+Status Space::step_on_origin_lock(Target& to, Pending& among, ControlCall call, std::uint64_t operand,
+                                  std::uint64_t* fetched) {
+  return fabric().control(among, {to.peer, to.control_key, offsetof(Header, origin_lock)}, call, &operand, nullptr,
+                          fetched);
 }
 
 Status Space::take_origin_lock(Target& to, std::uint32_t& ticket) {
@@ -57,7 +62,8 @@ Status Space::take_origin_lock(Target& to, std::uint32_t& ticket) {
 Status Space::release_origin_lock(Target& to, std::uint32_t ticket) {
   if (to.outstanding != nullptr) {
     return attempt([&] {
-      return step_on_origin_lock(to, to.outstanding->atomics, ControlCall::kFetchAdd, OriginLockWord::depart(ticket), nullptr);
+      return step_on_origin_lock(to, to.outstanding->atomics, ControlCall::kFetchAdd, OriginLockWord::depart(ticket),
+                                 nullptr);
     });
   }
   // What was stored is to be seen before.
@@ -106,7 +112,8 @@ Status Space::combine_part_by_origin(Target& to, const DataOperation& part) {
   for (std::size_t i = 0; i < part.count; ++i) {
     const std::size_t first = i * of.extent, second = first + of.second;
     if (Status wrote = write_part(to, part.offset + first, copy.data() + first, of.first); !wrote) return wrote;
-    if (Status wrote = write_part(to, part.offset + second, copy.data() + second, of.size - of.first); !wrote) return wrote;
+    if (Status wrote = write_part(to, part.offset + second, copy.data() + second, of.size - of.first); !wrote)
+      return wrote;
   }
   return {};
 }

@@ -75,8 +75,8 @@ void rows_and_elements(check::Memory memory) {
   large_and_small<std::int64_t>(memory, MPI_INT64_T);
 }
 
-// Integers that all ranks count with, one by one, when in the midst of it some begin to add long rows, dense and strided: in
-// several windows, as each begins but once.
+// Integers that all ranks count with, one by one, when in the midst of it some begin to add long rows, dense and
+// strided: in several windows, as each begins but once.
 void rows_begin(check::Memory memory) {
   constexpr int kCount = 64;
   constexpr int kSingles = 150;

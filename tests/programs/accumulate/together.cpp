@@ -149,8 +149,8 @@ void without_an_atomic(check::Memory memory) {
   CHECK_EQ(place.product, (std::complex<double>{1, 0}));
 }
 
-// More than the standard asks for, which speaks of elements, but what programs rely on: linked lists in windows exchange
-// pointers of rank and address as so many MPI_BYTE.
+// More than the standard asks for, which speaks of elements, but what programs rely on: linked lists in windows
+// exchange pointers of rank and address as so many MPI_BYTE.
 void whole_structures(check::Memory memory) {
   struct Pointer {
     std::uint64_t rank;
@@ -166,7 +166,8 @@ void whole_structures(check::Memory memory) {
     const Pointer mine{stamp, address_of(stamp)};
     CHECK_MPI(MPI_Accumulate(&mine, kBytes, MPI_BYTE, 0, 0, kBytes, MPI_BYTE, MPI_REPLACE, window));
     Pointer seen{~std::uint64_t{0}, 0};
-    CHECK_MPI(MPI_Get_accumulate(nullptr, 0, MPI_BYTE, &seen, kBytes, MPI_BYTE, 0, 0, kBytes, MPI_BYTE, MPI_NO_OP, window));
+    CHECK_MPI(
+        MPI_Get_accumulate(nullptr, 0, MPI_BYTE, &seen, kBytes, MPI_BYTE, 0, 0, kBytes, MPI_BYTE, MPI_NO_OP, window));
     CHECK_MPI(MPI_Win_flush(0, window));
     CHECK_EQ(seen.address, address_of(seen.rank));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When what was issued under a lock takes effect, and who sees it: flushes, epochs that are one message, deferred locks.
+// When what was issued under a lock takes effect, and who sees it: flushes, epochs that are one message, deferred
+// locks.
 #pragma once
 
 #include <sched.h>
@@ -165,8 +166,8 @@ inline void two_locks_in_one_order(check::Memory memory) {
   if (rank == 1) CHECK_EQ(read_own(other, other.as<std::int64_t>()), std::int64_t{kRounds / 2} * size);
 }
 
-// What is done under a lock waits for the lock, and a notice that is said meanwhile (post) takes nothing of it along, where the lock call
-// itself does not wait.
+// What is done under a lock waits for the lock, and a notice that is said meanwhile (post) takes nothing of it along,
+// where the lock call itself does not wait.
 inline void notification_beside_a_lock(check::Memory memory) {
   constexpr int kRounds = 6;
   if (size == 1) return;

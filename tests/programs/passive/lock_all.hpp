@@ -95,7 +95,8 @@ inline void lock_all_in_different_orders(check::Memory memory) {
 }
 
 // All kinds of locks among each other. Each word is a pair that only exclusive locks change, one half after the other,
-// and that all others must find equal, whatever kind of lock they have; and every lock_all and shared lock counts itself.
+// and that all others must find equal, whatever kind of lock they have; and every lock_all and shared lock counts
+// itself.
 inline void locks_of_all_kinds(check::Memory memory) {
   constexpr int kRounds = 60;
   check::Window window(memory, 3 * sizeof(std::int64_t), sizeof(std::int64_t));
@@ -171,8 +172,8 @@ inline void locks_of_all_kinds(check::Memory memory) {
   CHECK_EQ(all[1], all[3]);
 }
 
-// Two ranks expose their windows to each other, again and again, while the others lock all and access each other's: neither is
-// ever refused. (Casper does so.)
+// Two ranks expose their windows to each other, again and again, while the others lock all and access each other's:
+// neither is ever refused. (Casper does so.)
 inline void lock_all_beside_exposures(check::Memory memory) {
   constexpr int kRounds = 200;
   if (size < 4) return;

@@ -74,7 +74,7 @@ struct Element {
   std::vector<Op> operations;  // kReplace and kNoOp among them; none: can be moved only
   bool any_bits;               // any bytes are a value; else only what sample() gives
   bool swaps;                  // MPI_Compare_and_swap takes it
-  std::size_t defined;         // bytes of a member's number type that an operation defines (10 of an x87 number's 16) ...
+  std::size_t defined;  // bytes of a member's number type that an operation defines (10 of an x87 number's 16) ...
   std::size_t number;          // ... and the size of that number type
   void (*combine)(Op, void* target, const void* origin);  // target = target op origin
   void (*sample)(Dice&, Op, void*);                       // an operand: exact under op, however often

@@ -48,11 +48,14 @@ struct Operation {
   bool large = false;  // by the call of MPI 4 with counts of type MPI_Count, where there is one
 
   std::string text() const {
-    static constexpr const char* kCalls[] = {"put", "get", "accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"};
-    std::string out = "operation " + std::to_string(index) + ", rank " + std::to_string(origin) + ": " + (request ? "r" : "") +
-                      kCalls[static_cast<int>(call)];
-    if (call >= Call::kAccumulate && call != Call::kCompareAndSwap) out += std::string(" ") + name(op) + (shared ? " (with others)" : "");
-    out += target == kProcNull ? ", target MPI_PROC_NULL" : ", target " + std::to_string(target) + " at byte " + std::to_string(at);
+    static constexpr const char* kCalls[] = {
+        "put", "get", "accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"};
+    std::string out = "operation " + std::to_string(index) + ", rank " + std::to_string(origin) + ": " +
+                      (request ? "r" : "") + kCalls[static_cast<int>(call)];
+    if (call >= Call::kAccumulate && call != Call::kCompareAndSwap)
+      out += std::string(" ") + name(op) + (shared ? " (with others)" : "");
+    out += target == kProcNull ? ", target MPI_PROC_NULL"
+                               : ", target " + std::to_string(target) + " at byte " + std::to_string(at);
     const auto buffer = [&](const char* what, const Buffer& of) {
       if (!of.shape) return;
       out += std::string("\n    ") + what + of.shape->text();
@@ -91,7 +94,18 @@ struct ModelWindow {
 };
 
 enum class Sync { kFence, kActive, kPassive };
-enum class Do { kOperation, kFlush, kFlushAll, kFlushLocal, kFlushLocalAll, kWinSync, kLock, kUnlock, kLockAll, kUnlockAll };
+enum class Do {
+  kOperation,
+  kFlush,
+  kFlushAll,
+  kFlushLocal,
+  kFlushLocalAll,
+  kWinSync,
+  kLock,
+  kUnlock,
+  kLockAll,
+  kUnlockAll
+};
 
 struct Item {
   int origin;
@@ -266,7 +280,9 @@ class Planner {
     const int most = static_cast<int>(size / bytes);
     if (most == 0 || dice_.one_in(12)) return 0;
     if (dice_.one_in(4)) return 1;
-    const int wanted = dice_.one_in(25) ? dice_.between(300, 4000) : dice_.one_in(3) ? dice_.between(2, 60) : dice_.between(2, 12);
+    const int wanted = dice_.one_in(25)  ? dice_.between(300, 4000)
+                       : dice_.one_in(3) ? dice_.between(2, 60)
+                                         : dice_.between(2, 12);
     return std::min(wanted, most);
   }
 
@@ -352,7 +368,8 @@ class Planner {
     buffer.before.resize(static_cast<std::size_t>(buffer.at + std::max<std::ptrdiff_t>(0, span.high) + kMargin));
     for (Cell& cell : buffer.before) cell.value = static_cast<unsigned char>(dice_.bits());
     if (!written)
-      for (const Entry& entry : buffer.map) sample(*entry.element, op, &buffer.before[static_cast<std::size_t>(buffer.at + entry.at)]);
+      for (const Entry& entry : buffer.map)
+        sample(*entry.element, op, &buffer.before[static_cast<std::size_t>(buffer.at + entry.at)]);
     buffer.after = buffer.before;
     buffer.bottom = dice_.one_in(20);
     return true;
@@ -363,7 +380,8 @@ class Planner {
     element.sample(dice_, op, bytes);
     for (const Element::Member& member : element.members)
       for (std::size_t i = 0; i < member.bytes; ++i)
-        to[member.at + i] = {element.has_value(member, i) ? bytes[member.at + i] : static_cast<unsigned char>(0), false};
+        to[member.at + i] = {element.has_value(member, i) ? bytes[member.at + i] : static_cast<unsigned char>(0),
+                             false};
   }
   void store(int rank, std::ptrdiff_t at, const Element& element, Op op) {
     Cell* cells = &window(rank).cells[static_cast<std::size_t>(at)];
@@ -385,7 +403,8 @@ class Planner {
       if (!buffer->in_window) continue;
       const bool written = buffer == &made.to;
       for (const Entry& entry : buffer->map) {
-        Access access{written ? Access::Kind::kWritten : Access::Kind::kRead, Op::kNoOp, made.origin, kNever, nullptr, 0};
+        Access access{
+            written ? Access::Kind::kWritten : Access::Kind::kRead, Op::kNoOp, made.origin, kNever, nullptr, 0};
         const bool sampled = !written && arithmetic && !entry.element->any_bits;
         if (!claim(made.origin, buffer->at + entry.at, *entry.element, access, sampled, made.op)) return false;
       }
@@ -395,7 +414,8 @@ class Planner {
     if (arithmetic) access.kind = made.shared ? Access::Kind::kShared : Access::Kind::kOrdered;
     for (const Entry& entry : made.map) {
       if (arithmetic) access.element = entry.element;
-      if (!claim(made.target, made.at + entry.at, *entry.element, access, arithmetic && !entry.element->any_bits, made.op))
+      if (!claim(made.target, made.at + entry.at, *entry.element, access, arithmetic && !entry.element->any_bits,
+                 made.op))
         return false;
     }
     return true;
@@ -423,7 +443,8 @@ class Planner {
   static std::optional<Access> meet(const Access& there, const Access& access, bool sampled) {
     using enum Access::Kind;
     if (there.kind == kNone) return access;
-    const bool same_place = there.kind == access.kind && there.element == access.element && there.within == access.within;
+    const bool same_place =
+        there.kind == access.kind && there.element == access.element && there.within == access.within;
     const bool by_same = there.origin == access.origin;
     if (there.owned && !by_same) return std::nullopt;
     Access both = there;

@@ -294,13 +294,15 @@ class TypeMaker {
     const std::vector<MPI_Aint> at = places(spans, extents ? inner.extent() : align_);
     MPI_Datatype made;
     if (extents)
-      CHECK_MPI(MPI_Type_create_indexed_block(count, length, in_units(at, inner.extent()).data(), inner.handle(), &made));
+      CHECK_MPI(
+          MPI_Type_create_indexed_block(count, length, in_units(at, inner.extent()).data(), inner.handle(), &made));
     else
       CHECK_MPI(MPI_Type_create_hindexed_block(count, length, at.data(), inner.handle(), &made));
     std::vector<Entry> map;
     for (const MPI_Aint each : at) inner.append(map, length, each);
-    return Type(made, std::move(map),
-                (extents ? "indexed_block(" : "hindexed_block(") + list(Lengths(at.size(), length), at) + inner.text() + ")");
+    return Type(
+        made, std::move(map),
+        (extents ? "indexed_block(" : "hindexed_block(") + list(Lengths(at.size(), length), at) + inner.text() + ")");
   }
 
   Type structure(int units, int depth) {
@@ -343,7 +345,8 @@ class TypeMaker {
       sizes.push_back(starts.back() + parts_.back() + dice_.below(2));
     }
     MPI_Datatype made;
-    CHECK_MPI(MPI_Type_create_subarray(dimensions, sizes.data(), parts_.data(), starts.data(), order, inner.handle(), &made));
+    CHECK_MPI(
+        MPI_Type_create_subarray(dimensions, sizes.data(), parts_.data(), starts.data(), order, inner.handle(), &made));
     // Place by place, the dimension that lies closest in memory first.
     std::vector<Entry> map;
     Lengths index(parts_.size(), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The plain model of sequences: what each rank has done, the calls, and what the standard says of each. Written from the text
-// of MPI 4.0, chapter 12; it shares nothing with epochs/.
+// The plain model of sequences: what each rank has done, the calls, and what the standard says of each. Written from
+// the text of MPI 4.0, chapter 12; it shares nothing with epochs/.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/runtime/requests.hpp"
+#include "pmpi/window/requests.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -137,7 +137,8 @@ int Requests::report(MPI_Request request) {
   Outcome outcome = operation->fault ? Outcome(std::move(*operation->fault)) : Outcome();
   if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(operation->watched));
   if (outcome) return MPI_SUCCESS;
-  return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.fault()) : outcome.fault().error_class;
+  return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.fault())
+                           : outcome.fault().error_class;
 }
 
 void Requests::show(MPI_Request request) {

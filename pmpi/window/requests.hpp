@@ -27,25 +27,27 @@ class Requests {
  public:
   static Requests& instance() { return instance_; }
 
-  // False: no operation with a request is under way, or over with something left to do when its user hears of it (tell); the
-  // runtime alone can answer.
-  bool any() const { return under_way_.load(std::memory_order_relaxed) + to_report_.load(std::memory_order_relaxed) != 0; }
-  // Whether a call of the runtime that completes or frees requests may leave something for tell(). Forgets what this thread was not asked
-  // to tell.
+  // False: no operation with a request is under way, or over with something left to do when its user hears of it
+  // (tell); the runtime alone can answer.
+  bool any() const {
+    return under_way_.load(std::memory_order_relaxed) + to_report_.load(std::memory_order_relaxed) != 0;
+  }
+  // Whether a call of the runtime that completes or frees requests may leave something for tell(). Forgets what this
+  // thread was not asked to tell.
   bool any_to_report() const;
 
-  // For an operation that was issued towards `rank`: its request. `own`: where it counts, null if it is over. `watched`: which
-  // operation it is to FARSIDE_CHECK=strict, 0 if none.
+  // For an operation that was issued towards `rank`: its request. `own`: where it counts, null if it is over.
+  // `watched`: which operation it is to FARSIDE_CHECK=strict, 0 if none.
   Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own, std::uint64_t watched,
                 MPI_Request* request);
 
-  // Completes those whose operation is over; says how many are still under way. Moves the endpoint, and does not wait. Costs
-  // the same for each request, however many are kept.
+  // Completes those whose operation is over; says how many are still under way. Moves the endpoint, and does not wait.
+  // Costs the same for each request, however many are kept.
   int look(std::span<const MPI_Request> requests);
   // The same, but waits until none is under way: looks twice at each, and at one of them again and again.
   void wait(std::span<const MPI_Request> requests);
-  // For a request that a call of the runtime has just completed or freed in this thread: the error of its operation, or MPI_SUCCESS. Calls the
-  // window's error handler. To FARSIDE_CHECK=strict the operation is complete now.
+  // For a request that a call of the runtime has just completed or freed in this thread: the error of its operation, or
+  // MPI_SUCCESS. Calls the window's error handler. To FARSIDE_CHECK=strict the operation is complete now.
   int report(MPI_Request request);
   // The user has heard that it is complete, and keeps it.
   void show(MPI_Request request);
@@ -76,8 +78,8 @@ class Requests {
   template <class Change>
   void change(Operation& operation, Change&& change);
 
-  // The runtime frees the request, in the call that completes or frees it. Another thread may get the same handle for a request of its
-  // own as soon as that call has returned, so what is left to tell moves to the calling thread here.
+  // The runtime frees the request, in the call that completes or frees it. Another thread may get the same handle for a
+  // request of its own as soon as that call has returned, so what is left to tell moves to the calling thread here.
   void freed(Operation& operation);
   // Of this thread: freed, and not told yet.
   static std::vector<std::unique_ptr<Operation>>& freed_here();

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/runtime/runtime_resources.hpp"
+
+#include <array>
+#include <string_view>
+
+#include "transport/base/log.hpp"
+#include "transport/process.hpp"
+
+namespace farside::pmpi {
+#if FARSIDE_HAS_SESSIONS
+namespace {
+
+// The group of a process set, mpi://SELF or mpi://WORLD.
+MPI_Group group_from(MPI_Session session, const char* set) {
+  MPI_Group group = MPI_GROUP_NULL;
+  const bool got = session != MPI_SESSION_NULL && PMPI_Group_from_session_pset(session, set, &group) == MPI_SUCCESS;
+  return got ? group : MPI_GROUP_NULL;
+}
+
+// MPI 4.0 section 11.3.1: what the runtime provides stands in the info of the session.
+bool provides_threads(MPI_Session session) {
+  MPI_Info info = MPI_INFO_NULL;
+  if (PMPI_Session_get_info(session, &info) != MPI_SUCCESS) return false;
+  bool threads = false;
+  // The second is Open MPI's name for it.
+  for (const char* key : {"thread_level", "mpi_thread_support_level"}) {
+    std::array<char, 64> level{};
+    int found = 0;
+    PMPI_Info_get(info, key, static_cast<int>(level.size()) - 1, level.data(), &found);
+    threads = threads || (found != 0 && std::string_view(level.data()) == "MPI_THREAD_MULTIPLE");
+  }
+  PMPI_Info_free(&info);
+  return threads;
+}
+
+}  // namespace
+#endif
+
+RuntimeResources& RuntimeResources::instance() {
+  static RuntimeResources& resources = *new RuntimeResources;
+  return resources;
+}
+
+bool RuntimeResources::in_world() const {
+  int begun = 0;
+  return PMPI_Initialized(&begun) == MPI_SUCCESS && begun != 0 && !world_over_.load(std::memory_order_relaxed);
+}
+
+int RuntimeResources::make_communicator() {
+#if FARSIDE_HAS_SESSIONS
+  source_ = in_world() ? MPI_SESSION_NULL : some_session();
+  if (MPI_Group self = group_from(source_, "mpi://SELF"); self != MPI_GROUP_NULL) {
+    const int code = PMPI_Comm_create_from_group(self, "farside", MPI_INFO_NULL, MPI_ERRORS_RETURN, &communicator_);
+    (void)PMPI_Group_free(&self);  // if this fails the group is lost, and nothing else
+    return code;
+  }
+#endif
+  return PMPI_Comm_dup(MPI_COMM_SELF, &communicator_);
+}
+
+std::optional<Error> RuntimeResources::take() {
+  Log::set_rank(process_rank());
+  if (in_world()) {
+    MPI_Comm parent = MPI_COMM_NULL;
+    spawned_ = PMPI_Comm_get_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL;
+  }
+  if (make_communicator() != MPI_SUCCESS || PMPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
+    return Error{ErrorKind::kOther, "the runtime made no communicator for farside"};
+  }
+  if (Status connected = progress_.connect(); !connected) return connected.error();
+  return std::nullopt;
+}
+
+void RuntimeResources::release(bool others) {
+  if (communicator_ != MPI_COMM_NULL) {
+    progress_.disconnect();
+    // If the communicator is not freed, it goes with the runtime, which is about to end.
+    if (PMPI_Comm_free(&communicator_) != MPI_SUCCESS) communicator_ = MPI_COMM_NULL;
+  }
+  if (!others) {
+    // Attributes that objects of the application still have are deleted with those objects (MPI 4.0 section 7.7.2).
+    if (int key = datatype_key_.exchange(MPI_KEYVAL_INVALID); key != MPI_KEYVAL_INVALID)
+      (void)PMPI_Type_free_keyval(&key);
+    if (int key = communicator_key_.exchange(MPI_KEYVAL_INVALID); key != MPI_KEYVAL_INVALID) {
+      (void)PMPI_Comm_free_keyval(&key);
+    }
+  }
+  started_ = others;
+  if (others) failed_ = take();
+}
+
+Status RuntimeResources::start() {
+  {
+    const std::scoped_lock held(mutex_);
+    if (!started_) failed_ = take();
+    started_ = true;
+    if (failed_) return *failed_;
+  }
+  return Process::instance().settings().status();
+}
+
+int RuntimeResources::process_rank() const {
+  int rank = -1;
+  if (in_world()) {
+    return PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
+  }
+#if FARSIDE_HAS_SESSIONS
+  if (MPI_Group all = group_from(some_session(), "mpi://WORLD"); all != MPI_GROUP_NULL) {
+    if (PMPI_Group_rank(all, &rank) != MPI_SUCCESS) rank = -1;
+    (void)PMPI_Group_free(&all);
+  }
+#endif
+  return rank;
+}
+
+bool RuntimeResources::is_threaded() const {
+#if FARSIDE_HAS_SESSIONS
+  if (threads_by_session_.load(std::memory_order_relaxed)) return true;
+#endif
+  int level = MPI_THREAD_SINGLE;
+  // An unknown level is taken for several threads, which is right in any case.
+  return PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
+}
+
+template <class Make>
+int RuntimeResources::key(std::atomic<int>& kept, Make&& make) {
+  if (const int known = kept.load(std::memory_order_relaxed); known != MPI_KEYVAL_INVALID) return known;
+  const std::scoped_lock held(mutex_);
+  int made = kept.load(std::memory_order_relaxed);
+  if (made == MPI_KEYVAL_INVALID && make(&made) == MPI_SUCCESS) kept.store(made, std::memory_order_relaxed);
+  return kept.load(std::memory_order_relaxed);
+}
+
+int RuntimeResources::datatype_key(MPI_Type_delete_attr_function* delete_attribute, void* extra) {
+  return key(datatype_key_,
+             [&](int* made) { return PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, delete_attribute, made, extra); });
+}
+
+int RuntimeResources::communicator_key(MPI_Comm_delete_attr_function* delete_attribute) {
+  return key(communicator_key_, [&](int* made) {
+    return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_attribute, made, nullptr);
+  });
+}
+
+#if FARSIDE_HAS_SESSIONS
+MPI_Session RuntimeResources::some_session() const {
+  const std::scoped_lock held(session_mutex_);
+  return sessions_.empty() ? MPI_SESSION_NULL : sessions_.back();
+}
+
+void RuntimeResources::world_ends() {
+  world_over_.store(true, std::memory_order_relaxed);
+  const std::scoped_lock held(mutex_);
+  if (started_ && source_ == MPI_SESSION_NULL) release(some_session() != MPI_SESSION_NULL);
+}
+
+bool RuntimeResources::session_begins(MPI_Session session) {
+  const bool by_session = provides_threads(session);
+  const bool before = is_threaded();
+  {
+    const std::scoped_lock held(session_mutex_);
+    sessions_.push_back(session);
+  }
+  if (!by_session || before) return false;
+  threads_by_session_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+bool RuntimeResources::is_last(MPI_Session session) const {
+  if (in_world()) return false;
+  const std::scoped_lock held(session_mutex_);
+  return sessions_.size() == 1 && sessions_.front() == session;
+}
+
+void RuntimeResources::session_ends(MPI_Session session) {
+  {
+    const std::scoped_lock held(session_mutex_);
+    std::erase(sessions_, session);
+  }
+  const std::scoped_lock held(mutex_);
+  if (started_ && source_ == session) release(in_world() || some_session() != MPI_SESSION_NULL);
+}
+#else
+void RuntimeResources::world_ends() {
+  world_over_.store(true, std::memory_order_relaxed);
+  const std::scoped_lock held(mutex_);
+  if (started_) release(false);
+}
+#endif
+
+}  // namespace farside::pmpi
