@@ -499,18 +499,27 @@ class ReleaseWithGlobalLock {
       : lock_(memory, target, LockType::kExclusive, token),
         global_lock_(memory, home, LockType::kExclusive, global_lock_token) {}
 
+  // After a failure of the one release, until the other one is over.
   bool advance() {
-    const bool unlocked = lock_.advance();
-    return global_lock_.advance() && unlocked;
+    const bool unlocked = lock_failed_ || lock_.advance();
+    return (global_lock_failed_ || global_lock_.advance()) && unlocked;
   }
+  // The operation that has failed since the last call, or null.
   typename M::Operation* failed_operation() {
-    typename M::Operation* failed = lock_.failed_operation();
-    return failed != nullptr ? failed : global_lock_.failed_operation();
+    typename M::Operation* failed = lock_failed_ ? nullptr : lock_.failed_operation();
+    if (failed != nullptr) {
+      lock_failed_ = true;
+      return failed;
+    }
+    failed = global_lock_failed_ ? nullptr : global_lock_.failed_operation();
+    if (failed != nullptr) global_lock_failed_ = true;
+    return failed;
   }
 
  private:
   ReleaseLock<M, TargetLock> lock_;
   ReleaseLock<M, GlobalLock> global_lock_;
+  bool lock_failed_ = false, global_lock_failed_ = false;
 };
 
 }  // namespace farside::epochs

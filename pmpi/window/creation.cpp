@@ -59,13 +59,13 @@ constexpr unsigned kNoRecord = 8;      // does not record
 constexpr unsigned kNoEndpoint = 16;   // has none yet
 constexpr unsigned kFirstProvider = 32;
 
-// As Window::kMostRanksWithoutGlobalLock, where some are reached by the fabric.
+// As WindowLockTraits::kMostRanks, where some are reached by the fabric.
 constexpr std::size_t kMostRanksWithoutGlobalLockByFabric = 2;  // one remote atomic either way
 
 struct Agreed {
   std::unique_ptr<Space> space;
   std::vector<int> displacement_units;
-  int global_lock_home = Window::kNoGlobalLock;
+  int global_lock_home = WindowLocks::kNoGlobalLock;
   std::uint64_t id = 0;          // of the space, the same on all ranks
 };
 
@@ -175,7 +175,7 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   const bool some_cma = (needed & kUsesCma) != 0;
   // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
   const std::size_t most =
-      (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGlobalLockByFabric : Window::kMostRanksWithoutGlobalLock;
+      (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGlobalLockByFabric : WindowLockTraits::kMostRanks;
   if (static_cast<std::size_t>(agreement.ranks()) > most) {
     agreed.global_lock_home = static_cast<int>(descriptors[0].nonce % static_cast<std::uint64_t>(agreement.ranks()));
   }

@@ -30,14 +30,15 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       unit_mask_(displacement_units_.size() == 1 ? 0 : ~0U),
       space_(std::move(space)),
       control_(*space_),
-      global_lock_home_(global_lock_home),
       hints_(std::move(hints)),
       threaded_(threaded),
       fast_path_(!threaded && check != Check::kStrict),
       fast_locks_(!threaded && check != Check::kStrict),
       epoch_(space_->ranks()),
+      locks_(space_->rank(), space_->ranks(), global_lock_home),
       marks_exposure_(check != Check::kOff) {
-  held_.reserve(1);
+  locks_.locks().reserve(1);
+  locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();
   statistics_ = WindowStatistics::open(*space_, {flavor_of(attributes.flavor), id, &fast_flushes_}, threaded);
   if (statistics_ != nullptr) fast_locks_ = false;
@@ -56,6 +57,7 @@ void Window::expect_threads() {
     if (Outcome taken = acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
   }
   threaded_ = true;
+  locks_.mutex().threaded = true;
   for (RelaxedFlag* flag : {&fast_path_, &fast_locks_, &fast_notifications_}) *flag = false;
   space_->expect_threads();
   if (statistics_ != nullptr) statistics_->expect_threads();

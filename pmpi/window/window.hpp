@@ -20,7 +20,7 @@
 
 #include "epochs/protocols/barrier.hpp"
 #include "epochs/protocols/exposure.hpp"
-#include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_table.hpp"
 #include "epochs/rules/epoch_state.hpp"
 #include "pmpi/check/strict.hpp"
 #include "pmpi/datatypes/datatype.hpp"
@@ -50,6 +50,24 @@ struct RemoteBuffer {
   std::uint64_t* watched = nullptr;
 };
 
+// What the lock table of a window is made of (epochs/protocols/lock_table.hpp).
+struct WindowLockTraits {
+  // Up to so many ranks whose control words are all mapped, lock_all acquires every rank's lock, at some 10 ns each:
+  // then an exclusive lock is one atomic, and not one more at the global lock.
+  static constexpr std::size_t kMostRanks = 16;
+  template <class T>
+  using List = std::vector<T>;
+  struct Mutex {
+    std::mutex mutex;
+    RelaxedFlag threaded;  // without threads it is not locked
+  };
+  struct Guard {
+    explicit Guard(Mutex& of) : held(of.threaded ? std::unique_lock(of.mutex) : std::unique_lock<std::mutex>()) {}
+    std::unique_lock<std::mutex> held;
+  };
+};
+using WindowLocks = epochs::LockTable<WindowLockTraits>;
+
 class Window {
  public:
   struct Attributes {
@@ -61,15 +79,11 @@ class Window {
   };
   // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal; `global_lock_home`
   // is the rank of the global lock that lock_all passes (epochs/protocols/lock.hpp), alike on all ranks, or
-  // kNoGlobalLock; `logs`, with FARSIDE_CHECK=strict, where its logs lie (pmpi/check/log_space.hpp). `id`: the same on
-  // all ranks, and of no other window.
+  // WindowLocks::kNoGlobalLock; `logs`, with FARSIDE_CHECK=strict, where its logs lie (pmpi/check/log_space.hpp). `id`:
+  // the same on all ranks, and of no other window.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
          std::unique_ptr<Space> space, int global_lock_home, Hints hints, bool threaded, Check check,
          std::unique_ptr<Space> logs, std::uint64_t id);
-  static constexpr int kNoGlobalLock = -1;
-  // Up to so many ranks whose control words are all mapped, lock_all takes every rank's lock, at some 10 ns each: then
-  // an exclusive lock is one atomic, and not one more at the global lock.
-  static constexpr std::size_t kMostRanksWithoutGlobalLock = 16;
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
   ~Window();
@@ -181,24 +195,13 @@ class Window {
   int raise(const CallSite& call, const Fault& fault);
 
  private:
-  struct Held {
-    int rank;
-    epochs::LockType type;
-    bool taken;             // false: MPI_MODE_NOCHECK, nothing to release
-    bool plain;             // taken, and released by leaving the lock word
-    bool fast = false;      // by try_lock(), at once
-    epochs::LockToken token = {};  // for the release
-  };
-
   bool try_combine(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
                    MPI_Aint displacement, MPI_Op op);
   std::byte* fast_address(int rank, MPI_Aint displacement, std::size_t bytes) const;
   Space::Access access(int rank) const;
 
-  // Held around the epoch state if several threads may call; released while waiting.
-  std::unique_lock<std::mutex> guard() {
-    return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
-  }
+  // Held around the epoch state and the lock table if several threads may call; released while waiting.
+  WindowLocks::Guard guard() { return locks_.guard(); }
   // May an operation go to this rank now? `updates`: it may change the window there.
   Outcome begin_operation(int rank, bool updates);
   // Says to the others, and hears, what it is for (epochs::BarrierWord). A fault, too, if they came for something else.
@@ -208,51 +211,20 @@ class Window {
     return epochs::BarrierWord::make(++barriers_, said, std::exchange(said_in_barrier_, said));
   }
   Outcome meet(std::uint64_t word);
-  // Takes a lock by the protocol of epochs/protocols/lock.hpp, waiting as long as it takes; the hold for its release.
-  // `before`: what its word held, if the ticket was taken.
-  template <class Lock>
-  Status acquire(int rank, epochs::LockType type, epochs::LockToken& token, bool& saw_exposure,
-                 std::optional<std::uint64_t> before = {}, epochs::LockOf of = epochs::LockOf::kTarget);
-  // Words of its own for a thread to wait on: threads wait for different targets at once.
-  template <std::size_t kCount>
-  std::array<std::uint32_t, kCount> claim_wake_words();
-  void release_wake_words(std::span<const std::uint32_t> words);
-  Outcome acquire_of(int rank, epochs::LockType type, epochs::LockToken& token,
-                     std::optional<std::uint64_t> before = {});
-  Status release(int rank, epochs::LockType type, epochs::LockToken token);
-  Outcome keep_lock(Held lock, std::optional<std::uint64_t> before);
+  // Runs a protocol of the lock table to its end, also if an operation of it fails: the first error. `peer`: for a
+  // report.
+  Status run_out(auto& protocol, int peer = 0);
+  // Acquires a lock by the lock table, and waits until it is held. `before`: what the lock word held, if its ticket was
+  // taken already.
+  Outcome acquire(epochs::HeldLock& lock, std::optional<std::uint64_t> before);
+  Outcome keep_lock(epochs::HeldLock lock, std::optional<std::uint64_t> before);
   // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets
-  // MPI_Win_lock return before it is held). Only the last one that this process has asked for: locks are taken in the
-  // order of the calls, or programs would deadlock that take care of that order. What is waited for then is the lock
-  // that came before.
-  bool may_defer(const Held& lock) const;
+  // MPI_Win_lock return before the lock is held): one lock of the process, as the lock table says.
+  bool may_defer(const epochs::HeldLock& lock) const;
   static Outcome acquire_deferred() { return deferring_ != nullptr ? deferring_->acquire_deferred_lock() : Outcome(); }
   Outcome acquire_deferred_lock();
-  // Its unlock, while it is still deferred. True in `over`: that was all; else it is held now, and unlocked as usual.
-  Outcome unlock_deferred(Held& lock, bool& over);
-  bool needs_global_lock(epochs::LockType type) const {
-    return global_lock_home_ != kNoGlobalLock && type == epochs::LockType::kExclusive;
-  }
-  // For an exclusive lock: true if it has to acquire the global lock together with its target's lock
-  // (acquire_with_global_lock), false if this process is under the global lock already. One thread passes it for all
-  // exclusive locks of the process: behind a lock_all that waits, a second one of it would wait for itself.
-  bool enter_global_lock();
-  // True in `holds_global_lock`: it has acquired the global lock, though it may have failed otherwise, and leaves it by
-  // leave_global_lock().
-  Status acquire_with_global_lock(int rank, epochs::LockToken& token, bool& saw_exposure, bool& holds_global_lock);
-  // Takes out of the queues what is left of one that failed, or waits until it is held and gives it back; but no longer
-  // than FARSIDE_PEER_TIMEOUT. Whether that is done.
-  bool end_failed_acquisition(epochs::AcquireWithGlobalLock<ControlMemory>& acquire);
-  // Leaves it for an exclusive lock whose data is complete. If it was the last one there, the global lock has to be
-  // given back: this hold of it.
-  std::optional<epochs::LockToken> leave_global_lock();
-  // The same if no other lock of this process is under the global lock; else nothing is done. The data may still be
-  // under way.
-  std::optional<epochs::LockToken> leave_global_lock_if_alone();
-  Status release_global_lock(epochs::LockType type, epochs::LockToken token);
-  // For lock_all: acquires the global lock, or takes every rank's lock. No other thread touches their holds meanwhile.
-  Status acquire_all();
-  epochs::LockOf by_lock_all(int rank) const;
+  // The unlock of a lock that is still deferred. `over`: the epoch was one message; else the lock is held now.
+  Outcome unlock_deferred(epochs::HeldLock& lock, bool& over);
   // The mark of an exposure by a post, for who locks this rank meanwhile: set, unless somebody holds such a lock.
   Outcome expose();
   Outcome end_exposure(epochs::Call call, std::size_t origins);
@@ -263,7 +235,7 @@ class Window {
   std::uint64_t* fast_lock_word(int rank);
   static int only_member(MPI_Group group, const KnownGroup& known);
   void end_fast_lock();
-  Status hand_off(const Held& lock, std::uint64_t before);
+  Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
   Outcome lock_slow(int lock_type, int rank, int assert);
   Outcome unlock_slow(int rank);
   Outcome do_fence(int assert);
@@ -295,8 +267,6 @@ class Window {
     if (outcome) statistics_->operated(rank, what, bytes, begun);
     return outcome;
   }
-  // Gives back the shared locks of the first ranks, all at once.
-  Status release_shared(std::span<const epochs::LockToken> tokens);
   // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
   // or a range fault. `origin_at` is where element 0 lies: it may be negative where the layout begins later.
   Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
@@ -343,31 +313,22 @@ class Window {
   unsigned unit_mask_;       // of the rank: 0 if all have the same
   std::unique_ptr<Space> space_;
   ControlMemory control_;
-  int global_lock_home_;
   Hints hints_;
   RelaxedFlag threaded_;
   RelaxedFlag fast_path_;   // the fast path are open: one thread, and no strict checks
   RelaxedFlag fast_locks_;  // and nobody wants window statistics of locks: their entry points may take the fast path
   RelaxedFlag fast_notifications_;  // and all ranks are on the node: so may fence, post, start, complete and wait
-  std::mutex mutex_;
 
   epochs::EpochState epoch_;
+  WindowLocks locks_;
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
   std::uint64_t barriers_ = 0;
-  std::vector<Held> held_;                  // locks; few at once
   int fast_target_ = -1;                    // of the last direct lock
   std::uint64_t* fast_word_ = nullptr;      // its lock word
-  static inline Window* deferring_ = nullptr;  // the last lock in its `held_` is deferred
-  std::uint32_t wake_words_in_use_ = 0;     // bits; one per thread that waits for a lock
-  std::uint32_t global_lock_users_ = 0;  // exclusive locks that this process has or waits for, the global lock acquired
-  bool entering_global_lock_ = false;    // a thread is, and the others wait for it
-  epochs::LockToken global_lock_token_;  // of the global lock, by lock_all or by these exclusive locks
-  std::array<epochs::LockToken, kMostRanksWithoutGlobalLock>
-      lock_all_tokens_;  // of every rank's lock, in a lock_all without a global lock
+  static inline Window* deferring_ = nullptr;  // whose lock table has the deferred lock
   // Calls that look after the runtime every so often: flushes by the fast path, and others.
   std::atomic<std::uint64_t> fast_flushes_{0}, calls_{0};
-  bool lock_all_counted_ = false;           // in every rank's lock word
   bool lock_all_unchecked_ = false;
   bool marks_exposure_;                     // in the lock word, for who locks meanwhile; not with FARSIDE_CHECK=off
   std::unique_ptr<Strict> strict_;          // FARSIDE_CHECK=strict, else null

@@ -56,8 +56,9 @@ inline std::byte* Window::fast_address(int rank, MPI_Aint displacement, std::siz
 
 // An exclusive lock that was really taken keeps all others out; threads of this process it does not.
 inline Space::Access Window::access(int rank) const {
-  const bool alone = !threaded_ && !held_.empty() && held_.back().rank == rank && held_.back().taken &&
-                     held_.back().type == epochs::LockType::kExclusive;
+  const auto& locks = locks_.locks();
+  const bool alone = !threaded_ && !locks.empty() && locks.back().target == rank && locks.back().acquired &&
+                     locks.back().type == epochs::LockType::kExclusive;
   return alone ? Space::Access::kAlone : Space::Access::kShared;
 }
 
@@ -124,7 +125,7 @@ inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, st
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
-  if (!plain || deferring_ != nullptr || needs_global_lock(type) || !epoch_.allows_fast_lock())
+  if (!plain || deferring_ != nullptr || locks_.needs_global_lock(type) || !epoch_.allows_fast_lock())
     return FastPath::kNotTaken;
   std::uint64_t* word = fast_lock_word(rank);
   if (word == nullptr) return FastPath::kNotTaken;
@@ -134,17 +135,22 @@ inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, st
     return FastPath::kContended;
   // The only one, and for one there is room (the constructor): what a vector does if there is none is not even
   // compiled.
-  if (held_.size() == held_.capacity()) __builtin_unreachable();
-  held_.push_back({rank, type, true, true, true, epochs::LockToken(LockWord::ticket(before))});
+  if (locks_.locks().size() == locks_.locks().capacity()) __builtin_unreachable();
+  locks_.locks().push_back({.target = rank,
+                            .type = type,
+                            .acquired = true,
+                            .fast = true,
+                            .token = epochs::LockToken(LockWord::ticket(before))});
   return FastPath::kDone;
 }
 
 // Precondition: fast_path_.
 inline Window::FastPath Window::try_unlock(int rank, std::uint64_t& before) {
   using epochs::LockWord, epochs::TargetLock;
-  if (held_.empty() || held_.back().rank != rank || !held_.back().fast || !epoch_.allows_fast_unlock(rank))
+  const auto& locks = locks_.locks();
+  if (locks.empty() || locks.back().target != rank || !locks.back().fast || !epoch_.allows_fast_unlock(rank))
     return FastPath::kNotTaken;
-  const epochs::LockType type = held_.back().type;
+  const epochs::LockType type = locks.back().type;
   // The data is there already. Nobody was locked directly since.
   before = ControlMemory::fetch_add_now(*fast_word_, LockWord::depart(type));
   if (!TargetLock::nobody_waits(before, type)) [[unlikely]]
@@ -156,7 +162,7 @@ inline Window::FastPath Window::try_unlock(int rank, std::uint64_t& before) {
 
 inline void Window::end_fast_lock() {
   space_->stores_drained_by_atomic();
-  held_.pop_back();
+  locks_.locks().pop_back();
   epoch_.fast_unlocked();
 }
 

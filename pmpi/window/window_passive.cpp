@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Passive target synchronization of a window (MPI 4.0 sections 12.5.3 and 12.5.4): locks, the global lock, flushes.
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <bit>
 #include <chrono>
-#include <deque>
-#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_table.hpp"
 #include "pmpi/window/synchronization.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/log.hpp"
@@ -18,7 +15,7 @@
 namespace farside::pmpi {
 namespace {
 
-using epochs::LockType;
+using epochs::HeldLock, epochs::LockTarget, epochs::LockType, epochs::UnlockTarget;
 
 // MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
 constexpr epochs::Violation kPostedWhileLocked{epochs::ErrorClass::kRmaConflict,
@@ -32,177 +29,69 @@ constexpr epochs::Violation kOperationWhilePosted{
 
 }  // namespace
 
-template <std::size_t kCount>
-std::array<std::uint32_t, kCount> Window::claim_wake_words() {
-  std::array<std::uint32_t, kCount> words{};
-  const auto claim = [&] {
-    const auto held = guard();
-    std::uint32_t in_use = wake_words_in_use_;
-    for (std::uint32_t& word : words) {
-      word = static_cast<std::uint32_t>(std::countr_one(in_use));
-      if (word >= epochs::ControlBlock::kWakeWords) return false;
-      in_use |= 1U << word;
+Status Window::run_out(auto& protocol, int peer) {
+  using Clock = std::chrono::steady_clock;
+  Status first;
+  std::optional<Clock::time_point> until;  // after a failure: of waiting for others
+  wait_until(space_->wake_event(), [&] {
+    if (protocol.advance()) return true;
+    while (ControlMemory::Operation* failed = protocol.failed_operation()) {
+      Status status = failed->take_error();
+      if (!first) continue;
+      first = std::move(status);
+      const std::chrono::seconds patience(Process::instance().settings().value()->peer_timeout);
+      if (patience.count() > 0) until = Clock::now() + patience;
     }
-    wake_words_in_use_ = in_use;
-    return true;
-  };
-  wait_until(space_->wake_event(), claim);
-  return words;
-}
-
-void Window::release_wake_words(std::span<const std::uint32_t> words) {
-  const auto held = guard();
-  for (const std::uint32_t word : words) wake_words_in_use_ &= ~(1U << word);
-}
-
-template <class Lock>
-Status Window::acquire(int rank, LockType type, epochs::LockToken& token, bool& saw_exposure,
-                       std::optional<std::uint64_t> before, epochs::LockOf of) {
-  const auto words = claim_wake_words<1>();
-  using Acquire = epochs::AcquireLock<ControlMemory, Lock>;
-  const int self = space_->rank();
-  Acquire acquire = before ? Acquire(control_, self, rank, type, words[0], *before)
-                           : Acquire(control_, self, rank, type, words[0], of);
-  Status status = run(space_->wake_event(), acquire);
-  if (status) {
-    token = acquire.token();
-    saw_exposure = acquire.saw_exposure();
-  } else if (acquire.held()) {
-    // What it had to do for others has failed; it must not keep them out as well.
-    epochs::ReleaseLock<ControlMemory, Lock> release(control_, rank, type, acquire.token(), of);
-    (void)run(space_->wake_event(), release);
-  }
-  // An acquisition that has failed in a queue may still be woken by its word: then the word is not used again.
-  if (status || acquire.held() || !acquire.has_ticket()) release_wake_words(words);
-  return status;
-}
-
-Outcome Window::acquire_of(int rank, LockType type, epochs::LockToken& token, std::optional<std::uint64_t> before) {
-  bool saw_exposure = false;
-  bool holds_global_lock = needs_global_lock(type);
-  Status status = needs_global_lock(type) && enter_global_lock()
-                      ? acquire_with_global_lock(rank, token, saw_exposure, holds_global_lock)
-                      : acquire<epochs::TargetLock>(rank, type, token, saw_exposure, before);
-  if (status && !saw_exposure) return {};
-  if (status) status = release(rank, type, token);
-  if (holds_global_lock) {
-    if (const auto global_lock_token = leave_global_lock()) {
-      Status left = release_global_lock(type, *global_lock_token);
-      if (status) status = std::move(left);
+    if constexpr (requires { protocol.stop_waiting(); }) {
+      if (!until || Clock::now() < *until) return false;
+      until.reset();
+      protocol.stop_waiting();
+      log(LogLevel::kError,
+          "a lock of rank {} that failed cannot be taken out of its queue, as those in front of it hold theirs for too "
+          "long "
+          "(FARSIDE_PEER_TIMEOUT); locks of this window may wait for ever",
+          peer);
     }
-  }
-  return status ? Outcome(kPostedWhileLocked) : Outcome(status);
-}
-
-bool Window::enter_global_lock() {
-  bool first = false;
-  const auto claim = [&] {
-    const auto held = guard();
-    if (entering_global_lock_) return false;
-    first = global_lock_users_++ == 0;
-    entering_global_lock_ = first;
-    return true;
-  };
-  wait_until(space_->wake_event(), claim);
+    return false;
+  });
   return first;
 }
 
-Status Window::acquire_with_global_lock(int rank, epochs::LockToken& token, bool& saw_exposure,
-                                        bool& holds_global_lock) {
-  const auto words = claim_wake_words<2>();
-  epochs::AcquireWithGlobalLock<ControlMemory> acquire(control_, space_->rank(), rank, global_lock_home_, words[0],
-                                                       words[1]);
-  Status status = run(space_->wake_event(), acquire);
-  bool over = true;
-  if (status) {
-    token = acquire.token();
-    saw_exposure = acquire.saw_exposure();
-  } else {
-    over = end_failed_acquisition(acquire);
-  }
-  // Somebody may still write to the words of one that is not over.
-  if (over) release_wake_words(words);
-  const auto held = guard();
-  holds_global_lock = status || acquire.global_lock_held();
-  if (holds_global_lock) {
-    global_lock_token_ = acquire.global_lock_token();
-  } else {
-    global_lock_users_ = 0;  // the others come when this one has entered
-  }
-  entering_global_lock_ = false;
-  return status;
+Outcome Window::acquire(HeldLock& lock, std::optional<std::uint64_t> before) {
+  LockTarget acquire(control_, locks_, lock.target, lock.type, before);
+  Status status = run_out(acquire, lock.target);
+  lock.token = acquire.token();
+  return acquire.saw_exposure() && status ? Outcome(kPostedWhileLocked) : Outcome(status);
 }
 
-bool Window::end_failed_acquisition(epochs::AcquireWithGlobalLock<ControlMemory>& acquire) {
-  using Clock = std::chrono::steady_clock;
-  const std::chrono::seconds patience(Process::instance().settings().value()->peer_timeout);
-  const Clock::time_point until = Clock::now() + patience;
-  bool over = false;
-  wait_until(space_->wake_event(), [&] {
-    over = acquire.advance_after_failure();
-    return over || (patience.count() > 0 && Clock::now() >= until);
-  });
-  if (!over) {
-    log(LogLevel::kError,
-        "a lock that failed cannot be taken back, as those in front of it hold theirs for {} s; locks of this window "
-        "may wait for ever",
-        patience.count());
-  }
-  return over;
-}
-
-Status Window::release(int rank, LockType type, epochs::LockToken token) {
-  epochs::ReleaseLock<ControlMemory> release(control_, rank, type, token);
-  return run(space_->wake_event(), release);
-}
-
-std::optional<epochs::LockToken> Window::leave_global_lock_if_alone() {
-  const auto held = guard();
-  if (global_lock_users_ != 1) return {};
-  global_lock_users_ = 0;
-  return global_lock_token_;
-}
-
-std::optional<epochs::LockToken> Window::leave_global_lock() {
-  const auto held = guard();
-  return --global_lock_users_ == 0 ? std::optional(global_lock_token_) : std::nullopt;
-}
-
-Status Window::release_global_lock(LockType type, epochs::LockToken token) {
-  epochs::ReleaseLock<ControlMemory, epochs::GlobalLock> release(control_, global_lock_home_, type, token);
-  return run(space_->wake_event(), release);
-}
-
-bool Window::may_defer(const Held& lock) const {
+bool Window::may_defer(const HeldLock& lock) const {
   // A trace shows where a program waits: at the lock.
-  return lock.taken && !threaded_ && !needs_global_lock(lock.type) && strict_ == nullptr &&
-         Trace::active() == nullptr && space_->may_defer_lock(lock.rank);
+  return lock.acquired && !threaded_ && !locks_.needs_global_lock(lock.type) && strict_ == nullptr &&
+         Trace::active() == nullptr && space_->may_defer_lock(lock.target);
 }
 
 Outcome Window::acquire_deferred_lock() {
   deferring_ = nullptr;
-  Held& lock = held_.back();
-  Outcome taken =
-      space_->acquire_deferred_lock(lock.rank, [&] { return acquire_of(lock.rank, lock.type, lock.token); });
-  lock.plain = lock.token.how() == epochs::LockToken::kPlain;
-  if (taken) return taken;
-  // Whoever is told may have called for another target, or another window.
-  Fault fault = taken.fault();
-  if (fault.target == Fault::kNoTarget) fault.target = lock.rank;
-  epoch_.lock_refused(lock.rank);
-  held_.pop_back();
+  locks_.resume_deferred();
+  HeldLock& lock = locks_.locks().back();
+  Outcome acquired = space_->acquire_deferred_lock(lock.target, [&] { return acquire(lock, {}); });
+  if (acquired) return acquired;
+  // The call that is told of the failure may be for another target, or of another window.
+  Fault fault = acquired.fault();
+  if (fault.target == Fault::kNoTarget) fault.target = lock.target;
+  epoch_.lock_refused(lock.target);
+  locks_.locks().pop_back();
   return fault;
 }
 
-Outcome Window::unlock_deferred(Held& lock, bool& over) {
+Outcome Window::unlock_deferred(HeldLock& lock, bool& over) {
   using epochs::LockWord, epochs::TargetLock;
-  deferring_ = nullptr;
   const auto step = [](std::uint64_t adds, std::uint64_t stops) {
     return ControlStep{ControlCall::kFetchAdd, {}, TargetLock::kWord, adds, stops};
   };
   LockedResult locked_result;
   over = true;
-  Status done = space_->execute_locked(lock.rank, step(LockWord::arrive(lock.type), LockWord::contenders(lock.type)),
+  Status done = space_->execute_locked(lock.target, step(LockWord::arrive(lock.type), LockWord::contenders(lock.type)),
                                        step(LockWord::depart(lock.type), 0), locked_result);
   if (!done) return done;
   if (!locked_result.stopped) {
@@ -210,55 +99,52 @@ Outcome Window::unlock_deferred(Held& lock, bool& over) {
     return TargetLock::nobody_waits(locked_result.release_step, lock.type) ? Status()
                                                                            : hand_off(lock, locked_result.release_step);
   }
-  if (Outcome o = acquire_of(lock.rank, lock.type, lock.token, locked_result.acquire_step); !o) return o;
-  space_->coalesce_again(lock.rank, std::move(locked_result.list));
+  if (Outcome o = acquire(lock, locked_result.acquire_step); !o) return o;
+  space_->coalesce_again(lock.target, std::move(locked_result.list));
   over = false;
   return {};
 }
 
-// A lock that the epoch knows of already: as one that is waited for, or, where its ticket was taken (`before`), as
-// held.
-Outcome Window::keep_lock(Held lock, std::optional<std::uint64_t> before) {
+// A lock that the epoch knows of already: as one that is waited for or, where its ticket was taken (`before`), as held.
+Outcome Window::keep_lock(HeldLock lock, std::optional<std::uint64_t> before) {
   if (!before && may_defer(lock)) {
     deferring_ = this;
-    held_.push_back(lock);
-    epoch_.lock_acquired(lock.rank);  // for the rules; there is one thread
+    locks_.defer(lock.target, lock.type);
+    epoch_.lock_acquired(lock.target);  // for the rules; there is one thread
     const auto take = [this]() -> Status {
-      Outcome taken = acquire_deferred_lock();
-      if (taken) return {};
-      const Fault& fault = taken.fault();
+      Outcome acquired = acquire_deferred_lock();
+      if (acquired) return {};
+      const Fault& fault = acquired.fault();
       return Error{fault.error_class == MPI_ERR_RMA_CONFLICT ? ErrorKind::kConflict : ErrorKind::kPeer, fault.text,
                    fault.target};
     };
-    space_->defer_lock(lock.rank, take);
+    space_->defer_lock(lock.target, take);
     return {};
   }
-  if (lock.taken) {
-    if (Outcome o = acquire_of(lock.rank, lock.type, lock.token, before); !o) {
+  if (lock.acquired) {
+    if (Outcome o = acquire(lock, before); !o) {
       const auto held = guard();
-      epoch_.lock_refused(lock.rank);
+      epoch_.lock_refused(lock.target);
       return o;
     }
-    lock.plain = lock.token.how() == epochs::LockToken::kPlain;
-    // Of a global lock elsewhere the release is not ordered behind the data: nothing would be gained.
-    const bool global_lock = needs_global_lock(lock.type);
-    const bool near = global_lock_home_ == lock.rank || global_lock_home_ == space_->rank();
-    if (!global_lock || near) space_->expect_release(lock.rank);
+    // The release of a global lock elsewhere is not ordered behind the data: nothing would be gained.
+    const bool near = locks_.home() == lock.target || locks_.home() == space_->rank();
+    if (!locks_.needs_global_lock(lock.type) || near) space_->expect_release(lock.target);
   }
   const auto held = guard();
-  held_.push_back(lock);
-  if (!before) epoch_.lock_acquired(lock.rank);
+  locks_.locks().push_back(lock);
+  if (!before) epoch_.lock_acquired(lock.target);
   return {};
 }
 
 // A lock that was left while others wait: `before` was in its word.
-Status Window::hand_off(const Held& lock, std::uint64_t before) {
-  epochs::ReleaseLock<ControlMemory> release(control_, lock.rank, lock.type, lock.token, before);
+Status Window::hand_off(const HeldLock& lock, std::uint64_t before) {
+  epochs::ReleaseLock<ControlMemory> release(control_, lock.target, lock.type, lock.token, before);
   return run(space_->wake_event(), release);
 }
 
 Status Window::hand_off_lock(std::uint64_t before) {
-  const Held lock = held_.back();
+  const HeldLock lock = locks_.locks().back();
   end_fast_lock();
   look_after_runtime();
   return hand_off(lock, before);
@@ -266,7 +152,7 @@ Status Window::hand_off_lock(std::uint64_t before) {
 
 Outcome Window::lock_contended(int lock_type, int rank, std::uint64_t before) {
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
-  return keep_lock({rank, type, true, true, false, epochs::LockToken(epochs::LockWord::ticket(before))}, before);
+  return keep_lock({.target = rank, .type = type, .acquired = true}, before);
 }
 
 Outcome Window::lock(int lock_type, int rank, int assert) {
@@ -350,60 +236,45 @@ Outcome Window::lock_slow(int lock_type, int rank, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_lock(rank, type)) return v;
   }
-  return keep_lock({rank, type, (assert & MPI_MODE_NOCHECK) == 0, false, false, {}}, {});
+  return keep_lock({.target = rank, .type = type, .acquired = (assert& MPI_MODE_NOCHECK) == 0}, {});
 }
 
 Outcome Window::unlock_slow(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
-  Held lock;
+  HeldLock lock;
   bool deferred = false;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.unlock(rank)) return v;
-    // The last one taken is mostly the first one given back.
-    const auto found = std::find_if(held_.rbegin(), held_.rend(), [&](const Held& h) { return h.rank == rank; });
-    lock = *found;
-    deferred = deferring_ == this && found == held_.rbegin();
-    held_.erase(std::next(found).base());
+    deferred = locks_.has_deferred() && locks_.deferred().target == rank;
+    lock = locks_.take(rank);
   }
   look_after_runtime();
   Outcome checked;
-  if (strict_) [[unlikely]] checked = strict_->completed(rank, lock.type == LockType::kExclusive);
-  if (!lock.taken) return first_of(space_->flush(rank), std::move(checked));
+  if (strict_) [[unlikely]]
+    checked = strict_->completed(rank, lock.type == LockType::kExclusive);
+  if (!lock.acquired) return first_of(space_->flush(rank), std::move(checked));
   if (deferred) {
+    deferring_ = nullptr;
+    locks_.resume_deferred();
     bool over = false;
     if (Outcome o = unlock_deferred(lock, over); over) return first_of(std::move(o), space_->flush(rank));
   }
   // The data must take effect before the releases do; this waits for what they would overtake.
-  const bool global_lock = needs_global_lock(lock.type);
-  auto global_lock_token = global_lock ? leave_global_lock_if_alone() : std::nullopt;
-  const bool global_lock_here = global_lock_home_ == space_->rank();
-  const bool global_lock_elsewhere = global_lock_token && !global_lock_here && global_lock_home_ != rank;
-  const bool global_lock_with_lock = global_lock_token && !global_lock_here;
-  Status first = global_lock_elsewhere ? space_->flush(rank) : space_->order_before_release(rank);
+  UnlockTarget unlock(control_, locks_, lock);
+  Status first = unlock.needs_complete_data() ? space_->flush(rank) : space_->order_before_release(rank);
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
-  if (global_lock_with_lock) {
-    epochs::ReleaseWithGlobalLock<ControlMemory> both(control_, rank, lock.token, global_lock_home_,
-                                                      *global_lock_token);
-    keep(run(space_->wake_event(), both));
-  } else {
-    keep(release(rank, lock.type, lock.token));
-  }
+  keep(run_out(unlock, rank));
   keep(space_->flush(rank));
-  // A global lock at this rank: nothing orders its release behind the data but their completion. And while other
-  // threads are under the global lock, whoever of them leaves last opens it for the data of all.
-  if (global_lock && !global_lock_token) global_lock_token = leave_global_lock();
-  if (global_lock_token && !global_lock_with_lock) keep(release_global_lock(lock.type, *global_lock_token));
+  unlock.data_complete();
+  keep(run_out(unlock, rank));
   return first_of(first, std::move(checked));
 }
 
-// By the global lock, or every rank's lock in the order of ranks; exposures do not matter (exposure.hpp). Taking each
-// lock at the first operation on its target would cost less than all, but deadlocks: of two such epochs that use the
-// targets in different orders, each may wait behind a writer that waits for the other. Loads and stores on the own
-// window are covered as well.
+// Loads from and stores to the own window are covered as well.
 Outcome Window::do_lock_all(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (Outcome o = acquire_deferred(); !o) return o;
@@ -413,61 +284,18 @@ Outcome Window::do_lock_all(int assert) {
     if (const epochs::Violation v = epoch_.begin_lock_all()) return v;
     lock_all_unchecked_ = unchecked;
   }
-  Status taken = unchecked ? Status() : acquire_all();
+  Status acquired;
+  if (!unchecked) {
+    epochs::LockAll all(control_, locks_);
+    acquired = run_out(all);
+  }
   const auto held = guard();
-  if (taken) {
+  if (acquired) {
     epoch_.lock_all_acquired();
   } else {
     epoch_.lock_all_refused();
   }
-  return taken;
-}
-
-// The lock words count lock_alls apart, but not the own one: this process knows of it, and does not post meanwhile.
-epochs::LockOf Window::by_lock_all(int rank) const {
-  return rank == space_->rank() ? epochs::LockOf::kTarget : epochs::LockOf::kAll;
-}
-
-Status Window::acquire_all() {
-  bool saw_exposure = false;
-  if (global_lock_home_ != kNoGlobalLock) {
-    epochs::LockToken token;
-    Status passed = acquire<epochs::GlobalLock>(global_lock_home_, LockType::kShared, token, saw_exposure);
-    const auto held = guard();
-    global_lock_token_ = token;
-    return passed;
-  }
-  // There it is once, however many threads it has: the last one has to be gone.
-  const auto gone = [&] {
-    const auto held = guard();
-    return !std::exchange(lock_all_counted_, true);
-  };
-  wait_until(space_->wake_event(), gone);
-  const std::span tokens(lock_all_tokens_.data(), static_cast<std::size_t>(space_->ranks()));
-  for (std::size_t target = 0; target < tokens.size(); ++target) {
-    const int rank = static_cast<int>(target);
-    Status taken =
-        acquire<epochs::TargetLock>(rank, LockType::kShared, tokens[target], saw_exposure, {}, by_lock_all(rank));
-    if (taken) continue;
-    const Status released = release_shared(tokens.first(target));
-    return taken;
-  }
-  return {};
-}
-
-Status Window::release_shared(std::span<const epochs::LockToken> tokens) {
-  std::deque<epochs::ReleaseLock<ControlMemory>> releases;
-  for (const epochs::LockToken token : tokens) {
-    const int rank = static_cast<int>(releases.size());
-    releases.emplace_back(control_, rank, LockType::kShared, token, by_lock_all(rank));
-  }
-  Status first;
-  for (auto& release : releases) {
-    if (Status status = run(space_->wake_event(), release); !status && first) first = std::move(status);
-  }
-  const auto held = guard();
-  lock_all_counted_ = false;
-  return first;
+  return acquired;
 }
 
 Outcome Window::check_not_exposed(int rank) {
@@ -478,23 +306,21 @@ Outcome Window::check_not_exposed(int rank) {
 
 Outcome Window::do_unlock_all() {
   bool unchecked = false;
-  epochs::LockToken global_lock_token;
-  std::array<epochs::LockToken, kMostRanksWithoutGlobalLock> tokens;
+  epochs::LockToken token;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.unlock_all()) return v;
     unchecked = lock_all_unchecked_;
-    global_lock_token = global_lock_token_;
-    tokens = lock_all_tokens_;
+    token = locks_.lock_all_token();
   }
   look_after_runtime();
   Outcome checked;
-  if (strict_) [[unlikely]] checked = strict_->completed_all();
+  if (strict_) [[unlikely]]
+    checked = strict_->completed_all();
   Status completed = space_->flush_all();
   if (unchecked) return first_of(completed, std::move(checked));
-  Status released = global_lock_home_ != kNoGlobalLock
-                        ? release_global_lock(LockType::kShared, global_lock_token)
-                        : release_shared(std::span(tokens).first(static_cast<std::size_t>(space_->ranks())));
+  epochs::UnlockAll all(control_, locks_, token);
+  Status released = run_out(all);
   return first_of(first_of(completed, released), std::move(checked));
 }
 

@@ -21,7 +21,7 @@ namespace farside::explore {
 
 inline constexpr int kRanks = 4;
 inline constexpr int kHandlers = 6;
-inline constexpr int kSlots = 12;  // operations of one protocol object
+inline constexpr int kSlots = 16;  // operations of one protocol object
 // Behind the control block of so few ranks: words for the data that protocols protect.
 inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
 inline constexpr std::uint32_t kWords = kData / 8 + 4;
@@ -44,12 +44,15 @@ inline std::uint64_t hash_bytes(std::uint64_t seed, const void* bytes, std::size
   return mix(seed, rest ^ (std::uint64_t{size} << 56));
 }
 
-enum class Kind : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite, kPause, kOwnRead, kOwnAdd };
+// kLocked: the acquire step and the release step of a message to the target, in one effect: `operand` is added and, if
+// the word held none of the bits in `compare`, `release` as well.
+enum class Kind : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite, kPause, kOwnRead, kOwnAdd, kLocked };
 
 // What a handler asks of the memory. A sabotage may change it on the way.
 struct Request {
   std::uint64_t operand = 0;  // of kOwnRead: the value found
   std::uint64_t compare = 0;
+  std::uint64_t release = 0;
   std::uint32_t word = 0;
   std::int8_t rank = 0;  // the target
   std::int8_t handler = 0;
@@ -63,7 +66,7 @@ static_assert(std::has_unique_object_representations_v<Request>);
 // The words of all ranks, and all operations under way.
 class World {
  public:
-  enum class Phase : std::uint64_t { kFree, kIssued, kHalf, kEffected, kDone };
+  enum class Phase : std::uint64_t { kFree, kIssued, kHalf, kEffected, kDone, kFailed };
   struct Slot {
     Request request;
     std::uint64_t value = 0;
@@ -133,7 +136,7 @@ class World {
       handler.stirred = handler.stirred || (handler.rank == rank && handler.looked);
   }
   std::uint64_t hash() const {
-    std::uint64_t hash = hash_bytes(hash_, late_.data(), sizeof(late_));
+    std::uint64_t hash = hash_bytes(mix(hash_, lost), late_.data(), sizeof(late_));
     for (const MessageHandler& handler : handlers) {
       hash = hash_bytes(hash, handler.slots.data(), handler.used * sizeof(Slot));
       hash = mix(hash, static_cast<std::uint64_t>(handler.looked) + 2U * handler.stirred + 4U * handler.used);
@@ -142,6 +145,8 @@ class World {
   }
 
   std::array<MessageHandler, kHandlers> handlers{};
+  std::uint64_t lost = 0;  // bits: ranks at which every operation fails
+  bool is_lost(int rank) const { return (lost >> rank & 1) != 0; }
 
  private:
   struct Late {
@@ -176,6 +181,13 @@ class Memory {
       return slot().value;
     }
 
+    bool failed() const { return memory_ != nullptr && slot().phase == World::Phase::kFailed; }
+    // As of the memories of a process: the operation is done then, and its value means nothing.
+    bool take_error() {
+      memory_->handler().slots[slot_].phase = World::Phase::kDone;
+      return false;
+    }
+
    private:
     friend class Memory;
     const World::Slot& slot() const { return memory_->handler().slots[slot_]; }
@@ -197,6 +209,10 @@ class Memory {
   void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     issue(operation, Kind::kWrite, rank, word, value, 0);
   }
+  void locked(Operation& operation, int rank, std::uint32_t word, std::uint64_t acquire, std::uint64_t stops,
+              std::uint64_t release) {
+    issue(operation, Kind::kLocked, rank, word, acquire, stops, release);
+  }
   void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
   void paused(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const {
@@ -217,10 +233,12 @@ class Memory {
 
   int rank() const { return rank_; }
   int index() const { return handler_; }
-  // A protocol object is over: none of its operations may still be under way, as they die with it.
+  // A protocol object is over: none of its operations may still be under way, as they die with it. (Of one that has
+  // failed they may: a process waits for them when it destroys the object.)
   void retire_operations() {
     for (std::size_t i = 0; i < handler().used; ++i) {
-      if (handler().slots[i].phase != World::Phase::kDone) broken("a protocol is over while an operation is not done");
+      if (handler().slots[i].phase != World::Phase::kDone && world_.lost == 0)
+        broken("a protocol is over while an operation is not done");
       handler().slots[i] = {};
     }
     handler().used = 0;
@@ -242,7 +260,7 @@ class Memory {
     return request;
   }
   void issue(Operation& operation, Kind kind, int rank, std::uint32_t word, std::uint64_t operand,
-             std::uint64_t compare) {
+             std::uint64_t compare, std::uint64_t release = 0) {
     if (operation.memory_ == nullptr) {
       if (handler().used == kSlots) return broken("more operations in one protocol than the explorer has room for");
       operation.slot_ = handler().used++;
@@ -254,6 +272,7 @@ class Memory {
     slot.value = 0;
     slot.request = {.operand = operand,
                     .compare = compare,
+                    .release = release,
                     .word = word,
                     .rank = static_cast<std::int8_t>(rank),
                     .handler = static_cast<std::int8_t>(handler_),

@@ -7,6 +7,7 @@
 //   effect   an operation changes, or reads, its word at the target; any time after it was issued, in any order
 //   step     some of the handler's operations that took effect become done, or its own words have changed, and it
 //            calls advance() once
+//   lose     a rank is lost (Options::may_lose)
 //   appear   the oldest change of a rank's own words that its own() did not show becomes visible (Options::late)
 //
 // Completion needs no event of its own: until the handler's next advance() it makes no difference, so each step
@@ -45,6 +46,8 @@ struct Options {
   // A write that meets an atomic on the same word is a failure (remote_memory.hpp).
   bool adapters = true;
   Sabotage sabotage = {};
+  // Bits: one of these ranks may be lost, at any time. From then on operations on it fail instead of taking effect.
+  std::uint64_t may_lose = 0;
   std::uint64_t max_states = 60'000'000;
 };
 
@@ -137,8 +140,8 @@ class Explorer {
     std::array<Program, kHandlers> programs;
   };
   struct Event {
-    enum class What : std::uint8_t { kEffect, kStep, kAppear } what;
-    std::int8_t who;      // handler; of kAppear the rank
+    enum class What : std::uint8_t { kEffect, kStep, kAppear, kLose } what;
+    std::int8_t who;      // handler; of kAppear and kLose the rank
     std::uint16_t which;  // kEffect: the slot; kStep: the set of slots that become done
   };
   static constexpr std::size_t kMaxEvents = 64;
@@ -278,8 +281,11 @@ class Explorer {
       if (each.stirred || program(a).begins()) events.add(Event::What::kStep, a, 0);
       for (unsigned set = effected; set != 0; set = (set - 1) & effected) events.add(Event::What::kStep, a, set);
     }
+    const bool all_over = events.count == 0;
     for (int rank = 0; rank < kRanks; ++rank) {
       if (state_.world.has_late(rank)) events.add(Event::What::kAppear, rank, 0);
+      const bool may_be_lost = (options_.may_lose >> rank & 1) != 0 && state_.world.lost == 0 && !all_over;
+      if (may_be_lost) events.add(Event::What::kLose, rank, 0);
     }
   }
 
@@ -287,7 +293,7 @@ class Explorer {
   void take_local_step(Frame& frame) {
     const Events& events = frame.events;
     const auto is_of_handler = [&](std::size_t i, int who) {
-      return i < events.count && events.list[i].what != Event::What::kAppear && events.list[i].who == who;
+      return i < events.count && events.list[i].what <= Event::What::kStep && events.list[i].who == who;
     };
     for (std::size_t i = 0; i < events.count; ++i) {
       const Event event = events.list[i];
@@ -309,14 +315,18 @@ class Explorer {
     switch (event.what) {
       case Event::What::kEffect: take_effect(event.who, handler(event.who).slots[event.which]); break;
       case Event::What::kStep: step(event.who, event.which); break;
-      case Event::What::kAppear:
-        state_.world.appear(event.who);
-        break;
+      case Event::What::kAppear: state_.world.appear(event.who); break;
+      case Event::What::kLose: state_.world.lost = 1U << event.who; break;
     }
   }
 
   void take_effect(int who, World::Slot& slot) {
     const Request request = slot.request;
+    if (state_.world.is_lost(request.rank)) {
+      slot.phase = World::Phase::kFailed;
+      handler(who).stirred = true;
+      return;
+    }
     if (options_.adapters && state_.world.meets(request)) memory(who).broken(Memory::kMeets);
     const std::uint64_t before = state_.world.at(request.rank, request.word);
     std::uint64_t after = before;
@@ -348,6 +358,7 @@ class Explorer {
       case Kind::kFetchAdd: return before + request.operand;
       case Kind::kCompareAndSwap: return before == request.compare ? request.operand : before;
       case Kind::kWrite: return request.operand;
+      case Kind::kLocked: return before + request.operand + ((before & request.compare) == 0 ? request.release : 0);
       default: return before;
     }
   }
@@ -393,6 +404,7 @@ class Explorer {
   }
   std::string describe(const Event& event) {
     const std::string who = "handler " + std::to_string(event.who);
+    if (event.what == Event::What::kLose) return "rank " + std::to_string(event.who) + " is lost";
     if (event.what == Event::What::kAppear)
       return "rank " + std::to_string(event.who) + " sees a change of its own words";
     if (event.what == Event::What::kStep) {
@@ -406,8 +418,11 @@ class Explorer {
     }
     const World::Slot& slot = handler(event.who).slots[event.which];
     const Request& request = slot.request;
+    if (state_.world.is_lost(request.rank))
+      return who + ": an operation on rank " + std::to_string(request.rank) + " fails";
     const std::uint64_t before = state_.world.at(request.rank, request.word);
-    static constexpr const char* kNames[] = {"fetch_add", "compare_and_swap", "read", "write", "pause", "", ""};
+    static constexpr const char* kNames[] = {"fetch_add", "compare_and_swap", "read", "write", "pause", "",
+                                             "",          "locked message"};
     std::string text = who + " effect: " + kNames[static_cast<int>(request.kind)] + " of word " +
                        std::to_string(request.word) + " at rank " + std::to_string(request.rank) + ", " + hex(before);
     if (slot.phase == World::Phase::kHalf) return text + " overwritten by the second half";

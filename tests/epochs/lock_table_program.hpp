@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a handler of the explorer does with the lock table of its rank, which several handlers (threads) share, and what
+// must hold: locks and lock_alls exclude each other as MPI says, nobody sees a lock before the data of its last epoch
+// are complete, and in the end neither the table nor a control word remembers anything.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "epochs/protocols/lock_table.hpp"
+#include "tests/epochs/explorer.hpp"
+
+namespace farside::explore {
+
+using epochs::ControlBlock;
+using epochs::HeldLock;
+using epochs::LockToken;
+using epochs::LockType;
+using epochs::LockWord;
+using epochs::TargetLock;
+
+// A vector of bytes that can be copied.
+template <class T>
+class FewItems {
+ public:
+  using Backwards = std::reverse_iterator<T*>;
+  bool empty() const { return count_ == 0; }
+  std::size_t size() const { return count_; }
+  T& back() { return items_[count_ - 1]; }
+  const T& back() const { return items_[count_ - 1]; }
+  void push_back(const T& item) { items_.at(count_++) = item; }
+  void pop_back() { items_[--count_] = T{}; }
+  Backwards rbegin() { return Backwards(items_.data() + count_); }
+  Backwards rend() { return Backwards(items_.data()); }
+  void erase(T* item) {
+    for (; item + 1 != items_.data() + count_; ++item) *item = item[1];
+    pop_back();
+  }
+
+ private:
+  std::array<T, 3> items_{};
+  std::uint64_t count_ = 0;
+};
+
+struct ExploredLockTraits {
+  static constexpr std::size_t kMostRanks = kRanks;
+  template <class T>
+  using List = FewItems<T>;
+  struct Mutex {};
+  struct Guard {
+    explicit Guard(Mutex&) {}
+    ~Guard() {}  // so that one which nobody uses is no mistake
+  };
+};
+using RightTable = epochs::LockTable<ExploredLockTraits>;
+
+struct TableAction {
+  enum class What : std::uint8_t { kLock, kDefer, kUnlock, kLockAll, kUnlockAll } what;
+  LockType type;
+  int target;
+  int lock;  // of an unlock: its lock's place in the script
+};
+using TableScript = std::vector<TableAction>;
+
+// MPI_Win_unlock: the data of the epoch are one addition, which the release of the target's lock does not overtake, and
+// which is waited for (a flush) where the table says so, and before data_complete().
+template <class Table>
+class Unlock {
+ public:
+  // `overtakes`: it does not wait for the data where it should.
+  Unlock(Memory& memory, Table& table, const HeldLock& lock, bool overtakes)
+      : unlock_(memory, table, lock), target_(lock.target), begun_(overtakes) {
+    memory.fetch_add(data_, target_, kData, 1);
+  }
+  bool advance() {
+    if (data_.failed()) (void)data_.take_error();
+    if (first_) {
+      if (unlock_.needs_complete_data() && !begun_ && !data_.done()) return false;
+      begun_ = true;
+      if (!unlock_.advance() || !data_.done()) return false;
+      first_ = false;
+      unlock_.data_complete();
+    }
+    return unlock_.advance();
+  }
+  Memory::Operation* failed_operation() { return unlock_.failed_operation(); }
+
+ private:
+  epochs::UnlockTarget<Memory, Table> unlock_;
+  Memory::Operation data_;
+  int target_;
+  bool begun_, first_ = true;
+};
+
+// The unlock of a deferred lock: one message that does all, or stops at those in the way.
+template <class Table>
+class UnlockDeferred {
+ public:
+  UnlockDeferred(Memory& memory, Table& table, const HeldLock& lock) : memory_(memory), table_(table), lock_(lock) {
+    memory.locked(message_, lock.target, TargetLock::kWord, LockWord::arrive(lock.type),
+                  LockWord::contenders(lock.type), LockWord::depart(lock.type));
+  }
+  bool advance() {
+    if (!answered_) {
+      if (message_.failed()) return true;
+      if (!message_.done()) return false;
+      answered_ = true;
+      const std::uint64_t before = message_.value();
+      const std::uint64_t present = before + LockWord::arrive(lock_.type);
+      if ((before & LockWord::contenders(lock_.type)) != 0) {
+        lock_target_.emplace(memory_, table_, lock_.target, lock_.type, before);
+      } else if (!TargetLock::nobody_waits(present, lock_.type)) {
+        release_.emplace(memory_, lock_.target, lock_.type, LockToken(LockWord::ticket(before)), present);
+      }
+    }
+    if (lock_target_) return lock_target_->advance();
+    return !release_ || release_->advance();
+  }
+  Memory::Operation* failed_operation() { return lock_target_ ? lock_target_->failed_operation() : nullptr; }
+  // Once it is over: the lock that is held now, to be unlocked.
+  std::optional<HeldLock> held() {
+    if (!lock_target_ || !lock_target_->ok()) return {};
+    lock_.token = lock_target_->token();
+    return lock_;
+  }
+
+ private:
+  Memory& memory_;
+  Table& table_;
+  HeldLock lock_;
+  Memory::Operation message_;
+  std::optional<epochs::LockTarget<Memory, Table>> lock_target_;
+  std::optional<epochs::ReleaseLock<Memory>> release_;
+  bool answered_ = false;
+};
+
+// What a case leaves out, to be caught.
+struct TableMistakes {
+  bool forgets_deferred = false;  // another lock is acquired before the deferred one
+  bool overtakes_data = false;    // a global lock elsewhere is released before the data are complete
+};
+
+template <class Table = RightTable>
+class LockTableProgram {
+  using What = TableAction::What;
+  using LockTarget = epochs::LockTarget<Memory, Table>;
+  using LockAll = epochs::LockAll<Memory, Table>;
+  using UnlockAll = epochs::UnlockAll<Memory, Table>;
+
+ public:
+  struct Shared {
+    struct Target {
+      std::int8_t inside[kHandlers] = {};   // 0, or 1 + the type of the lock that the handler holds
+      std::int8_t pending[kHandlers] = {};  // the same, of an epoch whose data are under way still
+    };
+    Target targets[kRanks];
+    std::int8_t all[kHandlers] = {};     // handlers in a lock_all
+    std::int8_t epoch_all[kRanks] = {};  // ranks in a lock_all epoch: MPI allows one
+    Table tables[kRanks];
+  };
+  struct Seen {
+    int refused = 0, failed = 0, one_message = 0, stopped = 0, both_threads = 0;
+  };
+
+  LockTableProgram() = default;
+  LockTableProgram(const TableScript* script, const TableMistakes* mistakes, Seen* seen)
+      : script_(script), mistakes_(mistakes), seen_(seen) {}
+
+  bool over() const { return position_ == script_->size(); }
+  bool begins() const { return !running_; }
+
+  void step(Memory& memory, Shared& shared) {
+    Table& table = shared.tables[memory.rank()];
+    // Steps read and change the table: the other threads of the rank may notice them, and look again.
+    World& world = memory.world();
+    for (World::MessageHandler& each : world.handlers) each.stirred = each.stirred || each.rank == memory.rank();
+    World::MessageHandler& own = world.handlers[static_cast<std::size_t>(memory.index())];
+    own.stirred = false;
+    own.looked = true;
+    if (!running_ && !begin(memory, shared, table)) return;
+    if (!advance()) return;
+    finish(memory, shared, table);
+  }
+
+  void effect(const Request& request, Memory& memory, Shared& shared) {
+    const TableAction action = (*script_)[position_];
+    const auto others = static_cast<std::uint64_t>(shared.tables[memory.rank()].ranks() - 1);
+    if (request.word == ControlBlock::kLock &&
+        LockWord::lock_alls(memory.world().at(request.rank, request.word)) > others) {
+      memory.broken("a lock word counts two lock_alls of one process");
+    }
+    if (action.what != What::kUnlock || request.rank != action.target) return;
+    auto& target = shared.targets[action.target];
+    if (request.kind == Kind::kLocked) {
+      // The message held the lock for a moment, unless it was stopped.
+      const bool stopped = (memory.world().at(request.rank, request.word) & request.compare) != 0;
+      if (!stopped) excludes_none(memory, shared, action.target, action.type);
+      return;
+    }
+    // The data have arrived, or the release that the route orders behind them.
+    if (running_what_ == kUnlock) target.pending[memory.index()] = 0;
+  }
+
+  std::uint64_t hash(std::uint64_t seed) const {
+    return mix(mix(running_.hash(mix(seed, position_)), running_what_), not_held_);
+  }
+  static bool own_word(std::uint32_t word) {
+    return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
+  }
+
+  static void check_end(const World& world, const Shared& shared, std::string& failure) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const Table& table = shared.tables[rank];
+      if (!table.is_idle()) failure = "in the end a lock table holds something";
+      if (table.wake_words_in_use() != 0 && world.lost == 0) failure = "in the end a wake word is in use";
+      if (world.is_lost(rank)) continue;
+      for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGlobalLock}) {
+        if ((world.at(rank, word) & ~LockWord::kExposed) % LockWord::kTicket != 0) {
+          failure = "in the end someone is left in a lock word";
+        }
+      }
+      for (std::uint32_t word = ControlBlock::kDrain; word < kData; word += 8) {
+        const bool counts = word == ControlBlock::kGlobalLock || world.at(rank, word) == 0;
+        if (!counts) failure = "in the end something is left in word " + std::to_string(word);
+      }
+    }
+  }
+
+  std::string describe_position() const {
+    if (over()) return "";
+    const TableAction action = (*script_)[position_];
+    static constexpr const char* kNames[] = {"lock", "deferred lock", "unlock", "lock_all", "unlock_all"};
+    return std::string(" (") + (running_ ? "in " : "begins ") + kNames[static_cast<int>(action.what)] +
+           (action.type == LockType::kShared ? " shared " : " exclusive ") + std::to_string(action.target) + ")";
+  }
+  std::string describe(int handler) const {
+    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
+  }
+
+ private:
+  enum RunningWhat : std::uint64_t { kNothing, kLockTarget, kAcquireDeferred, kUnlock, kUnlockDeferred, kAll, kEndAll };
+
+  bool was_held(int lock) const { return (not_held_ >> lock & 1) == 0; }
+
+  // False: nothing begins, as it has to wait, or the action is over already.
+  bool begin(Memory& memory, Shared& shared, Table& table) {
+    const TableAction action = (*script_)[position_];
+    const int self = memory.index();
+    const bool locks = action.what == What::kLock || action.what == What::kDefer || action.what == What::kLockAll;
+    if (locks && table.has_deferred() && !mistakes_->forgets_deferred) {
+      table.resume_deferred();
+      const HeldLock& lock = table.deferred();
+      running_.template begin<LockTarget>(memory, table, lock.target, lock.type);
+      running_what_ = kAcquireDeferred;
+      return true;
+    }
+    switch (action.what) {
+      case What::kLock:
+        running_.template begin<LockTarget>(memory, table, action.target, action.type);
+        running_what_ = kLockTarget;
+        return true;
+      case What::kDefer:
+        table.defer(action.target, action.type);
+        ++position_;
+        return false;
+      case What::kUnlock: {
+        if (!was_held(action.lock)) {
+          ++position_;
+          return false;
+        }
+        const bool deferred = table.has_deferred() && table.deferred().target == action.target;
+        const HeldLock lock = table.take(action.target);
+        if (deferred) {
+          table.resume_deferred();
+          running_.template begin<UnlockDeferred<Table>>(memory, table, lock);
+          running_what_ = kUnlockDeferred;
+          return true;
+        }
+        begin_unlock(memory, shared, table, lock);
+        return true;
+      }
+      case What::kLockAll:
+        if (shared.epoch_all[memory.rank()] != 0) return false;
+        shared.epoch_all[memory.rank()] = 1;
+        running_.template begin<LockAll>(memory, table);
+        running_what_ = kAll;
+        return true;
+      case What::kUnlockAll:
+        if (!was_held(action.lock)) {
+          ++position_;
+          return false;
+        }
+        shared.epoch_all[memory.rank()] = 0;
+        shared.all[self] = 0;
+        running_.template begin<UnlockAll>(memory, table, table.lock_all_token());
+        running_what_ = kEndAll;
+        return true;
+    }
+    return false;
+  }
+  void begin_unlock(Memory& memory, Shared& shared, Table& table, const HeldLock& lock) {
+    auto& target = shared.targets[lock.target];
+    target.inside[memory.index()] = 0;
+    if (!memory.world().is_lost(lock.target)) {
+      target.pending[memory.index()] = static_cast<std::int8_t>(1 + static_cast<int>(lock.type));
+    }
+    running_.template begin<Unlock<Table>>(memory, table, lock, mistakes_->overtakes_data);
+    running_what_ = kUnlock;
+  }
+
+  // As a process runs them: after a failure the protocol goes on.
+  template <class Protocol>
+  bool advance_one() {
+    auto& protocol = running_.template get<Protocol>();
+    for (;;) {
+      if (protocol.advance()) return true;
+      bool failed = false;
+      while (Memory::Operation* operation = protocol.failed_operation()) {
+        (void)operation->take_error();
+        failed = true;
+      }
+      if (!failed) return false;
+    }
+  }
+  bool advance() {
+    switch (running_what_) {
+      case kLockTarget:
+      case kAcquireDeferred: return advance_one<LockTarget>();
+      case kUnlock: return advance_one<Unlock<Table>>();
+      case kUnlockDeferred: return advance_one<UnlockDeferred<Table>>();
+      case kAll: return advance_one<LockAll>();
+      default: return advance_one<UnlockAll>();
+    }
+  }
+
+  void finish(Memory& memory, Shared& shared, Table& table) {
+    const TableAction action = (*script_)[position_];
+    switch (running_what_) {
+      case kLockTarget: {
+        auto& lock = running_.template get<LockTarget>();
+        if (lock.ok()) {
+          table.locks().push_back({action.target, action.type, true, false, 0, lock.token()});
+          enter(memory, shared, action.target, action.type);
+        } else {
+          ++(lock.saw_exposure() ? seen_->refused : seen_->failed);
+          not_held_ |= 1U << position_;
+        }
+        break;
+      }
+      case kAcquireDeferred: {
+        auto& lock = running_.template get<LockTarget>();
+        HeldLock& deferred = table.locks().back();
+        if (lock.ok()) {
+          deferred.token = lock.token();
+          enter(memory, shared, deferred.target, deferred.type);
+        } else {
+          ++seen_->failed;
+          for (std::size_t i = 0; i < script_->size(); ++i) {
+            if ((*script_)[i].what == What::kDefer && (*script_)[i].target == deferred.target) not_held_ |= 1U << i;
+          }
+          table.locks().pop_back();
+        }
+        end(memory);
+        return;  // the action itself begins now
+      }
+      case kUnlockDeferred: {
+        const std::optional<HeldLock> lock = running_.template get<UnlockDeferred<Table>>().held();
+        end(memory);
+        if (lock) {
+          ++seen_->stopped;
+          enter(memory, shared, lock->target, lock->type);
+          begin_unlock(memory, shared, table, *lock);
+        } else {
+          ++seen_->one_message;
+          ++position_;
+        }
+        return;
+      }
+      case kAll:
+        if (running_.template get<LockAll>().ok()) {
+          for (int target = 0; target < kRanks; ++target) meets_none(memory, shared, target, LockType::kShared);
+          shared.all[memory.index()] = 1;
+        } else {
+          ++seen_->failed;
+          shared.epoch_all[memory.rank()] = 0;
+          not_held_ |= 1U << position_;
+        }
+        break;
+      case kUnlock: shared.targets[action.target].pending[memory.index()] = 0; break;
+      default: break;
+    }
+    end(memory);
+    ++position_;
+  }
+  void end(Memory& memory) {
+    running_.end();
+    running_what_ = kNothing;
+    memory.retire_operations();
+  }
+
+  // No other handler holds a lock of the target that excludes one of this type, nor are data of such a lock under way.
+  void meets_none(Memory& memory, const Shared& shared, int target, LockType type) {
+    if (memory.world().is_lost(target)) return;
+    const auto excludes = [&](std::int8_t other) {
+      return other != 0 && (type == LockType::kExclusive || other - 1 == static_cast<int>(LockType::kExclusive));
+    };
+    for (int other = 0; other < kHandlers; ++other) {
+      if (other == memory.index()) continue;
+      if (excludes(shared.targets[target].inside[other])) memory.broken("two hold locks that exclude each other");
+      if (excludes(shared.targets[target].pending[other])) memory.broken("a lock is held before the data of the last");
+    }
+  }
+  void excludes_none(Memory& memory, const Shared& shared, int target, LockType type) {
+    meets_none(memory, shared, target, type);
+    for (int other = 0; other < kHandlers; ++other) {
+      if (type == LockType::kExclusive && shared.all[other] != 0) memory.broken("an exclusive lock meets a lock_all");
+    }
+  }
+  void enter(Memory& memory, Shared& shared, int target, LockType type) {
+    excludes_none(memory, shared, target, type);
+    shared.targets[target].inside[memory.index()] = static_cast<std::int8_t>(1 + static_cast<int>(type));
+  }
+
+  const TableScript* script_ = nullptr;
+  const TableMistakes* mistakes_ = nullptr;
+  Seen* seen_ = nullptr;
+  std::uint64_t position_ = 0;
+  std::uint64_t running_what_ = kNothing;
+  std::uint64_t not_held_ = 0;  // bits: locks of the script that failed
+  Running<LockTarget, Unlock<Table>, UnlockDeferred<Table>, LockAll, UnlockAll> running_;
+};
+
+// "X0 S1": lock exclusive at rank 0, unlock; shared at rank 1. "X0(X1)": within the lock at 0 one at 1. "D0":
+// exclusive, deferred ("d0": shared). "L": lock_all.
+inline TableScript parse_table_script(const std::string& text) {
+  using What = TableAction::What;
+  TableScript script;
+  std::vector<int> open;
+  const auto close = [&] {
+    TableAction action = script[static_cast<std::size_t>(open.back())];
+    action.lock = open.back();
+    action.what = action.what == What::kLockAll ? What::kUnlockAll : What::kUnlock;
+    open.pop_back();
+    script.push_back(action);
+  };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == ')') close();
+    if (std::string("XSDdL").find(c) == std::string::npos) continue;
+    TableAction action{What::kLock, LockType::kExclusive, 0, -1};
+    if (c == 'S' || c == 'd' || c == 'L') action.type = LockType::kShared;
+    if (c == 'D' || c == 'd') action.what = What::kDefer;
+    if (c == 'L') action.what = What::kLockAll;
+    if (c != 'L') action.target = text[++i] - '0';
+    open.push_back(static_cast<int>(script.size()));
+    script.push_back(action);
+    if (i + 1 == text.size() || text[i + 1] != '(') close();
+  }
+  return script;
+}
+
+struct LockTableCase {
+  std::vector<std::string> scripts;  // one per handler
+  std::vector<int> ranks = {};       // of the handlers; none: handler i is rank i
+  int home = RightTable::kNoGlobalLock;
+  int job = 2;       // ranks of the window
+  int exposed = -1;  // a rank that is exposed by a post
+  TableMistakes mistakes = {};
+};
+
+template <class Table = RightTable>
+Report explore_lock_table(const LockTableCase& each, const Options& options,
+                          typename LockTableProgram<Table>::Seen* seen = nullptr) {
+  typename LockTableProgram<Table>::Seen unasked;
+  std::vector<TableScript> scripts;
+  for (const std::string& text : each.scripts) scripts.push_back(parse_table_script(text));
+  std::vector<LockTableProgram<Table>> programs;
+  for (const TableScript& script : scripts) {
+    programs.emplace_back(&script, &each.mistakes, seen != nullptr ? seen : &unasked);
+  }
+  auto explorer = std::make_unique<Explorer<LockTableProgram<Table>>>(programs, options, each.ranks);
+  for (int rank = 0; rank < kRanks; ++rank) explorer->shared().tables[rank] = Table(rank, each.job, each.home);
+  if (each.exposed >= 0) explorer->world().store(each.exposed, ControlBlock::kLock, LockWord::kExposed);
+  return explorer->run();
+}
+
+}  // namespace farside::explore
