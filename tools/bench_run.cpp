@@ -15,7 +15,7 @@
 namespace farside::tools {
 namespace {
 
-// The launcher's own. What is the command's to set, and for the ranks only, is not in it.
+// Returns the launcher's environment, without the variables that this command sets for the ranks only.
 Environment environment_for(const BenchRequest& request) {
   Environment environment = Environment::current();
   allow_root(request.runtime, environment);
@@ -39,14 +39,13 @@ Variables variables_for(const BenchRequest& request) {
   if (request.variant->kind == Variant::Kind::kFabric) {
     variables.emplace_back("FARSIDE_ROUTES", "fabric");
     variables.emplace_back("FARSIDE_PROVIDER", request.provider);
-    // On one machine nothing has to leave it: without this libfabric takes the first interface that is up.
+    // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
     if (request.nodes == 1 && !current.get("FI_TCP_IFACE")) variables.emplace_back("FI_TCP_IFACE", "lo");
   }
   return variables;
 }
 
-// The bare measures use a datagram endpoint with atomics, which over TCP libfabric has as a layer on top of the
-// provider.
+// The bare measures need a provider with atomics. Over TCP that is libfabric's layer of datagram endpoints.
 std::string bare_provider(const std::string& provider) { return provider == "tcp" ? "tcp;ofi_rxm" : provider; }
 
 std::vector<std::string> command_for(const BenchRequest& request,
@@ -67,7 +66,7 @@ std::vector<std::string> command_for(const BenchRequest& request,
         word.replace(at, 3, std::to_string(request.ranks));
     }
     words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
-    // How a launcher that is not known passes variables on is not known either; env(1) does it under any.
+    // The option by which this launcher passes variables on is unknown; env(1) works under any launcher.
     words.emplace_back("env");
     for (const Variables& some : {request.variant->component_variables(), variables})
       for (const auto& [name, value] : some) words.push_back(fmt::format("{}={}", name, value));
@@ -81,8 +80,8 @@ std::vector<std::string> command_for(const BenchRequest& request,
   return words;
 }
 
-// The measures that may share a run with the first: those with threads have MPI made thread-safe, which the
-// others would pay for.
+// Returns the measures that may share a run with the first one: measures with threads initialize MPI with
+// MPI_THREAD_MULTIPLE, which would slow down the others.
 std::vector<const bench::MeasureInfo*> alike(const std::vector<const bench::MeasureInfo*>& measures) {
   std::vector<const bench::MeasureInfo*> result;
   for (const auto* info : measures) {
@@ -91,7 +90,7 @@ std::vector<const bench::MeasureInfo*> alike(const std::vector<const bench::Meas
   return result;
 }
 
-// What a launcher's end says of its ranks: launchers pass a rank's signal on as 128 + signal.
+// Returns the signal that ended a rank: launchers pass it on as exit code 128 + signal.
 std::optional<int> signal_of(const ChildEnd& end) {
   if (end.how == ChildEnd::How::kSignalled) return end.code;
   if (end.how == ChildEnd::How::kExited && end.code > 128 && end.code < 128 + 65) return end.code - 128;
@@ -106,7 +105,7 @@ std::string without_place(const std::string& line) {
   return text == std::string::npos ? std::string() : line.substr(text);
 }
 
-// The lines of stderr that are likely to say why: those of farside, else the first few that are not
+// Returns the lines of stderr that probably name the cause: those of farside, else the first three that are not
 // decoration.
 std::string telling_lines(const std::string& errors) {
   std::vector<std::string> all;
@@ -118,7 +117,7 @@ std::string telling_lines(const std::string& errors) {
     if (line.find_first_not_of("-=* \t") == std::string::npos || line.starts_with("reported by process") ||
         line.find("ORTE_ERROR_LOG") != std::string::npos)
       continue;
-    const auto add = [&line](std::vector<std::string>& to) {  // ranks tend to say the same
+    const auto add = [&line](std::vector<std::string>& to) {  // ranks repeat each other's lines
       if (std::find(to.begin(), to.end(), line) == to.end()) to.push_back(line);
     };
     add(all);
@@ -150,7 +149,7 @@ Result verdict_of(const ChildEnd& end, double timeout) {
   return result;
 }
 
-// `opened`: how the windows said that they reach the other ranks.
+// `opened`: each window's route to the other ranks, as the window reported it; empty for a window of the runtime.
 void check_routes(const BenchRequest& request, int nodes, const std::vector<std::string>& opened,
                   std::vector<std::string>& warnings) {
   const auto left = std::count(opened.begin(), opened.end(), "");
@@ -249,7 +248,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
           std::any_of(now.begin(), now.end(), [](const auto* info) { return !bench::is_bare(*info); });
       if (!request.variant->native() && uses_mpi)
         check_routes(request, outcome.nodes, opened, outcome.warnings);
-      // All were measured; a program that left one out without a word would keep this loop going for ever.
+      // The run ended well. A measure that the program left out without an error would be retried for ever.
       for (const auto* info : now) {
         if (std::find(left.begin(), left.end(), info) != left.end())
           report(*info, {Verdict::kFailed, {}, "the benchmark did not report it"});
@@ -264,10 +263,10 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
       outcome.warnings.push_back(fmt::format("after its last measure the program {}: {}",
                                              verdict_name(verdict.verdict), verdict.reason));
     } else if (!hello) {
-      const auto rest = now;  // it never got going, and will not with one measure less
+      const auto rest = now;  // the program failed before its first measure, and fewer measures would not help
       for (const auto* info : rest) report(*info, verdict);
     } else {
-      // The launcher may have lost the line that named it: then it is the first one not reported.
+      // If the launcher lost the line that named the measure, it is the first one without a result.
       report(begun != nullptr ? *begun : **next, verdict);
     }
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs the benchmark program under a launcher, natively or with farside, and survives what may happen to it:
-// a measure that crashes, hangs or gives wrong data costs that measure only; the rest is measured in a
-// further run.
+// Runs the benchmark program under a launcher, natively or with farside. A measure that crashes, hangs or gives wrong
+// data costs that measure only: the remaining measures are measured in a further run.
 #pragma once
 
 #include <functional>
@@ -21,7 +20,7 @@ enum class Verdict {
   kWrong,    // the program found wrong data
   kCrashed,  // a rank died of a signal
   kFailed,   // a rank ended with an error, or never got as far
-  kHung,     // no sign of life for too long
+  kHung,     // no line of output for too long
 };
 std::string_view verdict_name(Verdict verdict);  // "measured", "wrong", "crashed", ...
 
@@ -33,15 +32,15 @@ struct Figure {  // in the measure's unit
   double preempted = 0;  // how often the scheduler took a core from a rank, per operation
 };
 
-// The figure is a time slice and not an operation: two ranks that spin had to share a core, because another
-// program had the other. (An implementation that sleeps or polls for as long gives its core up of its own
-// accord.)
+// Whether the figure is a scheduler's time slice instead of the time of an operation: another program took a core,
+// and two spinning ranks had to share the other one. (An implementation that sleeps or polls for this long yields its
+// core voluntarily, and is not counted as preempted.)
 bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure);
 
 struct Result {
   Verdict verdict = Verdict::kMeasured;
   Figure figure;
-  std::string reason;  // for people; empty if measured
+  std::string reason;  // for the user; empty if measured
 };
 
 struct BenchRequest {
@@ -51,12 +50,12 @@ struct BenchRequest {
   std::string provider;  // of libfabric, for Variant::Kind::kFabric
   std::string window = "allocate";
   double compute_seconds = 2;
-  double timeout_seconds = 60;  // for one measure, the time the target is away not counted
+  double timeout_seconds = 60;  // for one measure, without the time for which the target is away
   int ranks = 2;
-  int nodes = 1;                              // as far as known before the run; 0: not known
-  std::vector<std::string> launcher;  // instead of the runtime's mpirun: its words; "{n}" is the number of ranks
+  int nodes = 1;                              // 0: not known before the run
+  std::vector<std::string> launcher;  // instead of the runtime's mpirun; "{n}": the number of ranks
   std::string hosts;                          // for mpirun: "a:1,b:1"; empty: this machine
-  std::vector<std::string> launcher_options;  // handed to the launcher as they are
+  std::vector<std::string> launcher_options;  // passed to the launcher unchanged
   std::function<void(const bench::MeasureInfo&)> on_begin;
   std::function<void(const bench::MeasureInfo&, const Result&)> on_result;
   std::function<void()> on_tick;
@@ -64,8 +63,8 @@ struct BenchRequest {
 
 struct BenchOutcome {
   std::map<std::string_view, Result> results;  // by name; every measure of the request unless interrupted
-  std::vector<std::string> warnings;  // the run was not what it should be: farside did not really run, ...
-  std::string library;                // what the runtime says it is; empty if no run got so far
+  std::vector<std::string> warnings;  // doubts about the run: farside was not used, ...
+  std::string library;                // the runtime's own name and version; empty if no run got so far
   int nodes = 0;
   bool interrupted = false;
 };

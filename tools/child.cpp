@@ -28,10 +28,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kErrorOutputKept = 16384;
-constexpr std::chrono::seconds kGrace{5};  // between asking a child to end and ending it
+constexpr std::chrono::seconds kGrace{5};  // between SIGTERM and SIGKILL
 
 volatile std::sig_atomic_t stop_signal = 0;
-std::vector<pid_t> not_ours;  // children that this process had before (a shell may exec into it); left alone
+std::vector<pid_t> not_ours;  // from before prepare_for_children (a shell may exec into this); left alone
 
 void note_signal(int number) { stop_signal = number; }
 
@@ -71,11 +71,11 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// Between fork and exec: only calls that are safe after a fork.
+// Runs between fork and exec: it may call async-signal-safe functions only (signal-safety(7)).
 [[noreturn]] void become(char** arguments, char** environment, pid_t parent, int in, int out, int err,
                          int failure) {
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);  // should this process be killed, its launcher does not stay behind
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // ends the launcher if this process is killed
   if (getppid() != parent) _exit(127);
   const rlimit no_core{0, 0};  // native crashes are expected; no core files in the user's folder
   setrlimit(RLIMIT_CORE, &no_core);
@@ -113,8 +113,8 @@ std::vector<pid_t> children() {
   return result;
 }
 
-// What the launcher left behind became our children. They get a moment to end by themselves, then are ended;
-// what they leave becomes ours in turn.
+// Ends the processes that the launcher left behind, which have become children of this process. They have 2 s to end
+// by themselves, then get SIGKILL; their own children become children of this process in turn.
 void end_leftovers() {
   const Clock::time_point patience = Clock::now() + std::chrono::seconds(2);
   for (int round = 0; round < 500; ++round) {
@@ -127,7 +127,7 @@ void end_leftovers() {
   }
 }
 
-// Takes bytes and hands out whole lines.
+// Splits bytes into lines and passes each complete line on.
 class Lines {
  public:
   explicit Lines(const std::function<void(std::string_view)>& sink) : sink_(sink) {}
@@ -150,7 +150,7 @@ class Lines {
   std::string line_;
 };
 
-// Reads what is there; closes the descriptor at its end. True if something came.
+// Reads the available bytes, and closes the descriptor at end of file. Returns true if there were any.
 bool drain(Descriptor& from, const std::function<void(std::string_view)>& take) {
   bool any = false;
   std::array<char, 4096> buffer{};
@@ -175,7 +175,7 @@ void prepare_for_children() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   not_ours = children();
   struct sigaction action {};
-  action.sa_handler = note_signal;  // no SA_RESTART: poll() is to return
+  action.sa_handler = note_signal;  // no SA_RESTART, so that poll() returns
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     sigaction(number, &action, nullptr);
   }
@@ -185,10 +185,10 @@ void prepare_for_children() {
 int become_program(const std::vector<std::string>& arguments, const Environment& environment) {
   std::vector<std::string> argument_strings = arguments;
   std::vector<std::string> environment_strings = environment.lines();
-  // Handlers do not survive the change, but what is ignored stays so, and so does the role of a subreaper.
+  // execve(2) resets handlers, but keeps ignored signals and the role of a subreaper.
   std::signal(SIGPIPE, SIG_DFL);
   prctl(PR_SET_CHILD_SUBREAPER, 0);
-  if (stop_signal != 0) {  // told to stop meanwhile
+  if (stop_signal != 0) {  // a signal to stop arrived meanwhile
     std::signal(stop_signal, SIG_DFL);
     std::raise(stop_signal);
   }
@@ -221,7 +221,7 @@ ChildEnd run_child(const ChildRequest& request) {
     become(const_cast<char**>(arguments.data()), const_cast<char**>(environment.data()), parent, null.get(),
            out->write.get(), err->write.get(), failure->write.get());
   }
-  setpgid(child, child);  // both sides do it, so that it holds whoever runs first
+  setpgid(child, child);  // parent and child both call it, since either may run first
   out->write.close();
   err->write.close();
   failure->write.close();
@@ -250,8 +250,8 @@ ChildEnd run_child(const ChildRequest& request) {
   int status = 0;
   for (;;) {
     std::array<pollfd, 2> waiting{{{out->read.get(), POLLIN, 0}, {err->read.get(), POLLIN, 0}}};
-    // Descriptors that are closed (-1) are ignored by poll. 100 ms: how late the end of the child may be
-    // noticed if it leaves its pipes to others.
+    // poll ignores closed descriptors (-1). If the child leaves its pipes to other processes, its end is noticed
+    // after at most 100 ms.
     poll(waiting.data(), waiting.size(), 100);
     if (drain(out->read, take_output) && !ended_by_us) deadline = Clock::now() + silence;
     drain(err->read, take_errors);
@@ -262,7 +262,7 @@ ChildEnd run_child(const ChildRequest& request) {
     if (request.on_tick) request.on_tick();
     if (!ended_by_us && (stop_signal != 0 || Clock::now() > deadline)) {
       ended_by_us = stop_signal != 0 ? ChildEnd::How::kInterrupted : ChildEnd::How::kSilent;
-      kill(-child, SIGTERM);  // launchers end their ranks on SIGTERM, wherever those are
+      kill(-child, SIGTERM);  // on SIGTERM launchers end their ranks, on all nodes
       deadline = Clock::now() + kGrace;
     } else if (ended_by_us && !killed && Clock::now() > deadline) {
       kill(-child, SIGKILL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs one program (a launcher with its ranks) to its end, without a shell, and leaves nothing of it behind.
+// Runs one program (a launcher with its ranks) to its end, without a shell, and leaves no process behind.
 #pragma once
 
 #include <functional>
@@ -16,32 +16,32 @@ struct ChildEnd {
     kExited,       // `code` is the exit status
     kSignalled,    // `code` is the signal
     kSilent,       // wrote no line for too long, and was ended
-    kInterrupted,  // this process was told to stop (SIGINT, SIGTERM, SIGHUP), and ended it
+    kInterrupted,  // this process got SIGINT, SIGTERM or SIGHUP, and ended the child
     kNotStarted,   // `code` is errno
   };
   How how = How::kNotStarted;
   int code = 0;
-  std::string error_output;  // the last part of what it wrote to stderr
+  std::string error_output;  // the last part of its stderr
 };
 
 struct ChildRequest {
-  std::vector<std::string> arguments;  // the first is the program, found in PATH if it has no slash
+  std::vector<std::string> arguments;  // the first is the program; searched in PATH if it has no slash
   Environment environment;
-  double silence_seconds = 60;                    // end it when no line has come for so long
+  double silence_seconds = 60;                    // after this time without a line of output the child is ended
   std::function<void(std::string_view)> on_line;  // each line of its stdout, without the newline
-  std::function<void()> on_tick;                  // several times a second, between lines; may be empty
+  std::function<void()> on_tick;                  // called several times a second, between lines; may be empty
 };
 
-// Call once before run_child: processes that a child leaves behind become children of this process (so that
-// run_child can end exactly those), and SIGINT, SIGTERM and SIGHUP end the running child first.
+// Call once before run_child. Processes that a child leaves behind then become children of this process, so that
+// run_child can end exactly those; SIGINT, SIGTERM and SIGHUP end the running child first.
 void prepare_for_children();
 
-// The child has its own process group and /dev/null as stdin. When this returns, the child and everything
-// that it started is gone. Only one at a time.
+// Runs a child with its own process group and /dev/null as stdin. At the return the child and all its descendants
+// have ended. At most one child runs at a time; not thread-safe.
 ChildEnd run_child(const ChildRequest& request);
 
-// This process becomes the program (found in PATH if it has no slash), with signals and children as they were
-// before prepare_for_children. Returns only if that fails: errno.
+// Replaces this process by the program (searched in PATH if it has no slash), with the signals and children of the
+// time before prepare_for_children. Returns only on failure, with errno.
 int become_program(const std::vector<std::string>& arguments, const Environment& environment);
 
 }  // namespace farside::tools

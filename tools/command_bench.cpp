@@ -67,7 +67,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
     fmt::print(stderr, "farside bench: nothing to measure (with {} ranks)\n", settings.ranks);
     return 2;
   }
-  // Rather now than after an hour of measuring.
+  // Fails now rather than after an hour of measuring.
   for (const std::string* file : {&settings.json_file, &settings.csv_file, &settings.html_file}) {
     if (!file->empty() && !can_write(*file)) return 2;
   }
@@ -348,7 +348,7 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   add_compare_command(*command, exit_code);
   add_report_command(*command, exit_code);
   command->callback([settings, command, line, &exit_code] {
-    if (!command->get_subcommands().empty()) return;  // it has done its work
+    if (!command->get_subcommands().empty()) return;  // the subcommand has run already
     if (!settings->launcher.empty() && !settings->hosts.empty())
       throw CLI::ValidationError("--hosts",
                                  "is for mpirun; with --launcher, say it in the launcher's own way");

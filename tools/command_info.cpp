@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `farside info`: what this machine has and allows, what farside makes of it, and why.
+// `farside info`: what this machine has and allows, what farside uses of it, and why.
 #include <memory>
 #include <string>
 

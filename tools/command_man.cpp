@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `farside man`, run by the build: writes the manual pages, made of the commands' own help and of the table
-// of settings, and what shells complete.
+// `farside man`, which the build runs: writes the manual pages, from the help of the commands and the table of
+// settings, and the completion files of the shells.
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -22,7 +22,7 @@
 namespace farside::tools {
 namespace {
 
-// Text that roff(7) prints as it is.
+// Escapes a text so that roff(7) prints it unchanged.
 std::string roff(std::string_view text) {
   std::string result;
   bool begins_line = true;
@@ -40,7 +40,7 @@ std::string roff(std::string_view text) {
   return result;
 }
 
-// Lines that stay lines.
+// Formats lines so that roff(7) does not join them.
 std::string lines(const std::string& text) {
   return text.empty() ? "" : fmt::format(".nf\n{}\n.fi\n", roff(text));
 }
@@ -64,7 +64,7 @@ std::string options_of(const CLI::App& app) {
   return text;
 }
 
-// The commands of a command, each with its arguments and options.
+// Lists the subcommands of a command, each with its arguments and options.
 std::string nested_of(const CLI::App& command) {
   std::string text;
   for (const CLI::App* nested : command.get_subcommands(nullptr)) {
@@ -80,7 +80,7 @@ std::string nested_of(const CLI::App& command) {
   return text;
 }
 
-// A description is a line, and perhaps below it how the command is used.
+// A description is one line, optionally followed by lines on the usage of the command.
 std::string page_of(const CLI::App& command) {
   const std::string name = "farside-" + command.get_name();
   const std::string description = command.get_description();
@@ -129,7 +129,7 @@ std::string settings_page() {
   return text + ".SH SEE ALSO\n.BR farside (1),\n.BR mpirun (1)\n";
 }
 
-// farside-bench-openmpi(1) and its like: their help needs MPI, so the page points to it.
+// Writes farside-bench-openmpi(1) and farside-bench-mpich(1). Their --help needs MPI, so the page refers to it.
 std::string benchmark_page(const std::string& runtime) {
   const std::string name = roff("farside-bench-" + runtime);
   return title("farside-bench-" + runtime, 1) +
@@ -155,7 +155,7 @@ void write(const std::filesystem::path& file, const std::string& text) {
 void add_man_command(CLI::App& app, int& exit_code) {
   auto folder = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("man", "write the manual pages, and what shells complete, into a folder");
-  command->group("");  // for the build, not for people
+  command->group("");  // hidden from the help, since only the build uses it
   command->add_option("folder", *folder)->required();
   command->callback([folder, &app, &exit_code] {
     const std::filesystem::path to(*folder);

@@ -33,7 +33,7 @@ struct Options {
   bool dry_run = false;
 };
 
-constexpr int kRefused = 2;  // farside's own exit code: it did not get as far as mpirun
+constexpr int kRefused = 2;  // exit code: mpirun was not started
 
 template <class... Args>
 int refuse(fmt::format_string<Args...> format, Args&&... args) {
@@ -46,7 +46,7 @@ void warn(fmt::format_string<Args...> format, Args&&... args) {
   fmt::print(stderr, "farside run: warning: {}\n", fmt::format(format, std::forward<Args>(args)...));
 }
 
-// --set NAME=VALUE into the environment of this process, where read_settings() finds it.
+// Puts --set NAME=VALUE into the environment of this process, where read_settings() finds it.
 Status take_settings(const std::vector<std::string>& set) {
   for (const std::string& one : set) {
     const std::size_t equals = one.find('=');
@@ -68,7 +68,7 @@ std::string described(const std::vector<MpiLibrary>& libraries) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-// Which runtime, from what the program is linked to; or why not.
+// Determines the runtime from the libraries of the program, or says why it cannot.
 Result<std::string> detect(const Linkage& linkage) {
   if (linkage.mpi.empty()) {
     return Error{
@@ -90,7 +90,7 @@ Result<std::string> detect(const Linkage& linkage) {
   return linkage.mpi.front().runtime;
 }
 
-// Whether the launcher's own options set this variable for the ranks.
+// Returns whether the launcher's own options set this variable for the ranks.
 bool set_by_user(const std::vector<std::string>& launcher_options, std::string_view name) {
   for (std::size_t i = 0; i + 1 < launcher_options.size(); ++i) {
     std::string_view option = launcher_options[i];
@@ -102,7 +102,7 @@ bool set_by_user(const std::vector<std::string>& launcher_options, std::string_v
   return false;
 }
 
-// Open MPI's -x counts up to the next ":" only, so it stands behind each.
+// Adds `set` after each ":" of Open MPI, because its -x applies to one program only.
 std::vector<std::string> with_variables(const Runtime& runtime, const std::vector<std::string>& program,
                                         const std::vector<std::string>& set) {
   std::vector<std::string> words;
@@ -123,7 +123,7 @@ bool root_allowed(const Runtime& runtime, const Environment& environment,
          });
 }
 
-// What is to be preloaded must be there, fit into LD_PRELOAD, and belong to the very MPI library of the
+// Checks that the library exists, that LD_PRELOAD can hold its path, and that it belongs to the MPI library of the
 // program.
 Status check_library(const Runtime& runtime, const Options& options, const Linkage& linkage) {
   if (runtime.library.empty()) {

@@ -38,7 +38,7 @@ struct Options {
   std::string plot_file;
 };
 
-// Polling costs the square of the ranks: beyond this many operations per lock it is not followed.
+// The operations of polling grow with the square of the ranks, so a lock is not followed beyond this many operations.
 constexpr std::uint64_t kMostPerLock = 64;
 
 Time nanoseconds(double microseconds) { return static_cast<Time>(microseconds * 1000); }
@@ -80,7 +80,7 @@ int run(const Options& options) {
       for (const int readers : options.readers) {
         for (const char* protocol : {"farside", "polling", "queue"}) {
           if (options.protocol != "all" && options.protocol != protocol) continue;
-          // MPICH's lock_all is a message to every rank: 4 x ranks of them, which needs no simulation.
+          // MPICH's lock_all sends a message to every rank: 4 x ranks messages, which need no simulation.
           if (settings.lock_all && protocol == std::string("queue")) continue;
           if (settings.targets > ranks) {
             fmt::print(stderr, "farside simulate: more targets than the {} ranks\n", ranks);

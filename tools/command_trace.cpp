@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `farside trace`: what FARSIDE_TRACE has recorded, as text, for Perfetto, and as a page to look at.
+// `farside trace`: shows what FARSIDE_TRACE recorded, as text, for Perfetto, and as an HTML page.
 #include <fstream>
 #include <functional>
 #include <memory>

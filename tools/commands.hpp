@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The subcommands of `farside`. Each lives in one file, command_NAME.cpp, and offers one function that adds
-// itself to the command line; when it is chosen it runs and sets `exit_code` (0: as it should be, 1: not, 2:
-// wrong usage).
+// The subcommands of `farside`. Each is in one file, command_NAME.cpp, which has one function that adds the
+// subcommand to the command line. A chosen subcommand runs and sets `exit_code`: 0 for success, 1 for failure, 2 for
+// wrong usage.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@ class App;
 
 namespace farside::tools {
 
-// `program`: the words behind "--", the program and its arguments. They are taken off the command line before.
+// `program`: the words after "--", that is the program and its arguments. They are not on the parsed command line.
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
 void add_info_command(CLI::App& app, int& exit_code);
-// `line`: the command line, for the record.
+// `line`: the command line, which is recorded in the results.
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
 void add_trace_command(CLI::App& app, int& exit_code);
 void add_explain_command(CLI::App& app, int& exit_code);
-// After all others: it describes them.
+// Must be added last, because it describes all others.
 void add_man_command(CLI::App& app, int& exit_code);
 
 }  // namespace farside::tools

@@ -38,7 +38,7 @@ CompletedCommand completed_command(const CLI::App& app) {
     CompletedOption one;
     for (const std::string& name : option->get_snames()) one.names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) one.names.push_back("--" + name);
-    if (one.names.empty()) continue;  // stands for itself: a file
+    if (one.names.empty()) continue;  // positional: a file
     one.help = first_line(option->get_description());
     one.takes_value = option->get_expected_max() != 0;
     one.choices = choices_of(*option);
@@ -63,7 +63,7 @@ std::vector<std::string> settings() {
   return names;
 }
 
-// With each of these characters behind a backslash.
+// Returns the text with a backslash before each of these characters.
 std::string escaped(std::string_view text, std::string_view special) {
   std::string result;
   for (const char byte : text) {
@@ -73,7 +73,7 @@ std::string escaped(std::string_view text, std::string_view special) {
   return result;
 }
 
-// Between single quotes: for a POSIX shell, and for fish.
+// Quote the text with single quotes, for a POSIX shell and for fish.
 std::string shell_quoted(std::string_view text) {
   std::string result = "'";
   for (const char byte : text) result += byte == '\'' ? std::string("'\\''") : std::string(1, byte);
@@ -92,7 +92,7 @@ std::string long_names(const CompletedCommand& command) {
 
 // ---- zsh ------------------------------------------------------------------------------------------------------------
 
-// The specifications of _arguments: of each name of each option, then of all that is no option.
+// Returns the specifications of _arguments: one for each name of each option, then one for positional arguments.
 std::string zsh_arguments(const CompletedCommand& command) {
   std::string text = "_arguments";
   for (const CompletedOption& option : command.options) {
@@ -150,10 +150,10 @@ std::vector<CompletedCommand> completed_commands(const CLI::App& app) {
 
 std::string bash_completion(const std::vector<CompletedCommand>& commands) {
   std::string options;
-  std::string nested;  // commands of commands
+  std::string nested;  // subcommands of commands
   std::string values;
   for (const CompletedCommand& command : commands) {
-    // "bench compare" before "bench", whose pattern takes all.
+    // "bench compare" stands before "bench", whose pattern would match both.
     for (const CompletedCommand& one : command.nested)
       options += fmt::format("      '{} {}') words='{}' ;;\n", command.name, one.name, long_names(one));
     options += fmt::format("      '{} '*) words='{}' ;;\n", command.name, long_names(command));

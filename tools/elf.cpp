@@ -14,7 +14,7 @@
 #include "transport/base/unique_fd.hpp"
 #include "transport/node/segment.hpp"
 
-// The header of this program itself, where the linker has put it.
+// The ELF header of this program itself, defined by the linker.
 extern "C" const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 
 namespace farside::tools {
@@ -26,8 +26,7 @@ using Section = ElfW(Shdr);
 using Entry = ElfW(Dyn);
 using Symbol = ElfW(Sym);
 
-// A file of this program's own kind of machine, mapped; nothing in it is believed without a look at its
-// bounds.
+// A mapped file for this program's kind of machine. Every access is checked against the bounds of the file.
 class Image {
  public:
   static std::optional<Image> open(const std::string& path) {
@@ -57,7 +56,7 @@ class Image {
     return value;
   }
 
-  // The T's of a table; those beyond the end of the file are left out.
+  // Returns the entries of a table; entries beyond the end of the file are left out.
   template <class T>
   std::vector<T> table(std::uint64_t offset, std::uint64_t count) const {
     std::vector<T> result;
@@ -106,7 +105,7 @@ std::optional<ElfFile> read_elf(const std::string& path) {
     if (segment.p_type != PT_DYNAMIC) continue;
     entries = image->table<Entry>(segment.p_offset, segment.p_filesz / sizeof(Entry));
   }
-  // DT_STRTAB is an address; in the file it lies where the segment that is loaded there lies.
+  // DT_STRTAB is an address. Its offset in the file follows from the segment that is loaded there.
   std::uint64_t strings = 0;
   for (const Entry& entry : entries) {
     if (entry.d_tag == DT_NULL) break;
@@ -127,7 +126,7 @@ std::optional<ElfFile> read_elf(const std::string& path) {
     if (entry.d_tag == DT_RPATH) result.rpath = split(value());
     if (entry.d_tag == DT_RUNPATH) result.runpath = split(value());
   }
-  // A static position-independent program has a dynamic section too, but no loader, and needs nothing.
+  // A static position-independent program has a dynamic section too, but no loader and no needed libraries.
   result.dynamic =
       !result.needed.empty() || !result.soname.empty() ||
       std::any_of(segments.begin(), segments.end(), [](const Segment& s) { return s.p_type == PT_INTERP; });

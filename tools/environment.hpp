@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The environment of a child process, made from this one's and changed without touching this one's.
+// The environment of a child process: a copy of this process's environment that can be changed by itself.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The `farside` command: what people run to see and measure farside. See command_*.cpp.
+// The `farside` command; its subcommands are in command_*.cpp.
 #include <exception>
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@
 int main(int argc, char** argv) {
   try {
     int exit_code = 0;
-    // What is behind "--" belongs to a program that is to be started, and is nobody's to read here.
+    // The words after "--" belong to the program to be started and are not parsed here.
     std::vector<std::string> program;
     for (int i = 1; i < argc; ++i) {
       if (std::string_view(argv[i]) != "--") continue;

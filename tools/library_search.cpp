@@ -33,7 +33,7 @@ constexpr std::string_view kTriplet = "riscv64-linux-gnu";
 constexpr std::string_view kTriplet = "none";
 #endif
 
-// One object and what its own libraries are looked for in: DT_RPATH is inherited, DT_RUNPATH is not.
+// One object and the search paths of its libraries: DT_RPATH is inherited, DT_RUNPATH is not.
 struct Object {
   std::string path;
   std::vector<std::string> inherited_rpath;
@@ -72,7 +72,7 @@ std::vector<std::string> library_path() {
   return result;
 }
 
-// Found, and of this kind of machine: the loader passes over others.
+// Whether the file exists and is for this kind of machine: the loader passes over others.
 std::string usable(const fs::path& candidate) {
   std::error_code failed;
   if (!fs::is_regular_file(candidate, failed) || !read_elf(candidate.string())) return {};
@@ -106,8 +106,8 @@ std::string find_library(const std::string& name, const Object& by, const ElfFil
 }  // namespace
 
 std::vector<std::string> in_loader_cache(const std::string& name, const std::string& cache) {
-  // As glibc writes it since 2.32 (sysdeps/generic/dl-cache.h there): a header, then entries; texts are at
-  // offsets from the header. Before, an older table stood in front.
+  // The format that glibc writes since 2.32 (sysdeps/generic/dl-cache.h): a header, then entries. Texts are at
+  // offsets from the header. In earlier versions an older table preceded the header.
   struct Header {
     std::array<char, 20> magic;
     std::uint32_t entries, text_bytes;
@@ -150,7 +150,7 @@ std::vector<LoadedLibrary> loaded_libraries(const std::string& path) {
     waiting.pop_front();
     const std::optional<ElfFile> elf = read_elf(object.path);
     if (!elf) continue;
-    if (elf->runpath.empty()) {  // one that has a DT_RUNPATH loses its DT_RPATH
+    if (elf->runpath.empty()) {  // DT_RUNPATH overrides DT_RPATH
       const auto own = expand_all(elf->rpath, object.path);
       object.inherited_rpath.insert(object.inherited_rpath.begin(), own.begin(), own.end());
     }

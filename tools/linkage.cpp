@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kWhatThen = "--runtime openmpi or --runtime mpich says which runtime it is for";
-constexpr int kMostInterpreters = 5;  // as many as Linux follows
+constexpr int kMostInterpreters = 5;  // the limit of Linux
 
 bool runnable(const fs::path& path) {
   std::error_code failed;
@@ -54,10 +54,10 @@ bool is_python(const fs::path& path) {
   return name == "python" || name == "pypy";
 }
 
-// The words behind #!, or none. `env` and `env -S` stand for what they find in PATH.
+// Returns the words after #!, or none. `env` and `env -S` are replaced by the program that they find in PATH.
 std::vector<std::string> interpreter_of(const std::string& script) {
   std::ifstream file(script, std::ios::binary);
-  std::array<char, 256> begin{};  // what Linux reads
+  std::array<char, 256> begin{};  // Linux reads as many bytes
   file.read(begin.data(), begin.size());
   const std::string_view head(begin.data(), static_cast<std::size_t>(file.gcount()));
   if (!head.starts_with("#!")) return {};
@@ -73,10 +73,10 @@ std::vector<std::string> interpreter_of(const std::string& script) {
   return words;
 }
 
-// The extension module of mpi4py, as this interpreter would import it.
+// Returns the extension module of mpi4py that this interpreter would import.
 Result<std::string> find_mpi4py(const std::string& python) {
-  // Found, not loaded: loading it would load MPI. The mark tells the line from what else is printed at a
-  // start.
+  // The module is found and not loaded, since loading it would load MPI. The mark distinguishes the line from other
+  // output of the interpreter's start.
   static constexpr const char* kQuestion =
       "import importlib.util as u\n"
       "try: s = u.find_spec('mpi4py.MPI')\n"
@@ -105,7 +105,7 @@ Result<std::string> find_mpi4py(const std::string& python) {
   return *origin;
 }
 
-// The file whose libraries count.
+// Returns the file whose libraries decide.
 Result<std::string> follow(const std::string& program) {
   std::string file = program;
   std::string chain = program;
@@ -131,7 +131,7 @@ std::string runtime_by_name(const std::string& library) {
   return library == "libmpi.so.40" || library == "libmpi.so.20" ? "openmpi" : "";
 }
 
-// By what the library defines; where that says nothing, by its name.
+// Decides by the symbols that the library defines, or if these do not suffice by its name.
 std::string runtime_of(const LoadedLibrary& library) {
   if (library.path.empty()) return runtime_by_name(library.name);
   const auto defined = defined_symbols(library.path, {"PMPI_Init", "ompi_mpi_comm_world", "MPIR_Dup_fn"});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The files that the ranks of a run leave: PREFIX.RANK.EXTENSION.
+// Lists the files that the ranks of a run wrote: PREFIX.RANK.EXTENSION.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace farside::tools {
 
-// In no order. `extension`: with its dot. `failed`: of reading the folder.
+// The result is not sorted. `extension` includes its dot; `failed` is the error of reading the folder.
 inline std::vector<std::filesystem::path> rank_files(const std::string& prefix, std::string_view extension,
                                                      std::error_code& failed) {
   namespace fs = std::filesystem;

@@ -19,14 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Set by CMake: the launchers that belong to the compiler wrappers of the build.
+// CMake sets these: the launchers that belong to the compiler wrappers of the build.
 #ifndef FARSIDE_MPIRUN_OPENMPI
 #define FARSIDE_MPIRUN_OPENMPI ""
 #endif
 #ifndef FARSIDE_MPIRUN_MPICH
 #define FARSIDE_MPIRUN_MPICH ""
 #endif
-// Where the libraries are installed, seen from where this program is.
+// The folder of the installed libraries, relative to this program.
 #ifndef FARSIDE_INSTALLED_LIBRARIES
 #define FARSIDE_INSTALLED_LIBRARIES "../lib"
 #endif
@@ -39,7 +39,7 @@ struct Known {
   std::string_view name;
   std::string_view title;
   std::string_view built_with;
-  std::string_view sign;  // what `mpirun --version` says
+  std::string_view sign;  // a text in the output of `mpirun --version`
 };
 
 constexpr auto kKnown = std::to_array<Known>({
@@ -49,7 +49,7 @@ constexpr auto kKnown = std::to_array<Known>({
 
 bool runnable(const fs::path& path) { return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path); }
 
-// The lines of `launcher --version`.
+// Returns the output of `launcher --version`.
 std::vector<std::string> version_lines(const std::string& launcher) {
   std::vector<std::string> lines;
   ChildRequest request;
@@ -86,8 +86,8 @@ std::string absolute_if_there(const fs::path& path) {
   return fs::is_regular_file(path, failed) ? fs::absolute(path).lexically_normal().string() : std::string();
 }
 
-// libfarside-NAME.so in this folder, or, where only what programs need at run time is installed, the name with
-// the number; empty if there is neither.
+// Returns libfarside-NAME.so in this folder or, if only the files for run time are installed, the name with its
+// number; empty if there is neither.
 std::string library_in(const fs::path& folder, std::string_view name) {
   const fs::path plain = folder / fmt::format("libfarside-{}.so", name);
   std::string found = absolute_if_there(plain);
@@ -135,7 +135,8 @@ Runtime find_runtime(const std::string& name, const std::string& library_folder,
 }
 
 std::string launcher_version(const Runtime& runtime) {
-  // "mpirun.openmpi (OpenRTE) 4.1.4", "mpirun (Open MPI) 5.0.3"; hydra has a line " Version:          4.0.2".
+  // Examples: "mpirun.openmpi (OpenRTE) 4.1.4", "mpirun (Open MPI) 5.0.3"; MPICH's hydra prints " Version:
+  // 4.0.2".
   for (const std::string& line : version_lines(runtime.launcher)) {
     const bool tells = line.find("Version:") != std::string::npos || line.find(") ") != std::string::npos;
     if (tells) return fmt::format("{} {}", runtime.title, line.substr(line.find_last_of(' ') + 1));
@@ -166,10 +167,9 @@ void allow_root(const Runtime& runtime, Environment& environment) {
 std::vector<std::string> local_launch(const Runtime& runtime, int ranks) {
   std::vector<std::string> words{runtime.launcher, "-n", std::to_string(ranks)};
   if (runtime.name == "openmpi") {
-    // --oversubscribe: it counts cores, or a cpuset's, and refuses more ranks than that.
-    // --bind-to none: MPICH does not bind either; and Open MPI's binding of a rank to one core would put the
-    // rank and any helper thread on the same core while others are free, and two such runs at a time onto the
-    // same cores.
+    // --oversubscribe: Open MPI refuses more ranks than cores (of the cpuset).
+    // --bind-to none: MPICH does not bind either. Open MPI's binding to one core would put a rank and its helper
+    // threads on one core while others are free, and two runs at a time on the same cores.
     words.insert(words.end(), {"--oversubscribe", "--bind-to", "none"});
   }
   return words;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which MPI runtimes this machine and this build of farside have: the launcher, the library to preload and
-// the benchmark program of each.
+// The MPI runtimes of this machine and of this build of farside: for each the launcher, the library to preload and
+// the benchmark program.
 #pragma once
 
 #include <string>
@@ -19,39 +19,38 @@ struct Runtime {
   std::string library;    // absolute path of libfarside-NAME.so or .so.N; empty if there is none
 };
 
-// The folder this program lies in.
+// Returns the folder of this program.
 std::string own_folder();
 
-// Where the libraries are if the user does not say: lib beside the folder of this program, or where they were
-// installed.
+// Returns the default folder of the libraries: lib beside the folder of this program, or where they were installed.
 std::string default_library_folder();
 
-// All runtimes that farside knows, by name.
+// Returns the names of all runtimes that farside knows.
 std::vector<std::string> runtime_names();
 
-// One of them by its name; without a launcher or a library where there is none. `mpi_library`, if not empty,
-// is the path of the runtime's own library: a launcher in the bin of its prefix goes before others.
+// Returns one runtime by its name; its launcher or library is empty if there is none. `mpi_library`, if not empty, is
+// the path of the runtime's own library: a launcher in the bin of its prefix is preferred.
 Runtime find_runtime(const std::string& name, const std::string& library_folder,
                      const std::string& mpi_library = {});
 
-// What its launcher says of itself: "Open MPI 4.1.4"; empty if it does not say.
+// Returns the launcher's version text, for instance "Open MPI 4.1.4"; empty if it prints none.
 std::string launcher_version(const Runtime& runtime);
 
-// The runtimes that have a launcher, in a fixed order. `missing` gets a line for each other that says what
-// was looked for.
+// Returns the runtimes that have a launcher, in a fixed order. For each other runtime, `missing` gets a line that
+// says what was searched.
 std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<std::string>& missing);
 
-// What the launcher needs in its environment: Open MPI refuses root unless it is told twice.
+// Sets what the launcher needs in its environment: Open MPI refuses root unless two variables allow it.
 void allow_root(const Runtime& runtime, Environment& environment);
 
-// The command line that starts `ranks` ranks of a program on this machine, without the program.
+// Returns the command line that starts `ranks` ranks on this machine, without the program.
 std::vector<std::string> local_launch(const Runtime& runtime, int ranks);
 
-// A value for LD_PRELOAD: `old` with farside's library in front, or (empty library) with none of farside's.
+// Returns a value for LD_PRELOAD: `old` with farside's library first, or (empty library) without farside's libraries.
 std::string preload_list(const std::string& old, const std::string& library);
 
-// The words of a launcher's command line that set variables for its ranks, on whatever machine. They hold for
-// all programs with MPICH, and with Open MPI for the programs up to the next ":" word.
+// Returns the words of a launcher's command line that set variables for its ranks on all nodes. With MPICH they apply
+// to all programs, with Open MPI to the programs up to the next ":".
 using Variables = std::vector<std::pair<std::string, std::string>>;
 std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables& variables);
 

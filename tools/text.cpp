@@ -39,7 +39,7 @@ std::string with_unit(double value, bench::Unit unit) {
 std::string ratio(double base, double value, bench::Unit unit) {
   if (!(base > 0) || !(value > 0)) return "-";
   const double times = bench::more_is_better(unit) ? value / base : base / value;
-  // Near 1 a third digit would be noise.
+  // Near 1 a third digit would be within the noise.
   return (times >= 0.1 && times < 10 ? fmt::format("{:.2f}", times) : three_digits(times)) + "x";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers and tables for people to read. ASCII only: a fresh machine has no locale.
+// Formats numbers and tables for terminals. ASCII only, since a fresh machine has no locale.
 #pragma once
 
 #include <string>
@@ -10,24 +10,24 @@
 
 namespace farside::tools {
 
-// A figure with three significant digits and the unit that suits it: "0.0381 us", "12.4 ms", "1.99 s", "9.60
-// GB/s", "46.8 M/s".
+// Returns a figure with three significant digits and a suitable unit: "0.0381 us", "12.4 ms", "1.99 s", "9.60 GB/s",
+// "46.8 M/s".
 std::string with_unit(double value, bench::Unit unit);
 
-// How many times as fast `value` is as `base`: "0.021x", "2.53x", "480000x".
+// Returns how many times as fast `value` is as `base`: "0.021x", "2.53x", "480000x".
 std::string ratio(double base, double value, bench::Unit unit);
 
-// A command line that a shell takes for exactly these words.
+// Returns a command line that a shell splits into exactly these words.
 std::string shell_line(const std::vector<std::string>& words);
 
-// The words of a command line, taken apart as a shell does (quotes and backslashes, nothing else).
+// Splits a command line into words as a shell does (quotes and backslashes only).
 std::vector<std::string> shell_words(std::string_view line);
 
 class Table {
  public:
   explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  // The first column to the left, the others to the right; a line under the header.
+  // Aligns the first column to the left and the others to the right, with a line under the header.
   std::string text() const;
 
  private:

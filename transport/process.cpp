@@ -83,7 +83,7 @@ void Process::shut_down() {
   opened_.store(nullptr, std::memory_order_release);
   in_use_.store(0, std::memory_order_release);
   opened_node_handler_.store(nullptr, std::memory_order_release);
-  // Whoever is in poll_from_runtime() may still have what was open.
+  // A thread in poll_from_runtime() may still use what was open: close() waits for it.
   from_runtime_.close();
   choice_.reset();
   fabric_.reset();

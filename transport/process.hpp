@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This process, as farside's one owner of what lives longer than a window: settings, statistics, the endpoint, and
-// the hook that moves the MPI runtime while an application thread waits. Comes to life at the first window.
+// Process: the owner of everything that outlives a window: settings, statistics, the endpoint, the node handler, and
+// the hook that progresses the MPI runtime while an application thread waits.
+//
+// Thread safety: all members may be called from any thread; opening (fabric, node_handler) is serialised by a mutex.
+// Cost: open_fabric and provider_in_use are one load; poll without an endpoint is two loads.
 #pragma once
 
 #include <atomic>
@@ -27,42 +30,44 @@ class Process final : public Progress {
   // Never destroyed: threads of the application may still be in farside when the process exits.
   static Process& instance();
 
-  // Settings, read once; the error of a bad one stays.
+  // Reads the settings at the first call and keeps them, or their error.
   Result<const Settings*> settings();
   Statistics& statistics() { return statistics_; }
 
-  // What the application has allocated so that windows may be made of it.
+  // Memory of MPI_Alloc_mem, of which windows may be made.
   ShareableMemory& shareable_memory() { return shareable_memory_; }
 
-  // Those of libfabric's providers that this process can use (fabric/provider_choice.hpp); once the endpoint is open,
-  // its own only.
+  // The libfabric providers that this process can use (fabric/provider_choice.hpp); once the endpoint is open, only its
+  // provider. The first call opens an endpoint.
   Providers usable_providers();
-  // The open endpoint's; none until it was opened.
+  // The provider of the open endpoint; 0 before.
   Providers provider_in_use() const { return in_use_.load(std::memory_order_acquire); }
-  // The endpoint, opened when first asked for, of the best provider among these, on which processes that are to reach
-  // each other agree.
+  // Returns the endpoint. The first call opens it with the best provider in `among`, the set on which the processes
+  // of the space have agreed. Errors: those of settings() and ProviderChoice::take(); kNoRoute if the endpoint is
+  // open with a provider that is not in `among`.
   Result<Fabric*> fabric(Providers among = kAnyProvider);
-  // Null until it was opened.
+  // Null until the endpoint is open.
   Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
-  // Serves on-node peers; as the endpoint.
+  // Returns the handler for on-node peers, and opens it at the first call. An error is kept.
   Result<NodeHandler*> node_handler();
-  // Closes the endpoint and ends both threads. All windows are gone. Waits for a poll_from_runtime() in another thread;
-  // one that comes later finds nothing to do.
+  // Closes the endpoint and ends both threads. Precondition: all windows are freed. Waits for a poll_from_runtime() in
+  // another thread; a later one finds nothing to do.
   void shut_down();
 
-  // Moves the MPI runtime without blocking (for instance MPI_Iprobe); called by waiting application threads only.
+  // `hook` progresses the MPI runtime without blocking (for instance MPI_Iprobe). Only waiting application threads call
+  // it.
   void set_runtime_progress(void (*hook)()) { runtime_progress_.store(hook, std::memory_order_release); }
 
   void poll() override;
-  // For the MPI runtime's progress engine, which calls it again and again while a thread waits there: one of the
-  // application's, or one of the runtime's own, at any time. Whether anything moved. False also while another thread is
-  // in it, or this one. Calls no MPI.
+  // For the MPI runtime's progress engine, which calls it repeatedly while a thread of the application or of the
+  // runtime waits there. Returns whether anything completed or arrived; false also if a thread is already in it.
+  // Calls no MPI. Costs two loads while nothing is open.
   bool poll_from_runtime();
   void poll_runtime() override;
   void listen(WakeEvent& wake_event) override;
   void stop_listening(WakeEvent& wake_event) override;
   std::chrono::microseconds longest_sleep() const override;
-  // For waits that nobody but the endpoint ends.
+  // For waits that only the endpoint ends.
   WakeEvent& own_wake_event() { return own_wake_event_; }
 
  private:
@@ -71,18 +76,18 @@ class Process final : public Progress {
 
   ProviderChoice& choice(const Settings& settings);
 
-  std::mutex mutex_;  // of what is made once: settings_, fabric_
+  std::mutex mutex_;  // guards what is made once: settings_, choice_, fabric_, node_handler_
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
   ShareableMemory shareable_memory_;
   WakeEvent own_wake_event_;
-  std::unique_ptr<ProviderChoice> choice_;  // until the endpoint is in use
+  std::unique_ptr<ProviderChoice> choice_;  // until the endpoint is taken from it
   std::unique_ptr<Fabric> fabric_;
   std::atomic<Providers> in_use_{0};
   std::atomic<Fabric*> opened_{nullptr};
   std::unique_ptr<NodeHandler> node_handler_;
   std::atomic<NodeHandler*> opened_node_handler_{nullptr};
-  Entrance from_runtime_;  // of poll_from_runtime(), to the endpoint and the node handler
+  Entrance from_runtime_;  // guards the endpoint and the node handler in poll_from_runtime()
   std::optional<Error> node_handler_error_;
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The barrier of fence and free: dissemination over control words. In round k rank r tells rank r + 2^k that it has
-// arrived, and waits to hear from rank r - 2^k: ceil(log2(ranks)) rounds of one remote write each. The words count
-// barriers and only grow, so a peer that is one barrier ahead is told apart.
+// The barrier of fence and free: dissemination over control words. In round k rank r notifies rank r + 2^k and waits
+// for the notification of rank r - 2^k: ceil(log2(ranks)) rounds of one remote write each. The words count barriers
+// and only grow, so a peer that is one barrier ahead can be told apart.
 //
-// With its arrival each rank says what it came for, so that ranks which do not belong together notice without a message
-// more. All hear from some, and some from each:
+// The word also carries the assertions of the call, so that ranks whose calls do not match notice without a further
+// message. Each rank hears from ceil(log2(ranks)) others:
 //
 //    63          8 7        4 3    0
 //   |    count    |  before  | said |
 //
-//   count   barriers that the writer has entered, with this one
-//   said    what it says in this one (BarrierWord); before: in the last one, for a reader that is still there
+//   count   barriers that the writer has entered, including this one
+//   said    flags of this barrier (BarrierWord)
+//   before  flags of the preceding barrier, for a reader that is still in that one
+//
+// The object is not thread-safe, and no call waits. A failed write ends the barrier: failed_operation() returns it.
 #pragma once
 
 #include <array>
@@ -22,10 +25,10 @@
 namespace farside::epochs {
 
 struct BarrierWord {
-  static constexpr std::uint8_t kNoPrecede = 1;  // MPI_MODE_NOPRECEDE was given, and so on
+  static constexpr std::uint8_t kNoPrecede = 1;  // likewise the others: the assertion was given to MPI_Win_fence
   static constexpr std::uint8_t kNoSucceed = 2;
   static constexpr std::uint8_t kNoPut = 4;
-  static constexpr std::uint8_t kFree = 8;  // the barrier of MPI_Win_free
+  static constexpr std::uint8_t kFree = 8;  // the call is MPI_Win_free
 
   static constexpr std::uint64_t make(std::uint64_t count, std::uint8_t said, std::uint8_t before) {
     return count << 8 | static_cast<std::uint64_t>(before) << 4 | said;
@@ -33,7 +36,7 @@ struct BarrierWord {
   static constexpr std::uint64_t count(std::uint64_t word) { return word >> 8; }
   static constexpr std::uint8_t said_now(std::uint64_t word) { return word & 15; }
   static constexpr std::uint8_t said_before(std::uint64_t word) { return word >> 4 & 15; }
-  // What was said in barrier `count`, by a writer that is there or one ahead.
+  // The flags of barrier `count`, given the word of a writer that is in that barrier or one ahead.
   static constexpr std::uint8_t said(std::uint64_t word, std::uint64_t count) {
     return BarrierWord::count(word) == count ? said_now(word) : said_before(word);
   }
@@ -42,11 +45,11 @@ struct BarrierWord {
 template <RemoteMemory M>
 class Barrier {
  public:
-  // `count`: how many barriers this rank has entered in this window, with this one. `said`: what it says to others in
-  // this one; `before`: in the last one.
+  // `count`: barriers that this rank has entered in this window, including this one. `said`: flags of this barrier.
+  // `before`: flags of the preceding barrier.
   Barrier(M& memory, int rank, int ranks, std::uint64_t count, std::uint8_t said = 0, std::uint8_t before = 0)
       : Barrier(memory, rank, ranks, Word{BarrierWord::make(count, said, before)}) {}
-  // The same, given what others are to read. Some may have read it already: to tell them again changes nothing.
+  // The same, given the word to be written. Peers may have it already: writing it again changes nothing.
   struct Word {
     std::uint64_t value;
   };
@@ -69,7 +72,7 @@ class Barrier {
     }
     return operation_.done();
   }
-  // Of the peers of each round, after the barrier: who they are, and what they said.
+  // The peers of each round, and, after the barrier, their flags.
   int rounds() const {
     int rounds = 0;
     while ((std::int64_t{1} << rounds) < ranks_) ++rounds;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The control words of one rank in one window, at byte offsets from the start of its control block. Words that
-// different peers change for different reasons do not share a cache line.
+// The control words of one rank in one window, by byte offset from the start of its control block. Words that
+// different peers change for different reasons do not share a cache line. Size: 4,672 bytes, and 8 per 32 ranks.
 //
-//     0  transport's header (transport/space/space.hpp)
-//    64  lock             the passive-target lock of this rank (lock.hpp)
-//    72  drain            its readers that a waiting writer must release
-//   128  completed        access epochs towards this rank that were completed (exposure.hpp); only grows
-//   192  barrier[32]      round k: how many barriers the peer of that round has entered, and what for (barrier.hpp)
-//   448  wake[8]          where this rank waits for locks of others, one word per lock awaited
-//   512  ring[256]        those who wait for this rank's lock
-//  2560  global lock             of the window, at its home rank: lock_alls or exclusive locks (lock.hpp)
-//  2568  global_lock_drain[2]  its lock_alls, its exclusive locks that one of the others must release
-//  2624  global_lock_ring[256] those who wait at the global lock
-//  4672  posted[]         two bits per peer: that peer has posted to this rank, which has not started yet; with
-//                         MPI_MODE_NOPUT
+//     0  header of transport (transport/space/space.hpp)
+//    64  lock                   the passive-target lock of this rank (lock.hpp)
+//    72  drain                  its readers that a waiting writer waits for
+//   128  completed              completed access epochs towards this rank (exposure.hpp); only grows
+//   192  barrier[32]            per round: barriers entered by the peer of the round, and its flags (barrier.hpp)
+//   448  wake[8]                wake words: this rank waits here for locks of other ranks, one word per lock
+//   512  ring[256]              waiters for this rank's lock
+//  2560  global lock            of the window, at its home rank: lock_alls and exclusive locks (lock.hpp)
+//  2568  global_lock_drain[2]   its lock_alls, and its exclusive locks, that a waiter of the other group waits for
+//  2624  global_lock_ring[256]  waiters for the global lock
+//  4672  posted[]               two bits per peer: the peer has posted to this rank, which has not started yet; that
+//                               post has MPI_MODE_NOPUT
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace farside::epochs {
 
-// With rings of `kSlots` slots; tests have shorter ones.
+// `kSlots`: slots per ring; tests have shorter rings.
 template <std::uint32_t kSlots>
 struct ControlBlockOf {
   static constexpr std::uint32_t kLock = 64;

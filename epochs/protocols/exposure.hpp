@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Post/start/complete/wait by remote atomics on control words.
+// Post, start, complete and wait by remote atomics on control words (MPI 4.0 section 12.5.2).
 //
-//   post      adds this rank's bit to `posted` of every origin in the group, and with MPI_MODE_NOPUT the bit beside it
-//   start     waits until the bits of all its targets stand in its own `posted`, and takes them off
-//   complete  adds 1 to `completed` of every target, after the data of the epoch has arrived there
+//   post      adds the bit of this rank to `posted` at every origin of the group, and with MPI_MODE_NOPUT the next bit
+//   start     waits until the bits of all its targets are set in its own `posted`, and clears them
+//   complete  adds 1 to `completed` at every target, after the operations of the epoch have completed there
 //   wait      waits until its own `completed` has grown by the size of the group
 //
-// One bit per peer is enough: a target posts to the same origin again only after its wait, which follows the
-// origin's complete, which follows the start that took the bit off. One counter is enough: an origin completes
-// again towards the same target only after the target's next post, which follows its wait.
+// One bit per peer is enough. A target posts to the same origin again only after its wait, which follows the origin's
+// complete, which follows the start that cleared the bit. One counter is enough. An origin completes again towards
+// the same target only after the target's next post, which follows its wait.
 //
-// Cost: one remote atomic per member of the group for post and complete; start and wait look at own words only.
+// The objects are not thread-safe, and none of their calls waits. Cost: one remote atomic per member of the group for
+// post and complete; start and wait read own words only. Memory: two bits per peer.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@
 
 namespace farside::epochs {
 
-// Tells every member of a group, all at once: the remote atomics of post and of complete.
+// Notifies every member of a group, all at once: the remote atomics of post and of complete.
 template <RemoteMemory M>
 class Notify {
  public:
@@ -36,7 +37,7 @@ class Notify {
       memory.fetch_add(operations_[i], group[i], notification.word, notification.added);
     }
   }
-  // What is added where, for those who have a member's words at hand and need no operation.
+  // The addend and its word, for a caller that has the member's word mapped and needs no operation.
   struct Notification {
     std::uint32_t word;
     std::uint64_t added;
@@ -52,7 +53,7 @@ class Notify {
     }
     return true;
   }
-  // Of those not yet seen done, the first that failed, or null.
+  // The first failed operation of those not yet known to be done, or null.
   typename M::Operation* failed_operation() {
     return done_ < operations_.size() && operations_[done_].failed() ? &operations_[done_] : nullptr;
   }
@@ -62,11 +63,11 @@ class Notify {
   std::size_t done_ = 0;
 };
 
-// Waits for the posts of all targets of a start.
+// Waits for the posts of all targets of a start. `targets` must outlive the object.
 template <RemoteMemory M>
 class AwaitPosts {
  public:
-  // `no_put`, if given, takes up the targets that promised MPI_MODE_NOPUT.
+  // `no_put`, if given, receives the targets that asserted MPI_MODE_NOPUT.
   AwaitPosts(M& memory, std::span<const int> targets, std::vector<int>* no_put = nullptr)
       : memory_(memory), targets_(targets), no_put_(no_put) {}
   bool advance() {
@@ -74,7 +75,7 @@ class AwaitPosts {
       const std::uint32_t word = ControlBlock::posted_word(targets_[seen_]);
       const std::uint64_t bit = ControlBlock::posted_bit(targets_[seen_]);
       const std::uint64_t no_put = ControlBlock::no_put_bit(targets_[seen_]);
-      const std::uint64_t posted = memory_.own(word) & (bit | no_put);  // both bits are set in one step
+      const std::uint64_t posted = memory_.own(word) & (bit | no_put);  // the post sets both bits in one step
       if (posted == 0) return false;
       if ((posted & no_put) != 0 && no_put_ != nullptr) no_put_->push_back(targets_[seen_]);
       memory_.own_fetch_add(word, -posted);
@@ -89,13 +90,13 @@ class AwaitPosts {
   std::size_t seen_ = 0;
 };
 
-// The mark of an exposure in this rank's own lock word, by which a lock of a posted window is found, and a post of a
-// locked one. A lock_all is no lock of this rank here: when it comes, beside what is exposed to others, is chance, and
-// only what it does there can be against the rules.
+// The exposure mark in this rank's own lock word. By the mark a lock finds a posted window, and a post finds a locked
+// one. A lock_all does not count as a lock of this rank: whether it meets an exposure to other ranks is chance, and
+// only its operations can break the rules.
 template <RemoteMemory M>
 class ExposureMark {
  public:
-  // False, and nothing has changed, if somebody has locked this rank, or waits for that.
+  // Returns false, and changes nothing, if an MPI_Win_lock of this rank is held or awaited.
   static bool set(M& memory) {
     const std::uint64_t before = memory.own_fetch_add(ControlBlock::kLock, LockWord::kExposed);
     if (!LockWord::locked(before)) return true;
@@ -105,7 +106,7 @@ class ExposureMark {
   static void clear(M& memory) { memory.own_fetch_add(ControlBlock::kLock, -LockWord::kExposed); }
 };
 
-// Whether a rank is exposed now: one remote read.
+// Reads whether a rank is exposed now: one remote read.
 template <RemoteMemory M>
 class LookForExposure {
  public:
@@ -118,10 +119,10 @@ class LookForExposure {
   typename M::Operation operation_;
 };
 
-// The exposure side of one rank: how many completes it has waited for in all.
+// The completes that the exposure side of one rank has waited for.
 class CompletionCount {
  public:
-  // True when `members` more access epochs than were waited for so far have completed; then they count as waited for.
+  // Returns true, and counts the epochs as waited for, once `members` further access epochs have completed.
   template <RemoteMemory M>
   bool take(const M& memory, std::size_t members) {
     if (memory.own(ControlBlock::kCompleted) - waited_for_ < members) return false;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the hand-off goes through the ring of a lock: part of AcquireLock and ReleaseLock (lock.hpp).
+// How the hand-off passes through the ring of a lock: part of AcquireLock and ReleaseLock (lock.hpp).
 //
-// Passing goes by one compare-and-swap on the slot: the sleeper is found there and woken; or its ticket is taken but
-// it has not come yet, then it finds the hand-off in the slot. No call lets in more than kMost: the last of these gets
-// the rest to pass on, in its wake word or its slot. Strictly in the order of tickets, so that there is one who passes
-// on at a time: a later ticket found waiting in the slot of an earlier one has not been let in by anybody else.
+// Each step is one compare-and-swap on the slot of the next ticket. If the holder of the ticket waits there, it is
+// woken. If the slot is empty, the hand-off is put into the slot, where the holder of the ticket finds it. One call
+// admits at most kMost waiters; the last of these receives the rest of the hand-off, by its wake word or its slot,
+// and passes it on. The hand-off passes strictly in the order of tickets, so only one process passes it on at a time,
+// and a later ticket that waits in the slot of an earlier one has not been admitted yet.
+//
+// Cost in remote operations: two per admitted waiter, and two more where a later ticket must give way.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +24,14 @@ class HandOffLock {
  public:
   static constexpr int kMost = std::min<int>(8, ControlBlock::kRingSlots);
 
-  // From `ticket` on, to waiters of type `group` and, where the hand-off says so, to the next of the other. `holds`:
-  // who passes it on is of the group, and counted in the hand-off.
+  // Passes `hand_off` on, from `ticket`, to waiters of type `group` and, if `hand_off` says so, to the next owner of
+  // the other group. `holds`: the caller is a member of `group` and counted in the hand-off.
   HandOffLock(M& memory, int target, std::uint64_t ticket, LockType group, HandOff hand_off, bool holds)
       : memory_(memory), ticket_(ticket), hand_off_(hand_off), target_(target), group_(group), holds_(holds) {}
 
   bool advance() {
     while (operation_.done()) {
-      // One wake-up at a time, but beside the look into the next slot.
+      // At most one wake-up is outstanding, next to the compare-and-swap on the next slot.
       if (step_ != Step::kOffer && !wake_.done()) return false;
       switch (step_) {
         case Step::kOffer:
@@ -54,9 +57,9 @@ class HandOffLock {
     }
     return false;
   }
-  // The the next owner, if it waits for nobody but the one who passed the hand-off on, which is to wake it; else 0.
+  // The waiter id of the next owner, if it waits for the caller only, which must wake it on departure; else 0.
   std::uint64_t successor() const { return successor_; }
-  // An operation that failed, or null. On memory that can fail, a failed operation is never done.
+  // The operation that failed, or null. A failed operation is never done.
   typename M::Operation* failed_operation() {
     return operation_.failed() ? &operation_ : wake_.failed() ? &wake_ : nullptr;
   }
@@ -64,10 +67,10 @@ class HandOffLock {
  private:
   enum class Step : std::uint8_t { kOffer, kOffered, kAnnounced, kDone };
 
-  // What one whose slot is empty will find: to the next owner the hand-off goes as it is, as it may be the present
-  // ticket.
+  // What is put into an empty slot. If there is a next owner, the hand-off stays as it is, since the present ticket
+  // may be the next owner.
   HandOff offer() const { return hand_off_.to_next ? hand_off_ : remainder(); }
-  // What the present ticket, if it is of the group, passes on.
+  // What the holder of the present ticket passes on, if it is of the group.
   HandOff remainder() const {
     if (passed_ + 1 < kMost)
       return hand_off_.to_next && hand_off_.count < kMostReleasedBySuccessor ? HandOff::next_after(0) : HandOff{};
@@ -81,7 +84,7 @@ class HandOffLock {
         wake(WakeValue::make(WakeValue::kAgain));
         expected_ = RingSlot::kEmpty;
       }
-      // The holder of the ticket will find it.
+      // The holder of the ticket will find the hand-off in the slot.
       if (hand_off_.to_next) {
         step_ = Step::kDone;
       } else {
@@ -90,10 +93,10 @@ class HandOffLock {
     } else if (slot == RingSlot::kEmpty) {
       expected_ = RingSlot::kEmpty;
     } else if (RingSlot::is_later(slot, ticket_)) {
-      // It took itself for nearer to the front than it is, and must give way.
+      // The later ticket estimated the front too near and must give way.
       expected_ = slot;
     } else if (!RingSlot::is_of(slot, ticket_)) {
-      // Whoever had the slot before has gone ahead and is about to empty it.
+      // The holder of an earlier ticket has the lock and is about to empty the slot.
       expected_ = RingSlot::kEmpty;
       memory_.pause(operation_, 1);
     } else {
@@ -119,7 +122,7 @@ class HandOffLock {
     wake(WakeValue::make(WakeValue::kHandOff, remainder().bits()));
     next();
   }
-  // The slot of the present ticket is done with.
+  // Proceeds to the next ticket.
   void next() {
     hand_off_ = hand_off_.to_next ? HandOff::next_after(hand_off_.count + 1) : HandOff::members(hand_off_.count - 1);
     ticket_ = LockWord::after(ticket_);
@@ -133,7 +136,7 @@ class HandOffLock {
   std::uint64_t ticket_;
   std::uint64_t waiter_ = 0;
   std::uint64_t successor_ = 0;
-  std::uint64_t expected_ = RingSlot::kEmpty;  // in the slot: empty, or a later ticket that must give way
+  std::uint64_t expected_ = RingSlot::kEmpty;  // value of the slot: empty, or that of a later ticket that must give way
   HandOff hand_off_;
   int target_;
   int passed_ = 0;

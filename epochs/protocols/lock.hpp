@@ -1,48 +1,54 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A lock over remote memory, by 64-bit fetch-add and compare-and-swap, of two groups that exclude each other. Nobody
-// is overtaken, nobody polls remote memory, and whoever waits sleeps on a word of its own. There are two of them:
+// A fair lock of two groups over remote memory, by 64-bit fetch-add and compare-and-swap. The groups exclude each
+// other. No waiter is overtaken except by members of its own group, no waiter polls remote memory, and each waiter
+// waits on a word of its own. The protocol has two instances:
 //
-//   TargetLock  one per rank: the passive-target lock. Readers share it with each other, a writer with nobody.
-//   Global lock        one per window, at its home rank: lock_alls ("readers") share it with each other, and so do
-//                      exclusive
-//               locks of whatever targets ("writers"). lock_all acquires the global lock and takes no rank's lock; an
-//               exclusive lock acquires the global lock and then takes the lock of its target; a shared one takes that
-//               lock only.
+//   TargetLock  one per rank, the passive-target lock. Readers (shared locks) hold it together, a writer (an exclusive
+//               lock) holds it alone.
+//   GlobalLock  one per window, at its home rank. lock_alls (readers) hold it together, and so do exclusive locks of
+//               any targets (writers). A lock_all acquires the global lock and no rank's lock. An exclusive lock
+//               acquires the global lock and then its target's lock. A shared lock acquires its target's lock only.
 //
-// Everyone takes a ticket and says who comes, in one fetch-add on the word, and holds at once if nobody is in the way.
-// From the moment members of both groups are present, all who come wait, in ticket order:
+// A process arrives by one fetch-add on the lock word: it takes a ticket and counts itself in its group. It holds the
+// lock at once if no incompatible process is present. From the moment both groups are present every arrival waits, in
+// ticket order:
 //
-//   - the first of its group, where the other one holds together (all of it, as nobody of it can be waiting), is next
-//     in turn. It announces itself and the number of the others in their drain word. Who leaves while somebody of the
-//     other group is present counts there, and the last one wakes it;
-//   - everyone else puts itself into its ticket's slot of the ring and sleeps.
+// - The first arrival of a group, where the other group holds the lock together, is the next owner. (All members of
+//   the other group hold the lock then, as the first to wait would have been of this group.) It announces its id and
+//   the number of members in their drain word. A member that departs while the other group is present counts in the
+//   drain word, and the last departure wakes the next owner.
+// - Every other arrival puts its id into the slot of its ticket in the ring and waits on its wake word.
 //
-// The hand-off is passed on from ticket to ticket (hand_off.hpp), in one of two ways (HandOff):
+// The hand-off passes from ticket to ticket (hand_off.hpp) in one of two ways (HandOff):
 //
-//   - if nobody of the group that leaves waits, exactly those of the other group present wait, with tickets in a row:
-//     all of them go, and nobody else;
-//   - else the members up to the first of the other group go, and that one is the next owner, behind them.
+// - If no member of the departing group waits, the waiters of the other group have consecutive tickets. The hand-off
+//   admits exactly these.
+// - Otherwise the hand-off admits the members before the first ticket of the other group. The holder of that ticket
+//   is the next owner after them.
 //
-// Who passes it on: a writer of a target when it unlocks, as it was alone; otherwise whoever was the next owner, when
-// it is woken. If it came first of its group, the last one to leave has told it in the drain word which way (DrainWord:
-// end).
+// A writer of a target passes the hand-off on when it unlocks, since it holds alone. At the global lock the next owner
+// passes it on when it is woken. A next owner that arrived as the first of its group learns the way from the last
+// departure (DrainWord: end).
 //
-// Those who were let in in front of a the next owner know that it is there. They do not leave in the lock word, to find
-// somebody there and count in the drain word as well, but in the drain word only, and the next owner releases them,
-// that is, takes them off the lock word (LockToken): a writer of a target when it leaves itself; at the global lock
-// when it is woken, and what the lock word holds then tells which way the hand-off goes on. The first
-// kMostReleasedBySuccessor of a group are released by their successor, no more.
+// Members that precede a next owner know of it. They depart in the drain word only, and the next owner releases them,
+// that is, takes them off the lock word (LockToken): a writer of a target when it departs itself, the next owner of
+// the global lock when it is woken; the lock word then tells how the hand-off continues. At most the first
+// kMostReleasedBySuccessor members of a group are released by their successor.
 //
-// Who is alone in its group, and finds the next owner while it hands the lock off, announces it nowhere, but keeps
-// its id, and wakes it when it leaves.
+// A member that is alone in its group and meets the next owner while it passes the hand-off on does not announce the
+// next owner. It keeps the id and wakes the next owner when it departs.
 //
-// The ring is shorter than the number of ranks: who is further than its length from the front comes to it later, at a
-// time that it estimates (ProbePacing), mostly from one look at the word. Who comes too early finds its slot taken, and
-// looks; or takes it before an earlier ticket, and then must give way to that.
+// The ring is shorter than the number of ranks. A waiter that is further from the front than the length of the ring
+// takes its slot later, at a time that it estimates (ProbePacing), mostly from one read of the lock word. A waiter
+// that is too early finds its slot taken and reads the lock word again, or takes the slot before an earlier ticket
+// and must give way.
 //
-// Cost in remote operations: uncontended 1 and 1. Contended, lock and unlock together, with what others do to let it
-// in: 6 to 9; plus the looks of those far from the front. In one call at most HandOffLock::kMost waiters are
-// let in. Memory: 8 * (2 + 256 + 8) bytes per rank, the global lock 8 * (3 + 256).
+// The objects below are not thread-safe, and none of their calls waits. A failed operation ends the protocol:
+// failed_operation() returns it, with the error of the memory.
+//
+// Cost in remote operations: uncontended 1 to lock and 1 to unlock. Contended 6 to 9 for both together, including
+// those of other processes on behalf of the waiter; a waiter far from the front adds its probes. One call admits at
+// most HandOffLock::kMost waiters. Memory: 8 * (2 + 256 + 8) bytes per rank, and 8 * (3 + 256) for the global lock.
 #pragma once
 
 #include <cstdint>
@@ -58,18 +64,19 @@
 
 namespace farside::epochs {
 
-// Takes the lock at `target` for rank `self`, which may wait on its wake word `node` meanwhile. Call advance() until
-// it says true, between other things that must go on; it never waits. Must stay where it is until then.
+// Acquires the lock at `target` for rank `self`, which may wait on its wake word `node`. Call advance() until it
+// returns true. The object must not move until then.
 //
-// Where a word is at hand (ControlMemory::fetch_add_now) an uncontended lock is not worth an object: add
-// LockWord::come(type), and if Lock::holds_at_once() said no to what was there, an object that was given it goes on.
+// Where the word is mapped (ControlMemory::fetch_add_now) an uncontended lock needs no object: add
+// LockWord::arrive(type) to the lock word. If Lock::holds_at_once() is false for the previous value, pass that value
+// to the second constructor.
 template <RemoteMemory M, class Lock = TargetLock>
 class AcquireLock {
  public:
-  // `of`: for a lock_all that takes the lock of another rank.
+  // `of`: kAll for a lock_all that takes the lock of another rank.
   AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node = 0, LockOf of = LockOf::kTarget)
       : memory_(memory), id_(WaiterId::make(self, node)), target_(target), type_(type), of_(of) {}
-  // The ticket was taken: `before` was in the lock word.
+  // Continues after the ticket was taken: `before` is the previous value of the lock word.
   AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node, std::uint64_t before)
       : AcquireLock(memory, self, target, type, node) {
     take_ticket(before);
@@ -156,13 +163,13 @@ class AcquireLock {
     return false;
   }
 
-  // Whether it is known if somebody is in the way.
+  // Whether the answer to the arrival is here, so that it is known whether the lock is contended.
   bool has_ticket() const { return step_ > Step::kTicketTaken; }
-  // Whether it is held, though what is to be done then may have failed: it has to be given back.
+  // Whether the lock is held, so that it must be released even if the operations that remain have failed.
   bool held() const { return step_ == Step::kHeld; }
-  // Whether the target was exposed by a post when this lock was asked for: against the rules.
+  // Whether a post exposed the target when the ticket was taken, which is against the rules (MPI 4.0 section 12.5.3).
   bool saw_exposure() const { return saw_exposure_; }
-  // What ReleaseLock needs, once held.
+  // The token for ReleaseLock. Precondition: held.
   LockToken token() const {
     if (pass_ && pass_->successor() != 0) return LockToken(ticket_, LockToken::kSuccessor, pass_->successor());
     if (released_by_successor_) return LockToken(ticket_, LockToken::kReleasedBySuccessor);
@@ -204,7 +211,7 @@ class AcquireLock {
       wait(pacing_.begin(LockWord::writers(before), LockWord::readers(before), Lock::kWritersShare));
     }
   }
-  // Waits for so many of the other group, that hold now, to leave.
+  // Announces this waiter to `others` members of the other group, which hold the lock now and must depart first.
   void announce(std::uint64_t others) {
     announces_ = others;
     memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)),
@@ -222,9 +229,9 @@ class AcquireLock {
   void probe(std::uint64_t word) {
     const std::uint64_t front = LockWord::ticket(word) - LockWord::writers(word) - LockWord::readers(word);
     const std::uint64_t distance = LockWord::distance(ticket_, front);
-    // An estimate: readers leave in any order, so the front may seem nearer than it is (then the slot is taken back
-    // where it stands in the way of an earlier ticket, HandOffLock), or even be past this ticket (then its turn has
-    // come).
+    // An estimate, since readers depart in any order. The front may seem nearer than it is: if this waiter then takes
+    // the slot of an earlier ticket, HandOffLock takes the slot back. Or the front seems to have passed this ticket,
+    // which has then been handed the lock.
     if (distance < ControlBlock::kRingSlots || distance >= LockWord::kTickets / 2) {
       hopes_ = false;
       step_ = Step::kOffer;
@@ -241,21 +248,21 @@ class AcquireLock {
     }
     if (!RingSlot::is_of(slot, ticket_)) {
       if (RingSlot::is_later(slot, ticket_)) {
-        // It took itself for nearer to the front than it is, and must give way.
+        // The later ticket estimated the front too near and must give way.
         later_ = slot;
         memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), later_, entry());
         step_ = Step::kTakenOver;
       } else if (hopes_) {
-        // An earlier one's, which may wait for long.
+        // An earlier ticket holds the slot and may wait for long.
         step_ = Step::kProbe;
       } else {
-        // It has gone ahead and is about to empty it.
+        // The holder of an earlier ticket has the lock and is about to empty the slot.
         memory_.pause(operation_, 1);
         step_ = Step::kOffer;
       }
       return;
     }
-    // The hand-off came first.
+    // The hand-off reached the slot before this waiter.
     learn(pacing_.late());
     const HandOff hand_off = HandOff::of(RingSlot::what(slot));
     if (!hand_off.to_next) {
@@ -281,7 +288,7 @@ class AcquireLock {
     if (in_ring_) return empty_slot(entry());
     step_ = Step::kHandOff;
   }
-  // Who was waited for has left. `end`: of the drain word.
+  // The members that this waiter waited for have departed. `end`: of the drain word.
   void drained(std::uint64_t end) {
     drained_ = true;
     end_ = end;
@@ -295,9 +302,9 @@ class AcquireLock {
     released_by_successor_ = hand_off.to_next && hand_off.count <= kMostReleasedBySuccessor;
     hand_off_ = hand_off.count > 0 ? hand_off : HandOff{};
   }
-  // In the ring, while it waits.
+  // What the slot holds while this waiter waits.
   std::uint64_t entry() const { return RingSlot::make(RingSlot::kWaiting, ticket_, id_, type_); }
-  // Not by a write: others may be trying the slot (remote_memory.hpp).
+  // By an atomic and not by a write, since other processes may try the slot at the same time (remote_memory.hpp).
   void empty_slot(std::uint64_t holds) {
     memory_.fetch_add(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty - holds);
     step_ = Step::kHandOff;
@@ -309,44 +316,47 @@ class AcquireLock {
   std::uint64_t id_;
   std::uint64_t ticket_ = 0;
   ProbePacing pacing_;
-  std::uint64_t later_ = 0;      // the entry of a later ticket, which is in the way
-  std::uint64_t announces_ = 0;  // how many of the other group must leave first
-  std::uint64_t end_ = 0;        // in the drain word
-  std::uint64_t predecessors_ = 0;  // how many of the other group are to be taken off the lock word
-  HandOff hand_off_;                // to pass on before holding
+  std::uint64_t later_ = 0;      // slot value of a later ticket that must give way
+  std::uint64_t announces_ = 0;  // members of the other group that must depart first
+  std::uint64_t end_ = 0;        // `end` of the drain word
+  std::uint64_t predecessors_ = 0;  // members of the other group to be taken off the lock word
+  HandOff hand_off_;                // to be passed on before holding
   int target_;
   LockType type_;
   LockOf of_;
   bool in_ring_ = false;
-  bool hopes_ = false;           // to be near enough, without having looked
-  bool first_ = false;           // of its group when it came
-  bool drained_ = false;         // stands in the drain word
-  bool released_by_successor_ = false;  // somebody of the other group takes it off the lock word
+  bool hopes_ = false;           // tries the slot without having read the lock word
+  bool first_ = false;           // first of its group at its arrival
+  bool drained_ = false;         // entered in the drain word
+  bool released_by_successor_ = false;  // a member of the other group takes it off the lock word
   bool saw_exposure_ = false;
   Step step_ = Step::kTakeTicket;
 };
 
-// Gives the lock back. What was done under it must have completed at the target before. `hold` is AcquireLock's.
-// As above, where the hold is plain: add LockWord::leave(type), and if Lock::nobody_waits() said no, an object that was
-// given what was there goes on.
+// Releases a lock. Precondition: the operations issued under the lock have completed at the target, or are ordered
+// before the release. `token` is that of AcquireLock. The object must not move until advance() returns true.
+//
+// Where the word is mapped and the token is plain, an uncontended release needs no object: add LockWord::depart(type)
+// to the lock word. If Lock::nobody_waits() is false for the previous value, pass that value to the second
+// constructor.
 template <RemoteMemory M, class Lock = TargetLock>
 class ReleaseLock {
  public:
-  // `of`: as it was acquired.
+  // `of`: as given to AcquireLock.
   ReleaseLock(M& memory, int target, LockType type, LockToken token, LockOf of = LockOf::kTarget)
       : memory_(memory), token_(token), target_(target), type_(type) {
     if (token_.how() != LockToken::kReleasedBySuccessor) {
       memory_.fetch_add(operation_, target_, Lock::kWord,
                         LockWord::depart(type_, of) + LockWord::depart(opposite(type_), token_.predecessors()));
     } else if (of == LockOf::kAll) {
-      // The call that takes it off the lock word does not know which call has put it there.
+      // The successor that takes this reader off the lock word does not know that it is a lock_all.
       memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::mark(of));
       step_ = Step::kUnmarked;
     } else {
       count(0);
     }
   }
-  // It has left: `before` was in the lock word.
+  // Continues after the departure: `before` is the previous value of the lock word.
   ReleaseLock(M& memory, int target, LockType type, LockToken token, std::uint64_t before)
       : memory_(memory), token_(token), target_(target), type_(type) {
     departed(before);
@@ -405,20 +415,20 @@ class ReleaseLock {
   typename M::Operation operation_;
   std::optional<HandOffLock<M, Lock>> pass_;
   LockToken token_;
-  std::uint64_t added_ = 0;  // to the drain word
+  std::uint64_t added_ = 0;  // addend of the drain word
   int target_;
   LockType type_;
   Step step_ = Step::kDeparted;
 };
 
-// Takes the global lock and the exclusive lock of a target, by asking for both at once: one round trip where nobody is
-// in the way. A lock that is got, while it turns out that the global lock is not passed at once, is given back, and
-// asked for again behind the global lock: in front of it it would hold up those who are past the global lock, and whom
-// a lock_all that waits there waits for.
+// Acquires the global lock and the exclusive lock of a target, and asks for both at once: one round trip if neither
+// is contended. If the target's lock is held while the global lock turns out to be contended, the target's lock is
+// released and asked for again behind the global lock. Otherwise it would block processes that are past the global
+// lock, for which a waiting lock_all waits.
 template <RemoteMemory M>
 class AcquireWithGlobalLock {
  public:
-  // `global_lock_node`, `lock_node`: two wake words, as this rank may wait at both.
+  // `global_lock_node`, `lock_node`: two wake words, as this rank may wait at both locks.
   AcquireWithGlobalLock(M& memory, int self, int target, int home, std::uint32_t global_lock_node,
                         std::uint32_t lock_node)
       : memory_(memory),
@@ -448,10 +458,10 @@ class AcquireWithGlobalLock {
   }
 
   bool saw_exposure() const { return lock_->saw_exposure(); }
-  // Of the lock, and of the global lock.
+  // Tokens of the target's lock and of the global lock. Precondition: advance() returned true.
   LockToken token() const { return lock_->token(); }
   LockToken global_lock_token() const { return global_lock_.token(); }
-  // The one that failed; it is known from then on which part it belongs to.
+  // The failed operation, or null. Records whether it belongs to the global lock or to the target's lock.
   typename M::Operation* failed_operation() {
     if (typename M::Operation* failed = global_lock_.failed_operation()) {
       global_lock_failed_ = true;
@@ -463,9 +473,9 @@ class AcquireWithGlobalLock {
     return failed;
   }
 
-  // After that, in place of advance(), until it says true: nobody but this rank can take it out of a queue, so the part
-  // that has not failed goes on until it is held (or fails, too). A lock of the target is given back then; the global
-  // lock is the caller's to give back, if global_lock_held().
+  // After a failure, to be called instead of advance() until it returns true. Only this rank can take itself out of a
+  // queue, so the part that has not failed continues until it is held or fails, too. A lock of the target is then
+  // released here; the caller releases the global lock if global_lock_held().
   bool advance_after_failure() {
     if (typename M::Operation* failed = failed_operation()) (void)failed->take_error();
     const bool global_lock_over = global_lock_failed_ || global_lock_.advance();
@@ -485,13 +495,13 @@ class AcquireWithGlobalLock {
   std::uint32_t lock_node_;
   AcquireLock<M, GlobalLock> global_lock_;
   std::optional<AcquireLock<M, TargetLock>> lock_;
-  std::optional<ReleaseLock<M, TargetLock>> release_;  // of a lock that was got in front of the global lock, or in vain
+  std::optional<ReleaseLock<M, TargetLock>> release_;  // of a lock held before the global lock, or after a failure
   bool global_lock_failed_ = false;
   bool lock_failed_ = false;
 };
 
-// Gives back an exclusive lock and, where it was the last of this process, the global lock, both at once: what was done
-// under the lock is complete, so it makes no difference which goes first.
+// Releases an exclusive lock and, if it was the last of this process, the global lock, both at once. The operations
+// under the lock have completed, so the order of the two releases does not matter.
 template <RemoteMemory M>
 class ReleaseWithGlobalLock {
  public:

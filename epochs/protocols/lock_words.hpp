@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The words of the passive-target lock and of the global lock, bit by bit. lock.hpp has the protocol.
+// Layouts of the words of the passive-target lock and of the global lock. lock.hpp describes the protocol.
 #pragma once
 
 #include <algorithm>
@@ -10,23 +10,24 @@
 
 namespace farside::epochs {
 
-// Which call a lock of a rank is of.
+// The call that takes the lock of a rank.
 enum class LockOf : std::uint8_t { kTarget, kAll };  // MPI_Win_lock, MPI_Win_lock_all
 
-// lock, at the target, and global lock, at the window's home rank: who is present, that is, holds or waits.
+// Lock word: the word `lock` at the target, or `global lock` at the window's home rank. It counts the processes that
+// are present, that is, hold the lock or wait for it.
 //
 //    63        43 42       39 38 37        19 18         0
 //   |   ticket   | lock_alls | e |  writers  |  readers   |
 //
-//   ticket     number that the next to come takes; wraps off the top
-//   lock_alls  how many of the readers are lock_alls of other ranks, where there is no global lock (at most 15: nothing
-//              carries). A post looks at it: it may meet a lock_all, but no lock of its rank. Of those that the next
-//              owner is to take off the lock word (LockToken), the readers stay there for longer than the lock_alls;
-//              then a writer is there, too
-//   e          the rank is exposed by a post (kept for the rules; not at the global lock)
-//   writers    exclusive locks held or awaited; at the global lock those of all targets   (at most 2^19 - 1: nothing
-//              carries)
-//   readers    shared locks held or awaited; at the global lock lock_alls
+//   ticket     next ticket to be taken; wraps off the top of the word
+//   lock_alls  readers that are lock_alls of other ranks, in a window without a global lock: at most 15, so the field
+//              never carries. A post reads the field: a post may meet a lock_all, but no MPI_Win_lock of its rank. A
+//              reader that is released by its successor (LockToken) clears its lock_all mark before the successor takes
+//              the reader off; in between a writer is present, so locked() stays true
+//   e          the rank is exposed by a post (exposure.hpp); unused in the global lock
+//   writers    exclusive locks held or awaited; in the global lock those of all targets. At most 2^19 - 1, so the field
+//              never carries
+//   readers    shared locks held or awaited; in the global lock lock_alls
 struct LockWord {
   static constexpr unsigned kCountBits = 19;
   static constexpr std::uint64_t kReader = 1;
@@ -36,22 +37,22 @@ struct LockWord {
   static constexpr std::uint64_t kMostLockAlls = 15;
   static constexpr std::uint64_t kTicket = kLockAll * (kMostLockAlls + 1);
   static constexpr std::uint64_t kTickets = 1ULL << 21;
-  static constexpr std::uint64_t kMostPresent = kWriter - 1;  // in each group
+  static constexpr std::uint64_t kMostPresent = kWriter - 1;  // per group
 
-  // What coming and leaving add.
+  // Addends of the arrival and of the departure of a lock.
   static constexpr std::uint64_t arrive(LockType type, LockOf of = LockOf::kTarget) {
     return kTicket + one(type) + mark(of);
   }
   static constexpr std::uint64_t depart(LockType type, std::uint64_t count = 1) { return -(count * one(type)); }
   static constexpr std::uint64_t depart(LockType type, LockOf of) { return depart(type) - mark(of); }
-  // What is added for a lock_all.
+  // Addend that marks a reader as a lock_all.
   static constexpr std::uint64_t mark(LockOf of) { return of == LockOf::kAll ? kLockAll : 0; }
   static constexpr std::uint64_t readers(std::uint64_t word) { return word % kWriter; }
   static constexpr std::uint64_t writers(std::uint64_t word) { return (word / kWriter) % kWriter; }
   static constexpr std::uint64_t lock_alls(std::uint64_t word) { return (word / kLockAll) % (kMostLockAlls + 1); }
-  // Whether somebody has locked this very rank, or waits for that.
+  // Whether an MPI_Win_lock of this rank is held or awaited.
   static constexpr bool locked(std::uint64_t word) { return writers(word) != 0 || readers(word) != lock_alls(word); }
-  // The bits of whoever keeps a lock of a rank from being held at once, of the rules too.
+  // The bits of which one suffices to keep a new lock of a rank from being held at once; includes the exposure mark.
   static constexpr std::uint64_t contenders(LockType type) {
     constexpr std::uint64_t kReaders = kWriter - 1;
     constexpr std::uint64_t kWriters = kExposed - kWriter;
@@ -66,29 +67,30 @@ struct LockWord {
   static constexpr std::uint64_t after(std::uint64_t ticket, std::uint64_t steps = 1) {
     return (ticket + steps) % kTickets;
   }
-  // How far `ticket` is behind `earlier`.
+  // Returns how many tickets `ticket` lies behind `earlier`.
   static constexpr std::uint64_t distance(std::uint64_t ticket, std::uint64_t earlier) {
     return (ticket - earlier) % kTickets;
   }
 };
 static_assert(LockWord::kTicket * (LockWord::kTickets - 1) + (LockWord::kTicket - 1) == ~std::uint64_t{0});
-// Tickets of those present are told apart, before and behind.
+// Differences of the tickets of present processes have a definite sign.
 static_assert(2 * LockWord::kMostPresent < LockWord::kTickets);
 
 constexpr LockType opposite(LockType type) {
   return type == LockType::kShared ? LockType::kExclusive : LockType::kShared;
 }
 
-// So many of a group, its first, are released by their successor. The lock word still shows them after they have left:
-// a few enough for those behind them to find that they have got within reach of the ring.
+// At most this many members of a group, its first, are released by their successor. Until then the lock word counts
+// such a member although it has departed. Waiters beyond the ring estimate the front from these counts; a quarter of
+// the ring leaves them room to see that they are within reach.
 constexpr std::uint64_t kMostReleasedBySuccessor = std::max<std::uint64_t>(ControlBlock::kRingSlots / 4, 1);
 
-// Who waits, and on which of its wake words: never 0, and less than 2^kBits.
+// Identifies a waiting process and the wake word on which it waits. Never 0, and less than 2^kBits.
 struct WaiterId {
   static constexpr std::uint64_t kNodes = 8;
   static constexpr unsigned kBits = 23;
-  // A window of more ranks would have two with one id, and lock words that carry: besides one lock of each rank, a lock
-  // word counts those that were released by their successor and are not yet taken off it.
+  // A larger window would have two ranks with one id, or lock words that carry: besides one lock per rank, a lock
+  // word counts the members that were released by their successor and are not yet taken off it.
   static constexpr std::uint64_t kMostRanks =
       std::min((std::uint64_t{1} << kBits) / kNodes - 1, LockWord::kMostPresent - kMostReleasedBySuccessor);
   static constexpr bool has_room_for(int ranks) { return static_cast<std::uint64_t>(ranks) <= kMostRanks; }
@@ -102,18 +104,19 @@ struct WaiterId {
 };
 static_assert(ControlBlock::kWakeWords <= WaiterId::kNodes);
 
-// drain, beside the lock or the global lock: the members of one group that must leave before somebody of the other
-// holds.
+// Drain word, beside a lock or the global lock: counts the members of one group that must depart before a waiter of
+// the other group holds the lock.
 //
 //    63            44 43                  21 20             0
-//   |      end       |  waiter id            |  left (signed) |
+//   |      end       |  waiter id            | departed      |
 //
-//   left    members that left while somebody of the other group was present, less those that the waiter waits for:
-//           whoever brings it to 0 with a waiter there is the last, and wakes it
-//   waiter  the first of the other group in turn
-//   end     if they were let in in front of the waiter: how many of them are released by their successor, that is,
-//           leave in this word only and are taken off the lock word by the waiter. Else, at the global lock: if no
-//           member waited when the last one left, how many of the other group did then
+//   departed  signed: members that departed while the other group was present, less the members that the waiter waits
+//             for. The member whose departure brings the field to 0 while a waiter is entered wakes that waiter
+//   waiter    the next owner, of the other group
+//   end       if the members were let in before the waiter: how many of them are released by their successor, that is,
+//             count their departure in this word only and are taken off the lock word by the waiter. Otherwise, at the
+//             global lock: the number of members of the other group that waited when the last member departed, if no
+//             member of its own group waited then
 struct DrainWord {
   static constexpr std::uint64_t kOne = 1;
   static constexpr unsigned kWaiterShift = 21;
@@ -126,10 +129,10 @@ struct DrainWord {
     return (without_departed(word) >> kWaiterShift) % (1ULL << WaiterId::kBits);
   }
   static constexpr std::uint64_t end(std::uint64_t word) { return without_departed(word) >> kEndShift; }
-  // What one who leaves adds; `end` unless 0.
+  // Addend of a departure; sets `end` unless `end` is 0.
   static constexpr std::uint64_t depart(std::uint64_t end) { return kOne + (end << kEndShift); }
-  // What announces a waiter that waits for `count` to leave, and releases `end` of them, and what takes it back when
-  // they are gone.
+  // announce(): addend by which a waiter that waits for `count` departures enters its id, `end` of these members
+  // being released by it. withdraw(): addend that removes the id and `end` once the members have departed.
   static constexpr std::uint64_t announce(std::uint64_t waiter, std::uint64_t count, std::uint64_t end) {
     return (waiter << kWaiterShift) + (end << kEndShift) - count;
   }
@@ -144,17 +147,18 @@ struct DrainWord {
 };
 static_assert(DrainWord::kEndShift + 20 == 64);
 
-// What one who gets the hand-off passes on, from the ticket after its own.
+// Hand-off: what the receiver passes on, starting at the ticket after its own.
 //
 //    21                  1     0
 //   |  count              | next |
 //
-//   next 0   to the holders of `count` tickets, all of its group, and to nobody after them; 0: to nobody
-//   next 1   to its group up to the first ticket of the other group, which is the next owner; `count` of the group hold
-//            or have been let in so far, and must leave before that one holds
+//   next 0   to the holders of the next `count` tickets, which are all of the receiver's group, and to no other
+//   next 1   to the waiters of the receiver's group up to the first ticket of the other group; the holder of that
+//            ticket becomes the next owner. `count` members of the group hold the lock or have been let in so far, and
+//            must depart before the next owner holds it
 //
-// Of those who go in front of a next owner, the first are released by their successor (LockToken); one that is, and
-// passes nothing on, gets it with next 1 and count 0.
+// Of the members that precede a next owner, the first kMostReleasedBySuccessor are released by their successor
+// (LockToken). Such a member that has nothing to pass on receives next 1 with count 0.
 struct HandOff {
   static constexpr unsigned kBits = 22;
   static constexpr std::uint64_t released_by_successor(std::uint64_t group) {
@@ -166,7 +170,7 @@ struct HandOff {
 
   static constexpr HandOff members(std::uint64_t count) { return {count, false}; }
   static constexpr HandOff next_after(std::uint64_t count) { return {count, true}; }
-  // Of the first of a group of `present`, of which nobody holds yet, when `others` wait.
+  // The hand-off of the first member of a group of `present` members, none of which holds yet, while `others` wait.
   static constexpr HandOff behind(std::uint64_t others, std::uint64_t present) {
     return others == 0 ? members(present - 1) : next_after(1);
   }
@@ -175,18 +179,18 @@ struct HandOff {
   constexpr bool is_nothing() const { return bits() == 0; }
 };
 
-// How a lock that is held is to be given back: what AcquireLock leaves to ReleaseLock.
+// Lock token: how a held lock is to be released. AcquireLock makes it, ReleaseLock uses it.
 //
 //    63    48 47  46 45         23 22          0
 //   | unused |  how |  what       |   ticket    |
 //
-//   ticket     its own: a writer that is alone hands the lock off from there
-//   plain      it takes itself off the lock word, and counts in the drain word if somebody of the other group is
-//              present
-//   released by its successor   it counts in the drain word, and who is the next owner takes it off the lock word
-//   releases its predecessors   what: how many of the other group left so, and are to be taken off the lock word with
-//                               it
-//   successor  what: the waiter id of the next owner, which waits for this one only
+//   ticket                  of the lock; a writer of a target hands the lock off to the tickets that follow
+//   kPlain                  the release takes the lock off the lock word, and counts in the drain word if the other
+//                           group is present
+//   kReleasedBySuccessor    the release counts in the drain word; the next owner takes the lock off the lock word
+//   kReleasesPredecessors   what: how many members of the other group were released by this successor and are taken off
+//                           the lock word together with it
+//   kSuccessor              what: the waiter id of the next owner, which waits for this lock only
 class LockToken {
  public:
   enum How : std::uint64_t { kPlain, kReleasedBySuccessor, kReleasesPredecessors, kSuccessor };
@@ -207,15 +211,16 @@ class LockToken {
 };
 static_assert(LockWord::kTickets <= 1ULL << 23);
 
-// A slot of a ring, at the lock or the global lock: where the holder of a ticket and the one who hands it the lock
-// agree who came first. 0: empty.
+// Slot of a ring, at a lock or the global lock. The holder of a ticket and the process that passes the hand-off meet
+// in the slot by compare-and-swap. 0: empty.
 //
 //    63       52 51         29 28        3   2     1   0
 //   |  unused   |   ticket    |  what     | excl |  state |
 //
-//   waiting  the holder of the ticket sleeps; what: its waiter id; excl: what it waits for
-//   turn     it has the hand-off, and only has to come and see; what: the HandOff that it takes over; excl: whose group
-//            that is. (If it is of the other one, it is the next owner itself, after `count` have left.)
+//   kWaiting  the holder of the ticket waits; what: its waiter id; excl: the type of its lock
+//   kHandOff  the hand-off was passed before the holder of the ticket reached the slot; what: the HandOff to take over;
+//             excl: the group of the hand-off. A holder of the other group is the next owner itself, after `count`
+//             departures
 struct RingSlot {
   enum State : std::uint64_t { kEmpty = 0, kWaiting = 1, kHandOff = 2 };
   static constexpr std::uint64_t kExclusive = 4;
@@ -234,7 +239,7 @@ struct RingSlot {
   }
   static constexpr std::uint64_t ticket(std::uint64_t slot) { return slot >> kTicketShift; }
   static constexpr bool is_of(std::uint64_t slot, std::uint64_t of) { return slot != kEmpty && ticket(slot) == of; }
-  // Whether the holder of a later ticket than `than` sleeps there.
+  // Whether the holder of a later ticket than `than` waits in the slot.
   static constexpr bool is_later(std::uint64_t slot, std::uint64_t than) {
     const std::uint64_t behind = LockWord::distance(ticket(slot), than);
     return state(slot) == kWaiting && behind != 0 && behind < LockWord::kTickets / 2;
@@ -243,27 +248,29 @@ struct RingSlot {
 static_assert(WaiterId::kBits <= RingSlot::kTicketShift - RingSlot::kWhatShift);
 static_assert(HandOff::kBits <= RingSlot::kTicketShift - RingSlot::kWhatShift);
 
-// wake[i], at the waiter: 0 while it waits.
+// Wake word wake[i], at the waiter: 0 while it waits.
 //
 //    63      2   1   0
 //   |   what    |  how  |
 struct WakeValue {
   enum How : std::uint64_t {
-    kHandOff = 1,  // it has the hand-off; what: the HandOff that it takes over
-    kDrained = 2,  // those it waited for have left, and it takes itself out of the drain word; what: end of that
-    kAgain = 3,    // its slot was taken from it for an earlier ticket: it comes again
+    kHandOff = 1,  // the hand-off has arrived; what: the HandOff to take over
+    kDrained = 2,  // the members of the drain word have departed, and the waiter withdraws from it; what: its `end`
+    kAgain = 3,    // the slot was taken for an earlier ticket, and the waiter must take a slot again
   };
   static constexpr std::uint64_t make(How how, std::uint64_t what = 0) { return how | what << 2; }
   static constexpr How how(std::uint64_t word) { return static_cast<How>(word % 4); }
   static constexpr std::uint64_t what(std::uint64_t word) { return word >> 2; }
 };
 
-// Who is compatible with whom: readers always are with each other, readers and writers never.
+// Which groups are compatible: readers with each other always, readers with writers never, writers with each other if
+// kWritersCompatible.
 template <bool kWritersCompatible>
 struct Compatibility {
   static constexpr bool kWritersShare = kWritersCompatible;
   static constexpr bool compatible(LockType type) { return type == LockType::kShared || kWritersCompatible; }
-  // Of the word before: whether who came holds at once, and whether who left has nobody to tell.
+  // Of the lock word before an arrival: whether the lock is held at once. Of the lock word before a departure:
+  // whether there is nobody to notify.
   static constexpr bool holds_at_once(std::uint64_t before, LockType type) {
     return LockWord::present(before, opposite(type)) == 0 && (compatible(type) || LockWord::present(before, type) == 0);
   }
@@ -272,15 +279,16 @@ struct Compatibility {
   }
 };
 
-// Where the words of a lock are.
+// The offsets of the words of a lock.
 struct TargetLock : Compatibility<false> {
   static constexpr std::uint32_t kWord = ControlBlock::kLock;
-  // Of the group that must leave: always readers, as a writer that leaves hands the lock off itself.
+  // Drain word of the group that must depart. At a target only readers drain: a departing writer hands the lock off
+  // itself.
   static constexpr std::uint32_t drain_word(LockType) { return ControlBlock::kDrain; }
   static constexpr std::uint32_t ring_word(std::uint64_t ticket) { return ControlBlock::ring_word(ticket); }
 };
 
-// Readers are lock_alls, writers are who locks any target exclusively.
+// Readers are lock_alls; writers are exclusive locks of any target.
 struct GlobalLock : Compatibility<true> {
   static constexpr std::uint32_t kWord = ControlBlock::kGlobalLock;
   static constexpr std::uint32_t drain_word(LockType leaving) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long a waiter that is beyond the ring pauses between its probes of the lock word (lock.hpp), so that it needs few
-// and nevertheless is in the ring before its turn comes: who comes late holds up all behind it.
+// Pacing of the probes of the lock word by a waiter beyond the ring (lock.hpp). The waiter should need few probes,
+// and should be in the ring before the hand-off reaches its ticket: a late waiter delays all tickets behind it.
 //
-// It knows who is in front of it, and so about how many hand-offs that will take; how long they take it learns from
-// its looks. What it sees may be slow only because others came late, and to go by that would make it last. So it
-// believes in a pace at most one and a half times as slow as it did before, and looks again when it has been slower; a
-// faster one it believes at once. A believed pace takes it to its place in the ring without another look.
+// The lock word tells how many processes are in front, and thus about how many hand-offs lie ahead. The time per
+// ticket, the pace, is learnt from probes. A pace may look slow only because other waiters were late, and believing
+// it would perpetuate the delay. So a slower pace is believed up to one and a half times the former pace, and probed
+// again beyond that. A faster pace is believed at once. A believed pace leads to the slot without another probe.
 #pragma once
 
 #include <algorithm>
@@ -19,25 +19,25 @@ class ProbePacing {
  public:
   struct Pause {
     std::uint64_t hand_offs;
-    bool probe;  // afterwards; else try the slot
+    bool probe;  // after the pause; else try the slot
   };
 
-  // How many hand-offs' time it paused, and how many seem to have taken place meanwhile.
+  // The pause, in times of a hand-off, and the hand-offs that seem to have taken place meanwhile.
   struct Seen {
     std::uint64_t paused;
     std::uint64_t hand_offs;
   };
 
-  // Among so many who hold or wait, at least the length of the ring.
+  // The first pause, with so many processes present, at least the length of the ring.
   Pause begin(std::uint64_t writers, std::uint64_t readers, bool writers_share) {
     distance_ = writers + readers;
-    // A group that goes together takes about as long as one alone, and a bit for each of it to be woken.
+    // A group that holds together takes about as long as one holder, and a fraction more per member for its wake-up.
     const std::uint64_t groups = writers * readers / distance_;
     const std::uint64_t hand_offs = groups + readers / 4 + (writers_share ? groups + writers / 4 : writers);
     expected_ = pace_ = std::max<std::uint64_t>(hand_offs * kOne / distance_, 1);
     return pause(true);
   }
-  // From `distance` before its turn. Meanwhile nothing but pauses took time.
+  // The next pause, at `distance` from the front. No time but that of pauses has passed since the last call.
   Pause again(std::uint64_t distance) {
     bool probe = false;
     if (paused_ > 0) {
@@ -49,11 +49,11 @@ class ProbePacing {
     distance_ = distance;
     return pause(probe);
   }
-  // Between the last two looks; nothing (0) if it slept.
+  // Between the last two probes; 0 if the waiter slept.
   Seen seen() const { return {paused_before_, gone_ * expected_ / kOne}; }
-  // The hand-off had come before it. How much too late it came nobody knows: counts as twice the time.
+  // For a hand-off that was in the slot first. By how much the waiter was late is unknown: counts as twice the time.
   Seen late() const { return {paused_, 2 * paused_ * expected_ / std::max<std::uint64_t>(pace_, 1)}; }
-  // It slept in between: the next look says nothing about the pace.
+  // The waiter slept in between, so the next probe says nothing about the pace.
   void slept() { paused_ = 0; }
 
  private:
@@ -61,19 +61,19 @@ class ProbePacing {
   static constexpr std::uint64_t kSlowest = kOne << 24;
 
   Pause pause(bool probe) {
-    // To the middle of the ring, so that it may be half the ring too early or too late.
+    // Aims at the middle of the ring, so that the waiter may be early or late by half the ring.
     const std::uint64_t rest = distance_ - ControlBlock::kRingSlots / 2;
     paused_before_ = paused_;
     paused_ = std::max<std::uint64_t>(rest * pace_ / kOne, 1);
     return {paused_, probe};
   }
 
-  std::uint64_t distance_ = 0;  // from the front, at the last look
-  std::uint64_t paused_ = 0;    // since then, in hand-offs
+  std::uint64_t distance_ = 0;  // from the front, at the last probe
+  std::uint64_t paused_ = 0;    // since the last probe, in hand-offs
   std::uint64_t paused_before_ = 0;
-  std::uint64_t gone_ = 0;      // tickets, between the last two looks
-  std::uint64_t expected_ = 0;  // hand-offs per ticket, in shares of kOne: from who was in front
-  std::uint64_t pace_ = 0;      // likewise: from what was seen
+  std::uint64_t gone_ = 0;      // tickets between the last two probes
+  std::uint64_t expected_ = 0;  // hand-offs per ticket in units of 1 / kOne, from the groups in front
+  std::uint64_t pace_ = 0;      // likewise, as learnt from probes
 };
 
 }  // namespace farside::epochs

@@ -143,7 +143,7 @@ Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Acces
                                                           std::span<const StridedRun> runs) {
   Mine& mine = mine_[where];
   std::uint64_t tag = fences_;
-  // The exposure cannot end before this access has.
+  // The exposure cannot end before this access has completed.
   if (access.epoch == Epoch::kStarted || !mine.entries.empty()) {
     std::uint64_t exposures = 0;
     if (Status read = memory_.read(where, 0, &exposures, sizeof exposures); !read) return read.error();
@@ -162,7 +162,8 @@ Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Acces
     entry.run = run;
     entry.number = access.number;
     entry.tag = tag;
-    // What is atomic on other elements is not atomic to these; nor if they begin elsewhere.
+    // An access is atomic only with respect to accesses of the same elements: of this type, and with the same first
+    // bytes.
     const auto begins = access.element_bytes > 1 ? run.first % access.element_bytes : 0;
     entry.element = access.basic_type * 256 + static_cast<std::int32_t>(begins);
     entry.target = access.target;
@@ -250,7 +251,7 @@ Status SharedLog::start_completed() {
     bool over = false;
     for (Entry& entry : mine.entries) {
       if (entry.epoch != Epoch::kStarted || entry.call == Call::kPut || entry.call == Call::kAccumulate) continue;
-      // Updates stay for changed().
+      // Updates stay in the log for changed().
       if (entry.local != 0 || !updates(entry.use)) continue;
       entry.state = kOver;
       over = true;
@@ -297,7 +298,7 @@ Result<std::vector<SharedLog::Found>> SharedLog::entries_here(Epoch epoch) {
   std::vector<Found> found;
   for (int origin = 0; origin < ranks_; ++origin) {
     const Header& header = snapshot.value().headers[static_cast<std::size_t>(origin)];
-    // Not all updates are known.
+    // The log does not hold all updates.
     if (header.check != check_of(header) && header.generation != 0) return std::vector<Found>();
     if (header.incomplete != 0 || header.cleared_in == fences_ + 1) return std::vector<Found>();
     Result<std::vector<Entry>> theirs = entries_of(rank_, origin, header);

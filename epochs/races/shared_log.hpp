@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_CHECK=strict, the target's view: each rank keeps, in memory that all ranks of the window reach, a log of the
-// accesses to its window that are not complete there, by whomever. Who is about to access a target writes into its log
-// first, then looks what others have written: of two accesses that conflict, and neither of which can be over before
-// the other begins, at least one sees the other. Pure but for the memory that it is given. For debugging, and slow.
+// FARSIDE_CHECK=strict, the target's view. Each rank keeps, in memory that all ranks of the window reach, a log of
+// the accesses to its window that are not complete. An origin writes its access into the log of the target first, and
+// then reads the accesses of others. If neither of two conflicting accesses can be complete before the other begins,
+// at least one of the two origins sees the other access.
 //
-// What counts as not over (MPI 4.0 sections 12.5 and 12.7), and so never accuses a right program:
-//   fence      until the fence that closes the epoch, whatever happens in between: entries carry the number of the
-//              fence
-//   PSCW       an update until the target's wait: entries carry the number of the exposure; a read until the complete
-//   passive    until the flush, flush_local (reads) or unlock that completes it at its origin takes it out
+// An entry counts as long as MPI does not order the access before later ones (MPI 4.0 sections 12.5 and 12.7), so
+// that no correct program is accused:
 //
-// Lock-free, with one writer per word: rank r alone writes the block of r in each log. A reader knows by check sums
-// whether what it reads is whole, and reads again if not.
+//   fence      until the fence that closes the epoch; entries carry the number of the fence
+//   PSCW       an update without result until the target's wait, as entries carry the number of the exposure; other
+//              accesses until the origin's complete
+//   passive    until the origin's flush, unlock, or flush_local (accesses with a result) takes the entry
+//              out
+//
+// Lock-free, with one writer per word: only rank r writes the block of rank r in each log. Readers verify check sums,
+// and read a torn block again.
 //
 //   log:     | exposures ended 8, to 64 | header of rank 0, 1, ... | entries of rank 0 | entries of rank 1 | ...
 //   block:   a header, and `capacity` entries of which the first `used` count
+//
+// For debugging, and slow. Not thread-safe; errors are those of LogMemory. Cost of add(): up to three writes and
+// reads of the target's log, and one read for each other origin that has entries there. Memory per rank: 64 bytes,
+// and for each rank of the window 32 and 88 per entry.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +37,7 @@
 
 namespace farside::epochs {
 
-// The logs of all ranks. Both calls return when all of it has happened.
+// The logs of all ranks. Both calls return when the transfer is complete.
 class LogMemory {
  public:
   virtual Status read(int rank, std::uint64_t offset, void* to, std::size_t bytes) = 0;
@@ -50,11 +57,11 @@ class SharedLog {
     Call call;
     Use use;
     int basic_type;             // of atomic uses
-    std::uint32_t element_bytes;  // their extent: two that meet must begin at the same bytes
+    std::uint32_t element_bytes;  // extent of the elements: atomic uses must begin at the same bytes of an element
     Epoch epoch;
-    int target;                 // of the operation: what completes its operations completes this
+    int target;                 // of the operation; completing the operations to this target completes the access
     std::uint64_t number;       // of the operation, at its origin
-    bool local = false;         // of the origin's own window: a buffer of the operation lies there
+    bool local = false;         // the bytes are a buffer of the operation that lies in the origin's own window
   };
   struct Conflict {
     Call call;
@@ -62,9 +69,10 @@ class SharedLog {
     int origin;
     std::uint64_t number;
     bool local;
-    ByteRange range;            // in the window where they meet
+    ByteRange range;            // of the window, where the two meet
   };
-  // An access whose bytes are no longer what it left, though nobody else has updated them by this window.
+  // An access whose bytes no longer hold what it left there, although no other update of this window explains the
+  // change.
   struct Change {
     Call call;
     int origin;
@@ -72,41 +80,45 @@ class SharedLog {
     ByteRange range;
   };
 
-  // So many bytes per rank; the log begins as zeros.
+  // Bytes of the log of one rank. A new log must be zero.
   static std::size_t bytes(int ranks, std::uint32_t capacity);
-  // About 1 MiB per rank, at least 16 entries for each origin, at most 256: each access reads those of the others.
+  // Entries per origin: 16 to 256, for about 1 MiB per rank. Each access reads the entries of all other origins.
   static std::uint32_t capacity_for(int ranks);
 
   SharedLog(LogMemory& memory, int rank, int ranks, std::uint32_t capacity);
 
-  // Writes the access to `runs` of the window of `where`, and looks for others'. With a conflict it is taken out again.
+  // Enters the access to `runs` of the window of `where`, and looks for a conflict with other ranks. With a conflict
+  // the entry is taken out again.
   Result<std::optional<Conflict>> add(int where, const Access& access, std::span<const StridedRun> runs);
-  // Takes out what the last add() to `where` wrote.
+  // Takes out the entries of the last add() to `where`.
   Status retract(int where);
-  // What the last add() to `where` has left there: a hash for each run (0: unknown), of bytes() in the order of blocks.
+  // Records what the last add() to `where` left there: for each run the hash of its bytes in the order of blocks, 0
+  // if unknown.
   Status executed(int where, std::span<const std::uint64_t> images);
 
-  // Passive operations to the target are complete; at the origin only: reads, and local buffers.
+  // The passive operations to the target are complete, or complete at the origin. Completion at the
+  // origin takes out local buffers and accesses whose result is here.
   Status completed(int target) { return complete(target, false); }
   Status locally_completed(int target) { return complete(target, true); }
-  // The passive operation with this number is complete at the origin, by its request: the same of it alone.
+  // The passive operation with this number is complete at the origin, by its request.
   Status request_completed(std::uint64_t number);
   Status completed_all();
   // The operations of the epoch that MPI_Win_complete ends are complete at the origin.
   Status start_completed();
-  // All ranks have come to the fence.
+  // All ranks have entered the fence.
   void fence_passed() { ++fences_; }
-  // By MPI_Win_wait, at the target.
+  // At the target, in MPI_Win_wait.
   Status exposure_ended();
-  // Whether there is anything that a flush or unlock of the target, of all, or MPI_Win_complete would take out now.
+  // Whether a flush or unlock of the target, a flush or unlock of all targets, or MPI_Win_complete would take out
+  // entries.
   bool under_way(int target) const;
-  // Whether request_completed() would take something out.
+  // Whether request_completed() would take out entries.
   bool request_under_way(std::uint64_t number) const;
   bool under_way() const;
   bool reads_started() const;
 
-  // Of this rank's own window, before the fence or wait that ends the epoch: accesses of it whose bytes have changed.
-  // `image(run)` is the hash of what the window holds there now.
+  // The accesses to this rank's own window whose bytes have changed; to be called before the fence or wait that ends
+  // the epoch. `image(run)` returns the hash of the present bytes.
   template <class Image>
   Result<std::vector<Change>> changed(Epoch epoch, Image&& image) {
     Result<std::vector<Found>> before = entries_here(epoch);
@@ -118,29 +130,29 @@ class SharedLog {
       }
     }
     if (suspects.empty()) return std::vector<Change>();
-    // Whatever had an effect on what was just read is in the log by now.
+    // Every update that affected the bytes just read is in the log by now.
     return unexplained(suspects, epoch);
   }
 
-  // A hash that goes on from another.
+  // Continues a hash.
   static std::uint64_t mix(std::uint64_t hash, std::uint64_t value);
   static std::uint64_t hash(std::uint64_t hash, const void* bytes, std::size_t count);
 
  private:
-  // How often a block is read that changes meanwhile.
+  // Reads of a block that changes meanwhile, at most.
   static constexpr int kProbes = 8;
-  enum State : std::uint8_t { kIssued, kExecuted, kOver };  // kOver: only updates, for changed()
+  enum State : std::uint8_t { kIssued, kExecuted, kOver };  // kOver: an update that changed() still needs
   struct Header {
     std::uint64_t generation = 0;  // of the entries that count; 0: nothing was ever written
     std::uint32_t used = 0;
-    std::uint32_t incomplete = 0;  // there was no room for some
-    std::uint64_t cleared_in = 0;  // 1 + the fences before passive updates were last taken out
+    std::uint32_t incomplete = 0;  // some accesses found no room
+    std::uint64_t cleared_in = 0;  // 1 + the number of fences when passive updates were last taken out
     std::uint64_t check = 0;
   };
   struct Entry {
     StridedRun run;
     std::uint64_t number = 0;
-    std::uint64_t tag = 0;         // fences before it, or exposures ended
+    std::uint64_t tag = 0;         // number of fences before the access, or of exposures ended
     std::int32_t element = 0;
     std::int32_t target = 0;
     Use use = Use::kPut;
@@ -152,11 +164,11 @@ class SharedLog {
     std::uint64_t generation = 0;
     std::uint64_t check = 0;
   };
-  // What this rank has in the log of another.
+  // The block of this rank in the log of another.
   struct Mine {
     Header header;
     std::vector<Entry> entries;
-    std::size_t last = 0;          // how many the last add() wrote
+    std::size_t last = 0;          // entries of the last add()
   };
   struct Found {
     int origin;
@@ -174,19 +186,19 @@ class SharedLog {
   static std::uint64_t check_of(const Header& header);
   static std::uint64_t check_of(const Entry& entry);
   AccessKind kind(const Entry& entry) const { return {entry.use, entry.element}; }
-  // May still be under way for somebody after so many fences and exposures?
+  // Whether the access may still be under way after so many fences and exposures.
   static bool counts(const Entry& entry, std::uint64_t fences, std::uint64_t exposures);
 
   Result<Snapshot> look(int where);
   Result<std::vector<Entry>> entries_of(int where, int origin, Header header);
   Status publish(int where, Mine& mine, std::size_t from);
-  // Takes out those that `gone` says; a new generation if there were any.
+  // Takes out the entries for which `gone` is true, and begins a new generation if there were any.
   template <class Gone>
   Status erase(int where, Mine& mine, Gone&& gone);
   Status complete(int target, bool locally);
   template <class Which>
   Status erase_everywhere(Which&& which);
-  // Whether local completion of the operation takes the entry out: a fetch that is back has been done at the target.
+  // Whether local completion takes the entry out: an operation whose result is here is complete at the target.
   static bool ends_locally(const Entry& entry) {
     return entry.local != 0 || (entry.call != Call::kPut && entry.call != Call::kAccumulate);
   }

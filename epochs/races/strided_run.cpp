@@ -9,7 +9,7 @@ std::optional<ByteRange> meet(const StridedRun& a, const StridedRun& b) {
   if (a.count > b.count) return meet(b, a);
   for (std::uint64_t i = 0; i < a.count; ++i) {
     const ByteRange mine = a.block(i);
-    // The first block of the other that ends behind the beginning of this one.
+    // The first block of the other run that ends behind the start of this block.
     std::uint64_t k = 0;
     if (mine.first >= b.first + b.bytes) {
       if (b.count == 1) continue;

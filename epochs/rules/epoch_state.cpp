@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// EpochState off the fast path: judge a call by the tables, then move.
+// EpochState off the fast path: judges a call by the tables, then moves the state.
 #include "epochs/rules/epoch_state.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ bool has(const std::vector<std::uint64_t>& bits, int rank) {
          ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
 }
 
-// The protocols rely on the rules of the calls that open and close epochs; these only use them.
+// Calls whose rules FARSIDE_CHECK=off skips. The protocols rely on the rules of all others.
 bool may_go_unchecked(Call call) {
   return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush || call == Call::kFlushAll;
 }
@@ -69,7 +69,7 @@ FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert)
     if (call == Call::kFlushAll && locks_held() == 0) return Rule::kStillLocking;
   }
   if (shape(call).access) {
-    // With promises in this epoch the fast test is off.
+    // member() does not see the group while an assertion of MPI_MODE_NOPUT is in force in this epoch.
     const bool is_member = shape(call).members &&
                            (member(target) || (restricting_ && access_ == Access::kStarted && has(members_, target)));
     const Rule rule = broken(cell(call, access_), is_member, assert);
@@ -112,7 +112,7 @@ FARSIDE_INLINE void EpochState::move_access(Call call, int target, FenceAssert a
   }
   if (next == access_) return;
   if (next == Access::kNone) closed_by_ = call_name(call);
-  const bool opens = next != Access::kFenceActive;  // an operation goes on with the epoch of the fence
+  const bool opens = next != Access::kFenceActive;  // an operation continues the epoch of the fence
   after_fence_ = access_ == Access::kFenceOpen;
   enter(next, opens ? call_name(call) : opened_by_);
 }
@@ -136,7 +136,7 @@ void EpochState::enter(Access next, const char* by) {
   members_below_ = (next == Access::kStarted || next == Access::kLocked) && !members_.empty() ? ranks_ : 0;
 }
 
-// The access epoch just opened was never open: none is, or the fence before it.
+// Undoes the opening of the access epoch: returns to the fence before it, or to none.
 void EpochState::back_to_before() {
   enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence));
 }
@@ -153,7 +153,7 @@ Violation EpochState::operate(int target, bool updates) {
 
 void EpochState::asserted_no_put(int target) {
   if (unchecked_ || !reserve(no_put_)) return;
-  if (access_ == Access::kStarted && lone_ != kNobody) {  // operations there are looked at from now on
+  if (access_ == Access::kStarted && lone_ != kNobody) {  // operations take the slow path from now on
     if (!reserve(members_)) return;
     set(members_, static_cast<int>(lone_));
     lone_ = kNobody;
@@ -224,7 +224,7 @@ Violation EpochState::start(std::span<const int> group) {
   } else {
     for (const int rank : started_group_) set(members_, rank);
   }
-  forget_assertions();  // those of a fence that nothing followed
+  forget_assertions();  // of a fence that no operation followed
   move(Call::kStart);
   return {};
 }
@@ -232,7 +232,7 @@ Violation EpochState::start(std::span<const int> group) {
 Violation EpochState::begin_start(std::span<const int> group) {
   const Violation refused = start(group);
   if (refused) return refused;
-  lone_ = kNobody;  // it is no member that an operation would see
+  lone_ = kNobody;  // no operation may see the member yet
   enter(Access::kStarting, call_name(Call::kStart));
   return {};
 }
@@ -267,7 +267,7 @@ Violation EpochState::lock(int target, LockType type) {
 
 Violation EpochState::begin_lock(int target, LockType type) {
   if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
-  // Any of those that are awaited may find that another was first to be the lone one.
+  // Each awaited target may find on its return that another one has become lone_.
   const bool alone = lone_ == kNobody && awaited_.empty();
   if (!alone && !reserve(members_)) return violation(Rule::kNoMemory);
   const bool needs_type = type == LockType::kExclusive || !awaited_.empty();
@@ -303,7 +303,7 @@ void EpochState::lock_acquired(int target) {
 
 Violation EpochState::unlock(int target) { return apply(Call::kUnlock, target); }
 
-// A target that is locked is so no longer.
+// Removes a target from the locked ones.
 void EpochState::drop(int target) {
   if (is_lone(target)) {
     lone_ = kNobody;

@@ -1,35 +1,41 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// EpochState: which epochs of one window are open at this process, and whether a call is allowed now. Pure:
-// no I/O, no waiting, no MPI. The rules themselves are the tables of epoch_table.hpp.
+// EpochState: the open epochs of one window at this process, and whether a call is allowed now. It does no I/O, never
+// waits and does not know MPI. The rules are the tables of epoch_table.hpp.
 //
 //   EpochState state(ranks);
 //   if (Violation v = state.begin_lock(3, LockType::kShared)) return report(v);   // nothing has changed
-//   ... acquire the lock at rank 3; if that shows that the call was wrong after all: state.lock_refused(3); else
-//   state.lock_acquired(3);
+//   ... acquire the lock at rank 3 ...
+//   state.lock_acquired(3);   // or, if the protocol finds that the call is refused: state.lock_refused(3)
 //   if (Violation v = state.operation(3)) return report(v);
 //   ... put ...
 //   if (Violation v = state.unlock(3)) return report(v);
 //   ... complete the puts, release the lock ...
 //
-// Calls that block are asked before they block, and move the state then:
-//   lock, lock_all, start, post   begin_x() opens the epoch as one that is waited for: it keeps out what the open epoch
-//                                 would keep out, but nothing may use or close it. x_acquired(), start_ready() and
-//                                 post_notified() open it for use. If the protocol finds the call refused (say, the
-//                                 target has posted), x_refused() puts the state back to where it was before. A call
-//                                 that waits for nothing (MPI_MODE_NOCHECK) is one step: lock(), lock_all(), start(),
-//                                 post().
-//   wait, test                    wait() and test() only ask; begin_wait() says that this call is the one that ends the
-//                                 exposure, exposure_ended() that it has.
-//   complete, unlock, unlock_all, fence, free
-//                                 the epoch is over at once; what the protocol needs of it (the types of
-//                                 locks, access() before a fence) is read before the call. started_group()
-//                                 outlives complete.
-// Nothing here is thread-safe: with MPI_THREAD_MULTIPLE each call, accessors and operation() too, is made
-// under the window's mutex, which is not held while a protocol waits. So one thread may wait for a lock on A
-// while another locks B; two threads that race to open the same epoch (lock A twice, start and start), or to close one
-// that is still waited for, get the violation they deserve, and the thread that waits goes on undisturbed.
+// A call that blocks asks, and moves the state, before it blocks:
 //
-// Ranks are those of the window. MPI_PROC_NULL never comes here: the caller filters it out.
+//   lock, lock_all, start, post   begin_x() opens the epoch as awaited: it keeps out what the open epoch would keep
+//                                 out, but no call may use or close it. x_acquired(), start_ready() and
+//                                 post_notified() open it for use. If the protocol finds the call refused (for example
+//                                 because the target has posted), x_refused() restores the former state. A call that
+//                                 waits for nothing (MPI_MODE_NOCHECK) takes one step: lock(), lock_all(), start(),
+//                                 post().
+//   wait, test                    wait() and test() only ask. begin_wait() claims the end of the exposure for this
+//                                 call, exposure_ended() ends it.
+//   complete, unlock, unlock_all, fence, free
+//                                 the epoch ends at once. What the protocol needs of it (the types of locks, access()
+//                                 before a fence) must be read before the call. started_group() outlives complete.
+//
+// Not thread-safe. With MPI_THREAD_MULTIPLE each call, accessors and operation() included, is made under the window's
+// mutex, which is not held while a protocol waits. So one thread may wait for a lock on A while another locks B. If
+// two threads race to open the same epoch (lock A twice, start and start), or to close one that is still awaited, one
+// of them gets the violation, and the thread that waits is not disturbed.
+//
+// Errors: a Violation, of the classes in violation.hpp; kNoMemory if the bookkeeping cannot grow. No remote
+// operations. Memory: 216 bytes; from the first start with two members or lock of a second target on a bit per rank,
+// from the first such lock that is exclusive on another, and from the first assertion of MPI_MODE_NOPUT on another; 4
+// bytes per member of the last groups of start and post.
+//
+// Ranks are those of the window. The caller filters out MPI_PROC_NULL.
 #pragma once
 
 #include <cstddef>
@@ -50,73 +56,72 @@ enum class LockType : std::uint8_t { kShared, kExclusive };
 struct FenceAssert {
   bool no_precede = false;
   bool no_succeed = false;
-  bool no_store = false;  // no influence on the state
-  bool no_put = false;    // no influence on the state
+  bool no_store = false;  // does not affect the state
+  bool no_put = false;    // does not affect the state
 };
 
 class EpochState {
  public:
-  // For a window of `ranks` processes (at least 1). Allocates nothing; the first start, or lock of a second
-  // target, allocates a bit per rank, the first such lock that is exclusive another.
+  // `ranks`: the size of the window, at least 1. Allocates nothing.
   explicit EpochState(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
-  // From now on operations and flushes are allowed anywhere; what opens and closes epochs is judged as before.
+  // From now on operations and flushes are allowed in any state (FARSIDE_CHECK=off). Other calls are judged as
+  // before.
   void uncheck() { unchecked_ = true; }
 
-  // Each call below returns the rule it breaks, and then nothing has changed; or no violation, and the state
-  // has moved.
+  // Each call below returns the broken rule and changes nothing, or returns no violation and moves the state.
 
-  // Put, get, accumulate and the like. The first after a fence makes an epoch of it. `updates`: it may change the
-  // target's window.
+  // Put, get, accumulate and the like. The first one after a fence opens the epoch. `updates`: the operation may
+  // change the target's window.
   Violation operation(int target, bool updates = true) {
     if (allows_fast_operation(target)) [[likely]]
       return {};
     return operate(target, updates);
   }
-  // Rput and the like.
+  // MPI_Rput and the like.
   Violation request_operation(int target) {
     if (passive(target)) [[likely]]
       return {};
     return apply(Call::kRequestOperation, target);
   }
-  // Flush and flush_local.
+  // MPI_Win_flush and MPI_Win_flush_local.
   Violation flush(int target) {
     if (allows_fast_flush(target)) [[likely]]
       return {};
     return apply(Call::kFlush, target);
   }
-  // Flush_all and flush_local_all.
+  // MPI_Win_flush_all and MPI_Win_flush_local_all.
   Violation flush_all() { return apply(Call::kFlushAll); }
-  // Always allowed: the standard wants a passive epoch, but the call is harmless and common outside of one.
+  // Always allowed. The standard demands a passive epoch, but the call is harmless and common outside of one.
   Violation sync() { return apply(Call::kSync); }
 
   Violation fence(FenceAssert assert);
 
-  // The groups are ranks of the window, each at most once; they may be empty, and may name this process.
-  // Copied.
+  // Groups are ranks of the window, each at most once. They may be empty and may contain this process. They are
+  // copied.
   Violation post(std::span<const int> group);
   Violation start(std::span<const int> group);
-  // The same in two steps, for a protocol that waits between them.
+  // The two steps of post() and start(), for a protocol that waits in between.
   Violation begin_post(std::span<const int> group);
   void post_notified();
   Violation begin_start(std::span<const int> group);
   void start_ready();
   Violation complete();
-  // May this process wait for (test) the end of its exposure epoch? The epoch stays open until
+  // Whether this process may wait for (test) the end of its exposure epoch. The epoch stays open until
   // exposure_ended().
   Violation wait();
   Violation test() { return apply(Call::kTest); }
-  // wait(), by the only call that may end this exposure: all others are refused until exposure_ended().
+  // Claims the end of this exposure for the calling thread: until exposure_ended() all other claims are refused.
   Violation begin_wait();
-  // After a wait, or a test that answered true; only when exposure() is kPosted or kWaiting.
+  // After a wait, or a test that returned true. Precondition: exposure() is kPosted or kWaiting.
   void exposure_ended(Call by = Call::kWait);
 
   Violation lock(int target, LockType type);
-  // The same in two steps, for a protocol that waits between them. Several targets may be waited for at once.
+  // The two steps of lock(), for a protocol that waits in between. Several targets may be awaited at once.
   Violation begin_lock(int target, LockType type);
   void lock_acquired(int target);
   Violation unlock(int target);
-  // The calls that programs make all the time, in the states in which they mostly make them. True: allowed, and the
-  // state is where operation(), flush(), lock() or unlock() would have put it. False: nothing has changed; ask those.
+  // The fast path of frequent calls in frequent states. True: the call is allowed, and the state is as operation(),
+  // flush(), lock() or unlock() would have left it. False: nothing has changed, and the caller must ask these.
   bool allows_fast_operation(int target) const {
     return is_lone(target) || static_cast<unsigned>(target) < open_below_ || listed(target);
   }
@@ -131,13 +136,14 @@ class EpochState {
     fast_unlocked();
     return true;
   }
-  // The same in two steps, for what goes between them.
+  // The two steps of try_lock() and try_unlock(), for what lies in between.
   bool allows_fast_lock(int target) const { return allows_fast_lock() && static_cast<unsigned>(target) < ranks_; }
-  bool allows_fast_lock() const { return access_ == Access::kNone && !after_fence_; }  // a target that there is
+  // The target must be a rank of the window.
+  bool allows_fast_lock() const { return access_ == Access::kNone && !after_fence_; }
   void fast_locked(int target, LockType type);
   bool allows_fast_unlock(int target) const { return is_lone(target) && locks_held_ == 1 && !after_fence_; }
   void fast_unlocked();
-  // Likewise with one peer, the same as in the last epoch of that kind.
+  // Likewise for epochs with one peer, the same as in the last epoch of that kind.
   bool allows_fast_start(int target) const {
     return access_ == Access::kNone && !after_fence_ && !restricting_ && started_group_.size() == 1 &&
            started_group_[0] == target;
@@ -150,28 +156,28 @@ class EpochState {
            posted_group_[0] == origin;
   }
   void fast_posted();
-  // Without assertions.
+  // For fences without assertions.
   bool allows_fast_fence() const {
     return access_ <= Access::kFenceActive && exposure_ <= Exposure::kFence && !restricting_;
   }
   void fast_fenced();
   bool allows_fast_wait() const { return exposure_ == Exposure::kPosted && posted_group_.size() == 1; }
   Violation lock_all() { return apply(Call::kLockAll); }
-  // The same in two steps, for a protocol that waits between them.
+  // The two steps of lock_all(), for a protocol that waits in between.
   Violation begin_lock_all();
   void lock_all_acquired();
   Violation unlock_all() { return apply(Call::kUnlockAll); }
 
-  // After it the object is good for nothing but destruction.
+  // The last call on the object.
   Violation free() { return apply(Call::kFree); }
 
-  // The target has said that nobody will update its window until the epoch of the fence or start just opened has ended
-  // (MPI_MODE_NOPUT). From then on operation() is slower in this epoch.
+  // The target has asserted MPI_MODE_NOPUT: no process updates its window until the epoch of the fence or start just
+  // opened has ended. operation() takes the slow path for the rest of this epoch.
   void asserted_no_put(int target);
 
-  // Undo the last successful call of that name, in one step or begun, for a protocol that found it refused or failed.
-  // As before it, a fence that nothing followed is open again, unless another epoch was completed meanwhile (by another
-  // thread).
+  // Undo the last successful call of that name, begun or complete, for a protocol that found it refused or failed. A
+  // fence that preceded the call without operations is open again, unless another thread has completed an epoch
+  // since.
   void lock_refused(int target);
   void lock_all_refused();
   void start_refused();
@@ -180,27 +186,27 @@ class EpochState {
   int ranks() const { return static_cast<int>(ranks_); }
   Access access() const { return access_; }
   Exposure exposure() const { return exposure_; }
-  // The group of the last start (post), as given; valid until the next one.
+  // The group of the last start (post), as given; valid until the next start (post).
   std::span<const int> started_group() const { return started_group_; }
   std::span<const int> posted_group() const { return posted_group_; }
-  // How this process holds the target's window now, by lock or lock_all.
+  // The type of the lock that this process holds on the target now, by lock or lock_all.
   std::optional<LockType> locked(int target) const;
-  // The number of targets locked by lock; lock_all does not count, nor do targets that are still waited for.
+  // The number of targets locked by lock, without those that are awaited; 0 for lock_all.
   int locks_held() const { return locks_held_ - static_cast<int>(awaited_.size()); }
 
-  // For messages. The MPI call that opened the present access epoch: nullptr if none is open. The one that
-  // ended the last: nullptr if none has ended. The same for the exposure side.
+  // For messages: the MPI call that opened the present access epoch, nullptr if none is open; the call that closed
+  // the last one, nullptr if none has been closed. Likewise for the exposure side.
   const char* opened_by() const { return access_ == Access::kNone ? nullptr : opened_by_; }
   const char* closed_by() const { return closed_by_; }
   const char* exposure_opened_by() const { return exposure_opened_by_; }
   const char* exposure_closed_by() const { return exposure_closed_by_; }
-  // The same in words: "2 targets are locked (MPI_Win_lock)", "no access epoch is open (the last was closed
-  // by ...)".
+  // The state in words: "2 targets are locked (MPI_Win_lock)", "no access epoch is open (the last was closed by
+  // ...)".
   std::string describe_access() const;
   std::string describe_exposure() const;
 
  private:
-  using Bits = std::vector<std::uint64_t>;  // one per rank, or empty
+  using Bits = std::vector<std::uint64_t>;  // one bit per rank, or empty
 
   static void set(Bits& bits, int rank) {
     bits[static_cast<unsigned>(rank) / 64] |= std::uint64_t{1} << (static_cast<unsigned>(rank) % 64);
@@ -208,7 +214,7 @@ class EpochState {
   static void clear(Bits& bits, int rank) {
     bits[static_cast<unsigned>(rank) / 64] &= ~(std::uint64_t{1} << (static_cast<unsigned>(rank) % 64));
   }
-  // kStarted: in the group; kLocked: locked; else false.
+  // kStarted: whether the target is in the group; kLocked: whether it is locked; else false.
   bool member(int target) const { return is_lone(target) || listed(target); }
   bool is_lone(int target) const { return lone_ == static_cast<unsigned>(target); }
   bool listed(int target) const {
@@ -223,14 +229,14 @@ class EpochState {
   }
   Violation operate(int target, bool updates);
   void forget_assertions();
-  // The rule that the call breaks in the present state, or kNone. This and the others up to decide() are inline: where
-  // the call is known they are a few instructions.
+  // Returns the rule that the call breaks in the present state, or kNone. judge() to decide() are inline: with a
+  // constant call they are a few instructions.
   inline Rule judge(Call call, int target, FenceAssert assert) const;
-  // Moves both sides by a call that was judged.
+  // Moves both sides by a call that judge() allowed.
   inline void move(Call call, int target = kNoTarget, FenceAssert assert = {});
   inline void move_access(Call call, int target, FenceAssert assert);
   inline void move_exposure(Call call, FenceAssert assert);
-  // Judges a call that takes no group and no lock type, and moves the state.
+  // Judges a call without group and lock type, and moves the state.
   inline Violation decide(Call call, int target = kNoTarget, FenceAssert assert = {});
   Violation apply(Call call, int target = kNoTarget, FenceAssert assert = {});
   void enter(Access next, const char* by);
@@ -248,11 +254,11 @@ class EpochState {
   };
 
   static constexpr int kNoTarget = -1;
-  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // unlike any rank
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // different from every rank
 
   // Read by every operation. In kFenceActive and kLockedAll every rank below `open_below_` (= ranks_) may be
-  // accessed, in kStarted and kLocked every member below `members_below_` (= ranks_); both are 0 in other
-  // states, and in an epoch in which somebody has promised MPI_MODE_NOPUT.
+  // accessed, in kStarted and kLocked every member below `members_below_` (= ranks_). Both are 0 in other states, and
+  // in an epoch in which a target has asserted MPI_MODE_NOPUT.
   unsigned open_below_ = 0;
   unsigned members_below_ = 0;
   unsigned ranks_;
@@ -260,26 +266,27 @@ class EpochState {
   Exposure exposure_ = Exposure::kNone;
   bool after_fence_ = false;           // kStarted, kLocked, kLockedAll: entered from kFenceOpen
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
-  int locks_held_ = 0;  // with those that are awaited
+  int locks_held_ = 0;  // includes awaited ones
   LockType lone_type_ = LockType::kShared;
-  // kLocked: a target that is locked and has no bit below; kStarted: the only member of the group, unless it has a bit;
-  // else nobody. Programs mostly lock one target at a time, and often meet one: then it is all there is.
+  // kLocked: a locked target that has no bit in members_. kStarted: the only member of the group, unless it has a
+  // bit. Else kNobody. Most programs lock one target at a time, and many meet one peer at a time: then members_ stays
+  // empty.
   std::uint64_t lone_ = kNobody;
-  Bits members_;    // kStarted: the group; kLocked: the targets locked; both without lone_; else all 0
-  Bits no_put_;     // who has promised MPI_MODE_NOPUT in this epoch; meaningful if restricting_
+  Bits members_;    // kStarted: the group; kLocked: the locked targets; both without lone_; else all 0
+  Bits no_put_;     // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_
   bool restricting_ = false;
   bool unchecked_ = false;
-  Bits exclusive_;  // of those that are locked, those held exclusively
+  Bits exclusive_;  // locked targets that are held exclusively
   std::vector<Awaited> awaited_;  // kLocked: targets that a thread still waits for; one per thread
   std::vector<int> started_group_;
   std::vector<int> posted_group_;
-  const char* opened_by_ = nullptr;  // of the present access epoch, if there is one
+  const char* opened_by_ = nullptr;  // of the present access epoch, if one is open
   const char* closed_by_ = nullptr;
   const char* exposure_opened_by_ = nullptr;
   const char* exposure_closed_by_ = nullptr;
 };
 
-// What the quick ways take for granted of the tables.
+// What the fast paths assume about the tables.
 static_assert(cell(Call::kLock, Access::kNone).kind == AccessCell::Kind::kGo);
 static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
 static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);

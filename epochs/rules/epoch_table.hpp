@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What MPI allows when, as two tables: for each call and each state of the access side (what this process may
-// do to others) and of the exposure side (what others may do to its window), the next state or the rule that
-// is broken. A call is legal if both tables allow it. EpochState executes the tables, and README.md shows
-// them (a test compares). Sections are those of MPI 4.0; in MPI 3.1 the same sections stand in chapter 11.
+// What MPI allows when, as two tables. For each call and each state of the access side (what this process may do to
+// other windows) and of the exposure side (what others may do to its window) a table holds the next state or the
+// broken rule. A call is legal if both tables allow it. EpochState executes the tables, and README.md shows them; a
+// test compares the two. Sections are those of MPI 4.0; MPI 3.1 has them in chapter 11.
 #pragma once
 
 #include <array>
@@ -13,26 +13,26 @@
 
 namespace farside::epochs {
 
-// The access side of a window, at one process.
+// The access side of a window at one process.
 enum class Access : std::uint8_t {
   kNone,       // no epoch is open
-  kFenceOpen,  // a fence has been called and nothing issued since: it may become an epoch, or be left unused
-  kFenceActive,  // operations were issued since the last fence: only a fence can end this
-  kStarting,     // in start, which still waits for posts: another thread may call, and has no epoch yet
-  kStarted,      // between start and complete; the members are the group given to start
-  kLocked,       // between lock and unlock; the members are the targets locked now; others may still be waited for
-  kLockingAll,   // in lock_all, which still waits
+  kFenceOpen,  // a fence was called and no operation issued since; the next call may open another epoch instead
+  kFenceActive,  // operations were issued since the last fence; only a fence ends this state
+  kStarting,     // a thread is in start and waits for posts; no thread may use the epoch yet
+  kStarted,      // between start and complete; the members are the group of the start
+  kLocked,       // between lock and unlock; the members are the locked targets; other targets may be waited for
+  kLockingAll,   // a thread is in lock_all and waits
   kLockedAll,    // between lock_all and unlock_all
 };
 inline constexpr std::size_t kAccessStates = 8;
 
-// The exposure side of the same window, at the same process.
+// The exposure side of the same window at the same process.
 enum class Exposure : std::uint8_t {
   kNone,
   kFence,    // since a fence without MPI_MODE_NOSUCCEED
-  kPosting,  // in post, whose origins have not all been told
-  kPosted,   // between post and wait (or a test that answered true)
-  kWaiting,  // in wait, or in the test that answers true
+  kPosting,  // a thread is in post, and not all origins are notified
+  kPosted,   // between post and wait, or the test that returns true
+  kWaiting,  // a thread is in wait, or in the test that returns true
 };
 inline constexpr std::size_t kExposureStates = 5;
 
@@ -56,7 +56,7 @@ enum class Call : std::uint8_t {
 };
 inline constexpr std::size_t kCalls = 16;
 
-// The name of the call as a message shows it; the calls that name a family have no single MPI name.
+// The name of the call in messages. Calls that stand for a family have no single MPI name.
 constexpr const char* call_name(Call call) {
   constexpr const char* kNames[kCalls] = {"an operation",       "a request-based operation",
                                           "MPI_Win_flush",      "MPI_Win_flush_all",
@@ -126,7 +126,7 @@ inline constexpr const char* kFree = "MPI 4.0 section 12.2.5 (3.1: 11.2.5)";
 inline constexpr const char* kArguments = "MPI 4.0 section 12.6.2 (3.1: 11.6.2)";
 }  // namespace sections
 
-// The words of each rule, in the order of Rule.
+// The text of each rule, in the order of Rule.
 inline constexpr Violation kViolations[kRules] = {
     {},
     {ErrorClass::kRmaSync, "operation outside any access epoch",
@@ -211,16 +211,16 @@ inline constexpr Violation kViolations[kRules] = {
 
 constexpr const Violation& violation(Rule rule) { return kViolations[static_cast<std::size_t>(rule)]; }
 
-// One entry of a table: what becomes of a call in a state.
+// One entry of a table: the effect of a call in a state.
 template <class State>
 struct Cell {
   enum class Kind : std::uint8_t {
-    kGo,        // to `next`
-    kRefuse,    // `rule` is broken
-    kIfMember,  // to `next` if the target is a member (of the start group, or locked), else `rule` is broken
-    kIfNotMember,  // to `next` if the target is not a member, else `rule` is broken
-    kLeave,  // the member leaves: to `next`, or to none if it was the last; `rule` if it is not a member
-    kFence,  // to `next`, or to none with MPI_MODE_NOSUCCEED; `rule` (if any) is broken by MPI_MODE_NOPRECEDE
+    kGo,        // moves to `next`
+    kRefuse,    // breaks `rule`
+    kIfMember,  // moves to `next` if the target is a member (of the start group, or locked), else breaks `rule`
+    kIfNotMember,  // moves to `next` if the target is not a member, else breaks `rule`
+    kLeave,  // removes the member: moves to `next`, or to none after the last one; breaks `rule` if it is no member
+    kFence,  // moves to `next`, or to none with MPI_MODE_NOSUCCEED; MPI_MODE_NOPRECEDE breaks `rule`, if any
   };
   Kind kind = Kind::kGo;
   State next = State::kNone;
@@ -278,7 +278,7 @@ struct Row {
   Cell<State> in[kStates];
 };
 
-// A cell "to" its own column: allowed, and nothing changes.
+// A cell "to" its own column: the call is allowed and changes nothing.
 // clang-format off
 inline constexpr Row<Access, kAccessStates> kAccess[kCalls] = {
     // call                    none                     fence open               fence active             starting
@@ -332,11 +332,12 @@ constexpr const ExposureCell& cell(Call call, Exposure state) {
   return table::kExposure[static_cast<std::size_t>(call)].in[static_cast<std::size_t>(state)];
 }
 
-// What there is in a row at all: where the call is known, the compiler drops the rest.
+// What occurs in the row of a call. Where the call is a constant, the compiler drops the code for what does not
+// occur.
 struct RowShape {
   bool access = false;     // some state of the access side refuses the call or is changed by it
-  bool exposure = false;   // the same of the exposure side
-  bool members = false;    // it matters somewhere whether the target is a member
+  bool exposure = false;   // likewise of the exposure side
+  bool members = false;    // some state asks whether the target is a member
 };
 inline constexpr auto kShapes = [] {
   std::array<RowShape, kCalls> shapes{};
@@ -359,7 +360,7 @@ inline constexpr auto kShapes = [] {
 }();
 constexpr const RowShape& shape(Call call) { return kShapes[static_cast<std::size_t>(call)]; }
 
-// The rows stand in the order of Call.
+// The rows are in the order of Call.
 static_assert([] {
   for (std::size_t i = 0; i < kCalls; ++i) {
     const auto call = static_cast<Call>(i);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which accesses of one origin may be under way together, and what ends them.
+// Which accesses of one origin may overlap, and what ends them.
 #include "epochs/races/access_log.hpp"
 
 #include <random>
@@ -19,7 +19,7 @@ namespace {
 constexpr int kInt = 1;
 constexpr int kDouble = 2;
 
-// The name of the operation in the way, or "".
+// Returns the name of the conflicting operation, or "".
 std::string access(AccessLog& log, const char* name, int target, Use use, ByteRange range, int type = kInt) {
   log.begin({name, target, use, type});
   if (const auto conflict = log.at_target(range)) return conflict->name;
@@ -64,7 +64,7 @@ TEST_CASE("an atomic read meets a get and an accumulate, which may not meet each
   CHECK(access(log, "another add", 0, Use::kAccumulate, {0, 4}) == "get");
   log.locally_completed(0);
   CHECK(access(log, "put", 0, Use::kPut, {0, 4}).empty());
-  // Nothing has come back of what was added.
+  // Local completion does not complete an accumulate at the target.
   CHECK(access(log, "another put", 0, Use::kPut, {4, 8}) == "add");
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("what is complete is in nobody's way") {
   CHECK(access(log, "d", 1, Use::kGet, {0, 8}) == "b");
   log.completed_all();
   CHECK(access(log, "e", 1, Use::kGet, {0, 8}).empty());
-  // Local completion says that a get is complete, not that a put is.
+  // Local completion completes a get, but not a put, at the target.
   CHECK(access(log, "f", 1, Use::kPut, {8, 16}).empty());
   log.locally_completed(1);
   CHECK(access(log, "g", 1, Use::kPut, {0, 8}).empty());
@@ -124,7 +124,7 @@ TEST_CASE("a request completes its own operation, as far as its end at the origi
     log.add_in_memory(buffer, local_use);
     return ++made;
   };
-  // The names of the calls that would write there, or into the buffer.
+  // The name of the call that conflicts with a put to the range, or with a write to its buffer.
   const auto at_target = [&](ByteRange range) {
     AccessLog copy = log;
     return access(copy, "put", 0, Use::kPut, range);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The barrier of fence in all interleavings of two to four ranks; and barriers that are wrong in one point,
-// each of which must be caught.
+// The barrier of fence in all interleavings of two to four ranks; and barriers with one defect, each of which must be
+// caught.
 #include <string>
 
 #include <catch2/catch.hpp>

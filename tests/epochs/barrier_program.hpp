@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a handler of the explorer does with barriers, and what must hold: nobody leaves one before all have
-// entered it, and each hears what its peers say in it.
+// The script of a handler of the explorer for barriers, and its properties: no rank leaves a barrier before all have
+// entered it, and each rank receives the flags that its peers give in that barrier.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class BarrierProgram {
 
  public:
   struct Shared {
-    std::uint8_t entered[kRanks] = {};  // barriers
+    std::uint8_t entered[kRanks] = {};  // number of barriers
   };
 
   BarrierProgram() = default;
@@ -75,7 +75,7 @@ class BarrierProgram {
   }
 
  private:
-  // OnNodePeers differ, and so do the barriers in a row.
+  // Differs between peers and between successive barriers.
   static std::uint8_t said(int rank, std::uint64_t barrier) {
     return static_cast<std::uint8_t>((static_cast<unsigned>(rank) * 5 + barrier * 3) % 16);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random sequences of calls: the epoch state machine against a second, plainer model.
+// Random sequences of calls: the epoch state machine against a second, simpler model.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -21,11 +21,11 @@ using farside::testing::seeds;
 
 namespace {
 
-// The standard once more, in another shape: facts about the past instead of states. No table.
+// The standard in another form: facts about past calls instead of states, and no table.
 struct PlainModel {
   int ranks;
-  bool fenced = false;  // the last synchronization on the access side was a fence that may be followed
-  int issued = 0;       // operations since then
+  bool fenced = false;  // the last synchronization of the access side was a fence without MPI_MODE_NOSUCCEED
+  int issued = 0;       // operations since that fence
   bool started = false;
   std::set<int> group;
   std::map<int, LockType> locks;
@@ -193,7 +193,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
         }
         case 15: {
           const bool was_legal = PlainModel(model).lock(target, type);
-          if (was_legal && below(4) == 0) {  // the protocol refuses it
+          if (was_legal && below(4) == 0) {  // the protocol refuses the lock
             const std::string before = seen(state);
             check("lock-refused", state.lock(target, type), true);
             state.lock_refused(target);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The README of epochs shows the table and the rules as they are.
+// The README of epochs shows the tables and the rules as they are in the code.
 #include <cstddef>
 #include <fstream>
 #include <map>
@@ -59,7 +59,7 @@ TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
       "|\n|---|---|---|---|---|---|---|---|---|\n";
   for (std::size_t i = 0; i < kCalls; ++i) {
     const auto call = static_cast<Call>(i);
-    if (call == Call::kWait || call == Call::kTest) continue;  // no concern of the access side
+    if (call == Call::kWait || call == Call::kTest) continue;  // the access side does not concern these
     expected += shown_row(call, true, numbers);
   }
   expected += "\n| call | none | fence | posting | posted | waiting |\n|---|---|---|---|---|---|\n";

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The epoch state machine call by call: what is legal stays legal, what is refused leaves nothing behind, and what is
-// said.
+// The epoch state machine call by call: legal calls, refused calls, which must change nothing, and the texts.
 #include <cstddef>
 #include <set>
 #include <string>
@@ -77,7 +76,7 @@ TEST_CASE("a fence that nothing followed leaves room for any other epoch", "[epo
     CHECK(!state.operation(0));
     CHECK(!state.unlock(0));
     CHECK(state.operation(0).error ==
-          ErrorClass::kRmaSync);  // as MPICH's errors/rma/win_sync_lock_fence wants
+          ErrorClass::kRmaSync);  // as MPICH's errors/rma/win_sync_lock_fence expects
     CHECK(!state.fence(kNoAssert));
     CHECK(!state.free());
   }
@@ -137,14 +136,14 @@ TEST_CASE("a process may post and start at once, to itself too, in either order"
     CHECK(!state.start(both));
     CHECK(!state.operation(0));
     CHECK(!state.operation(1));
-    CHECK(!state.test());  // false: nothing changes
+    CHECK(!state.test());  // the test returns false: nothing changes
     CHECK(state.exposure() == Exposure::kPosted);
     CHECK(!state.complete());
     CHECK(!state.test());
     state.exposure_ended(Call::kTest);
     CHECK(state.exposure() == Exposure::kNone);
     CHECK(std::string(state.exposure_closed_by()) == "MPI_Win_test");
-    CHECK(state.wait());  // a test that was true was the wait
+    CHECK(state.wait());  // the test that returned true was the wait
   }
   CHECK(!state.start(both));
   CHECK(!state.post(both));
@@ -254,7 +253,7 @@ TEST_CASE("a lock that a thread still waits for cannot be used or given back by 
     CHECK(!state.locked(kMember));
     CHECK(state.locks_held() == 0);
     CHECK(state.describe_access() == "1 target is waited for (MPI_Win_lock)");
-    // Another target is another thread's.
+    // The lock of another target by another thread.
     REQUIRE(!state.begin_lock(kOther, LockType::kExclusive));
     state.lock_acquired(kOther);
     CHECK(state.describe_access() == "1 target is locked (MPI_Win_lock), 1 target is waited for (MPI_Win_lock)");
@@ -346,7 +345,7 @@ TEST_CASE("a target that promised MPI_MODE_NOPUT is not updated until the epoch 
     const Violation v = state.operation(target, true);
     return std::string(v.what) == violation(Rule::kNoPut).what && seen(state) == before;
   };
-  // By fence: from the first operation on and later, whoever else is accessed.
+  // After a fence: from the first operation on, whichever targets are accessed.
   REQUIRE(!state.fence(kNoAssert));
   state.asserted_no_put(kMember);
   CHECK(refused(kMember));
@@ -359,7 +358,7 @@ TEST_CASE("a target that promised MPI_MODE_NOPUT is not updated until the epoch 
   REQUIRE(!state.fence(kNoAssert));
   CHECK(!state.operation(kMember, true));
   REQUIRE(!state.fence(kNoSucceed));
-  // By start.
+  // After a start.
   REQUIRE(!state.start(kGroup));
   state.asserted_no_put(1);
   CHECK(refused(1));
@@ -370,7 +369,7 @@ TEST_CASE("a target that promised MPI_MODE_NOPUT is not updated until the epoch 
   REQUIRE(!state.start(kGroup));
   CHECK(!state.operation(1, true));
   REQUIRE(!state.complete());
-  // A promise of a fence that nothing followed says nothing of locks.
+  // The assertion of a fence that no operation followed does not apply to locks.
   REQUIRE(!state.fence(kNoAssert));
   state.asserted_no_put(kMember);
   REQUIRE(!state.lock(kMember, LockType::kShared));

@@ -14,7 +14,7 @@ EpochState make(const std::string& access, const std::string& exposure) {
   if (is_posted(exposure)) REQUIRE(!state.begin_post(kGroup));
   if (is_posted(exposure) && exposure != "posting") state.post_notified();
   if (exposure == "waiting") REQUIRE(!state.begin_wait());
-  if (exposure == "none" && by_fence) {  // a posted epoch ends the exposure of the fence
+  if (exposure == "none" && by_fence) {  // the end of a post ends the exposure of the fence
     REQUIRE(!state.post(kGroup));
     state.exposure_ended();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of the epoch state machine: every call in every pair of states against expectations written from the
-// standard, a violation changes nothing, and the quick ways are those of the table.
+// The table of the epoch state machine. Every call in every pair of states is compared with expectations written from
+// the standard, a violation changes nothing, and the fast path agrees with the table.
 #include <cstddef>
 #include <iterator>
 #include <optional>
@@ -22,7 +22,7 @@ std::vector<std::string> words(const std::string& line) {
   return {std::istream_iterator<std::string>(in), std::istream_iterator<std::string>()};
 }
 
-// A call as the expectations below name it.
+// Makes the call with this name of the expectations below.
 Violation make_call(EpochState& state, const std::string& call) {
   if (call == "operation-member") return state.operation(kMember);
   if (call == "operation-other") return state.operation(kOther);
@@ -55,7 +55,7 @@ Violation make_call(EpochState& state, const std::string& call) {
   return {};
 }
 
-// What MPI 4.0 says, read call by call: the next state, "=" for the same one, or the section of chapter 12
+// The expectations of MPI 4.0, call by call: the next state, "=" for the same state, or the section of chapter 12
 // that the call violates (2.5 free, 3.5 request-based operations, 5 epochs are disjoint, 5.1 to 5.5).
 // clang-format off
 const char* const kAccessExpected[] = {
@@ -123,7 +123,8 @@ const char* const kExposureExpected[] = {
 
 bool is_section(const std::string& cell) { return cell[0] >= '0' && cell[0] <= '9'; }
 
-// The same, but a single target is locked, or started, and posted to; and where none is, one was.
+// As make(), but with a single locked or started target, and posted to that target; or with such an epoch in the
+// past.
 EpochState make_used(const std::string& access, const std::string& exposure) {
   const std::vector<int> peer = {kOther};
   EpochState state = make(access, exposure);
@@ -148,7 +149,7 @@ EpochState make_used(const std::string& access, const std::string& exposure) {
   return state;
 }
 
-// A call in two steps, if it may be.
+// The fast path in one call: allows_fast_ and, if allowed, the move.
 bool try_start(EpochState& state, int target) {
   if (!state.allows_fast_start(target)) return false;
   state.fast_started(target);
@@ -195,7 +196,7 @@ TEST_CASE("every call in every pair of states does what MPI says", "[epochs]") {
       for (std::size_t e = 0; e < kExposureStates; ++e) {
         const std::string access = kAccessNames[a];
         const std::string exposure = kExposureNames[e];
-        if (locks_all(access) && is_posted(exposure)) continue;  // no legal way leads there
+        if (locks_all(access) && is_posted(exposure)) continue;  // no sequence of legal calls leads there
         EpochState state = make(access, exposure);
         const std::string before = seen(state);
         INFO(on_access[0] << " in access " << access << ", exposure " << exposure);
@@ -260,7 +261,7 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
               CHECK(seen(fast) == seen(general));
               CHECK(fast.describe_access() == general.describe_access());
               CHECK(fast.describe_exposure() == general.describe_exposure());
-              // What comes after is the same as well.
+              // The following calls have the same effect.
               for (const int next : {1, kOther, kMember}) {
                 CHECK(!fast.operation(next) == !general.operation(next));
                 CHECK(!fast.unlock(next) == !general.unlock(next));
@@ -275,11 +276,11 @@ TEST_CASE("the quick ways say yes only where the tables do, and then move the st
         }
       }
     }
-    // They are there for something: what is done in a used window is done quickly.
+    // The fast path is reached in some state.
     INFO(pair.name);
     CHECK(taken > 0);
   }
-  // A lone target that promises to be left alone is looked at.
+  // An assertion of MPI_MODE_NOPUT by the only target takes operations off the fast path.
   EpochState started = make_used("started", "none");
   CHECK(started.allows_fast_operation(kOther));
   started.asserted_no_put(kOther);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RemoteMemory as the explorer sees it: plain words, and operations whose effect and completion somebody else
-// (explorer.hpp) brings about. All of it is copied and hashed as bytes.
+// The RemoteMemory of the explorer: plain words, and operations whose effect and completion explorer.hpp triggers.
+// All state is copied and hashed as bytes.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace farside::explore {
 
 inline constexpr int kRanks = 4;
 inline constexpr int kHandlers = 6;
-inline constexpr int kSlots = 16;  // operations of one protocol object
-// Behind the control block of so few ranks: words for the data that protocols protect.
+inline constexpr int kSlots = 16;  // operations of one protocol object at most
+// Words for the data that protocols protect, behind the control block of so few ranks.
 inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
 inline constexpr std::uint32_t kWords = kData / 8 + 4;
 
@@ -31,7 +31,7 @@ inline std::uint64_t mix(std::uint64_t seed, std::uint64_t value) {
   hash = (hash ^ (hash >> 32)) * 0xD6E8FEB86659FD93ULL;
   return hash ^ (hash >> 29);
 }
-// Of objects that are nothing but bytes; the same bytes mean the same object.
+// Hashes objects without padding: equal bytes must mean equal objects.
 inline std::uint64_t hash_bytes(std::uint64_t seed, const void* bytes, std::size_t size) {
   const auto* at = static_cast<const std::byte*>(bytes);
   for (; size >= 8; at += 8, size -= 8) {
@@ -48,22 +48,22 @@ inline std::uint64_t hash_bytes(std::uint64_t seed, const void* bytes, std::size
 // the word held none of the bits in `compare`, `release` as well.
 enum class Kind : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite, kPause, kOwnRead, kOwnAdd, kLocked };
 
-// What a handler asks of the memory. A sabotage may change it on the way.
+// A request of a handler to the memory. A sabotage may change it.
 struct Request {
-  std::uint64_t operand = 0;  // of kOwnRead: the value found
+  std::uint64_t operand = 0;  // kOwnRead: the value found
   std::uint64_t compare = 0;
   std::uint64_t release = 0;
   std::uint32_t word = 0;
-  std::int8_t rank = 0;  // the target
+  std::int8_t rank = 0;  // target
   std::int8_t handler = 0;
   Kind kind = Kind::kRead;
-  bool dropped = false;  // it has no effect
-  bool torn = false;     // it reads and writes in two effects instead of one
+  bool dropped = false;  // has no effect
+  bool torn = false;     // reads and writes in two effects instead of one
   std::uint8_t unused[7] = {};
 };
 static_assert(std::has_unique_object_representations_v<Request>);
 
-// The words of all ranks, and all operations under way.
+// The words of all ranks, and the outstanding operations.
 class World {
  public:
   enum class Phase : std::uint64_t { kFree, kIssued, kHalf, kEffected, kDone, kFailed };
@@ -80,8 +80,8 @@ class World {
   struct MessageHandler {
     std::array<Slot, kSlots> slots{};
     std::int8_t rank = 0;
-    bool looked = false;   // its last advance() looked at own words
-    bool stirred = false;  // they have changed since, or it has not begun
+    bool looked = false;   // its last advance() read own words
+    bool stirred = false;  // own words have changed since, or the handler has not begun
     std::uint8_t used = 0;
     std::uint8_t unused[4] = {};
   };
@@ -92,7 +92,7 @@ class World {
     hash_ ^= mix(index(rank, word) + 1, place) ^ mix(index(rank, word) + 1, value);
     place = value;
   }
-  // What the owner sees.
+  // The value that the owner sees.
   std::uint64_t own(int rank, std::uint32_t word) const {
     const auto& late = late_[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < late.count; ++i) {
@@ -105,7 +105,7 @@ class World {
     auto& late = late_[static_cast<std::size_t>(rank)];
     late.changes.at(late.count++) = Change{word, 0, before};
   }
-  // Whether adapters may lose a write, or an atomic: the other is under way as the request takes effect
+  // Whether adapters may lose the request or another one: a write and an atomic on the same word overlap
   // (remote_memory.hpp).
   bool meets(const Request& request) const {
     const auto changes = [](Kind kind) {
@@ -123,14 +123,14 @@ class World {
     }
     return false;
   }
-  // The oldest late change becomes visible.
+  // Makes the oldest late change visible.
   void appear(int rank) {
     stir(rank);
     auto& late = late_[static_cast<std::size_t>(rank)];
     for (std::size_t i = 1; i < late.count; ++i) late.changes[i - 1] = late.changes[i];
     late.changes[--late.count] = Change{0, 0, 0};
   }
-  // Own words of the rank have changed visibly: who looked at them and went to sleep looks again.
+  // Own words of the rank have changed visibly: its handlers that waited after reading own words step again.
   void stir(int rank) {
     for (MessageHandler& handler : handlers)
       handler.stirred = handler.stirred || (handler.rank == rank && handler.looked);
@@ -162,8 +162,8 @@ class World {
 };
 static_assert(std::is_trivially_copyable_v<World>);
 
-// Called with each request before it is carried out; to break a protocol on purpose. The search repeats steps: what it
-// does may depend on the request only.
+// Called with each request before its execution, to break a protocol on purpose. The search repeats steps, so the
+// change may depend on the request only.
 using Sabotage = std::function<void(Request&)>;
 
 // The RemoteMemory of one handler.
@@ -171,7 +171,7 @@ class Memory {
  public:
   static constexpr const char* kMeets = "a write meets an atomic on the same word";
 
-  // Bytes that can be copied: it names its slot in the world, which keeps what it is about.
+  // Copyable as bytes: names its slot in the world, which holds the operation.
   class Operation {
    public:
     bool done() const { return memory_ == nullptr || slot().phase == World::Phase::kDone; }
@@ -222,7 +222,7 @@ class Memory {
   }
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
     handler().looked = true;
-    // An atomic on a word sees all that took effect on it, and what came before that.
+    // An atomic on a word sees all that took effect on the word, and all earlier changes.
     while (world_.has_late(rank_)) world_.appear(rank_);
     const std::uint64_t before = world_.at(rank_, word);
     Request request{.operand = value, .word = word, .rank = static_cast<std::int8_t>(rank_), .kind = Kind::kOwnAdd};
@@ -233,8 +233,8 @@ class Memory {
 
   int rank() const { return rank_; }
   int index() const { return handler_; }
-  // A protocol object is over: none of its operations may still be under way, as they die with it. (Of one that has
-  // failed they may: a process waits for them when it destroys the object.)
+  // Ends a protocol object. None of its operations may be outstanding, since they end with it. (After the loss of a rank
+  // they may be: a process waits for them when it destroys the object.)
   void retire_operations() {
     for (std::size_t i = 0; i < handler().used; ++i) {
       if (handler().slots[i].phase != World::Phase::kDone && world_.lost == 0)
@@ -289,11 +289,12 @@ class Memory {
 };
 static_assert(RemoteMemory<Memory>);
 
-// The protocol object that a Program runs at present, as bytes: built on zeroes, so that equal bytes are equal
-// objects, and copied with the Program.
+// The protocol object that a Program runs, as bytes. It is built on zeroes, so that equal bytes are equal objects,
+// and is copied with the Program.
 template <class... Protocols>
 class Running {
-  // Not is_trivially_copyable: an optional of something with a reference cannot be assigned, but it is copied as bytes.
+  // Not is_trivially_copyable: an optional of an object with a reference cannot be assigned, but can be copied as
+  // bytes.
   static_assert(((std::is_trivially_copy_constructible_v<Protocols> &&
                   std::is_trivially_destructible_v<Protocols>)&&...),
                 "copied and hashed as bytes");

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An explorer of interleavings: RemoteMemory over plain words, and a depth-first search over everything that may
-// happen in whatever order. The protocols of epochs/ run on it unchanged.
+// An explorer of interleavings: a depth-first search over all orders of events on a RemoteMemory of plain words. The
+// protocols of epochs/ run on it unchanged.
 //
-//   handler    what makes progress by itself: a rank (or one of two threads of a rank) that runs a Program
-//   Program  its script: which protocol objects it runs one after another, and what must be true meanwhile
-//   effect   an operation changes, or reads, its word at the target; any time after it was issued, in any order
-//   step     some of the handler's operations that took effect become done, or its own words have changed, and it
-//            calls advance() once
-//   lose     a rank is lost (Options::may_lose)
-//   appear   the oldest change of a rank's own words that its own() did not show becomes visible (Options::late)
+//   handler  a rank, or one of two threads of a rank, that runs a Program
+//   Program  the script of a handler: its protocol objects, one after another, and the properties to be checked
+//   effect   an operation changes, or reads, its word at the target; at any time after its issue, in any order
+//   step     some operations of the handler that took effect become done, or its own words have changed, and it calls
+//            advance() once
+//   lose     a rank is lost: operations on it fail from then on (Options::may_lose)
+//   appear   the oldest change of a rank's own words that own() did not show becomes visible (Options::late)
 //
-// Completion needs no event of its own: until the handler's next advance() it makes no difference, so each step
-// chooses the set of operations that have become done by then. A step that looks at no own word is invisible to
-// all others (issuing is not an effect), so if nothing else of that handler is under way it is taken at once and
-// nothing else is tried instead.
+// Completion needs no event of its own. It makes no difference before the handler's next advance(), so each step
+// chooses the set of operations that have become done by then. A step that reads no own word is invisible to all
+// other handlers, since issuing is not an effect. If the handler has no other event, such a step is taken at once and
+// replaces all alternatives.
 //
-// States are told apart by a 64-bit hash of all that determines the future: the words, the operations, the
-// bytes of the protocol objects (Running) and what the Program says. With the 10^7 states of a large run the
-// chance that two of them ever collide is below 10^-5.
+// States are told apart by a 64-bit hash of all that determines the future: the words, the operations, the bytes of
+// the protocol objects (Running) and the state of the Program. With the 10^7 states of a large run the probability of
+// a collision is below 10^-5.
 #pragma once
 
 #include <algorithm>
@@ -39,11 +39,11 @@ namespace farside::explore {
 struct Options {
   // Changes of own words become visible to own() some time after they took effect, in their order.
   bool late = false;
-  // Takes local steps (above) at once; without it the search does not rely on the argument that it may.
+  // Takes local steps (above) at once. If false, the search does not rely on the argument for this reduction.
   bool reduce = true;
-  // Looks for a shorter way to fail once it has found one.
+  // Searches for a shorter trace after a failure.
   bool shorten = true;
-  // A write that meets an atomic on the same word is a failure (remote_memory.hpp).
+  // A write that overlaps with an atomic on the same word is a failure (remote_memory.hpp).
   bool adapters = true;
   Sabotage sabotage = {};
   // Bits: one of these ranks may be lost, at any time. From then on operations on it fail instead of taking effect.
@@ -54,12 +54,12 @@ struct Options {
 struct Report {
   std::uint64_t states = 0;
   std::uint64_t events = 0;
-  std::uint64_t ends = 0;  // states in which all is done
+  std::uint64_t ends = 0;  // states in which all programs are over
   int deepest = 0;
   double seconds = 0;
-  std::string failure;             // empty: none
-  std::vector<std::string> trace;  // how it came to that, as short as possible
-  bool complete = true;            // false: max_states was not enough
+  std::string failure;             // empty if there is none
+  std::vector<std::string> trace;  // of the failure, as short as possible
+  bool complete = true;            // false if max_states was reached
 
   std::string text() const {
     std::string text = failure.empty() ? "no failure" : failure;
@@ -68,21 +68,22 @@ struct Report {
   }
 };
 
-// Program: copyable, with
-//   Shared                           what all handlers' programs know together, trivially copyable without padding
-//   bool over() const                nothing left to do
-//   bool begins() const              its next step begins a protocol object
+// A Program is copyable and has
+//
+//   Shared                           state common to the programs of all handlers, trivially copyable without padding
+//   bool over() const                whether nothing remains to be done
+//   bool begins() const              whether the next step begins a protocol object
 //   void step(Memory&, Shared&)      begins the next protocol object if none runs, else calls its advance() once
 //   void effect(const Request&, Memory&, Shared&)   one of its operations has just taken effect
 //   std::uint64_t hash(std::uint64_t seed) const
-//   static bool own_word(std::uint32_t word)        whether own() is ever asked for the word
+//   static bool own_word(std::uint32_t word)        whether own() is ever called for the word
 //   static void check_end(const World&, const Shared&, std::string& failure)
 template <class Program>
 class Explorer {
  public:
   using Shared = typename Program::Shared;
 
-  // One program per handler; handler i is rank i, or ranks[i].
+  // `programs`: one per handler. Handler i is a thread of rank i, or of ranks[i].
   Explorer(const std::vector<Program>& programs, Options options, std::vector<int> ranks = {})
       : options_(std::move(options)), handlers_(static_cast<int>(programs.size())) {
     for (int a = 0; a < handlers_; ++a) {
@@ -110,7 +111,7 @@ class Explorer {
       search(kNoBound);
       trace = trace_;
     }
-    // The search goes deep first: look for shorter ways to fail.
+    // The search goes deep first, so there may be shorter traces.
     while (options_.shorten && !failure.empty() && !endless && !trace.empty()) {
       restart(first);
       search(static_cast<int>(trace.size()) - 1);
@@ -141,7 +142,7 @@ class Explorer {
   };
   struct Event {
     enum class What : std::uint8_t { kEffect, kStep, kAppear, kLose } what;
-    std::int8_t who;      // handler; of kAppear and kLose the rank
+    std::int8_t who;      // handler; kAppear, kLose: rank
     std::uint16_t which;  // kEffect: the slot; kStep: the set of slots that become done
   };
   static constexpr std::size_t kMaxEvents = 64;
@@ -172,7 +173,7 @@ class Explorer {
     return hash == 0 ? 1 : hash;
   }
 
-  // A state on the way, with what is still to be tried there.
+  // A state on the present path, with the events that remain to be tried.
   struct Frame {
     State saved;
     Events events;
@@ -212,7 +213,7 @@ class Explorer {
       returned(frame);
     }
   }
-  // What was to be tried from the state after frame.next is done.
+  // All states behind frame.next have been tried.
   void returned(Frame& frame) {
     frame.children[frame.next] = child_;
     frame.ends = frame.ends || seen_.find(child_).ends;
@@ -222,7 +223,7 @@ class Explorer {
     child_ = frame.hash;
   }
 
-  // Looks at the present state, which `depth` events led to; true if something is to be tried from it.
+  // Enters the present state, `depth` events from the first. Returns true if there are events to be tried from it.
   bool enter(std::size_t depth) {
     const std::uint64_t hash = child_ = hash_now();
     if (hash == endless_) {
@@ -289,7 +290,7 @@ class Explorer {
     }
   }
 
-  // If a handler has nothing to do but a step that nobody else can notice, leaves that alone to be tried.
+  // If the only event of a handler is a step that no other handler can notice, keeps that event alone.
   void take_local_step(Frame& frame) {
     const Events& events = frame.events;
     const auto is_of_handler = [&](std::size_t i, int who) {
@@ -376,7 +377,7 @@ class Explorer {
     program(who).step(memory(who), state_.shared);
   }
 
-  // States from which the end cannot be reached although something can always happen.
+  // Finds states from which events are always possible but the end cannot be reached.
   void find_endless() {
     for (bool more = true; more;) {
       more = false;

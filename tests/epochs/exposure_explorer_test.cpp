@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Post, start, complete and wait in all interleavings of a few ranks; and protocols that are wrong in one
-// point, each of which must be caught.
+// Post, start, complete and wait in all interleavings of a few ranks; and protocols with one defect, each of which
+// must be caught.
 #include <string>
 #include <vector>
 

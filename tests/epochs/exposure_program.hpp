@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a handler of the explorer does with post, start, complete and wait, and what must hold: accesses fall
-// into an exposure that was posted to their origin, wait returns after all data has arrived, and in the end
-// nothing is left.
+// The script of a handler of the explorer for post, start, complete and wait, and its properties: accesses fall into
+// an exposure that was posted to their origin, wait returns after all data have arrived, and at the end the words
+// hold no trace.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ class ExposureProgram {
   using Notify = epochs::Notify<Memory>;
   using AwaitPosts = epochs::AwaitPosts<Memory>;
 
-  // The data of an access epoch: its number, written to a word of the origin's at each target.
+  // The data of an access epoch: its number, written to the word of the origin at each target.
   class Put {
    public:
     Put(Memory& memory, const std::vector<int>& targets, const std::uint8_t* epochs)
@@ -54,7 +54,7 @@ class ExposureProgram {
  public:
   struct Shared {
     struct Target {
-      std::uint8_t posts[kRanks] = {};  // to each origin
+      std::uint8_t posts[kRanks] = {};  // per origin
       std::uint8_t exposed = 0;
       std::uint8_t completes_awaited = 0;
     };
@@ -127,7 +127,7 @@ class ExposureProgram {
     }
   }
 
-  // Notify's own place among its operations follows from which of them are done.
+  // Notify's position follows from which of its operations are done.
   std::uint64_t hash(std::uint64_t seed) const {
     seed = running_.hash(mix(seed, position_ * 2 + static_cast<std::uint64_t>(begun_)));
     static_assert(std::has_unique_object_representations_v<epochs::CompletionCount>);
@@ -158,7 +158,7 @@ class ExposureProgram {
 
  private:
   static std::uint32_t data_word(int origin) { return kData + 8U * static_cast<std::uint32_t>(origin); }
-  // Whether `target` is in the exposure that belongs to this origin's latest start.
+  // Whether `target` is in the exposure that belongs to the latest start of this origin.
   bool exposed(const Shared& shared, int target, const Memory& origin) const {
     return shared.targets[target].exposed != 0 &&
            shared.targets[target].posts[origin.rank()] == started_[target];
@@ -167,15 +167,14 @@ class ExposureProgram {
   const ExposureScript* script_ = nullptr;
   std::uint64_t position_ = 0;
   epochs::CompletionCount completions_;
-  std::uint8_t started_[kRanks] = {};  // access epochs towards each target
+  std::uint8_t started_[kRanks] = {};  // access epochs per target
   bool begun_ = false;
   Running<AwaitPosts, Put> running_;
-  std::optional<Notify> notify_;  // has a deque: copied, but not as bytes
+  std::optional<Notify> notify_;  // contains a deque: copied, but not as bytes
 };
 static_assert(std::has_unique_object_representations_v<ExposureProgram::Shared>);
 
-// "P12 S0 C W": post to 1 and 2, start to 0, put and complete, wait. "E" completes without waiting for the
-// put.
+// "P12 S0 C W": post to 1 and 2, start to 0, put and complete, wait. "E": complete without waiting for the put.
 inline ExposureScript parse_exposures(const std::string& text) {
   using What = ExposureAction::What;
   ExposureScript script;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The global lock in all interleavings of a few ranks, alone and with the locks behind it; and global locks that are
-// wrong in one point, each of which must be caught. The same beyond the ring: global_lock_ring_of_*_explorer_test.cpp.
+// The global lock in all interleavings of a few ranks, alone and with the locks behind it; and global locks with one
+// defect, each of which must be caught. Waiting beyond the ring: global_lock_ring_of_*_explorer_test.cpp.
 #include <string>
 #include <vector>
 
@@ -65,7 +65,7 @@ TEST_CASE("members of one group are under the global lock together, those that w
   CHECK(free.at_global_lock[0] == 3);
   CHECK(explore_locks({{"E", "E", "E"}}, {}, &free).failure.empty());
   CHECK(free.at_global_lock[1] == 3);
-  // The two come after the one that they wait for, or before: they can be together in both.
+  // The two arrive after the one that they wait for, or before it: they can hold together in both cases.
   LockProgram::Seen woken;
   CHECK(explore_locks({{"L", "E", "E"}}, {}, &woken).failure.empty());
   CHECK(woken.at_global_lock[1] == 2);
@@ -94,8 +94,8 @@ TEST_CASE("two threads of a rank that wait at the global lock at once are woken 
   must_hold({{"L E", "E L", "L E"}, {0, 0, 1}}, {.late = true});
 }
 
-// Two that ask for the same lock and for the global lock at once, with a lock_all in between: the one that gets the
-// lock while it waits at the global lock must let the other, which is past the global lock, have it.
+// Two processes ask for the same lock and for the global lock at once, with a lock_all in between. The one that holds
+// the lock while it waits at the global lock must leave the lock to the other, which is past the global lock.
 TEST_CASE("an exclusive lock that is kept in front of the global lock is caught") {
   must_hold({{"L", "X0", "X0"}, {}, false, true});
   CHECK(some_fault({{"L", "X0", "X0"}, {}, false, true}, [](Request& r) {
@@ -103,7 +103,7 @@ TEST_CASE("an exclusive lock that is kept in front of the global lock is caught"
         }) != "");
 }
 
-// The reason why a process that holds an exclusive lock must not come to the global lock again.
+// A process that holds an exclusive lock must not acquire the global lock again.
 TEST_CASE("an exclusive lock within another that acquires the global lock anew is caught") {
   CHECK(fault({{"E(E)", "L"}}, {}) == kDeadlock);
 }
@@ -139,7 +139,7 @@ TEST_CASE("a global lock whose waiter leaves the end in the drain word is caught
 }
 
 TEST_CASE("a global lock whose last leaver does not tell the end is caught") {
-  // The waiter looks for a the next owner that never comes.
+  // The waiter searches for a next owner that never comes.
   CHECK(fault({{"L", "E"}}, [](Request& r) {
           if (departs(r)) r.operand = DrainWord::kOne;
         }) == kSlotLeft);
@@ -157,9 +157,9 @@ TEST_CASE("a global lock that lets one less in than wait is caught") {
         }) != "");
 }
 
-// Those let in in front of a the next owner leave in the drain word only, and that one takes them off.
+// Members let in before a next owner depart in the drain word only, and the next owner takes them off the lock word.
 TEST_CASE("a global lock whose the next owner does not take off those that it saw off is caught") {
-  // The last one finds its turn in its slot.
+  // The last one finds the hand-off in its slot.
   CHECK(some_fault({{"L", "E", "L"}}, [](Request& r) {
           r.dropped = r.word == ControlBlock::kGlobalLock && r.operand == LockWord::depart(LockType::kExclusive) &&
                       r.handler != 1;
@@ -182,7 +182,7 @@ TEST_CASE("a global lock whose members leave by themselves, and are taken off as
         }) != "");
 }
 
-// One that is alone in its group, and found the next owner behind it, wakes that when it leaves.
+// A member that is alone in its group and has found the next owner wakes it when it departs.
 TEST_CASE("a global lock whose lone member tells its successor of nobody behind it is caught") {
   CHECK(some_fault({{"L", "E", "L", "E"}}, [](Request& r) {
           if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::next_after(1).bits()))
@@ -202,7 +202,7 @@ TEST_CASE("a global lock whose successor takes itself out of a drain word that i
 }
 
 TEST_CASE("a global lock with one drain word for both groups is caught") {
-  // Its count is right only if no group announces itself while the other's waiter is still on its way out.
+  // The count is right only if no group announces itself while the waiter of the other group has not withdrawn.
   CHECK(fault({{"L L", "E E", "L E"}}, [](Request& r) {
           if (is_drain(r.word)) r.word = ControlBlock::kGlobalLockDrain;
         }) != "");
@@ -230,7 +230,7 @@ TEST_CASE("a global lock that takes no ticket is caught") {
 }
 
 TEST_CASE("a global lock whose the next owner is not announced behind those who go first is caught") {
-  // E comes second and L third: E's session has one member, of which the announcement of L says nothing.
+  // E comes second and L third: one member holds with E, and the announcement of L must count it.
   CHECK(fault({{"L", "E", "L"}}, [](Request& r) {
           if (announces(r) && r.word == ControlBlock::kGlobalLockDrain + 8) r.operand += 1;
         }) != "");

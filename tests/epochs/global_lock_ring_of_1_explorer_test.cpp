@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The global lock in all interleavings of a few ranks, with a ring of 1 slot: ranks wait beyond its end, meet in a
-// slot, and pass the turn on after letting in one.
+// The global lock in all interleavings of a few ranks, with a ring of 1 slot: ranks wait beyond the ring, meet in a
+// slot, and pass the hand-off on after letting in one.
 #include <catch2/catch.hpp>
 
 #define FARSIDE_SMALL_RING 1
@@ -39,7 +39,8 @@ TEST_CASE("with a ring of 1 slot, lock_all, exclusive and shared locks exclude e
   must_hold({{"L", "X0(X1)", "X1 S0"}, {}, false, true});
 }
 
-// Who is let in at once, later, may leave before those who are woken: they take themselves for nearer to the front.
+// An arrival that is let in at once may depart before the waiters that are woken, which then estimate the front too
+// near.
 TEST_CASE(
     "with a ring of 1 slot, a waiter at the global lock that misjudged the front gives way to an earlier ticket") {
   must_hold({{"L E E", "E", "E", "E"}});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The global lock in all interleavings of a few ranks, with a ring of 2 slots: ranks wait beyond its end, meet in a
-// slot, and pass the turn on after letting in two.
+// The global lock in all interleavings of a few ranks, with a ring of 2 slots: ranks wait beyond the ring, meet in a
+// slot, and pass the hand-off on after letting in two.
 #include <catch2/catch.hpp>
 
 #define FARSIDE_SMALL_RING 2

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Posts among locks of the rank that posts, and among lock_alls that take its lock, in all interleavings of a few
-// ranks; and ways to tell them apart that are wrong in one point, each of which must be caught.
+// Posts among locks of the posting rank, and among lock_alls that take its lock, in all interleavings of a few ranks;
+// and ways to tell them apart with one defect, each of which must be caught.
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -23,8 +23,8 @@ namespace epochs = farside::epochs;
 
 constexpr int kTarget = 0;
 
-// "S" and "E": a shared and an exclusive lock of rank 0, "L": a lock_all, as far as rank 0 goes; "P" and, behind it,
-// "W", at rank 0 only: post, and wait, if the post was not refused.
+// "S" and "E": a shared and an exclusive lock of rank 0; "L": the part of a lock_all that concerns rank 0. At rank 0
+// only: "P", a post, and after it "W", a wait, unless the post was refused.
 class LockAllExposureProgram {
   using Acquire = epochs::AcquireLock<Memory>;
   using Release = epochs::ReleaseLock<Memory>;
@@ -33,10 +33,10 @@ class LockAllExposureProgram {
 
  public:
   struct Shared {
-    std::int8_t locked[kHandlers] = {};  // by a lock of this rank, held or awaited
+    std::int8_t locked[kHandlers] = {};  // by an MPI_Win_lock of this rank, held or awaited
     std::int8_t lock_alls[kHandlers] = {};
     std::int8_t exposed = 0;
-    std::int8_t met_exposure[kHandlers] = {};  // when it came
+    std::int8_t met_exposure[kHandlers] = {};  // at the arrival
   };
   struct Found {
     bool post_refused = false, post_beside_lock_all = false, lock_saw_exposure = false, lock_all_saw_exposure = false;
@@ -185,7 +185,7 @@ TEST_CASE("a lock_all and a post never refuse each other") {
   const auto found = must_hold({"PWPW", "LL", "L"});
   CHECK(!found.post_refused);
   CHECK(found.post_beside_lock_all);
-  CHECK(found.lock_all_saw_exposure);  // and passes over it
+  CHECK(found.lock_all_saw_exposure);  // which is no violation
 }
 
 TEST_CASE("a post is refused exactly while its rank is locked, whatever lock_alls are there, or wait, or have left") {

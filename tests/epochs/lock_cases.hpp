@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the explorer's tests of the lock and the global lock have in common: a case must hold, or a broken one be
+// Checks that the explorer's tests of the lock and the global lock share: a case must hold, or a broken case must be
 // caught.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace farside::explore {
 
-// What a broken case changes.
+// The words that broken cases change.
 using epochs::DrainWord;
 using epochs::HandOff;
 using epochs::RingSlot;
@@ -27,7 +27,7 @@ inline void must_hold(const LockCase& each, const Options& options = {}) {
   CHECK(report.ends > 0);
 }
 
-// In all mixes of two rounds each of three ranks.
+// All mixes of three ranks with two locks each.
 inline void mixes_must_hold(const Options& options, bool wraps = false, const std::string& one = "S0",
                             const std::string& other = "X0") {
   each_mix_of_three(
@@ -37,8 +37,8 @@ inline void mixes_must_hold(const Options& options, bool wraps = false, const st
       one, other);
 }
 
-// What is wrong if requests are changed like this; "" if the explorer finds nothing. On the shortest way to a fault,
-// or, which is faster, on the first one found.
+// The failure under the sabotage, or "" if the explorer finds none. fault() has the shortest trace, some_fault() the
+// first one found, which is faster.
 inline std::string fault(const LockCase& each, const Sabotage& sabotage, bool shortest = true) {
   return explore_locks(each, {.shorten = shortest, .sabotage = sabotage}).failure;
 }

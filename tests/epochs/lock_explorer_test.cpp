@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock in all interleavings of a few ranks, with the signal it has in production; and locks that are wrong
-// in one point, each of which must be caught. The same beyond the ring: lock_ring_of_*_explorer_test.cpp.
+// The lock in all interleavings of a few ranks, with the ring of production; and locks with one defect, each of which
+// must be caught. Waiting beyond the ring: lock_ring_of_*_explorer_test.cpp.
 #include <catch2/catch.hpp>
 
 #include "tests/epochs/lock_cases.hpp"
@@ -56,8 +56,7 @@ TEST_CASE("readers hold together, those that waited behind a writer too") {
   LockProgram::Seen free;
   CHECK(explore_locks({{"S0", "S0", "S0"}}, {}, &free).failure.empty());
   CHECK(free.together[0] == 3);
-  // Both readers come after the writer that is after the first: they can hold together only if both are
-  // woken.
+  // Both readers arrive after the writer that is behind the first one: they hold together only if both are woken.
   LockProgram::Seen woken;
   CHECK(explore_locks({{"X0", "S0", "S0"}}, {}, &woken).failure.empty());
   CHECK(woken.together[0] == 2);
@@ -107,7 +106,7 @@ TEST_CASE("a lock whose last reader wakes the writer as if it had not announced 
         }) == kDrainLeft);
 }
 
-// Readers let in in front of a writer leave in the drain word only, and it takes them along.
+// Readers let in before a writer depart in the drain word only, and the writer takes them off the lock word.
 TEST_CASE("a lock whose writer does not take along the readers that it saw off is caught") {
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
           const bool departs = r.word == ControlBlock::kLock && static_cast<std::int64_t>(r.operand) < 0;
@@ -129,7 +128,7 @@ TEST_CASE("a lock whose readers leave by themselves, and are taken along as well
 }
 
 TEST_CASE("a lock whose reader, alone in front of a writer, does not wake it is caught") {
-  // It found the hand-off in its slot, so it passes it on itself and knows who is next.
+  // The reader found the hand-off in its slot, so it passes the hand-off on itself and knows the next owner.
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
           r.dropped = wakes(r) && r.operand == WakeValue::kHandOff && r.handler == 1;
         }) == kDeadlock);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations that fail while a lock and the global lock (the global lock) are taken together: what was acquired is
-// given back, and what was not is never released. The explorer has no failures; here operations take effect at once, or
-// fail.
+// Failing operations while a lock and the global lock are acquired together: what is held is released, and what is
+// not held is never released. The explorer has no failures; here operations take effect at once, or fail.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,7 +22,7 @@ struct Words {
   std::uint64_t& at(int rank, std::uint32_t word) { return words[{rank, word}]; }
 };
 
-// One rank's view: `fails` says which operations on which rank and word do.
+// The memory of one rank. `fails` selects failing operations by rank and word.
 class FailingMemory {
  public:
   class Operation {
@@ -77,7 +76,7 @@ static_assert(RemoteMemory<FailingMemory>);
 constexpr int kHome = 0, kTarget = 1, kSelf = 2, kOther = 3;
 using Both = AcquireWithGlobalLock<FailingMemory>;
 
-// As long as it goes by itself; true: acquired.
+// Advances until nothing more happens; true if acquired.
 bool advance(Both& both) {
   for (int i = 0; i < 10; ++i) {
     if (both.advance()) return true;
@@ -135,7 +134,7 @@ TEST_CASE(
   memory.fails = [](int rank, std::uint32_t) { return rank == kTarget; };
   Both both(memory, kSelf, kTarget, kHome, 0, 1);
   CHECK(!advance(both));
-  // It waits for the lock_all, which finds it when it leaves.
+  // It waits for the lock_all, whose departure will find it.
   CHECK(!advance_after_failure(both));
   CHECK(!both.global_lock_held());
   CHECK(LockWord::readers(words.at(kHome, GlobalLock::kWord)) == 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a handler of the explorer does with locks and the global lock, and what must hold: a writer is alone, readers
-// are among themselves, at the global lock lock_alls or exclusive locks are; nobody overtakes who came before and is in
-// its way, and in the end nothing is left behind.
+// The script of a handler of the explorer for locks and the global lock, and its properties: a writer of a rank is
+// alone, readers exclude writers, lock_alls and exclusive locks exclude each other at the global lock. No handler
+// overtakes an incompatible one that arrived earlier, and at the end the words hold no trace.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,11 @@ using epochs::LockType;
 using epochs::LockWord;
 
 inline constexpr int kHome = 0;             // rank of the global lock
-inline constexpr int kGlobalLock = kRanks;  // as a place, next to the ranks' locks
+inline constexpr int kGlobalLock = kRanks;  // as a place, behind the locks of the ranks
 
 struct LockAction {
   enum class What : std::uint8_t { kAcquire, kAcquireWithGlobalLock, kRelease, kReleaseWithGlobalLock } what;
-  int place;  // whose lock, or kGlobalLock
+  int place;  // rank of the lock, or kGlobalLock
   LockType type;
 };
 using LockScript = std::vector<LockAction>;
@@ -41,12 +41,12 @@ class LockProgram {
   using ReleaseBoth = epochs::ReleaseWithGlobalLock<Memory>;
 
  public:
-  // A handler holds a lock from the step in which acquiring it ends to the effect of leaving it: the release could have
-  // been issued as late as that.
+  // A handler holds a lock from the step that ends the acquisition until its departure takes effect: the release
+  // could have been issued as late as that.
   struct Shared {
     struct Place {
       std::int8_t inside[kHandlers] = {};   // 0, or 1 + the type
-      std::int8_t arrived[kHandlers] = {};  // 1 + handlers that came and do not hold yet, in order
+      std::int8_t arrived[kHandlers] = {};  // 1 + handlers that arrived and do not hold yet, in order
       std::int8_t arrived_type[kHandlers] = {};
       std::int8_t arrivals = 0;
       std::int8_t unused[5] = {};
@@ -54,10 +54,10 @@ class LockProgram {
     Place places[kRanks + 1];
   };
 
-  // What the search has come across; no part of the state.
+  // Maxima over the search; not part of the state.
   struct Seen {
-    int together[2] = {};        // handlers that held one lock at once, by type
-    int at_global_lock[2] = {};  // the same at the global lock
+    int together[2] = {};        // handlers that held one lock at the same time, by type
+    int at_global_lock[2] = {};  // likewise at the global lock
   };
 
   LockProgram() = default;
@@ -82,8 +82,8 @@ class LockProgram {
     const LockAction action = (*script_)[position_];
     auto& place = shared.places[at_global_lock ? kGlobalLock : action.place];
     if (action.what == What::kRelease || action.what == What::kReleaseWithGlobalLock) {
-      // In the lock word or, who is released by its successor, in the drain word; who counts in both leaves the lock
-      // word first.
+      // The departure is in the lock word or, if the member is released by its successor, in the drain word. A member
+      // that counts in both departs in the lock word first.
       place.inside[memory.index()] = 0;
     } else if (drain) {
       return;
@@ -91,7 +91,8 @@ class LockProgram {
       place.arrived_type[place.arrivals] = static_cast<std::int8_t>(action.type);
       place.arrived[place.arrivals++] = static_cast<std::int8_t>(1 + memory.index());
     } else if (!at_global_lock) {
-      // Got in front of the global lock, and given back: it comes again. (At the global lock it takes others off.)
+      // Held before the global lock and released: the handler arrives again. (At the global lock the add takes off
+      // others.)
       forget_arrival(place, memory.index());
     }
   }
@@ -230,9 +231,9 @@ class LockProgram {
 };
 static_assert(std::has_unique_object_representations_v<LockProgram::Shared>);
 
-// "X0 S0": lock exclusive at rank 0, unlock, then shared. "S0(X1)": within the lock at 0, one at 1. "L", "E": pass the
-// global lock as a lock_all, as an exclusive lock. If `gated`, X is within an E that opens with the first X and closes
-// with the last.
+// "X0 S0": lock rank 0 exclusive, unlock, then shared. "S0(X1)": lock 1 within the lock of 0. "L", "E": acquire the
+// global lock as a lock_all, as an exclusive lock. If `globally_locked`, the first X acquires the global lock and the
+// last one releases it.
 inline LockScript parse_script(const std::string& text, bool globally_locked = false) {
   using What = LockAction::What;
   LockScript script;
@@ -266,8 +267,8 @@ inline LockScript parse_script(const std::string& text, bool globally_locked = f
 
 struct LockCase {
   std::vector<std::string> scripts;  // one per handler
-  std::vector<int> ranks = {};       // of the handlers; none: handler i is rank i
-  bool wraps = false;                // the tickets do
+  std::vector<int> ranks = {};       // per handler; empty: handler i is rank i
+  bool wraps = false;                // the tickets wrap
   bool globally_locked = false;      // exclusive locks acquire the global lock
 };
 
@@ -276,7 +277,7 @@ inline Report explore_locks(const LockCase& each, const Options& options, LockPr
   std::vector<LockScript> scripts;
   for (const std::string& text : each.scripts) scripts.push_back(parse_script(text, each.globally_locked));
   std::vector<LockProgram> programs;
-  std::vector<std::uint32_t> threads(kRanks);  // of each rank: a wake word for each
+  std::vector<std::uint32_t> threads(kRanks);  // per rank, for one wake word per thread
   for (std::size_t i = 0; i < scripts.size(); ++i) {
     const std::size_t rank = each.ranks.empty() ? i : static_cast<std::size_t>(each.ranks[i]);
     programs.emplace_back(&scripts[i], threads[rank]++, seen != nullptr ? seen : &unasked);
@@ -290,7 +291,7 @@ inline Report explore_locks(const LockCase& each, const Options& options, LockPr
   return explorer.run();
 }
 
-// Three ranks that take one of two locks twice each, in all 20 mixes.
+// Visits all 20 mixes of three ranks that take two locks each, each time one of two.
 inline void each_mix_of_three(const std::function<void(const std::vector<std::string>&)>& visit,
                               const std::string& one = "S0", const std::string& other = "X0") {
   std::vector<std::string> rounds;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock in all interleavings of a few ranks, with a ring of 1 slot: ranks wait beyond its end, and meet in a slot.
+// The lock in all interleavings of a few ranks, with a ring of 1 slot: ranks wait beyond the ring, and meet in a
+// slot.
 #include <catch2/catch.hpp>
 
 #define FARSIDE_SMALL_RING 1
@@ -32,8 +33,8 @@ TEST_CASE("with a ring of 1 slot, more rounds and more ranks hold") {
   must_hold({{"X0", "X0", "X0", "S0"}});
 }
 
-// The front that a waiter far from it sees may be nearer than the real one only if readers between them have left:
-// three of them, besides the writer that hands the lock off.
+// A far waiter estimates the front too near only if readers in between have departed: this takes three readers,
+// besides the writer that hands the lock off.
 TEST_CASE("with a ring of 1 slot, a waiter that misjudged the front gives way to an earlier ticket") {
   must_hold({{"X0", "S0", "S0", "S0"}}, {.late = true});
   must_hold({{"X0 S0", "S0", "S0", "S0"}});
@@ -45,7 +46,7 @@ TEST_CASE("a later ticket that is not told that its slot was taken is caught") {
 }
 
 TEST_CASE("a later ticket that is told so while it keeps the slot is caught") {
-  // By the earlier ticket, and by who passes the hand-off to that.
+  // By the earlier ticket, and by the process that passes the hand-off to it.
   const auto take_nothing = [](bool earlier_ticket) -> Sabotage {
     return [=](Request& r) {
       const bool takes = r.kind == Kind::kCompareAndSwap && r.compare != 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock in all interleavings of a few ranks, with a ring of 2 slots: ranks wait beyond its end, and meet in a slot.
+// The lock in all interleavings of a few ranks, with a ring of 2 slots: ranks wait beyond the ring, and meet in a
+// slot.
 #include <catch2/catch.hpp>
 
 #define FARSIDE_SMALL_RING 2

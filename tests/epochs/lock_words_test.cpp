@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the words of the lock say, in two ways that must agree.
+// The fields of the words of the lock.
 #include "epochs/protocols/lock_words.hpp"
 
 #include <catch2/catch.hpp>
@@ -64,7 +64,7 @@ TEST_CASE("the last rank that a window may have is told apart from the others, a
     const std::uint64_t id = WaiterId::make(last, node);
     CHECK(WaiterId::rank(id) == last);
     CHECK(WaiterId::wake_word(id) == ControlBlock::wake_word(node));
-    // In all words that hold it, next to the largest of their other parts.
+    // In all words that hold the id, next to the largest values of the other fields.
     const std::uint64_t drain = DrainWord::announce(id, WaiterId::kMostRanks, WaiterId::kMostRanks);
     CHECK(DrainWord::waiter(drain) == id);
     CHECK(DrainWord::end(drain) == WaiterId::kMostRanks);
@@ -76,8 +76,7 @@ TEST_CASE("the last rank that a window may have is told apart from the others, a
   }
   CHECK(LockWord::present(WaiterId::kMostRanks * LockWord::kReader, LockType::kExclusive) == 0);
   CHECK(!LockWord::exposed(WaiterId::kMostRanks * LockWord::kWriter));
-  // While one lock of each rank is there, those that were released by their successor and have left may still be
-  // counted.
+  // With one lock of each rank present, members that departed in the drain word may still be counted.
   CHECK(LockWord::present((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kReader,
                           LockType::kExclusive) == 0);
   CHECK(!LockWord::exposed((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kWriter));

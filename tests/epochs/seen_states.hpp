@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The states that a search has been in, as an open hash table: tens of millions of them fit into memory.
+// The visited states of a search, as an open hash table that holds tens of millions of them.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace farside::explore {
 
-// States by hash: the depth of the last visit, and whether all can be done from there.
+// States by hash, with the depth of the last visit and whether the end can be reached from there.
 class SeenStates {
  public:
   struct Entry {
@@ -17,7 +17,7 @@ class SeenStates {
     std::uint32_t depth = 0;
     bool ends = false;
   };
-  // The entry, and whether it is new.
+  // Returns the entry, and whether it is new.
   std::pair<Entry*, bool> insert(std::uint64_t hash) {
     if (2 * (count_ + 1) > entries_.size()) grow();
     Entry& entry = find(hash);

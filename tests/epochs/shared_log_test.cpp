@@ -56,7 +56,7 @@ struct Ranks {
 
   SharedLog& operator[](int rank) { return log.at(static_cast<std::size_t>(rank)); }
 
-  // An access to rank 1, by a rank; who is in the way, or -1.
+  // Adds an access to rank 1; returns the rank with which it conflicts, or -1.
   int access(int by, Use use, Epoch epoch, StridedRun run, int type = kInt, bool local = false) {
     const Call call = use == Use::kPut   ? Call::kPut
                       : use == Use::kGet ? Call::kGet
@@ -88,11 +88,11 @@ TEST_CASE("accesses of two origins between two fences conflict, whatever comes i
   CHECK(r.last.call == Call::kPut);
   CHECK(r.last.range.first == 3);
   CHECK(r.last.range.last == 4);
-  // Nothing but a fence completes it.
+  // Only a fence completes it.
   CHECK(r[0].completed_all());
   CHECK(r[0].start_completed());
   CHECK(r.access(2, Use::kAccumulate, Epoch::kFence, kFirstFour) == 0);
-  // Refused accesses are not in the way, and those behind the fence are not compared with those before it.
+  // Refused accesses do not conflict, and accesses behind the fence are not compared with those before it.
   CHECK(r.access(0, Use::kPut, Epoch::kFence, {6, 2, 0, 1}) == 2);
   CHECK(r.access(0, Use::kPut, Epoch::kFence, {8, 8, 0, 1}) == -1);
   r[2].fence_passed();
@@ -109,7 +109,7 @@ TEST_CASE("an origin does not meet itself in the log, and what is atomic may mee
   CHECK(r.access(0, Use::kAccumulate, Epoch::kPassive, {8, 8, 0, 1}) == -1);
   CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, {12, 4, 0, 1}) == -1);
   CHECK(r.access(2, Use::kFetch, Epoch::kPassive, {8, 8, 0, 1}) == -1);
-  // Of another type, or of elements that begin elsewhere.
+  // Of another type, or with elements that begin elsewhere.
   CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, {8, 8, 0, 1}, kDouble) == 0);
   CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, {10, 4, 0, 1}) == 0);
   CHECK(r.access(2, Use::kGet, Epoch::kPassive, {8, 4, 0, 1}) == 0);
@@ -130,7 +130,7 @@ TEST_CASE("a flush or unlock takes accesses out, a local flush those that read")
   CHECK(r.access(2, Use::kGet, Epoch::kPassive, kFirstFour) == -1);
   CHECK(r[2].completed_all());
   CHECK(r.access(0, Use::kPut, Epoch::kPassive, {0, 8, 0, 1}) == -1);
-  // Nothing is written where there is nothing to take out.
+  // Nothing is written if there is nothing to take out.
   const int writes = r.memory.writes;
   CHECK(r[2].completed_all());
   CHECK(r[2].completed(1));
@@ -139,9 +139,9 @@ TEST_CASE("a flush or unlock takes accesses out, a local flush those that read")
 
 TEST_CASE("a request takes out its own reads") {
   Ranks r;
-  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {0, 4, 0, 1}) == -1);   // 1
-  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {4, 4, 0, 1}) == -1);   // 2
-  CHECK(r.access(0, Use::kPut, Epoch::kPassive, {8, 4, 0, 1}) == -1);   // 3
+  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {0, 4, 0, 1}) == -1);   // operation 1
+  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {4, 4, 0, 1}) == -1);   // operation 2
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, {8, 4, 0, 1}) == -1);   // operation 3
   CHECK(r.with_call(0, Call::kGetAccumulate, Use::kAccumulate, Epoch::kPassive, {12, 4, 0, 1}) == -1);
   CHECK(r[0].request_under_way(2));
   CHECK_FALSE(r[0].request_under_way(3));
@@ -214,7 +214,7 @@ TEST_CASE("what the target stores to what an origin has accessed shows before th
     };
     const std::array<std::uint64_t, 1> image{77};
     CHECK(r.access(0, Use::kPut, epoch, kFirstFour) == -1);
-    CHECK(changes(5).empty());  // not known to be carried out
+    CHECK(changes(5).empty());  // not known to be executed
     CHECK(r[0].executed(1, image));
     CHECK(changes(77).empty());
     REQUIRE(changes(5).size() == 1);
@@ -273,7 +273,7 @@ TEST_CASE("what others have updated is no store of the target") {
 }
 
 TEST_CASE("a block that changes while it is read is read again") {
-  // A reader comes in between two parts of a write.
+  // A reader reads between the two parts of a write.
   class Torn final : public LogMemory {
    public:
     Status read(int rank, std::uint64_t offset, void* to, std::size_t bytes) override {
@@ -304,14 +304,14 @@ TEST_CASE("a block that changes while it is read is read again") {
   const SharedLog::Access put{Call::kPut, Use::kPut, 0, 1, Epoch::kFence, 1, 1};
   REQUIRE(first.add(1, put, std::span(&kFirstFour, 1)));
   memory.hold = false;
-  memory.halves = 2;  // whole when it is read for the second time
+  memory.halves = 2;  // whole at the second read
   auto conflict = second.add(1, put, std::span(&kFirstFour, 1));
   REQUIRE(conflict);
   CHECK(conflict.value());
 }
 
 TEST_CASE("what is over, and not yet written over by what came after it, is not taken for what goes on") {
-  // Others do something between a reader's look at the headers and its look at the entries.
+  // Other ranks act between a reader's read of the headers and its read of the entries.
   class Between final : public LogMemory {
    public:
     Status read(int rank, std::uint64_t offset, void* to, std::size_t bytes) override {
@@ -345,7 +345,7 @@ TEST_CASE("what is over, and not yet written over by what came after it, is not 
 }
 
 TEST_CASE("of two origins that come at once, at least one sees the other") {
-  // Words as processes share them.
+  // Memory as processes share it.
   class Shared final : public LogMemory {
    public:
     Status read(int, std::uint64_t offset, void* to, std::size_t bytes) override {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock among more ranks than the explorer can try, in simulated time: everyone finishes, nobody is
-// overtaken, and what a lock costs does not grow with the number of those who wait. `farside simulate` runs
-// the same on a large scale.
+// The lock among more ranks than the explorer can try, in simulated time: every rank is served, none is overtaken,
+// and the cost of a lock does not grow with the number of waiters. `farside simulate` runs the same on a large scale.
 #include "tools/simulate/simulation.hpp"
 
 #include <catch2/catch.hpp>
@@ -16,7 +15,7 @@ Settings small(int ranks, int rounds, Arrival arrival, int readers) {
   settings.rounds = rounds;
   settings.arrival = arrival;
   settings.readers = readers;
-  // A lock that asks for more is endless.
+  // A run that needs more operations would not end.
   settings.most_operations = 100 * static_cast<std::uint64_t>(ranks * rounds);
   return settings;
 }
@@ -38,10 +37,11 @@ TEST_CASE("everyone gets the lock, in order of arrival, at a cost that does not 
   check_all_served(figures);
   CHECK(figures.overtaken == 0);
   CHECK(figures.contended > 0);
-  // 6 for a writer behind a writer, 6 for a reader, 8 for a writer behind readers, and one look of most that are far.
+  // 6 for a writer behind a writer, 6 for a reader, 8 for a writer behind readers, and one probe for most that are
+  // far from the front.
   CHECK(figures.contended_mean <= 7.5);
   CHECK(figures.probes.max <= 2);
-  // Nobody lets in more than 8.
+  // No call lets in more than 8.
   CHECK(figures.operations.max <= 40);
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("waiters beyond the ring come in time: a queue of any length goes near
     check_all_served(figures);
     return figures.seconds / static_cast<double>(figures.acquisitions);
   };
-  // 200 ranks are never beyond it.
+  // 200 ranks are never beyond the ring.
   CHECK(time_per_lock(8192, 1) <= 1.3 * time_per_lock(200, 40));
 }
 
@@ -83,8 +83,8 @@ TEST_CASE("lock_all is one atomic to take and one to give back, an exclusive loc
   check_all_served(figures);
   CHECK(figures.contended == 0);
   CHECK(figures.operations.max == 2);
-  // Exclusive locks of different targets are not in the way of each other; and the target's answer may come before the
-  // global lock's.
+  // Exclusive locks of different targets do not contend, and the answer of the target may come before that of the
+  // global lock.
   settings = small(2, 50, Arrival::kSteady, 0);
   settings.lock_all = true;
   settings.load = 0.0001;
@@ -104,13 +104,14 @@ TEST_CASE(
   check_all_served(figures);
   CHECK(figures.overtaken == 0);
   CHECK(figures.contended > 0);
-  // Among exclusive locks alone nobody waits at the global lock. Else 6 for a member of a group or one behind a lone
-  // member, 9 for who is the next owner behind several, and one look of most that are far.
+  // Among exclusive locks alone none waits at the global lock. Otherwise 6 for a member of a group or a next owner
+  // behind a single member, 9 for a next owner behind several, and one probe for most that are far from the front.
   CHECK(figures.contended_mean_at_global_lock <= (readers == 0 ? 0 : 7.8));
-  // Over the targets' locks too, of which those that ask for both at once take, give back and take again: 4.
+  // Includes the targets' locks. Asking for both locks at once means that some are acquired, released and acquired
+  // again: 4.
   CHECK(figures.contended_mean <= 7.8);
   CHECK(figures.probes.max <= 2);
-  // 8 that are let in, at two words.
+  // 8 waiters let in, at two locks.
   CHECK(figures.operations.max <= 50);
 }
 

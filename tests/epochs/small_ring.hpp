@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock and the global lock, unchanged, with rings of FARSIDE_SMALL_RING slots (1 or 2) instead of 256, so that
-// three ranks are enough to wait beyond them and to meet in a slot. All that is farside's has another name in a source
-// file that includes this first; nothing of it meets the real one.
+// The lock and the global lock, unchanged, with rings of FARSIDE_SMALL_RING slots (1 or 2) instead of 256: three
+// ranks suffice to wait beyond the ring and to meet in a slot. In a source file that includes this header first,
+// namespace farside has another name, so that nothing is shared with the real protocols.
 #pragma once
 
 #if FARSIDE_SMALL_RING == 1
@@ -26,8 +26,8 @@ using ControlBlockWithSmallRing = ControlBlockOf<FARSIDE_SMALL_RING>;
 
 namespace farside::epochs {
 
-// Pauses have no length here, and the numbers that ProbePacing keeps would make endlessly many states out of one.
-// Whether a waiter looks again or tries its slot goes by its distance, so that both happen.
+// Pauses have no length in the explorer, and the numbers of ProbePacing would multiply the states without end. The
+// distance decides whether a waiter probes or tries its slot, so that both occur.
 class PacingOfNoLength {
  public:
   using Pause = ProbePacing::Pause;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows that are combined together: what combining them one by one gives, and nothing between them is touched.
+// combine_rows(): the result is that of separate calls of combine() for the rows, and bytes between the rows stay
+// unchanged.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -17,8 +18,7 @@ namespace {
 
 constexpr std::byte kBetween{0x5A};
 
-// Rows in a buffer, the first of which is at its end if they go backwards; filled with elements of a seed, or not at
-// all.
+// Rows in a buffer. With a negative stride the first row is at the end. The seed 0 leaves the rows unfilled.
 struct RowBuffer {
   RowBuffer(BasicType type, std::size_t count, std::size_t rows, std::ptrdiff_t apart, unsigned seed)
       : row_bytes(count * traits(type).extent),
@@ -51,7 +51,7 @@ bool same(BasicType type, RowBuffer& one, RowBuffer& other, std::size_t count, s
 TEST_CASE("rows are combined as each by itself, with every operation on every type") {
   struct Shape {
     std::size_t count, rows;
-    double target, origin, fetched;  // strides, in rows; less than one: rows that share bytes
+    double target, origin, fetched;  // strides in rows; below one the rows overlap
   };
   constexpr Shape kShapes[] = {{1, 1, 3, 1, 1},   {1, 700, 3, 1, 1}, {2, 300, 1.5, 2, 3}, {1, 300, -2, 1, -1},
                                {3, 90, 1, -4, 2}, {1, 50, 0, 1, 1},  {4, 20, 0.5, 1, 1},  {100, 5, 2, 1, 1}};

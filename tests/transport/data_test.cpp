@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels of the accumulate family: what they compute, what they leave alone, and that no atomic update is lost.
+// The kernels of the accumulate family: their results, the bytes that they must not change, and that no atomic update
+// is lost.
 #include <array>
 #include <atomic>
 #include <barrier>
@@ -29,7 +30,7 @@ using DoubleInt = PairOf<double, std::int32_t>;
 using ShortInt = PairOf<std::int16_t, std::int32_t>;
 using FloatInt = PairOf<float, std::int32_t>;
 
-// In which elements of a type can be combined, where they are aligned.
+// Returns the methods for aligned elements of a type.
 std::vector<AtomicMethod> methods_of(BasicType type) {
   std::vector methods = {AtomicMethod::kLocked};
   if (has_cpu_atomics(type)) methods.push_back(AtomicMethod::kAtomic);
@@ -48,7 +49,7 @@ std::vector<ReduceOp> all_ops() {
   return ops;
 }
 
-// Of x87 values the last six bytes are padding without meaning.
+// The last six bytes of an x87 value are padding.
 bool is_padding(BasicType type, std::size_t byte) {
   const bool extended = type == BasicType::kLongDouble || type == BasicType::kComplexLongDouble ||
                         type == BasicType::kLongDoubleInt;
@@ -63,7 +64,7 @@ bool same_element(BasicType type, const void* one, const void* other) {
   return true;
 }
 
-// One element combined in the given way, with and without fetching; checks that both agree.
+// Combines one element by the given method, with and without a fetch, and checks that both results agree.
 template <class T>
 T combined(AtomicMethod method, ReduceOp op, BasicType type, T target, T origin) {
   REQUIRE(allowed(op, type));
@@ -84,7 +85,7 @@ Buffers random_buffers(std::size_t bytes, unsigned seed) {
   Buffers buffers;
   for (auto* buffer : {&buffers.target, &buffers.origin, &buffers.fetched}) {
     buffer->resize(bytes);
-    // Small exponents and no NaN in any of the floating formats: bytes below 0x40.
+    // Bytes below 0x40 give small exponents and no NaN in all floating-point formats.
     for (std::byte& byte : *buffer) byte = static_cast<std::byte>(random() % 0x40);
   }
   return buffers;
@@ -200,7 +201,7 @@ TEMPLATE_TEST_CASE("integers take every operation but the pair ones", "", std::i
     CHECK(result(ReduceOp::kLxor, 6, 0) == cast(1));
     CHECK(result(ReduceOp::kReplace, 6, 8) == cast(8));
     CHECK(result(ReduceOp::kNoOp, 6, 8) == cast(6));
-    // Overflow wraps.
+    // Overflow wraps around.
     CHECK(result(ReduceOp::kSum, top, 1) == bottom);
     CHECK(result(ReduceOp::kProd, top, top) == cast(1));
   }
@@ -301,7 +302,7 @@ TEST_CASE("many elements at any alignment give what single aligned elements give
       if (!allowed(op, type)) continue;
       INFO(traits(type).name << " " << name(op));
       const std::size_t extent = traits(type).extent;
-      // Around the blocks of the vector loops, all with a rest; one more element lies behind, which must stay as it is.
+      // Counts around the blocks of the vector loops. One more element lies behind, which must stay unchanged.
       for (const std::size_t count : {std::size_t{31}, std::size_t{32}, std::size_t{69}}) {
         const Buffers given = random_buffers((count + 1) * extent, static_cast<unsigned>(op) + 1);
         std::vector<std::byte> expected(count * extent);
@@ -372,7 +373,7 @@ constexpr int kRounds = 50000;
 
 template <class Body>
 void run_threads(Body body) {
-  std::barrier start(kThreads);  // else a thread may be done before the next one begins
+  std::barrier start(kThreads);  // otherwise a thread may end before the next one begins
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kThreads; ++rank) {
     threads.emplace_back([&, rank] {
@@ -405,7 +406,7 @@ TEMPLATE_TEST_CASE("no atomic sum is lost among threads", "", std::int32_t, std:
 
 TEST_CASE("operations by one instruction and by compare-and-swap loops are atomic to each other") {
   std::uint64_t word = 0;
-  // A factor of 2^32 + 1 changes the high half only, so that the low half counts the sums.
+  // A factor of 2^32 + 1 changes only the high half, so the low half counts the sums.
   run_threads([&](int rank) {
     const std::uint64_t one = 1, factor = (1ull << 32) + 1;
     for (int round = 0; round < kRounds; ++round) {

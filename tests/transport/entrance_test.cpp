@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What others enter from any thread ends only when nobody is inside, and nobody enters afterwards.
+// An object that any thread may enter ends only when no thread is inside, and no thread enters afterwards.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ TEST_CASE("what is behind a closed entrance may end") {
   struct Inside {
     ~Inside() { value = 0; }
     int value = 4711;
-    int used = 0;  // no atomic: one at a time
+    int used = 0;  // not atomic: one thread at a time changes it
   };
   Entrance entrance;
   std::unique_ptr<Inside> inside = std::make_unique<Inside>();
@@ -65,7 +65,7 @@ TEST_CASE("what is behind a closed entrance may end") {
 }
 
 TEST_CASE("the endpoint ends while another thread serves it from the runtime") {
-  // In a process of its own, as settings are read once.
+  // Needs its own process, as settings are read once.
   const pid_t child = fork();
   if (child == 0) {
     Process& process = Process::instance();

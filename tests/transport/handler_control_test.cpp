@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The handler's steps on control words: by themselves, behind a list of operations, and around one.
+// The handler's steps on control words: alone, after a list of operations, and before and after it.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -72,14 +72,14 @@ TEST_CASE("between two steps operations are carried out, unless the first one st
   CHECK(words_of(done) == std::vector<std::uint64_t>{0, 0x101});
   CHECK(on.words[3] == 0x111);
   CHECK(on.base()[16] == std::byte{0x21});
-  // 0x10 is in the way now.
+  // Bit 0x10 now stops the acquire step.
   const MessageHandler::Answer stopped = on.handler.execute(message(32, draws, leaves));
   CHECK(stopped.refused == nullptr);
   CHECK(stopped.header.status == ReplyStatus::kStopped);
   CHECK(words_of(stopped) == std::vector<std::uint64_t>{0x111});
   CHECK(on.words[3] == 0x212);
   CHECK(on.base()[32] == kFilling);
-  // Nothing at all is done of what is refused.
+  // The handler executes no part of a refused request.
   std::fill_n(on.base(), on.bytes, kFilling);
   on.words[3] = 0;
   check_refused(on, message(kRegionBytes, draws, leaves));

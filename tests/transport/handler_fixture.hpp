@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A handler with one region, messages for it, and what a refusal must look like.
+// A handler with one region, messages for it, and the check of a refusal.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ inline constexpr std::size_t kRegionBytes = 4096;
 inline constexpr std::byte kFilling{0x5A};
 inline constexpr std::uint64_t kOrigin = 77;  // fabric address of sender 1
 
-// A handler with one region: a heap block of its own, so that a sanitizer sees what goes beyond, and in builds
-// without one, guards on both sides.
+// A handler with one region in its own heap block, so that a sanitizer reports accesses beyond it. For builds without a
+// sanitizer there are guards on both sides.
 struct HandlerFixture {
   explicit HandlerFixture(bool always_locked = false, std::size_t region_bytes = kRegionBytes) : bytes(region_bytes) {
     memory = std::make_unique<std::byte[]>(bytes + 2 * kGuard);
@@ -81,7 +81,7 @@ inline ListEntry get(std::uint64_t offset, std::uint32_t bytes, std::uint32_t bl
   return {OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, 1, bytes, offset, stride, blocks, 0};
 }
 
-// An entry with its data, padded as they are in a list.
+// Returns an entry with its data, padded as in a list.
 inline Bytes listed(const ListEntry& entry, const Bytes& data = {}) {
   Bytes list;
   append(list, entry);
@@ -90,7 +90,7 @@ inline Bytes listed(const ListEntry& entry, const Bytes& data = {}) {
   return list;
 }
 
-// What a request carries: the last element comes without the gap behind it.
+// Returns the bytes of data in a request. The last element has no gap behind it.
 inline std::size_t payload_bytes(BasicType type, std::size_t count) {
   return (count - 1) * traits(type).extent + end_of_data(type);
 }
@@ -103,12 +103,12 @@ inline Bytes elements(BasicType type, std::size_t count, unsigned seed) {
   return buffer;
 }
 
-// Types whose values leave bytes undefined, which others than their like would see.
+// Types with padding in their values. Another type at the same place would see these undefined bytes.
 inline bool has_padding(BasicType type) {
   return type == BasicType::kLongDouble || type == BasicType::kComplexLongDouble || type == BasicType::kLongDoubleInt;
 }
 
-// The answer is a refusal, and nothing was touched.
+// Checks that the answer is a refusal and that the memory is unchanged.
 inline void check_refused(HandlerFixture& on, const Bytes& message, bool known_sender = true) {
   const Bytes before(on.base(), on.base() + on.bytes);
   const MessageHandler::Answer answer = on.handler.execute(message);

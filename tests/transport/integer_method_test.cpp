@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a space change from CPU atomics on integers to the accumulate lock: the words they tell each other
-// by, all orders in which it can happen (a model of the protocol, on processors that hold stores back), and whole
-// processes.
+// The change of a space's ranks from CPU atomics on integers to the accumulate lock: the shared words, all
+// interleavings of a model of the protocol on processors with store buffers, and real processes.
 #include "transport/node/integer_method.hpp"
 
 #include <algorithm>
@@ -82,7 +81,7 @@ TEST_CASE("several threads of a rank are in the midst of atomics until the last 
   CHECK(of.ranks[0].begin(kLong) == IntegerPhase::kLock);
 }
 
-// qemu-user has no filters of system calls.
+// qemu-user does not support filters of system calls.
 TEST_CASE("where the kernel refuses the barrier long rows stay with atomics under the lock", "[native]") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     std::array<sock_filter, 4> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -108,23 +107,24 @@ TEST_CASE("a space that has not started to announce stays with atomics") {
 }
 
 // ---- the model ------------------------------------------------------------------------------------------------------
-// Ranks that each do some operations on one counter, by the steps of integer_method.hpp. Each access to shared memory
-// is a step; a store waits in its rank's buffer and reaches memory any time later, before or after others to other
-// places, but a release after all that came before it; loads see their own rank's stores. Atomics go to memory at once
-// and leave the buffer alone. So stores have no more order than on ARMv8; loads need none but that of acquire.
+// Each rank executes some operations on one counter, by the steps of integer_method.hpp. Each access to shared memory
+// is a step. A store waits in its rank's buffer and reaches memory at any later time. Stores to different places may
+// change their order, but a release follows all earlier stores. A load sees the stores of its own rank. Atomics access
+// memory at once and leave the buffer unchanged. So stores are ordered as weakly as on ARMv8. Loads need only acquire
+// order.
 namespace {
 
 constexpr std::size_t kRanks = 3;
 
 struct Broken {
-  bool barrier = false;     // none is made
-  bool own_barrier = false; // only who finds kAtomics makes one
-  bool look = false;        // nobody looks at `announced`
-  bool both = false;        // straight from kAtomics to kLock
-  bool unlock = false;      // the lock is given back by a plain store
+  bool barrier = false;     // no rank executes a barrier
+  bool own_barrier = false; // only a rank that reads kAtomics executes a barrier
+  bool look = false;        // no rank reads `announced`
+  bool both = false;        // the phase changes from kAtomics to kLock at once
+  bool unlock = false;      // a plain store releases the lock
 };
 
-// S: one element. L: a long row, of which the model has one element. K: one element, but its rank is killed before the
+// S: one element. L: a long row, which has one element in the model. K: one element, but its rank is killed before the
 // atomic.
 using Script = std::string_view;
 
@@ -163,7 +163,7 @@ class Model {
       expected_ += static_cast<std::uint8_t>(std::ranges::count_if(script, [](char c) { return c != 'K'; }));
   }
 
-  // "" or what went wrong.
+  // Returns "" or the fault that was found.
   std::string explore() {
     State first;
     std::memset(&first, 0, sizeof first);
@@ -181,7 +181,7 @@ class Model {
           next = state;
           if (drain(next, r, i)) open.push_back(next);
         }
-        // The barrier of r reaches the others one by one.
+        // The barrier of r reaches the other ranks one by one.
         for (std::size_t other = 0; other < kRanks && state.ranks[r].at == kBarrier; ++other) {
           if ((state.ranks[r].awaited >> other & 1) == 0) continue;
           next = state;
@@ -196,7 +196,7 @@ class Model {
     return fault_;
   }
   std::size_t states() const { return seen_.size(); }
-  // Whether plain loops took place at all.
+  // Returns whether any rank executed a plain loop.
   bool plain() const { return plain_; }
 
  private:
@@ -222,7 +222,7 @@ class Model {
     }
     return state.memory[place];
   }
-  // The store at `index` of the buffer reaches memory, if it may.
+  // Moves the store at `index` of the buffer to memory, if the order permits it.
   static bool drain(State& state, std::size_t r, std::size_t index) {
     Rank& rank = state.ranks[r];
     if (index >= rank.stores) return false;
@@ -250,7 +250,7 @@ class Model {
     rank.index = 0;
   }
 
-  // The next step of a rank's own; false if it has none, or must wait.
+  // Executes the next step of a rank. Returns false if it has none or must wait.
   bool step(State& state, std::size_t r) {
     Rank& rank = state.ranks[r];
     if (rank.operation == scripts_[r].size() || rank.stores + kRanks > kBuffer) return false;
@@ -404,7 +404,7 @@ TEST_CASE(
       std::uint64_t swapped = 0, fetched = 0, last = 0;
       for (std::uint64_t i = 0; i < kTimes; ++i) {
         const std::uint64_t single = i % kElements;
-        // Rows come late, and not from all at once.
+        // Long rows begin late, and only one rank of three issues one at a time.
         if (i > kTimes / 4 && (i + static_cast<std::uint64_t>(ranks.rank())) % 3 == 0) {
           world.good(world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, ones.data(), nullptr, kElements),
                      "row");

@@ -29,7 +29,7 @@ struct Item {
   bool operator==(const Item&) const = default;
 };
 
-// A layout together with what it means: its elements one by one, and its bounds.
+// A layout and its expected meaning: its single elements and its bounds.
 struct Expanded {
   LayoutPtr layout;
   std::vector<Item> items;
@@ -41,7 +41,7 @@ std::ptrdiff_t signed_count(std::size_t count) { return static_cast<std::ptrdiff
 
 Expanded expand_basic(BasicType type) { return {Layout::basic(type), {{0, type}}, 0, traits(type).extent}; }
 
-// Adds a copy of child to items; bounds only if the copies have any.
+// Adds a copy of a child to the items, and to the bounds if the child has any.
 void add_copy(Expanded& to, const Expanded& child, std::ptrdiff_t offset, bool& any) {
   for (const Item& item : child.items) to.items.push_back({item.offset + offset, item.type});
   if (child.items.empty() && child.lower == child.upper) return;
@@ -89,7 +89,7 @@ class RandomLayouts {
   std::ptrdiff_t below(std::ptrdiff_t limit) { return static_cast<std::ptrdiff_t>(random_()) % limit; }
   std::size_t count_below(std::ptrdiff_t limit) { return static_cast<std::size_t>(below(limit)); }
 
-  // With `only`, all leaves are of that type.
+  // With `only`, all leaves have that type.
   Expanded make(int depth, std::optional<BasicType> only) {
     if (depth == 0) return expand_basic(only ? *only : static_cast<BasicType>(below(signed_count(kBasicTypes))));
     switch (below(6)) {
@@ -137,7 +137,7 @@ std::vector<Item> naive_items(const Expanded& expanded, std::size_t count) {
   return items;
 }
 
-// The offset of each byte of data, in type-map order.
+// Returns the offset of each byte of data, in type-map order.
 std::vector<std::ptrdiff_t> naive_bytes(const Expanded& expanded, std::size_t count) {
   std::vector<std::ptrdiff_t> bytes;
   for (const Item& item : naive_items(expanded, count)) {
@@ -267,7 +267,7 @@ TEST_CASE("the runs of random layouts are the elements of the type map in its or
     const std::vector<std::ptrdiff_t> two = naive_bytes(expanded, 2);
     bool in_order = !two.empty();
     for (std::size_t byte = 0; byte < two.size(); ++byte) in_order = in_order && two[byte] == signed_count(byte);
-    // A layout that comes to be dense by chance may not be known to be (FARSIDE_TEST_SEED=2425155473).
+    // contiguous() may miss a layout that is dense by chance (FARSIDE_TEST_SEED=2425155473).
     REQUIRE((in_order || !layout.contiguous()));
     missed += in_order && !layout.contiguous() ? 1 : 0;
   }
@@ -320,7 +320,7 @@ TEST_CASE(
       }
     }
     REQUIRE(found == bytes);
-    // With a contiguous origin, with its own shape, and with that of others.
+    // Origins: contiguous, with the same shape, and with other shapes.
     const Ranges flat{100, bytes.size(), 1, 0, 1, 0};
     const Ranges rows{-40, ranges->bytes, ranges->count * ranges->outer, 3 * signed_count(ranges->bytes), 1, 0};
     const std::optional<Ranges> other = random.make(2, {}).layout->ranges(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether there is enough memory for what the processes of a node want together.
+// The check of the memory that the processes of a node need together.
 #include "transport/node/memory_limits.hpp"
 
 #include <cstdint>
@@ -38,7 +38,7 @@ TEST_CASE("what processes want is summed up for each limit that they meet") {
   CHECK(refused({need(51, node), need(50, node)}, "101 bytes for 2 processes is more than this node has left"));
   CHECK_FALSE(refused({need(60, node), need(60, other)}));
   CHECK(refused({need(60, node), need(10, other), need(60, node)}));
-  // The least of what they found: one may have looked before others took theirs.
+  // The lowest value counts: a process may have read the limit before another one allocated its memory.
   CHECK(refused({need(50, node), need(40, {7, 80})}));
 }
 

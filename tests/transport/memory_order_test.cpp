@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The orders in which threads and processes see each other's changes: the few patterns that farside relies on, each
-// with the real code, under the memory model of C++ (memory_model.hpp). A processor that keeps less order than x86-64
-// may show what is forbidden there; no run on x86-64 does.
+// The orders in which threads and processes see each other's changes. Each pattern that farside relies on runs with the
+// real code under the memory model of C++ (memory_model.hpp). A run on x86-64 cannot show all results that weaker
+// processors allow.
 #include <array>
 #include <atomic>
 #include <bit>
@@ -26,7 +26,7 @@
 #include "transport/base/futex.hpp"
 #include "transport/base/relax.hpp"
 
-// In place of those: who waits is not looked at further, and who is woken is noted.
+// Replacements of these functions: the model does not continue a thread that waits, and notes a wake.
 namespace farside_in_model {
 inline bool woken = false;
 inline void relax() { farside::modelled::wait(); }
@@ -38,7 +38,7 @@ void futex_wake_all(const Word&) {
 }
 }  // namespace farside_in_model
 
-// The real headers, with modelled atomics, as a processor other than x86-64 has them compiled.
+// The real headers with modelled atomics, as they are compiled for processors other than x86-64.
 #pragma push_macro("__x86_64__")
 #undef __x86_64__
 #define std farside_modelled_std
@@ -64,12 +64,12 @@ using Order = std::memory_order;
 using Results = Execution::Results;
 using Word = std::uint64_t;
 
-// Whether some execution of the threads returns this.
+// Returns whether some execution of the threads has these results.
 bool may_return(const std::vector<Execution::Thread>& threads, const Results& results) {
   return Execution::all(threads).contains(results);
 }
 
-// Data of the application, where a thread puts and gets them: loads and stores in no order.
+// Accesses to the application's data: unordered loads and stores.
 Word get(Word& data) { return atomic_ref(data).load(Order::relaxed); }
 void put(Word& data, Word value) { atomic_ref(data).store(value, Order::relaxed); }
 
@@ -174,8 +174,8 @@ TEST_CASE("the memory model has the results that are known of the patterns of th
 
 // ---- farside's patterns ---------------------------------------------------------------------------------------------
 
-// epochs/protocols/exposure.hpp: a post and a lock_all each change a word at the global lock's home, and then read the
-// other's.
+// epochs/protocols/exposure.hpp: a post and a lock_all each change a word at the home of the global lock, and then read
+// the word of the other.
 TEST_CASE("of two ranks that each change a control word and then read the other's, one sees the other") {
   Word exposed = 0, global_lock = 0;
   const auto rank = [](Word& mine, Word& other) {
@@ -215,7 +215,7 @@ TEST_CASE(
     CHECK_FALSE(may_return({put_and([](Word& at) { real::ControlWord::compare_and_swap(at, 0, 1); }), get_behind(look)},
                            {0, 10}));
   }
-  // Two complete, the third waits for both; and a barrier of three.
+  // Two ranks complete, and a third waits for both. Then a barrier of three ranks.
   Word other_data = 0;
   CHECK(Execution::all({put_and([](Word& at) { real::ControlWord::fetch_add(at, 1); }),
                         [&] {
@@ -239,7 +239,7 @@ TEST_CASE(
                         }}) == std::set<Results>{{0, 0, 0}, {0, 0, 1}, {0, 0, 11}});
 }
 
-// Of lock words: what was got under a lock was got before what the next holder puts.
+// Lock words: a get under the lock precedes the puts of the next holder.
 TEST_CASE("what is got before a lock is given back is not what the next holder puts") {
   Word data = 0, lock = 1;
   CHECK(Execution::all({[&] {
@@ -254,7 +254,7 @@ TEST_CASE("what is got before a lock is given back is not what the next holder p
                         }}) == std::set<Results>{{0, 0}, {0, 1}});
 }
 
-// base/wake_event.hpp: returns 1 if the sleeper sleeps for good, or if the other one has not signalled.
+// base/wake_event.hpp: the sleeper returns 1 if it goes to sleep; the changer returns 1 if it signals the wake event.
 TEST_CASE("who changes a control word sees a sleeper, or the sleeper sees the change") {
   for (const bool by_store : {false, true}) {
     Word word = 0;
@@ -269,16 +269,15 @@ TEST_CASE("who changes a control word sees a sleeper, or the sleeper sees the ch
       wake_event.wake_if_armed();
       return Word{real::woken ? 1U : 0U};
     };
-    // It has slept without a ring, and none is to come.
+    // The sleeper would sleep without a signal.
     CHECK_FALSE(may_return({sleeper, changer}, {1, 0}));
     CHECK(may_return({sleeper, changer}, {1, 1}));
     CHECK(may_return({sleeper, changer}, {0, 0}));
   }
 }
 
-// fabric/listening.hpp: whoever moves the endpoint rings those who listen, who arm their wake event as well
-// (Waiter::arm). What moves are operations that end, and memory that the provider writes for peers, which it does in no
-// order.
+// fabric/listening.hpp: a thread that progresses the endpoint signals the listeners, which also arm their wake events
+// (Waiter::arm). Progress completes operations, and lets the provider write memory for peers, in any order.
 TEST_CASE("who has moved the endpoint sees who listens, or that one sees what has moved") {
   Word word = 0;
   real::Pending pending;
@@ -304,7 +303,7 @@ TEST_CASE("who has moved the endpoint sees who listens, or that one sees what ha
         right);
 }
 
-// fabric/pending.hpp: one operation has failed, the other one has fetched.
+// fabric/pending.hpp: one operation has failed, and another one has fetched data.
 TEST_CASE("who sees operations done sees what they have brought, and that one has failed") {
   Word fetched = 0, failed = 0;
   real::Pending pending;
@@ -324,7 +323,7 @@ TEST_CASE("who sees operations done sees what they have brought, and that one ha
         std::set<Results>{{0, 0, 0}, {0, 0, 12}});
 }
 
-// base/stores.hpp: in the unified memory model a flush orders what was put before what is got later.
+// base/stores.hpp: in the unified memory model a flush orders earlier puts before later gets.
 TEST_CASE("of two ranks that each put, flush and then get what the other one has put, one gets it") {
   Word x = 0, y = 0, lock = 0;
   std::array<real::Stores, 2> stores_of;
@@ -359,7 +358,7 @@ TEST_CASE("what is stored under the accumulate lock is there for its next holder
   CHECK(Execution::all({add, add}) == std::set<Results>{{0, 1}, {1, 0}});
 }
 
-// handler/region_words.hpp: an on-node peer reads the table of regions while it changes.
+// handler/region_words.hpp: an on-node peer reads the table of regions while the owner changes it.
 TEST_CASE("where a table of regions is and how long it is are read as they were written together, or read again") {
   std::array<std::uint64_t, 32> memory{};
   const real::RegionWords words{reinterpret_cast<std::byte*>(memory.data())};
@@ -375,7 +374,7 @@ TEST_CASE("where a table of regions is and how long it is are read as they were 
   CHECK(results == std::set<Results>{{0, 0}, {0, 11}, {0, 77}});
 }
 
-// A reader is told of what is detached, or reads the table as it is then.
+// Either a detach notifies the reader, or the reader sees the table after the detach.
 TEST_CASE("who reads a table of regions is noted by who changes it, or reads what it has become") {
   std::array<std::uint64_t, 32> memory{};
   const real::RegionWords words{reinterpret_cast<std::byte*>(memory.data())};

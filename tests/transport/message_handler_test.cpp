@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The handler: executes every kind of request as the kernels do, and nothing that comes from the network makes it touch
-// memory outside the region that was named.
+// The active-message handler: it executes every kind of request as the kernels do, and no message makes it access
+// memory outside the named region.
 #include "transport/handler/message_handler.hpp"
 
 #include <algorithm>
@@ -121,7 +121,7 @@ TEST_CASE("data of a wrong length are refused, and so is an entry that is cut of
   const auto check_all = [&](const ListEntry& entry, std::size_t right) {
     for (std::size_t bytes = 0; bytes <= 64; bytes += 8) {
       if (bytes == right) continue;
-      // What is left over is taken for the next entry, and is none.
+      // The handler reads surplus data as the next entry, which is malformed.
       check_refused(on, message_of(on.header(), listed(entry, Bytes(bytes))));
     }
   };
@@ -135,7 +135,7 @@ TEST_CASE("data of a wrong length are refused, and so is an entry that is cut of
   for (std::size_t bytes = 1; bytes < good.size(); ++bytes) {
     check_refused(on, message_of(on.header(), Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes))));
   }
-  // As long as the data, but not as what they are padded to.
+  // The length of the data without their padding.
   Bytes unpadded = listed(put(0, 13), Bytes(13));
   unpadded.resize(sizeof(ListEntry) + 13);
   check_refused(on, message_of(on.header(), unpadded));
@@ -172,7 +172,7 @@ TEST_CASE("an operation beyond its region is refused, overflow or not") {
                   message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count), Bytes(8))));
     check_refused(on, message_of(on.header(), listed(compare_and_swap(BasicType::kInt64, 0, count), Bytes(16))));
   }
-  // Blocks: the last one beyond, in front, far away; none; more than there can be.
+  // Blocks: the last block behind the region, before it or far away; no block; more than the maximum.
   constexpr auto kFar = std::numeric_limits<std::int64_t>::max();
   for (const ListEntry& bad : {get(0, 8, 3, kRegionBytes / 2), get(0, 8, 2, -8), get(16, 8, 4, -8), get(0, 8, 2, kFar),
                                get(0, 8, 2, -kFar - 1), get(0, 8, 1000, kFar), get(0, 8, 0, 8),
@@ -181,7 +181,7 @@ TEST_CASE("an operation beyond its region is refused, overflow or not") {
   }
   CHECK(on.handler.execute(message_of(on.header(), listed(get(kRegionBytes - 8, 8, 512, -8)))).refused == nullptr);
   CHECK(on.handler.execute(message_of(on.header(), listed(get(0, 8, 512, 8)))).refused == nullptr);
-  // The distance between blocks means nothing where there is one (the undefined-behaviour sanitizer sees its use).
+  // A single block does not use its stride (the undefined-behaviour sanitizer would report a use).
   for (const std::int64_t stride :
        {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}) {
     CHECK(on.handler.execute(message_of(on.header(), listed(get(8, 8, 1, stride)))).refused == nullptr);
@@ -224,7 +224,7 @@ TEST_CASE("unknown kinds, operations, types, regions and senders are refused") {
     bad.kind = static_cast<OperationKind>(number);
     check_refused(on, message_of(on.header(), listed(bad, Bytes(4))));
   }
-  // Puts and gets that say something else than they are.
+  // Puts and gets with the fields of other operations.
   ListEntry fetching_put = put(0, 8), sending_get = get(0, 8), typed_put = put(0, 8), silent = good;
   fetching_put.fetch = 1;
   sending_get.op = ReduceOp::kReplace;
@@ -276,7 +276,7 @@ TEST_CASE("what an origin lists is what the handler does, in order, and what is 
       Bytes fetched, buffer;
     };
     std::vector<std::unique_ptr<Wanted>> wanted;
-    // Runs of a shape now and then, so that blocks come together; some of them overlap.
+    // Some operations repeat a shape, so that they become blocks of one entry; some of these blocks overlap.
     DataOperation operation;
     std::ptrdiff_t stride = 0;
     std::size_t listed_operations = 0;
@@ -408,7 +408,7 @@ TEST_CASE("no mutation of a request makes the handler touch memory outside the r
                                   1,
                                   0});
     Bytes message = message_of(header, payload);
-    // None, one or several mutations of bytes, but mostly not of the region's id; now and then of the length.
+    // Mutates up to three bytes, but rarely the region's id, and sometimes the length.
     for (std::size_t n = below(4); n > 0; --n) {
       std::size_t at = below(message.size());
       if (at >= 8 && at < 16 && below(16) != 0) at = 16 + below(message.size() - 16);
@@ -434,7 +434,7 @@ TEST_CASE("no mutation of a request makes the handler touch memory outside the r
     if (round % 1000 == 0) REQUIRE(on.guards_hold());
   }
   CHECK(on.guards_hold());
-  // The mutations reach both sides.
+  // The mutations result in accepted and in refused messages.
   CHECK(done > 5000);
   CHECK(refused > 5000);
 }

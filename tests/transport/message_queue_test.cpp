@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A message queue whose senders are killed: what they had of it goes to others.
+// A message queue whose senders are killed: other senders take over their slots.
 #include "transport/node/message_queue.hpp"
 
 #include <array>
@@ -30,7 +30,7 @@ struct Quiet final : Progress {
 
 bool lives() { return true; }
 
-// Shared with processes that are forked later.
+// A message queue in memory that is shared with processes forked later.
 class SharedMessageQueue {
  public:
   SharedMessageQueue()
@@ -43,7 +43,7 @@ class SharedMessageQueue {
   ~SharedMessageQueue() { munmap(memory_, sizeof(MessageQueue)); }
   MessageQueue* operator->() { return &message_queue_; }
 
-  // As an owner would: each message comes back. How many there were.
+  // Answers each message with a copy of it, and returns the number of messages.
   int answer() {
     int messages = 0;
     message_queue_.answer_all([&](std::span<const std::byte> message, std::span<std::byte> room) {
@@ -53,7 +53,7 @@ class SharedMessageQueue {
     });
     return messages;
   }
-  // One message there and back, while a thread plays the owner. Null if all went well.
+  // Sends one message to a thread that acts as the owner, and awaits the answer. Returns null, or what failed.
   const char* echo(int value) {
     Quiet quiet;
     std::atomic<bool> stop{false};
@@ -88,13 +88,13 @@ class SharedMessageQueue {
 
 enum class Killed { kWhileItWrites, kBeforeTheAnswer };
 
-// A process that is killed with a message; a zombie when this returns.
+// Forks a process that is killed while it has a slot. The process is a zombie when the function returns.
 pid_t kill_a_sender(SharedMessageQueue& message_queue, Killed when) {
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGSEGV, SIG_DFL);
     const ProcessIdentity sender = message_queue->sender();
-    // A message in memory that may not be read ends the process in the midst of leave().
+    // A message in unreadable memory ends the process during enqueue().
     void* const nothing = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const std::array<std::byte, 8> something{};
     const std::array<std::span<const std::byte>, 1> parts{
@@ -150,7 +150,7 @@ TEST_CASE("a message of a sender that was killed is answered all the same, and a
     ranks.check(!message_queue->enqueue(own, parts), "all slots are taken");
     ranks.check(message_queue.answer() == MessageQueue::kSlots, "all messages are answered");
     ranks.check(!message_queue->enqueue(own, parts), "nobody has taken the answers");
-    // Each of these needs a slot of the dead, and keeps it.
+    // Each of these messages takes over a slot of a dead sender, and keeps it.
     std::vector<MessageQueue::Message> messages;
     for (std::size_t i = 1; i < MessageQueue::kSlots; ++i) {
       const auto message = message_queue->enqueue(quiet, own, parts, lives);
@@ -200,7 +200,7 @@ TEST_CASE("senders are killed at any time while others send") {
     for (int i = 0; i < kKilled; ++i) {
       victims.push_back(fork());
       if (victims.back() == 0) send(kSenders + i, 1 << 30);
-      // What was forked has a while to come as far as it may; the messages that go through meanwhile are its time.
+      // The child runs until 20 messages have been answered, and is then killed at any place.
       for (int answered = 0; answered < 20;) answered += message_queue.answer();
       kill(victims.back(), SIGKILL);
       if (i % 2 == 0) reap(victims.back());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Threads that sleep at a message queue are woken: the owner by a message, a sender by its answer, and a sender without
-// a slot by a slot that becomes free. No thread here wakes up by itself in time, as waiters do that poll an MPI
-// runtime.
+// a slot by a slot that becomes free. The sleeps here are long, so that no thread wakes by itself in time, as waiters
+// that poll an MPI runtime do.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Counts those who are about to sleep, or do.
+// Counts the threads that sleep or are about to.
 struct LongSleep final : Progress {
   void poll() override {}
   void poll_runtime() override {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reading and writing another process's private memory.
+// Reads and writes of another process's private memory.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

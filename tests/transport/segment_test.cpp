@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared segments: what peers see, what is refused, and that nothing stays behind.
+// Segments: what peers see, which mappings are refused, and that no descriptor or mapping is left.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ std::size_t open_files() {
   return count;
 }
 
-// Mappings of segments, of this process.
+// Returns the number of segments that this process has mapped.
 std::size_t mapped_segments() {
   std::ifstream maps("/proc/self/maps");
   std::size_t count = 0;
@@ -43,7 +43,7 @@ std::size_t mapped_segments() {
 
 constexpr std::size_t kBytes = 3 * 4096 + 100;
 
-// Sanitizers need much address space themselves.
+// Sanitizers themselves need much address space.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
 #else
@@ -145,7 +145,7 @@ TEST_CASE("another process maps a segment through /proc, finds its nonce and sha
     std::memcpy(&found, theirs.value().base(), sizeof found);
     ranks.check(found == other.nonce && found != nonce, "it has the peer's nonce");
     ranks.barrier();
-    // The mapping outlives the descriptor that it came by.
+    // The mapping remains valid after the descriptor is closed.
     mine.value().fd.reset();
     ranks.barrier();
     theirs.value().base()[kBytes - 1] = std::byte(40 + ranks.rank());
@@ -168,8 +168,8 @@ TEST_CASE("what is not the peer's segment is not mapped") {
     return !mapping.ok() && mapping.error().kind == ErrorKind::kNoRoute &&
            mapping.error().text.find(fmt::format("/proc/{}/fd/{}", pid, number)) != std::string::npos;
   };
-  CHECK(refused(getpid(), fd, 8192));       // shorter than said: it would be SIGBUS later
-  CHECK(refused(getpid(), in.get(), 4096));  // no file
+  CHECK(refused(getpid(), fd, 8192));       // shorter than announced: later accesses would raise SIGBUS
+  CHECK(refused(getpid(), in.get(), 4096));  // not a file
   CHECK(refused(getpid(), 9999, 4096));      // not open
   CHECK(refused(0x3fffffff, fd, 4096));      // no such process
   const UniqueFd directory(open("/", O_RDONLY | O_CLOEXEC));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that the application allocates and that peers map later: what is found where, and that nothing stays behind.
+// Memory of MPI_Alloc_mem that peers map later: its places in the file, and that no descriptor or mapping is left.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -58,7 +58,7 @@ TEST_CASE("pieces are zeroed, on pages of their own, and found as a whole and in
     REQUIRE(whole.has_value());
     REQUIRE(last.has_value());
     CHECK(last->offset == whole->offset + sizes[i] - 1);
-    // In the file are the same bytes.
+    // The file holds the same bytes.
     std::byte found{};
     REQUIRE(pread(last->fd, &found, 1, static_cast<off_t>(last->offset)) == 1);
     CHECK(found == std::byte(sizes[i] % 251));
@@ -123,7 +123,7 @@ TEST_CASE("a peer maps the part of the file that it was told of") {
     const Result<void*> made = memory.allocate(20'000);
     ranks.check(made.ok(), "memory is allocated");
     std::memset(made.value(), 10 + ranks.rank(), 20'000);
-    // From its second page on.
+    // The memory from its second page on.
     const auto place = memory.find(static_cast<std::byte*>(made.value()) + 4096, 5000);
     const auto offers = ranks.all_gather(Offer{getpid(), place->fd, place->offset});
     const Offer& other = offers[1 - static_cast<std::size_t>(ranks.rank())];
@@ -162,7 +162,7 @@ TEST_CASE("a fork copies the memory: neither process sees what the other stores 
       if (second[8192] != std::byte{0} || first[5001] != std::byte{0}) wrong |= 4;
       std::memset(first, 11, 5000);
       second[0] = second[4096] = second[kFar] = std::byte{12};
-      if (memory.find(first, 1)) wrong |= 8;  // nobody else can map it
+      if (memory.find(first, 1)) wrong |= 8;  // no peer can map it
       if (write(stored[1], &byte, 1) != 1) wrong |= 1;
       if (!memory.free(first) || !memory.free(second)) wrong |= 16;
       const Result<void*> another = memory.allocate(100);

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Counts what a waiter moves.
+// Counts the polls of a waiter.
 struct Recorder final : Progress {
   void poll() override { ++polls; }
   void poll_runtime() override { ++runtime_polls; }
@@ -21,7 +21,7 @@ struct Recorder final : Progress {
   int polls = 0, runtime_polls = 0, listening = 0;
 };
 
-// Pauses until the waiter is about to sleep; how often that was.
+// Pauses until the waiter is about to sleep, and returns the number of pauses.
 int pause_until_armed(Waiter& waiter, const Recorder& recorder) {
   int pauses = 0;
   while (recorder.listening == 0) {
@@ -49,14 +49,14 @@ TEST_CASE("a waiter looks once more between arming the wake event and sleeping")
   WakeEvent wake_event;
   Waiter waiter(recorder, wake_event);
   pause_until_armed(waiter, recorder);
-  // What changes now is not slept through: the wake event rings before the waiter sleeps.
+  // The waiter must not sleep through a change from now on: the wake event is signalled before it sleeps.
   wake_event.wake_if_armed();
   const auto begun = std::chrono::steady_clock::now();
   for (int i = 0; i < 2000; ++i) {
     wake_event.wake_if_armed();
     waiter.pause();
   }
-  // 1000 sleeps of 1 ms each if the rings were lost.
+  // If signals were lost, there would be 1000 sleeps of 1 ms.
   CHECK(std::chrono::steady_clock::now() - begun < 900ms);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("a sleeping waiter is woken by whoever rings, and listens no longer th
   for (Waiter waiter(recorder, wake_event); !changed.load();) waiter.pause();
   other.join();
   CHECK(recorder.listening == 0);
-  // Nobody sleeps any more: ringing is a look.
+  // A waiter that is destroyed while armed stops listening.
   Recorder again;
   {
     Waiter waiter(again, wake_event);

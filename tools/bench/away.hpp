@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a target does that is not in MPI.
+// What a target outside of MPI does.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ inline void sleep_until(Clock::time_point deadline) {
   while (Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-// Arithmetic on memory of its own, until the deadline; no system call, no MPI.
+// Computes on this process's own memory until the deadline, without system calls or MPI.
 inline void compute_until(Clock::time_point deadline) {
   std::array<volatile double, 512> numbers{};
   do {

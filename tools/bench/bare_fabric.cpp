@@ -47,7 +47,7 @@ class Endpoint {
     std::uint64_t bytes = sizeof address, base = 0, key = 0;
   };
 
-  // With `bytes` of memory that the peer may use, behind the words.
+  // `bytes`: the memory for the peer, in addition to the control words.
   Endpoint(const std::string& provider, std::size_t bytes) : memory_(kControl + bytes / 8) {
     const std::unique_ptr<fi_info, void (*)(fi_info*)> hints(fi_allocinfo(), fi_freeinfo);
     hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
@@ -98,11 +98,11 @@ class Endpoint {
     }
   }
 
-  static constexpr std::size_t kControl = 512;  // words at the begin of the memory
+  static constexpr std::size_t kControl = 512;  // words at the beginning of the memory
   std::uint64_t* words() { return memory_.data(); }
   std::uint64_t* data() { return memory_.data() + kControl; }
 
-  // One round trip each; places are counted in words of the memory.
+  // Each of these is one round trip. Offsets are in words of the memory.
   void write(std::size_t word, std::span<std::uint64_t> values) {
     issue(0, [&](void* context) { return post_write(word, values, context); });
     wait_for(1);
@@ -142,14 +142,14 @@ class Endpoint {
     wait_for(1);
     return before;
   }
-  // Each word by a write of its own, all under way together.
+  // Writes each word separately, with all writes under way at once.
   void write_each(std::size_t word, std::span<std::uint64_t> values) {
     for (std::size_t i = 0; i < values.size(); ++i)
       issue(i, [&](void* context) { return post_write(word + i, values.subspan(i, 1), context); });
     wait_for(values.size());
   }
 
-  // Executes what arrives until the word is not 0, and sleeps while nothing does, or polls.
+  // Executes arrivals until the word is not 0. Between arrivals it sleeps or polls.
   void serve_until(std::size_t word, bool sleeps) {
     int fd = -1;
     require(fi_control(&queue_->fid, FI_GETWAIT, &fd), "the queue's descriptor");
@@ -177,7 +177,7 @@ class Endpoint {
     const fi_msg_rma message{&here, nullptr, 1, address_, &there, 1, context, 0};
     return fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
   }
-  // `call(context)` starts an operation, the i-th of those under way.
+  // `call(context)` starts an operation, which gets the i-th context.
   template <class Call>
   void issue(std::size_t i, Call&& call) {
     ssize_t code = 0;
@@ -206,14 +206,14 @@ class Endpoint {
   Name peer_;
   fi_addr_t address_ = FI_ADDR_UNSPEC;
   std::array<fi_context2, 64> contexts_{};
-  std::size_t completed_ = 0;  // of the operations under way
+  std::size_t completed_ = 0;  // completed operations among those under way
   std::vector<std::uint64_t> memory_;
 };
 
 constexpr std::size_t kWord = 0, kEnd = 8;
 constexpr std::uint64_t kPattern = 0x0123456789abcdef;
 
-// What the origin does, and whether what came back was right.
+// Carries out the origin's operations and checks the results.
 class Work {
  public:
   Work(BareFabric what, Endpoint& endpoint, std::size_t bytes)
@@ -243,7 +243,7 @@ class Work {
     }
   }
   bool right() const { return right_; }
-  // What the target's data must be then, at its begin and its end.
+  // The value that the target's data must have then, in the first and the last word.
   std::uint64_t written() const { return done_; }
 
  private:
@@ -254,7 +254,7 @@ class Work {
   bool right_ = true;
 };
 
-// What the target's main thread does while another one serves.
+// The work of the target's main thread while another thread serves the endpoint.
 void meanwhile(TargetState state, const std::atomic<bool>& served) {
   while (!served) {
     if (state == TargetState::kServesBusy) compute_until(Clock::now() + std::chrono::milliseconds(1));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bare round trips over libfabric, to compare with what MPI calls cost over the same provider: an operation
-// that the target has executed when it is over, issued and waited for by polling. At the target a thread sleeps in
-// poll(2) on its completion queue and executes what arrives, as at any target that has better to do; its main thread
-// does what it does in the measures of MPI: waits in MPI_Barrier, sleeps or computes.
+// Bare round trips over libfabric, for comparison with MPI calls over the same provider. An operation is over when
+// the target has executed it; the origin issues it and polls. At a target whose main thread sleeps or computes,
+// another thread sleeps in poll(2) on the completion queue and executes arrivals. At a target that waits in MPI in
+// the corresponding measure, the main thread polls.
 #pragma once
 
 #include "tools/bench/measures.hpp"
@@ -14,7 +14,7 @@ enum class BareFabric {
   kRead,         // one read of `bytes`
   kFetchAdd,     // of 8 bytes
   kCompareSwap,  // of 8 bytes
-  kWrites64,     // 64 writes of 8 bytes, all under way together; `bytes` is 64 * 8
+  kWrites64,     // 64 writes of 8 bytes, all under way at once; `bytes` is 64 * 8
 };
 
 // Collective over the pair. `bytes`: a multiple of 8.

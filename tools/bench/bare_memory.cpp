@@ -24,7 +24,7 @@
 namespace farside::bench {
 namespace {
 
-// Each in cache lines of its own; two, as processors fetch lines in pairs.
+// Each word has two cache lines of its own, since processors fetch lines in pairs.
 struct Page {
   struct alignas(128) Word {
     std::atomic<std::uint64_t> value;
@@ -33,7 +33,7 @@ struct Page {
 };
 constexpr std::uint64_t kEnd = ~std::uint64_t{0};
 
-// Memory that both ranks of the pair map; null at both if they cannot.
+// Memory that both ranks of the pair map; null at both ranks if they cannot.
 class SharedMemory {
  public:
   SharedMemory(const Pair& pair, std::size_t bytes) : bytes_(bytes) {
@@ -69,7 +69,7 @@ class SharedMemory {
   void* memory_ = nullptr;
 };
 
-// The word's next value.
+// Returns the next value of the word.
 std::uint64_t wait_for_more(const std::atomic<std::uint64_t>& word, std::uint64_t seen) {
   constexpr int kSpins = 1000;
   for (int round = 0;; ++round) {
@@ -113,7 +113,7 @@ Outcome measure_words(BareMemory what, const Pair& pair, const Options& options)
   return outcome;
 }
 
-// The target's main thread waits in MPI_Barrier meanwhile, as it does for other measures.
+// The target's main thread waits in MPI_Barrier meanwhile, as in other measures.
 Outcome measure_echo(const Pair& pair, const Options& options) {
   struct Words {
     alignas(128) std::atomic<std::uint32_t> asked;
@@ -128,7 +128,7 @@ Outcome measure_echo(const Pair& pair, const Options& options) {
   }
   Words& words = *static_cast<Words*>(shared.get());
   if (pair.origin) {
-    // Asked again at once the thread would not have gone to sleep: then an answer takes a tenth of the time.
+    // The pause lets the thread fall asleep. Without it an answer takes a tenth of the time.
     constexpr double kAsleepAfter = 50e-6;
     std::uint64_t done = 0;
     const auto batch = [&](long count) {
@@ -176,7 +176,7 @@ Outcome measure_copy(std::size_t bytes, const Pair& pair, const Options& options
   if (pair.origin) {
     outcome.values = sample_microseconds(options.sample_seconds, [&] {
       std::memcpy(shared.get(), here.data(), bytes);
-      asm volatile("" ::: "memory");  // each copy is made
+      asm volatile("" ::: "memory");  // keeps the compiler from removing a copy
     });
   }
   MPI_Barrier(pair.comm);
@@ -191,7 +191,7 @@ Outcome measure_process_vm(BareMemory what, std::size_t bytes, const Pair& pair,
     std::int64_t process;
     std::uint64_t address;
   };
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // where only parents may otherwise (yama); no effect elsewhere
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // needed with Yama's restricted scope; no effect elsewhere
   const bool writes = what == BareMemory::kVmWrite;
   std::vector<char> memory(bytes, pair.origin == writes ? 'x' : 'o');
   const Place mine{getpid(), reinterpret_cast<std::uint64_t>(memory.data())};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The measures of the benchmark: one list from which come the program's --list, its order of work, and the
-// rows, units and plots of the driver. No MPI here: `farside bench` reads the same list. To add a measure,
-// add a line here and the function of the same name to the table in measures.cpp (the compiler insists).
+// The list of the benchmark's measures. The program's --list and its order of work come from it, and the driver's
+// rows, units and plots. This header uses no MPI, because `farside bench` reads it too. To add a measure, add a line
+// here and the function of the same name to the table in measures.cpp; the compiler checks the two against each
+// other.
 #pragma once
 
 #include <algorithm>
@@ -18,23 +19,23 @@ enum class Unit {
 };
 
 enum class TargetState {  // what the target does while the origin measures
-  kInBarrier,             // waits in MPI_Barrier, so the runtime can progress
+  kInBarrier,             // waits in MPI_Barrier, in which the runtime can progress
   kTakesPart,             // the measure is a call of both
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
-  // No MPI in what is measured: bare libfabric (bench/bare_fabric.hpp), over the fabric variant's provider. The main
-  // thread polls, or a thread that sleeps meanwhile serves while the main one sleeps or computes.
+  // Measures of bare libfabric without MPI (bench/bare_fabric.hpp), over the provider of the fabric variant. The main
+  // thread polls; or it sleeps or computes while a sleeping thread serves.
   kServes,
   kServesAsleep,
   kServesBusy,
-  kSpins,  // no MPI at all: bare shared memory (bench/bare_memory.hpp), beside the node variant
+  kSpins,  // bare shared memory without MPI (bench/bare_memory.hpp), beside the node variant
 };
 
 enum class Selection {
   kDemo,
   kDefault,
   kNamed
-};  // each is part of those before it, but kNamed, which is asked for
+};  // the demo is part of the default selection; kNamed measures run by name only
 
 struct MeasureInfo {
   std::string_view name;
@@ -42,12 +43,11 @@ struct MeasureInfo {
   Unit unit = Unit::kMicroseconds;
   TargetState target = TargetState::kInBarrier;
   Selection selection = Selection::kNamed;
-  std::string_view group = "basic";  // several measures by one name, and the line of a plot
-  // What the group varies: bytes, ranks, threads, seconds that the target computes. 0 where it varies
-  // nothing.
+  std::string_view group = "basic";  // names several measures, which are one line of a plot
+  // The value that the group varies: bytes, ranks, threads, or seconds that the target computes. 0: none.
   double x = 0;
   std::string_view bare = "";  // the same over bare libfabric
-  int ranks = 2;               // that it needs, and that work in it
+  int ranks = 2;               // number of ranks that take part
   bool threads = false;        // needs MPI_THREAD_MULTIPLE
 };
 
@@ -282,7 +282,7 @@ constexpr bool is_bare_fabric(const MeasureInfo& info) {
   return info.target == kServes || info.target == kServesAsleep || info.target == kServesBusy;
 }
 
-// The physical limits: measures that use neither MPI nor farside.
+// Whether the measure shows a physical limit: it uses neither MPI nor farside.
 constexpr bool is_bare(const MeasureInfo& info) {
   return is_bare_fabric(info) || info.target == TargetState::kSpins;
 }
@@ -296,7 +296,7 @@ constexpr const MeasureInfo* find_measure(std::string_view name) {
   return nullptr;
 }
 
-// Whether a measure is one of those that `word` stands for: itself, its group, or "all".
+// Whether `word` selects the measure: by its name, its group, or "all".
 constexpr bool stands_for(std::string_view word, const MeasureInfo& info) {
   return word == info.name || word == info.group || word == "all";
 }

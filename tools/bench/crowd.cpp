@@ -20,13 +20,13 @@ struct Place {
   }
 };
 
-struct Work {  // of this rank in a round
+struct Work {  // of this rank, in one round
   double seconds = 0;
   double operations = 0;
 };
 
-// All ranks start together; those that take part do `step`, which is some operations and returns how many,
-// until the time is over; all zero for the others. Collective.
+// Starts all ranks together. Ranks that take part repeat `step`, which does some operations and returns their number,
+// until the time is over. The result of the other ranks is zero. Collective.
 template <class Step>
 Work work_together(MPI_Comm comm, bool takes_part, double seconds, Step&& step) {
   MPI_Barrier(comm);
@@ -37,12 +37,12 @@ Work work_together(MPI_Comm comm, bool takes_part, double seconds, Step&& step) 
     const double before = work.seconds;
     for (long i = 0; i < steps; ++i) work.operations += static_cast<double>(step());
     work.seconds = seconds_since(start);
-    if (work.seconds - before < 20e-6) steps *= 2;  // the clock is not to be what is measured
+    if (work.seconds - before < 20e-6) steps *= 2;  // so that the time of reading the clock does not count
   }
   return work;
 }
 
-// The sum over the ranks, at rank 0.
+// Returns the sum over the ranks, at rank 0 only.
 double sum(MPI_Comm comm, double mine) {
   double all = 0;
   MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, comm);
@@ -55,7 +55,7 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
   const Place place(crowd.comm);
   const Window window(crowd, options.window, sizeof(std::uint64_t));
   const bool takes_part = info.x > 1 || place.rank == 1;
-  // Who wrote it, and at which of his turns.
+  // The value names its writer and the number of the write.
   const auto name = [](int rank, std::uint64_t turn) {
     return static_cast<std::uint64_t>(rank) << 40 | turn;
   };
@@ -72,7 +72,7 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
   Outcome outcome;
   for (int round = 0; round < kRounds; ++round) {
     const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
-    // The target's own locks are in the way of the others, but are not what others see of a lock.
+    // The target's own locks contend with the others, but its own time would not show the latency of a remote lock.
     const bool counts = takes_part && place.rank != 0;
     const double latencies = sum(crowd.comm, counts ? 1e6 * work.seconds / work.operations : 0);
     const double ranks = sum(crowd.comm, counts ? 1 : 0);

@@ -14,9 +14,9 @@
 namespace farside::bench {
 namespace {
 
-struct Usage {  // of all threads of this process but the main one
+struct Usage {  // of all threads of this process except the main thread
   double cpu_microseconds = 0;
-  double wakeups = 0;  // how often one gave its core up of its own accord
+  double wakeups = 0;  // voluntary context switches
   bool known = true;
 };
 
@@ -50,7 +50,7 @@ Outcome measure_idle(const MeasureInfo& info, const Pair& pair, const Options& o
     MPI_Win_unlock(peer, window.handle());
   }
   MPI_Barrier(pair.comm);
-  // What the traffic has left to do is not idle.
+  // The remaining work of this traffic must not count as idle.
   compute_until(Clock::now() + std::chrono::milliseconds(50));
   const Usage before = usage_of_other_threads();
   compute_until(Clock::now() + std::chrono::seconds(1));

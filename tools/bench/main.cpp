@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// farside-bench-openmpi, farside-bench-mpich: measures one-sided communication between two ranks. A plain MPI
-// program that knows nothing of farside; `farside bench` runs it natively and with farside preloaded.
+// farside-bench-openmpi, farside-bench-mpich: measure one-sided communication between two ranks. They are plain MPI
+// programs that know nothing of farside; `farside bench` runs them natively and with farside preloaded.
 //   mpirun.openmpi -n 2 build/bin/farside-bench-openmpi --measures put_flush,fetch_and_op
 #include <algorithm>
 #include <chrono>
@@ -20,8 +20,8 @@ namespace {
 
 using namespace farside::bench;
 
-// "Open MPI v4.1.4, package: ..." and "MPICH Version:\t4.0.2\n..." become "Open MPI v4.1.4" and "MPICH
-// Version: 4.0.2".
+// Shortens "Open MPI v4.1.4, package: ..." to "Open MPI v4.1.4", and "MPICH Version:\t4.0.2\n..." to
+// "MPICH Version: 4.0.2".
 std::string library_version() {
   std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
   int length = 0;
@@ -34,7 +34,7 @@ std::string library_version() {
   return text;
 }
 
-// In how many nodes the ranks of `comm` are. Collective.
+// Returns the number of nodes of the ranks of `comm`. Collective.
 int count_nodes(MPI_Comm comm) {
   MPI_Comm node = MPI_COMM_NULL;
   MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
@@ -47,7 +47,7 @@ int count_nodes(MPI_Comm comm) {
   return nodes;
 }
 
-// A barrier in which whoever waits leaves the core to the others.
+// A barrier that sleeps between tests, so that a waiting rank leaves its core to other ranks.
 void sleeping_barrier(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibarrier(comm, &request);
@@ -58,7 +58,7 @@ void sleeping_barrier(MPI_Comm comm) {
   }
 }
 
-// The communicators of the ranks that measure: the first two, and for some measures more.
+// The communicators of the measuring ranks: the first two, and more for some measures.
 class Crowds {
  public:
   // Collective over all ranks.
@@ -84,7 +84,7 @@ class Crowds {
 void run_all(const Options& options, int rank) {
   const Crowds crowds(options.measures, rank);
   for (const MeasureInfo* info : options.measures) {
-    if (info->ranks > 2) sleeping_barrier(MPI_COMM_WORLD);  // until now the further ranks had nothing to do
+    if (info->ranks > 2) sleeping_barrier(MPI_COMM_WORLD);  // the ranks from 2 on sleep until a measure needs them
     if (rank >= info->ranks) continue;
     const Pair pair{crowds.of(*info), rank == 0};
     if (pair.origin) say_begin(info->name);
@@ -98,7 +98,7 @@ void run_all(const Options& options, int rank) {
   }
 }
 
-// MPI_THREAD_MULTIPLE costs something, and is asked for by those measures only that need it.
+// MPI_THREAD_MULTIPLE has a cost, so it is requested only if a measure needs it.
 void initialize(int argc, char** argv) {
   int ignored = 0;
   const auto options = read_options(argc, argv, false, ignored);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An operation (operations.hpp) knows its data and how to see that it is right; a synchronization (FlushEach,
-// LockEach, ...) knows the calls around it; passive() and together() know what the two ranks do meanwhile.
+// An operation (operations.hpp) has its data and their checks. A synchronization (FlushEach, LockEach, ...) has the
+// calls around the operation. passive() and together() have the work of both ranks.
 #include "tools/bench/measures.hpp"
 
 #include <cstdint>
@@ -21,14 +21,14 @@
 namespace farside::bench {
 namespace {
 
-// How often the scheduler took the core from this process although it had more to do.
+// Returns the number of involuntary context switches of this process.
 long preemptions() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_nivcsw;
 }
 
-// Fills the rest of the outcome; `preempted_before` is from the start of the samples. The target looks at its
+// Fills the rest of the outcome; `preempted_before` is the number at the start of the samples. The target checks its
 // memory after `done` operations. Collective.
 template <class Operation>
 void check_arrival(const Pair& pair, const Window& window, std::int64_t done, std::int64_t first_wrong,
@@ -70,7 +70,7 @@ struct FlushEach {  // inside one shared lock for the whole measure
 };
 
 template <int type>
-struct LockAround {  // a lock around each operation
+struct LockAround {  // one lock around each operation
   static void open(MPI_Win) {}
   static void before(MPI_Win win) { MPI_Win_lock(type, kTarget, 0, win); }
   static void after(MPI_Win win) { MPI_Win_unlock(kTarget, win); }
@@ -80,7 +80,7 @@ struct LockAround {  // a lock around each operation
 using LockEach = LockAround<MPI_LOCK_EXCLUSIVE>;
 using ShareEach = LockAround<MPI_LOCK_SHARED>;
 
-// Passive target: the origin works alone.
+// Measures passive-target synchronization: only the origin makes calls.
 template <class Operation, class Synchronization>
 Outcome passive(const MeasureInfo& info, const Pair& pair, const Options& options) {
   const Window window(pair, options.window, Operation::kBytes);
@@ -100,8 +100,7 @@ Outcome passive(const MeasureInfo& info, const Pair& pair, const Options& option
     }
     return seconds_since(start);
   };
-  // The first operations open connections and touch pages; that is not what is measured. The target helps
-  // meanwhile.
+  // The first operations open connections and touch pages, and are not measured. The target helps meanwhile.
   if (pair.origin) {
     Synchronization::open(win);
     batch(3);
@@ -117,8 +116,8 @@ Outcome passive(const MeasureInfo& info, const Pair& pair, const Options& option
       info.target == TargetState::kComputes ? compute_until(deadline) : sleep_until(deadline);
     } else {
       std::this_thread::sleep_for(
-          std::chrono::milliseconds(10));  // until the target has left the barrier for sure
-      // All samples must fall into the time the target is away; if one operation lasts that long, it is the
+          std::chrono::milliseconds(10));  // the target has certainly left the barrier then
+      // All samples must lie in the time for which the target is away. If one operation lasts that long, it is the
       // result.
       Budget budget;
       budget.sample_seconds = std::min(options.sample_seconds, 0.7 * away - 0.01);
@@ -162,7 +161,7 @@ struct PostStart {
   static void close(MPI_Win) {}
 };
 
-// Active target: both ranks take part, as often as the origin says before each batch.
+// Measures active-target synchronization: both ranks take part, as often as the origin announces before each batch.
 template <class Operation, class Synchronization>
 Outcome together(const MeasureInfo& info, const Pair& pair, const Options& options) {
   const Window window(pair, options.window, Operation::kBytes);
@@ -211,7 +210,7 @@ Outcome together(const MeasureInfo& info, const Pair& pair, const Options& optio
   return outcome;
 }
 
-// Whatever the other measures use.
+// The functions of the remaining measures.
 template <class Operation, class Synchronization>
 Outcome created(const MeasureInfo& info, const Pair& pair, const Options& options) {
   Options changed = options;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The operations that are measured, each on the window of rank 1:
-//   kBytes              of window
-//   prepare(memory)     sets the target's memory up
-//   issue(win, i)       is the i-th operation, from 1, without completion
-//   returned(i)         it has completed: is what came back right?
-//   arrived(memory, n)  at the target, when n operations have completed: is the memory right?
+// The measured operations, each on the window of rank 1:
+//   kBytes              the size of the window
+//   prepare(memory)     initialises the target's memory
+//   issue(win, i)       issues the i-th operation, from 1, without completion
+//   returned(i)         after completion: whether the fetched data are right
+//   arrived(memory, n)  at the target, after n completed operations: whether the memory is right
 #pragma once
 
 #include <algorithm>
@@ -86,11 +86,11 @@ MPI_Datatype mpi_type() {
   if constexpr (std::is_same_v<T, std::int64_t>) return MPI_INT64_T;
 }
 
-// What adding 1 to 0 for n times gives.
+// Returns the result of adding 1 to 0 n times.
 template <class T>
 T sum_of_ones(std::int64_t n) {
   if constexpr (std::is_same_v<T, float>)
-    n = std::min(n, std::int64_t{1} << 24);  // where 1 is half a unit in the last place
+    n = std::min(n, std::int64_t{1} << 24);  // from there on 1 is half a unit in the last place
   return static_cast<T>(n);
 }
 
@@ -131,7 +131,7 @@ struct ManyPuts {
 };
 
 template <std::size_t bytes>
-struct LargePut {  // of two words or more
+struct LargePut {  // two words or more
   static constexpr std::size_t kBytes = bytes;
   static constexpr int kWords = kBytes / 8;
   std::vector<std::int64_t> values = std::vector<std::int64_t>(kWords, kPattern);
@@ -168,7 +168,7 @@ struct LargeGet {
   static bool arrived(const void*, std::int64_t) { return true; }
 };
 
-// 1,024 words of the target's memory, every other one; contiguous at the origin. T is 8 bytes.
+// 1,024 words with stride 2 in the target's memory, contiguous at the origin. T has 8 bytes.
 template <class T>
 class Strided {
  public:
@@ -187,7 +187,7 @@ class Strided {
   std::vector<T> values_ = std::vector<T>(kWords, T{1});
 };
 
-// Whether every other word, from the first, is `value`, and those between are 0.
+// Whether every second word, from the first one on, is `value`, and the words between are 0.
 template <class T>
 bool is_comb(const void* memory, int words, T value) {
   const auto* all = static_cast<const T*>(memory);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The command line of the benchmark program. No MPI here.
+// The command line of the benchmark program. Uses no MPI.
 #pragma once
 
 #include <optional>
@@ -14,16 +14,16 @@ enum class WindowKind { kAllocate, kCreate };
 
 struct Options {
   std::vector<const MeasureInfo*>
-      measures;  // in the catalogue's order; main() leaves those out that need more ranks
+      measures;  // in the catalogue's order; main() skips those that need more ranks
   WindowKind window = WindowKind::kAllocate;
   std::string provider = "tcp;ofi_rxm";  // of bare libfabric
-  double compute_seconds = 2.0;          // how long a computing target stays out of MPI
-  double sleep_seconds = 0.5;            // how long a sleeping target does
-  double sample_seconds = 0.2;           // how long the samples of one measure take together
+  double compute_seconds = 2.0;          // time for which a computing target stays out of MPI
+  double sleep_seconds = 0.5;            // the same for a sleeping target
+  double sample_seconds = 0.2;           // time of all samples of one measure
 };
 
-// Reads the command line. If the program has to end at once (--help, --list, an error), that has been printed
-// (if `speaks`), and `exit_code` is set and the result empty.
+// Reads the command line. If the program has to end at once (--help, --list, an error), the text is printed if
+// `speaks`, `exit_code` is set, and the result is empty.
 std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exit_code);
 
 }  // namespace farside::bench

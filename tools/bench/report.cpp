@@ -10,7 +10,7 @@ namespace farside::bench {
 namespace {
 
 void say(const nlohmann::ordered_json& line) {
-  // A message of the runtime may not be UTF-8; replace what is not rather than throw.
+  // A message of the runtime may not be UTF-8: invalid bytes are replaced, since the default would throw.
   const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);

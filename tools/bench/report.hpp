@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the benchmark says on stdout: one JSON object per line, flushed at once, so that whoever reads it
-// knows how far the program came even if it dies. No MPI here.
+// The benchmark's output on stdout: one JSON object per line, flushed at once, so that the reader knows how far the
+// program came even if it dies. Uses no MPI.
 //
-//   {"hello": "farside-bench", "library": "Open MPI v4.1.4", "ranks": 2, "nodes": 1, "window": "allocate",
-//   ...}
+//   {"hello": "farside-bench", "library": "Open MPI v4.1.4", "ranks": 2, "nodes": 1, "window": "allocate", ...}
 //   {"begin": "put_flush"}
 //   {"opened": "mapped"}
 //   {"measure": "put_flush", "unit": "us", "median": 0.09, "min": 0.08, "p90": 0.11, "samples": 211,
@@ -31,9 +30,9 @@ struct Hello {
 
 void say_hello(const Hello& hello);
 void say_begin(std::string_view measure);
-// A window was made; `route`: how it says that it reaches the other ranks, empty if it does not say.
+// Reports a new window; `route` is its route to the other ranks, empty if the window does not report one.
 void say_opened(std::string_view route);
-// `values` are in the measure's unit, one per sample; not empty. `preempted`: see Outcome.
+// `values` are in the measure's unit, one per sample, and not empty. `preempted`: see Outcome.
 void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted);
 void say_wrong(std::string_view measure, std::string_view what);
 void say_end();

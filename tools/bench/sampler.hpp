@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How one measure is sampled: operations are timed in batches long enough for the clock (about half a
-// millisecond, calibrated), many short batches rather than few long ones, so that a median stands above a
-// scheduler's noise.
+// Samples one measure. Operations are timed in batches that are long enough for the clock (calibrated to about half a
+// millisecond). Many short batches give a median that is robust against the scheduler's noise.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +22,9 @@ struct Budget {
   double patience_seconds = 2.0;  // ... but not longer than this
 };
 
-// Seconds per operation, one value per batch; at least one. `batch(n)` does n operations and returns the
-// seconds they took. If the very first operation is longer than a batch should be, it is the first sample: a
-// stalled operation on a computing target is the result, not a warm-up.
+// Returns the seconds per operation of each batch, at least one value. `batch(n)` does n operations and returns their
+// time in seconds. If the very first operation is longer than a batch should be, it is the first sample: a stalled
+// operation on a computing target is the result, not a warm-up.
 template <class Batch>
 std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
   std::vector<double> samples;
@@ -48,8 +47,8 @@ std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
   }
 }
 
-// Microseconds per operation, one value per batch; `operation()` does one. The first three (connections, page
-// faults) are not counted. The samples take some `sample_seconds` together.
+// Returns the microseconds per operation of each batch; `operation()` does one operation. The first three
+// (connections, page faults) are not counted. All samples together take about `sample_seconds`.
 template <class Operation>
 std::vector<double> sample_microseconds(double sample_seconds, Operation&& operation) {
   const auto batch = [&](long count) {

@@ -14,11 +14,11 @@ namespace farside::bench {
 namespace {
 
 constexpr int kRounds = 8;
-constexpr int kStride = 128;  // bytes between the words: cache lines of their own
+constexpr int kStride = 128;  // bytes between the words, so that each has its own cache lines
 
 struct Worker {
   std::int64_t done = 0;
-  double rate = 0;  // of the round
+  double rate = 0;  // operations per second in the round
   bool right = true;
 };
 

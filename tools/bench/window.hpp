@@ -14,7 +14,7 @@
 
 namespace farside::bench {
 
-// For whoever reads the figures: farside answers a key of its own, no runtime does.
+// Reports the route of the window: farside answers an info key of its own, no runtime does.
 inline void say_route_of(MPI_Win window) {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Win_get_info(window, &info);
@@ -25,11 +25,11 @@ inline void say_route_of(MPI_Win window) {
   say_opened(found != 0 ? route.c_str() : "");
 }
 
-class Window {  // at least `bytes` of zeroed memory in each rank, and the window on it
+class Window {  // a window on at least `bytes` of zeroed memory at each rank
  public:
   Window(const Pair& pair, WindowKind kind, std::size_t bytes) {
-    // MPICH 4.0.2, natively: in a window of 8 bytes per rank, made by MPI_Win_allocate, operations on rank 1
-    // reach the memory of rank 0. That is not what is measured here.
+    // In a window of 8 bytes per rank made by MPI_Win_allocate, native MPICH 4.0.2 lets operations on rank 1 reach
+    // the memory of rank 0. The minimum size avoids this error.
     bytes = std::max(bytes, std::size_t{4096});
     if (kind == WindowKind::kAllocate) {
       MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, pair.comm, &memory_, &handle_);
@@ -44,7 +44,7 @@ class Window {  // at least `bytes` of zeroed memory in each rank, and the windo
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, handle_);
     std::fill_n(static_cast<char*>(memory_), bytes, char{0});
     MPI_Win_unlock(rank, handle_);
-    // A lock of a peer that had come before this one might be held until the peer has met us elsewhere.
+    // Without the barrier, a peer could already hold a lock on this rank while it waits for this rank elsewhere.
     MPI_Barrier(pair.comm);
   }
   Window(const Window&) = delete;

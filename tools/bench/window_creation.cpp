@@ -22,7 +22,7 @@ Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const
     if (first) say_route_of(win);
     MPI_Win_free(&win);
   };
-  // Both make as many as the origin says before each batch.
+  // Both ranks make as many windows as the origin announces before each batch.
   Outcome outcome;
   if (!pair.origin) {
     for (;;) {
@@ -40,7 +40,7 @@ Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const
     return seconds_since(start);
   };
   announce(1);
-  make_and_free(true);  // what a runtime or library sets up once
+  make_and_free(true);  // sets up what a runtime or library needs once
   Budget budget;
   budget.sample_seconds = options.sample_seconds;
   outcome.values = in_unit(info, 0, take_samples(budget, batch));

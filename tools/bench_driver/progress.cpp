@@ -16,7 +16,7 @@ namespace {
 void rewrite(const std::string& line) {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  // A line that wraps could not be taken back.
+  // A wrapped line could not be rewritten.
   fmt::print("\r\033[K{}", line.substr(0, known ? size.ws_col - 1U : 79U));
   std::fflush(stdout);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How far a long command is: on a terminal one line with a bar that is rewritten, elsewhere a line for each
+// Shows the progress of a long command: on a terminal one line with a bar that is rewritten, elsewhere one line per
 // step.
 #pragma once
 
@@ -12,12 +12,12 @@ namespace farside::tools {
 class Progress {
  public:
   Progress(int total, bool rewrites);
-  void begin(const std::string& what);                           // a step
-  void end(const std::string& what, const std::string& result);  // it is done
-  void skip();                                                   // a step is left out
-  void tick();                                                   // something is still going on
-  void say(const std::string& line);                             // a line that stays
-  void clear();                                                  // takes the bar away
+  void begin(const std::string& what);                           // a step begins
+  void end(const std::string& what, const std::string& result);  // the step is done
+  void skip();                                                   // a step is skipped
+  void tick();                                                   // shows that the command is still running
+  void say(const std::string& line);                             // prints a line that is not overwritten
+  void clear();                                                  // removes the bar
 
  private:
   std::string bar() const;  // "[####------]  42% 1:10 left"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All runs of one measure in one variant, and what they say together.
+// All runs of one measure in one variant, and figures from them.
 #pragma once
 
 #include <map>
@@ -12,30 +12,30 @@
 namespace farside::tools {
 
 struct Series {
-  std::vector<Figure> figures;  // without those below
-  std::vector<Figure> slices;   // is_time_slice(): they count only if there is nothing else
-  Result bad;                   // the first that was not measured; then it is not tried again
+  std::vector<Figure> figures;  // without `slices`
+  std::vector<Figure> slices;   // runs with is_time_slice(); they count only if there are no others
+  Result bad;                   // the first failure; the measure is not tried again then
 
   bool broken() const { return bad.verdict != Verdict::kMeasured; }
   bool measured() const { return !broken() && (!figures.empty() || !slices.empty()); }
   const std::vector<Figure>& counted() const { return figures.empty() ? slices : figures; }
   double median() const;   // of the runs' medians
-  double fastest() const;  // the least of the runs' least
-  // Not to be relied on: only time slices, or more than a factor of two between the medians of the runs.
+  double fastest() const;  // the smallest minimum of the runs
+  // Whether the figure is unreliable: only time slices, or a factor of more than two between the medians of the runs.
   bool doubtful() const;
 };
 
 struct RuntimeReport {
   Runtime runtime;
-  std::string library;                                                    // what the runtime says it is
+  std::string library;                                                    // the runtime's own name and version
   std::map<std::string_view, std::map<std::string_view, Series>> series;  // by variant and measure
   std::vector<std::string> warnings;
 
-  // An empty one where there is none.
+  // Returns an empty series if there is none.
   const Series& find(std::string_view variant, std::string_view measure) const;
 };
 
-// The middle of the values, or the mean of the two in the middle; 0 of none.
+// Returns the median of the values (the mean of the two middle ones); 0 if there are none.
 double median_of(std::vector<double> values);
 
 }  // namespace farside::tools

@@ -11,7 +11,7 @@
 namespace farside::tools {
 namespace {
 
-// On how many nodes the ranks will be; 0 if that cannot be told from the settings.
+// Returns the number of nodes of the ranks; 0 if the settings do not tell it.
 int nodes_of(const BenchSettings& settings) {
   if (!settings.hosts.empty()) {
     std::set<std::string> hosts;
@@ -29,7 +29,7 @@ int nodes_of(const BenchSettings& settings) {
   return settings.launcher.empty() && !elsewhere ? 1 : 0;
 }
 
-// Bare measures stand beside one variant only, and memory is not shared between nodes.
+// Whether a measure applies to a variant: bare measures stand beside one variant only, and nodes share no memory.
 bool belongs(const bench::MeasureInfo& info, const Variant& variant, int nodes) {
   if (bench::is_bare_fabric(info)) return variant.kind == Variant::Kind::kFabric;
   if (info.target == bench::TargetState::kSpins) return variant.kind == Variant::Kind::kNode && nodes <= 1;
@@ -43,7 +43,7 @@ std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& sett
     return std::any_of(words.begin(), words.end(),
                        [&](const std::string& word) { return bench::stands_for(word, info); });
   };
-  // A report has plots, whose points are not all among the default measures.
+  // A report has plots, and not all of their points are default measures.
   const std::vector<std::string> plotted{"put_size",       "get_size", "bare_write_size", "bare_read_size",
                                          "bare_copy_size", "progress", "contention",      "rate"};
   const bool report = !settings.html_file.empty() && !settings.demo;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All runs of a benchmark: the variants of a runtime in alternation, as often as was asked for.
+// Makes all runs of a benchmark: the variants of a runtime in alternation, for the requested number of rounds.
 #pragma once
 
 #include <string>
@@ -11,10 +11,11 @@
 
 namespace farside::tools {
 
-// What the settings choose, in the catalogue's order, and no measure that needs more ranks than there are.
+// Returns the measures that the settings choose, in the catalogue's order, without those that need more ranks than
+// there are.
 std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& settings);
 
-// Runs all rounds of all variants of `report.runtime`, and fills the rest of the report; false if
+// Runs all rounds of all variants of `report.runtime`, and fills the rest of the report. Returns false if
 // interrupted.
 bool measure_runtime(const BenchSettings& settings, const std::vector<const Variant*>& variants,
                      const std::vector<const bench::MeasureInfo*>& measures, Progress& progress,

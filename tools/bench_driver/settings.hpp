@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `farside bench` was asked for.
+// The options of `farside bench`.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct BenchSettings {
   std::string csv_file;
   std::string html_file;
   std::vector<std::string>
-      measures;  // names, groups, "all"; empty: the default ones, and with html_file those that it plots
+      measures;  // names, groups, "all"; empty: the default ones, with html_file also those of the plots
   std::vector<std::string> skip;
   std::string window = "allocate";
   std::string provider = "tcp";

@@ -35,8 +35,7 @@ Variables Variant::component_variables() const {
   if (component.empty()) return variables;
   variables.emplace_back("OMPI_MCA_osc", component);
   if (component == "ucx") {
-    // It sits on the messages of UCX, and neither wants a machine without a NIC unless it is told any will
-    // do.
+    // osc/ucx needs UCX's pml. Without a NIC both refuse to run unless any device is allowed.
     variables.emplace_back("OMPI_MCA_pml", "ucx");
     variables.emplace_back("OMPI_MCA_opal_common_ucx_tls", "any");
     variables.emplace_back("OMPI_MCA_opal_common_ucx_devices", "any");

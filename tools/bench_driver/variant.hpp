@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is measured against what: the runtime by itself, in each of its implementations of windows, and
-// farside on each of its routes. A new one is a line in variant.cpp.
+// The variants that are compared: the runtime by itself, in each of its implementations of windows, and farside on
+// each of its routes. A new variant is a line in variant.cpp.
 #pragma once
 
 #include <span>
@@ -23,20 +23,20 @@ struct Variant {
   std::string_view title;        // "{}" in it stands for the libfabric provider
   std::string_view explanation;  // for the help
   Kind kind = Kind::kNative;
-  std::string_view component = "";  // Open MPI's, of its framework osc; empty: what it takes by itself
+  std::string_view component = "";  // component of Open MPI's framework osc; empty: its default
 
   bool native() const { return kind == Kind::kNative; }
-  // Whether this runtime has it.
+  // Whether this runtime has the variant.
   bool exists_in(const Runtime& runtime) const { return component.empty() || runtime.name == "openmpi"; }
   std::string full_title(const std::string& provider) const;
-  // What chooses the component: OMPI_MCA_*.
+  // The variables that choose the component: OMPI_MCA_*.
   Variables component_variables() const;
 };
 
-// All of them, in the order in which they are measured and shown.
+// Returns all variants, in the order in which they are measured and shown.
 std::span<const Variant> all_variants();
 
-// Those of these keys, in that order; unknown ones are left out.
+// Returns the variants with these keys, in that order; unknown keys are skipped.
 std::vector<const Variant*> variants_named(const std::vector<std::string>& keys);
 
 }  // namespace farside::tools

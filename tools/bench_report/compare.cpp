@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kUnknownNoise = 2;
 
-// By how much the runs of one figure differ, as a factor.
+// Returns the spread of the runs of one figure, as a factor.
 double spread(const Json& figure) {
   double least = 0, most = 0;
   int runs = 0;
@@ -52,7 +52,7 @@ std::map<Key, Place> places_of(const Json& result) {
   return places;
 }
 
-// A factor in both directions: 1.25 for +25 %, whichever of the two is the larger.
+// Judges the change by a factor of at least 1 in both directions: 1.25 is +25 % or the reverse.
 Comparison judge(const Json& measure, const Json& a, const Json& b, double threshold) {
   Comparison result;
   result.a = median_in(&a);
@@ -67,8 +67,7 @@ Comparison judge(const Json& measure, const Json& a, const Json& b, double thres
   const double after = more ? *result.a : *result.b;
   result.noise = std::max(spread(a) * spread(b), 1 + threshold);
   if (!(before > 0) || !(after > 0)) {
-    // A count or a time of 0 has no ratio; from nothing to something (or back) is a change only if it is no
-    // trifle.
+    // A count or time of 0 has no ratio. A change from or to 0 counts only if the other value is at least 100.
     result.factor = before == after ? 1 : 0;
     if (before == 0 && after >= 100) result.change = Change::kRegression;
     if (after == 0 && before >= 100) result.change = Change::kImprovement;
@@ -113,7 +112,7 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
     one.native = place.native;
     result.push_back(std::move(one));
   };
-  // In the order of B's measures, which is the catalogue's.
+  // The order is that of B's measures, which is the catalogue's.
   for (const Json& runtime : b.at("runtimes")) {
     for (const Json& measure : runtime.at("measures")) {
       for (const auto& [variant, figure] : measure.at("variants").items()) {

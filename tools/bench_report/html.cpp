@@ -13,7 +13,7 @@
 namespace farside::tools {
 namespace {
 
-// Colours: one variable per variant, in both schemes with enough contrast to the ground.
+// Colours: one variable per variant; both schemes have enough contrast with the background.
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --ground: #ffffff; --panel: #f6f7f9; --text: #1b1f24; --dim: #57606a; --grid: #d5dae0;
   --native: #4d5560; --sm: #a04e00; --rdma: #7a34c9; --ucx: #b8286c; --pt2pt: #00798c; --node: #0b57d0;
@@ -116,7 +116,7 @@ std::string cell(const Json& measure, const std::string& variant) {
                      with_unit(*median, unit), times);
 }
 
-// The same operation over bare libfabric; null if that was not measured.
+// Returns the same operation over bare libfabric; null if it was not measured.
 const Json* bare_of(const Json& runtime, const Json& measure) {
   for (const Json& other : runtime.at("measures")) {
     if (other.at("measure") == measure.at("bare") && median_in(find_figure(other, "fabric"))) return &other;
@@ -141,7 +141,7 @@ std::string table(const Json& result, const Json& runtime) {
     const std::string key = variant.at("variant");
     bool any = false;
     for (const Json& measure : runtime.at("measures")) any = any || find_figure(measure, key) != nullptr;
-    if (!any) continue;  // no variant of this runtime
+    if (!any) continue;  // not a variant of this runtime
     keys.push_back(key);
     head += fmt::format("<th>{}</th>", escaped(variant.at("title")));
     if (key == "fabric" && bare) head += "<th>bare libfabric</th>";
@@ -161,7 +161,7 @@ std::string table(const Json& result, const Json& runtime) {
   return text + "</table></div>\n";
 }
 
-// Why figures are missing: each reason once.
+// Lists the reasons for missing figures, each once.
 std::string notes(const Json& result, const Json& runtime) {
   std::map<std::string, std::string> by_reason;
   for (const Json& measure : runtime.at("measures")) {
@@ -194,7 +194,7 @@ std::string section(const Json& result, const Json& runtime) {
          notes(result, runtime) + "</section>\n";
 }
 
-// JSON in a script element: nothing in it may look like the element's end.
+// JSON in a script element must not contain the end tag of the element.
 std::string embedded(const Json& result) {
   std::string text;
   for (const char byte : json_text(result)) {

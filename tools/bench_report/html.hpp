@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A result as one HTML file that needs nothing else: plots, tables, the machine, and the JSON itself.
+// Writes a result as one self-contained HTML file: plots, tables, the machine, and the JSON itself.
 #pragma once
 
 #include <string>

@@ -37,8 +37,8 @@ constexpr Kind kKinds[] = {
      Plot::Y::kPerSecond, "threads of the origin", "operations per second, all threads"},
 };
 
-// A figure of `measure` (microseconds or MB/s) as a plot shows it; x is in bytes where the two differ, and a
-// MB/s is a byte per microsecond.
+// Converts a figure of `measure` (microseconds or MB/s) to the unit of the plot. If the two differ, x is in bytes,
+// and 1 MB/s is one byte per microsecond.
 double as_shown(const Kind& kind, const Json& measure, double value) {
   const bool is_bandwidth = measure.at("unit") == "MB/s";
   if (kind.x != Plot::X::kBytes || is_bandwidth == (kind.y == Plot::Y::kMegabytes)) return value;
@@ -67,7 +67,7 @@ Line line_of(const Kind& kind, std::string_view group, const Json& runtime, cons
   return line;
 }
 
-// A limit that is the same wherever x is; `x` are the ends of the plot.
+// Returns a limit that does not depend on x; `x` are the ends of the plot.
 Line level(const Json& runtime, std::string_view name, const std::vector<double>& x) {
   Line line;
   for (const Json& measure : runtime.at("measures")) {
@@ -129,7 +129,7 @@ std::vector<Plot> plots_of(const Json& result, const Json& runtime) {
       add(plot, line_of(kind, kind.group, runtime, key), key, variant.at("title"));
     }
     if (plot.lines.empty()) continue;
-    // One size alone is no curve: the default selection has two, which is enough to be drawn.
+    // One size is no curve. The default selection has two, which are enough to be drawn.
     const bool curve = std::any_of(plot.lines.begin(), plot.lines.end(),
                                    [](const Line& line) { return line.points.size() > 1; });
     if (!curve) continue;

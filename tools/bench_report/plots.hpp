@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which plots a result has: latency and bandwidth by size, the lock by contention, progress by the time that
-// the target computes, message rate by ranks and by threads.
+// The plots of a result: latency and bandwidth by size, the lock by contention, progress by the target's computing
+// time, message rate by ranks and by threads.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 namespace farside::tools {
 
 struct Point {
-  std::string measure;  // where it is from
+  std::string measure;  // the measure that it comes from
   double x = 0, y = 0;
-  double least = 0, most = 0;  // of the medians of the runs
+  double least = 0, most = 0;  // smallest and largest median of the runs
 };
 
 struct Line {
-  std::string key;   // of the variant, or "limit-..." for what nothing can be faster than
+  std::string key;   // key of the variant, or "limit-..." for a physical limit
   std::string name;  // for the legend
   std::vector<Point> points;
 };
@@ -33,7 +33,7 @@ struct Plot {
   std::vector<Line> lines;
 };
 
-// Those that have points, of one of the result's runtimes.
+// Returns the plots of one runtime of the result, without those that have no points.
 std::vector<Plot> plots_of(const Json& result, const Json& runtime);
 
 std::string x_label(Plot::X x, double value);

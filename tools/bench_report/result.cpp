@@ -83,7 +83,7 @@ std::string field(const std::string& text) {
   return quoted + '"';
 }
 
-// What else reads of a result may rely on; throws a json exception where it is not so.
+// Checks what other code reads of a result, and throws a json exception if it is missing.
 void check(const Json& result) {
   for (const char* key : {"host", "processor", "kernel"}) result.at("machine").at(key).get<std::string>();
   result.at("settings").at("window").get<std::string>();

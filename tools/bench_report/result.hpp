@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The result of `farside bench` as JSON: what --json writes, and what all other reports are made of. Version
-// 2:
+// The result of `farside bench` as JSON: the output of --json, and the source of all other reports. Version 2:
 //
 //   farside_bench     the version of the format
 //   farside, date, command, libfabric
@@ -26,22 +25,22 @@ namespace farside::tools {
 
 using Json = nlohmann::ordered_json;
 
-// `command`: the line that the user typed.
+// `command`: the command line of the user.
 Json to_json(const BenchSettings& settings, const std::string& command,
              const std::vector<const bench::MeasureInfo*>& measures,
              const std::vector<RuntimeReport>& reports);
 
-// One line per run: runtime, measure, variant, figures.
+// Returns CSV with one line per run: runtime, measure, variant, figures.
 std::string to_csv(const Json& result);
 
-// Reads what --json wrote. Throws std::runtime_error, saying what is wrong with the file.
+// Reads the output of --json. Throws std::runtime_error that says what is wrong with the file.
 Json read_result(const std::string& file);
 
-// Says on stderr why it could not; false then.
+// Writes a file. On failure it prints the reason on stderr and returns false.
 bool write_file(const std::string& file, const std::string& text);
 std::string json_text(const Json& json);
 
-// The figure of a variant of a measure; null where there is none. A figure that was not measured has no
+// Returns the figure of a variant of a measure; null if there is none. A figure that was not measured has no
 // "median".
 const Json* find_figure(const Json& measure, const std::string& variant);
 std::optional<double> median_in(const Json* figure);

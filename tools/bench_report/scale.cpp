@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kSteps[] = {1, 2, 5};
 
-// What is a hair beside a power of ten is meant to be it.
+// Values that differ from a power of ten by rounding errors count as that power.
 constexpr double kHair = 1e-9;
 
 std::string scaled(double value, std::initializer_list<std::pair<double, const char*>> units) {

@@ -16,7 +16,7 @@ constexpr double kWidth = 600, kPlotHeight = 300;
 constexpr double kLeft = 84, kRight = 20, kTop = 14, kBelowAxis = 52, kLegendRow = 20;
 constexpr double kMark = 4;  // half the size of a point
 
-// Each variant has a mark of its own, so that colour is not all there is to tell it by.
+// Each variant has its own mark, so that colour is not the only distinction.
 std::string mark(const std::string& key, double x, double y) {
   const auto polygon = [](std::initializer_list<std::pair<double, double>> corners) {
     std::string text;
@@ -79,7 +79,7 @@ std::string axes(const Plot& plot, const Scale& x, const Scale& y) {
     if (is_limit(line)) continue;
     for (const Point& point : line.points) ticks.insert(point.x);
   }
-  double free_from = 0;  // where the last label ended
+  double free_from = 0;  // the end of the previous label
   for (const double value : ticks) {
     const double at = x.place(value);
     text += fmt::format("<line class=\"grid\" x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\"/>", at,
@@ -129,7 +129,7 @@ std::string drawn(const Plot& plot, const Line& line, const Scale& x, const Scal
   return text + "</g>\n";
 }
 
-// Names below the plot, in two columns unless one is too long for that.
+// Draws the names below the plot, in two columns unless one name is too long.
 std::size_t legend_columns(const Plot& plot) {
   std::size_t longest = 0;
   for (const Line& line : plot.lines) longest = std::max(longest, line.name.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A plot as an SVG element, its colours left to the page (html.cpp). Each point has what it shows in data-x
-// and data-y and, for people, in a <title>; the element has its scales in data-x-scale and data-y-scale: "log
-// LEAST MOST FROM TO" or "linear ...", values and pixels.
+// Draws a plot as an SVG element; the page (html.cpp) has the colours. Each point has its values in data-x, data-y
+// and, for the reader, in a <title>. The element has its scales in data-x-scale and data-y-scale: "log LEAST MOST
+// FROM TO" or "linear ...", in values and pixels.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace farside::tools {
 
 std::string svg_of(const Plot& plot);
 
-// Text as XML and HTML want it.
+// Escapes text for XML and HTML.
 std::string escaped(const std::string& text);
 
 }  // namespace farside::tools

@@ -17,7 +17,7 @@ using Measures = std::vector<const bench::MeasureInfo*>;
 
 bool attentive(const bench::MeasureInfo& info) { return info.target == bench::TargetState::kInBarrier; }
 
-// The same round trip is behind both: this ratio suffers less from a noisy machine than the figures do.
+// Both figures contain the same round trip, so this ratio depends less on a noisy machine than the figures do.
 void print_round_trips(const std::string& title, const Measures& measures, const RuntimeReport& report) {
   constexpr std::string_view kLock = "lock_put_unlock";
   for (const auto* info : measures) {
@@ -41,7 +41,7 @@ void print_cost_of_checks(const Measures& measures, const RuntimeReport& report)
   }
 }
 
-// How much longer an operation takes while its target computes.
+// Prints how much longer an operation takes while its target computes.
 void print_cost_of_computing(const std::vector<const Variant*>& variants, const Measures& measures,
                              const RuntimeReport& report) {
   for (const auto* busy : measures) {
@@ -80,7 +80,7 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
   };
   const bool bare = std::any_of(measures.begin(), measures.end(),
                                 [&](const auto* info) { return bare_of(*info).measured(); });
-  // Beside many variants the ratios have a table of their own, else no terminal is wide enough.
+  // With many variants the ratios have a table of their own, since no terminal is wide enough for one table.
   const bool apart = native && variants.size() > 4;
   std::vector<std::string> header{"measure"};
   std::vector<std::string> ratio_header{"times as fast as native"};
@@ -97,7 +97,7 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
   Table table(header);
   Table ratios(ratio_header);
   std::map<std::string, std::vector<std::string_view>>
-      notes;  // variant and reason: the measures it is true of
+      notes;  // by variant and reason: the measures concerned
   bool any_doubtful = false;
   std::size_t left_out = 0;
   for (const auto* info : measures) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of one runtime, for a terminal, and below it what the figures say of each other.
+// Prints the table of one runtime for a terminal, and below it comparisons of its figures.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rules. Times that were not measured are estimated from what a call takes on the machine of
-// tools/README.md: only to say what is worth a look first.
+// The rules. Times that were not measured are estimated from the time of a call on one machine, only to order the
+// advice.
 #include <algorithm>
 #include <functional>
 
@@ -12,19 +12,19 @@
 namespace farside::tools::explain {
 namespace {
 
-// Below so many calls nothing is worth changing, unless it took so much of the time.
+// A rule needs at least so many calls, or this share of the time.
 constexpr std::uint64_t kFewCalls = 100;
 constexpr double kShareOfTime = 0.01;
-// A flush per operation or nearly so.
+// From this ratio on there is about one flush per operation.
 constexpr double kFlushesPerOperation = 0.8;
-// Locks that open so little each could be one lock_all.
+// Locks with fewer operations each could be one lock_all.
 constexpr double kOperationsPerLock = 4;
-// Waiting is worth a word from this share of the time on.
+// Waiting is reported from this share of the time on.
 constexpr double kShareWaited = 0.05;
-// Operations by load and store are worth a word from so many on.
+// Operations by load and store are reported from this number on.
 constexpr std::uint64_t kManyMapped = 10'000'000;
 
-// Seconds: what a call took where it was measured.
+// Seconds per call, as measured on one machine.
 constexpr double kMappedOperation = 10e-9;
 constexpr double kFlush = 5e-9;
 constexpr double kUncontendedLock = 20e-9;
@@ -249,7 +249,7 @@ double WindowKind::waited(const std::string& call) const {
 double WindowKind::seconds() const {
   double sum = slow_operations.seconds;
   for (const auto& [call, each] : waits) {
-    if (call != "operation") sum += each.seconds;  // in slow_operations already
+    if (call != "operation") sum += each.seconds;  // slow_operations includes these
   }
   return sum;
 }

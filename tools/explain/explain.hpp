@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the statistics of a run say in plain words: where the time went, and what would help. Each piece of
-// advice is a rule with its thresholds by name, and says how much it concerns.
+// Explains the statistics of a run: where the time went, and what would help. Each piece of advice is a rule with
+// named thresholds, and says how much it concerns.
 #pragma once
 
 #include <cstdint>
@@ -20,43 +20,43 @@ struct Operations {
   std::uint64_t bytes = 0;
 };
 
-// What the windows of one kind ("create cma") did, of all ranks together.
+// The sums of the windows of one kind ("create cma") over all ranks.
 struct WindowKind {
-  std::uint64_t windows = 0;                                         // counted at each rank
+  std::uint64_t windows = 0;                                         // each rank counts its own
   std::map<std::string, std::uint64_t> epochs;                       // by kind of epoch
   std::map<std::string, Waits> waits;                                // by call
   std::map<std::string, std::map<std::string, Operations>> routes;   // route, operation
   std::map<std::string, std::map<std::string, std::uint64_t>> slow;  // accumulates: "lock" or "handler", why
   std::uint64_t flushes = 0;
   std::uint64_t flushes_all = 0;
-  Waits slow_operations;  // calls of operations that are no loads and stores
+  Waits slow_operations;  // operations that are not loads or stores
 
   std::uint64_t operations() const;
   std::uint64_t operations(const std::string& route) const;
   std::uint64_t epochs_of(const std::string& kind) const;
   double waited(const std::string& call) const;
-  double seconds() const;  // known to have been spent
+  double seconds() const;  // the measured time
 };
 
 struct Run {
   int ranks = 0;
-  double seconds = 0;  // of all ranks together, from the first window to the end
+  double seconds = 0;  // sum over the ranks, from the first window to the end
   std::uint64_t runtime_windows = 0;
   std::map<std::string, WindowKind> kinds;
 };
 
-// Throws std::runtime_error that names the file and what is wrong with it.
+// Reads all files of the prefix. Throws std::runtime_error that names the file and its error.
 Run read(const std::string& prefix);
-// Of one file's text, added to the run.
+// Adds the text of one file to the run.
 void add(Run& run, const std::string& file, const std::string& text);
 
 struct Advice {
   std::string rule;  // its name, for tests and --json
   std::string kind;  // of window
   std::string text;
-  double weight;  // what it is sorted by: seconds known, or estimated where only calls are counted
+  double weight;  // sort key: seconds, measured or estimated
 };
-// The weightiest first.
+// Returns the advice, the largest weight first.
 std::vector<Advice> advise(const Run& run);
 
 std::string in_words(const Run& run);

@@ -66,7 +66,7 @@ void add(Run& run, const std::string& file, const std::string& text) {
     const json all = json::parse(text);
     if (!all.contains("window_kinds")) throw std::runtime_error("written by another version of farside");
     ++run.ranks;
-    // A rank that made no window has none.
+    // A rank that made no window writes no file.
     if (all.contains("seconds")) run.seconds += all.at("seconds").get<double>();
     run.runtime_windows += all.at("windows").value("runtime", std::uint64_t{0});
     for (const auto& [kind, sums] : all.at("window_kinds").items()) add_kind(run.kinds[kind], sums);

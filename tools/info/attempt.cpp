@@ -21,7 +21,7 @@
 namespace farside::tools {
 namespace {
 
-// Never returns: what this process had to do at its exit is its parent's to do.
+// Never returns, since exit handlers are the parent's business.
 [[noreturn]] void answer(const std::function<std::string()>& task, int to, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
@@ -35,7 +35,7 @@ namespace {
   } catch (const std::exception&) {
     _exit(1);
   }
-  text.push_back('\0');  // the whole answer is there
+  text.push_back('\0');  // marks a complete answer
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t written = write(to, text.data() + done, text.size() - done);
     if (written < 0 && errno != EINTR) _exit(1);
@@ -73,7 +73,7 @@ Attempt attempt(const std::function<std::string()>& task, double seconds) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     result.answer.append(buffer.data(), static_cast<std::size_t>(count));
-    // A helper process that the task has left behind may keep the pipe open.
+    // The pipe may stay open in a process that the task has started.
     if (result.answer.back() == '\0') break;
   }
   result.answered = !result.answer.empty() && result.answer.back() == '\0';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tries something in a process of its own, which may crash, hang, or print what it likes.
+// Runs a task in its own process, which may crash, hang, or print.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,12 @@ namespace farside::tools {
 
 struct Attempt {
   bool answered = false;
-  std::string answer;  // what the function returned
-  std::string end;     // if it did not answer: "ended by signal 11", "no answer for 20 s"
+  std::string answer;  // the result of the task
+  std::string end;     // if there is no answer: "ended by signal 11", "no answer for 20 s"
 };
 
-// `task` runs in a child of this process, which must have one thread only; the child's outputs go nowhere.
-// When this returns the child is gone.
+// Runs `task` in a child of this process, which must have one thread only. The child's output goes to /dev/null, and
+// the child has ended at the return.
 Attempt attempt(const std::function<std::string()>& task, double seconds = 20);
 
 }  // namespace farside::tools

@@ -53,7 +53,7 @@ Json runtimes(const std::string& library_folder) {
   return all;
 }
 
-// The settings as far as they are allowed, and each as it stands.
+// Returns all settings with their values, and puts the allowed ones into `settings`.
 Json settings_now(Settings& settings) {
   Json all = Json::array();
   for (const Setting& setting : settings_table()) {
@@ -127,8 +127,8 @@ Json libfabric(const Settings& settings) {
     return name == "verbs" || name.starts_with("verbs;");
   });
   const auto elf = read_elf(all["library"].get<std::string>());
-  // The provider is in the library, which then needs libibverbs, or beside it (libfabric/libverbs-fi.so),
-  // which this does not look for.
+  // A provider inside the library makes the library need libibverbs. A provider beside it (libfabric/libverbs-fi.so)
+  // is not looked for.
   verbs.built_in = !elf || std::any_of(elf->needed.begin(), elf->needed.end(), [](const std::string& name) {
     return name.starts_with("libibverbs.");
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything that `farside info` says, as JSON. tools/README.md describes the fields.
+// Collects the content of `farside info` as JSON. tools/README.md describes the fields.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace farside::tools {
 
-// Takes a second or two: each provider is tried in a process of its own.
+// Takes one or two seconds, since each provider is tried in a process of its own.
 nlohmann::ordered_json gather_info(const std::string& library_folder);
 
-// The same for people.
+// Formats the same as text.
 std::string info_text(const nlohmann::ordered_json& info);
 
 }  // namespace farside::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The limits of this process that windows meet.
+// The limits of this process that matter to windows.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 struct Limit {
   std::string name;                // locked memory
   std::uint64_t value = kNoLimit;  // bytes, or a number
-  std::uint64_t most = kNoLimit;   // what this user may raise it to
+  std::uint64_t most = kNoLimit;   // the value to which this user may raise it
   bool bytes = true;
   bool enough = true;
-  std::string meaning;  // what farside takes of it
+  std::string meaning;  // what farside uses of it
   std::string advice;   // what to change; empty if enough
 };
 

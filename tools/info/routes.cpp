@@ -41,7 +41,7 @@ RouteReport try_mapped() {
   *word = nonce;
   const int fd = segment.value().fd.get();
   const Attempt tried = attempt([parent = getpid(), fd, nonce] {
-    // Not by the mapping that was inherited: as a peer does it.
+    // The child maps the segment as a peer does, and does not use the inherited mapping.
     const Result<Mapping> mapping = map_peer_segment(parent, fd, kBytes);
     if (!mapping) return mapping.error().text;
     auto* theirs = reinterpret_cast<std::uint64_t*>(mapping.value().base());
@@ -66,7 +66,7 @@ RouteReport try_cma() {
   volatile std::uint64_t word = kOld;
   const auto address = reinterpret_cast<std::uint64_t>(&word);
   PeerPermission::instance().need();
-  // The child is no ancestor of this process: as little as one rank is of another.
+  // The child is no ancestor of this process, and so has no more permission than another rank.
   const Attempt tried = attempt([parent = getpid(), address] {
     std::uint64_t seen = 0;
     if (Status status = read_process_memory(parent, address, &seen, sizeof seen); !status)

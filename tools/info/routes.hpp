@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which ways to an on-node peer's memory this machine allows, by trying them between two processes.
+// The routes to an on-node peer's memory that this machine allows, as found by trials between two processes.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace farside::tools {
 
 struct RouteReport {
   bool possible = false;
-  std::string how;     // what it is
+  std::string how;     // the mechanism
   std::string why;     // if not possible: the cause
   std::string advice;  // if not possible: what to change
 };
@@ -17,7 +17,7 @@ struct RouteReport {
 RouteReport try_mapped();
 RouteReport try_cma();
 
-// What may stand in the way of process_vm_readv and process_vm_writev.
+// The settings that may forbid process_vm_readv and process_vm_writev.
 struct Surroundings {
   std::optional<int> ptrace_scope;  // kernel.yama.ptrace_scope; nothing: no Yama
   int seccomp = 0;       // of this process, as /proc/self/status has it: 0 none, 1 strict, 2 a filter
@@ -25,7 +25,7 @@ struct Surroundings {
 };
 Surroundings find_surroundings(const std::string& proc = "/proc");
 
-// Cause and advice for the error text of an attempt.
+// Returns cause and advice for the error text of an attempt.
 RouteReport explain_cma(const std::string& error, const Surroundings& around);
 
 }  // namespace farside::tools

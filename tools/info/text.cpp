@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The report of `farside info` for people: one line per thing, and below it, marked, what to do about it.
+// The report of `farside info` as text: one line per item, and below it, marked, the advice.
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -23,7 +23,7 @@ class Text {
     one.erase(one.find_last_not_of(' ') + 1);
     text_ += one + '\n';
   }
-  // A line that says more of the one before; nothing if there is nothing to say.
+  // Adds a line that explains the previous one; nothing if the text is empty.
   void more(const Json& what, const char* mark = "") {
     if (const auto text = what.get<std::string>(); !text.empty()) line("              {}{}", mark, text);
   }

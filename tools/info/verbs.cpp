@@ -34,7 +34,7 @@ std::string first_line(const fs::path& file) {
   return line;
 }
 
-// Empty if it can be opened; else the cause.
+// Returns the cause if the file cannot be opened, else an empty text.
 std::string barred(const fs::path& device) {
   if (access(device.c_str(), R_OK | W_OK) == 0) return {};
   return std::strerror(errno);
@@ -81,7 +81,7 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
         fmt::format("{} is there, but the kernel offers no verbs for it", fmt::join(report.devices, ", ")),
         "modprobe ib_uverbs");
   }
-  files.emplace_back("rdma_cm");  // the provider makes its connections by it
+  files.emplace_back("rdma_cm");  // the provider connects through this device
   for (const std::string& name : files) {
     const std::string file = (nodes / name).string();
     const std::string cause = barred(file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Why InfiniBand verbs are there or not: the devices and what bars the way to them.
+// Why InfiniBand verbs are available or not: the devices, and the first obstacle.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace farside::tools {
 struct VerbsReport {
   std::vector<std::string> devices;  // mlx5_0, rxe0
   bool available = false;            // libfabric offers the verbs provider here
-  std::string why;                   // if not: the first thing in the way
+  std::string why;                   // if not: the first obstacle
   std::string advice;
 };
 
-// What libfabric says.
+// What libfabric reports.
 struct LibfabricVerbs {
-  bool offered = false;  // fi_getinfo has it
-  bool built_in = true;  // this libfabric can have it at all
+  bool offered = false;  // fi_getinfo(3) offers it
+  bool built_in = true;  // this libfabric was built with it
   std::string filter;    // FI_PROVIDER; empty: unset
 };
 

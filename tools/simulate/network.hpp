@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A simulated network: RemoteMemory in simulated time. Nothing runs in parallel and no clock is read, so a
-// run is a function of its settings and seed.
+// A simulated network: RemoteMemory in simulated time. Nothing runs in parallel and no clock is read, so a run
+// depends on its settings and seed only.
 //
-//   operation  travels to the target (latency), waits for the target's NIC, occupies it (service), takes
-//   effect,
+//   operation  travels to the target (latency), waits for the target's NIC, occupies it (service), takes effect,
 //              travels back (latency), is done
-//   message    the same, but at the target it waits for the CPU, and is done only when the target replies
-//   handler      a rank; advanced when something that it can observe has changed
+//   message    likewise, but waits for the CPU of the target, and is done only when the target replies
+//   handler    a rank; advanced when something that it can observe has changed
 //
-//     Network network(settings, ranks, actor);
+//     Network network(settings, seed, ranks, actor);
 //     Memory memory(network, rank);
 //     memory.fetch_add(operation, target, word, 1);
 //     while (network.step()) {}
@@ -28,12 +27,12 @@ using Time = std::uint64_t;  // nanoseconds
 
 struct NetworkSettings {
   Time latency = 1000;      // one way
-  double jitter = 0.2;      // latency is up to this share longer
+  double jitter = 0.2;      // latency is longer by up to this share
   Time service = 50;        // of the target's NIC, per operation
-  Time hand_off = 8000;     // what RemoteMemory::pause counts in: 4 round trips
+  Time hand_off = 8000;     // unit of RemoteMemory::pause: 4 round trips
   Time message_cpu = 300;   // of the target's CPU, per message
-  double busy = 0.5;        // share of time in which a target computes and handles no message
-  Time busy_for = 100'000;  // at a stretch
+  double busy = 0.5;        // share of the time in which a target computes and handles no message
+  Time busy_for = 100'000;  // length of one such interval
   bool operator==(const NetworkSettings&) const = default;
 };
 
@@ -71,14 +70,14 @@ struct Operation {
   bool is_done = true;
 };
 
-// What runs on the network.
+// The program that runs on the network.
 class Actor {
  public:
   // Something that `handler` may be waiting for has changed.
   virtual void advance(int handler) = 0;
   virtual void issued(const Operation& operation) = 0;
   virtual void took_effect(const Operation& operation) = 0;
-  // The target's CPU has got to the message. Network::reply() some time later.
+  // The target's CPU handles the message. The actor calls Network::reply() then or later.
   virtual void handle(Operation& message) = 0;
 
  protected:
@@ -97,7 +96,7 @@ class Network {
   Time now() const { return now_; }
   const NetworkSettings& settings() const { return settings_; }
   Random& random() { return random_; }
-  // All operations that took effect, and those at the busiest rank.
+  // All operations that took effect; those at the busiest rank.
   std::uint64_t operations() const { return operations_; }
   std::uint64_t busiest() const {
     std::uint64_t most = 0;
@@ -115,7 +114,7 @@ class Network {
     operation.kind = Operation::Kind::kPause;
     schedule(now_ + duration, What::kDone, &operation, operation.handler);
   }
-  // Advances the handler after a while.
+  // Advances the handler after `duration`.
   void wake(int handler, Time duration) { schedule(now_ + duration, What::kAdvance, nullptr, handler); }
   void reply(Operation& message) { schedule(now_ + travel(), What::kReplied, &message, message.handler); }
 
@@ -126,7 +125,7 @@ class Network {
     return words_[static_cast<std::size_t>(rank) * kWords + offset / 8];
   }
 
-  // The next event; false if there is none.
+  // Executes the next event; false if there is none.
   bool step() {
     if (events_.empty()) return false;
     std::pop_heap(events_.begin(), events_.end(), Later());
@@ -157,7 +156,7 @@ class Network {
   enum class What : std::uint8_t { kArrive, kEffect, kHandle, kReplied, kDone, kAdvance };
   struct Event {
     Time time;
-    std::uint64_t number;  // first come, first served among events of the same time
+    std::uint64_t number;  // orders events of the same time
     Operation* operation;
     int handler;
     What what;
@@ -181,7 +180,7 @@ class Network {
     events_.push_back({time, ++scheduled_, operation, handler, what});
     std::push_heap(events_.begin(), events_.end(), Later());
   }
-  // When the rank's NIC is through with what arrives now.
+  // The time when the rank's NIC has served an operation that arrives now.
   Time served(int rank) {
     Rank& at = ranks_[static_cast<std::size_t>(rank)];
     ++at.operations;
@@ -240,7 +239,7 @@ class Network {
   std::uint64_t operations_ = 0;
 };
 
-// The remote memory as one handler has it.
+// The remote memory of one handler.
 class Memory {
  public:
   using Operation = simulate::Operation;
@@ -266,7 +265,7 @@ class Memory {
     operation.handler = self_;
     network_->pause(operation, hand_offs * network_->settings().hand_off);
   }
-  // Learns nothing: what a rank does at a lock that it has never waited for before.
+  // Ignores the observation: the simulation is about a rank that has not waited at the lock before.
   void paused(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const { return network_->word(self_, word); }
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The locks that the simulation compares: farside's own code, and plain models of two others. All have the form
+// The locks that the simulation compares: farside's own code, and simple models of two others. Each is a Protocol
+// with
 //
-//   Acquire(memory, self, target, type), Release(memory, target, type, hold)     and advance(), as in
-//   epochs/protocols/lock.hpp;
-//                                                                                target kAll: for lock_all
-//   Protocol::kGlobalLock                       whether kAll is a lock of its own, which exclusive locks take as well,
-//                                               by
-//   Protocol::AcquireBoth                 all in one: (memory, self, target)
-//   Protocol::at_global_lock(operation)          whether it belongs to that, and not to the target's lock
-//   Protocol::comes(operation)            whether, in acquiring, it may be what takes the place in the queue
-//   Protocol::releases(operation)       and whether it gives that up, to come again
-//   Protocol::handle(network, message)    what the target's CPU does with a message
-//   uncontended(type)                     remote operations of lock and unlock with nobody in the way
-//   bytes_per_rank, bytes_per_waiter      memory; the second at the target, which keeps the queue
+//   Acquire(memory, self, target, type), Release(memory, target, type, token)
+//                                         with advance(), as in epochs/protocols/lock.hpp; target kAll: for a lock_all
+//   kGlobalLock                           whether kAll is a lock of its own that exclusive locks acquire as well, by
+//   AcquireBoth(memory, self, target)     which acquires both
+//   at_global_lock(operation)             whether the operation belongs to the global lock, not to the target's lock
+//   comes(operation)                      whether the operation, in an acquisition, may be the arrival in the queue
+//   releases(operation)                   whether the operation gives the arrival up, to arrive again
+//   handle(network, message)              what the target's CPU does with a message
+//   uncontended(type)                     remote operations of an uncontended lock and unlock together
+//   kBytesPerRank, kBytesPerWaiter        memory; the second is that of the queue at the target
 #pragma once
 
 #include <algorithm>
@@ -31,11 +30,11 @@ using epochs::LockToken;
 using epochs::LockType;
 
 inline constexpr int kAll = -1;
-// Where the word of all targets is: farside's global lock, the global word of the polling lock.
+// The home rank of the word for all targets: farside's global lock, the global word of the polling lock.
 inline constexpr int kHome = 0;
 
 struct FarsideLock {
-  static constexpr std::uint32_t kGlobalLockNode = 1;  // the wake word of those who wait at the global lock
+  static constexpr std::uint32_t kGlobalLockNode = 1;  // the wake word for waiting at the global lock
 
   template <class OfTarget, class OfGlobalLock>
   class Either {
@@ -100,16 +99,15 @@ struct WithoutGlobalLock {
 };
 
 // The two-level lock of foMPI (Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable Remote Memory Access
-// Programming with MPI-3 One Sided, SC13, section 2.3) and, but for details, of osc/rdma.
+// Programming with MPI-3 One Sided, SC13, section 2.3) and, except for details, of osc/rdma.
 //
 //   global, at rank 0     | lock_alls 32 | exclusive locks, held or tried, anywhere 32 |
 //   local, at the target  | readers 63 | writer 1 |
 //
-// An exclusive lock counts itself in global, which must show no lock_all, then takes local from 0 to 1 by
-// compare-and-swap; where either fails it takes the count back and begins again. A shared lock counts itself
-// in local and reads until the writer is gone; lock_all likewise in global. The originals try again at once;
-// here all back off exponentially up to kMostBackOff round trips, which is kinder to the network and to their
-// figures.
+// An exclusive lock counts itself in global, which must show no lock_all, and then changes local from 0 to 1 by
+// compare-and-swap. If either fails, it takes the count back and begins again. A shared lock counts itself in local
+// and reads until the writer is gone; a lock_all does the same in global. The originals retry at once; here all back
+// off exponentially up to kMostBackOff round trips, which reduces their operations.
 struct PollingLock : WithoutGlobalLock {
   static constexpr std::uint64_t kBytesPerRank = 16;
   static constexpr std::uint64_t kBytesPerWaiter = 0;
@@ -239,10 +237,10 @@ struct PollingLock : WithoutGlobalLock {
   };
 };
 
-// The queue at the target, as in MPICH without hardware support (MPIDIG, ch4): a message asks, the target's
-// CPU queues and grants in order of arrival, neighbouring readers together; a message gives back, and is
-// acknowledged.
-struct QueueLock : WithoutGlobalLock {  // lock_all is a message to every rank: not simulated
+// A queue at the target, as in MPICH without hardware support (MPIDIG, ch4). A message asks for the lock, the
+// target's CPU queues it and grants in order of arrival, consecutive readers together. A message releases the lock
+// and is acknowledged.
+struct QueueLock : WithoutGlobalLock {  // lock_all would be a message to every rank: not simulated
   static constexpr std::uint64_t kBytesPerRank = 16;
   static constexpr std::uint64_t kBytesPerWaiter = 32;
   static constexpr std::uint32_t uncontended(LockType) { return 4; }

@@ -35,7 +35,7 @@ struct Column {
   std::string_view key;
   double (*value)(const Run&);
 };
-// What JSON and CSV have of every run, besides the settings.
+// The columns of JSON and CSV behind the settings.
 constexpr Column kColumns[] = {
     {"acquisitions", [](const Run& r) { return static_cast<double>(r.figures.acquisitions); }},
     {"asked", [](const Run& r) { return static_cast<double>(r.figures.asked); }},
@@ -140,10 +140,10 @@ std::string plot(const std::vector<Run>& runs, const std::string& file) {
   const bool over_ranks = std::any_of(runs.begin(), runs.end(), [&](const Run& r) {
     return r.settings.ranks != runs.front().settings.ranks;
   });
-  // A line per protocol (and mix), with its points (x, operations, waiting), for either way of arriving.
+  // A line per protocol (and mix) with its points (x, operations, waiting), by kind of arrival.
   std::map<Arrival, std::map<std::pair<std::string, int>, std::string>> lines;
   for (const Run& run : runs) {
-    // Of those that were stopped nobody knows how long they take.
+    // The operations and times of a stopped run are unknown.
     if (run.settings.lock_all || !whole(run)) continue;
     lines[run.settings.arrival][{run.protocol, over_ranks ? run.settings.readers : 0}] +=
         fmt::format("{} {} {}\n", over_ranks ? run.settings.ranks : run.settings.readers,

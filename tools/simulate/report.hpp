@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The figures of many simulations: as a table, JSON, CSV, and a plot by gnuplot.
+// Reports of simulations: as a table, JSON, CSV, and a plot by gnuplot.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace farside::simulate {
 
-// One simulation, and what came of it.
+// One simulation with its figures.
 struct Run {
   std::string protocol;
   Settings settings;
@@ -22,8 +22,8 @@ std::string table(const std::vector<Run>& runs);
 nlohmann::ordered_json to_json(const std::vector<Run>& runs);
 std::string to_csv(const std::vector<Run>& runs);
 
-// Draws operations and the longest waiting over the mixes, or over the ranks if there are several numbers of
-// them, into `file` (.png or .svg), without the runs that were stopped. What kept it from that, or nothing.
+// Plots the operations and the longest waiting time over the mixes, or over the numbers of ranks if there are
+// several, into `file` (.png or .svg). Stopped runs are left out. Returns the reason of a failure, or "".
 std::string plot(const std::vector<Run>& runs, const std::string& file);
 
 }  // namespace farside::simulate

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks that lock, stay inside for a while and unlock, over the simulated network, and what can be learnt
-// from it.
+// Ranks that lock, hold the lock for a while and unlock, over the simulated network; and the figures of such a run.
 //
 //     Settings settings;
 //     settings.ranks = 1024;
@@ -22,21 +21,21 @@ namespace farside::simulate {
 
 enum class Arrival : std::uint8_t {
   kOnce,    // all at time 0, and again as soon as they have unlocked
-  kSteady,  // each thinks before each lock, for a random time
+  kSteady,  // each rank pauses for a random time before each lock
 };
 
 struct Settings {
   NetworkSettings network;
   int ranks = 1024;
-  int targets = 1;   // lock words; each lock takes one of them at random
-  int readers = 50;       // per cent of the locks that are shared; with lock_all: that are lock_all
-  bool lock_all = false;  // the others are exclusive locks of any rank
+  int targets = 1;   // lock words; each lock picks one of them at random
+  int readers = 50;       // per cent of the locks that are shared; with lock_all: per cent that are lock_alls
+  bool lock_all = false;  // the rest are exclusive locks of any rank
   int rounds = 1;    // locks per rank
   Arrival arrival = Arrival::kOnce;
-  Time section = 1000;  // inside the lock
-  double load = 0.9;    // kSteady: demand, in shares of what the lock could serve without loss
+  Time section = 1000;  // nanoseconds for which the lock is held
+  double load = 0.9;    // kSteady: demand, as a share of what the lock could serve without loss
   std::uint64_t seed = 1;
-  // 0: none. Polling costs the square of the ranks: nobody would wait for its end.
+  // 0: no limit. Polling costs the square of the number of ranks and would take too long.
   std::uint64_t most_operations = 0;
   bool operator==(const Settings&) const = default;
 };
@@ -49,29 +48,29 @@ struct Figures {
     double max = 0;
     bool operator==(const Spread&) const = default;
   };
-  std::uint64_t acquisitions = 0;  // that came to their end
+  std::uint64_t acquisitions = 0;  // completed
   std::uint64_t asked = 0;         // more than acquisitions if the run was stopped, or is stuck
-  bool stuck = false;              // nothing can happen any more, but some wait
-  std::uint64_t locks = 0;         // of one word: with lock_all, an exclusive lock takes two of farside's
-  std::uint64_t contended = 0;     // of these: did not hold after the least number of operations
-  Spread operations;               // remote ones, per acquisition: lock and unlock together
-  double contended_mean = 0;       // what the uncontended did not need, per contended lock of one word
+  bool stuck = false;              // no event is left, but some ranks wait
+  std::uint64_t locks = 0;         // counts words: with lock_all, an exclusive lock takes two of farside's
+  std::uint64_t contended = 0;     // locks that were not held after the least number of operations
+  Spread operations;               // remote operations per acquisition, lock and unlock together
+  double contended_mean = 0;  // operations per contended lock, plus those of other locks beyond the uncontended number
   std::uint64_t contended_at_global_lock = 0;
-  double contended_mean_at_global_lock = 0;  // the same of the global lock alone
-  Spread round_trips;              // waited for one after another, likewise
-  Spread probes;                   // those of the operations that only read
-  Spread waiting;                  // microseconds from asking to holding; until the end where it never held
-  std::uint64_t overtaken = 0;  // most often that one waiter was: by a later one that it was in conflict with
-  double slowest_to_fastest = 0;  // rank, by its time in lock, section and unlock of all rounds
+  double contended_mean_at_global_lock = 0;  // likewise, of the global lock alone
+  Spread round_trips;              // per acquisition: operations waited for one after another
+  Spread probes;                   // per acquisition: operations that only read
+  Spread waiting;  // microseconds from the request to holding the lock; to the end of the run if it was never held
+  std::uint64_t overtaken = 0;  // maximum over waiters: overtaken by later incompatible ones
+  double slowest_to_fastest = 0;  // rank, by its time in lock, section and unlock over all rounds
   std::uint64_t hot_spot = 0;     // operations at the busiest rank
   std::uint64_t bytes_per_rank = 0;
-  std::uint64_t bytes_of_queue = 0;  // at the busiest target, at most
-  double seconds = 0;                // simulated
+  std::uint64_t bytes_of_queue = 0;  // maximum at the busiest target
+  double seconds = 0;                // simulated time
   std::uint64_t violations = 0;      // of mutual exclusion
   bool operator==(const Figures&) const = default;
 };
 
-// Who came when, and who was served when, at one lock.
+// The order of arrivals and of service at one lock.
 class Order {
  public:
   std::uint32_t arrive() {
@@ -79,7 +78,7 @@ class Order {
     while (served_[0].size() <= number) grow();
     return number;
   }
-  // Of those of a type who came after `number`: how many have been served.
+  // The number of locks of the type that arrived after `number` and have been served.
   std::uint64_t overtakers(std::uint32_t number, LockType type) const {
     const Sums& sums = served_[static_cast<std::size_t>(type)];
     return sum(sums, arrived_) - sum(sums, number);
@@ -97,7 +96,7 @@ class Order {
   static void add(Sums& sums, std::uint32_t number) {
     for (std::uint32_t i = number; i < sums.size(); i += i & -i) ++sums[i];
   }
-  // The size is a power of two and one: the new last node covers all the old ones.
+  // The size is a power of two plus one: the new last node covers all old ones.
   void grow() {
     for (Sums& sums : served_) {
       const std::size_t last = sums.size() - 1;
@@ -173,9 +172,9 @@ class Simulation final : public Actor {
   void issued(const Operation& operation) override {
     Rank& at = rank(operation.handler);
     const bool message = operation.kind == Operation::Kind::kMessage;
-    part_of(at, operation).operations += message ? 2 : 1;  // and the reply
+    part_of(at, operation).operations += message ? 2 : 1;  // includes the reply
     if (operation.kind == Operation::Kind::kRead) ++at.probes;
-    // What is issued while nothing else is under way was waited for.
+    // An operation that is issued later than the last one waited for it.
     if (at.last_issue != network_.now() || at.round_trips == 0) ++at.round_trips;
     at.last_issue = network_.now();
   }
@@ -197,10 +196,10 @@ class Simulation final : public Actor {
 
  private:
   enum class State : std::uint8_t { kPaused, kAcquiring, kReleasing, kFinished };
-  // A lock of one word: of a target, or of all (kAll).
+  // A lock of one word: of a target, or of all targets (kAll).
   struct Part {
     int target = 0;
-    std::uint32_t number = 0;  // in order of arrival at the target; 0: not there yet
+    std::uint32_t number = 0;  // in order of arrival at the target; 0 before the arrival
     LockToken token;
     std::uint32_t operations = 0;
     bool contended = false;
@@ -224,7 +223,7 @@ class Simulation final : public Actor {
     State state = State::kPaused;
     bool inside = false;
   };
-  // Which lock the operation is for.
+  // The lock to which the operation belongs.
   static Part& part_of(Rank& at, const Operation& operation) {
     return at.taken[at.parts == kMostParts && !Protocol::at_global_lock(operation) ? 1 : 0];
   }
@@ -278,17 +277,18 @@ class Simulation final : public Actor {
     const double mean = settings_.ranks * cost() / (settings_.load * (settings_.lock_all ? 1 : settings_.targets));
     return static_cast<Time>(-mean * std::log1p(-network_.random().fraction()));
   }
-  // How long a word is busy with an acquisition, at best.
+  // The least time for which an acquisition occupies a word.
   double cost() const {
     const double readers = settings_.readers / 100.0;
     const double writers = 1 - readers;
     const auto turn = static_cast<double>(settings_.network.hand_off + settings_.section);
-    // Nobody waits there: its NIC.
+    // None waits: the NIC is the limit.
     if (writers == 0 || (settings_.lock_all && readers == 0))
       return 4.0 * static_cast<double>(settings_.network.service);
-    // Of lock_alls and exclusive locks in random order, groups take turns; in a group one is let in after the other.
+    // Of lock_alls and exclusive locks in random order, groups alternate; within a group the members are let in one
+    // by one.
     if (settings_.lock_all) return 2 * readers * writers * turn + 2 * static_cast<double>(settings_.network.latency);
-    // Between two writers there is one group of readers.
+    // There is one group of readers between two writers.
     return writers * turn * (readers > 0 ? 2 : 1);
   }
 
@@ -311,7 +311,7 @@ class Simulation final : public Actor {
   int some_target() {
     Random& random = network_.random();
     if (settings_.lock_all) return static_cast<int>(random.below(static_cast<std::uint64_t>(settings_.ranks)));
-    // In the middle of its share of the ranks: not rank 0, which has the global word of the polling lock.
+    // In the middle of its share of the ranks, and not rank 0, which has the global word of the polling lock.
     const auto index = random.below(static_cast<std::uint64_t>(settings_.targets));
     return static_cast<int>((2 * index + 1) * static_cast<std::uint64_t>(settings_.ranks) /
                             (2 * static_cast<std::uint64_t>(settings_.targets)));
@@ -364,7 +364,7 @@ class Simulation final : public Actor {
         ++figures_.contended;
         contended_operations_ += part.operations;
       } else {
-        // What passing the turn on costs the uncontended is owed to those who got it.
+        // The uncontended lock passed the hand-off on: this cost belongs to the locks that received it.
         contended_operations_ += part.operations - Protocol::uncontended(at.type);
       }
       if (settings_.lock_all && part.target == kAll) {

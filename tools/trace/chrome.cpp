@@ -123,7 +123,7 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
       events.add(slice(name, "wait", lane, bar.lane, epoch.closing, epoch.end));
     }
   }
-  // An arrow from the last holder to who waited.
+  // Draws an arrow from the last holder to the waiter.
   std::uint64_t id = 0;
   for (const LockWait& wait : waits) {
     if (wait.holders.empty()) continue;

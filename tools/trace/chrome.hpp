@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A trace in Chrome's trace event format ("JSON object format"), which chrome://tracing and ui.perfetto.dev
-// open: a process per rank, a thread per line of lanes.hpp, arrows from who held a lock to who waited for it.
+// Writes a trace in Chrome's trace event format ("JSON object format") for chrome://tracing and ui.perfetto.dev: a
+// process per rank, a thread per lane of lanes.hpp, arrows from the holder of a lock to the waiter.
 #pragma once
 
 #include <ostream>

@@ -10,7 +10,7 @@
 namespace farside::tools::trace {
 namespace {
 
-// Windows, then what is not of one: operations and flushes, requests served.
+// Windows come first, then lanes without a window: operations and flushes, requests served.
 enum class Group { kAccess, kExposure, kOperations, kServed };
 
 }  // namespace
@@ -18,7 +18,7 @@ enum class Group { kAccess, kExposure, kOperations, kServed };
 Lanes lay_out(const Timeline& timeline) {
   Lanes result;
   std::map<std::tuple<int, Group, int>, std::vector<std::pair<std::size_t, Nanoseconds>>>
-      groups;  // lanes, and until when they are taken
+      groups;  // lanes, and the times until which they are occupied
   const auto place = [&](int process, Group group, int window, Nanoseconds begin, Nanoseconds end,
                          std::size_t what, bool is_span) {
     auto& lanes = groups[{process, group, window}];
@@ -51,7 +51,7 @@ Lanes lay_out(const Timeline& timeline) {
     place(span.process, span.kind == TraceKind::kServed ? Group::kServed : Group::kOperations, -1, span.begin,
           span.end, i, true);
   }
-  // In the order of processes, windows as they were met.
+  // Lanes are ordered by process, and windows by their first occurrence.
   std::vector<std::size_t> order(result.lanes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t lane) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is drawn of a trace, and on which line: each process has lines for the epochs of its windows (several
-// where they overlap), for its operations and flushes, and for what its progress thread did.
+// Arranges a trace in lanes. A process has lanes for the epochs of its windows (several if they overlap), for its
+// operations and flushes, and for the requests that its progress thread served.
 #pragma once
 
 #include <string>
@@ -17,12 +17,12 @@ struct Lane {
 
 struct Bar {
   std::size_t lane;
-  std::size_t epoch;  // of timeline.epochs, or of timeline.spans if is_span
+  std::size_t epoch;  // index in timeline.epochs, or in timeline.spans if is_span
   bool is_span;
 };
 
 struct Lanes {
-  std::vector<Lane> lanes;  // in the order of processes
+  std::vector<Lane> lanes;  // ordered by process
   std::vector<Bar> bars;
 };
 

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr std::size_t kMostWaits = 1000;
 
-// What page.html calls the kinds of bars: those of epochs, then these.
+// The names of the kinds of bars in page.html: those of epochs, then these.
 enum class BarKind { kFlush = 6, kOperation = 7, kServed = 8 };
 
 double us(Nanoseconds time) { return static_cast<double>(time) * 1e-3; }
@@ -40,7 +40,7 @@ std::string operations_of(const Epoch& epoch) {
   return text;
 }
 
-// What a script element may hold: no end of it.
+// Escapes JSON for a script element, which must not contain its end tag.
 std::string for_script(const json& data) {
   std::string text;
   for (const char c : data.dump()) {
@@ -65,7 +65,7 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
     if (bar.is_span) return timeline.spans[bar.epoch].end - timeline.spans[bar.epoch].begin;
     return timeline.epochs[bar.epoch].end - timeline.epochs[bar.epoch].begin;
   };
-  std::set<std::size_t> wanted;  // epochs that waits speak of
+  std::set<std::size_t> wanted;  // epochs that the waits mention
   for (const LockWait& wait : waits) {
     wanted.insert(wait.epoch);
     for (const LockWait::Holder& holder : wait.holders) wanted.insert(holder.epoch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A trace as one HTML file that needs nothing else: page.html with the data in it.
+// Writes a trace as one self-contained HTML file: page.html with the data in it.
 #pragma once
 
 #include <ostream>
@@ -8,7 +8,7 @@
 
 namespace farside::tools::trace {
 
-// Of more bars than this the shortest are left out, and the page says so.
+// With more bars than this the shortest are left out, and the page says so.
 inline constexpr std::size_t kMostBars = 200000;
 
 void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_bars = kMostBars);

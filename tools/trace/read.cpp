@@ -23,12 +23,12 @@ template <class... Args>
 
 bool has_times(TraceKind kind) { return kind != TraceKind::kClock && kind != TraceKind::kTotal; }
 
-// In nanoseconds what was in ticks. A time beyond what the file covers is a sign that it is damaged.
+// Converts ticks to nanoseconds. A time outside the span of the file shows that the file is damaged.
 class Clock {
  public:
   Clock(const std::string& file, const TraceHeader& header)
       : file_(file), header_(header), per_tick_(ns_per_tick(header.first, header.last)) {
-    // 1 Hz of some machine's timer up to 100 GHz.
+    // The accepted frequencies are 1 Hz to 100 GHz.
     if (!(per_tick_ > 0.01 && per_tick_ <= 1e9) || header.last.ns < header.first.ns ||
         header.last.ns > kMost) {
       refuse(file_, "its clock does not run ({} ticks in {} ns); the file is damaged",
@@ -42,7 +42,7 @@ class Clock {
     if (since < -kSlack || since > length + kSlack) {
       refuse(file_, "record {} is of a time that the file does not cover; the file is damaged", record);
     }
-    // A difference of whole ticks, so that near times stay apart.
+    // The difference is taken in whole ticks, so that near times stay distinct.
     const auto ticked = static_cast<std::int64_t>(ticks - header_.first.ticks);
     return header_.first.ns + static_cast<Ticks>(std::llround(static_cast<double>(ticked) * per_tick_));
   }
@@ -127,7 +127,7 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
         refuse(file, "record {} ends before it begins; the file is damaged", i);
       }
     } else if (record.kind == TraceKind::kClock) {
-      // Ten years apart, as the clocks of machines are that were started so.
+      // The monotonic clocks of two machines may differ by years of uptime: the limit is 9 years.
       constexpr std::int64_t kMost = std::int64_t{1} << 58;
       const auto ahead = static_cast<std::int64_t>(record.begin);
       if (ahead > kMost || ahead < -kMost || record.end > static_cast<std::uint64_t>(kMost)) {

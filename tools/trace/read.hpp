@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reads what FARSIDE_TRACE=PREFIX leaves: PREFIX.RANK.trace, one per process. What it says of itself is
-// believed only after it was checked: a file may be cut short, of another machine, or of somebody else's
-// making.
+// Reads the files of FARSIDE_TRACE=PREFIX: PREFIX.RANK.trace, one per process. Every field is checked before use,
+// since a file may be truncated, from another machine, or forged.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace farside::tools::trace {
 
-// A record with its times in nanoseconds on the CLOCK_MONOTONIC of its process (where TraceRecord has ticks).
+// A record with its times in nanoseconds of the CLOCK_MONOTONIC of its process (TraceRecord has ticks).
 struct RankTrace {
   std::string file;
   TraceHeader header;
@@ -21,10 +20,10 @@ struct RankTrace {
   std::string host;
 };
 
-// Throws std::runtime_error, which names the file and what is wrong with it.
+// Reads one file. Throws std::runtime_error that names the file and its error.
 RankTrace parse(const std::string& file, std::string_view bytes);
 
-// All files of the prefix, in the order of ranks. Throws if there is none.
+// Reads all files of the prefix, ordered by rank. Throws if there is none.
 std::vector<RankTrace> read_all(const std::string& prefix);
 
 }  // namespace farside::tools::trace

@@ -49,7 +49,7 @@ std::string header(const Timeline& timeline) {
   return text;
 }
 
-// Sums over many ranks may be more than Nanoseconds hold.
+// Formats a sum over ranks, which may exceed the range of Nanoseconds and is then clamped.
 std::string sum(double seconds) { return duration(static_cast<Nanoseconds>(std::min(seconds * 1e9, 9e18))); }
 
 std::string epochs(const Timeline& timeline) {

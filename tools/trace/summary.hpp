@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a trace says, in text: for a terminal.
+// Summarises a trace as text for a terminal.
 #pragma once
 
 #include <string>

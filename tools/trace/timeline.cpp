@@ -11,7 +11,7 @@
 namespace farside::tools::trace {
 namespace {
 
-// How far a clock is ahead of the first process's.
+// How far a clock is ahead of the first process's clock.
 struct Offset {
   Nanoseconds ahead = 0;
   Nanoseconds uncertain = 0;
@@ -20,7 +20,7 @@ struct Offset {
 std::map<std::uint64_t, Offset> offsets(const std::vector<RankTrace>& traces) {
   struct Edge {
     std::uint64_t from, to;
-    Nanoseconds ahead, uncertain;  // `to` of `from`
+    Nanoseconds ahead, uncertain;  // of `to` against `from`
   };
   std::vector<Edge> edges;
   for (const RankTrace& trace : traces) {
@@ -48,7 +48,7 @@ std::map<std::uint64_t, Offset> offsets(const std::vector<RankTrace>& traces) {
 
 bool is_lock(EpochKind kind) { return kind == EpochKind::kLockShared || kind == EpochKind::kLockExclusive; }
 
-// Whether one has to wait while the other is there.
+// Whether one of the two epochs excludes the other.
 bool conflict(const Epoch& one, const Epoch& other) {
   if (one.window != other.window || one.process == other.process) return false;
   const bool both_lock = is_lock(one.kind) && is_lock(other.kind);
@@ -77,7 +77,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
   std::map<int, int> with_rank;
   for (const RankTrace& trace : traces) ++with_rank[trace.header.rank];
 
-  // The first moment, on the first process's clock.
+  // The time of the first event, on the first process's clock.
   Nanoseconds zero = std::numeric_limits<Nanoseconds>::max();
   std::vector<Nanoseconds> shift;
   for (const RankTrace& trace : traces) {
@@ -99,7 +99,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
     const auto at = [&](Ticks ns) { return static_cast<Nanoseconds>(ns) - shift[p] - zero; };
     timeline.length = std::max(timeline.length, at(trace.header.last.ns));
 
-    std::map<std::uint32_t, int> windows;  // by number at this process
+    std::map<std::uint32_t, int> windows;  // by the process's own number
     std::map<std::uint32_t, std::size_t> latest;
     const auto window_of = [&](const TraceRecord& record) {
       const auto found = windows.find(record.window);
@@ -139,7 +139,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           break;
         }
         case TraceKind::kCounts:
-          // Those whose epoch was overwritten are left out with it.
+          // Operations whose epoch was overwritten are left out as well.
           if (const auto epoch = latest.find(record.window);
               epoch != latest.end() && timeline.epochs[epoch->second].end == at(record.end)) {
             timeline.epochs[epoch->second].counts.push_back({static_cast<Counted>(record.what),
@@ -173,8 +173,8 @@ Timeline merge(const std::vector<RankTrace>& traces) {
 }
 
 std::vector<LockWait> lock_waits(const Timeline& timeline) {
-  // Of each window, who holds, by the time at which they got it; and up to each the latest end, so that a
-  // look back can stop.
+  // The holders of each window, ordered by the time of acquisition. For each holder, latest_end is the latest end up
+  // to it, so that a search backwards can stop.
   struct Held {
     std::vector<std::size_t> epochs;
     std::vector<Nanoseconds> latest_end;
@@ -216,7 +216,7 @@ std::vector<LockWait> lock_waits(const Timeline& timeline) {
 }
 
 std::vector<FenceWait> fence_waits(const Timeline& timeline) {
-  // The n-th fence of a window is the same at all its ranks, unless some were overwritten.
+  // The n-th fence of a window is the same fence at all its ranks, unless some were overwritten.
   std::vector<FenceWait> waits;
   for (const Process& process : timeline.processes) {
     if (process.lost_epochs > 0) return waits;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The traces of all ranks on one clock, and what can be told from them together: who waited for whom.
+// The traces of all ranks on one clock, and what follows from them together: which rank waited for which.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ using Nanoseconds = std::int64_t;  // since the first event of any rank
 
 struct Process {
   int rank;          // in MPI_COMM_WORLD
-  std::string name;  // "rank 3", or with the process id where several have that rank (MPI_Comm_spawn)
+  std::string name;  // "rank 3", with the process id if several processes have that rank (MPI_Comm_spawn)
   std::string host;
-  Nanoseconds uncertain;  // how far its clock may be off; -1: it is not known against the first one's
+  Nanoseconds uncertain;  // possible error of its clock; -1: unknown against the first process's clock
   std::uint64_t lost_epochs, lost_operations, lost_served;
 };
 
 struct Window {
-  int number;  // as the first process that has it counts
+  int number;  // the number that the first process of the window gave it
   TraceFlavor flavor;
   int ranks;
-  std::map<int, int> processes;  // by rank in the window
+  std::map<int, int> processes;  // process by rank in the window
 };
 
 struct Counts {
@@ -37,7 +37,7 @@ struct Counts {
 
 struct Epoch {
   int process;
-  int window;  // index; -1: not among those recorded
+  int window;  // index; -1: not recorded
   EpochKind kind;
   int target;  // rank in the window; -1: none
   Nanoseconds begin, granted, closing, end;
@@ -46,7 +46,7 @@ struct Epoch {
   Nanoseconds waited() const { return granted - begin + (end - closing); }
 };
 
-// Something that lasted: a flush, an operation, a request served.
+// A flush, an operation, or a request that was served.
 struct Span {
   TraceKind kind;
   int process;
@@ -69,33 +69,33 @@ struct Timeline {
   std::vector<Window> windows;
   std::vector<Epoch> epochs;               // by begin
   std::vector<Span> spans;                 // by begin
-  std::map<EpochKind, EpochTotal> totals;  // of all epochs, also of those that were overwritten
+  std::map<EpochKind, EpochTotal> totals;  // of all epochs, including overwritten ones
   Nanoseconds length = 0;
 
-  // Which process is a target, or -1.
+  // Returns the process of a target, or -1.
   int process_of(int window, int target) const;
 };
 
 Timeline merge(const std::vector<RankTrace>& traces);
 
-// That somebody waited for a lock, and who held it meanwhile, in the order in which they got it.
+// A wait for a lock, and its holders meanwhile, in the order of acquisition.
 struct LockWait {
   struct Holder {
     std::size_t epoch;
-    Nanoseconds meanwhile;  // how long, of the wait
+    Nanoseconds meanwhile;  // time for which it held during the wait
   };
   std::size_t epoch;
   Nanoseconds waited;
   std::vector<Holder> holders;
 };
 
-// The longest first.
+// Returns the waits for locks, the longest first.
 std::vector<LockWait> lock_waits(const Timeline& timeline);
 
-// Of each fence that all ranks of its window have recorded: whom the others waited for.
+// For each fence that all ranks of its window recorded: the rank for which the others waited.
 struct FenceWait {
-  std::size_t last;      // the epoch of who came last
-  Nanoseconds together;  // waited by all others
+  std::size_t last;      // the epoch of the last rank to arrive
+  Nanoseconds together;  // sum of the waits of all others
 };
 std::vector<FenceWait> fence_waits(const Timeline& timeline);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sums and products of counts, sizes and displacements that a program has given, and that may be more than their type
-// holds.
+// Sums and products of counts, sizes and displacements from the program, which may overflow.
 #pragma once
 
 #include <concepts>
@@ -11,23 +10,22 @@
 
 namespace farside {
 
-// No object is larger than this, so that all offsets in it have a sign.
+// The maximal size of an object: ptrdiff_t holds all offsets in it.
 inline constexpr std::size_t kMostBytes = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
 
-// `count` elements of `size` bytes; nothing if that is more than kMostBytes. A multiplication and a compare.
+// Returns the bytes of `count` elements of `size` bytes; nothing if that is more than kMostBytes.
 constexpr std::optional<std::size_t> bytes_of(std::size_t count, std::size_t size) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, size, &bytes) || bytes > kMostBytes) return std::nullopt;
   return bytes;
 }
 
-// An integer for longer calculations: what its type does not hold throws std::overflow_error. Not for paths that are to
-// be fast.
+// An integer whose operations throw std::overflow_error at an overflow. Not for fast paths.
 template <std::integral T>
 class Checked {
  public:
   constexpr Checked(T value) : value_(value) {}  // NOLINT(google-explicit-constructor)
-  // Of another type, with the same value.
+  // Converts from another type.
   template <std::integral From>
   static constexpr Checked of(From value) {
     T same = 0;

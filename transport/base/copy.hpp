@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// memcpy for lengths that are known only when the program runs and are mostly those of one element: a load and a store
-// for these, instead of a call.
+// memcpy for lengths that are unknown at compile time and are mostly the size of one element: one load and one store
+// instead of a call.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace farside {
 
-// False, and nothing is copied, if there is no one load and store for so many bytes.
+// Returns false, and copies nothing, if no single load and store copies this many bytes.
 inline bool copy_small(void* to, const void* from, std::size_t bytes) {
   if (bytes == 8) [[likely]] {
     std::memcpy(to, from, 8);

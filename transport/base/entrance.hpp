@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The way into something that foreign code enters at any time and from any thread, and that comes to an end all the
-// same.
+// Guards an object with a limited life that foreign code enters at any time and from any thread.
 #pragma once
 
 #include <sched.h>
@@ -13,23 +12,24 @@
 
 namespace farside {
 
-// One thread at a time is inside; the others are turned away, and so is everybody while the entrance is closed.
+// Admits one thread at a time and refuses the others. A closed entrance refuses all threads.
 class Entrance {
  public:
   Entrance() = default;
   Entrance(const Entrance&) = delete;
   Entrance& operator=(const Entrance&) = delete;
 
-  // Any thread. True: the caller is inside until it leaves. One atomic exchange if nobody is inside, else two loads.
+  // Returns whether the calling thread is inside now, until leave(). Thread safety: any. Cost: two loads, and an atomic
+  // exchange if no thread is inside.
   bool try_enter() { return !closing_.load(std::memory_order_relaxed) && take(); }
   void leave() { taken_.store(false, std::memory_order_release); }
 
-  // Waits until nobody is inside, and lets nobody in until reopen(). What whoever was inside has done is visible then.
-  // Called by one thread at a time, not from inside.
+  // Waits until no thread is inside, and refuses all threads until reopen(). The changes of the threads that were
+  // inside are visible afterwards. Called by one thread at a time, not from inside.
   void close() {
     constexpr int kSpins = 1000;
     constexpr int kYields = 1000;
-    // Those who come again and again would else take turns before this one.
+    // Without this flag, threads that enter repeatedly could overtake this one again and again.
     closing_.store(true, std::memory_order_relaxed);
     for (int i = 0; !take(); ++i) {
       if (i < kSpins) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The definitions of fmt, which is no library of its own here: what fmt's headers declare, and templates that they say
-// are instantiated elsewhere. Nothing where they are headers only (FMT_HEADER_ONLY).
+// The definitions of fmt, compiled into farside instead of a library: the functions that fmt's headers declare, and the
+// templates that they declare extern. Empty with FMT_HEADER_ONLY.
 #include <fmt/format-inl.h>
 
 #ifndef FMT_HEADER_ONLY

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sleeping on a word until somebody says that it changed (futex(2)); the word may be shared with other processes.
+// Sleep on a word until another thread or process wakes the sleepers (futex(2)). The word may be in shared memory.
 #pragma once
 
 #include <linux/futex.h>
@@ -14,7 +14,7 @@
 
 namespace farside {
 
-// Returns when the word no longer holds `seen`, after a wake-up, or after `limit`; also, rarely, without a reason.
+// Returns when the word no longer holds `seen`, after a wake, after `limit`, or spuriously.
 inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) {
   const timespec timeout{.tv_sec = limit.count() / 1'000'000'000, .tv_nsec = limit.count() % 1'000'000'000};
   syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), FUTEX_WAIT, seen, &timeout, nullptr, 0);

@@ -14,7 +14,7 @@ bool call(int command) { return syscall(SYS_membarrier, command, 0U, 0) == 0; }
 
 }  // namespace
 
-// Again, for a process that was forked since: the kernel answers at once where nothing is new.
+// Registers again, for a process that was forked since. If the process is registered, the kernel returns at once.
 bool supports_global_membarrier() { return call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED); }
 
 bool global_membarrier() { return call(MEMBARRIER_CMD_GLOBAL_EXPEDITED); }

@@ -10,7 +10,7 @@ void Log::write(LogLevel level, std::string_view text) {
   const int rank = rank_.load(std::memory_order_relaxed);
   const std::string who = rank < 0 ? std::string("farside") : fmt::format("farside[{}]", rank);
   const std::string line = fmt::format("{}: {}: {}\n", who, kNames[static_cast<int>(level)], text);
-  // A message that cannot be written has nowhere else to go.
+  // Ignores errors: there is no other place for the message.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

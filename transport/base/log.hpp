@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages for the user: one line each on stderr, lower case, what was tried, on what, the exact cause. Written
-// with one write(2), so that lines of several ranks do not mix.
+// Messages for the user: one line on stderr, in lower case, that says what was tried, on what, and the exact cause. One
+// write(2) prints the line, so that lines of several ranks do not mix. Thread safety: any.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ enum class LogLevel : int { kError, kWarn, kInfo, kDebug };
 class Log {
  public:
   static void set_level(LogLevel level) { level_.store(level, std::memory_order_relaxed); }
-  // The rank in front of each line, once pmpi/ knows it (-1: none).
+  // The rank that begins each line (-1: none).
   static void set_rank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   static bool enabled(LogLevel level) { return level <= level_.load(std::memory_order_relaxed); }
   static void write(LogLevel level, std::string_view text);

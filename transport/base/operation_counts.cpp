@@ -3,7 +3,7 @@
 
 namespace farside {
 
-// Not inline: once per epoch, target and kind.
+// Not inline, as it is called once per epoch, target and kind.
 void OperationCounts::touch(std::int32_t target, Counted what) { touched_.push_back({target, what}); }
 
 }  // namespace farside

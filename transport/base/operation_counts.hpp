@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many operations went to each target, and how many bytes, since somebody last asked. Kept only when statistics or
-// a trace are asked for. Counting is two additions on a cache line that stays with the target; what was touched is
-// listed, so that asking costs what was done and not the number of targets.
+// The number of operations and bytes for each target since the last drain(). A window keeps these counts only for
+// statistics or a trace. To count an operation takes two additions on the target's cache line. A list of the touched
+// counts makes the cost of drain() independent of the number of targets.
 //
-// Memory: 80 bytes per target.
+// Thread safety: add(), add_slow() and drain() any, after expect_threads(). Memory: 80 bytes per target.
 #pragma once
 
 #include <array>
@@ -20,25 +20,25 @@ namespace farside {
 
 class OperationCounts {
  public:
-  // The operations on data: Counted without the protocols' and the handler's.
+  // The operations on data: the values of Counted before kControl.
   static constexpr std::size_t kKinds = static_cast<std::size_t>(Counted::kCompareAndSwap) + 1;
 
   struct Cell {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
   };
-  // Of one target, by Counted.
+  // The counts of one target, by Counted.
   using Row = std::array<Cell, kKinds>;
 
   // `threaded`: several threads may count at once.
   OperationCounts(int targets, bool threaded) : threaded_(threaded), rows_(static_cast<std::size_t>(targets)) {}
 
-  // From now on several threads may count at once, and rows are no longer counted in by themselves.
+  // From now on several threads may count at once, and row() returns null.
   void expect_threads() { threaded_ = true; }
 
-  // Where one thread counts by itself, by add_here; null if there may be several.
+  // Returns the counts for add_here() if only one thread counts, otherwise null.
   Row* row(int target) { return threaded_ ? nullptr : &rows_[static_cast<std::size_t>(target)]; }
-  // The same as add, in a few instructions.
+  // The same as add(), without the mutex.
   void add_here(Row& row, Counted what, std::size_t bytes) {
     Cell& cell = row[static_cast<std::size_t>(what)];
     cell.bytes += bytes;
@@ -49,7 +49,7 @@ class OperationCounts {
     add_here(rows_[static_cast<std::size_t>(target)], what, bytes);
   }
 
-  // Why an accumulate did not go by atomics: under the accumulate lock of its target, or by its handler.
+  // Counts the reason why an accumulate did not use atomics, but the target's accumulate lock or the target's handler.
   void add_slow(SlowAccumulate why, bool by_handler) {
     if (threaded_) [[unlikely]] {
       const std::scoped_lock held(mutex_);
@@ -61,8 +61,8 @@ class OperationCounts {
   using Slow = std::array<std::array<std::uint64_t, kSlowNames.size()>, 2>;  // lock, handler
   const Slow& slow() const { return slow_; }
 
-  // Gives take(target, what, count, bytes) all that was counted towards `only` (or everybody, if that is negative)
-  // since the last time, and forgets it.
+  // Calls take(target, what, count, bytes) for all counts of the target `only`, or of all targets if `only` is
+  // negative, and sets these counts to 0.
   template <class Take>
   void drain(int only, Take&& take) {
     std::unique_lock<std::mutex> held;

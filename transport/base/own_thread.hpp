@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads of farside's own: they take no signals, which belong to the application's threads.
+// The threads of farside. They block all signals, which belong to the application's threads.
 #pragma once
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 namespace farside {
 
-// `name`: as tools show it, of at most 15 characters (pthread_setname_np(3)).
+// Starts a thread. `name`: at most 15 characters (pthread_setname_np(3)). Errors: kOther.
 template <class Run>
 Status start_own_thread(std::thread& thread, const char* name, Run&& run) {
   sigset_t all, before;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a core does between two looks at a word that another core will change.
+// A hint to the core between two reads of a word that another core will change.
 #pragma once
 
 namespace farside {

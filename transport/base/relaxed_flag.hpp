@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A flag that any thread reads and changes, and that orders nothing: as cheap to read as a bool.
+// A flag that any thread may read and change. It orders no other accesses, and a read costs as much as that of a bool.
 #pragma once
 
 #include <atomic>

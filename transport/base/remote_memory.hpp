@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RemoteMemory: the control words of a group of ranks, as protocols (epochs/) see them. Words are 64 bits, named by
-// rank and byte offset in that rank's control block. An operation is issued, takes effect at the target some time
-// later, and is done after that; issuing never waits. Protocols are written as resumable steps over this concept and
-// never block inside, so that the same code runs on the wire (control_memory.hpp), under an explorer of
-// interleavings and in a simulation.
+// RemoteMemory: the interface of protocols (epochs/) to the control words of a group of ranks. A word has 64 bits. It
+// is identified by a rank and a byte offset in that rank's control block. Issuing an operation never blocks. The
+// operation takes effect at the target later, and is done after that. Protocols consist of resumable steps over this
+// concept and never block, so the same code runs over the routes (control_memory.hpp), in an explorer of interleavings
+// and in a simulator.
 #pragma once
 
 #include <concepts>
@@ -14,24 +14,24 @@ namespace farside {
 template <class M>
 concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operation operation, int rank,
                                 std::uint32_t word, std::uint64_t value) {
-  // One atomic step on the word; the operation's value is what the word held before.
+  // One atomic step on the word; value() is the former value of the word.
   memory.fetch_add(operation, rank, word, value);
   memory.compare_and_swap(operation, rank, word, value, value);
-  // The operation's value is what the word holds.
+  // value() is the value of the word.
   memory.read(operation, rank, word);
-  // Must not meet an atomic step of others on the same word, not even a compare-and-swap that finds another value:
-  // adapters may store the value back that they have read, over one that was written meanwhile (IBTA 9.4.5: atomic
-  // among atomics only).
+  // Must not be concurrent with an atomic step of another rank on the same word, even if the step is a compare-and-swap
+  // that fails: an adapter may store back the value that it has read, over the written one (IBTA 9.4.5: atomic among
+  // atomics only).
   memory.write(operation, rank, word, value);
-  // No remote operation: done after a while, `value` times what handing a contended lock over takes here. The memory
-  // begins with an estimate (a few round trips) and may learn. For waiters that look again, rarely.
+  // No remote operation. It is done after `value` times the duration of a hand-off of a contended lock. The memory
+  // estimates this duration (at first a few round trips) and may adapt the estimate. For waiters that probe rarely.
   memory.pause(operation, value);
-  // To learn from: a pause of the first number of hand-offs was over when the second number had taken place.
+  // Lets the memory adapt: a pause for the first number of hand-offs ended when the second number had taken place.
   memory.paused(value, value);
-  // True when the operation has taken effect. Only then value() may be asked, or the operation used again.
+  // True when the operation has taken effect. Only then value() may be called, or the operation be used again.
   { operation.done() } -> std::convertible_to<bool>;
   { operation.value() } -> std::convertible_to<std::uint64_t>;
-  // This rank's own words, read and changed in place; atomic against operations of peers.
+  // Access to this rank's own words; atomic with respect to operations of peers.
   { looked_at.own(word) } -> std::convertible_to<std::uint64_t>;
   { memory.own_fetch_add(word, value) } -> std::convertible_to<std::uint64_t>;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How farside's inner layers say that something failed: an Error has a kind, which pmpi/ turns into an MPI error
-// class, and one sentence that says what was tried, on what, and the exact cause. No exceptions.
+// The errors of the layers below pmpi/. An Error has a kind, which pmpi/ maps to an MPI error class, and one sentence
+// that says what was tried, on what, and the exact cause. These layers report no errors by exceptions.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 namespace farside {
 
 enum class ErrorKind {
-  kOther,        // anything without a better name
+  kOther,        // no other kind fits
   kBadSetting,   // a FARSIDE_* variable has a value that is not allowed
-  kNoRoute,      // a peer cannot be reached by any route that is allowed
+  kNoRoute,      // no allowed route reaches a peer
   kNoMemory,     // shared memory, locked memory or address space is exhausted
-  kPeer,         // a peer does not answer as it should, or its connection failed
+  kPeer,         // a peer has ended or answers incorrectly, or its connection failed
   kAssertion,    // an info hint that does not hold
-  kNotOneNode,   // memory that is to be shared by ranks of several nodes
+  kNotOneNode,   // shared memory for ranks of several nodes
   kAttach,       // memory that cannot be attached or detached
   kRange,        // an access beyond a region (found at the target)
   kUnsupported,  // a combination that does not exist
@@ -29,10 +29,10 @@ struct [[nodiscard]] Error {
   ErrorKind kind = ErrorKind::kOther;
   std::string text;
   int rank =
-      kNoRank;  // towards whom it was, in the space's group: one call may go to many, or to others than its target
+      kNoRank;  // the peer, in the space's group: a call may reach several ranks, or other ranks than its target
 };
 
-// Success, or the Error that prevented it. One pointer wide: success costs nothing on a hot path.
+// Success, or the Error that prevented it. It has the size of a pointer, so success costs nothing on a fast path.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -45,7 +45,7 @@ class [[nodiscard]] Status {
   std::unique_ptr<Error> error_;
 };
 
-// A T, or the Error that prevented it. value() may be called only when ok().
+// A T, or the Error that prevented it. Precondition of value(): ok(). Precondition of error(): !ok().
 template <class T>
 class [[nodiscard]] Result {
  public:

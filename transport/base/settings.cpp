@@ -132,7 +132,7 @@ constexpr Setting kSettings[] = {
      parse_trace},
 };
 
-// Read by build and test scripts, not by the library.
+// Variables that build and test scripts read, and the library does not.
 constexpr std::string_view kForScripts[] = {"FARSIDE_LIB", "FARSIDE_TEST_"};
 
 void warn_of_unknown() {

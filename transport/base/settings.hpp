@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The FARSIDE_* environment variables: one table (settings.cpp) gives name, default, allowed values, help and
-// parser; parsing, error messages and the tables of README.md and `farside` come from it.
+// The FARSIDE_* environment variables. One table (settings.cpp) has the name, default, allowed values, help and parser
+// of each. Parsing, error messages and the tables of README.md and `farside` use this table.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace farside {
 
-// How much of MPI's rules is checked.
+// The extent of checking of MPI's rules.
 enum class Check : int { kOff, kOn, kStrict };
 
 struct Settings {
-  // FARSIDE_ROUTES: which ways to a peer's memory may be used.
+  // FARSIDE_ROUTES: the allowed routes to a peer's memory.
   bool mapped = true;  // shared memory, inside a node
   bool cma = true;     // process_vm_readv/writev on private memory, inside a node (needs mapped as well)
   bool fabric = true;  // libfabric
-  // FARSIDE_PROVIDER: libfabric provider, as in fi_info; empty: farside chooses.
+  // FARSIDE_PROVIDER: a libfabric provider, as in fi_info; empty: farside chooses.
   std::string provider;
-  // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: libfabric's first.
+  // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: the nearest, or libfabric's first.
   std::string device;
-  // FARSIDE_PROGRESS: whether a thread carries out what others ask of this process, or nobody does.
+  // FARSIDE_PROGRESS: whether a thread executes the requests of peers; otherwise no thread does.
   bool progress_thread = true;
-  // FARSIDE_NIC_ATOMICS: whether locks may be atomics of network adapters.
+  // FARSIDE_NIC_ATOMICS: whether control words may be changed by atomics of network adapters.
   bool nic_atomics = true;
   // FARSIDE_CONNECTIONS; 0: no limit.
   std::uint32_t connections = 1024;
@@ -38,27 +38,27 @@ struct Settings {
   Check check = Check::kOn;
   // FARSIDE_LOG
   LogLevel log = LogLevel::kWarn;
-  // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize; empty: nothing is counted.
+  // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize; empty: no statistics.
   std::string stats;
-  // FARSIDE_TRACE: each rank writes PREFIX.RANK.trace at MPI_Finalize; empty: nothing is recorded.
+  // FARSIDE_TRACE: each rank writes PREFIX.RANK.trace at MPI_Finalize; empty: no trace.
   std::string trace;
 };
 
 struct Setting {
   const char* name;           // FARSIDE_ROUTES
-  const char* default_value;  // as it would be written in the environment
-  const char* allowed;        // for people
+  const char* default_value;  // as in the environment
+  const char* allowed;        // the allowed values, in words
   const char* help;
   bool (*parse)(std::string_view value, Settings& settings);  // false: not allowed
 };
 
 std::span<const Setting> settings_table();
 
-// The variables of the environment that begin with FARSIDE_ and are not settings.
+// Returns the environment variables that begin with FARSIDE_ and are neither settings nor variables of scripts.
 std::vector<std::string> unknown_settings();
 
-// Reads the environment. The error names the variable, its value and what is allowed. Variables that begin with
-// FARSIDE_ and are not settings are warned about (a misspelt setting must not be ignored in silence).
+// Reads the environment. Warns about unknown_settings(), because a misspelt setting must not be ignored silently.
+// Errors: kBadSetting, with the variable, its value and the allowed values.
 Result<Settings> read_settings();
 
 }  // namespace farside

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// While an object of this class lives, its thread takes no signal: a handler that calls back into what the thread is
-// doing (fork(2) does) would wait for a mutex that the same thread holds. Two system calls.
+// Blocks all signals of the calling thread during its life: a signal handler that needs a mutex of farside (as fork(2)
+// does) would deadlock if its own thread held the mutex. Cost: two system calls.
 #pragma once
 
 #include <csignal>
@@ -12,7 +12,7 @@ class SignalsBlocked {
   SignalsBlocked() {
     sigset_t all;
     sigfillset(&all);
-    // With these arguments pthread_sigmask(3) has no error to report; the same holds below.
+    // With these arguments pthread_sigmask(3) cannot fail. The same holds for the call in the destructor.
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   SignalsBlocked(const SignalsBlocked&) = delete;

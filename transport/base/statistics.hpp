@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this process did on which route, counted when FARSIDE_STATS asks for it. Written out by pmpi/.
+// The counts of this process's operations by route, for FARSIDE_STATS. pmpi/ writes them to a file. Thread safety: any.
 #pragma once
 
 #include <array>
@@ -12,8 +12,9 @@ namespace farside {
 enum class RouteKind : std::uint8_t { kSelf, kMapped, kCma, kFabric };
 inline constexpr std::array<const char*, 4> kRouteNames = {"self", "mapped", "cma", "fabric"};
 
-// kControl: operations of protocols on control words (locks, notices, barriers). kNicAtomic: those of both that an
-// adapter executed. kFromRuntime: looks of threads that waited in the MPI runtime, if there was something.
+// kControl: operations of protocols on control words (locks, notifications, barriers). kHandler: requests that the
+// handler of this process executed. kNicAtomic: atomics on data or control words that an adapter executed.
+// kFromRuntime: successful polls of threads that waited in the MPI runtime.
 enum class Counted : std::uint8_t {
   kPut,
   kGet,
@@ -29,10 +30,10 @@ inline constexpr std::array<const char*, 9> kCountedNames = {
     "put",     "get",     "accumulate", "get_accumulate", "compare_and_swap",
     "control", "handler", "nic_atomic", "from_runtime"};
 
-// Why an accumulate goes the slow way (transport/README.md): its type is of 1 or 2 bytes or wider than the CPU's
-// atomics; it is not aligned; it adds floating-point numbers where nobody needs the fabric; some rank of the window is
-// reached by process_vm_readv/writev; the provider has no such atomic, or it crosses from one attached region into the
-// next.
+// The reasons for the slow path of an accumulate (transport/README.md). kType: elements of 1 or 2 bytes, or wider than
+// the CPU's atomics. kUnaligned: no natural alignment. kFloatingPoint: floating-point elements in a space that does not
+// need the fabric. kCma: the space has a target on the route cma. kProvider: the adapter has no such atomic, or an
+// element at the target crosses from one attached region into the next.
 enum class SlowAccumulate : std::uint8_t { kType, kUnaligned, kFloatingPoint, kCma, kProvider };
 inline constexpr std::array<const char*, 5> kSlowNames = {"type", "unaligned", "floating_point", "cma", "provider"};
 
@@ -46,7 +47,7 @@ class Statistics {
   void enable() { enabled_.store(true, std::memory_order_relaxed); }
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
-  // Relaxed: figures are read after the work they count, by the thread that finalizes.
+  // Relaxed: the finalizing thread reads the counts after the work.
   void add(RouteKind route, Counted what, std::size_t bytes, std::uint64_t count = 1) {
     if (!enabled()) [[likely]]
       return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plain stores to memory of others, which a core may still hold back while its later loads go ahead: who has flushed a
-// put and then reads must not read the past.
+// The plain stores of this process to memory of its peers. A core may execute later loads before such stores leave its
+// store buffer. After a flush of a put, a load must not precede the put, so the flush drains the stores.
 #pragma once
 
 #include <atomic>
@@ -9,12 +9,12 @@ namespace farside {
 
 class Stores {
  public:
-  // After stores that no atomic read-modify-write of this thread followed.
+  // To be called after plain stores, unless an atomic read-modify-write of the thread followed them.
   void made() { under_way_.store(true, std::memory_order_relaxed); }
-  // All stores made before come before all loads made later. A full fence takes as long as a put, so there is none
-  // where nothing was stored since the last. On x86 stores leave a core in their order, so a thread that finds another
-  // one's false over its own true finds its earlier stores gone as well; and there read-modify-writes need no fence.
-  // Elsewhere neither is sure, and there always is one.
+  // Orders all earlier stores before all later loads. A full fence takes as long as a put, so on x86 there is no fence
+  // if nothing was stored since the last one. There stores leave a core in program order: if a thread reads another
+  // thread's `false` that replaced its own `true`, its earlier stores have left its core. On other processors this does
+  // not hold, so drain() always executes a fence.
   void drain() {
 #if defined(__x86_64__)
     if (!under_way_.load(std::memory_order_relaxed)) {
@@ -25,7 +25,7 @@ class Stores {
 #endif
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
-  // The same, behind a sequentially consistent read-modify-write of this thread.
+  // The same after a sequentially consistent read-modify-write of this thread, which is a full fence on x86.
   void drained_by_atomic() {
 #if defined(__x86_64__)
     under_way_.store(false, std::memory_order_relaxed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Time for records: the processor's time-stamp counter where it runs at one rate (some 8 ns to read, of which half is
-// the wait for what was done before), else CLOCK_MONOTONIC. A Calibration, two readings of both, turns it into
-// nanoseconds.
+// The clock for records: the processor's time-stamp counter if its rate is constant, otherwise CLOCK_MONOTONIC. To read
+// the counter takes some 8 ns, half of which is the wait for earlier instructions. Two readings of both clocks
+// (ClockPair) convert ticks into nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline std::uint64_t monotonic_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1000000000U + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// Whether the counter keeps its rate whatever the processor does (Intel SDM volume 3, "Invariant TSC").
+// Returns whether the rate of the counter is constant (Intel SDM volume 3, "Invariant TSC").
 inline bool invariant_counter() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -41,7 +41,7 @@ inline Ticks ticks() {
   return monotonic_ns();
 }
 
-// The two clocks at one moment, as nearly as can be: the closest of several readings.
+// Both clocks at almost the same time: the closest of 16 pairs of readings.
 struct ClockPair {
   Ticks ticks = 0;
   std::uint64_t ns = 0;
@@ -60,7 +60,7 @@ struct ClockPair {
   }
 };
 
-// How long a tick is, in nanoseconds; 0 if the readings are too close to tell.
+// Returns the length of a tick in nanoseconds; 0 if the counter has not moved between the readings.
 inline double ns_per_tick(const ClockPair& first, const ClockPair& second) {
   return second.ticks > first.ticks
              ? static_cast<double>(second.ns - first.ns) / static_cast<double>(second.ticks - first.ticks)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The recorder behind FARSIDE_TRACE: signals of records of one process, in which the oldest are overwritten and
-// counted. Epochs, operations and what the progress thread did have a ring each, so that a flood of one kind does not
-// wash out the others.
+// The recorder for FARSIDE_TRACE: ring buffers of the records of one process. A full ring overwrites its oldest records
+// and counts them. Epochs, operations and the work of the progress thread have a ring each, so that many records of one
+// kind do not overwrite those of another.
 //
-// Memory: 4 MiB, 2 MiB and 1 MiB at most; nothing where no trace is asked for.
+// Thread safety: any for add() after expect_threads(). Memory: at most 4, 2 and 1 MiB; none without a trace.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ class TraceRing {
     const std::scoped_lock held(mutex_);
     return next_ > mask_ + 1 ? next_ - mask_ - 1 : 0;
   }
-  // The records, oldest first.
+  // Returns the records, the oldest first.
   std::vector<TraceRecord> take() const;
 
  private:
@@ -54,7 +54,7 @@ class TraceRing {
   std::size_t mask_;
   RelaxedFlag threaded_;
   std::unique_ptr<TraceRecord, Free>
-      records_;  // not made before they are recorded: pages that nobody touches cost nothing
+      records_;  // not initialized, so that only touched pages take memory
   std::uint64_t next_ = 0;
   mutable std::mutex mutex_;
 };
@@ -63,9 +63,9 @@ class Trace {
  public:
   Trace() : first_(ClockPair::read()) {}
 
-  // Of this process; null: nothing is recorded.
+  // Returns the trace of this process; null: nothing is recorded.
   static Trace* active() { return active_.load(std::memory_order_acquire); }
-  // At most once per process.
+  // Creates the trace. To be called by one thread.
   static void activate() {
     if (active() == nullptr) active_.store(new Trace(), std::memory_order_release);
   }
@@ -76,7 +76,7 @@ class Trace {
   const ClockPair& first() const { return first_; }
 
  private:
-  static inline std::atomic<Trace*> active_{nullptr};  // never destroyed: threads may still be recording
+  static inline std::atomic<Trace*> active_{nullptr};  // never destroyed: threads may still record
 
   TraceRing epochs_{std::size_t{1} << 16};
   TraceRing operations_{std::size_t{1} << 15};
@@ -84,10 +84,10 @@ class Trace {
   ClockPair first_;
 };
 
-// Around what a thread of farside's does for another process.
+// Records its own life as the execution of a request of another process.
 class TraceServed {
  public:
-  // `route`: by which it was asked for.
+  // `route`: the route of the request.
   TraceServed(RouteKind route, std::uint64_t bytes)
       : route_(route), bytes_(bytes), begin_(Trace::active() != nullptr ? ticks() : 0) {}
   TraceServed(const TraceServed&) = delete;

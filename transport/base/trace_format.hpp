@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What FARSIDE_TRACE leaves: PREFIX.RANK.trace, written by the library, read by `farside trace`.
+// The format of the file PREFIX.RANK.trace (FARSIDE_TRACE), which the library writes and `farside trace` reads.
 //
 //   | TraceHeader | TraceRecord, header.records of them |
 //   0             256                                   256 + 64 * records
 //
-// In the byte order of the machine that wrote it; `order` tells a reader of another one.
+// Integers have the byte order of the writer. `order` lets a reader recognize another byte order.
 #pragma once
 
 #include <array>
@@ -29,11 +29,11 @@ struct TraceHeader {
   std::int32_t rank = -1;           // in MPI_COMM_WORLD
   std::int32_t pid = 0;
   std::uint64_t records = 0;
-  std::uint64_t lost_epochs = 0;    // overwritten by later ones
+  std::uint64_t lost_epochs = 0;    // overwritten by later records
   std::uint64_t lost_operations = 0;
   std::uint64_t lost_served = 0;
-  std::uint64_t clock = 0;          // whose CLOCK_MONOTONIC it is: the same for all processes of a node
-  ClockPair first;                  // when recording began
+  std::uint64_t clock = 0;          // identifies the CLOCK_MONOTONIC: the same for all processes of a node
+  ClockPair first;                  // when the recording began
   ClockPair last;                   // when the file was written
   std::array<char, 64> host{};      // ends with 0
   std::array<char, 88> unused{};
@@ -41,34 +41,34 @@ struct TraceHeader {
 static_assert(sizeof(TraceHeader) == 256 && std::is_trivially_copyable_v<TraceHeader>);
 
 enum class TraceKind : std::uint8_t {
-  kWindow = 1,    // what kind of window, and whose: made at begin, freed at end (0: not yet)
-  kClock,         // that another clock of the run is `other` ahead of this one: offset_ns, give or take uncertainty_ns
+  kWindow = 1,    // a window: created at begin, freed at end (0: not yet)
+  kClock,         // another clock of the run (granted), its lead over this one in ns (begin), its uncertainty (end)
   kEpoch,         // see below
-  kCounts,        // more operations of the epoch before it
+  kCounts,        // more operations of the epoch in the record before it
   kFlush,         // a flush that waited: begin, end
-  kOperation,     // an operation that is no load or store: begin, end (issued, over the fabric; done, by cma)
+  kOperation,     // an operation that is no load or store: begin, end (fabric: when issued; cma: when complete)
   kServed,        // the progress thread executed a request of another process: begin, end, bytes
-  kTotal,         // all epochs of a kind, also those overwritten: count, ticks in them (begin), ticks waited (end)
+  kTotal,         // all epochs of a kind, with the overwritten ones: count, ticks in them (begin), ticks waited (end)
 };
 
 enum class EpochKind : std::uint8_t { kFence, kStart, kPost, kLockShared, kLockExclusive, kLockAll };
 inline constexpr std::array<const char*, 6> kEpochNames = {"fence", "start", "post", "lock_shared", "lock_exclusive",
                                                            "lock_all"};
 
-// An epoch: opened by a call at `begin`, which had it at `granted`; the call that ends it came at `closing` and
-// returned at `end` (0: it was open when the file was written). So granted - begin is a wait for others (a lock, the
-// posts of a start), and end - closing, too (a fence's barrier, the completes of a wait, data and release of an
-// unlock).
+// An epoch: a call opened it at `begin` and succeeded at `granted`. Another call closed it from `closing` to `end` (0:
+// the epoch was open when the file was written). Both granted - begin and end - closing are waits for other ranks: the
+// first for a lock or the posts of a start; the second for a fence's barrier, the completes of a wait, or the data and
+// the release of an unlock.
 struct TraceRecord {
   TraceKind kind = TraceKind::kEpoch;
   std::uint8_t detail = 0;     // kEpoch, kTotal: EpochKind; kWindow: TraceFlavor
   std::uint8_t what = 0;       // kOperation, kEpoch and kCounts with count > 0: Counted
-  std::uint8_t route = 0;      // RouteKind of these
+  std::uint8_t route = 0;      // RouteKind of these operations
   std::uint32_t window = 0;    // number of the window at this process
   std::int32_t target = -1;    // rank in the window; -1: several or none
   std::uint32_t thread = 0;
   Ticks begin = 0;
-  Ticks granted = 0;           // kWindow: an id alike on all ranks
+  Ticks granted = 0;           // kWindow: an id, the same on all ranks
   Ticks closing = 0;           // kWindow: rank | ranks << 32
   Ticks end = 0;
   std::uint64_t count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file descriptor that is closed with its owner.
+// A file descriptor. The destructor closes it.
 #pragma once
 
 #include <unistd.h>

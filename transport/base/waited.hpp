@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long the calling thread has waited inside farside, ever: who wants to know of one call reads it before and after.
-// Measured (by Waiter) only when statistics or a trace are asked for.
+// The total time that the calling thread has waited inside farside. The difference of two reads is the waiting time of
+// the calls between them. Waiter measures it only for statistics or a trace.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ struct Waited {
   static void measure() { measured_.store(true, std::memory_order_relaxed); }
 
  private:
-  // Of the loader's static share of thread-local memory: these few bytes fit into what it keeps for libraries.
+  // In static thread-local storage: these few bytes fit into the loader's reserve for libraries.
   [[gnu::tls_model("initial-exec")]] static thread_local Waited here_;
   static inline std::atomic<bool> measured_{false};
 };

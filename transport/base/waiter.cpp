@@ -27,7 +27,7 @@ void Waiter::disarm() {
 
 void Waiter::pause_longer() {
   if (armed_) {
-    // The caller has looked once more since the wake event was armed.
+    // The caller has read the condition again since the wake event was armed.
     wake_event_.sleep(seen_, progress_.longest_sleep());
     disarm();
     progress_.poll();

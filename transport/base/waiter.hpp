@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Waiting, the one way farside does it: spin briefly, then yield, then sleep, and all the while keep moving what
-// others may be waiting for: this process's endpoint, and the MPI runtime (a rank that waits here may owe the
-// peer a pending MPI_Isend). Ranks may outnumber cores, so spinning alone would cost a time slice per wait.
+// All waits of farside. A waiter spins briefly, then yields, then sleeps. Meanwhile it progresses this process's
+// endpoint and the MPI runtime, because peers may depend on them (for instance on a pending MPI_Isend of this rank).
+// Ranks may outnumber cores, so a wait that only spins would take a time slice.
 //
-//   for (Waiter waiter(progress, wake event); !done();) waiter.pause();
+//   for (Waiter waiter(progress, wake_event); !done();) waiter.pause();
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,18 @@
 
 namespace farside {
 
-// What a waiting application thread keeps moving. One object per process (transport/process.hpp).
+// The progress that a waiting application thread makes. One object per process (transport/process.hpp).
 class Progress {
  public:
-  // Moves the endpoint, without blocking.
+  // Progresses the endpoint, without blocking.
   virtual void poll() = 0;
-  // Moves the MPI runtime, without blocking. Only called from application threads.
+  // Progresses the MPI runtime, without blocking. Only called from application threads.
   virtual void poll_runtime() = 0;
-  // Between these two, `wake event` is also signalled when something has arrived at the endpoint.
+  // Between these two calls, arrivals at the endpoint signal `wake_event`, too.
   virtual void listen(WakeEvent& wake_event) = 0;
   virtual void stop_listening(WakeEvent& wake_event) = 0;
-  // How long a waiter may sleep and not look: as long as the runtime can wait, which has no wake event, or, if nobody
-  // signals for what arrives at the endpoint, as long as that can wait.
+  // Returns the maximal sleep of a waiter. It limits the delay of the runtime, which has no wake event, and of arrivals
+  // at the endpoint if no thread signals them.
   virtual std::chrono::microseconds longest_sleep() const { return std::chrono::milliseconds(1); }
 
  protected:
@@ -35,7 +35,7 @@ class Progress {
 
 class Waiter {
  public:
-  // `wake event` is signalled by whoever changes what is waited for; the endpoint's arrivals signal it as well.
+  // A change of the awaited condition must signal `wake_event`. Arrivals at the endpoint signal it, too.
   Waiter(Progress& progress, WakeEvent& wake_event) : progress_(progress), wake_event_(wake_event) {}
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
@@ -44,7 +44,7 @@ class Waiter {
     if (begun_ != 0) [[unlikely]] note_end();
   }
 
-  // One step of waiting; call it between looks at what is waited for.
+  // One step of the wait, to be called between two reads of the awaited condition.
   void pause() {
     if (rounds_ >= kSpins) return pause_longer();
     if (rounds_ == 0 && Waited::measured()) [[unlikely]] begun_ = ticks();
@@ -54,8 +54,8 @@ class Waiter {
   }
 
  private:
-  // Measured on 2 cores with 2 to 8 ranks: a mapped hand-off takes under 200 ns, a round trip over loopback TCP 20
-  // to 60 us, a yield 0.5 us alone and a time slice when others run.
+  // Measured on 2 cores with 2 to 8 ranks: a hand-off on a mapped target takes under 200 ns, a round trip over loopback
+  // TCP 20 to 60 us, and a yield 0.5 us without other runnable threads, otherwise a time slice.
   static constexpr std::uint32_t kSpins = 64;
   static constexpr std::uint32_t kYields = 64;
 
@@ -69,7 +69,7 @@ class Waiter {
   std::uint32_t rounds_ = 0;
   std::uint32_t seen_ = 0;
   bool armed_ = false;
-  Ticks begun_ = 0;   // if waits are measured
+  Ticks begun_ = 0;   // 0 unless waits are measured
 };
 
 }  // namespace farside

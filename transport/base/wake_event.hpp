@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A wake event: who sleeps hears when something that it may wait for has changed. It stands in shared memory where
-// on-node peers signal it, and costs whoever signals one load while nobody sleeps.
+// A wake event wakes sleeping threads when a condition may have changed. It lies in shared memory if on-node peers
+// signal it. To signal it costs one load while no thread sleeps.
 //
-// The sleeper arms it (arm), looks once more at what it waits for, and only then sleeps: what changed before the look
-// is seen, what changes after it signals.
+// A thread arms the wake event, reads the condition again, and only then sleeps. It sees a change before this read, and
+// a change after it signals the wake event. Thread safety: any.
 #pragma once
 
 #include <atomic>
@@ -16,20 +16,21 @@ namespace farside {
 
 class WakeEvent {
  public:
-  // For the sleeper. The returned value goes to sleep().
+  // For the sleeper. The result is the argument of sleep().
   std::uint32_t arm() {
-    // Sequentially consistent: either whoever changes something sees a sleeper, or the sleeper's next look sees the
-    // change.
+    // Sequentially consistent: either the thread that changes the condition sees a sleeper, or the sleeper's next read
+    // sees the change.
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t wakes = wakes_.load(std::memory_order_seq_cst);
-    // The next look may be an acquire load, which alone could pass the addition (not on x86).
+    // Orders the addition before the sleeper's next read, which may be an acquire load (not needed on x86).
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return wakes;
   }
   void disarm() { sleepers_.fetch_sub(1, std::memory_order_relaxed); }
   void sleep(std::uint32_t armed, std::chrono::nanoseconds limit) { futex_wait(wakes_, armed, limit); }
 
-  // For whoever has changed something, by a sequentially consistent read-modify-write or store.
+  // To be called after a change of the condition. Precondition: the change was a sequentially consistent
+  // read-modify-write or store.
   void wake_if_armed() {
     if (sleepers_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
       wake();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of sizes and names behind traits(), computed from the C++ types of elements.hpp.
+// The table of traits(), computed from the C++ types of elements.hpp.
 #include "transport/data/basic_type.hpp"
 
 #include <array>

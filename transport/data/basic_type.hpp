@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The elements that one-sided operations move and combine: every predefined MPI datatype maps to one BasicType
-// (in pmpi/), so that this layer needs no MPI. A pair type is a value followed by an int or a value of the same
-// type (MPI_MINLOC, MPI_MAXLOC; MPI 4.0 section 6.9.4), laid out as the C struct of its two members.
+// The types of the elements that one-sided operations copy and combine. pmpi/ maps each predefined MPI datatype to one
+// BasicType, so that this layer needs no MPI. A pair type is a value followed by an int or by a value of the same type
+// (MPI_MINLOC, MPI_MAXLOC; MPI 4.0 section 6.9.4), with the layout of the C struct of both members.
 #pragma once
 
 #include <array>
@@ -25,25 +25,26 @@ enum class BasicType : std::uint8_t {
 };
 inline constexpr std::size_t kBasicTypes = 31;
 
-// Types of 1 and 2 bytes have no CPU atomics: they are what structures are moved by. Under the accumulate lock they are
-// moved whole (up to 16 KiB), which programs expect of a pointer sent as MPI_BYTE.
+// Types of 1 and 2 bytes have no CPU atomics, because programs copy structures as such elements. Under the accumulate
+// lock an operation on up to 16 KiB of them is atomic as a whole, as programs expect for a pointer sent as MPI_BYTE.
 struct BasicTypeTraits {
   const char* name;
   std::uint8_t size;     // bytes of data (12 for kDoubleInt)
   std::uint8_t extent;   // bytes from one element to the next (16 for kDoubleInt)
   std::uint8_t first;    // bytes of the first member of a pair type (8 for kDoubleInt), else size
-  std::uint8_t second;   // pair types: offset of the second member, else 0
-  bool cpu_atomics;      // elements are combined by CPU atomics where they are aligned: no gap, of 4 or 8 bytes (below)
-  bool cpu_adds;         // counters, to which the CPU adds in one step: not floating-point, which takes a loop
+  std::uint8_t second;   // offset of the second member of a pair type, else 0
+  bool cpu_atomics;      // aligned elements are combined by CPU atomics: 4 or 8 bytes without a gap
+  bool cpu_adds;         // and a sum is one CPU instruction: not for floating-point, complex and pair types
 };
 
 extern const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits;
 inline const BasicTypeTraits& traits(BasicType type) { return basic_type_traits[static_cast<std::size_t>(type)]; }
 
-// True for types whose elements have gaps (size != extent): those bytes are never written at a target.
+// Returns whether the elements of a type have a gap (size != extent), whose bytes are never written at a target.
 inline bool has_gap(BasicType type) { return traits(type).size != traits(type).extent; }
 
-// Bytes from the first element to the end of the last one's data: it need not have a gap behind it.
+// Returns the bytes from the first element to the end of the last one's data. The last element need not have a gap
+// behind its data.
 inline std::size_t span_of(BasicType type, std::size_t count) {
   const BasicTypeTraits& of = traits(type);
   const std::size_t data = of.second == 0 ? of.size : std::size_t{of.second} + of.size - of.first;

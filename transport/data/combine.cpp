@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels of combine() and compare_and_swap(), made by templates and reached through one table [op][type].
+// The kernels of combine() and compare_and_swap(): instances of templates, in one table [op][type].
 #include <array>
 #include <atomic>
 #include <bit>
@@ -15,12 +15,12 @@
 namespace farside {
 namespace {
 
-// What the CPU's atomics work on.
+// The integer that holds an element in the CPU's atomics.
 template <class T>
 using WordOf = std::conditional_t<sizeof(T) == sizeof(std::uint32_t), std::uint32_t, std::uint64_t>;
 
-// The type an operation is computed in. Where signedness or meaning does not matter it is the unsigned integer of
-// the same size: overflow then wraps as users expect of MPI_SUM, and types share kernels.
+// The type in which an operation is computed. If signedness and meaning do not matter, it is the unsigned integer of
+// the same size: its overflow wraps around, as users expect of MPI_SUM, and types share kernels.
 template <ReduceOp kOp, class T>
 constexpr auto operand_type() {
   constexpr bool kMoves = kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp;
@@ -56,14 +56,14 @@ inline T apply_arithmetic(T target, T origin) {
   }
 }
 
-// The textbook product: std::complex would call a function that repairs infinities, at ten times the cost.
+// The product does not use std::complex, which would call a function that repairs infinities, at ten times the cost.
 template <ReduceOp kOp, class T>
 inline Complex<T> apply_complex(Complex<T> a, Complex<T> b) {
   if constexpr (kOp == ReduceOp::kSum) return {a.real + b.real, a.imaginary + b.imaginary};
   else return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
 }
 
-// On equal values the smaller index wins (MPI 4.0 section 6.9.4).
+// If the values are equal, the result has the smaller index (MPI 4.0 section 6.9.4).
 template <ReduceOp kOp, class V, class I>
 inline Pair<V, I> apply_pair(Pair<V, I> target, Pair<V, I> origin) {
   const bool origin_wins = kOp == ReduceOp::kMinloc ? origin.value < target.value : target.value < origin.value;
@@ -82,11 +82,12 @@ inline T apply(T target, [[maybe_unused]] T origin) {
   else return apply_arithmetic<kOp>(target, origin);
 }
 
-// fetched is null in the kernels that do not fetch, origin may be null in those of kNoOp.
+// `fetched` is null for kernels that do not fetch; `origin` may be null for those of kNoOp.
 using Kernel = void (*)(std::byte* target, const std::byte* origin, std::byte* fetched, std::size_t count);
 
-// g++ -O2 vectorizes only loops whose trip count it knows: blocks of so many elements. And it unrolls none unless told
-// to, which takes twice the time (1,024 doubles, 32 bytes at a time: 0.26 us instead of 0.13; int64 0.38, 0.13).
+// Elements per block. g++ -O2 vectorizes only loops with a known trip count, and unrolls none without a pragma. A loop
+// that is not unrolled takes twice the time (1,024 doubles, 32 bytes at a time: 0.26 us instead of 0.13; int64: 0.38
+// instead of 0.13).
 constexpr std::size_t kBlock = 32;
 
 template <ReduceOp kOp, class T> inline constexpr bool kMovesBytes =
@@ -123,8 +124,8 @@ void combine_locked(std::byte* __restrict target, const std::byte* __restrict or
   combine_plainly<kOp, T, kFetch>(target, origin, fetched, count);
 }
 
-// The same by vectors of 32 and of 64 bytes, where the CPU has them: half the time for long rows. Not fused, so not
-// rounded otherwise.
+// The same with vectors of 32 and of 64 bytes, for CPUs that have them: half the time for long rows. No operation is
+// fused, so the rounding is the same.
 #if defined(__x86_64__)
 #define FARSIDE_WIDE [[gnu::target("avx2")]]
 #define FARSIDE_WIDEST [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
@@ -143,9 +144,9 @@ FARSIDE_WIDEST void combine_locked_widest(std::byte* __restrict target, const st
   combine_plainly<kOp, T, kFetch>(target, origin, fetched, count);
 }
 
-// Combines one word and returns what it was. The orders are acquire and release, so that in the unified memory
-// model a program may publish data by an accumulate and find it by a fetch (MPI 4.0 section 12.4); they cost
-// nothing on x86-64, and a sequentially consistent order among different locations is promised by nobody.
+// Combines one word and returns its former value. The orders are acquire and release, so that in the unified memory
+// model a program may publish data by an accumulate and read the data after a fetch (MPI 4.0 section 12.4). These
+// orders cost nothing on x86-64. MPI does not require a sequentially consistent order among different locations.
 template <ReduceOp kOp, class T, bool kFetch>
 inline WordOf<T> atomic_step(std::atomic_ref<WordOf<T>> word, const std::byte* origin) {
   using Word = WordOf<T>;
@@ -170,7 +171,7 @@ inline WordOf<T> atomic_step(std::atomic_ref<WordOf<T>> word, const std::byte* o
     Word old = word.load(std::memory_order_acquire);
     for (;;) {
       const Word next = std::bit_cast<Word>(apply<kOp>(std::bit_cast<T>(old), operand));
-      // Writing an equal value back would only take the cache line away from others.
+      // A write of an equal value would only take the cache line from other cores.
       if (next == old || word.compare_exchange_weak(old, next, kBoth, std::memory_order_acquire)) return old;
     }
   }
@@ -190,7 +191,7 @@ void combine_atomic(std::byte* target, const std::byte* origin, std::byte* fetch
 struct Kernels {
   Kernel atomic = nullptr, atomic_fetch = nullptr;
   Kernel locked = nullptr, locked_fetch = nullptr;
-  // As locked, by wider vectors, for types that fill them.
+  // As `locked`, with wider vectors; for arithmetic types of at most 8 bytes.
   Kernel wide = nullptr, wide_fetch = nullptr;
   Kernel widest = nullptr, widest_fetch = nullptr;
 };
@@ -228,7 +229,7 @@ constexpr std::array<std::array<Kernels, kBasicTypes>, kReduceOps> make_table(st
   return {make_row<static_cast<ReduceOp>(kOp)>(std::make_index_sequence<kBasicTypes>())...};
 }
 
-// 0, 1 or 2: none, wide, widest.
+// 0: none; 1: wide; 2: widest.
 #if defined(__x86_64__)
 const int wide_vectors = [] {
   __builtin_cpu_init();
@@ -273,7 +274,7 @@ void compare_and_swap(AtomicMethod method, BasicType type, void* target, const v
       std::memcpy(fetched, target, bytes);
       if (std::memcmp(fetched, compare, bytes) == 0) std::memcpy(target, origin, bytes);
     };
-    // Of a length that the compiler knows they are no calls.
+    // With a constant length memcpy and memcmp are no calls.
     size == sizeof(std::uint64_t)   ? swap(sizeof(std::uint64_t))
     : size == sizeof(std::uint32_t) ? swap(sizeof(std::uint32_t))
                                     : swap(size);

@@ -10,7 +10,7 @@ namespace farside {
 namespace {
 
 constexpr std::size_t kTogether = 2048;  // bytes
-constexpr std::size_t kShort = 256;      // longer rows are fast by themselves
+constexpr std::size_t kShort = 256;      // bytes; longer rows are fast without a copy
 
 struct alignas(64) Together : std::array<std::byte, kTogether> {};
 
@@ -20,7 +20,7 @@ void combine_rows(ReduceOp op, BasicType type, std::byte* target, const std::byt
                   std::size_t count, std::size_t rows, const RowStrides& strides) {
   const std::size_t bytes = count * traits(type).extent;
   const auto dense = static_cast<std::ptrdiff_t>(bytes);
-  // What rows of the target share is combined row by row.
+  // Rows of the target that overlap are combined one by one.
   const bool apart = std::abs(strides.target) >= dense;
   const std::size_t most = bytes > kShort || has_gap(type) || !apart ? 1 : kTogether / bytes;
   while (rows > 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C++ type behind each BasicType, for the kernels: Element<BasicType::kInt32> is std::int32_t. Private to
-// transport/data; everything about a type that can be computed (size, gaps, class) is computed from here.
+// The C++ type of each BasicType, for the kernels: Element<BasicType::kInt32> is std::int32_t. The size, gap and class
+// of each type are computed from it. Private to transport/data.
 #pragma once
 
 #include <array>
@@ -52,7 +52,7 @@ static_assert(std::tuple_size_v<Elements> == kBasicTypes);
 template <BasicType kType>
 using Element = std::tuple_element_t<static_cast<std::size_t>(kType), Elements>;
 
-// The groups of MPI 4.0 section 6.9.2 that decide which operations a type takes.
+// The groups of MPI 4.0 section 6.9.2, which determine the operations that are allowed for a type.
 enum class TypeClass : std::uint8_t { kInteger, kFloating, kComplex, kByte, kOpaque, kLogical, kPair };
 
 template <class T> inline constexpr TypeClass kClassOf =
@@ -93,8 +93,8 @@ template <class T> inline constexpr bool kHasGap = data_size<T>() != sizeof(T);
 template <class T> inline constexpr bool kHasCpuAtomics =
     !kHasGap<T> && (sizeof(T) == sizeof(std::uint32_t) || sizeof(T) == sizeof(std::uint64_t));
 
-// Loads and stores of elements at any address. A pair goes member by member: its gap may lie outside the
-// buffer (a last element need not have one) and belongs to someone else at a target.
+// Loads and stores of elements at any address. A pair is copied by its members: its gap may lie outside the buffer (the
+// last element need not have one), and at a target it may hold other data.
 template <class T>
 inline T load(const std::byte* from) {
   T element;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Building layouts and walking them. Whatever can be known about a layout is computed when it is built, so that the
-// cursors only descend into parts that are not one run.
+// Layouts and their cursors. All properties of a layout are computed when it is made, so that the cursors descend only
+// into parts that are not one run.
 #include "transport/data/layout.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Offset = Checked<std::ptrdiff_t>;
 
-// Where the last of `count` copies lies.
+// Returns the offset of the last of `count` copies.
 std::ptrdiff_t last_of(std::size_t count, std::ptrdiff_t stride) { return (Offset::of(count - 1) * stride).value(); }
 
 std::ptrdiff_t signed_bytes(std::size_t bytes) { return static_cast<std::ptrdiff_t>(bytes); }
@@ -27,7 +27,7 @@ std::ptrdiff_t run_bytes(const Layout::Run& run) { return signed_bytes(run.count
 
 }  // namespace
 
-// Widens the bounds by a child whose copies lie at offsets from `first` to `last`.
+// Extends the bounds to those of a child whose copies lie at offsets from `first` to `last`.
 void Layout::take_bounds(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last) {
   const Offset lower = Offset(std::min(first, last)) + child.lower_bound_;
   const Offset upper = Offset(std::max(first, last)) + child.lower_bound_ + child.extent_;
@@ -45,7 +45,7 @@ void Layout::take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t
   true_upper_bound_ = empty ? upper : std::max(true_upper_bound_, upper);
   if (empty) uniform_type_ = child.uniform_type_;
   else if (uniform_type_ != child.uniform_type_) uniform_type_.reset();
-  // No more than what an offset tells.
+  // Checked: the size must fit into an offset.
   size_ = static_cast<std::size_t>((Offset::of(size_) + Offset::of(child.size_) * Offset::of(count)).value());
   elements_ += child.elements_ * count;  // fewer than bytes
 }
@@ -162,7 +162,7 @@ std::optional<Ranges> Layout::repeat(Ranges ranges, std::size_t copies, std::ptr
   return ranges;
 }
 
-// Once all else is known.
+// To be called when all other members are set.
 void Layout::find_ranges() {
   if (size_ == 0) return;
   if (dense_) {
@@ -215,7 +215,7 @@ void RunCursor::pop() {
   --depth_;
 }
 
-// Whether `count` copies of layout, an extent apart, are one run: which is then stored.
+// Returns whether `count` copies of `layout`, one extent apart, are one run, and stores that run.
 bool RunCursor::whole(const Layout& layout, std::ptrdiff_t offset, std::size_t count, Layout::Run& run) const {
   if (unit_ == Unit::kBytes && layout.dense_) {
     if (count != 1 && layout.extent_ != signed_bytes(layout.size_)) return false;
@@ -235,7 +235,7 @@ bool RunCursor::enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& 
   return false;
 }
 
-// Advances the innermost frame by one repetition or child; true if that gave a run.
+// Advances the innermost frame by one repetition or child. Returns true if this gave a run.
 bool RunCursor::step(Layout::Run& run) {
   Frame& frame = top();
   const Layout& layout = *frame.layout;

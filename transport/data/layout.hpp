@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layout: where the bytes of a datatype lie, without MPI. A tree whose leaves are runs of a BasicType and whose
-// inner nodes repeat a child with a stride or place several children, so that memory grows with the shape of a
-// datatype and not with its number of elements. pmpi/datatypes/datatype.cpp makes one from an MPI_Datatype's envelope.
+// Layout: the locations of a datatype's bytes, without MPI. It is a tree. Its leaves are runs of a BasicType, and its
+// inner nodes repeat a child with a stride or place several children. So its memory grows with the shape of a datatype,
+// not with the number of elements. pmpi/datatypes/flatten.cpp makes a layout from an MPI_Datatype's envelope.
+//
+// Thread safety: a layout is immutable; a cursor belongs to one thread. Errors: the functions that make a layout throw
+// std::overflow_error if a bound, an offset or the size does not fit into std::ptrdiff_t.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +19,8 @@
 
 namespace farside {
 
-// Ranges of `bytes` without gaps, of whole elements: `count` of them `stride` bytes apart, and that `outer` times,
-// `outer_stride` apart. The first begins at `offset`.
+// Ranges of `bytes` bytes without gaps, each of whole elements: `outer` groups, `outer_stride` bytes apart, of `count`
+// ranges, `stride` bytes apart. The first range begins at `offset`.
 struct Ranges {
   std::ptrdiff_t offset = 0;
   std::size_t bytes = 0;
@@ -38,17 +41,17 @@ class Layout {
   };
   struct Placed {            // a child of struct_of
     std::ptrdiff_t offset;
-    std::size_t count;       // repetitions, each extent() of the child apart
+    std::size_t count;       // repetitions, one extent() of the child apart
     std::shared_ptr<const Layout> child;
   };
 
-  // Bounds are the natural ones: of a basic type 0 and its extent, else the least lower and the greatest upper bound
-  // of the children that are there. MPI's padding and sticky bounds come from the runtime, through resized().
+  // The bounds of a basic type are 0 and its extent. The bounds of other layouts are the least lower bound and the
+  // greatest upper bound of their children. resized() adds MPI's padding and sticky bounds, which the runtime knows.
   static std::shared_ptr<const Layout> basic(BasicType type);
-  // `count` copies of `child`, the i-th at i * stride bytes. count may be 0; stride may be 0 or negative.
+  // `count` copies of `child`, copy i at i * stride bytes. count may be 0; stride may be 0 or negative.
   static std::shared_ptr<const Layout> repeated(std::shared_ptr<const Layout> child, std::size_t count,
                                                 std::ptrdiff_t stride);
-  // Children at their offsets, in the order given (the order of the type map).
+  // Children at their offsets, in the order of the type map.
   static std::shared_ptr<const Layout> placed(std::vector<Placed> children);
   // The same bytes with another lower bound and extent.
   static std::shared_ptr<const Layout> resized(std::shared_ptr<const Layout> child, std::ptrdiff_t lower_bound,
@@ -62,10 +65,10 @@ class Layout {
   // The single BasicType of all leaves, if there is one (accumulate requires it).
   std::optional<BasicType> uniform_type() const { return uniform_type_; }
   std::size_t elements() const { return elements_; }              // number of BasicType elements in one element
-  // The data of `copies` elements in type-map order, where they have this shape: what is dense, vectors, resized types,
-  // subarrays of two or three dimensions.
+  // Returns the data of `copies` elements in type-map order, if they have this shape. Dense data, vectors, resized
+  // types and subarrays of two or three dimensions have it.
   std::optional<Ranges> ranges(std::size_t copies) const;
-  // True if the bytes of any number of elements are one range that starts at 0 and lies in type-map order; the types
+  // Returns whether the bytes of any number of elements are one range that begins at 0, in type-map order. The types
   // may differ (a struct without holes). False for layouts without data.
   bool contiguous() const { return dense_ && true_lower_bound_ == 0 && extent_ == static_cast<std::ptrdiff_t>(size_); }
 
@@ -73,7 +76,7 @@ class Layout {
   friend class RunCursor;
   Layout() = default;
   enum class Kind : std::uint8_t { kBasic, kRepeated, kPlaced, kResized };
-  bool nothing() const { return size_ == 0 && extent_ == 0; }  // places nothing, so has no bounds either
+  bool nothing() const { return size_ == 0 && extent_ == 0; }  // neither data nor bounds
   static std::optional<Ranges> repeat(Ranges ranges, std::size_t copies, std::ptrdiff_t stride);
   void find_ranges();
   void take_bounds(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last);
@@ -83,26 +86,26 @@ class Layout {
   bool dense_ = false;                 // all bytes are one range in type-map order
   std::size_t count_ = 1;              // kRepeated
   std::ptrdiff_t stride_ = 0;          // kRepeated
-  std::vector<Placed> children_;       // kPlaced: those with data
+  std::vector<Placed> children_;       // kPlaced: the children with data
   std::shared_ptr<const Layout> child_;  // kRepeated, kResized
   std::size_t size_ = 0;
   std::ptrdiff_t lower_bound_ = 0, extent_ = 0, true_lower_bound_ = 0, true_upper_bound_ = 0;
   std::optional<BasicType> uniform_type_;
   std::size_t elements_ = 0;
-  std::optional<Run> run_;             // all data, where it is a single run
+  std::optional<Run> run_;             // all data, if they are a single run
   std::optional<Ranges> ranges_;       // of one element
 };
 
-// Walks `count` elements of a layout in type-map order, run by run (adjacent runs are merged where the tree shows
-// it). The layout must outlive the cursor. Allocates only for layouts nested deeper than kInlineFrames.
+// Walks `count` elements of a layout in type-map order, run by run. It merges adjacent runs if the tree shows them. The
+// layout must outlive the cursor. The cursor allocates memory only for layouts nested deeper than kInlineFrames.
 class RunCursor {
  public:
   enum class Unit : std::uint8_t {
     kElements,  // runs of basic types
-    kBytes,     // ranges without gaps are runs of kByte, whatever their types; types with gaps stay as they are
+    kBytes,     // ranges without gaps are runs of kByte; types with gaps stay runs of their type
   };
   RunCursor(const Layout& layout, std::size_t count, Unit unit = Unit::kElements);
-  // The next run, or false at the end. Offsets are relative to the buffer's address.
+  // Returns the next run; false at the end. Offsets are relative to the buffer's address.
   bool next(Layout::Run& run);
 
  private:
@@ -111,7 +114,7 @@ class RunCursor {
     const Layout* layout;
     std::ptrdiff_t offset;
     std::size_t index;   // next repetition or child
-    std::size_t repeat;  // repetitions of the current child done (kPlaced)
+    std::size_t repeat;  // kPlaced: completed repetitions of the current child
   };
   bool whole(const Layout& layout, std::ptrdiff_t offset, std::size_t count, Layout::Run& run) const;
   bool enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& run);
@@ -129,8 +132,9 @@ class RunCursor {
   std::vector<Frame> deep_;
 };
 
-// Two layouts walked together, cut where either one ends: pairs of equally long byte pieces without gaps, in the
-// order of the type maps. For put and get, whose two sides may use different datatypes of the same signature.
+// Walks two layouts together, in the order of their type maps, and cuts them into fragments: pairs of byte ranges of
+// equal length without gaps. For put and get, whose origin and target may have different datatypes of the same
+// signature.
 struct ByteFragment {
   std::ptrdiff_t origin_offset;
   std::ptrdiff_t target_offset;
@@ -145,7 +149,7 @@ class ByteFragments {
   class Side {
    public:
     Side(const Layout& layout, std::size_t count) : cursor_(layout, count, RunCursor::Unit::kBytes) {}
-    bool fill();                       // makes sure that bytes() > 0, false at the end
+    bool fill();                       // makes bytes() > 0; false at the end
     std::ptrdiff_t offset() const { return offset_; }
     std::size_t bytes() const { return bytes_; }
     void take(std::size_t bytes) { offset_ += static_cast<std::ptrdiff_t>(bytes); bytes_ -= bytes; }
@@ -155,17 +159,17 @@ class ByteFragments {
     std::ptrdiff_t offset_ = 0;
     std::size_t bytes_ = 0;
     Layout::Run run_{0, BasicType::kByte, 0};   // rest of a run of a type with gaps
-    bool second_ = false;                       // its first element's first member was given out
+    bool second_ = false;                       // the first member of its first element has been walked
   };
   Side origin_, target_;
 };
 
-// Both at once where both have a simple shape: calls move(target offset, target stride, origin offset, origin stride,
-// bytes of a range, ranges) until all has been moved. False, and nothing was done, if the shapes do not fit together.
+// The same for two simple shapes: calls move(target offset, target stride, origin offset, origin stride, bytes of a
+// range, ranges) until all data have been moved. Returns false, without a call, if the shapes do not match.
 template <class Move>
 bool for_ranges(Ranges target, Ranges origin, Move&& move) {
   if (target.total() != origin.total()) return false;
-  // A single range is as many as the other has.
+  // A single range is cut into ranges of the other shape's length.
   const auto cut = [](Ranges& one, std::size_t bytes) {
     if (one.count != 1 || one.outer != 1 || one.bytes % bytes != 0) return;
     one = {one.offset, bytes, one.bytes / bytes, static_cast<std::ptrdiff_t>(bytes), 1, 0};
@@ -175,7 +179,7 @@ bool for_ranges(Ranges target, Ranges origin, Move&& move) {
   if (target.bytes != origin.bytes) return false;
   struct Walk {
     Ranges of;
-    std::size_t done = 0;  // of the inner ones
+    std::size_t done = 0;  // ranges of the current group
     std::ptrdiff_t offset() const { return of.offset + static_cast<std::ptrdiff_t>(done) * of.stride; }
     void advance(std::size_t count) {
       done += count;
@@ -195,11 +199,11 @@ bool for_ranges(Ranges target, Ranges origin, Move&& move) {
   return true;
 }
 
-// `count` ranges of `bytes`; to and from may not overlap.
+// Copies `count` ranges of `bytes` bytes. Precondition: the ranges of `to` and `from` do not overlap.
 void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride,
                  std::size_t bytes, std::size_t count);
 
-// The same for accumulates: pieces of `count` whole elements of the one BasicType of both sides.
+// As ByteFragments, for accumulates: a fragment has `count` whole elements of the one BasicType of both sides.
 struct ElementFragment {
   std::ptrdiff_t origin_offset;
   std::ptrdiff_t target_offset;

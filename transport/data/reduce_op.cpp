@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What may be combined, and in which way; the kernels are in combine.cpp.
+// The names of the operations, and the types that each is allowed on. The kernels are in combine.cpp.
 #include "transport/data/reduce_op.hpp"
 
 #include <array>

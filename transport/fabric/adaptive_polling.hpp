@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When the progress thread stays away, and for how long: application threads that poll the endpoint do its work sooner
-// than it could, which has to be woken first and would only take the provider's locks from them (fi_trywait alone makes
-// progress). They poll while they issue and wait in farside. Those that wait in the MPI runtime poll if the thread
-// leaves what arrives to them, for a while each time: else every call of MPI would pay for looks at an endpoint where
-// nothing happens.
+// AdaptivePolling: when the progress thread backs off, and for how long. Application threads that poll the endpoint
+// do its work sooner: the progress thread has to be woken, and takes the provider's locks from them (fi_trywait alone
+// makes progress). Application threads poll while they issue and wait in farside. Threads that wait in the MPI
+// runtime poll only for a limited time after the progress thread has left arrivals to them; otherwise every MPI call
+// would pay for polls of an idle endpoint.
 //
-// When they have left to compute, what arrives waits until the thread is back. So it stays away for an eighth of the
-// time that they have polled by then, at least 50 us and at most 1 ms: who polls for long has it woken seldom, and who
-// leaves early has it back at once. (Fetch-add over loopback on 2 busy cores: 58 us when it woke for each completion,
-// 35 us when it stayed away for at most 200 us; put and flush between two hosts, target in MPI_Barrier: 38 us when the
-// thread served, 22 us when the barrier did, 19 us with 1 ms instead of 200 us.)
+// When the pollers stop, the first arrival waits for the end of the back-off. The back-off is one eighth of the
+// preceding polling time, at least 50 us and at most 1 ms, so that long polling wakes the thread seldom and short
+// polling has it back soon. (Fetch-add over loopback on 2 busy cores: 58 us when the thread woke for each completion,
+// 35 us with a back-off of at most 200 us. Put and flush between two hosts, target in MPI_Barrier: 38 us when the
+// thread served, 22 us when the barrier did, 19 us with a back-off of at most 1 ms instead of 200 us.)
+//
+// Not thread-safe: only the progress thread uses it.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +26,11 @@ class AdaptivePolling {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds kShortest{50}, kLongest{1000};
   static constexpr int kShare = 8;
-  // For how long the runtime's waiting threads serve before the thread looks whether anything comes still.
+  // The time for which threads that wait in the runtime serve before the progress thread checks for arrivals again.
   static constexpr std::chrono::milliseconds kRuntimeServes{5};
 
-  // How long to stay away now; none: the thread is needed. `polls`: how often application threads have polled so far.
+  // Returns the length of the next back-off; none: the thread is needed. `polls`: the number of polls by application
+  // threads so far.
   std::optional<std::chrono::microseconds> next(std::uint32_t polls, Clock::time_point now) {
     const bool polled = polls != last_polls_ || just_handed_to_runtime_;
     last_polls_ = polls;
@@ -42,14 +45,14 @@ class AdaptivePolling {
                       kLongest);
   }
 
-  // Something has come, and a thread that waits in the runtime has looked in meanwhile.
+  // Notes that something arrived, and that a thread that waits in the runtime has polled meanwhile.
   void leave_to_runtime(Clock::time_point now) {
     runtime_serves_ = just_handed_to_runtime_ = true;
     runtime_serves_until_ = now + kRuntimeServes;
   }
   bool runtime_serves() const { return runtime_serves_; }
 
-  // The thread has to be there whoever polls.
+  // Ends polling by others: the thread is needed although they poll.
   void end(std::uint32_t polls) {
     last_polls_ = polls;
     runtime_serves_ = just_handed_to_runtime_ = false;
@@ -59,7 +62,7 @@ class AdaptivePolling {
   std::uint32_t last_polls_ = 0;
   bool runtime_serves_ = false, just_handed_to_runtime_ = false;
   Clock::time_point runtime_serves_until_{};
-  Clock::time_point since_{}, last_back_off_{};  // they poll without pause; it last went
+  Clock::time_point since_{}, last_back_off_{};  // start of the polling without pause; start of the last back-off
 };
 
 }  // namespace farside

@@ -19,11 +19,10 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x46415253;  // FARS
 constexpr std::uint32_t kVersion = 3;
-// Before a refused request is made again: at first, and at most.
+// The back-off after a refused request: the first, and the longest.
 constexpr std::chrono::milliseconds kTryAgain{1}, kTryAgainLongest{100};
 
-// Whether what keeps a process from connecting may pass by itself: a cable that is cut, a peer that is too busy to
-// accept.
+// Returns whether an error of connecting may pass by itself: a cable was cut, or the peer is too busy to accept.
 bool passes(int code) {
   constexpr std::array kPassing{ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, ECONNREFUSED, ETIMEDOUT, EADDRNOTAVAIL};
   return std::ranges::find(kPassing, -code) != kPassing.end();
@@ -90,7 +89,7 @@ Peer Connections::find(std::uint64_t identity) {
 }
 
 Peer Connections::insert(const FabricAddress& address) {
-  // It may have connected before its address came.
+  // The peer may have connected before its address was inserted.
   const Peer peer = find(address.identity);
   peers_[peer].address = address;
   return peer;
@@ -118,7 +117,7 @@ Connections::Connection* Connections::add(FabricHandle<fid_ep> endpoint, Peer pe
   connection->number = number;
   connection->state = state;
   connection->initiated = initiated;
-  // The two ends of the one to this process itself are never too many.
+  // The two ends of a connection to this process itself do not count towards the limit.
   connection->counted = peers_[peer].address.identity != address_.identity;
   if (connection->counted) ++to_stay_;
   ++in_progress_;
@@ -142,7 +141,7 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
 
 ssize_t Connections::connect(Peer peer) {
   Known& known = peers_[peer];
-  if (known.address.size == 0) return -FI_EAGAIN;  // it has not been told yet
+  if (known.address.size == 0) return -FI_EAGAIN;  // it is not inserted yet
   const InfoHandle info(fi_dupinfo(domain_.info));
   if (info == nullptr) return -FI_ENOMEM;
   info->dest_addrlen = known.address.size;
@@ -163,7 +162,7 @@ ssize_t Connections::connect(Peer peer) {
   return 0;
 }
 
-// `hello` null: whoever asks does not speak as farside does.
+// `hello` null: the request did not come from farside.
 void Connections::take_request(fi_info* info, const Hello* hello) {
   const auto refuse = [&] { fi_reject(listener_.get(), info->handle, nullptr, 0); };
   if (hello == nullptr || hello->magic != kMagic || hello->version != kVersion || hello->secret != address_.secret) {
@@ -172,12 +171,12 @@ void Connections::take_request(fi_info* info, const Hello* hello) {
   }
   const Peer peer = find(hello->from);
   const bool self = hello->from == address_.identity;
-  // Again, as answers to what `ended` finds in the queue may have begun to connect.
+  // A loop, since `ended` takes completions, and answers to them may have begun another connection.
   while (Connection* mine = self ? nullptr : peers_[peer].current) {
     if (mine->state == State::kConnecting) {
       if (address_.identity < hello->from) return refuse();
       --in_progress_;
-      end(*mine);  // until its refusal comes
+      end(*mine);  // it is freed when its refusal arrives
       peers_[peer].current = nullptr;
     } else {
       if (hello->attempt <= peers_[peer].attempt) return refuse();
@@ -190,10 +189,10 @@ void Connections::take_request(fi_info* info, const Hello* hello) {
   if (const ssize_t code = open_endpoint(info, endpoint); code != 0) {
     log(LogLevel::kWarn, "a peer's connection was refused: {}",
         fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
-    endpoint.reset();  // it refers to the request
+    endpoint.reset();  // before the request that it refers to
     return refuse();
   }
-  // Only who has this process's address from the exchange, or is this process, knows its identity.
+  // Only a process that has this process's address from the exchange knows its identity.
   const Hello answer{kMagic, kVersion, address_.identity, 0, hello->number, attempts_};
   if (const int code = fi_accept(endpoint.get(), &answer, sizeof answer); code != 0) {
     log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "accepting a connection", code).text);
@@ -240,10 +239,10 @@ std::optional<Peer> Connections::begin_disconnect(std::uint64_t number) {
   return connection.peer;
 }
 
-// The other side hears that it has ended, and ends it as well.
+// The other side gets an event and ends the connection as well.
 bool Connections::part(Peer peer) {
   Connection* const connection = peers_[peer].current;
-  // Another one, made since?
+  // The present connection may be a newer one.
   if (connection == nullptr || !connection->to_disconnect) return true;
   if (connection->state != State::kDisconnecting) return false;
   forget(*connection);
@@ -253,7 +252,7 @@ bool Connections::part(Peer peer) {
   return true;
 }
 
-// The next operation connects again, after a while.
+// The next operation connects again, after a back-off.
 void Connections::forget(Connection& connection) {
   Known& known = peers_[connection.peer];
   if (known.current != &connection) return;
@@ -276,8 +275,9 @@ void Connections::stop_counting(Connection& connection) {
   if (std::exchange(connection.counted, false)) --to_stay_;
 }
 
-// The connection cannot be used any more, as the provider says. Operations on it fail by themselves, at an adapter when
-// this side has shut it down, too (libfabric 1.17 leaves the queue pair as it is, which goes on trying).
+// Called when the provider reports that the connection cannot be used any more. The provider fails operations on it.
+// An adapter does so only when this side has shut the connection down as well: libfabric 1.17 leaves the queue pair
+// as it is, and it goes on trying.
 void Connections::ended(Connection& connection, const std::string& why) {
   forget(connection);
   const State before = end(connection);
@@ -288,16 +288,16 @@ void Connections::ended(Connection& connection, const std::string& why) {
 }
 
 // When this returns, the provider touches no buffer of an operation on the connection any more; all of them complete
-// with errors. fi_shutdown(3) does that, but libfabric before 1.18 frees a read whose data are just arriving over TCP
-// twice, and loses operations from then on. The end of the socket is what it handles well: so the socket is ended, and
-// the provider is polled until it has received what was here already and the end.
+// with errors. fi_shutdown(3) does that, but libfabric before 1.18 frees a read twice whose data are just arriving
+// over TCP, and loses operations from then on. libfabric handles the end of a socket well. So this function first
+// ends the socket, and polls the provider until it has received the data that had arrived, and the end.
 void Connections::shut_down(Connection& connection) {
   fid_ep* const endpoint = connection.endpoint.get();
   sockaddr_storage here{}, there{};
   std::size_t here_bytes = sizeof here, there_bytes = sizeof there;
   if (!by_adapter_ && fi_getname(&endpoint->fid, &here, &here_bytes) == 0 &&
       fi_getpeer(endpoint, &there, &there_bytes) == 0) {
-    // Messages for which no receive is posted are not taken here: so not for ever.
+    // Limited in time, since messages for which no receive is posted are not taken here.
     constexpr std::chrono::milliseconds kLongest{50};
     constexpr int kPollsForTheEnd = 4;
     const int socket = end_tcp_connection(here, there);
@@ -311,7 +311,7 @@ void Connections::shut_down(Connection& connection) {
   fi_shutdown(endpoint, 0);
 }
 
-// A queue pair that has reported an error takes nothing more, and nobody says that its connection has ended.
+// A queue pair that has reported an error takes nothing more, and no event says that its connection has ended.
 void Connections::failed(Peer peer, const fid_ep* endpoint, const std::string& why) {
   Connection* const connection = peers_[peer].current;
   if (!by_adapter_ || connection == nullptr || connection->endpoint.get() != endpoint) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening the endpoint, and issuing operations. What comes of them: fabric_progress.cpp; what peers ask for:
+// Opening the endpoint, and issuing operations. Completions are in fabric_progress.cpp, messages of peers in
 // fabric_messages.cpp.
 #include <sys/eventfd.h>
 
@@ -67,7 +67,7 @@ Status Fabric::set_up(const Settings& settings) {
   if (!stop_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
 
   if (serves_) {
-    // Without its thread the endpoint is of no use, as without memory: no route.
+    // Without its thread the endpoint is useless: no route.
     if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) {
       return Error{ErrorKind::kNoRoute, s.error().text};
     }
@@ -98,7 +98,8 @@ Fabric::~Fabric() {
     [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof one);
     thread_.join();
   }
-  // The endpoints must be gone before the buffers that they may still write to, and those before the domain.
+  // The endpoints are closed before the buffers that they may still write to, and the buffers' registrations before
+  // the domain.
   connections_.reset();
   operations_.for_each([](Operation& operation) { operation.registered.reset(); });
   receives_.clear();
@@ -116,7 +117,7 @@ Peer Fabric::insert(const FabricAddress& address) {
 Status Fabric::connect(std::span<const Peer> peers) {
   Clock::time_point last_came = Clock::now();
   std::size_t most = 0;
-  // All at once, so that not all ranks wait for the same one.
+  // Connects to all peers at once, so that not all ranks wait for the same one.
   const auto reached = [&](std::size_t& there) -> ssize_t {
     const std::scoped_lock held(mutex_);
     fid_ep* endpoint = nullptr;
@@ -125,7 +126,7 @@ Status Fabric::connect(std::span<const Peer> peers) {
       if (code == 0) ++there;
       if (code != 0 && code != -FI_EAGAIN) return code;
     }
-    // What others have begun is to come to its end, too.
+    // Connections that peers have begun must be established, too.
     return there == peers.size() && !connections_->connecting() ? 0 : -FI_EAGAIN;
   };
   for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
@@ -162,7 +163,7 @@ Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {
   return registration;
 }
 
-// What is sent may be asked for again, if the provider had no room: it is copied or registered once.
+// May be called again for an operation if the provider had no room: the data are copied or registered only once.
 int Fabric::outgoing(Operation& operation, const void* from, std::size_t bytes, Local& local) {
   if (!local_memory_.needed()) {
     local = {const_cast<void*>(operation.operands.take(from, bytes)), nullptr};
@@ -300,7 +301,7 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     operation.header.region = place.region;
     operation.header.operation = operations_.number(operation);
     operation.header.generation = operation.generation;
-    if (list != nullptr) operation.list = std::move(list);  // in the first of several attempts
+    if (list != nullptr) operation.list = std::move(list);  // at the first of several attempts
     std::array<iovec, 3> parts;
     std::size_t count = 0;
     parts[count++] = {&operation.header, sizeof operation.header};
@@ -314,7 +315,7 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
   });
 }
 
-// One message of several parts.
+// Sends one message of several parts.
 ssize_t Fabric::send(fid_ep* endpoint, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot,
                      Context& context) {
   if (!local_memory_.needed()) {

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This process on the fabric: RDMA writes and reads, remote atomics, requests to handlers, and what keeps them moving.
-// Opened by the first window that has a peer which only the fabric reaches. How peers are connected to:
-// connections.hpp.
+// Fabric: the endpoint of this process: RDMA writes and reads, remote atomics, requests to message handlers, and
+// their progress. The first window with a peer that only the fabric reaches opens it. connections.hpp has the
+// connections.
 //
-// Operations are issued here and complete later: each adds itself to a Pending, and whoever polls the completion
-// queue takes it off. An operation is complete when it has taken effect at the target (FI_DELIVERY_COMPLETE), and
-// its local buffers must stay until then. Operands of at most kCopiedAtCall bytes need not stay: they have been copied
-// when the call returns.
+// Operations are issued here and complete later: each is counted in a Pending, and the thread that takes its
+// completion off the queue uncounts it. An operation is complete when it has taken effect at the target
+// (FI_DELIVERY_COMPLETE). Its local buffers must stay until then, except operands of at most kCopiedAtCall bytes,
+// which are copied at the call.
 //
-// A peer that stays out of reach (it cannot be connected to, takes nothing any more, or its machine or adapter
-// acknowledges nothing) is given up after a while: what is under way towards it fails. One that is merely slow to
-// answer is waited for.
+// A peer that stays out of reach for FARSIDE_PEER_TIMEOUT (it cannot be connected to, it takes nothing more, or its
+// host or adapter acknowledges nothing) is abandoned: the operations towards it fail. A peer that is only slow is
+// waited for.
 //
 // Progress: unless FARSIDE_PROGRESS=none, the progress thread sleeps on the completion queue's file descriptor and
-// executes what arrives, so that a target that computes never delays an origin. While an application thread polls, the
-// progress thread stays out of its way; while application threads sleep, it wakes them.
+// executes what arrives, so that a target that computes never delays an origin. While application threads poll, the
+// progress thread backs off; while they sleep, it wakes them.
+//
+// Thread safety: all members may be called from any thread; one mutex guards the endpoint. Errors: kPeer for
+// operations (kRange if a handler refuses a request), kNoMemory if memory cannot be registered, kNoRoute and
+// kBadSetting when the endpoint is opened. Cost: an operation over TCP takes its origin 5 to 10 us. Memory: about 416
+// bytes per peer with Connections.
 #pragma once
 
 #include <array>
@@ -51,8 +56,8 @@ namespace farside {
 
 class Fabric {
  public:
-  // Opens the provider that was found (provider.hpp), and starts the progress thread. Errors: kBadSetting where there
-  // is to be none, and the provider leaves work to one.
+  // Opens the provider that was found (provider.hpp), and starts the progress thread. Errors: kBadSetting with
+  // FARSIDE_PROGRESS=none if there are no adapter atomics, else kNoRoute, kNoMemory or kOther.
   static Result<std::unique_ptr<Fabric>> open(InfoHandle info, const Settings& settings, Progress& progress,
                                               Statistics& statistics);
   Fabric(const Fabric&) = delete;
@@ -65,17 +70,18 @@ class Fabric {
   // Makes a peer known; the same address is the same peer.
   Peer insert(const FabricAddress& address);
 
-  // Connects to peers at once, instead of when something is first issued to them: all of them, who do the same.
+  // Connects to peers now instead of at the first operation, and waits until all are connected. All of them must call
+  // it. Errors: kPeer.
   Status connect(std::span<const Peer> peers);
-  // Whether somebody here carries out what peers ask for, and accepts their connections, at any time: the progress
-  // thread.
+  // Returns whether this process has a progress thread, which executes requests and accepts connections at any time.
   bool serves() const { return serves_; }
 
-  // Memory of this process that peers may access with the returned key until the Registration ends.
+  // A registration of memory that peers may access with the key until the Registration is destroyed.
   struct Registration {
     FabricHandle<fid_mr> region;
     RemoteKey key;
   };
+  // Errors: kNoMemory.
   Result<Registration> expose(void* base, std::size_t bytes);
 
   // A place in a peer's exposed memory.
@@ -85,67 +91,69 @@ class Fabric {
     std::uint64_t offset;  // bytes from the base that was exposed
   };
 
-  // All of these return once the operation is issued; the Status is that of issuing.
+  // The following calls return when the provider has taken the operation; their Status has the errors of issuing.
   Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes);
   Status read(Pending& pending, const Place& place, void* local, std::size_t bytes);
-  // Whether locks and sums of 64-bit integers are atomics of the target's adapter (domain nic, README.md), so that no
-  // thread there has to wake; otherwise the target's handler carries them out. Such atomics are atomic among themselves
-  // only; they and all that is issued after other operations on the same peer take effect behind them.
+  // Returns whether control words and 64-bit integers are changed by atomics of the target's adapter (the domain nic
+  // of transport/README.md), for which no thread there has to wake; otherwise the target's handler changes them.
+  // Adapter atomics are atomic only among themselves. They take effect behind all operations that were issued to the
+  // same peer before, and before all that are issued later.
   bool nic_atomics() const { return nic_form_ != NicForm::kNone; }
-  // One step on a control word of 64 bits by the adapter (precondition: nic_atomics()); operands and `fetched` stay in
-  // use until `pending` is done.
+  // One step of the adapter on a control word of 64 bits. Precondition: nic_atomics(). The operands are copied;
+  // `fetched` stays in use until `pending` is done.
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched);
-  // Whether a request to a handler is executed behind the writes to its process that were issued before.
+  // Returns whether a handler executes a request behind the writes that were issued to its process before.
   bool orders_messages_behind_writes() const { return orders_messages_behind_writes_; }
-  // One message to the handler of a peer. Its operations' own buffers receive what they fetch.
+  // Sends one message to the handler of a peer. Fetched data go to the buffers of the list's operations.
   Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list);
-  // The same with a step on a control word when they are done; what it held is fetched. `list` null: only that.
+  // The same, with a step on a control word after the operations; `fetched` receives the word's previous value.
+  // `list` may be null.
   Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                              const ControlStep& step, std::uint64_t* fetched);
-  // The same between two steps: the release step as above; before the operations the acquire step, which may stop them
-  // (message.hpp). `result` stays in use until `pending` is done.
+  // The same, with an acquire step before the operations, which may stop them (message.hpp), and a release step after
+  // them. `result` stays in use until `pending` is done.
   Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result);
-  // A page of the peer's table of attached regions (AttachedRegions::Page).
+  // Requests a page of the peer's table of attached regions (AttachedRegions::Page).
   Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first, std::span<std::byte> page);
 
-  // The handler's regions (message_handler.hpp).
+  // The regions of this process's handler (message_handler.hpp).
   std::uint64_t publish(MessageHandler::Region region);
   void admit(std::uint64_t region, std::vector<Peer> peers, bool always_locked);
   void withdraw(std::uint64_t region);
 
-  // For waiting application threads (Progress). Whether anything completed or came.
+  // For waiting application threads (Progress). Returns whether anything completed or arrived.
   bool poll();
-  // For those that wait in the MPI runtime, called from its progress engine again and again: polls while the progress
-  // thread leaves what arrives to them (adaptive_polling.hpp), else it costs two loads and a store.
+  // For threads that wait in the MPI runtime, called repeatedly from its progress engine: polls while the progress
+  // thread leaves arrivals to them (adaptive_polling.hpp), else costs two loads and a store.
   bool poll_from_runtime();
   void listen(WakeEvent& wake_event);
   void stop_listening(WakeEvent& wake_event);
 
  private:
   using Clock = std::chrono::steady_clock;
-  // How it goes with a peer.
+  // The state of a peer.
   struct PeerState {
     std::uint32_t under_way = 0;      // operations issued, or being issued
-    std::uint32_t issued = 0;         // of those, the provider has taken
-    std::uint32_t completed = 0;      // ever
-    std::uint32_t completed_then = 0; // at quiet_since
-    std::uint32_t failures = 0;       // how often
-    Clock::duration patience{};  // for how long it must not be used, to be disconnected from; zero: the shortest time
-    Clock::time_point last_issued{};  // where connections are limited in number
-    Clock::time_point quiet_since{};  // nothing has completed, and no probe was taken (by an adapter: acknowledged)
+    std::uint32_t issued = 0;         // operations that the provider has taken
+    std::uint32_t completed = 0;      // operations since the start
+    std::uint32_t completed_then = 0; // `completed` at quiet_since
+    std::uint32_t failures = 0;       // how often the peer was abandoned
+    Clock::duration patience{};  // the time without use after which the connection may be evicted; zero: the shortest
+    Clock::time_point last_issued{};  // kept where connections are limited in number
+    Clock::time_point quiet_since{};  // since then nothing has completed, nor was a probe taken (adapter: acknowledged)
     bool probed = false;              // an adapter has a probe
     Clock::time_point
-        unacknowledged_since{};  // nothing has completed, and TCP waits for an acknowledgement; zero: it does not
+        unacknowledged_since{};  // since then nothing has completed, and TCP awaits an acknowledgement; else zero
     FabricAddress address;
   };
 
   Fabric(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics)
       : info_(std::move(info)), peer_timeout_(settings.peer_timeout), serves_(settings.progress_thread),
         most_connections_(serves_ ? settings.connections : 0), progress_(progress), statistics_(statistics) {}
-  // How the provider takes the operands of 64-bit atomics: libfabric before 2.2 has verbs take an address for the value
-  // (its issue 10911), so that the value must be given for the address.
+  // How the provider takes the operands of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an
+  // operand as its value (issue 10911), so the value must be given as the address.
   enum class NicForm : std::uint8_t { kNone, kByAddress, kByValue };
 
   Status set_up(const Settings& settings);
@@ -155,7 +163,7 @@ class Fabric {
                     std::uint64_t* fetched);
   Status post_receive(Receive& buffer);
   void receive_again(Receive& buffer);
-  // Where the provider finds a buffer.
+  // A local buffer as the provider takes it.
   struct Local {
     void* at = nullptr;
     void* descriptor = nullptr;
@@ -165,12 +173,12 @@ class Fabric {
   void recycle(Operation& operation);
   template <class Issue>
   Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
-  // What a request is but for its list, its place and its operation.
+  // A request without its list, its place and its operation.
   struct Request {
-    RequestHeader header{};                           // the number of steps in `controls`
+    RequestHeader header{};                           // `controls` is the number of steps
     std::array<ControlStep, kMostControls> steps{};
     std::span<std::byte> fetched;
-    LockedResult* locked_result = nullptr;  // instead
+    LockedResult* locked_result = nullptr;  // instead of `fetched`, for a list between two steps
   };
   Status send_request(Pending& pending, const HandlerPlace& place, const Request& request,
                       std::unique_ptr<OperationList> list);
@@ -189,7 +197,7 @@ class Fabric {
   ssize_t send_probe(Reply& probe);
   ssize_t send(fid_ep* endpoint, const iovec* parts, std::size_t count, LocalMemory::Slot*& slot, Context& context);
   void check_peers();
-  // Connections are limited in number (fabric_eviction.cpp).
+  // Connection eviction (fabric_eviction.cpp).
   void make_room();
   void receive_disconnect(std::span<const std::byte> message);
   void disconnect_idle();
@@ -204,12 +212,12 @@ class Fabric {
   void run_progress_thread();
 
   InfoHandle info_;
-  std::chrono::seconds peer_timeout_;               // 0: none
+  std::chrono::seconds peer_timeout_;               // 0: no limit
   const bool serves_;
   const std::size_t most_connections_;              // 0: no limit
   Progress& progress_;
   Statistics& statistics_;
-  // libfabric objects, in the order in which they are opened.
+  // libfabric objects, in the order of opening.
   FabricHandle<fid_fabric> fabric_;
   FabricHandle<fid_domain> domain_;
   FabricHandle<fid_cq> queue_;
@@ -218,28 +226,28 @@ class Fabric {
   NicForm nic_form_ = NicForm::kNone;
   bool orders_messages_behind_writes_ = false;
 
-  // Guards everything below, and the endpoint while operations are issued. Held for microseconds (some milliseconds
-  // when a peer is given up), never while waiting or calling out of transport/.
+  // Guards the members from local_memory_ to handler_, and the endpoint while operations are issued. Held for
+  // microseconds (some milliseconds when a peer is abandoned), and never while waiting or calling out of transport/.
   std::mutex mutex_;
   LocalMemory local_memory_;
   OperationPool operations_;
   std::vector<PeerState> peer_states_;  // by peer
-  std::vector<Peer> disconnecting_;     // those that have asked for the end of the connection
+  std::vector<Peer> disconnecting_;     // peers that have sent DISCONNECT
   std::vector<std::unique_ptr<Receive>> receives_;
-  std::deque<std::unique_ptr<Reply>> unsent_;       // refused with EAGAIN, or behind one that was
-  std::uint32_t answers_under_way_ = 0;             // and probes: the provider has them
+  std::deque<std::unique_ptr<Reply>> unsent_;       // refused with EAGAIN, or behind a refused one
+  std::uint32_t answers_under_way_ = 0;             // answers and probes that the provider has
   std::vector<std::unique_ptr<Reply>> spare_;
   MessageHandler handler_;
 
   WakeEvent own_wake_event_;                        // of threads that wait to issue
-  std::atomic<std::uint32_t> polls_{0};             // by application threads: while it moves, the thread stays away
-  std::atomic<std::uint32_t> runtime_polls_{0};     // calls of poll_from_runtime; roughly, it only has to move
-  std::atomic<bool> runtime_serves_{false};         // what arrives
-  WakeEvent back_off_event_;                        // of the progress thread while it stays away
+  std::atomic<std::uint32_t> polls_{0};             // by application threads; while it moves, the thread backs off
+  std::atomic<std::uint32_t> runtime_polls_{0};     // calls of poll_from_runtime, approximately: it only has to move
+  std::atomic<bool> runtime_serves_{false};         // the progress thread leaves arrivals to poll_from_runtime
+  WakeEvent back_off_event_;                        // of the progress thread in its back-off
   Listening listening_;                             // size of listeners_, read without its mutex
   std::mutex listeners_mutex_;
   std::vector<WakeEvent*> listeners_;  // of application threads that sleep
-  Clock::time_point check_again_{};    // where there is no thread
+  Clock::time_point check_again_{};    // where there is no progress thread
   std::uint32_t probes_ = 0;
   std::atomic<bool> stop_{false};
   UniqueFd stop_fd_;

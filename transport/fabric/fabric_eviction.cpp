@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections are limited in number (FARSIDE_CONNECTIONS): of those that are too many, the ones that this process has
-// not used for longest are closed, until they are needed again. Nothing may be lost by that, and a side does not see
-// what the other one has under way. So the side that would like to close one, and has nothing under way by it, issues
-// nothing more and says so (kDisconnect); the other one issues nothing more either, and ends the connection when
-// nothing of its own is under way: its requests have been answered by then. If both ask, both end it.
+// Connection eviction (FARSIDE_CONNECTIONS): beyond this limit the least recently used connections are closed, and
+// reopened on demand. Eviction must lose nothing, and a process does not see the operations that its peer has under
+// way. To evict an idle connection, a process therefore stops issuing on it and sends DISCONNECT. The peer stops
+// issuing as well, and ends the connection when nothing of its own is under way: its requests have been answered by
+// then. If both send DISCONNECT, both end it.
 //
-// The limit is not kept at any price: what this process uses stays, and what has only just been made, or two ranks that
-// need each other would be connected and parted for ever. What the peer does by RDMA is not seen here: one that comes
-// back soon each time is disconnected from ever more seldom.
+// The limit is soft. A connection that is in use or was just made stays, since two ranks that need each other would
+// otherwise connect and disconnect for ever. RDMA of the peer is not visible here, so a connection that soon comes
+// back is evicted ever later.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kUnused{100};        // the shortest time
 constexpr std::chrono::seconds kUnusedLongest{100};
-constexpr int kComesBackSoon = 16;                       // in times of that
+constexpr int kComesBackSoon = 16;                       // in multiples of that time
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void Fabric::make_room() {
     request->header.kind = MessageKind::kDisconnect;
     request->header.operation = connections_->number(*peer);
     request->fetched.clear();
-    request->probe = true;  // nobody is told if it does not arrive
+    request->probe = true;  // no warning if it does not arrive
     if (send(*request) != 0) {
       spare_.push_back(std::move(request));
       continue;
@@ -66,12 +66,12 @@ void Fabric::make_room() {
   }
 }
 
-// From the network: nothing in it is believed.
+// The message comes from the network: every field is checked.
 void Fabric::receive_disconnect(std::span<const std::byte> message) {
   ReplyHeader header{};
   if (message.size() != sizeof header) return;
   std::memcpy(&header, message.data(), sizeof header);
-  // Of a connection that has ended since, nothing is to be done.
+  // The connection may have ended since.
   const std::optional<Peer> peer = connections_->begin_disconnect(header.operation);
   if (!peer) return;
   if (*peer >= peer_states_.size()) peer_states_.resize(*peer + 1);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How Fabric's files issue operations.
+// Fabric::issue, for the files of Fabric.
 #pragma once
 
 #include "transport/fabric/fabric.hpp"
 
 namespace farside {
 
-// Issues one operation, again while the provider asks for it (queue full, connection being made) and the peer is not
-// given up.
+// Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made)
+// and the peer is not abandoned.
 template <class Issue>
 Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
   Operation* operation = nullptr;
@@ -26,7 +26,7 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
     ssize_t code = connections_->reach(peer, endpoint);
     if (code == 0) code = call(*operation, endpoint);
     if (code == 0) {
-      // Nobody can complete it before the mutex is released.
+      // No thread can complete it before the mutex is released.
       operation->pending = &pending;
       operation->peer = peer;
       operation->endpoint = endpoint;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that arrive: requests of peers, which the handler carries out, the answers to them, and those to this
-// process's own.
+// Messages that arrive: requests of peers, which the message handler executes and answers, and replies to requests of
+// this process.
 #include <optional>
 
 #include <rdma/fi_rma.h>
@@ -68,8 +68,8 @@ ssize_t Fabric::send(Reply& reply) {
   return send(endpoint, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
 }
 
-// An adapter says that it is done when the peer's has acknowledged it, so an empty write will do, for which no process
-// has to wake.
+// An adapter completes an operation when the peer's adapter has acknowledged it. So an empty write suffices, for
+// which no process has to wake.
 ssize_t Fabric::send_probe(Reply& probe) {
   probe.header = {};
   probe.header.kind = MessageKind::kProbe;
@@ -85,7 +85,7 @@ ssize_t Fabric::send_probe(Reply& probe) {
 }
 
 void Fabric::send_replies() {
-  // What one peer does not take must not hold up the others.
+  // A peer that takes no answers must not delay answers to other peers.
   std::optional<Peer> refused;
   for (auto next = unsent_.begin(); next != unsent_.end();) {
     Reply& reply = **next;

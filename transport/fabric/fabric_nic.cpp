@@ -14,11 +14,11 @@ bool Fabric::claims_nic_atomics() const {
     fi_atomic_attr attributes{};
     return fi_query_atomic(domain_.get(), FI_UINT64, op, &attributes, flags) == 0 && attributes.count >= 1;
   };
-  // Results come into slots, with the operands behind them.
+  // A slot receives the result; the operands are behind it.
   return local_memory_.needed() && has(FI_SUM, FI_FETCH_ATOMIC) && has(FI_CSWAP, FI_COMPARE_ATOMIC);
 }
 
-// `compare` null: a fetching sum; else a compare-and-swap.
+// `compare` null: a fetch-add; else a compare-and-swap.
 Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand,
                           const std::uint64_t* compare, std::uint64_t* fetched) {
   statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof *operand);
@@ -51,21 +51,22 @@ Status Fabric::control(Pending& pending, const Place& place, ControlCall call, c
   switch (call) {
     case ControlCall::kFetchAdd: return nic_atomic(pending, place, operand, nullptr, fetched);
     case ControlCall::kCompareAndSwap: return nic_atomic(pending, place, operand, compare, fetched);
-    // An adapter reads and writes aligned words whole. No protocol writes a word on which others try atomics meanwhile
-    // (remote_memory.hpp).
+    // An adapter reads and writes aligned words whole. No protocol writes a word on which others may use atomics
+    // meanwhile (remote_memory.hpp).
     case ControlCall::kRead: return read(pending, place, fetched, sizeof *fetched);
     case ControlCall::kWrite: return write(pending, place, operand, sizeof *operand);
   }
   return {};
 }
 
-// Finds out by atomics on memory of this process itself, over the adapter. Why there are none; empty if they are right.
+// Tries atomics over the adapter on memory of this process, and sets nic_form_. Returns why there are none; empty if
+// their results are right.
 std::string Fabric::try_nic_atomics() {
   alignas(64) std::uint64_t words[8] = {};
   const Result<Registration> exposed = expose(words, sizeof words);
   if (!exposed) return exposed.error().text;
   const Peer self = insert(address());
-  // By itself: this is not yet the process's endpoint, which those who wait poll.
+  // This function polls, since waiters poll only the process's endpoint, which this is not yet.
   if (Status connected = connect(std::span(&self, 1)); !connected) return connected.error().text;
   const Place place{self, exposed.value().key, 0};
   const std::atomic_ref word(words[0]);
@@ -83,7 +84,7 @@ std::string Fabric::try_nic_atomics() {
     if (status && !completed) status = std::move(completed);
     return fetched;
   };
-  // Values that no address has, nor one that is read in another order of bytes.
+  // Values that differ from every address, also if bytes are read in another order.
   constexpr std::uint64_t kFirst = 0x0102030405060708, kAdded = 0x1000000000000001, kOther = 0xF1E2D3C4B5A69788;
   for (const NicForm form : {NicForm::kByAddress, NicForm::kByValue}) {
     nic_form_ = form;

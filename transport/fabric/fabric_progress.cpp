@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The completion queue: who reads it and when, what becomes of operations, and of those whose peer is out of reach.
+// The completion queue: which threads read it and when, how operations end, and peers that are out of reach.
 #include <poll.h>
 
 #include <algorithm>
@@ -16,23 +16,23 @@ namespace farside {
 namespace {
 
 constexpr std::chrono::milliseconds kSafetyNet{250};       // the longest sleep of the progress thread
-constexpr std::chrono::milliseconds kLookNow{1};  // between looks for connections without it, or while it stays away
+constexpr std::chrono::milliseconds kLookNow{1};  // between checks of connections without it, or during its back-off
 constexpr std::chrono::milliseconds kTryAgain{1};          // while answers are unsent
 constexpr std::chrono::milliseconds kRoomAgain{20};        // while there are too many connections
-constexpr std::chrono::seconds kLastAnswers{2};            // at the end, for peers that take none
+constexpr std::chrono::seconds kLastAnswers{2};            // at the end, for peers that take no answers
 constexpr std::chrono::microseconds kLook{50};
 
 }  // namespace
 
 bool Fabric::poll() {
   polls_.fetch_add(1, std::memory_order_relaxed);
-  // Whoever holds the mutex moves things already.
+  // A thread that holds the mutex makes progress already.
   bool moved = false;
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) {
     moved = drain();
     if (!serves_) check_everything();
   }
-  // What one thread takes off the queue may be what another sleeps for.
+  // Another thread may sleep until one of these completions.
   if (moved) wake_listeners();
   return moved;
 }
@@ -54,7 +54,7 @@ void Fabric::listen(WakeEvent& wake_event) {
 void Fabric::stop_listening(WakeEvent& wake_event) {
   const std::scoped_lock held(listeners_mutex_);
   const auto found = std::find(listeners_.begin(), listeners_.end(), &wake_event);
-  if (found == listeners_.end()) return;  // it began to wait before the endpoint was opened
+  if (found == listeners_.end()) return;  // it began to sleep before the endpoint was opened
   listeners_.erase(found);
   listening_.end();
 }
@@ -65,7 +65,8 @@ void Fabric::wake_listeners() {
   for (WakeEvent* wake_event : listeners_) wake_event->wake();
 }
 
-// Takes everything off the completion queue and on; whether there was anything. Called with the mutex held.
+// Takes all completions, and moves connections, answers and evictions on. Returns whether anything completed or
+// happened. Called with the mutex held.
 bool Fabric::drain() {
   bool any = take_completions();
   if (connections_->connecting()) any = connections_->progress() || any;
@@ -92,7 +93,7 @@ bool Fabric::take_completions() {
   return any;
 }
 
-// The last the provider says of an operation. Whoever waits for `pending` may be gone right after.
+// Ends an operation after its last completion. A waiting thread may destroy `pending` right after completed().
 void Fabric::finish(Operation& operation) {
   Pending* pending = operation.pending;
   if (pending != nullptr) {
@@ -141,7 +142,7 @@ void Fabric::complete_with_error() {
   const std::string text = fmt::format("{}: {}", fi_strerror(entry.err),
                                        fi_cq_strerror(queue_.get(), entry.prov_errno, entry.err_data, nullptr, 0));
   if (context == nullptr) {
-    // libfabric 1.17's tcp reports what it was receiving when a connection was shut down a second time, without its
+    // The tcp provider of libfabric 1.17 reports the receive under way at a shutdown a second time, without its
     // context.
     if (entry.err != FI_ECANCELED) log(LogLevel::kError, "libfabric {}: {}", provider(), text);
     return;
@@ -161,7 +162,7 @@ void Fabric::complete_with_error() {
       return;
     }
     case Context::Kind::kReceive:
-      // Cancelled: the connection that it had begun to come by has ended.
+      // Cancelled: the connection ended while the message was arriving.
       if (entry.err != FI_ECANCELED) log(LogLevel::kWarn, "a message was refused: {}", text);
       receive_again(static_cast<Receive&>(*context));
       return;
@@ -180,7 +181,7 @@ void Fabric::complete_with_error() {
   }
 }
 
-// Whether operations are under way towards the peer, and none has completed for so long.
+// Returns whether operations are under way towards the peer, and none has completed for `so_long`.
 bool Fabric::quiet(PeerState& peer_state, Clock::time_point now, Clock::duration so_long) {
   if (peer_state.under_way == 0) {
     peer_state.unacknowledged_since = {};
@@ -194,9 +195,9 @@ bool Fabric::quiet(PeerState& peer_state, Clock::time_point now, Clock::duration
   return now - peer_state.quiet_since >= so_long;
 }
 
-// Gives up peers that stay out of reach. A peer from which nothing has come for half the time is sent a probe: whether
-// it answers does not matter, it may be stopped; but one that has died cannot be sent anything. An adapter takes all
-// the same, and must have completed the probe when the time is over. Called with the mutex held.
+// Abandons peers that stay out of reach. Sends a probe to a peer towards which nothing has completed for half the
+// timeout. An answer does not matter, since the peer may be stopped; but the provider takes no probe to a dead peer.
+// An adapter takes any probe, and must have completed it before the timeout. Called with the mutex held.
 void Fabric::check_peers() {
   const Clock::time_point now = Clock::now();
   for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
@@ -235,7 +236,8 @@ void Fabric::check_connections() {
   if (most_connections_ > 0 && connections_->count() > most_connections_) make_room();
 }
 
-// What the progress thread does besides, where there is none: now and then, as it costs system calls.
+// Does the other work of the progress thread where there is none: at most once per kLookNow, as it costs system
+// calls.
 void Fabric::check_everything() {
   const Clock::time_point now = Clock::now();
   if (now < check_again_) return;
@@ -244,9 +246,9 @@ void Fabric::check_everything() {
   if (++probes_ % (kSafetyNet / kLookNow) == 0) check_peers();
 }
 
-// A socket's buffer takes a probe although the cable is dead. So the kernel is asked about peers towards which
-// operations stay under way: one is given up when nothing has come from its machine for the whole time, not even
-// acknowledgements, while something was waiting for one for half of it.
+// A socket's buffer takes a probe even if the cable is cut. So this function reads the kernel's state of connections
+// to peers towards which operations stay under way. It abandons a peer whose host has sent nothing for the whole
+// timeout, not even acknowledgements, while data awaited one for half of it.
 void Fabric::check_for_dead_paths() {
   constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   const std::string_view name = provider();
@@ -264,7 +266,7 @@ void Fabric::check_for_dead_paths() {
   bool any = false;
   about_each([&](Peer, PeerState&, Clock::time_point) { any = true; });
   if (!any) return;
-  const std::vector<TcpConnection> connections = tcp_connections();  // without the mutex, as it may be many
+  const std::vector<TcpConnection> connections = tcp_connections();  // without the mutex, as there may be many
   about_each([&](Peer peer, PeerState& peer_state, Clock::time_point now) {
     const auto silent = silent_while_asked(connections, address(), peer_state.address);
     if (!silent) {
@@ -284,7 +286,7 @@ Error Fabric::out_of_reach(const std::string& why) const {
                                         provider(), peer_timeout_.count(), why)};
 }
 
-// What the provider still has is forgotten, not reused.
+// Fails the operations towards the peer. Operations that the provider still has are not reused until they complete.
 void Fabric::fail_peer(Peer peer, const std::string& why) {
   PeerState& peer_state = peer_states_[peer];
   ++peer_state.failures;
@@ -296,7 +298,7 @@ void Fabric::fail_peer(Peer peer, const std::string& why) {
     Pending& pending = *std::exchange(operation.pending, nullptr);
     --peer_state.under_way;
     --peer_state.issued;
-    // Of a request that was sent nothing more will come.
+    // A request no longer awaits its reply: it ends here if its send has completed.
     if (operation.awaits_reply && --operation.parts == 0) recycle(operation);
     operation.awaits_reply = false;
     pending.failed(out_of_reach(why));
@@ -304,8 +306,8 @@ void Fabric::fail_peer(Peer peer, const std::string& why) {
   });
 }
 
-// The connection to the peer has ended. What was being sent fails by itself; no answer will come to what had been sent,
-// but for those that were here before the news was.
+// Called when the connection to the peer has ended. The provider fails operations that were being sent. Requests that
+// had been sent fail here, except those whose replies arrived before the event.
 void Fabric::drop_replies(Peer peer, const std::string& why) {
   take_completions();
   operations_.for_each([&](Operation& operation) {
@@ -317,7 +319,7 @@ void Fabric::drop_replies(Peer peer, const std::string& why) {
   });
 }
 
-// Peers may still wait for answers that were refused, or that the provider is about to send.
+// Waits for answers that the provider has refused so far, or has not sent yet.
 void Fabric::finish_answers() {
   for (const Clock::time_point end = Clock::now() + kLastAnswers; Clock::now() < end;
        std::this_thread::sleep_for(kLook)) {
@@ -328,7 +330,7 @@ void Fabric::finish_answers() {
   log(LogLevel::kWarn, "answers to peers were not taken for {} s", kLastAnswers.count());
 }
 
-// The progress thread leaves its work to application threads for a while, if they do it; whether it has.
+// Leaves the progress thread's work to application threads for a while, if they poll. Returns whether it has.
 bool Fabric::back_off_for(AdaptivePolling& polling) {
   const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
   std::optional<std::chrono::microseconds> back_off;
@@ -362,7 +364,7 @@ void Fabric::run_progress_thread() {
       check_again = Clock::now() + kSafetyNet;
     }
     if (back_off_for(polling)) {
-      // They take what completes, not what happens to connections, for as long as they poll.
+      // The pollers take completions, but no connection events.
       if (Clock::now() >= look_at_connections) {
         const std::scoped_lock held(mutex_);
         check_connections();
@@ -375,11 +377,11 @@ void Fabric::run_progress_thread() {
       const std::scoped_lock held(mutex_);
       drain();
       check_connections();
-      // Answers that the provider would not take yet are offered again soon.
+      // Answers that the provider refused are sent again soon.
       limit = unsent_.empty() ? kSafetyNet : kTryAgain;
       if (most_connections_ > 0 && connections_->count() > most_connections_) limit = std::min(limit, kRoomAgain);
     }
-    // Also when nothing completed here: a peer may have written into this process's memory.
+    // Wakes also if nothing completed here: a peer may have written into this process's memory.
     wake_listeners();
     if (something_came && runtime_polls_.load(std::memory_order_relaxed) != runtime_polls) {
       polling.leave_to_runtime(Clock::now());
@@ -388,9 +390,9 @@ void Fabric::run_progress_thread() {
     }
     something_came = true;
     if (fi_trywait(fabric_.get(), waited, to_try) != FI_SUCCESS) continue;
-    // It makes progress as well: what it has executed leaves no other trace.
+    // fi_trywait makes progress as well, and does not say whether it has.
     wake_listeners();
-    // poll(2) leaves negative descriptors out.
+    // poll(2) ignores negative descriptors.
     pollfd fds[] = {{queue_fd_, POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}, {connections_->events_fd(), POLLIN, 0}};
     something_came = ::poll(fds, 3, static_cast<int>(limit.count())) > 0 && fds[0].revents != 0;
   }

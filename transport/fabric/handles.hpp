@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Owners of libfabric objects, closed in the order in which they are destroyed.
+// Owners of libfabric objects, which close them when they are destroyed.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ inline Error fabric_error(ErrorKind kind, std::string_view tried, std::int64_t c
   return Error{kind, fmt::format("{}: {} (libfabric error {})", tried, fi_strerror(static_cast<int>(-code)), -code)};
 }
 
-// One step of opening libfabric objects.
+// Takes the object that a libfabric call has opened, or turns its error code into kNoRoute.
 template <class T>
 Status open_step(const char* what, int code, T* const& opened, FabricHandle<T>& out) {
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, what, code);

@@ -7,7 +7,7 @@
 namespace farside {
 namespace {
 
-// What an answer must bring, in bytes: behind what a list fetches, and that.
+// The data that a reply must bring, in bytes: those of the list, and those behind them.
 struct Expected {
   std::size_t listed;
   std::size_t behind;
@@ -20,7 +20,8 @@ Expected expected_of(const Operation& operation, ReplyStatus status) {
           operation.locked_result != nullptr ? kMostControls * kWord : operation.fetched_bytes};
 }
 
-// `words`: the acquire step's and, unless it was stopped, the release step's.
+// Fills in the result of a list between two steps. `words`: the previous value of the acquire step's word and, unless
+// the list was stopped, of the release step's.
 void tell(Operation& operation, bool stopped, std::span<const std::byte> words) {
   LockedResult& locked_result = *operation.locked_result;
   locked_result.stopped = stopped;

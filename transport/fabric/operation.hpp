@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What farside hangs on libfabric's operation contexts: what to do when a completion comes back.
+// The operation contexts of libfabric: what each completion belongs to. Not thread-safe: Fabric's mutex guards them.
 #pragma once
 
 #include <array>
@@ -27,35 +27,36 @@ struct Context {
   enum class Kind : std::uint8_t { kOperation, kReceive, kReply };
   fi_context2 reserved{};  // the provider's (FI_CONTEXT2)
   Kind kind;
-  const fid_ep* endpoint = nullptr;  // that has it; not of receives
+  const fid_ep* endpoint = nullptr;  // on which it was issued; null for receives
   explicit Context(Kind which) : kind(which) {}
 };
 
 // An operation issued by this process. A request to a handler is complete when both its send and its reply are.
 struct Operation : Context {
   Operation() : Context(Kind::kOperation) {}
-  Pending* pending = nullptr;    // null: not in use, or given up
+  Pending* pending = nullptr;    // null: not in use, or abandoned
   Peer peer = 0;
   std::uint32_t index = 0;
-  std::uint32_t generation = 0;  // moves with each use, so that a stray reply is recognised
+  std::uint32_t generation = 0;  // changes with each use, so that a stray reply is recognised
   std::uint8_t parts = 0;        // completions still to come
   bool awaits_reply = false;
-  OperandCopy operands;          // small ones, where local buffers need not be registered
+  OperandCopy operands;          // small operands, where local buffers need not be registered
   // Where local buffers must be registered (local_memory.hpp):
-  LocalMemory::Slot* slot = nullptr;    // what is sent is there, or what is fetched will be
-  FabricHandle<fid_mr> registered;      // the buffer itself
-  void* into = nullptr;                 // what comes into the slot goes there
+  LocalMemory::Slot* slot = nullptr;    // holds the data that are sent, or receives the fetched data
+  FabricHandle<fid_mr> registered;      // registration of a large buffer
+  void* into = nullptr;                 // where data from the slot are copied
   std::size_t into_bytes = 0;
   // Of a request:
   RequestHeader header{};
-  std::unique_ptr<OperationList> list;  // operations: null if there are none
+  std::unique_ptr<OperationList> list;  // null if there are no operations
   std::array<ControlStep, kMostControls> steps{};
-  void* fetched = nullptr;              // for what comes back behind that of the list
+  void* fetched = nullptr;              // receives the data that follow those of the list
   std::size_t fetched_bytes = 0;
-  LockedResult* locked_result = nullptr;  // instead of that, of a list between two steps
+  LockedResult* locked_result = nullptr;  // instead of `fetched`, for a list between two steps
 };
 
-// Operations are never freed, only reused: their addresses are with the provider.
+// Operations are never freed, only reused: the provider may hold their addresses. Memory: 528 bytes per operation
+// that was under way at once.
 class OperationPool {
  public:
   Operation& take() {
@@ -79,12 +80,12 @@ class OperationPool {
     operation.into = nullptr;
     free_.push_back(operation.index);
   }
-  // What a request calls its operation. The answer brings it back, so nobody can answer who has not received the
-  // request.
+  // The number of the operation in its request. The reply repeats it, so that only a receiver of the request can
+  // reply.
   std::uint64_t number(const Operation& operation) const { return operation.index ^ mask_; }
-  // Reads what comes from the network: nothing in it is believed. Gives the operation that waits for this answer what
-  // it brings (data, or an error), and returns it: it has one part less to wait for. Null, and nothing is changed, if
-  // no operation waits for it.
+  // Takes a reply from the network, and checks every field. Gives the operation that awaits the reply its data or an
+  // error, and returns the operation, which then awaits one completion less. Returns null, and changes nothing, if no
+  // operation awaits the reply.
   Operation* take_answer(std::span<const std::byte> message);
 
   template <class Do>
@@ -105,15 +106,15 @@ struct Receive : Context {
   FabricHandle<fid_mr> registered;
 };
 
-// An answer of this process's handler on its way, or a probe.
+// A reply of this process's handler, or a probe.
 struct Reply : Context {
   Reply() : Context(Kind::kReply) {}
   Peer peer = 0;
   bool probe = false;
-  std::chrono::steady_clock::time_point refused_since{};  // by the provider
+  std::chrono::steady_clock::time_point refused_since{};  // first refusal by the provider
   ReplyHeader header{};
   std::vector<std::byte> fetched;
-  LocalMemory::Slot* slot = nullptr;    // kept
+  LocalMemory::Slot* slot = nullptr;    // kept when the reply is reused
 };
 
 }  // namespace farside

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counts operations that were issued and have not completed, and keeps the first error among them.
+// Pending: counts operations that were issued and are not complete, and keeps the first error among them.
+//
+// Thread safety: any thread may call all members but towards().
 #pragma once
 
 #include <atomic>
@@ -14,13 +16,13 @@ namespace farside {
 class Pending {
  public:
   Pending() = default;
-  // What counts here counts in `parent` as well, but for its errors.
+  // Operations that count here count in `parent` as well, but their errors do not go there.
   explicit Pending(Pending* parent) : parent_(parent), rank_(parent->rank_) {}
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
   ~Pending() { delete error_.load(std::memory_order_relaxed); }
 
-  // All that follows goes to this rank: what fails says so.
+  // Sets the target of the operations that follow, for error messages.
   void towards(int rank) { rank_ = rank; }
   Error named(Error error) const {
     error.rank = rank_;
@@ -30,7 +32,7 @@ class Pending {
     if (parent_ != nullptr) parent_->issued();
     outstanding_.fetch_add(1, std::memory_order_relaxed);
   }
-  // Release: what the operation wrote here is visible to whoever sees it done. Who does may destroy this.
+  // Release: data that the operation fetched are visible to a thread that sees it done. That thread may destroy this.
   void completed() {
     Pending* const parent = parent_;
     outstanding_.fetch_sub(1, std::memory_order_release);
@@ -44,7 +46,7 @@ class Pending {
   std::uint32_t count() const { return outstanding_.load(std::memory_order_relaxed); }
   bool done() const { return outstanding_.load(std::memory_order_acquire) == 0; }
   bool has_error() const { return error_.load(std::memory_order_acquire) != nullptr; }
-  // The first error since the last call; whoever takes it reports it.
+  // Returns the first error since the last call; the caller must report it.
   Status take_error() {
     if (error_.load(std::memory_order_relaxed) == nullptr) [[likely]]
       return {};

@@ -13,11 +13,12 @@
 namespace farside {
 namespace {
 
-// In this order. Only what farside is tested on is chosen unasked: adapters where the device is named.
+// In order of preference. Only providers on which farside is tested are taken without FARSIDE_PROVIDER, and adapters
+// only where FARSIDE_DEVICE names one.
 constexpr const char* kPreferred[] = {"verbs", "tcp"};
 
-// The first that a provider has. SAS keeps one origin's requests to the handler in order, SAW puts them behind its
-// writes.
+// find_provider takes the first kind that a provider has. SAS orders one origin's requests to the handler, SAW orders
+// them behind its writes.
 constexpr EndpointKind kKinds[] = {
     {FI_ATOMIC, FI_ORDER_SAS | FI_ORDER_SAW},
     {0, FI_ORDER_SAS | FI_ORDER_SAW},
@@ -59,12 +60,12 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
     const InfoHandle infos(found);
     fi_info* nearest = nullptr;
-    // It matches layered providers by part of their name: take exactly what was asked for.
+    // fi_getinfo also returns layered providers that match in part of their name.
     for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
       if (name != info->fabric_attr->prov_name) continue;
       if (device == info->domain_attr->name) return InfoHandle(fi_dupinfo(info));
       devices.insert(info->domain_attr->name);
-      // Of those that are equally near, libfabric's first.
+      // Of equally near devices, libfabric's first one is taken.
       if (nearest == nullptr || is_nearer(*info, *nearest)) nearest = info;
     }
     if (device.empty() && nearest != nullptr) return InfoHandle(fi_dupinfo(nearest));
@@ -92,7 +93,7 @@ Result<std::vector<Candidate>> candidates(const std::string& device) {
   for (std::size_t i = 0; i < std::size(kPreferred); ++i) {
     Result<InfoHandle> info = find_provider(kPreferred[i], device);
     std::string why_not = info ? std::string() : info.error().text;
-    // Who names the device wants it.
+    // An adapter is taken only if FARSIDE_DEVICE names it.
     if (info && device.empty() && is_adapter(*info.value())) {
       why_not =
           fmt::format("provider {}, device {}: {}", kPreferred[i], info.value()->domain_attr->name, kAdapterOnlyByName);

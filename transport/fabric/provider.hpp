@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which libfabric provider farside uses (fi_getinfo(3)).
+// The libfabric providers that farside can use (fi_getinfo(3)). Thread safety: any thread may call these functions.
 #pragma once
 
 #include <cstddef>
@@ -14,47 +14,48 @@
 
 namespace farside {
 
-// What farside asks libfabric for, and understands the answers of.
+// The version of libfabric's interface that farside requests.
 constexpr std::uint32_t kFabricApi = FI_VERSION(1, 15);
 
-// The providers that farside takes unasked, the best first (README.md, "Provider").
+// The providers that farside takes without FARSIDE_PROVIDER, the best first (transport/README.md, "Provider").
 std::span<const char* const> preferred_providers();
 
-// What a connected endpoint (FI_EP_MSG) must be able to do besides messages and RMA.
+// Requirements on a connected endpoint (FI_EP_MSG) besides messages and RMA.
 struct EndpointKind {
   std::uint64_t caps;
   std::uint64_t order;   // msg_order (fi_endpoint(3))
 };
-// The best first; the last asks for least.
+// The best kind first; the last one requires least.
 std::span<const EndpointKind> endpoint_kinds();
 
-// What a provider must have: fi_getinfo's hints.
+// The hints for fi_getinfo with all requirements.
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
-// Why an adapter is not taken unasked.
+// The reason why an adapter is not taken without FARSIDE_PROVIDER or FARSIDE_DEVICE.
 inline constexpr const char* kAdapterOnlyByName =
     "farside was tried on emulated adapters only; FARSIDE_PROVIDER=verbs, or FARSIDE_DEVICE, takes it";
 
-// The provider of exactly this name, on the device (libfabric: domain) of this name, or on the nearest one that has all
-// that is required (nearest_device.hpp). Errors: kNoRoute, which lists the provider's devices if it has others.
+// Returns the provider of exactly this name, on the device (libfabric: domain) of this name, or on the nearest device
+// that meets the requirements (nearest_device.hpp). Errors: kNoRoute, with a list of the provider's other devices.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {});
 
-// One that may be taken unasked: preferred_providers()[preference].
+// A provider that may be taken without FARSIDE_PROVIDER: preferred_providers()[preference].
 struct Candidate {
   std::size_t preference;
   InfoHandle info;
 };
-// Those that this machine has, the best first; `device` is FARSIDE_DEVICE, or empty: then no adapter (is_adapter), as
-// farside was tried on emulated ones only. Says of each other one why not (FARSIDE_LOG=info). The error, if there is
-// none, lists what there is (kBadSetting if a device was asked for, else kNoRoute).
+// Returns the candidates of this machine, the best first. `device` is FARSIDE_DEVICE; if it is empty, adapters
+// (is_adapter) are left out, since farside was tried on emulated ones only. Logs why it leaves out others
+// (FARSIDE_LOG=info). Errors, if there is no candidate: kBadSetting if a device was named, else kNoRoute, with a list
+// of libfabric's providers.
 Result<std::vector<Candidate>> candidates(const std::string& device = {});
 
-// `asked` is FARSIDE_PROVIDER, or empty: then the first of the candidates. Errors: kBadSetting when one was asked for
-// that cannot be had, else as candidates().
+// Returns the provider that `asked` (FARSIDE_PROVIDER) names, or the first candidate if `asked` is empty. Errors:
+// kBadSetting if the named provider cannot be used, else those of candidates().
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device = {});
 
-// Whether its connections are queue pairs of an adapter, which takes what it is given whether the peer is there or not,
-// and says that it is done when the peer's adapter has acknowledged it.
+// Returns whether its connections are queue pairs of an adapter. An adapter takes operations whether the peer exists
+// or not, and completes them when the peer's adapter has acknowledged them.
 bool is_adapter(const fi_info& info);
 
 }  // namespace farside

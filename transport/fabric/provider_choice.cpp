@@ -75,7 +75,7 @@ Result<ProviderChoice::Taken> ProviderChoice::take(Providers among) {
                     fmt::join(names, ", "))};
   }
   if (best(common) != opened_) {
-    // Whoever cannot does without it from now on.
+    // A provider that cannot be opened is not usable from now on.
     if (Status status = open(best(common)); !status) {
       usable_ &= ~best(common);
       if (usable_ == 0) error_ = status.error();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which provider the endpoint of this process is of. Processes that are to reach each other must have the same one, and
-// not all may be able to use what is best for one of them.
+// ProviderChoice: chooses the provider of this process's endpoint. Processes that reach each other must use the same
+// provider, and not all of them may be able to use the best one of one process.
+//
+// Not thread-safe: Process calls it under its mutex.
 #pragma once
 
 #include <memory>
@@ -21,16 +23,17 @@ class ProviderChoice {
   ProviderChoice(const Settings& settings, Progress& progress, Statistics& statistics)
       : settings_(settings), progress_(progress), statistics_(statistics) {}
 
-  // Those that can be used: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit stands for the one
-  // that it names. The best one is opened, to be sure of it. None: take() says why.
+  // Returns the usable providers: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit is the
+  // provider that it names. The first call opens the best one, to be sure of it. If there is none, take() returns the
+  // reason.
   Providers usable();
 
   struct Taken {
     Providers provider;  // its bit
     std::unique_ptr<Fabric> fabric;
   };
-  // The best of those that are usable and in `among`, open. Once. Errors: as candidates() and Fabric::open(); kNoRoute
-  // if there is none.
+  // Returns the endpoint of the best provider that is usable and in `among`. To be called until it succeeds once.
+  // Errors: those of candidates(), choose_provider() and Fabric::open(); kNoRoute if there is none in `among`.
   Result<Taken> take(Providers among);
 
  private:
@@ -39,10 +42,10 @@ class ProviderChoice {
   const Settings& settings_;
   Progress& progress_;
   Statistics& statistics_;
-  std::optional<Error> error_;               // of all
+  std::optional<Error> error_;               // the reason if no provider is usable
   std::optional<std::vector<Candidate>> candidates_;
   Providers usable_ = 0;
-  Providers opened_ = 0;                     // fabric_'s
+  Providers opened_ = 0;                     // the provider of fabric_
   std::unique_ptr<Fabric> fabric_;
 };
 

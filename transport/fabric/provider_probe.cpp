@@ -24,18 +24,18 @@ void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
-// Hints that leave everything to the provider.
+// Hints that accept everything a provider offers.
 InfoHandle open_hints(const std::string& provider) {
   InfoHandle hints(fi_allocinfo());
   hints->mode = ~std::uint64_t{0};
   hints->domain_attr->mode = ~std::uint64_t{0};
-  // All but the two of before libfabric 1.5, FI_MR_BASIC and FI_MR_SCALABLE, names that libfabric 2 deprecates.
+  // All modes but FI_MR_BASIC and FI_MR_SCALABLE, those of libfabric before 1.5, whose names libfabric 2 deprecates.
   hints->domain_attr->mr_mode = ~(1 << 0 | 1 << 1);
   hints->fabric_attr->prov_name = strdup(provider.c_str());
   return hints;
 }
 
-// One of the things that are required, to be asked for by itself.
+// One requirement, for a query of its own.
 struct Requirement {
   const char* lacking;
   void (*ask)(fi_info& hints, const fi_info& required);
@@ -154,7 +154,7 @@ ProviderProbe probe_provider(const std::string& name, const Settings& settings) 
   result.chosen = choice.ok() && name == choice.value()->fabric_attr->prov_name;
   const Result<InfoHandle> info = find_provider(name, settings.device);
   if (!info) {
-    // It may be only the device that is not there.
+    // The provider may lack only the device.
     result.why = fmt::format("refused: {}", find_provider(name) ? info.error().text : lacking(name));
     return result;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What farside makes of the libfabric providers of this machine, and why. The answers are those of the choice itself
-// (provider.hpp) and of an endpoint that is really opened (fabric.hpp).
+// The probe of providers, for `farside info`: how farside judges the libfabric providers of this machine, and why.
+// The answers come from the choice itself (provider.hpp) and from an endpoint that is opened for the purpose
+// (fabric.hpp).
 #pragma once
 
 #include <string>
@@ -12,31 +13,31 @@ namespace farside {
 
 struct ProviderProbe {
   std::string name;
-  std::vector<std::string> endpoints;  // kinds of endpoints that it offers at all: FI_EP_RDM, FI_EP_MSG, FI_EP_DGRAM
-  bool usable = false;                 // an endpoint could be opened as farside does
+  std::vector<std::string> endpoints;  // all kinds of endpoints that it offers: FI_EP_RDM, FI_EP_MSG, FI_EP_DGRAM
+  bool usable = false;                 // farside could open an endpoint
   bool chosen = false;
-  std::string why;                     // chosen, passed over or refused
-  // What farside would do with it; empty if it is not usable.
-  std::string endpoint;                // the kind of endpoint that it opens
+  std::string why;                     // chosen, passed over or refused, and the reason
+  // How farside would use it; empty if it is not usable.
+  std::string endpoint;                // the kind of endpoint that farside opens
   std::string network;                 // the interface or device, and its network: eth0 (10.0.0.0/24)
-  std::string atomics;                 // by whom
-  std::string progress;                // by whom
+  std::string atomics;                 // what executes atomics
+  std::string progress;                // what makes progress
 };
 
 // The version of libfabric: 1.17.0.
 std::string fabric_version();
-// The file that it was loaded from.
+// The file from which libfabric was loaded.
 std::string fabric_library();
-// The providers that libfabric has, whether or not they find a device: names.
+// The names of all providers of libfabric, whether or not they find a device.
 std::vector<std::string> registered_providers();
-// Those that offer something here, layered ones (NAME;ofi_rxm) too, the preferred ones first.
+// The names of the providers that offer an endpoint here, with layered ones (NAME;ofi_rxm), the preferred ones first.
 std::vector<std::string> offered_providers();
 
-// The error that every window which needs the fabric would meet; empty if a provider is chosen.
+// The error of every window that needs the fabric; empty if a provider is chosen.
 std::string no_choice(const Settings& settings);
 
-// One of them, with the settings of this process (FARSIDE_PROVIDER). A provider may do what it likes meanwhile, take
-// long or crash: whoever wants to survive that asks in a process of its own.
+// Probes one provider with these settings. The provider may take long or crash; a caller that must survive this calls
+// it in a process of its own.
 ProviderProbe probe_provider(const std::string& name, const Settings& settings);
 
 }  // namespace farside

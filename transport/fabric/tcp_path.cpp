@@ -42,8 +42,8 @@ bool read_place(const void* address, std::size_t bytes, Place& out) {
   return false;
 }
 
-// Whether `descriptor` is a TCP connection. It may be closed and used for something else at any time: what is read of
-// it is believed only where both addresses are those of an endpoint.
+// Returns whether `descriptor` is a TCP connection, and reads its state. The descriptor may be closed and reused at
+// any time, so callers use the state only if the addresses are those of an endpoint.
 bool look_at(int descriptor, TcpConnection& out) {
   socklen_t bytes = sizeof out.there;
   if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&out.there), &bytes) != 0) return false;
@@ -53,7 +53,8 @@ bool look_at(int descriptor, TcpConnection& out) {
   tcp_info info{};
   bytes = sizeof info;
   if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
-  // Sent again at least once; or, where the peer has no room, asked again for room (an answer sets the count to 0).
+  // Data were sent again at least once; or, where the peer has no room, a second window probe was sent (an answer
+  // sets the count to 0).
   out.unanswered = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 1;
   out.silent = std::chrono::milliseconds(info.tcpi_last_ack_recv);
   return true;

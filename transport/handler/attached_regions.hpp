@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The regions that this rank has attached to a dynamic space, where its peers can read them: those on the node by
-// process_vm_readv, guided by words in this rank's segment; the others by asking the handler. Each peer that reads is
-// noted, so that it can be told when something it knows of is gone.
+// The table of the regions that this rank has attached to a dynamic space. On-node peers read the table by
+// process_vm_readv(2), guided by the RegionWords in this rank's segment. Other peers request pages of it from the
+// handler. The table notes its readers, because a detach must notify them.
+//
+// Thread safety: any. No function issues a remote operation. Memory: 32 bytes per region, one bit per peer.
 #pragma once
 
 #include <cstddef>
@@ -25,22 +27,22 @@ class AttachedRegions {
   AttachedRegions(const AttachedRegions&) = delete;
   AttachedRegions& operator=(const AttachedRegions&) = delete;
 
-  // Errors: kAttach. Regions without bytes are remembered, but nobody can reach them.
+  // Errors: kAttach. A region without bytes can be detached, but not accessed.
   Status attach(const Region& region);
-  // The peers that have to be told: whoever has read the table since they were last told.
+  // Returns the peers to notify: the readers of the table that no earlier detach has returned. Errors: kAttach.
   Result<std::vector<int>> detach(std::uint64_t address);
 
   bool covers(std::uint64_t address, std::uint64_t bytes) const;
-  // Does something with attached memory; false, and nothing was done, if not all of it is. A detach waits meanwhile.
+  // Calls work() if all of the memory is attached; returns false otherwise. A detach waits until work() has returned.
   bool while_attached(std::uint64_t address, std::uint64_t bytes, const std::function<void()>& work) const;
 
-  // What the handler answers a peer that asks: a page of the table.
+  // A page of the table, the handler's answer to a peer: this header, then regions.
   struct Page {
     std::uint64_t version;
-    std::uint64_t count;    // in all
+    std::uint64_t count;    // of the regions in the whole table
     static constexpr std::size_t regions_in(std::size_t bytes) { return (bytes - sizeof(Page)) / sizeof(Region); }
   };
-  // `reader` is noted. The rest of `page` is left as it is.
+  // Notes `reader`, and writes the header and the regions from `first` on. Bytes of `page` behind them stay unchanged.
   void read_page(int reader, std::uint64_t first, std::span<std::byte> page) const;
 
  private:
@@ -49,7 +51,7 @@ class AttachedRegions {
 
   RegionWords words_;
   int ranks_;
-  mutable std::mutex mutex_;  // held for microseconds; the handler takes it too
+  mutable std::mutex mutex_;  // held for microseconds; the handler's thread takes it, too
   RegionTable table_;
   std::multiset<std::uint64_t> empty_;  // addresses of regions without bytes
 };

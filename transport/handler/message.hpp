@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an origin says to a target's handler, and what the handler answers. Both ends run the same farside on the same
-// architecture (checked when windows are created), so the structs travel as they are.
+// The messages between an origin and a target's active-message handler. Both ends run the same farside on the same
+// architecture (checked when windows are created), so the structs travel as they are in memory.
 //
-//   operations: RequestHeader, then a list of operations (operation_list.hpp), then up to two ControlSteps. The last
-//   one is
-//               done when the operations are. Where there are two, the other one, the acquire step, is done before
-//               them: a fetch-add, and if its word held one of the bits in `compare`, all that follows is left undone
-//   regions:    RequestHeader; `count` bytes are asked for, a page of the table of attached regions from the
-//               `offset`-th on (handler/attached_regions.hpp)
-//   reply:      ReplyHeader, then what was fetched, last the control words as they were; of what was left undone only
-//               the opening's
-//   probe:      ReplyHeader; dropped. What counts is whether it can be sent.
-//   part:       ReplyHeader, `operation` is the number of a connection (Endpoints): the sender would like to close it,
-//               and has nothing under way by it
+//   kOperations  RequestHeader, a list of operations (operation_list.hpp), up to two ControlSteps. The handler executes
+//                the last step after the list. The first of two steps is the acquire step: the handler executes it, a
+//                fetch-add, before the list. If its word held one of the bits in `compare`, the handler executes
+//                neither the list nor the release step.
+//   kRegions     RequestHeader. It asks for `count` bytes of the table of attached regions, from region `offset` on
+//                (AttachedRegions::Page).
+//   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
+//                the list, only the former value of its word follows the header.
+//   kProbe       ReplyHeader. The receiver drops it: the sender only learns whether it can be sent.
+//   kDisconnect  ReplyHeader; `operation` is the number of a connection (Connections::number). The sender has nothing
+//                under way on the connection and wants to close it.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct ControlStep {
   ControlCall call;
   std::uint8_t unused[3];
   std::uint32_t word;    // bytes from the start of the control block
-  std::uint64_t operand; // what is added, or written
+  std::uint64_t operand; // the addend, or the value to write
   std::uint64_t compare;
 };
 static_assert(sizeof(ControlStep) == 24);
@@ -36,18 +36,18 @@ inline constexpr std::size_t kMostControls = 2;
 
 struct RequestHeader {
   MessageKind kind;
-  std::uint8_t controls;       // operations: so many ControlSteps follow
+  std::uint8_t controls;       // kOperations: the number of ControlSteps
   std::uint16_t unused;
   std::uint32_t sender;        // index of the origin in the region's list of peers
-  std::uint64_t region;        // which of the target's regions (Handler::publish)
-  std::uint64_t offset;        // regions: of the first one asked for
-  std::uint32_t count;         // regions: bytes of the answer
-  std::uint32_t generation;    // of the origin's operation: both come back in the reply
-  std::uint64_t operation;
+  std::uint64_t region;        // id of the target's region (MessageHandler::publish)
+  std::uint64_t offset;        // kRegions: index of the first region
+  std::uint32_t count;         // kRegions: bytes of the answer
+  std::uint32_t generation;    // of the origin's operation; copied into the reply
+  std::uint64_t operation;     // the origin's operation; copied into the reply
 };
 static_assert(sizeof(RequestHeader) == 40);
 
-enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1, kStopped = 2 };  // by the acquire step
+enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1, kStopped = 2 };  // kStopped: by the acquire step
 
 struct ReplyHeader {
   MessageKind kind;
@@ -58,7 +58,7 @@ struct ReplyHeader {
 };
 static_assert(sizeof(ReplyHeader) == 16);
 
-// The most that a message carries behind its header, in bytes. With headers it fits into a slot of registered memory
+// The maximum of bytes behind the header of a message. A header and this payload fit into a slot of registered memory
 // (local_memory.hpp).
 inline constexpr std::size_t kMaxPayload = 6912;
 inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;

@@ -24,15 +24,15 @@ const char* find_fault(const ControlStep& step, const MessageHandler::Region& re
   return inside && step.word % kWord == 0 ? nullptr : "no control word";
 }
 
-// Of two steps, the first one: what follows may depend on it.
+// Checks the first of two steps.
 const char* find_fault_of_acquire_step(const ControlStep& step, const MessageHandler::Region& region) {
   if (step.call != ControlCall::kFetchAdd) return "no opening";
-  // Who comes to detached memory in the midst of a list does not come to its end.
+  // A list ends early at detached memory. The release step would then be missing, although the lock has been acquired.
   return region.attached == nullptr ? find_fault(step, region) : "an opening before attached memory";
 }
 
-// What the word held before. Sequentially consistent: it publishes what was put, as the control words of on-node peers
-// do.
+// Executes a control step and returns the word's former value. Sequentially consistent: the step publishes the puts
+// before it, as accesses of on-node peers to control words do.
 std::uint64_t take(const ControlStep& step, std::byte* control) {
   const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(control + step.word));
   switch (step.call) {
@@ -53,7 +53,7 @@ bool inside(const ListEntry& entry, const MessageHandler::Region& region) {
          std::max(one, other) + span_of(entry.type, entry.count) <= static_cast<Wide>(region.bytes);
 }
 
-// Nothing if the whole list is well formed and within the region.
+// Returns null if the whole list is well formed and within the region.
 const char* find_fault(std::span<const std::byte> list, const MessageHandler::Region& region) {
   OperationListReader reader(list);
   ListEntry entry;
@@ -71,7 +71,7 @@ const char* find_fault_of_regions(const RequestHeader& request, std::span<const 
              : "bad length";
 }
 
-// So many of the entry's blocks, from one on whose place and data these are.
+// Executes `blocks` of the entry's blocks. `target`, `data` and `fetched` belong to the first of these blocks.
 void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* target, const std::byte* data,
                    std::byte* fetched, const MessageHandler::Region& region) {
   const std::size_t bytes = entry.block_bytes();
@@ -82,7 +82,7 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
   }
-  // One lock for all that need it: a message holds less than is combined at a time elsewhere.
+  // All blocks share one acquisition: a message holds less than Space::kLockedBytes.
   std::optional<AccumulateLock> lock;
   if (entry.kind == OperationKind::kAccumulate && (region.always_locked || !has_cpu_atomics(entry.type))) {
     lock.emplace(*region.lock);
@@ -102,7 +102,7 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
   }
 }
 
-// False, and what follows is left undone, if memory is not attached any more.
+// Returns false, and skips the rest of the list, at the first block whose memory is not attached.
 bool execute_list(std::span<const std::byte> list, MessageHandler::Region& region, std::vector<std::byte>& fetched) {
   OperationListReader reader(list);
   ListEntry entry;

@@ -24,12 +24,12 @@ namespace {
 
 static_assert(MessageQueue::kMostBytes >= kMaxMessage && MessageQueue::kMostBytes >= sizeof(ReplyHeader) + kMaxPayload);
 
-// After a message the next one is often near. No yields: where the process is bound to one core and its application
-// spins in MPI there, a thread that yields gets the core back after a time slice (messages took 8 ms), and one that
-// sleeps when it is woken.
+// Probes before the thread sleeps: often another message follows soon. The thread does not yield. Where the process is
+// bound to one core and its application spins in MPI, a thread that yields gets the core back after a time slice
+// (messages took 8 ms). A thread that sleeps gets it back when it is woken.
 constexpr int kSpins = 64;
 
-// OnNodePeers' message queues that are mapped at present, by their nonces.
+// The message queues of on-node peers that this process has mapped, by their nonces.
 struct OnNodePeers {
   std::mutex mutex;
   std::map<std::uint64_t, std::weak_ptr<Mapping>> message_queues;
@@ -93,8 +93,9 @@ std::size_t NodeHandler::answer(std::span<const std::byte> message, std::span<st
 bool NodeHandler::poll() {
   if (!message_queue_.any_since(seen_)) [[likely]]
     return false;
-  // What the thread has passed by it sees before it sleeps, and what another poller has, at its next look, or the
-  // sender rings.
+  // A message in a slot that the holder of answering_ has already passed is not lost. If the holder is the thread, it
+  // reads the queue again before it sleeps. If it is another poller, its next poll reads the queue, or the sender wakes
+  // the thread.
   const std::unique_lock held(answering_, std::try_to_lock);
   if (!held || !answer_all()) return false;
   statistics_.add(RouteKind::kCma, Counted::kFromRuntime, 0);
@@ -108,7 +109,8 @@ bool NodeHandler::answer_all() {
 }
 
 void NodeHandler::run() {
-  // Waits for who polls: nobody may ring again for a message that this one has passed by.
+  // Waits for a poller that holds answering_: a message in a slot that the poller has already passed may cause no
+  // second wake.
   const auto look = [this] {
     const std::scoped_lock held(answering_);
     return answer_all();
@@ -167,7 +169,7 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
   };
   Status first;
   while (!lists.empty()) {
-    // As many as there are slots for, and then one waking for all of them.
+    // Fills all free slots, so that one wake serves all these lists.
     const Result<MessageQueue::Message> one = message_queue.enqueue(progress, sender_, parts(*lists.front()), lives);
     if (!one) return first ? Status(one.error()) : std::move(first);
     std::array<std::optional<MessageQueue::Message>, MessageQueue::kSlots> messages{one.value()};

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The handler inside a node: a thread of this process that sleeps until an on-node peer enqueues a message, and carries
-// out its operations (message_handler.hpp). For what process_vm_readv/writev cannot do well: many pieces. Application
-// threads that wait, in farside or in the MPI runtime, look into the message queue too; while one does, small
-// operations are done sooner by message than by a system call. Made with the first space whose data here are private;
-// it never calls MPI and never waits for the application.
+// The active-message handler for on-node peers of a process whose data are private memory (route cma). Its thread
+// sleeps until an on-node peer enqueues a message, and then executes the operations in it (message_handler.hpp). Lists
+// replace process_vm_readv(2) and process_vm_writev(2) for operations of many fragments. Application threads that wait,
+// in farside or in the MPI runtime, poll the message queue, too. While one does, a small operation takes less time by
+// message than by system call. The handler never calls MPI and never waits for the application.
+//
+// Thread safety: any. Memory per process: one message queue (55 KiB, shared) and one thread, from the first space with
+// private data on. A peer maps the queue once for all spaces. A request needs no system call while the target polls,
+// and otherwise one to wake its thread.
 #pragma once
 
 #include <atomic>
@@ -22,26 +26,27 @@
 
 namespace farside {
 
-// Where a process's message queue is, and which region of its handler is meant. Plain bytes.
+// The location of a process's message queue, and a region of its handler. Plain bytes.
 struct NodeHandlerDescriptor {
-  std::int32_t fd = -1;        // none
-  std::uint64_t nonce = 0;
+  std::int32_t fd = -1;        // -1: no message queue
+  std::uint64_t nonce = 0;     // of the message queue
   std::uint64_t region = 0;
 };
 
 class NodeHandler {
  public:
+  // Errors: those of make_segment() and of start_own_thread().
   static Result<std::unique_ptr<NodeHandler>> open(Statistics& statistics);
   NodeHandler(const NodeHandler&) = delete;
   NodeHandler& operator=(const NodeHandler&) = delete;
   ~NodeHandler();
 
-  // The region's `peers` are not asked for: any rank below `ranks` may ask, since who can map the message queue can do
-  // more.
+  // Ignores the region's `peers` and admits every rank below `ranks`: a process that can map the message queue has
+  // wider rights anyway.
   NodeHandlerDescriptor publish(MessageHandler::Region region, int ranks);
   void withdraw(std::uint64_t region);
 
-  // For application threads that wait: carries out what is there. Whether there was anything.
+  // For application threads that wait. Executes the messages in the queue, and returns whether there were any.
   bool poll();
 
  private:
@@ -53,24 +58,25 @@ class NodeHandler {
   Segment segment_;
   MessageQueue& message_queue_;
   Statistics& statistics_;
-  std::atomic<std::uint32_t> seen_{0};  // messages, by those that poll
-  std::mutex answering_;                // held by who reads the message queue; before mutex_
+  std::atomic<std::uint32_t> seen_{0};  // messages that pollers have seen
+  std::mutex answering_;                // held while a thread reads the message queue; acquired before mutex_
   std::mutex mutex_;                    // guards handler_
   MessageHandler handler_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
 
-// The handler of an on-node peer, as an origin sees it.
+// An origin's access to the handler of an on-node peer.
 class PeerNodeHandler {
  public:
-  // Errors: kNoRoute.
+  // Maps the peer's message queue, unless this process has mapped it already. Errors: kNoRoute.
   static Result<std::unique_ptr<PeerNodeHandler>> find(std::int32_t pid, std::uint64_t nonce_address,
                                                        std::uint64_t nonce, const NodeHandlerDescriptor& descriptor);
-  // Carries out lists, in any order; `sender`: this process's rank. The operations' buffers receive what they fetch.
-  // Errors, the first of them: kRange, what the handler refuses; kPeer.
+  // Executes lists, in any order, and returns when all are complete, with the first error. `sender`: this process's
+  // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer
+  // if the target's process has ended, or if its answer has a wrong length.
   Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
-  // Whether a message is answered at once, as a thread there waits and looks for it, and nobody must be woken.
+  // Returns whether a thread of the target polls the message queue, so that a message is answered without a wake-up.
   bool is_polling() const { return MessageQueue::at(mapping_->base()).is_polled(); }
 
  private:

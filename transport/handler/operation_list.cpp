@@ -15,7 +15,7 @@ const char* find_fault(const ListEntry& entry) {
   if (static_cast<std::size_t>(entry.op) >= kReduceOps || static_cast<std::size_t>(entry.type) >= kBasicTypes) {
     return "unknown operation or type";
   }
-  // Each of these factors is bounded, so that their product does not overflow.
+  // Each factor is bounded before the product, so the product does not overflow.
   if (entry.count == 0 || entry.count > kMaxPayload || entry.blocks == 0 || entry.blocks > kMaxPayload ||
       entry.block_bytes() * entry.blocks > kMaxPayload) {
     return "bad element count";
@@ -42,13 +42,13 @@ const char* find_fault(const ListEntry& entry) {
 
 void KeptOperation::keep(const DataOperation& operation) {
   operation_ = operation;
-  // The last element of the application's need not have a gap behind it.
+  // The application's last element need not have a gap behind it.
   const std::size_t bytes = span_of(operation.type, operation.count);
   operation_.origin = operands_.take(operation.origin, bytes);
   operation_.compare = operands_.take_second(operation.compare, bytes);
 }
 
-// Another block of the last entry, if it continues its pattern.
+// Adds the blocks of `entry` to the last entry, if they continue its pattern.
 bool OperationList::extends_last(const ListEntry& entry) {
   if (bytes_.empty() || entry.kind == OperationKind::kCompareAndSwap) return false;
   if (last_.kind != entry.kind || last_.op != entry.op || last_.type != entry.type || last_.fetch != entry.fetch ||
@@ -68,7 +68,7 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
                   static_cast<std::uint32_t>(operation.count), operation.offset, 0, 1, 0};
   const std::size_t sent_by_one = entry.data_bytes();
   const std::size_t fetched_by_one = entry.fetched_bytes();
-  // Both limits and what is there are multiples of what data are padded to.
+  // kMostBytes and bytes_.size() are multiples of 8, so the padding fits, too.
   const std::size_t taken = bytes_.size() + sizeof entry;
   const std::size_t room = taken < kMostBytes ? kMostBytes - taken : 0;
   std::size_t fit = taken <= kMostBytes ? blocks.count : 0;
@@ -92,7 +92,7 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
     std::memcpy(bytes_.data() + at, operation.compare, sent / 2);
     std::memcpy(bytes_.data() + at + sent / 2, operation.origin, sent / 2);
   } else if (sent > 0) {
-    // The last element of the application's need not have a gap behind it.
+    // The application's last element need not have a gap behind it.
     copy_ranges(bytes_.data() + at, static_cast<std::ptrdiff_t>(sent_by_one),
                 static_cast<const std::byte*>(operation.origin), blocks.origin_stride,
                 span_of(operation.type, operation.count), fit);
@@ -111,7 +111,7 @@ void OperationList::deliver(std::span<const std::byte> fetched) const {
     const std::size_t bytes = std::size_t{to.count} * traits(to.type).extent;
     auto* buffer = static_cast<std::byte*>(to.buffer);
     if (has_gap(to.type)) {
-      // As a replacement: it leaves gaps alone.
+      // kReplace leaves the gaps of the buffer unchanged.
       for (std::uint32_t block = 0; block < to.blocks; ++block) {
         combine(AtomicMethod::kLocked, ReduceOp::kReplace, to.type, buffer + block * to.stride, from + block * bytes,
                 nullptr, to.count);
@@ -137,7 +137,7 @@ bool OperationListReader::next(ListEntry& entry, std::span<const std::byte>& dat
   if (rest_.size() - sizeof entry < padded(bytes)) fault_ = "bad length";
   if (fetched_bytes_ > OperationList::kMostFetched) fault_ = "more is asked for than a message holds";
   if (fault_ != nullptr) return false;
-  // The distance from one block to the next is not in use: the sender's could be any.
+  // A single block uses no stride, and the sender may have sent any value.
   if (entry.blocks == 1) entry.stride = 0;
   data = rest_.subspan(sizeof entry, bytes);
   rest_ = rest_.subspan(sizeof entry + padded(bytes));

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lists of operations on one target's data that travel in one message to its handler, which carries them out in their
-// order: what an origin writes (OperationList), and what the handler reads (OperationListReader).
+// Lists of operations on one target's data. A list travels in one message to the target's handler, which executes its
+// operations in their order. The origin writes an OperationList, and the handler reads it by OperationListReader.
 //
-//   list:   entries, each a ListEntry and its data, which are padded to a multiple of 8 bytes
-//   data:   for each block `count` elements (or bytes), one extent apart; none of a get and of MPI_NO_OP; of
-//           compare_and_swap the element to compare with, then the new one
+//   list:   entries, each a ListEntry and its data, padded to a multiple of 8 bytes
+//   data:   for each block `count` elements (or bytes), one extent apart. A get and MPI_NO_OP have no data. A
+//           compare_and_swap has the element to compare with, then the new element.
 //   reply:  for each block of each entry that fetches, `count` elements
+//
+// Not thread-safe.
 #pragma once
 
 #include <array>
@@ -24,15 +26,15 @@ namespace farside {
 
 enum class OperationKind : std::uint8_t { kPut, kGet, kAccumulate, kCompareAndSwap };
 
-// One operation on a target's data, as an origin asks for it. Its buffers are the application's.
+// One operation on a target's data. Its buffers belong to the application.
 struct DataOperation {
   OperationKind kind = OperationKind::kPut;
   ReduceOp op = ReduceOp::kReplace;      // of an accumulate
   BasicType type = BasicType::kByte;     // of an accumulate or compare_and_swap
   std::uint64_t offset = 0;              // bytes in the target's data
-  std::size_t count = 0;                 // elements; bytes of puts and gets
-  const void* origin = nullptr;          // null: nothing is sent (get, MPI_NO_OP)
-  void* fetched = nullptr;               // null: nothing comes back
+  std::size_t count = 0;                 // elements; for puts and gets bytes
+  const void* origin = nullptr;          // null: no operands (get, MPI_NO_OP)
+  void* fetched = nullptr;               // null: no result
   const void* compare = nullptr;
 
   static DataOperation put(std::uint64_t offset, const void* origin, std::size_t bytes) {
@@ -61,19 +63,19 @@ struct DataOperation {
   std::size_t bytes() const { return count * traits(type).extent; }
 };
 
-// Operands of at most so many bytes are copied before the call of their operation returns. MPI does not promise it, but
-// the runtimes do so, and programs rely on it. Adapters take about as many bytes along in a work request. The copy
-// takes some 5 ns of the 5 to 10 us that an operation over TCP takes.
+// Operands of at most this many bytes are copied before the call returns. MPI does not require a copy, but the runtimes
+// make one, and programs rely on it. Adapters hold about as many bytes in a work request. The copy takes some 5 ns; an
+// operation over TCP takes 5 to 10 us.
 inline constexpr std::size_t kCopiedAtCall = 256;
 
-// Memory for such a copy. Not thread-safe.
+// The memory for such a copy.
 class OperandCopy {
  public:
-  // Copies operands of at most kCopiedAtCall bytes, and returns the copy; of more bytes it returns `operands`.
+  // Copies operands of at most kCopiedAtCall bytes, and returns the copy. Otherwise returns `operands`.
   const void* take(const void* operands, std::size_t bytes) {
     return bytes <= kCopiedAtCall ? take_at(0, operands, bytes) : operands;
   }
-  // The same for the second operand of a compare_and_swap, whose first has as many bytes.
+  // The same for the second operand of a compare_and_swap. Both operands have `bytes` bytes.
   const void* take_second(const void* operands, std::size_t bytes) {
     return 2 * bytes <= kCopiedAtCall ? take_at(bytes, operands, bytes) : operands;
   }
@@ -86,8 +88,8 @@ class OperandCopy {
   alignas(16) std::array<std::byte, kCopiedAtCall> bytes_;
 };
 
-// An operation that is carried out later, with a copy of its small operands. It points into the copy and cannot be
-// moved.
+// An operation that will be executed later, with a copy of its small operands. The operation points into the copy, so a
+// KeptOperation cannot be moved.
 class KeptOperation {
  public:
   KeptOperation() = default;
@@ -95,7 +97,7 @@ class KeptOperation {
   KeptOperation& operator=(const KeptOperation&) = delete;
 
   void keep(const DataOperation& operation);
-  // Until the next keep().
+  // Valid until the next keep().
   const DataOperation& get() const { return operation_; }
 
  private:
@@ -103,13 +105,14 @@ class KeptOperation {
   OperandCopy operands_;
 };
 
-// An operation repeated: each block so many bytes behind the one before, at the target and in the origin's buffers.
+// The repetition of an operation. The strides are the bytes from one block to the next, at the target and in the
+// origin's buffers.
 struct Blocks {
   std::size_t count = 1;
   std::ptrdiff_t stride = 0;
   std::ptrdiff_t origin_stride = 0;
 
-  // The block so many further on.
+  // Returns the operation of the block with index `blocks`. `first` is the operation of block 0.
   DataOperation on(const DataOperation& first, std::size_t blocks) const {
     const auto by = static_cast<std::ptrdiff_t>(blocks);
     DataOperation later = first;
@@ -120,12 +123,12 @@ struct Blocks {
   }
 };
 
-// Blocks of equal shape at equal distances: the i-th begins at offset + i * stride.
+// Blocks of equal shape at equal distances: block i begins at offset + i * stride.
 struct ListEntry {
   OperationKind kind;
   ReduceOp op;
   BasicType type;
-  std::uint8_t fetch;          // 1: the elements as they were before come back
+  std::uint8_t fetch;          // 1: the reply contains the former elements
   std::uint32_t count;         // elements (bytes) in a block
   std::uint64_t offset;
   std::int64_t stride;
@@ -143,30 +146,31 @@ static_assert(sizeof(ListEntry) == 32);
 
 class OperationList;
 
-// What came of a list between an opening step and a closing one (message.hpp).
+// The result of a list between an acquire step and a release step (message.hpp).
 struct LockedResult {
-  bool stopped = false;            // by the acquire step: the release step was not done, and the list is here again
-  std::uint64_t acquire_step = 0;  // what the words held
+  bool stopped = false;            // true: the handler executed only the acquire step
+  std::uint64_t acquire_step = 0;  // the former values of the words
   std::uint64_t release_step = 0;
-  std::unique_ptr<OperationList> list;
+  std::unique_ptr<OperationList> list;  // if `stopped`: the list that was not executed
 };
 
 class OperationList {
  public:
-  // With the ControlSteps behind it, it must fit into a message, and so must what comes back.
+  // A list fits into a message with two ControlSteps, and the fetched data into a reply with two control words.
   static constexpr std::size_t kMostBytes = kMaxPayload - kMostControls * sizeof(ControlStep);
   static constexpr std::size_t kMostFetched = kMaxPayload - kMostControls * sizeof(std::uint64_t);
-  // An operation of so many bytes fits into an empty list.
+  // An operation of this many bytes fits into an empty list.
   static constexpr std::size_t kMostInOne = kMostBytes - sizeof(ListEntry);
 
-  // Copies what is sent. How many blocks were added: there is no room for the others. Of compare_and_swap there is one.
+  // Adds an operation and a copy of its data, and returns the number of blocks that fit. A compare_and_swap has one
+  // block.
   std::size_t add(const DataOperation& operation, const Blocks& blocks);
   bool add(const DataOperation& operation) { return add(operation, {}) == 1; }
   bool empty() const { return bytes_.empty(); }
   std::span<const std::byte> bytes() const { return bytes_; }
   bool has_atomics() const { return has_atomics_; }
   std::size_t fetched_bytes() const { return fetched_bytes_; }
-  // Gives what came back to the buffers of the operations. Precondition: fetched_bytes() of them.
+  // Copies the fetched data of the reply to the buffers of the operations. Precondition: `fetched` has fetched_bytes().
   void deliver(std::span<const std::byte> fetched) const;
 
  private:
@@ -187,12 +191,12 @@ class OperationList {
   bool has_atomics_ = false;
 };
 
-// Reads what comes from the network: nothing in it is believed, but for where the data lie at the target, which only
-// the region's owner can judge.
+// Reads a list that comes from another process. The reader checks everything except the offsets and strides at the
+// target, which the handler compares with the region.
 class OperationListReader {
  public:
   explicit OperationListReader(std::span<const std::byte> list) : rest_(list) {}
-  // The next entry, well formed, and its data; false at the end, or if there is a fault.
+  // Returns the next entry and its data; false at the end of the list or at a fault.
   bool next(ListEntry& entry, std::span<const std::byte>& data);
   const char* fault() const { return fault_; }
 

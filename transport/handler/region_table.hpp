@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The regions of one rank in a dynamic space: ranges of its memory, by address, disjoint and none empty. As the rank
-// itself keeps it, and as its peers have read it.
+// The regions of one rank in a dynamic space: disjoint, non-empty ranges of its memory. The rank has such a table, and
+// its peers have copies of it. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -12,30 +12,30 @@
 
 namespace farside {
 
-// Plain bytes: peers read them as they are.
+// Plain bytes: peers read the struct as it is in memory.
 struct Region {
-  std::uint64_t address = 0;  // in its process
+  std::uint64_t address = 0;  // in the process of its rank
   std::uint64_t bytes = 0;
   RemoteKey key;              // for the fabric, if the space uses it
   std::uint64_t end() const { return address + bytes; }
 };
 static_assert(sizeof(Region) == 32);
 
-// In order of addresses.
+// Sorted by address.
 class RegionTable {
  public:
   RegionTable() = default;
   explicit RegionTable(std::vector<Region> regions) : regions_(std::move(regions)) {}
   const std::vector<Region>& all() const { return regions_; }
 
-  // The region that holds the byte at `address`, or null.
+  // Returns the region that holds the byte at `address`, or null.
   const Region* find(std::uint64_t address) const {
     const auto behind = std::ranges::upper_bound(regions_, address, {}, &Region::address);
     if (behind == regions_.begin()) return nullptr;
     const Region& last = *std::prev(behind);
     return address < last.end() ? &last : nullptr;
   }
-  // Whether all bytes are in regions: an access may run on from one into another that begins where it ends.
+  // Returns whether all bytes are in regions. An access may extend over regions that adjoin each other.
   bool covers(std::uint64_t address, std::uint64_t bytes) const {
     while (bytes > 0) {
       const Region* region = find(address);
@@ -54,7 +54,7 @@ class RegionTable {
   void insert(const Region& region) {
     regions_.insert(std::ranges::upper_bound(regions_, region.address, {}, &Region::address), region);
   }
-  // False if no region begins there.
+  // Returns false if no region begins at `address`.
   bool erase(std::uint64_t address) {
     const auto found = std::ranges::lower_bound(regions_, address, {}, &Region::address);
     if (found == regions_.end() || found->address != address) return false;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The words by which an on-node peer on the node reads a rank's table of attached regions, at their offsets behind the
-// control words of the caller:
+// The words of a rank's segment by which on-node peers read its table of attached regions. Offsets in bytes:
 //
 //     0  version     odd while the table changes
-//     8  address     of the table in its process
-//    16  count       its regions
-//    64  stale       how often a peer has told this rank that what it read there is gone; only grows
-//   128  readers[]   one bit per peer: has read the table since it was last told
+//     8  address     of the table in the process of its rank
+//    16  count       of the regions in the table
+//    64  stale       counts the notifications from peers that have detached a region this rank may know of
+//   128  readers[]   one bit per peer: set if the peer has read the table since the last notification
+//
+// Thread safety: any, except change(). Memory: 128 bytes and one bit per rank.
 #pragma once
 
 #include <atomic>
@@ -24,48 +25,48 @@ struct RegionWords {
   static constexpr std::size_t kReaders = 128;
   static constexpr std::size_t bytes(int ranks) { return kReaders + (static_cast<std::size_t>(ranks) + 63) / 64 * 8; }
 
-  // Of this rank, or of one whose segment is mapped.
+  // In the segment of this rank or of an on-node peer.
   std::byte* base = nullptr;
   std::atomic_ref<std::uint64_t> word(std::size_t offset) const {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(base + offset));
   }
-  // Where the table is.
+  // The location of the table.
   struct Place {
     std::uint64_t address = 0;
     std::uint64_t count = 0;
   };
-  // For the owner, one thread at a time: `work` changes the table and returns where it is then. An on-node peer that
-  // reads it meanwhile sees an odd version, or another one afterwards, and reads again.
+  // For the owner, one thread at a time. `work` changes the table and returns its new location. An on-node peer that
+  // reads the table meanwhile finds an odd version or a changed one, and reads again.
   template <class Work>
   void change(Work&& work) const {
     word(kVersion).fetch_add(1, std::memory_order_seq_cst);
-    // Nothing of the change is seen before the odd version: a read-modify-write does not order that by itself (on x86
-    // it does, and the fence is no instruction).
+    // Makes the odd version visible before any part of the change. A read-modify-write alone does not order the stores
+    // that follow it (on x86 it does, and this fence is no instruction).
     std::atomic_thread_fence(std::memory_order_release);
     const Place place = work();
     word(kAddress).store(place.address, std::memory_order_relaxed);
     word(kCount).store(place.count, std::memory_order_relaxed);
     word(kVersion).fetch_add(1, std::memory_order_seq_cst);
   }
-  // For an on-node peer: calls copy(place), and returns the place if the table did not change meanwhile; what was
-  // copied is of no use if it did.
+  // For an on-node peer. Calls copy(place), and returns the place if the table did not change meanwhile. Otherwise the
+  // copy is invalid.
   template <class Copy>
   std::optional<Place> read(Copy&& copy) const {
     const std::uint64_t version = word(kVersion).load(std::memory_order_seq_cst);
     if (version % 2 != 0) return {};
     const Place place{word(kAddress).load(std::memory_order_relaxed), word(kCount).load(std::memory_order_relaxed)};
     copy(place);
-    // The table was read before the version is looked at again.
+    // Orders the reads of the table before the second load of the version.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (word(kVersion).load(std::memory_order_relaxed) != version) return {};
     return place;
   }
-  // Sequentially consistent: either the reader sees the table as it is after a detach, or the detach sees the reader.
+  // Sequentially consistent: either the reader sees the table after a detach, or the detach sees the reader's bit.
   void note_reader(int rank) const {
     word(kReaders + static_cast<std::size_t>(rank) / 64 * 8)
         .fetch_or(std::uint64_t{1} << (rank % 64), std::memory_order_seq_cst);
   }
-  // The bits of 64 ranks from `first` on; no longer noted then.
+  // Returns and clears the bits of 64 ranks from `first` on.
   std::uint64_t take_readers(int first) const {
     return word(kReaders + static_cast<std::size_t>(first) / 8).exchange(0, std::memory_order_seq_cst);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The accumulate lock of one region: held by a process of the target's node (or the target's handler) while it
-// combines elements that no CPU atomic can combine. Held for microseconds and never while waiting for anything.
+// The accumulate lock of one region. A process of the target's node (or the target's handler) holds it while it
+// combines elements that no CPU atomic combines. The holder holds it for microseconds and never waits meanwhile.
 #pragma once
 
 #include <sched.h>
@@ -20,10 +20,10 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 class AccumulateLock {
  public:
-  // Acquire and release order the plain accesses between them against those of the next holder.
+  // The acquire of the next holder follows this holder's release, which orders the plain accesses of both.
   explicit AccumulateLock(AccumulateLockWord& word) : word_(word) {
     while (word_.held.exchange(1, std::memory_order_acquire) != 0) {
-      // The holder may have been descheduled: there may be more ranks than cores.
+      // There may be more ranks than cores, so the holder may have lost its core.
       for (int probes = 0; word_.held.load(std::memory_order_relaxed) != 0; ++probes) {
         probes < kSpins ? relax() : static_cast<void>(sched_yield());
       }
@@ -34,7 +34,7 @@ class AccumulateLock {
   ~AccumulateLock() { word_.held.store(0, std::memory_order_release); }
 
  private:
-  // About what a holder needs for one piece (Space::kLockedBytes).
+  // About the time that a holder needs for Space::kLockedBytes.
   static constexpr int kSpins = 64;
 
   AccumulateLockWord& word_;

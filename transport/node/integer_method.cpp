@@ -15,7 +15,7 @@ void IntegerMethod::start(std::vector<IntegerWords*> all, int rank, bool threade
   threaded_ = threaded;
 }
 
-// The steps 1 to 4 of the header.
+// Executes steps 1 to 4 (see the header).
 IntegerPhase IntegerMethod::change() {
   if (own_->by.load(std::memory_order_acquire) == IntegerPhase::kLock) {
     remember();
@@ -27,7 +27,7 @@ IntegerPhase IntegerMethod::change() {
       each->by.compare_exchange_strong(before, IntegerPhase::kBoth, std::memory_order_acq_rel,
                                        std::memory_order_acquire);
     }
-    // Also that of another who changes may not have been made yet.
+    // Needed even if another rank has done step 1: that rank may not have executed its barrier yet.
     if (!global_membarrier()) return IntegerPhase::kBoth;
     all_know_.store(true, std::memory_order_release);
   }

@@ -1,35 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a space that all share memory combine integers. A counter wants a CPU atomic, which waits for
-// nobody; a long row wants the accumulate lock and plain loops, at a 20th of the time. Both cannot hold for one
-// location, so a space begins with atomics and changes, once and for all, at its first long row:
+// How the ranks of a space combine integers if they all share memory. A counter needs a CPU atomic, which waits for no
+// other process. A long row needs plain loops under the accumulate lock, which take a 20th of the time. The two methods
+// cannot be used on one location at the same time. So a space begins with atomics, and its first long row changes all
+// ranks to the lock, for the rest of the space's life:
 //
-//   kAtomics   each element is one CPU atomic, without the lock. Whoever does some announces it meanwhile.
-//   kBoth      each element is one CPU atomic, and under the lock: right beside those who still do the one and those
-//              who already do the other.
+//   kAtomics   each element is one CPU atomic, without the lock. The rank announces its atomics while it executes them.
+//   kBoth      each element is one CPU atomic, under the lock. Ranks in kBoth may meet ranks in kAtomics, because both
+//              use atomics, and ranks in kLock, because both hold the lock.
 //   kLock      plain loops under the lock.
 //
-// Each rank has words of its own in shared memory, which alone it looks at:
+// Each rank has two words in shared memory. An operation accesses only the words of its own rank:
 //
-//   | announced: threads of this rank in the midst of atomics | by: one of the three above |
+//   | announced: threads of this rank that execute atomics    | by: the phase of this rank |
 //   0                                                         4                            8
 //
-//   an operation            whoever changes
+//   an operation            the rank that changes the phase
 //   a. announced = 1        1. by = kBoth, at each rank that has kAtomics
-//   b. look at by           2. global_membarrier()
-//   c. kAtomics: atomics    3. look at announced of each rank; if one is not 0, leave it at that: the next long row
-//                           looks again
+//   b. read by              2. global_membarrier()
+//   c. kAtomics: atomics    3. read announced of each rank; if one is not 0, stop: the next long row continues here
 //   d. announced = 0        4. by = kLock, at each rank
 //
-// Why no atomic without the lock meets a plain loop: a plain loop means that its rank read kLock, so that somebody has
-// found every `announced` 0 after a barrier of its own that came after step 1. Take an operation of another rank. If
-// its look (b) came after the barrier on its processor, it read kBoth at least, and did no atomics without the lock. If
-// it came before, then so did its announcement (a), which step 3 therefore sees, or the 0 of its end (d); and an end
-// that is seen is one whose atomics are seen (d releases, 3 acquires, 4 releases, the plain loop's look acquires).
-// Without the barrier, a and b could change places on a processor, as stores wait there. `by` only grows. Nobody waits
-// for anybody: a rank that is killed, or stopped, in the midst of atomics leaves the space at kBoth.
-// tests/transport/integer_method_test.cpp tries all orders of a model of this, with and without its parts.
+// Why no atomic without the lock meets a plain loop: the rank of the plain loop has read kLock. So the rank that wrote
+// kLock has found every `announced` 0 (step 3), after a barrier of its own (step 2) that followed step 1. Consider an
+// operation of any rank:
+// - If its read (b) followed the barrier on its processor, it read at least kBoth, and executed no atomics without the
+//   lock.
+// - If its read preceded the barrier, so did its announcement (a). Step 3 found 0, so it read the 0 of the operation's
+//   end (d), and the plain loop sees the operation's atomics: d releases, step 3 acquires, step 4 releases, and the
+//   read of kLock acquires.
+// Without the barrier, a processor may execute b before its store of a is visible. `by` only grows. No rank waits for
+// another: if a rank is killed or stopped while it executes atomics, the space stays in kBoth.
+// tests/transport/integer_method_test.cpp tries all interleavings of a model of this, with and without its parts.
 //
-// Ranks that read kBoth and ranks that read kLock exclude each other by the lock.
+// Thread safety: any for begin() and end(), if start() has `threaded` or after expect_threads(). Cost: two stores and a
+// load in the rank's own cache line. A change of the phase writes the words of all ranks. Memory: 64 shared bytes per
+// rank, and 8 bytes per rank in each process.
 #pragma once
 
 #include <atomic>
@@ -43,7 +48,7 @@ namespace farside {
 
 enum class IntegerPhase : std::uint32_t { kAtomics, kBoth, kLock };
 
-// In shared memory, on a cache line of its own: it is written at each operation of its rank.
+// In shared memory, on a cache line of its own, as each operation of its rank writes it.
 struct alignas(64) IntegerWords {
   std::atomic<std::uint32_t> announced{0};
   std::atomic<IntegerPhase> by{IntegerPhase::kAtomics};
@@ -52,21 +57,21 @@ static_assert(std::atomic<IntegerPhase>::is_always_lock_free && sizeof(IntegerWo
 
 class IntegerMethod {
  public:
-  // An atomic takes 6 ns, the lock 15 and a flush after it a few more.
+  // In elements. An atomic takes 6 ns; the lock takes 15 ns, and a flush after it a few more.
   static constexpr std::size_t kLongRow = 8;
 
-  // Until start(): kAtomics, for ever.
+  // Without start(): kAtomics for ever.
   IntegerMethod() = default;
   IntegerMethod(const IntegerMethod&) = delete;
   IntegerMethod& operator=(const IntegerMethod&) = delete;
 
-  // `all`: of all ranks of the space, this one's at `rank`, which all take part in global_membarrier(). `threaded`:
-  // several threads of this process may be in operations at once.
+  // `all`: the words of all ranks of the space, by rank. All these processes must take part in global_membarrier().
+  // `rank`: this rank. `threaded`: several threads of this process may execute operations at once.
   void start(std::vector<IntegerWords*> all, int rank, bool threaded);
-  // From now on several threads may be; none is in an operation now.
+  // From now on several threads may execute operations at once. Precondition: no thread executes one now.
   void expect_threads() { threaded_ = true; }
 
-  // Before an operation on so many elements, and after it.
+  // To be called before an operation on `elements` elements. Returns the phase that the operation must use.
   IntegerPhase begin(std::size_t elements) {
     if (elements >= long_row_.load(std::memory_order_relaxed)) [[unlikely]] {
       return over_.load(std::memory_order_acquire) ? IntegerPhase::kLock : change();
@@ -76,7 +81,7 @@ class IntegerMethod {
     } else {
       own_->announced.store(1, std::memory_order_relaxed);
     }
-    // A barrier for the compiler only; the processor's is made by whoever changes.
+    // A barrier for the compiler only. Step 2 makes the barrier on this processor.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const IntegerPhase by = own_->by.load(std::memory_order_acquire);
     if (by != IntegerPhase::kAtomics) [[unlikely]] {
@@ -85,7 +90,7 @@ class IntegerMethod {
     }
     return by;
   }
-  // `begun`: what begin() has returned.
+  // To be called after the operation. `begun`: the result of begin().
   void end(IntegerPhase begun) {
     if (begun != IntegerPhase::kAtomics) return;
     if (threaded_) {
@@ -97,7 +102,7 @@ class IntegerMethod {
 
  private:
   IntegerPhase change();
-  // The change is over: nothing is announced any more.
+  // Notes that this rank has read kLock. Its operations announce nothing from then on.
   void remember() {
     over_.store(true, std::memory_order_release);
     long_row_.store(0, std::memory_order_relaxed);
@@ -105,10 +110,10 @@ class IntegerMethod {
 
   IntegerWords nobodys_;
   IntegerWords* own_ = &nobodys_;
-  std::atomic<std::size_t> long_row_{SIZE_MAX};  // 0: look at over_
+  std::atomic<std::size_t> long_row_{SIZE_MAX};  // elements; 0: every operation reads over_
   std::atomic<bool> over_{false};                // kLock was read
   RelaxedFlag threaded_;
-  // All have kBoth at least since before a barrier of this process.
+  // Steps 1 and 2 are complete in this process.
   std::atomic<bool> all_know_{false};
   std::vector<IntegerWords*> all_;
 };

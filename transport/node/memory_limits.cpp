@@ -19,11 +19,11 @@
 namespace farside {
 namespace {
 
-// The look is not worth less.
+// At most this many bytes are not checked: the check would cost more than it is worth.
 constexpr std::uint64_t kSmall = std::uint64_t{64} << 10;
 
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
-// Version 1 says "unlimited" by a number of this size.
+// A limit of this size means "unlimited" in version 1.
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 62;
 
 constexpr const char* kNode = "the memory of this node";
@@ -36,7 +36,7 @@ std::optional<std::uint64_t> read_number(const std::string& path) {
   return std::nullopt;  // absent, or "max"
 }
 
-// Numbers behind names: "MemAvailable:   24000 kB", "inactive_file 4096".
+// A file of lines with a name and a number: "MemAvailable:   24000 kB", "inactive_file 4096".
 class Table {
  public:
   explicit Table(const std::string& path) {
@@ -59,7 +59,7 @@ class Table {
 
 std::uint64_t difference(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 
-// proc(5), in bytes.
+// Returns the available memory of the node in bytes (proc(5)).
 std::uint64_t left_on_node() {
   const Table table("/proc/meminfo");
   const auto available = table.find("MemAvailable");
@@ -71,8 +71,7 @@ std::uint64_t left_on_node() {
   return left;
 }
 
-// The kernel: one boot of one machine.
-// 0 if it cannot be read: then nothing says which processes share the node.
+// Returns an id of this boot of this machine, which all its processes share; 0 if the id cannot be read.
 std::uint64_t kernel_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   if (file.peek() == std::ifstream::traits_type::eof()) return 0;
@@ -85,15 +84,15 @@ struct Version {
   const char* root;
   const char* limit;
   const char* used;
-  const char* inactive;   // of memory.stat, of the group and those below
+  const char* inactive;   // in memory.stat; includes the groups below
   const char* active;
 };
 constexpr Version kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
                             "total_inactive_file", "total_active_file"};
 constexpr Version kVersion2{"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file", "active_file"};
 
-// What a group may still take. Pages of files that were read count as used, but the kernel drops them when it needs
-// others.
+// Returns the bytes that a group may still allocate; nothing if it has no limit. The used bytes include pages of files
+// that were read, but the kernel drops those when it needs pages.
 std::optional<std::uint64_t> left_in_group(const Version& version, const std::string& group) {
   const auto limit = read_number(group + version.limit);
   if (!limit || *limit >= kLargest) return std::nullopt;
@@ -104,7 +103,7 @@ std::optional<std::uint64_t> left_in_group(const Version& version, const std::st
       *limit, difference(*used, table.find(version.inactive).value_or(0) + table.find(version.active).value_or(0)));
 }
 
-// Of this process's control group and of those above that have a limit.
+// Returns the limits of this process's control group and of the groups above it.
 std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
   std::vector<MemoryNeed::Limit> found;
   std::ifstream file("/proc/self/cgroup");
@@ -118,7 +117,7 @@ std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
     const Version& version = second_version ? kVersion2 : kVersion1;
     const std::size_t root = std::string(version.root).size();
     std::string group = version.root + line.substr(second + 1);
-    // In a container the path may be that outside of it.
+    // In a container the path may be the path outside of the container.
     struct stat info {};
     if (stat(group.c_str(), &info) != 0) group = version.root;
     if (group.ends_with('/')) group.pop_back();
@@ -135,7 +134,7 @@ std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
 constinit std::mutex untouched_mutex;
 constinit UntouchedMemory* untouched = nullptr;
 
-// A signal handler that forks takes the same mutex, so no signal is delivered while it is held.
+// Locks the mutex and blocks all signals: a signal handler that forks locks the same mutex.
 class Held {
  public:
   Held() : held_(untouched_mutex) {}
@@ -162,7 +161,7 @@ MemoryNeed find_memory_need(std::uint64_t bytes) {
   if (bytes <= kSmall) return need;
   need.bytes = bytes + std::min(UntouchedMemory::unused(), kUnlimited - bytes);
   const std::uint64_t kernel = kernel_id();
-  if (kernel == 0) return need;  // each process has compared its own part with the limits
+  if (kernel == 0) return need;  // without an id no process can compare limits with its peers
   need.limits[0] = {kernel, left_on_node()};
   const std::vector<MemoryNeed::Limit> groups = limits_of_groups(kernel);
   std::copy_n(groups.begin(), std::min(groups.size(), need.limits.size() - 1), need.limits.begin() + 1);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What memory there is for segments, and whether it suffices for what the processes of a node want together. Pages of a
-// memfd come with their first use, and the kernel sooner ends a process than refuses one. So whoever makes a segment
-// looks before: at the memory of the node (MemAvailable, and where vm.overcommit_memory is 2 also what may still be
-// committed), and at the limits of its control group and of those above (versions 1 and 2). A process counts what it
-// wants, and what it was promised before and has not used yet. The ranks of a space tell each other what they found,
-// and each sums up all that meets the same limit, so all come to the same result.
+// The memory that is available for segments, and the check that it suffices for all processes of a node together. The
+// kernel allocates the pages of a memfd at their first use, and kills a process rather than refuse a page. So a process
+// reads the limits before it makes a segment: the memory of the node (MemAvailable and, where vm.overcommit_memory is
+// 2, what may still be committed), and the limits of its control group and of the groups above it (versions 1 and 2).
+// The need of a process is the size of the new segment and the untouched part of its earlier ones. The ranks of a space
+// exchange their needs and limits, and each rank adds up the needs under the same limit, so all reach the same result.
 #pragma once
 
 #include <array>
@@ -17,47 +17,45 @@
 
 namespace farside {
 
-// What there is for segments: bytes, and which limit that is ("the memory of this node", "the control group of this
-// process").
 struct AvailableMemory {
   std::uint64_t bytes;
-  const char* limit;
+  const char* limit;       // the lowest limit: "the memory of this node" or "the control group of this process"
 };
-// Takes some 50 us.
+// Reads /proc and /sys/fs/cgroup, which takes some 50 us.
 AvailableMemory available_shared_memory();
-// Whether so much is there; always true of what is too little to be worth the look.
+// Returns whether `bytes` are available. At most 64 KiB are not checked.
 bool enough_memory_for(std::uint64_t bytes);
 
-// What a process finds. Plain bytes.
+// The need and the limits of one process. Plain bytes.
 struct MemoryNeed {
   struct Limit {
-    std::uint64_t id = 0;     // the same for all processes that meet the same limit; 0: no limit
-    std::uint64_t left = 0;
+    std::uint64_t id = 0;     // the same in all processes under the same limit; 0: no limit
+    std::uint64_t left = 0;   // bytes
   };
-  std::uint64_t bytes = 0;           // that it wants, and was promised before and has not used
-  std::array<Limit, 5> limits;       // the node; control groups, the innermost first
+  std::uint64_t bytes = 0;           // of the new segment, and the untouched bytes of earlier ones
+  std::array<Limit, 5> limits;       // of the node, then of control groups, the innermost first
 };
 
-// What this process needs to have `bytes` more. Nothing, if they are too few to be worth the look. Thread safety: any.
+// Returns the need of this process for `bytes` more; no need and no limits for at most 64 KiB. Thread safety: any.
 MemoryNeed find_memory_need(std::uint64_t bytes);
 
-// Whether there is enough for all of them. Errors: kNoMemory, with the limit that is met.
+// Checks that the sum of the needs fits into each limit. Errors: kNoMemory, with the limit that is exceeded.
 Status check_memory_needs(std::span<const MemoryNeed> needs);
 
-// What a sparse file of this process may come to hold. While an object of this class lives, its file counts as promised
-// memory. Thread safety: any.
+// A sparse file of this process. While the object lives, the untouched part of the file belongs to the process's need.
+// Thread safety: any.
 class UntouchedMemory {
  public:
-  // The descriptor must stay open, because it tells how much of the file has been touched.
+  // The descriptor must stay open: fstat(2) on it says how much of the file has been touched.
   UntouchedMemory(int fd, std::uint64_t bytes);
   UntouchedMemory(const UntouchedMemory&) = delete;
   UntouchedMemory& operator=(const UntouchedMemory&) = delete;
   ~UntouchedMemory();
   void change_to(std::uint64_t bytes);
 
-  // Guards all of them; to be held over a fork, so that the child finds it free.
+  // Guards all objects. A forking thread holds it, so that the child finds it free.
   static std::mutex& mutex();
-  // In a forked process: the files are the parent's.
+  // To be called in a forked process, as the files belong to the parent.
   static void forget_all();
 
  private:

@@ -10,7 +10,7 @@
 namespace farside {
 namespace {
 
-// Asks whether the owner lives, but not often.
+// Limits how often a sender asks whether the owner lives: every 64th probe, and every 100 ms.
 class Patience {
  public:
   explicit Patience(const std::function<bool()>& lives) : lives_(lives) {}
@@ -40,7 +40,7 @@ MessageQueue::Answer::~Answer() {
   message_queue_.freed_.wake_if_armed();
 }
 
-// The slot is the caller's.
+// Precondition: the caller has taken the slot.
 MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender,
                                          std::span<const std::span<const std::byte>> parts) {
   std::size_t bytes = 0;
@@ -49,7 +49,7 @@ MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender,
     bytes += part.size();
   }
   slot.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
-  // Sequentially consistent, as the wake event asks for.
+  // Sequentially consistent, as the wake event requires.
   slot.word.exchange(word(kSent, sender), std::memory_order_seq_cst);
   sent_.fetch_add(1, std::memory_order_release);
   return Message(slot);
@@ -59,7 +59,7 @@ std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sende
                                                            std::span<const std::span<const std::byte>> parts) {
   for (Slot& slot : slots_) {
     std::uint64_t free = kFree;
-    // Acquire: the reader of the last answer is done with it.
+    // Acquire: follows the last reads of the former answer.
     if (slot.word.load(std::memory_order_relaxed) == kFree &&
         slot.word.compare_exchange_strong(free, word(kTaken, sender), std::memory_order_acquire)) {
       return fill(slot, sender, parts);
@@ -68,12 +68,12 @@ std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sende
   return std::nullopt;
 }
 
-// A slot of a process that has ended, now the caller's, or null. The wake event of a slot goes on to count a sleeper
-// that is gone, and so each answer in it costs the owner a system call more.
+// Takes over a slot of a process that has ended, and returns it, or null. If that process slept, the slot's wake event
+// still counts it as a sleeper, so each later answer in the slot costs the owner one more system call.
 MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
   if (!sender.known()) return nullptr;
   for (Slot& slot : slots_) {
-    // Acquire: what the owner wrote there, if it has answered.
+    // Acquire: follows the owner's accesses to the slot, if it has answered.
     std::uint64_t found = slot.word.load(std::memory_order_acquire);
     if (state_of(found) != kTaken && state_of(found) != kAnswered) continue;
     if (!sender_of(found).is_dead()) continue;
@@ -99,7 +99,8 @@ Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessI
 Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, Message message,
                                                            const std::function<bool()>& lives) {
   Slot& slot = *message.slot_;
-  // Who watches need not be woken. (It may watch and be kept from answering, for a time that is not known here.)
+  // An owner that polls need not be woken. The spins are limited, because something may keep the poller from answering,
+  // for an unknown time.
   constexpr int kMostSpins = 4'096;
   const auto answered_yet = [&] { return state_of(slot.word.load(std::memory_order_acquire)) == kAnswered; };
   for (int spins = 0; !answered_yet() && spins < kMostSpins && is_polled(); ++spins) relax();

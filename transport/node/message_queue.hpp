@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A message queue: shared memory in which processes of the node enqueue messages for its owner, who answers in their
-// place. One per process; on-node peers map it.
+// A message queue: shared memory of one process, the owner, in which other processes of the node enqueue messages. The
+// owner writes each answer into the slot of its message. Each process has one queue, and on-node peers map it.
 //
-// A slot goes free -> taken (a sender writes) -> sent -> (the owner reads, carries out, writes) -> answered -> free.
+// A slot goes free -> taken (a sender writes) -> sent -> (the owner reads, executes, writes) -> answered -> free.
 //
-// The word that says so also says which process has the slot (process_identity.hpp), in one compare-and-swap. A sender
-// that finds no slot free for some 0.1 s looks which of these processes have ended, and takes over a slot that one of
-// them had taken, or in which an answer waits for it; what one had sent the owner still answers. No process that has
-// ended takes a slot again, so a word that holds its identity comes back to no slot, and the compare-and-swap that
-// takes the slot over succeeds for one sender only.
+// The slot's word holds this state and the identity of the sender (process_identity.hpp), so that one compare-and-swap
+// changes both. A sender that finds no free slot for some 0.1 s takes over a slot whose sender has ended, if the slot
+// is taken or answered. The owner still answers a slot that is sent. A process that has ended takes no slot again, so a
+// word with its identity does not return to any slot. Therefore the compare-and-swap that takes a slot over succeeds
+// for one sender only.
+//
+// Thread safety: any, except that one thread at a time calls answer_all(). Memory: 55 KiB, for any number of peers.
 #pragma once
 
 #include <array>
@@ -32,10 +34,10 @@ class MessageQueue {
   struct Slot;
 
  public:
-  static constexpr std::size_t kMostBytes = 6'976;  // of a message, and of an answer
+  static constexpr std::size_t kMostBytes = 6'976;  // of a message or an answer
   static constexpr std::size_t kSlots = 8;
 
-  // Precondition: the memory is zeroed when it is made, of the size of this class, and mapped at a cache line.
+  // Precondition: the memory has the size of this class, was zero at first, and begins at a cache line.
   static MessageQueue& at(std::byte* memory) { return *reinterpret_cast<MessageQueue*>(memory); }
   void open(std::uint64_t nonce) {
     nonce_ = nonce;
@@ -43,21 +45,21 @@ class MessageQueue {
   }
   std::uint64_t nonce() const { return nonce_; }
 
-  // Who the calling process is to those that use this message queue: nobody, if its owner sees other process ids than
-  // it does. Then its slots are not taken over, and it takes over none. Some 20 us; the same for all message queues of
-  // one owner, and for as long as the process lives.
+  // Returns the identity of the calling process in this message queue. It is unknown if the owner has another namespace
+  // of process ids. Then no sender takes over its slots, and it takes over none. The call takes some 20 us. The result
+  // holds for the life of the process.
   ProcessIdentity sender() const {
     return namespaces_ == process_namespaces() ? ProcessIdentity::own() : ProcessIdentity();
   }
 
-  // For senders. A message that was left, and waits for its answer.
+  // For senders: a message in the queue that awaits its answer.
   class Message {
    private:
     friend class MessageQueue;
     explicit Message(Slot& slot) : slot_(&slot) {}
     Slot* slot_;
   };
-  // An answer; its slot is free again when this is gone.
+  // An answer. Its destructor frees the slot.
   class Answer {
    public:
     Answer(MessageQueue& message_queue, Slot& slot, std::span<const std::byte> bytes)
@@ -73,23 +75,26 @@ class MessageQueue {
     Slot* slot_;
     std::span<const std::byte> bytes_;
   };
-  // Leaves a message, made of parts, if a slot is free. Its owner hears of it when an answer is waited for. `sender`:
-  // the calling process, as sender() says. Precondition: at most kMostBytes.
+  // Enqueues a message made of parts; returns nothing if no slot is free. wait_for_answer() wakes the owner. `sender`:
+  // the result of sender(). Precondition: the parts have at most kMostBytes together.
   std::optional<Message> enqueue(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
-  // The same, as soon as a slot is free, or one can be taken over. `lives`: whether the owner does, asked now and then.
-  // Errors: kPeer, if it does not.
+  // Waits until a slot is free or can be taken over, and enqueues the message. `lives` says whether the owner lives; it
+  // is called every 100 ms. Errors: kPeer, if the owner has ended.
   Result<Message> enqueue(Progress& progress, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
                           const std::function<bool()>& lives);
+  // Wakes the owner, unless it polls, and waits for the answer. Errors: kPeer, if the owner has ended.
   Result<Answer> wait_for_answer(Progress& progress, Message message, const std::function<bool()>& lives);
 
-  // Whether the owner has looked just now without being woken, and so will soon again: one of its threads waits and
-  // polls, and a message is answered in less than a microsecond.
+  // Returns whether an application thread of the owner has polled the queue within the last kJustNow ticks. The thread
+  // then waits, will poll again soon, and answers a message in less than a microsecond.
   bool is_polled() const {
-    // It may have looked again since the time was taken, and counters of two cores may differ a little.
+    // The difference may be negative: the owner may poll after the call of ticks(), and the counters of two cores may
+    // differ a little.
     return ticks() - polled_at_.load(std::memory_order_relaxed) + kJustNow < 2 * kJustNow;
   }
 
-  // For the owner, who looks without being woken: whether messages were left since `seen`, which is what it was then.
+  // For an application thread of the owner that polls: returns whether a message was enqueued since the poll that
+  // stored `seen`, and stores the new count there.
   bool any_since(std::atomic<std::uint32_t>& seen) {
     polled_at_.store(ticks(), std::memory_order_relaxed);
     const std::uint32_t sent = sent_.load(std::memory_order_acquire);
@@ -97,26 +102,26 @@ class MessageQueue {
     seen.store(sent, std::memory_order_relaxed);
     return true;
   }
-  // For the owner: answers all messages that are there by answer(message, room) -> bytes of the answer. The message is
-  // a copy that no sender changes any more. False if there was none.
+  // For the owner: answers all messages in the queue. answer(message, room) writes an answer into `room` and returns
+  // its bytes. `message` is a copy, because a sender could change the original. Returns false if there is no message.
   using Handling = std::function<std::size_t(std::span<const std::byte> message, std::span<std::byte> room)>;
   bool answer_all(const Handling& answer);
-  // Signalled by senders.
+  // The owner's; signalled by senders.
   WakeEvent& wake_event() { return wake_event_; }
 
  private:
-  // 2 to 8 us of counters of 4 to 1 GHz, 8 us without one (base/ticks.hpp): several rounds of a runtime's progress
-  // engine.
+  // In ticks: 2 to 8 us at 4 to 1 GHz, and 8 us without a counter (base/ticks.hpp). This is the time of several calls
+  // of a runtime's progress engine.
   static constexpr Ticks kJustNow = 8'000;
 
   enum State : std::uint64_t { kFree, kTaken, kSent, kAnswered };
-  // A slot's word: its state, and whose it is (0 if it is free).
+  // A slot's word: | sender (62 bits; 0 if the slot is free) | state (2) |
   static constexpr std::uint64_t word(State state, ProcessIdentity of) { return of.bits() << 2 | state; }
   static State state_of(std::uint64_t word) { return static_cast<State>(word & 3); }
   static ProcessIdentity sender_of(std::uint64_t word) { return ProcessIdentity::of_bits(word >> 2); }
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> word;
-    std::atomic<std::uint32_t> bytes;  // read once: a hostile on-node peer may change it
+    std::atomic<std::uint32_t> bytes;  // to be read once: a hostile on-node peer may change it
     WakeEvent wake_event;              // of the sender
     alignas(64) std::array<std::byte, kMostBytes> text;
   };
@@ -127,9 +132,9 @@ class MessageQueue {
   std::uint64_t nonce_;
   std::uint64_t namespaces_;       // of the owner
   WakeEvent wake_event_;
-  WakeEvent freed_;                              // of those who wait for a slot
-  alignas(64) std::atomic<std::uint32_t> sent_;  // messages, ever
-  alignas(64) std::atomic<Ticks> polled_at_;     // the owner, without being woken
+  WakeEvent freed_;                              // of the senders that wait for a slot
+  alignas(64) std::atomic<std::uint32_t> sent_;  // counts all messages
+  alignas(64) std::atomic<Ticks> polled_at_;     // the last poll by an application thread of the owner
   std::array<Slot, kSlots> slots_;
 };
 

@@ -14,10 +14,10 @@ int scope_of_system() {
   return file >> scope ? scope : 0;
 }
 
-// If Yama refused, the peers' first attempt to read would fail, and they would take another route.
+// Ignores errors: without the permission a peer's first attempt to read fails, and the peer takes another route.
 void ask_system() { (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); }
 
-// From 2 on only privileged processes may, whatever this one permits.
+// From 2 on only privileged processes have access, whatever this process permits.
 constexpr int kDescendantsOnly = 1;
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace farside {
 namespace {
 
-// Of /proc/PID/stat (proc(5)).
+// The contents of /proc/PID/stat (proc(5)).
 struct ProcessState {
   std::uint64_t pid = 0;
   char state = '?';
@@ -24,13 +24,13 @@ struct ProcessState {
   std::uint64_t began = 0;
 };
 
-// Nothing if the file is not there, or cannot be read; errno says which.
+// Returns nothing if the file does not exist or cannot be read; errno says which.
 std::optional<ProcessState> read_state(const std::string& path) {
   errno = 0;
   std::ifstream file(path);
   std::string text;
   if (!std::getline(file, text)) return std::nullopt;
-  // The name, in parentheses, may hold anything.
+  // The name of the program, in parentheses, may contain any characters.
   const std::size_t behind = text.rfind(')');
   if (behind == std::string::npos) return std::nullopt;
   ProcessState found;
@@ -61,17 +61,17 @@ bool ProcessIdentity::is_dead() const {
   const auto pid = static_cast<pid_t>(bits_ & ((std::uint64_t{1} << kPidBits) - 1));
   if (pid == 0) return false;
   const auto found = read_state(fmt::format("/proc/{}/stat", pid));
-  // /proc may hide processes (its option hidepid), but kill(2) knows them.
+  // /proc may hide processes (mount option hidepid), but kill(2) finds them.
   if (!found) return kill(pid, 0) != 0 && errno == ESRCH;
   if (of_bits(found->began << kPidBits).bits_ != (bits_ >> kPidBits << kPidBits)) return true;
-  // The main thread may have ended while others of the process go on.
+  // The main thread may have ended while other threads of the process still run.
   return (found->state == 'Z' || found->state == 'X') && found->threads <= 1;
 }
 
 std::uint64_t process_namespaces() {
   const std::uint64_t ids = inode("/proc/self/ns/pid");
   if (ids == 0) return 0;
-  // Kernels before 5.6 have one time for all.
+  // Kernels before 5.6 have no namespaces of time.
   return ids * 0x9e3779b97f4a7c15ULL ^ inode("/proc/self/ns/time");
 }
 

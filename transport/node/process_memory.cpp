@@ -47,7 +47,7 @@ Status read_process_memory(pid_t pid, std::uint64_t remote, void* local, std::si
 }
 
 bool pays_to_read_stretches(std::size_t bytes, std::size_t blocks, std::ptrdiff_t stride) {
-  // 64 KiB take 8 us, another process's thread 10 to wake, and then 2 for each 7 KiB.
+  // A read of 64 KiB takes 8 us. To wake the other process's thread takes 10 us, and the thread takes 2 us per 7 KiB.
   constexpr std::size_t kDense = 4;
   const std::size_t apart = distance(stride);
   return blocks > 1 && ((blocks - 1) * apart + bytes <= kStretch || apart <= kDense * bytes);
@@ -100,7 +100,7 @@ Status write_process_memory(pid_t pid, std::uint64_t remote, std::ptrdiff_t stri
 }
 
 Status write_process_memory(pid_t pid, std::span<const iovec> local, std::span<const iovec> remote) {
-  // Piece by piece where the kernel took but a part, which it does at a fault or a limit only.
+  // If the kernel has written only a part, which it does at a fault or a limit only, repeats the fragments one by one.
   constexpr std::size_t kMost = 1024;  // UIO_MAXIOV
   for (std::size_t done = 0; done < local.size();) {
     const std::size_t part = std::min(local.size() - done, kMost);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Private memory of another process of the node, by process_vm_readv(2) and process_vm_writev(2) (CMA). Where the Yama
-// security module guards it, that process must be open to its peers (open_to_peers.hpp).
+// Access to the private memory of another process of the node, by process_vm_readv(2) and process_vm_writev(2) (CMA).
+// With the Yama security module, that process must permit it (open_to_peers.hpp).
+//
+// Thread safety: any. Every function returns when all bytes have been copied. Errors: kPeer, with the cause.
 #pragma once
 
 #include <sys/types.h>
@@ -14,18 +16,19 @@
 
 namespace farside {
 
-// Both return when all bytes have moved. Errors: kPeer, with the cause.
 Status read_process_memory(pid_t pid, std::uint64_t remote, void* local, std::size_t bytes);
 Status write_process_memory(pid_t pid, std::uint64_t remote, const void* local, std::size_t bytes);
-// Blocks of `bytes` at distances of their own, with what lies between them, which must be there: one call for 64 KiB.
+// Reads blocks of `bytes` bytes. It reads the memory between the blocks, too, which must be mapped there. One system
+// call reads up to 64 KiB.
 Status read_process_memory(pid_t pid, std::uint64_t remote, std::ptrdiff_t stride, std::byte* local,
                            std::ptrdiff_t local_stride, std::size_t bytes, std::size_t blocks);
-// Whether that is faster than to ask the other process for them.
+// Returns whether such a read is faster than a request to the other process's handler.
 bool pays_to_read_stretches(std::size_t bytes, std::size_t blocks, std::ptrdiff_t stride);
-// Written they are alone: 1,024 by one call, and 64 KiB where they are dense there.
+// Writes blocks of `bytes` bytes, and nothing between them. One system call writes up to 1,024 blocks, or up to 64 KiB
+// of blocks that are contiguous in the other process.
 Status write_process_memory(pid_t pid, std::uint64_t remote, std::ptrdiff_t stride, const std::byte* local,
                             std::ptrdiff_t local_stride, std::size_t bytes, std::size_t blocks);
-// Many pieces, each as long there as here.
+// Writes many fragments: remote[i] has the length of local[i].
 Status write_process_memory(pid_t pid, std::span<const iovec> local, std::span<const iovec> remote);
 
 }  // namespace farside

@@ -19,7 +19,7 @@
 namespace farside {
 namespace {
 
-// What there must be for the segment, if it may be had.
+// Returns the need of a new segment, if it is within all limits.
 Result<MemoryNeed> check_limits(std::uint64_t offset, std::size_t bytes) {
   rlimit limit{};
   // Beyond RLIMIT_FSIZE ftruncate(2) raises SIGXFSZ; RLIMIT_AS makes mmap fail by itself.
@@ -34,8 +34,8 @@ Result<MemoryNeed> check_limits(std::uint64_t offset, std::size_t bytes) {
   return need;
 }
 
-// Before Linux 6.11 a signal makes fallocate(2) on a memfd undo everything: a profiler's timer would keep it from ever
-// ending. So no signals meanwhile, for a piece at a time.
+// Before Linux 6.11 a signal makes fallocate(2) on a memfd undo its work, so with a profiler's timer a large call would
+// never end. This function blocks signals for one piece at a time.
 int reserve(int fd, std::size_t bytes) {
   constexpr std::size_t kPiece = std::size_t{256} << 20;
   for (std::size_t done = 0; done < bytes; done += std::min(bytes - done, kPiece)) {
@@ -55,7 +55,7 @@ Error failed(const char* call, std::size_t bytes) {
                fmt::format("shared memory of {} bytes: {}: {}", bytes, call, std::strerror(errno))};
 }
 
-// Up to offset + bytes, of which only holes are new.
+// Extends the file to offset + bytes by a hole, and maps the last `bytes`.
 Result<Mapping> map_more(int fd, std::uint64_t offset, std::size_t bytes) {
   if (ftruncate(fd, static_cast<off_t>(offset + bytes)) != 0) return failed("ftruncate", bytes);
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
@@ -72,7 +72,7 @@ Mapping::~Mapping() {
 Result<UniqueFd> make_memory_file() {
   UniqueFd fd(memfd_create("farside", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return failed("memfd_create");
-  // Only this user's processes may open it through /proc.
+  // Only processes of this user may open it through /proc.
   if (fchmod(fd.get(), 0600) != 0) return failed("fchmod");
   return fd;
 }
@@ -103,8 +103,8 @@ void Segment::published(std::size_t processes) {
   for (const MemoryNeed::Limit& limit : need.limits) {
     if (limit.id != 0 && (left == 0 || limit.left < left)) left = limit.left;
   }
-  // Without a limit the segment was too small to be worth the look. The promises of all processes together are at most
-  // what is left, so on average a process keeps at most kMostKept descriptors.
+  // Without a limit the segment was too small for a check. The segments of all processes together have at most the
+  // available memory, so on average a process keeps at most kMostKept descriptors.
   constexpr std::uint64_t kMostKept = 64;
   if (left != 0 && mapping.bytes() >= left / kMostKept / std::max<std::size_t>(processes, 1)) {
     reserve = std::make_unique<UntouchedMemory>(fd.get(), mapping.bytes());
@@ -118,7 +118,7 @@ Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint
   const auto failed_on = [&](const char* call) {
     return Error{ErrorKind::kNoRoute, fmt::format("{} {}: {}", call, path, std::strerror(errno))};
   };
-  // O_NONBLOCK and the checks behind: the path may lead to something else in another pid namespace.
+  // With another pid namespace the path may lead to any file, hence O_NONBLOCK and the checks below.
   const UniqueFd peer(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!peer.valid()) return failed_on("open");
   struct stat info {};

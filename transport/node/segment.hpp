@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that other processes of the node can map: an unnamed memfd, opened by peers through /proc/PID/fd/N while
-// windows are created and then closed, so that no name can leak and no /dev/shm limit can strike later. What farside
-// itself needs of it is reserved when it is made. The rest comes page by page, where and when the application first
-// touches it, as zeroes; that it will fit is looked at before (memory_limits.hpp), and a shortage is an error.
+// Memory that other processes of the node can map: an unnamed memfd, so that no name can leak and no limit of /dev/shm
+// applies. Peers open it through /proc/PID/fd/N while a window is created; then the owner closes it. The pages that
+// farside itself needs are reserved when the segment is made. The kernel allocates the other pages, as zeroes, when and
+// where the application first touches them. A check beforehand makes a shortage an error (memory_limits.hpp).
+//
+// Thread safety: any for different objects. Errors: kNoMemory for own memory, kNoRoute for a peer's.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +19,7 @@
 
 namespace farside {
 
-// A mapping, unmapped with its owner.
+// A mapping; the destructor unmaps it.
 class Mapping {
  public:
   Mapping() = default;
@@ -37,31 +39,31 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-// A segment of this process: zeroed, mapped. `fd` stays open until the peers have mapped it.
+// A segment of this process, zeroed and mapped. `fd` stays open until the peers have mapped the segment.
 struct Segment {
   Mapping mapping;
   UniqueFd fd;
-  MemoryNeed need;                          // what was found when it was made, for the peers
-  std::unique_ptr<UntouchedMemory> reserve;  // once the peers have mapped it
+  MemoryNeed need;                          // found when the segment was made; for the peers
+  std::unique_ptr<UntouchedMemory> reserve;  // of a large segment, after published()
 
-  // The peers have mapped it: the descriptor is closed. That of a large segment stays, so that later ones see how much
-  // of it has not been touched yet: one of at least 1/64 of the share that each of `processes` has in the memory that
-  // is left.
+  // To be called when the peers have mapped the segment. Closes the descriptor of a small segment. A large one keeps
+  // it, so that the need of later segments includes the untouched part of this one. A segment is large from 1/64 of a
+  // process's share in the available memory on; `processes` have equal shares.
   void published(std::size_t processes);
 };
 
-// `reserved`: so many bytes at the beginning have their pages at once; takes time in proportion to these alone. Errors:
-// kNoMemory, with the limit that was met.
+// Makes a segment. The first `reserved` bytes get their pages at once, and only these take time. Errors: kNoMemory,
+// with the limit that is exceeded.
 Result<Segment> make_segment(std::size_t bytes, std::size_t reserved);
 inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(bytes, bytes); }
 
-// The same in pieces: a file of memory without any, and more of it, from `offset` on: a whole page, not before the end.
-// Nothing is reserved.
+// The same in steps: an empty memory file, and its extension by a mapping of `bytes` from `offset` on. `offset` is a
+// multiple of the page size and not below the end of the file. No pages are reserved.
 Result<UniqueFd> make_memory_file();
 Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes);
 
-// Maps the segment that process `pid` of this node holds open as `fd`, or a part of it from a whole page on. The
-// caller must make sure that it is the right one (a nonce inside): process ids mean nothing across pid namespaces.
+// Maps `bytes` of the segment that process `pid` of this node has open as `fd`, from `offset` on, a multiple of the
+// page size. The caller must verify the segment by a nonce in it, because process ids differ between pid namespaces.
 Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset = 0);
 
 }  // namespace farside

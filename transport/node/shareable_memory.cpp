@@ -23,12 +23,12 @@
 namespace farside {
 namespace {
 
-// All objects, linked by next_. A fork holds the mutex of the list, and then those of the objects.
+// All objects, linked by next_. A forking thread holds the mutex of the list, then those of the objects.
 constinit std::mutex all_mutex;
 constinit ShareableMemory* all = nullptr;
 sigset_t before_the_fork;  // the forking thread's signals, guarded by all_mutex
 
-// A fork that a signal handler makes would wait for ever for a mutex that its own thread holds.
+// Locks a mutex and blocks all signals: if a signal handler forked while its thread held the mutex, it would deadlock.
 class Held {
  public:
   explicit Held(std::mutex& mutex) : held_(mutex) {}
@@ -38,7 +38,7 @@ class Held {
   std::scoped_lock<std::mutex> held_;
 };
 
-// Past whatever stands before libc's functions: UCX's mremap takes four arguments and loses the fifth, and takes locks.
+// System calls without libc's functions, which libraries interpose: UCX's mremap drops the fifth argument, and locks.
 void* move_mapping(void* from, std::size_t bytes, void* to) {
   return reinterpret_cast<void*>(
       syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to));  // NOLINT(performance-no-int-to-ptr)
@@ -47,8 +47,8 @@ void map_privately(int fd, std::uint64_t offset, std::size_t bytes, void* to) {
   (void)syscall(SYS_mmap, to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, offset);
 }
 
-// The data of a part of a file as private memory; holes become memory that has no pages yet. Null if that is not to be
-// had. The file is read, not the memory, which the program may have protected.
+// Copies a part of a file into private memory. Holes become memory without pages. Returns null if there is no memory,
+// or if the file cannot be read. The function reads the file, because the program may have protected the memory.
 void* copy_of_part(int fd, std::uint64_t offset, std::size_t bytes) {
   void* const copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (copy == MAP_FAILED) return nullptr;
@@ -75,7 +75,7 @@ void* copy_of_part(int fd, std::uint64_t offset, std::size_t bytes) {
 
 }  // namespace
 
-// As early as possible: see the header. An error (there is no memory) leaves forked processes with shared memory.
+// Registered as early as possible (see the header). After an error (no memory), forked processes share the memory.
 const bool ShareableMemory::handles_forks_ =
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
 
@@ -110,7 +110,7 @@ void ShareableMemory::after_fork_in_parent() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Only what is safe in a signal handler: other threads may have held any lock at the fork.
+// Calls only functions that are safe in a signal handler: other threads may have held any lock at the fork.
 void ShareableMemory::after_fork_in_child() {
   UntouchedMemory::mutex().unlock();
   UntouchedMemory::forget_all();
@@ -153,7 +153,7 @@ void ShareableMemory::move_to_copies() {
     if (!allocation.in_file) continue;
     const std::size_t bytes = allocation.mapping.bytes();
     void* const at = allocation.mapping.base();
-    // Neither call takes memory, so neither fails; if one did, the memory would stay shared.
+    // Neither call allocates memory, so neither fails. If one failed, the memory would stay shared.
     if (allocation.copy == nullptr || move_mapping(allocation.copy, bytes, at) == MAP_FAILED)
       map_privately(fd_.get(), allocation.offset, bytes, at);
     allocation.copy = nullptr;
@@ -174,7 +174,7 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes) {
     untouched_.emplace(fd_.get(), 0);
   }
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  // More than there is in any case; where it is rounded up, nothing overflows.
+  // No address space has as much, and below this limit the sums do not overflow.
   if (bytes > SIZE_MAX / 4)
     return Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", bytes)};
   Result<Mapping> mapping = extend_memory_file(fd_.get(), end_, (bytes + page - 1) / page * page);
@@ -193,7 +193,7 @@ bool ShareableMemory::free(const void* base) {
   const auto found = allocations_.find(static_cast<const std::byte*>(base));
   if (found == allocations_.end()) return false;
   const Allocation& allocation = found->second;
-  // The pages go back although the file stays. (If the kernel refused, they would go with the last piece.)
+  // Returns the pages to the kernel while the file stays. (If this fails, they are returned with the last piece.)
   if (allocation.in_file) {
     (void)fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(allocation.offset),
                     static_cast<off_t>(allocation.mapping.bytes()));
@@ -202,7 +202,7 @@ bool ShareableMemory::free(const void* base) {
   }
   allocations_.erase(found);
   if (!allocations_.empty()) return true;
-  // As before the first one: no descriptor, and a new file.
+  // After the last piece the state is that before the first one. The next piece gets a new file.
   untouched_.reset();
   fd_.reset();
   end_ = 0;

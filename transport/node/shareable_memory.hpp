@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that the application allocates (MPI_Alloc_mem) before anybody knows whether a window will ever be made on it:
-// pieces of one unnamed memfd per process, which peers of the node can map later. One descriptor for all of them, and
-// none when there are none; the file is sparse and its offsets are not used twice, so nothing has to be managed but
-// what is in use.
+// The memory of MPI_Alloc_mem, on which the application may later make a window. The allocations are pieces of one
+// unnamed memfd per process, which on-node peers can map later. The process has one descriptor for all pieces, and none
+// without a piece. The file is sparse, and no offset is used twice, so only the pieces in use need management.
 //
 //   file   | piece | hole: was freed | piece | piece |
 //   memory   mmap                      mmap    mmap      each on pages of its own
 //
-// A process that is forked gets a copy, as of its private memory: neither process sees what the other stores
-// afterwards. Handlers of pthread_atfork(3), registered when farside is loaded, see to it:
-//   - before the fork, its thread copies the pages in use (those without data are skipped) into private memory;
-//   - after it, the child moves the copy to where the memory was (one mremap(2) for each piece), and the parent unmaps
-//     it.
-// Nobody waits for anybody, so a child may die at any time. A fork costs as much time and memory as the pages in use
-// take to copy (some 1 ms per MiB), where a private page is copied only once one of the two stores to it. The handlers
-// registered first run last before the fork and first after it, so locks that the program's own handlers hold over the
-// fork are held while farside copies: the copy agrees with all else that these locks guard. What other threads store
-// without a lock meanwhile may be in it or not, as in any fork. If there is not enough memory for the copy, the child
-// maps the file privately instead, and a warning says so: then its stores are its own, but it may see what the parent
-// stores later. vfork(2), posix_spawn(3) and a bare clone(2) run no handlers: who calls them shares the memory until
-// exec(3).
+// A forked process gets a copy, as of private memory: neither process sees later stores of the other one. Handlers of
+// pthread_atfork(3), registered when farside is loaded, make the copy:
+//   - before the fork, the forking thread copies the pages with data into private memory;
+//   - after the fork, the child moves the copy to the address of the memory (one mremap(2) per piece), and the parent
+//     unmaps its copy.
+// Neither process waits for the other, so a child may die at any time. A fork costs the time and memory of the copy,
+// some 1 ms per MiB of touched pages. (The kernel copies a private page only when one of the processes stores to it.)
+// The handlers registered first run last before the fork and first after it. So locks that the program's own handlers
+// hold over the fork are held during the copy, and the copy is consistent with all data that these locks guard. The
+// copy may or may not include concurrent stores of other threads without a lock, as in any fork. If there is not enough
+// memory for the copy, farside prints a warning, and the child maps the file privately: its stores remain its own, but
+// it may see later stores of the parent. vfork(2), posix_spawn(3) and a bare clone(2) run no handlers: their child
+// shares the memory until exec(3).
+//
+// Thread safety: any. Errors: kNoMemory. Cost: no communication; the pages are allocated at the first touch.
 #pragma once
 
 #include <cstddef>
@@ -41,18 +42,18 @@ class ShareableMemory {
   ShareableMemory& operator=(const ShareableMemory&) = delete;
   ~ShareableMemory();
 
-  // Zeroed, at the beginning of a page; pages come where and when they are first touched. `bytes` is not 0. Errors:
-  // kNoMemory, by what this process finds: it is no collective call, so what others take at the same time is not known.
+  // Returns zeroed memory that begins at a page. Precondition: `bytes` is not 0. Errors: kNoMemory, by this process's
+  // own check: the call is not collective, so it does not know what other processes allocate at the same time.
   Result<void*> allocate(std::size_t bytes);
-  // False if `base` is not what allocate returned.
+  // Returns false if `base` is not the result of allocate().
   bool free(const void* base);
 
-  // Where in the file memory lies.
+  // The location of memory in the file.
   struct Place {
     int fd;
     std::uint64_t offset;
   };
-  // Nothing if not all of it is in one piece, or if it is a copy that this process, a forked one, has for itself.
+  // Returns nothing if the memory is not part of one piece, or if it is the private copy of a forked process.
   std::optional<Place> find(const void* base, std::size_t bytes) const;
 
  private:
@@ -60,7 +61,7 @@ class ShareableMemory {
     Mapping mapping;
     std::uint64_t offset;
     bool in_file = true;        // false: private memory of a forked process
-    void* copy = nullptr;       // for a process that is being forked; null if there is no memory for it
+    void* copy = nullptr;       // during a fork, for the child; null if there was no memory for it
   };
 
   // Handlers of pthread_atfork(3), for all objects of this class.
@@ -72,10 +73,10 @@ class ShareableMemory {
   void drop_copies();
   void move_to_copies();
 
-  ShareableMemory* next_ = nullptr;   // of all objects
+  ShareableMemory* next_ = nullptr;   // in the list of all objects
   mutable std::mutex mutex_;          // held over a fork; signals are blocked while it is held
   UniqueFd fd_;
-  std::optional<UntouchedMemory> untouched_;      // of the file, while it is open
+  std::optional<UntouchedMemory> untouched_;      // of the file, while fd_ is open
   std::uint64_t bytes_ = 0;                       // of the pieces in the file
   std::uint64_t end_ = 0;                         // of the file
   std::map<const std::byte*, Allocation> allocations_;

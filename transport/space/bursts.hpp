@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether the small operations of a process towards a target come in rows: several in quick succession, and then a
-// flush. Then the next row may travel in one message from its first operation on, which otherwise goes at once and
-// alone, so that it is under way while the application computes. Who computes between operations, or before the flush,
-// makes no rows.
+// Bursts: predicts whether the small operations of a process towards a target come in bursts: several in quick
+// succession, then a flush. If so, the next burst travels in one message from its first operation on. Otherwise the
+// first operation is issued at once, so that it is under way while the application computes.
+//
+// Not thread-safe: the space's mutex guards it. Cost: at most three reads of the clock per burst.
 #pragma once
 
 #include <chrono>
@@ -13,16 +14,16 @@ namespace farside {
 class Bursts {
  public:
   using Clock = std::chrono::steady_clock;
-  // From its first operation to its flush. Hundreds of operations take less, and what is held back for so long loses
-  // little.
+  // The longest time from the first operation of a burst to its flush. Hundreds of operations take less, and an
+  // operation that is delayed by this time loses little.
   static constexpr std::chrono::microseconds kLongest{50};
 
   enum class Next : std::uint8_t {
     kAsEver,
-    kWaits,   // for more, even if nothing is under way
-    kTooLate  // what was held back so far is not followed quickly: it goes now
+    kWaits,   // the operation is coalesced even if nothing is under way
+    kTooLate  // no burst after all: the delayed operation is issued now
   };
-  // A small operation comes.
+  // Counts a small operation, and says how to treat it.
   Next comes(Clock::time_point (*now)() = Clock::now) {
     ++operations_;
     if (operations_ == 1) {
@@ -33,9 +34,9 @@ class Bursts {
     }
     return expected_ ? Next::kWaits : Next::kAsEver;
   }
-  // It joined others, as some were under way still.
+  // Notes that the operation was coalesced.
   void joined() { joined_ = true; }
-  // All of them are to be complete now.
+  // Notes a flush, which ends a burst.
   void flushed(Clock::time_point (*now)() = Clock::now) {
     if (operations_ == 0) return;
     expected_ = operations_ > 1 && (expected_ || joined_) && now() - begun_ <= kLongest;
@@ -46,7 +47,7 @@ class Bursts {
  private:
   bool expected_ = false, joined_ = false;
   std::uint64_t operations_ = 0;  // since the last flush
-  Clock::time_point begun_;       // the first of them
+  Clock::time_point begun_;       // time of the first of them
 };
 
 }  // namespace farside

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RemoteMemory on the wire: the control words of a Space. One atomicity domain for all ranks: either CPU atomics,
-// direct where the words are mapped and executed at the target elsewhere, or those of network adapters, of a rank's own
-// words too.
+// ControlMemory: RemoteMemory on the wire, over the control words of a Space. All ranks use one atomicity domain. In
+// the domain cpu, atomics are CPU instructions of this process on mapped words, and of the target's message handler
+// on other words. In the domain nic, network adapters execute all atomics, also those on a rank's own words.
+//
+// Thread safety: several threads may issue, each on its own Operation. Errors: Operation::failed and take_error
+// (kPeer, kRange). Cost: nothing remote on mapped words, otherwise one message or one adapter operation per step.
 #pragma once
 
 #include <algorithm>
@@ -22,23 +25,23 @@ class ControlMemory {
   using Clock = std::chrono::steady_clock;
 
  public:
-  // Must stay where it is until done.
+  // Must not move or end until it is done.
   class Operation {
    public:
     Operation() = default;
     Operation(const Operation&) = delete;
     Operation& operator=(const Operation&) = delete;
-    // Whoever gives up must wait all the same: the endpoint still has this object.
+    // Waits until the endpoint no longer uses this object, also if the operation was abandoned.
     ~Operation() {
       while (!pending_.done()) [[unlikely]] Process::instance().poll();
     }
-    // Never, if it failed.
+    // False for ever if the operation has failed.
     bool done() const {
       return pending_.done() && !pending_.has_error() &&
              (not_before_ == Clock::time_point{} || Clock::now() >= not_before_);
     }
     std::uint64_t value() const { return value_; }
-    // Whether the last use failed, and why.
+    // Returns whether the last use failed; take_error says why.
     bool failed() const { return pending_.done() && pending_.has_error(); }
     Status take_error() { return pending_.take_error(); }
 
@@ -56,7 +59,7 @@ class ControlMemory {
     if (!all_mapped_) hand_off_time_ = kFabricHandOff;
   }
 
-  // Mapped words: control_word.hpp says in which order.
+  // control_word.hpp defines the memory orders on mapped words.
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     if (mapped(rank)) [[likely]] {
       operation.value_ = fetch_add_now(rank, word, value);
@@ -66,27 +69,27 @@ class ControlMemory {
       issue(operation, ControlCall::kFetchAdd, rank, word);
     }
   }
-  // For the first step of a protocol that mostly is its last: no operation to construct. Precondition: the word is
-  // mapped. Nobody is woken: for words that no owner waits for in its sleep.
+  // Fast path of a protocol whose first step mostly is its last: constructs no Operation. Precondition: the word is
+  // mapped, and its owner never sleeps until it changes, since the owner is not woken.
   std::uint64_t fetch_add_now(int rank, std::uint32_t word, std::uint64_t value) {
     return fetch_add_now(*space_.control_word(rank, word), value);
   }
   static std::uint64_t fetch_add_now(std::uint64_t& word, std::uint64_t value) {
     return ControlWord::fetch_add(word, value);
   }
-  // The same, and the owner is woken if it sleeps.
+  // Adds, and wakes the owner if it sleeps. Precondition: the word is mapped.
   void notify_now(int rank, std::uint32_t word, std::uint64_t value) {
     fetch_add_now(rank, word, value);
     space_.wake(rank);
   }
-  // The same for a word that only this rank changes: a store does, if it is in one order with the owner's going to
-  // sleep (wake_event.hpp).
+  // The same for a word that only this rank changes: a store suffices, if it is sequentially consistent with the
+  // owner's arming of the wake event (wake_event.hpp).
   void notify_by_write(int rank, std::uint32_t word, std::uint64_t value) {
     ControlWord::write(*space_.control_word(rank, word), value);
     space_.wake(rank);
   }
   bool mapped(int rank) const { return space_.control_word(rank, 0) != nullptr; }
-  // The words of all ranks are: they share a node.
+  // True if all ranks share a node.
   bool all_mapped() const { return all_mapped_; }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
                         std::uint64_t desired) {
@@ -120,9 +123,9 @@ class ControlMemory {
     const auto unit = static_cast<std::uint64_t>(hand_off_time_.load(std::memory_order_relaxed));
     operation.not_before_ = Clock::now() + std::chrono::nanoseconds(std::min(hand_offs, longest / unit) * unit);
   }
-  // A faster pace is believed by half, a slower one by an eighth: waiters that came late may have made it slow, and who
-  // pauses too long holds up others, while who pauses too briefly only looks once more. Threads may lose each other's
-  // changes.
+  // Moves the estimate halfway to a faster pace, but only one eighth of the way to a slower one: late waiters may
+  // have caused the slower pace. A waiter that pauses too long delays others; one that pauses too briefly only probes
+  // once more. Concurrent updates of several threads may be lost.
   void paused(std::uint64_t hand_offs, std::uint64_t taken_place) {
     const double unit = static_cast<double>(hand_off_time_.load(std::memory_order_relaxed));
     const double seen =
@@ -130,20 +133,20 @@ class ControlMemory {
     const double next = unit + (seen - unit) / (seen < unit ? 2 : 8);
     hand_off_time_.store(std::clamp(static_cast<std::int64_t>(next), kFastest, kSlowest), std::memory_order_relaxed);
   }
-  // In nanoseconds, as estimated at present.
+  // Nanoseconds per hand-off, by the present estimate.
   std::int64_t hand_off_time() const { return hand_off_time_.load(std::memory_order_relaxed); }
   std::uint64_t own(std::uint32_t word) const {
     return ControlWord::look(*space_.own_control_word(word));
   }
-  // Where the domain is nic, by the adapter, and waited for: a few microseconds.
+  // In the domain nic the adapter executes this, and the caller waits for it: a few microseconds.
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
     if (mapped(space_.rank())) [[likely]] return fetch_add_now(space_.rank(), word, value);
     return fetch_add_waiting(word, value);
   }
 
  private:
-  // Nanoseconds per hand-off. Where all ranks are mapped it begins with what waking a process takes, else with four
-  // round trips of a fast network; from the first long wait on it is measured.
+  // Nanoseconds per hand-off. The estimate begins with the time to wake a process where all ranks are mapped, else
+  // with four round trips of a fast network. From the first long wait on it is measured.
   static constexpr std::int64_t kMappedHandOff = 5'000;
   static constexpr std::int64_t kFabricHandOff = 20'000;
   static constexpr std::int64_t kFastest = 200;

@@ -9,14 +9,15 @@
 namespace farside {
 namespace {
 
-// So many are moved faster without the on-node peer's handler: a message wakes its thread, which takes 10 to 20 us.
-// Moved by a system call each (2 us), combined by two each, put by one for all (2 us, and 0.4 for each).
+// Up to these numbers of fragments, cma is faster without the on-node peer's handler, whose thread takes 10 to 20 us
+// to wake. cma needs one system call (2 us) to move a fragment, two to combine one, and one for all blocks of a put
+// (2 us, and 0.4 us per block).
 constexpr std::size_t kFewToMove = 8;
 constexpr std::size_t kFewToCombine = 3;
 constexpr std::size_t kFewForOneCall = 24;
 constexpr std::size_t kFewForFabric = 1;
 
-// Calls work(i) for each of the blocks, while all goes well.
+// Calls work(i) for each of the blocks, until one fails.
 template <class Work>
 Status for_each(const Blocks& blocks, Work&& work) {
   Status status;
@@ -56,7 +57,7 @@ Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size
 
 Status Space::Fragments::get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks) {
   const Target& from = space_.target(rank_);
-  // Attached memory may have holes.
+  // Attached memory may have holes between the blocks.
   if (from.route == RouteKind::kCma && space_.regions_ == nullptr &&
       pays_to_read_stretches(bytes, blocks.count, blocks.stride)) {
     const Status read = read_process_memory(from.pid, from.address + offset, blocks.stride,
@@ -65,7 +66,7 @@ Status Space::Fragments::get(std::uint64_t offset, void* origin, std::size_t byt
       space_.count(rank_, Counted::kGet, bytes * blocks.count);
       return {};
     }
-    // There may be nothing between them.
+    // The memory between the blocks may not be mapped at the target.
   }
   if (in_lists(kFewToMove)) {
     space_.count(rank_, Counted::kGet, bytes * blocks.count);
@@ -125,7 +126,7 @@ Status Space::Fragments::issue() {
   return full_.size() < MessageQueue::kSlots ? Status() : execute_full();
 }
 
-// Ahead of an operation of its own they need not be: none meets another.
+// No order between fragments is needed, since they do not overlap.
 Status Space::Fragments::execute_full() {
   if (full_.empty()) return {};
   const std::vector<std::unique_ptr<OperationList>> lists = std::exchange(full_, {});

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One operation of the application on data that lie in pieces (a derived datatype): where the route pays per operation,
-// small pieces travel together in lists for the target's handler, many to a message.
+// Fragments: one operation of the application on a derived datatype. Where a route has a cost per operation, small
+// fragments travel together in lists to the target's message handler.
+//
+// Used by one thread, for one operation. Errors: those of Space's operations. Cost: transport/README.md, "Routes and
+// costs".
 #pragma once
 
 #include <cstddef>
@@ -15,18 +18,18 @@ namespace farside {
 
 class Space::Fragments {
  public:
-  // `about`: how many pieces there will be, roughly. `own`: where they count, besides (Space::put).
+  // `own`: as in Space::put. `expected`: the approximate number of fragments.
   Fragments(Space& space, int rank, Outstanding* own, std::size_t expected);
   Fragments(const Fragments&) = delete;
   Fragments& operator=(const Fragments&) = delete;
 
-  // As Space's, `blocks` of them. No two that are put or combined may meet, as MPI says of the entries of a target's
-  // datatype.
+  // As Space's operations, on each of `blocks`. Blocks that are put or combined must not overlap, as MPI requires of
+  // the entries of a target's datatype.
   Status put(std::uint64_t offset, const void* origin, std::size_t bytes, const Blocks& blocks = {});
   Status get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks = {});
   Status accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
                     std::size_t count, Access access, const Blocks& blocks = {});
-  // After the last one, also if one of them failed: what is left is issued, or waits for others to travel with.
+  // Ends the operation, also after an error: issues the last list or leaves it coalesced.
   Status end();
 
  private:
@@ -41,7 +44,7 @@ class Space::Fragments {
   Outstanding* const own_;
   const std::size_t expected_;
   std::unique_ptr<OperationList> list_;
-  std::vector<std::unique_ptr<OperationList>> full_;  // for an on-node peer's handler
+  std::vector<std::unique_ptr<OperationList>> full_;  // full lists for an on-node peer's handler
 };
 
 }  // namespace farside

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is under way towards one target of a space: four classes of operations, kept in order among themselves, not
-// with the others. And what is not under way yet: small operations that wait for others to travel
-// with.
+// Operations towards one target of a space: those under way, in four classes, and those that are coalesced.
+// Operations of one class may be ordered among themselves, but not with those of other classes.
 #pragma once
 
 #include <functional>
@@ -16,14 +15,15 @@
 
 namespace farside {
 
-// Small operations that were asked for and not issued. One stays as it is, so that it can still travel alone; several
-// are in a list. Guarded by the space's mutex.
+// Small operations that were called and are not issued yet. A single operation is kept as it is, so that it can still
+// travel alone; several are in a list. The space's mutex guards it. Memory: a list and a KeptOperation, made at the
+// first use.
 class Coalesced {
  public:
   bool empty() const { return !alone_ && list == nullptr; }
-  // The operation that is alone, or null.
+  // The single operation, or null.
   const DataOperation* one() const { return alone_ ? &kept_->get() : nullptr; }
-  // False, and nothing is changed, if there is no room left.
+  // Returns false, and changes nothing, if the list has no room.
   bool add(const DataOperation& operation) {
     if (empty()) {
       if (kept_ == nullptr) kept_ = std::make_unique<KeptOperation>();
@@ -34,13 +34,13 @@ class Coalesced {
     make_list();
     return list->add(operation);
   }
-  // Precondition: an operation that is alone fits into a list (OperationList::kMostInOne).
+  // Precondition: a single operation fits into a list (OperationList::kMostInOne).
   void make_list() {
     if (list == nullptr) list = std::make_unique<OperationList>();
     if (alone_) list->add(kept_->get());
     alone_ = false;
   }
-  // Takes the memory of what has been issued, for the operations to come.
+  // Takes over the memory of operations that were issued.
   void reuse(Coalesced issued) {
     if (kept_ == nullptr) kept_ = std::move(issued.kept_);
   }
@@ -56,13 +56,12 @@ struct Outstanding {
   explicit Outstanding(int rank) {
     for (Pending* pending : {&writes, &reads, &atomics, &requests}) pending->towards(rank);
   }
-  // Some of the operations of `all`, which somebody wants to follow by themselves: they count there, too, but their
-  // errors are found here only.
+  // A subset of the operations of `all`, for a request: they count in `all` as well, but only this has their errors.
   explicit Outstanding(Outstanding& all)
       : writes(&all.writes), reads(&all.reads), atomics(&all.atomics), requests(&all.requests) {}
 
   bool done() const { return writes.done() && reads.done() && atomics.done() && requests.done(); }
-  // The first error of each class since the last call, if there is any; of several classes one.
+  // Returns the first error since the last call; errors of several classes are all taken, and one is returned.
   Status take_error() {
     Status first;
     for (Pending* pending : {&writes, &reads, &atomics, &requests}) {
@@ -77,15 +76,15 @@ struct Outstanding {
   Pending requests;  // to the target's handler
 };
 
-// All that goes to one target. What follows is guarded by the space's mutex.
+// All operations towards one target. The space's mutex guards the members that follow.
 struct AllOutstanding : Outstanding {
   using Outstanding::Outstanding;
   Coalesced coalesced;
   Bursts bursts;
-  std::function<Status()> deferred;  // takes the lock that what is coalesced waits for (Space::defer_lock)
-  bool sending = false;              // someone has taken what was coalesced, and issues it
-  bool release_expected = false;  // what is small waits for the release that ends the epoch
-  std::vector<std::unique_ptr<Outstanding>> abandoned;  // whose errors nobody but a flush hears of
+  std::function<Status()> deferred;  // takes the deferred lock of the coalesced operations (Space::defer_lock)
+  bool sending = false;              // a thread has taken the coalesced operations and issues them
+  bool release_expected = false;  // small operations are coalesced until the release that ends the epoch
+  std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
 };
 
 }  // namespace farside

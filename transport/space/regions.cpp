@@ -41,10 +41,10 @@ Status Regions::attach(const void* base, std::uint64_t bytes) {
   if (bytes > 0 && region.address < kFirst) {
     return Error{ErrorKind::kAttach, fmt::format("{:#x} is no address of memory", region.address)};
   }
-  // Registered before anybody can know of it.
+  // Registered before any peer can find the region in the table.
   Fabric::Registration registration;
   if (space_.exposed_ != nullptr && bytes > 0) {
-    // Adapters' atomics are on whole words, of which another region may have the rest.
+    // Adapter atomics change whole words, whose other bytes may belong to another region.
     const std::uint64_t before = space_.control_by_nic_ ? region.address % kWord : 0;
     const std::uint64_t behind = space_.control_by_nic_ ? -region.end() % kWord : 0;
     std::byte* const from = static_cast<std::byte*>(const_cast<void*>(base)) - before;
@@ -101,7 +101,7 @@ Regions::Table Regions::known(int rank) {
 }
 
 Result<Regions::Table> Regions::read(int rank) {
-  // Looked at before the peer notes this rank: whatever is detached from then on moves it.
+  // Read before the peer notes this rank as a reader: any later detach there changes the word.
   const std::uint64_t stale = own_stale();
   Result<Table> table = space_.control_word(rank, words_) != nullptr ? read_on_node(rank) : ask_handler(rank);
   if (!table) return table;
@@ -123,7 +123,7 @@ Result<Regions::Table> Regions::read_on_node(int rank) {
           read_process_memory(space_.target(rank).pid, place.address, regions.data(), place.count * sizeof(Region));
     };
     if (words.read(copy)) {
-      // A table that has moved meanwhile may not even be there any more: its error is none.
+      // The error counts only if the table has not moved: a table that has moved may be unmapped.
       if (!status) return status.error();
       return std::make_shared<const RegionTable>(std::move(regions));
     }
@@ -141,7 +141,7 @@ Result<Regions::Table> Regions::ask_handler(int rank) {
     Page page;
     std::memcpy(&page, answer.data(), sizeof page);
     if (known > 0 && page.version != first.version) {
-      // It has changed meanwhile.
+      // The table has changed since the first page.
       regions.clear();
       known = 0;
       continue;
@@ -159,7 +159,7 @@ Result<Regions::Table> Regions::ask_handler(int rank) {
 Result<bool> Regions::covered(int rank, std::uint64_t address, std::uint64_t bytes) {
   if (rank == space_.rank()) return own_.covers(address, bytes);
   if (const Table table = known(rank); table != nullptr && table->covers(address, bytes)) return true;
-  // Attached since, perhaps.
+  // The memory may have been attached since the table was read.
   const Result<Table> table = read(rank);
   if (!table) return table.error();
   return table.value()->covers(address, bytes);

@@ -84,8 +84,8 @@ void Space::expect_threads() {
 }
 
 Space::~Space() {
-  // The endpoint still has what is under way, if an error kept the caller from a flush; each ends, or its peer is given
-  // up. What was coalesced belongs to an epoch that never ended.
+  // After an error the caller may not have flushed. The endpoint still uses operations that are under way: each
+  // completes, or its peer is abandoned. Coalesced operations belong to an epoch that never ended, and are dropped.
   for (Target& to : targets_) {
     if (to.outstanding != nullptr) to.outstanding->coalesced = {};
     (void)complete(to);
@@ -120,7 +120,7 @@ SpaceDescriptor Space::describe(bool on_node_peers) {
   return descriptor;
 }
 
-// Without the handler on-node peers move pieces one by one.
+// If there is no handler, on-node peers move fragments one by one.
 NodeHandlerDescriptor Space::serve_on_node_peers() {
   const Settings& settings = *process_.settings().value();
   if (!settings.progress_thread) return {};
@@ -144,7 +144,7 @@ NodeHandlerDescriptor Space::serve_on_node_peers() {
   return descriptor;
 }
 
-// Data that a peer made a window of are part of a file of its memory: from the page on where they begin.
+// Maps a peer's data that are part of its file of shareable memory, from the page on in which they begin.
 Result<std::byte*> Space::map_data(Target& target, const SpaceDescriptor& peer) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::uint64_t before = peer.data_offset % page;
@@ -155,7 +155,8 @@ Result<std::byte*> Space::map_data(Target& target, const SpaceDescriptor& peer) 
   return target.data_mapping.base() + before;
 }
 
-// Maps the peer's segment and, for private data, tries process_vm_readv; false, and why, if it cannot be reached so.
+// Maps the peer's segment and, for private data, tries process_vm_readv. Returns false, and why, if neither route
+// works.
 bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& why) {
   const Settings& settings = *process_.settings().value();
   if (!settings.mapped) {
@@ -213,7 +214,7 @@ bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& w
   return true;
 }
 
-// All data lie in rank 0's segment, one rank's behind the other's.
+// All data lie in rank 0's segment, in rank order.
 void Space::place_contiguously() {
   const Mapping& all = rank_ == 0 ? segment_.mapping : targets_[0].mapping;
   std::uint64_t before = 0;
@@ -271,7 +272,7 @@ Result<FabricDescriptor> Space::open_fabric(Providers among) {
   if (!control) return control.error();
   exposed_->control = std::move(control.value());
   descriptor.control = exposed_->control.key;
-  // Regions are exposed one by one, when they are attached.
+  // Regions are exposed when they are attached.
   if (data_bytes_ > 0 && regions_ == nullptr) {
     Result<Fabric::Registration> data = fabric.value()->expose(data_, data_bytes_);
     if (!data) return data.error();
@@ -318,7 +319,7 @@ void Space::finish(bool some_cma) {
   always_locked_ = some_cma;
   // Either all ranks have opened the fabric or none has.
   floats_locked_ = exposed_ == nullptr;
-  // Then all operations on a target are those of ranks that map it, and all can change how they combine.
+  // If so, every rank maps every target, and all ranks can change their method together.
   if (!always_locked_ && exposed_ == nullptr && all_support_membarrier_) {
     std::vector<IntegerWords*> words;
     for (const Target& target : targets_) words.push_back(integer_words(target));

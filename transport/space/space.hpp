@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Space: what the ranks of a group have made reachable to each other. Each rank contributes a control block (words
-// for protocols) and data (allocated here, or private memory of the application). For every target one route is
+// Space: the memory that the ranks of a group have made reachable to each other. Each rank contributes a control block
+// (words for protocols) and data (allocated here, or private memory of the application). Each target has one route,
 // chosen when the space is made; operations then dispatch without searching.
 //
 // A rank's segment:   | header (nonce, accumulate lock, wake event) | control words ... | data, if allocated here |
 //                     0                                64                  control_bytes, whole pages
 //
-// Making one takes four steps, between which the caller exchanges what they return among all ranks:
+// A space is made in four steps. Between them the caller exchanges their results among all ranks:
 //   make -> map_peers(all SpaceDescriptors) -> [open_fabric -> connect(all FabricDescriptors)] -> finish
+//
+// Thread safety: with Request::threaded or after expect_threads(), several threads may be in operations, flushes and
+// control calls at once; the steps above are for one thread, and deferred locks for processes with one thread.
+//
+// Errors: an operation's Status has the errors of issuing; flush returns later ones. kPeer: a peer is lost, or an
+// operation failed; kRange: the memory is not attached, or the target's handler refused; kNoMemory. Making a space
+// also returns kNoRoute and kBadSetting.
+//
+// Cost: transport/README.md, "Routes and costs". Memory: 160 bytes per rank, 208 more per rank that the fabric
+// reaches.
 #pragma once
 
 #include <atomic>
@@ -39,19 +49,19 @@ namespace farside {
 
 class Regions;
 
-// What a rank tells the others about its memory. Plain bytes.
+// What a rank publishes about its memory; exchanged as bytes.
 struct SpaceDescriptor {
   std::uint64_t nonce = 0;
-  std::uint64_t nonce_address = 0;  // in the process's private memory, to try process_vm_readv on
+  std::uint64_t nonce_address = 0;  // in that process, to try process_vm_readv on
   std::int32_t pid = 0;
   std::int32_t segment_fd = -1;
   std::uint64_t segment_bytes = 0;
   std::uint64_t data_bytes = 0;
   std::uint64_t data_address = 0;   // of private data, else 0
-  std::int32_t data_fd = -1;        // private data in a file that peers can map (ShareableMemory), and where
+  std::int32_t data_fd = -1;        // of private data in a file that peers can map (ShareableMemory)
   std::uint64_t data_offset = 0;
   NodeHandlerDescriptor handler;  // of private data that peers cannot map
-  MemoryNeed memory;  // for the segment: the ranks look together whether there is so much (check_memory_needs)
+  MemoryNeed memory;  // of the segment: the ranks check together whether it suffices (check_memory_needs)
   std::uint64_t membarrier = 0;  // 1: takes part in global_membarrier()
 };
 
@@ -59,9 +69,9 @@ struct FabricDescriptor {
   FabricAddress address;
   RemoteKey control;
   RemoteKey data;
-  std::uint64_t region = 0;         // of the handler
-  std::uint64_t nic_atomics = 0;    // 1: its control words can be reached by atomics of adapters
-  std::uint64_t serves = 1;         // 0: it has no handler
+  std::uint64_t region = 0;         // of the message handler
+  std::uint64_t nic_atomics = 0;    // 1: adapter atomics reach its control words
+  std::uint64_t serves = 1;         // 0: the rank has no message handler
 };
 
 class Space {
@@ -69,25 +79,24 @@ class Space {
     std::uint64_t nonce;
     AccumulateLockWord accumulate_lock;
     WakeEvent wake_event;
-    alignas(8) std::uint64_t origin_lock;  // of spaces without handlers (origin_lock.hpp)
+    alignas(8) std::uint64_t origin_lock;  // in spaces without handlers (origin_lock.hpp)
   };
 
  public:
-  static constexpr std::size_t kHeaderBytes = 64;  // control words begin behind the header
+  static constexpr std::size_t kHeaderBytes = 64;  // control words follow the header
   static_assert(sizeof(Header) <= kHeaderBytes);
 
   struct Request {
     int rank = 0;
     int ranks = 1;
-    std::size_t control_bytes = 0;  // with the header; the same on all ranks
+    std::size_t control_bytes = 0;  // includes the header; equal on all ranks
     std::uint64_t data_bytes = 0;
     void* private_data = nullptr;   // null: allocate the data
-    // Every rank loads from and stores to every other's data, whatever the routes of operations are.
+    // Every rank maps every other rank's data for loads and stores, whatever the routes of operations are.
     bool shared = false;
-    // If not 0: the data of all ranks, so many bytes together, are one piece in the order of ranks, in the segment of
-    // rank 0.
+    // If not 0: the data of all ranks, this many bytes in total, lie contiguously in rank order in rank 0's segment.
     std::uint64_t contiguous_bytes = 0;
-    // No data but the regions that each rank attaches later (space/regions.hpp).
+    // The only data are the regions that ranks attach later (space/regions.hpp).
     bool dynamic = false;
     // Several threads of this process may be in operations at once.
     bool threaded = false;
@@ -97,55 +106,55 @@ class Space {
   Space& operator=(const Space&) = delete;
   ~Space();
 
-  // `on-node peers`: whether some peer may be on this node; private data are then served by a thread
-  // (handler/node_handler.hpp).
+  // `on_node_peers`: some peer may be on this node. Then private data get a handler (handler/node_handler.hpp).
   SpaceDescriptor describe(bool on_node_peers = true);
 
-  // What routes inside the node came out as; all ranks combine theirs by "or".
+  // The result of mapping peers; the ranks combine their flags by "or".
   struct Reach {
-    bool needs_fabric = false;     // some peer is not reached inside the node
-    bool uses_cma = false;         // some peer's data is reached by process_vm_readv/writev
-    std::string why;               // of needs_fabric, for a message
-    bool unshared = false;         // some peer's data, which were to be shared, could not be mapped; `why` says why
+    bool needs_fabric = false;     // some peer has no route inside the node
+    bool uses_cma = false;         // some peer has the route cma
+    std::string why;               // the reason of needs_fabric or unshared, for a message
+    bool unshared = false;         // the space is shared, and some peer's data could not be mapped
   };
-  // same_node[r]: whether rank r may be on this node (MPI_Comm_split_type); a mapping must succeed as well.
+  // same_node[r]: rank r may be on this node (MPI_Comm_split_type); it counts as on-node if its segment can be mapped.
   Reach map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node);
 
-  // Only if some rank needs the fabric: all ranks take part. `among`: providers that all of them can use
-  // (Process::usable_providers).
+  // All ranks call these two if some rank needs the fabric. `among`: the providers that all of them can use
+  // (Process::usable_providers). Errors of open_fabric: those of Process::fabric() and Fabric::expose(); of connect:
+  // kBadSetting if FARSIDE_PROGRESS differs among the ranks, kPeer.
   Result<FabricDescriptor> open_fabric(Providers among = kAnyProvider);
   Status connect(std::span<const FabricDescriptor> peers, bool some_cma);
-  // The last step, when all ranks have mapped what they need.
+  // Precondition: all ranks have mapped what they need.
   void finish(bool some_cma);
 
-  // From now on operations are counted by target, for who asks for them, and not in the process's statistics.
+  // From now on operations are counted by target in the returned object, and not in the process's statistics.
   OperationCounts& count_by_target(bool threaded);
-  // From now on several threads may use this at once. None does now.
+  // From now on several threads may use the space at once. Precondition: no thread is in an operation.
   void expect_threads();
 
   int rank() const { return rank_; }
   int ranks() const { return static_cast<int>(targets_.size()); }
   std::byte* data() const { return data_; }
-  // Of a dynamic space, else null.
+  // Null unless the space is dynamic.
   Regions* regions() const { return regions_.get(); }
   RouteKind route(int target) const { return targets_[static_cast<std::size_t>(target)].route; }
-  // 0 in a dynamic space: regions are no data of a known size.
+  // 0 in a dynamic space.
   std::uint64_t bytes(int target) const { return targets_[static_cast<std::size_t>(target)].bytes; }
-  // Where operations on a target's data are loads and stores of this process, or null.
+  // The target's data where operations on them are loads and stores of this process (self, mapped), or null.
   std::byte* mapped(int target) const { return targets_[static_cast<std::size_t>(target)].data; }
-  // Where the application loads and stores a target's data, or null; always there if the space is shared, but for data
-  // of no bytes that lie by themselves.
+  // The address at which the application loads and stores a target's data, or null. In a shared space it is null only
+  // for data of no bytes in a segment of their own.
   std::byte* address(int target) const {
     const Target& to = targets_[static_cast<std::size_t>(target)];
     return to.bytes > 0 || contiguous_ ? to.memory : nullptr;
   }
 
-  // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. They return when
-  // issued; local buffers stay in use until flush, but for operands of at most kCopiedAtCall bytes. Status: errors of
-  // issuing. `own`: where they count, besides.
+  // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. An operation
+  // returns when it is issued or coalesced. Local buffers stay in use until flush, except operands of at most
+  // kCopiedAtCall bytes. `own` (see own_outstanding) counts the operation as well, and receives its errors.
   Status put(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr);
   Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr);
-  // The same where the target is mapped, at an address in its data.
+  // The same on a mapped target, at an address in its data: complete when they return.
   void put_at(int target, std::byte* at, const void* origin, std::size_t bytes) {
     if (counting_ || !copy_small(at, origin, bytes)) return put_at_slow(target, at, origin, bytes);
     stores_.made();
@@ -153,20 +162,21 @@ class Space {
   void get_at(int target, const std::byte* at, void* origin, std::size_t bytes) const {
     if (counting_ || !copy_small(origin, at, bytes)) get_at_slow(target, at, origin, bytes);
   }
-  // Of a mapped target: `bytes` were put or got there by the caller's own loads and stores.
+  // Counts `bytes` that the caller has put to or got from a mapped target by its own loads and stores.
   void moved(int target, Counted what, std::size_t bytes) {
     count(target, what, bytes);
     if (what == Counted::kPut) stores_.made();
   }
-  // Whether others may access the target's data meanwhile, or nobody (an exclusive lock is held, and this process has
-  // one thread): then nothing need be atomic.
+  // kAlone: no other process or thread accesses the target's data meanwhile (this process holds an exclusive lock and
+  // has one thread), so that plain loops suffice.
   enum class Access : std::uint8_t { kShared, kAlone };
-  // Element-wise atomic. `fetched` may be null.
+  // Atomic per element. `fetched` may be null.
   Status accumulate(int target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
                     std::size_t count, Access access = Access::kShared, Outstanding* own = nullptr);
   void accumulate_at(int target, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
                      std::size_t count, Access access = Access::kShared);
-  // `rows` times `count` elements, at distances of their own; what is fetched lies as the origin's do.
+  // Accumulates `rows` rows of `count` elements. `stride` and `origin_stride` are in bytes; fetched rows have the
+  // origin's stride.
   void accumulate_rows_at(int target, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type,
                           const std::byte* origin, std::byte* fetched, std::ptrdiff_t origin_stride, std::size_t count,
                           std::size_t rows, Access access);
@@ -174,29 +184,30 @@ class Space {
                           void* fetched);
   void compare_and_swap_at(int target, std::byte* at, BasicType type, const void* origin, const void* compare,
                            void* fetched);
-  // All operations towards the target have completed there; the first error among them.
+  // Waits until all operations towards the target are complete there; returns the first error among them.
   Status flush(int target);
-  // Whether operations towards the target are complete when they return: then drain_stores() is all that a flush does,
-  // and whoever gives a mapped lock back by an atomic need not even do that.
+  // Returns whether operations towards the target are complete when they return. Then a flush is only drain_stores(),
+  // and an atomic that releases a mapped lock replaces even that.
   bool immediate(int target) const { return route(target) != RouteKind::kFabric; }
-  // Whether this is so for all targets; then their control words are mapped, too.
+  // Returns whether this holds for all targets; then all control words are mapped, too.
   bool all_immediate() const { return all_immediate_; }
   void drain_stores() { stores_.drain(); }
-  // For operations that are to be followed by themselves; null where they are complete when they return.
+  // Returns a counter for request-based operations on the target; null where operations are complete when they
+  // return.
   std::unique_ptr<Outstanding> own_outstanding(int target);
-  // Nobody follows them any longer: their errors are for a flush of the target.
+  // Abandons the operations of `own`: a flush of the target returns their errors.
   void abandon(int target, std::unique_ptr<Outstanding> own);
-  // Many operations in a row that are the pieces of one (fragments.hpp).
+  // The fragments of one operation (fragments.hpp).
   class Fragments;
   void stores_drained_by_atomic() { stores_.drained_by_atomic(); }
   Status flush_all();
 
-  // Waits for what a control fetch-add towards the target would overtake if it were issued next: everything, unless the
-  // route orders it behind some or carries it along. For the atomic that says that the operations are over (a lock's
-  // release, complete's notice); the operations themselves are over after a flush, as ever.
+  // Waits for the operations that a control fetch-add towards the target would overtake if it were issued next.
+  // Precedes the fetch-add that ends an epoch (a lock's release, complete's notification). It does not complete
+  // operations: a flush does.
   Status order_before_release(int target);
-  // Such an atomic will follow the operations on this target that come next: small ones may wait for it and travel in
-  // one message with it. A flush ends the expectation: whoever flushes waits anyway.
+  // Announces such a fetch-add: small operations on this target are coalesced until then, and travel in one message
+  // with it. A flush of the target withdraws the announcement.
   void expect_release(int target) {
     AllOutstanding* const all = this->target(target).outstanding.get();
     if (all == nullptr) return;
@@ -204,12 +215,12 @@ class Space {
     all->release_expected = true;
   }
 
-  // A lock of the target, asked for by a process with one thread, that is not taken yet, so that it can travel with the
-  // operations of its epoch: they wait for it, and with the first one that cannot wait it is taken before, by `take`.
-  // It ends by that, or:
+  // Defers a lock of the target in a process with one thread, so that the lock can travel with the operations of its
+  // epoch. The operations are coalesced behind the lock; before the first one that cannot wait, `take` takes the
+  // lock. The deferral ends by `take`, or by one of the following calls.
   bool may_defer_lock(int target) const;
   void defer_lock(int target, std::function<Status()> take);
-  // Whoever put it off takes it now: what was coalesced waits on, and what is done here does not carry it along.
+  // Ends the deferral: `take` takes the lock by itself, while the coalesced operations stay coalesced.
   template <class Take>
   auto acquire_deferred_lock(int target, Take&& take) {
     AllOutstanding& all = *this->target(target).outstanding;
@@ -220,63 +231,64 @@ class Space {
     if (taken) coalesce_again(all, std::move(coalesced));
     return taken;
   }
-  // The acquire step takes it, what was coalesced is carried out, the release step gives it back: one message, which is
-  // waited for. If the opening stops it, the lock is still to be taken (its ticket is taken), and what was coalesced is
-  // in the result.
+  // Sends one message with the acquire step, the coalesced operations and the release step, and waits for its reply.
+  // If the acquire step stops it, only the ticket is taken: the caller must wait for the lock, and the result has the
+  // coalesced operations.
   Status execute_locked(int target, const ControlStep& acquire_step, const ControlStep& release_step,
                         LockedResult& result);
-  // What was stopped waits for the release of the lock, which has been taken now.
+  // Puts the operations that were stopped back, to travel with the release of the lock, which is taken now.
   void coalesce_again(int target, std::unique_ptr<OperationList> list);
 
-  // Control words: `word` is a byte offset, from 64, in the target's segment. See ControlMemory.
+  // Returns a target's control word if CPU atomics change it and it is mapped, else null. `word` is a byte offset,
+  // from kHeaderBytes, in the target's segment (control_memory.hpp).
   std::uint64_t* control_word(int target, std::uint32_t word) const {
     if (control_by_nic_) return nullptr;
     std::byte* control = targets_[static_cast<std::size_t>(target)].control;
     return control == nullptr ? nullptr : reinterpret_cast<std::uint64_t*>(control + word);
   }
-  // This rank's own, to be looked at; changed by whoever has the atomicity domain (control_word, else control).
+  // Returns this rank's own word, for reading. Changes go through control_word or, in the domain nic, through
+  // control.
   std::uint64_t* own_control_word(std::uint32_t word) const {
     return reinterpret_cast<std::uint64_t*>(segment_.mapping.base() + word);
   }
-  // After a control word of a mapped target was changed: wakes it if it sleeps. Its own wake event is signalled by
-  // others.
+  // Wakes a mapped target if it sleeps; called after a change of its control words.
   void wake(int target) const {
     std::byte* control = targets_[static_cast<std::size_t>(target)].control;
     reinterpret_cast<Header*>(control)->wake_event.wake_if_armed();
   }
   WakeEvent& wake_event() const { return reinterpret_cast<Header*>(segment_.mapping.base())->wake_event; }
-  // For targets whose control block is not mapped. `operand`, `compare` and `fetched` stay in use until `pending`
-  // is done.
+  // Issues a step on a control word for which control_word() is null: one message, or one operation of the adapter.
+  // `operand`, `compare` and `fetched` stay in use until `pending` is done.
   Status control(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched);
 
  private:
   struct Target {
     RouteKind route = RouteKind::kFabric;
-    std::byte* data = nullptr;         // when mapped
-    std::byte* memory = nullptr;       // the same, or of a shared space that the fabric serves
-    std::byte* control = nullptr;      // when mapped
+    std::byte* data = nullptr;         // if operations are loads and stores
+    std::byte* memory = nullptr;       // if the data are mapped; in a shared space also for other routes
+    std::byte* control = nullptr;      // if mapped
     std::uint64_t bytes = 0;
-    OperationCounts::Row* counts = nullptr;  // where they are counted by the one thread there is
+    OperationCounts::Row* counts = nullptr;  // in a process with one thread
     std::uint64_t address = 0;         // of private data, in its process; of contiguous data, here
     std::int32_t pid = 0;
     Peer peer = 0;
     RemoteKey control_key, data_key;
     std::uint64_t region = 0;
     Mapping mapping;
-    Mapping data_mapping;              // of data in a file of their own
-    std::unique_ptr<PeerNodeHandler> handler;            // where pieces are moved by it: cma
-    std::unique_ptr<AllOutstanding> outstanding;         // null where nothing ever is
+    Mapping data_mapping;              // of data in a file of ShareableMemory
+    std::unique_ptr<PeerNodeHandler> handler;            // of the route cma, if the peer has one
+    std::unique_ptr<AllOutstanding> outstanding;         // of the route fabric, else null
   };
 
-  // How much is combined under the accumulate lock at a time.
+  // The most that is combined under the accumulate lock at a time.
   static constexpr std::size_t kLockedBytes = 16384;
-  // What waits for others to travel with: more would rather be moved by RDMA, in parallel. Ahead of a release a larger
-  // one pays, too, as it saves a round trip.
+  // Operations of more bytes are not coalesced: RDMA moves them in parallel. Before a release a larger operation pays
+  // as well, since coalescing saves a round trip.
   static constexpr std::size_t kMostCoalesced = 2048;
   static constexpr std::size_t kMostBeforeRelease = 4096;
   static_assert(kMostCoalesced <= OperationList::kMostInOne && kMostBeforeRelease <= OperationList::kMostInOne);
-  // Lists under way towards one target at most: they hold copies.
+  // The most lists under way towards one target: lists hold copies.
   static constexpr std::uint32_t kMostLists = 64;
 
   friend class Regions;
@@ -292,7 +304,8 @@ class Space {
       return counts_->add_here(*row, what, bytes);
     count_shared_row(target, what, bytes);
   }
-  // Counted, or of any size; with nothing left to do behind them, so that their callers need no frame.
+  // Slow paths of put_at and get_at: counting, and sizes that copy_small does not copy. They are tail calls, so that
+  // the fast paths need no frame.
   void put_at_slow(int target, std::byte* at, const void* origin, std::size_t bytes);
   void get_at_slow(int target, const std::byte* at, void* origin, std::size_t bytes) const;
   void count_shared_row(int target, Counted what, std::size_t bytes) const;
@@ -301,10 +314,10 @@ class Space {
   Status operate_by_cma(Target& target, const DataOperation& operation);
   Status accumulate_by_cma(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                            void* fetched, std::size_t count);
-  // What one key gives access to, of `bytes` of a target's data: all of them, but for regions that end before.
+  // The part of a range of a target's data that one key gives access to: all of it, unless a region ends before.
   struct Keyed {
     RemoteKey key;
-    std::uint64_t offset = 0;   // from where the key's memory begins
+    std::uint64_t offset = 0;   // from the start of the key's memory
     std::size_t bytes = 0;
   };
   // Operations over the fabric (space_fabric.cpp).
@@ -314,7 +327,7 @@ class Space {
   static Status acquire_deferred_lock_first(AllOutstanding& all);
   void coalesce_again(AllOutstanding& all, Coalesced coalesced);
   Coalesced take_coalesced(AllOutstanding& all, bool even_nothing);
-  // Ends the turn. `sent`: what was issued.
+  // Ends what take_coalesced began. `sent`: the operations that were issued, whose memory is reused.
   void coalesced_sent(AllOutstanding& all, Coalesced sent);
   Status issue_coalesced(Target& target);
   Status issue_before_flush(Target& target);
@@ -326,31 +339,31 @@ class Space {
   Status send_list(Target& target, Pending& among, std::unique_ptr<OperationList> list);
   Status control_behind_coalesced(Target& target, Pending& pending, const ControlStep& step, std::uint64_t* fetched);
   Status complete(Target& target);
-  // Whether elements of the type that are aligned are combined by CPU atomics (or, once the space has changed, as
-  // integers_ says).
+  // Returns whether aligned elements of the type are combined by CPU atomics, or as integers_ says once the space has
+  // changed.
   bool may_take_atomics(BasicType type) const { return !always_locked_ && (!floats_locked_ || traits(type).cpu_adds); }
   AtomicMethod method(BasicType type, const void* address) const {
     return may_take_atomics(type) ? atomic_method(type, address) : AtomicMethod::kLocked;
   }
-  // Whether accumulates of this type there are the adapter's: then everybody's are, the owner's and its on-node peers'
-  // too.
+  // Returns whether the adapter executes accumulates of this type at this address. Then it does so for all ranks,
+  // also for the owner and its on-node peers.
   bool by_nic(BasicType type, const void* address) const {
     return control_by_nic_ && (type == BasicType::kInt64 || type == BasicType::kUint64) &&
            method(type, address) == AtomicMethod::kAtomic;
   }
-  // Where data begins at the target, as far as its alignment is concerned: all data begins at the same one in every
-  // process that maps it, and private data has one address.
+  // Returns an address with the alignment of this offset at the target. Mapped data have the same alignment in every
+  // process; private data have one address.
   static const void* place_of(const Target& to, std::uint64_t offset) {
     return reinterpret_cast<const void*>(to.address != 0 ? to.address + offset
                                                          : offset);  // NOLINT(performance-no-int-to-ptr)
   }
-  // By the adapter (space_nic.cpp).
+  // Accumulates by the adapter (space_nic.cpp).
   Status atomic_by_nic(Target& target, Pending& among, const DataOperation& operation);
   Status combine_by_nic(Target& target, const DataOperation& operation);
   Status control_element(Target& target, Pending& among, ControlCall call, std::uint64_t offset,
                          const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
   void atomic_by_nic_at(int rank, const std::byte* at, DataOperation operation);
-  // By their origin, where there are no handlers (space_origin.cpp).
+  // Accumulates by their origin, where there are no handlers (space_origin.cpp).
   Status combine_by_origin(Target& target, const DataOperation& operation);
   Status combine_part_by_origin(Target& target, const DataOperation& part);
   void combine_by_origin_at(int rank, const std::byte* at, DataOperation operation);
@@ -367,16 +380,16 @@ class Space {
     return reinterpret_cast<IntegerWords*>(target.control + control_bytes_ - sizeof(IntegerWords));
   }
   Status wait_for(Pending& pending);
-  void await_end(const Pending& pending);  // its error is not taken
+  void await_end(const Pending& pending);  // leaves the error in `pending`
   Fabric& fabric() const;
   HandlerPlace handler_of(const Target& target) const {
     return {target.peer, target.region, static_cast<std::uint32_t>(rank_)};
   }
   Result<Keyed> keyed(const Target& target, std::uint64_t offset, std::size_t bytes);
-  // Calls transfer(place, bytes done before, bytes) until all is done.
+  // Calls transfer(place, bytes done before, bytes) for each part of the range that has one key.
   template <class Transfer>
   Status by_keys(const Target& target, std::uint64_t offset, std::size_t bytes, Transfer&& transfer);
-  // A page of a target's table of regions (Regions).
+  // Requests a page of a target's table of regions, and waits for it.
   Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);
 
   Process& process_;
@@ -391,19 +404,19 @@ class Space {
   bool shared_ = false;
   bool contiguous_ = false;
   bool always_locked_ = false;         // every accumulate takes the accumulate lock: some rank uses CMA
-  bool floats_locked_ = false;         // those of floating-point types do: no rank uses the fabric
+  bool floats_locked_ = false;         // those of floating-point types take it: no rank uses the fabric
   bool all_support_membarrier_ = true;  // all ranks take part in global_membarrier()
   RelaxedFlag threaded_;
-  IntegerMethod integers_;  // how those of other types are combined where memory is mapped
+  IntegerMethod integers_;  // the method of other types where memory is mapped
   bool all_immediate_ = false;
-  bool by_origin_ = false;  // there are no handlers: accumulates that are not the adapter's are their origin's
-  bool control_by_nic_ = false;        // of all ranks, by all ranks, their own too: the domain is nic
+  bool by_origin_ = false;  // there are no handlers: origins carry out accumulates that the adapter does not
+  bool control_by_nic_ = false;        // the domain is nic: adapters change all control words, a rank's own too
   Stores stores_;
   std::vector<Target> targets_;
-  std::mutex coalesced_mutex_;  // of AllOutstanding
+  std::mutex coalesced_mutex_;  // guards AllOutstanding
   std::unique_ptr<Regions> regions_;
-  std::optional<std::uint64_t> served_by_node_handler_;  // the region there
-  struct Exposed;                                        // registrations and the handler's region
+  std::optional<std::uint64_t> served_by_node_handler_;  // the region's id there
+  struct Exposed;                                        // registrations, and the message handler's region
   std::unique_ptr<Exposed> exposed_;
 };
 

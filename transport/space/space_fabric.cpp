@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations of a space over the fabric: what travels alone and what together, in which order it takes effect, and what
-// a release waits for (transport/README.md, "How order is kept over the fabric").
+// Operations of a space over the fabric: which are coalesced, in which order they take effect, and what a release
+// waits for (transport/README.md, "How order is kept over the fabric").
 #include <algorithm>
 #include <utility>
 
@@ -37,12 +37,12 @@ Status Space::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte
   return wait_for(pending);
 }
 
-// Whether a small operation waits for others to travel with. The first travels alone and at once, so that it is under
-// way while the application computes; those that come before it is over would each cost the provider's 10 us or so.
-// Where they come in rows, the first waits as well.
+// Returns whether a small operation is coalesced. The first one is issued at once, so that it is under way while the
+// application computes. Operations that follow before it completes would each cost about 10 us in the provider. In a
+// burst the first operation is coalesced as well.
 bool Space::coalesces(const AllOutstanding& all, bool atomic, bool in_burst) const {
   if ((all.release_expected && !control_by_nic_) || !all.coalesced.empty()) return true;
-  // An adapter takes the next put or get at once, and needs nobody at the target.
+  // An adapter takes the next put or get at once, and needs no process at the target.
   if (control_by_nic_ && !atomic) return false;
   if (in_burst && all.done()) return true;
   return atomic ? !all.requests.done() : !all.done();
@@ -55,7 +55,7 @@ Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Ou
     return issue(to, own != nullptr ? *own : all, operation);
   if (operation.atomic() && by_origin_) return combine_by_origin(to, operation);
   if (own != nullptr) {
-    // In order behind what was coalesced.
+    // Keeps the order behind the coalesced operations.
     Status before = operation.atomic() ? issue_coalesced(to) : Status();
     return before ? issue(to, *own, operation) : std::move(before);
   }
@@ -65,7 +65,7 @@ Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Ou
       const std::scoped_lock held(coalesced_mutex_);
       const std::size_t most = all.release_expected ? kMostBeforeRelease : kMostCoalesced;
       const bool small = operation.bytes() <= most;
-      // Before a release all wait anyway.
+      // Before a release all small operations are coalesced anyway.
       if (small && !row && !all.release_expected) {
         row = all.bursts.comes();
       } else if (row == Bursts::Next::kTooLate) {
@@ -78,13 +78,13 @@ Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Ou
         break;
       }
     }
-    // There is no room left, or this one must not overtake what was coalesced.
+    // The list has no room, or this operation must not overtake the coalesced ones.
     if (Status status = issue_coalesced(to); !status) return status;
   }
   return issue(to, all, operation);
 }
 
-// A list that may wait as small operations do.
+// Leaves a list coalesced under the same rules as a small operation, or issues it.
 Status Space::keep_coalesced(Target& to, std::unique_ptr<OperationList> list) {
   AllOutstanding& all = *to.outstanding;
   while (true) {
@@ -101,7 +101,8 @@ Status Space::keep_coalesced(Target& to, std::unique_ptr<OperationList> list) {
   return send_behind_coalesced(to, nullptr, std::move(list));
 }
 
-// Takes a turn: what one thread has taken is issued before another takes more.
+// Takes the coalesced operations. They are issued (coalesced_sent) before another thread takes more. `even_nothing`:
+// excludes other threads even if there are none.
 Coalesced Space::take_coalesced(AllOutstanding& all, bool even_nothing) {
   for (Waiter waiter(process_, wake_event());; waiter.pause()) {
     const std::scoped_lock held(coalesced_mutex_);
@@ -120,7 +121,7 @@ void Space::coalesced_sent(AllOutstanding& all, Coalesced sent) {
 
 bool Space::may_defer_lock(int rank) const {
   const Target& to = targets_[static_cast<std::size_t>(rank)];
-  // Not where memory may be detached meanwhile: the handler would not come to the release step.
+  // Not in a dynamic space: if memory was detached meanwhile, the handler would not execute the release step.
   return to.outstanding != nullptr && to.control == nullptr && !control_by_nic_ && regions_ == nullptr;
 }
 
@@ -131,7 +132,7 @@ void Space::defer_lock(int rank, std::function<Status()> take) {
   all.release_expected = true;
 }
 
-// Before anything is issued that was not coalesced.
+// Called before an operation is issued that is not coalesced.
 Status Space::acquire_deferred_lock_first(AllOutstanding& all) {
   if (!all.deferred) [[likely]]
     return {};
@@ -191,8 +192,8 @@ Status Space::issue(Target& to, Outstanding& among, const DataOperation& operati
   if (Status status = acquire_deferred_lock_first(*to.outstanding); !status) return status;
   Status issued = issue_parts(to, among, operation);
   if (issued) [[likely]] return issued;
-  // An operation that is reported as failed must not touch its buffers any more: the parts that were issued end first.
-  // Their errors, and those of other operations, stay for the call that completes them.
+  // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
+  // were issued. Their errors, and those of other operations, are left to the call that completes them.
   for (Pending* pending : {&among.writes, &among.reads, &among.atomics, &among.requests}) await_end(*pending);
   return issued;
 }
@@ -215,11 +216,11 @@ Status Space::issue_parts(Target& to, Outstanding& among, const DataOperation& o
   return issue_atomic(to, among, operation);
 }
 
-// Accumulates towards one target take effect in the order in which they were issued (accumulate_ordering, MPI 4.0
-// section 12.7.2). Requests stay in order among themselves, and so do atomics of an adapter; no element is combined by
+// Accumulates towards one target take effect in the order in which they are issued (accumulate_ordering, MPI 4.0
+// section 12.7.2): requests are ordered among themselves, and so are atomics of an adapter. No element is combined by
 // both.
 Status Space::issue_atomic(Target& to, Outstanding& among, const DataOperation& operation) {
-  // The address at the target decides, as it does there.
+  // The address at the target decides on the method, as it does at the target.
   const void* const address = place_of(to, operation.offset);
   if (by_nic(operation.type, address)) return atomic_by_nic(to, among.atomics, operation);
   count_slow(operation.type, address, true);
@@ -250,7 +251,7 @@ Status Space::send_behind_coalesced(Target& to, Outstanding* own, std::unique_pt
 
 Status Space::send_list(Target& to, Pending& among, std::unique_ptr<OperationList> list) {
   if (Status status = acquire_deferred_lock_first(*to.outstanding); !status) return status;
-  // What has failed before is told; these were accepted, and go all the same.
+  // An earlier error is returned, but the list is sent all the same: its operations were accepted.
   Status before;
   if (list->has_atomics()) before = wait_for(to.outstanding->atomics);
   for (Waiter waiter(process_, wake_event()); to.outstanding->requests.count() >= kMostLists;) waiter.pause();
@@ -282,7 +283,7 @@ Status Space::complete(Target& to) {
 Status Space::order_before_release(int rank) {
   Target& to = target(rank);
   if (to.outstanding == nullptr) return {};  // inside the node nothing is outstanding
-  // A handler that finds memory detached would not come to the release.
+  // A handler that finds memory detached would not execute the release.
   if (regions_ != nullptr) return complete(to);
   AllOutstanding& all = *to.outstanding;
   Status first;
@@ -290,12 +291,13 @@ Status Space::order_before_release(int rank) {
     if (!status && first) first = std::move(status);
   };
   if (control_by_nic_) {
-    // The adapter keeps its atomics behind all that went before on the same connection; the handler is somebody else.
+    // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
+    // which the handler executes.
     keep(issue_coalesced(to));
     keep(wait_for(all.requests));
     return first;
   }
-  // The release is a message to the handler, behind what was coalesced.
+  // The release is a message to the handler, together with the coalesced operations.
   if (!fabric().orders_messages_behind_writes()) keep(wait_for(all.writes));
   keep(wait_for(all.reads));
   keep(wait_for(all.atomics));
@@ -304,7 +306,7 @@ Status Space::order_before_release(int rank) {
 
 Status Space::control_behind_coalesced(Target& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched) {
   AllOutstanding& all = *to.outstanding;
-  // What waits for a lock stays.
+  // Operations behind a deferred lock stay coalesced.
   if (all.deferred) [[unlikely]]
     return fabric().execute_and_control(pending, handler_of(to), nullptr, step, fetched);
   Coalesced taken = take_coalesced(all, true);
@@ -321,7 +323,7 @@ Status Space::control(ControlCall call, int rank, std::uint32_t word, Pending& p
   const ControlStep step{call, {}, word, *operand, *compare};
   if (control_by_nic_)
     return fabric().control(pending, {to.peer, to.control_key, word}, call, operand, compare, fetched);
-  // Behind what was coalesced comes only what may be its release.
+  // Only a fetch-add may be a release; other steps do not carry coalesced operations along.
   if (call == ControlCall::kFetchAdd) return control_behind_coalesced(to, pending, step, fetched);
   return fabric().execute_and_control(pending, handler_of(to), nullptr, step, fetched);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Accumulates in the atomicity domain nic: 64-bit integers, by atomics of the target's adapter, whoever asks for them.
-// Sums are one fetch-add each, issued one behind the other; what an adapter has no atomic for goes by
-// compare-and-swaps, waited for.
+// Accumulates of 64-bit integers in the atomicity domain nic, by atomics of the target's adapter. Elements of a sum
+// are one fetch-add each, issued without waiting. Operations for which adapters have no atomic use compare-and-swaps,
+// and wait for them.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -16,8 +16,8 @@ namespace farside {
 namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-// So many atomics are under way towards one target at most. Adapters work on 16 or so at a time, and the more there
-// are, the likelier Soft-RoCE stalls (tests/README.md, verbs).
+// The most atomics that are under way towards one target. Adapters work on about 16 at a time, and more of them make
+// a stall of Soft-RoCE more likely (tests/README.md, verbs).
 constexpr std::size_t kTogether = 32;
 
 std::uint64_t word_at(const void* address) {
@@ -59,7 +59,8 @@ Status Space::atomic_by_nic(Target& to, Pending& among, const DataOperation& ope
   return {};
 }
 
-// What an adapter has no atomic for: elements are read, changed here and swapped in, again where somebody came between.
+// Operations for which adapters have no atomic: reads elements, combines them here and compare-and-swaps them, again
+// where another origin has changed an element meanwhile.
 Status Space::combine_by_nic(Target& to, const DataOperation& operation) {
   struct Element {
     std::size_t index;
@@ -98,11 +99,11 @@ Status Space::combine_by_nic(Target& to, const DataOperation& operation) {
   return {};
 }
 
-// Of a target that is mapped: over when it returns.
+// For a mapped target: complete when it returns.
 void Space::atomic_by_nic_at(int rank, const std::byte* at, DataOperation operation) {
   Target& to = target(rank);
   operation.offset = static_cast<std::uint64_t>(at - to.data);
-  // What was stored there before is to be seen by the adapter.
+  // The adapter must see earlier stores of this process.
   stores_.drain();
   Pending pending;
   Status issued = atomic_by_nic(to, pending, operation);

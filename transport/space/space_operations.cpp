@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations on the data of a space's targets, by the route of each, and their completion. Over the fabric:
-// space_fabric.cpp. How targets are made reachable: space.cpp.
+// Operations on the data of a space's targets by the routes self, mapped and cma, and their completion. Over the
+// fabric: space_fabric.cpp. How targets are made reachable: space.cpp.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -99,7 +99,7 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
     if (by == IntegerPhase::kAtomics) [[likely]] {
       combine(AtomicMethod::kAtomic, op, type, at, origin, fetched, elements);
       integers_.end(by);
-      // Everything else is a read-modify-write, or nothing is stored.
+      // Every other operation is a read-modify-write, or stores nothing.
       if (op == ReduceOp::kReplace && fetched == nullptr) stores_.made();
       return;
     }
@@ -107,7 +107,7 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
   } else {
     count_slow(type, at, false);
   }
-  // In pieces, so that no other rank waits long for the lock.
+  // In parts, so that no other rank waits long for the lock.
   const std::size_t most = elements * extent <= kLockedBytes ? elements : kLockedBytes / extent;
   for (std::size_t done = 0; done < elements;) {
     const std::size_t part = std::min(elements - done, most);
@@ -152,7 +152,7 @@ void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, R
       go_on(part);
     } else {
       for (std::size_t row = 0; row < part; ++row, go_on(1)) {
-        // Rows may differ in how they are aligned.
+        // Rows may differ in their alignment.
         const AtomicMethod method_here = method(type, at);
         if (!held && (method_here == AtomicMethod::kLocked || by == IntegerPhase::kBoth)) take_lock();
         combine(method_here, op, type, at, origin, fetched, elements);
@@ -166,7 +166,7 @@ void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, R
 
 namespace {
 
-// Pairs without their gaps, which belong to someone else and may change meanwhile.
+// Writes pairs without their gaps: the bytes of a gap may be other data, which may change meanwhile.
 Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* local, std::size_t count) {
   const BasicTypeTraits& of = traits(type);
   const std::size_t lengths[] = {of.first, std::size_t{of.size} - of.first};
@@ -215,7 +215,7 @@ Status Space::operate_by_cma(Target& to, const DataOperation& operation) {
 Status Space::accumulate_by_cma(Target& to, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
                                 void* fetched, std::size_t count) {
   count_slow(type, nullptr, false);
-  // Read, combine, write back in pieces, so that no other rank waits long for the lock.
+  // Reads, combines and writes back in parts, so that no other rank waits long for the lock.
   alignas(16) std::array<std::byte, kLockedBytes> copy;
   const std::size_t extent = traits(type).extent;
   for (std::size_t done = 0; done < count;) {
@@ -272,7 +272,7 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
   return operate(to, DataOperation::compare_and_swap(offset, type, origin, compare, fetched), nullptr);
 }
 
-// Of a target that is not mapped.
+// For a target that is not mapped.
 Status Space::operate(Target& to, const DataOperation& operation, Outstanding* own) {
   return to.route == RouteKind::kCma ? operate_by_cma(to, operation) : operate_over_fabric(to, operation, own);
 }
@@ -310,7 +310,7 @@ Status Space::flush_all() {
     return {};
   }
   Status first;
-  // Under way to all of them, before any is waited for.
+  // Issues towards all targets before it waits for any.
   for (Target& to : targets_) {
     if (to.outstanding == nullptr) continue;
     Status status = issue_before_flush(to);

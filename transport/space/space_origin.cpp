@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Accumulates that their origin carries out itself, in a space without handlers (FARSIDE_PROGRESS=none), where adapters
-// have no atomics for them: under a lock at the target, in the domain nic, elements are read, combined and written
-// back, whatever the route. Nobody overtakes anybody at the lock; who waits looks at it the less often the more are in
-// front.
+// Accumulates by their origin, in a space without handlers (FARSIDE_PROGRESS=none), for which adapters have no
+// atomics. On every route the origin takes a lock at the target, in the domain nic, and reads, combines and writes
+// back elements. Tickets are served in order. A waiter probes the lock the less often, the more tickets are ahead of
+// its own.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -17,8 +17,8 @@
 namespace farside {
 namespace {
 
-// An error may be that of a connection, which the next attempt makes again; who gives up with a ticket drawn holds up
-// all others.
+// Repeats a step after an error: the connection may have ended, and the next attempt makes it again. A process that
+// abandons the lock after it took a ticket blocks all others.
 constexpr int kAttempts = 3;
 template <class Step>
 Status attempt(Step&& step) {
@@ -58,7 +58,7 @@ Status Space::take_origin_lock(Target& to, std::uint32_t& ticket) {
   return {};
 }
 
-// Behind what was written, as all that is issued to one adapter.
+// The adapter executes the release behind the writes, which were issued on the same connection.
 Status Space::release_origin_lock(Target& to, std::uint32_t ticket) {
   if (to.outstanding != nullptr) {
     return attempt([&] {
@@ -66,7 +66,7 @@ Status Space::release_origin_lock(Target& to, std::uint32_t ticket) {
                                  nullptr);
     });
   }
-  // What was stored is to be seen before.
+  // Stores of this process must be visible before the release.
   stores_.made();
   stores_.drain();
   Pending pending;
@@ -87,7 +87,7 @@ Status Space::write_part(Target& to, std::uint64_t offset, const std::byte* from
   return fabric().write(to.outstanding->writes, {to.peer, to.data_key, offset}, from, bytes);
 }
 
-// At most LocalMemory::kSlotBytes: what is written is copied when it is issued.
+// Precondition: at most LocalMemory::kSlotBytes, so that a write copies its data when it is issued.
 Status Space::combine_part_by_origin(Target& to, const DataOperation& part) {
   const bool swap = part.kind == OperationKind::kCompareAndSwap;
   const auto combine_at = [&](std::byte* at) {
@@ -107,7 +107,7 @@ Status Space::combine_part_by_origin(Target& to, const DataOperation& part) {
   combine_at(copy.data());
   if (!swap && part.op == ReduceOp::kNoOp) return {};
   if (!has_gap(part.type)) return write_part(to, part.offset, copy.data(), span);
-  // Pairs without their gaps, which belong to someone else and may change meanwhile.
+  // Writes pairs without their gaps: the bytes of a gap may be other data, which may change meanwhile.
   const BasicTypeTraits& of = traits(part.type);
   for (std::size_t i = 0; i < part.count; ++i) {
     const std::size_t first = i * of.extent, second = first + of.second;
@@ -118,7 +118,7 @@ Status Space::combine_part_by_origin(Target& to, const DataOperation& part) {
   return {};
 }
 
-// Complete here when it returns; at the target with the next flush.
+// When it returns, local buffers may be reused; the operation is complete at the target with the next flush.
 Status Space::combine_by_origin(Target& to, const DataOperation& operation) {
   const std::size_t extent = traits(operation.type).extent;
   const std::size_t most = LocalMemory::kSlotBytes / extent;
@@ -140,7 +140,7 @@ Status Space::combine_by_origin(Target& to, const DataOperation& operation) {
   return {};
 }
 
-// Of a target that is mapped: over when it returns.
+// For a mapped target: complete when it returns.
 void Space::combine_by_origin_at(int rank, const std::byte* at, DataOperation operation) {
   Target& to = target(rank);
   operation.offset = static_cast<std::uint64_t>(at - to.data);
