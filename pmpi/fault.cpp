@@ -64,7 +64,7 @@ Status status_of(int code, const char* call) {
 
 int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
   log(LogLevel::kError, "{}: {}", call, fault.text);
-  // If the handler could not be called, the code that is returned says the same.
+  // If the handler cannot be called, the return code carries the same information.
   (void)PMPI_Comm_call_errhandler(communicator, fault.error_class);
   return fault.error_class;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A call that went wrong, in MPI's terms: an error class, and what is told to the user. The layers below know their
-// own kinds of errors; here is where they become MPI's.
+// The failure of a call in MPI's terms: an error class and a text for the user. This file translates the errors of the
+// layers below into MPI's error classes (class_of in fault.cpp has the table). A success allocates nothing. Values here
+// are not shared between threads.
 #pragma once
 
 #include <limits>
@@ -17,12 +18,12 @@ namespace farside::pmpi {
 
 struct Fault {
   int error_class = MPI_ERR_OTHER;
-  std::string text;  // what is wrong, and what to do
-  int target = kNoTarget;  // at which rank, of a call that is for many, or that waits for others than its target
+  std::string text;  // the mistake and its remedy
+  int target = kNoTarget;  // the rank concerned, if the call has several targets or waits for other ranks
   static constexpr int kNoTarget = std::numeric_limits<int>::min();
 };
 
-// The MPI call that a report names, and the target it was for, if it has one.
+// The MPI call that a report names, and its target, if it has one.
 struct CallSite {
   static constexpr int kNoTarget = Fault::kNoTarget;
   CallSite(const char* call, int rank = kNoTarget) : name(call), target(rank) {}  // NOLINT(google-explicit-constructor)
@@ -45,7 +46,7 @@ class [[nodiscard]] Outcome {
   std::unique_ptr<Fault> fault_;
 };
 
-// Of two things that were both done: the first that went wrong.
+// Returns the first failure of two steps that were both carried out.
 inline Outcome first_of(Outcome one, Outcome other) { return one ? std::move(other) : std::move(one); }
 
 Fault fault_of(const Error& error);
@@ -56,14 +57,14 @@ inline Outcome::Outcome(const epochs::Violation& violation)
 inline Outcome::Outcome(const Status& status)
     : fault_(status ? nullptr : std::make_unique<Fault>(fault_of(status.error()))) {}
 
-// For a handle that is no window: there, errors belong to MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI 4.0).
+// Raises MPI_ERR_WIN for a handle that is no window, on MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI 4.0).
 int raise_without_window(const CallSite& call, const char* why);
 
-// Success, or what a call of the runtime returned, in the runtime's words. Where the communicator's error handler is
-// fatal, as it is by default, such a call does not return.
+// Returns success, or an error of kind kPeer with the runtime's text for `code`. If the communicator's error handler is
+// fatal, which is the default, a failing call of the runtime does not return.
 Status status_of(int code, const char* call);
 
-// Reports on stderr and through the error handler of the communicator; returns what the call returns.
+// Reports on stderr and through the error handler of the communicator. Returns the return code of the call.
 int raise_on(MPI_Comm communicator, const char* call, const Fault& fault);
 
 }  // namespace farside::pmpi

@@ -8,7 +8,7 @@
 
 namespace farside::pmpi {
 
-// By process_vm_readv of this very process: memory that is gone is an error, not a signal.
+// process_vm_readv(2) on this process itself reports unmapped memory as an error, not as a signal.
 std::uint64_t hash_of_memory(std::span<const epochs::StridedRun> runs) {
   return hash_of(runs, [](std::uint64_t address, std::byte* to, std::size_t bytes) {
     return read_process_memory(getpid(), address, to, bytes).ok();

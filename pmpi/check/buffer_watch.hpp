@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_CHECK=strict: what the local buffers of operations that are under way held when they were given. If one has
-// changed when its operation is completed, somebody has stored to it too early (MPI 4.0 section 12.3). A store of
-// what was there already does not show, nor does a load.
+// FARSIDE_CHECK=strict: hashes of the local buffers of operations that are under way. If a buffer has changed when its
+// operation is completed, the program has stored to it too early (MPI 4.0 section 12.3). Loads, and stores of the same
+// value, are not found.
+//
+// Thread safety: one thread at a time (Strict::HandOff). Cost: each operation hashes its buffers twice, up to 1 MiB or
+// 256 blocks.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +18,8 @@
 
 namespace farside::pmpi {
 
-// A hash of what lies at the blocks of runs, by read(place, to, bytes) -> bool; 0 if that fails. Of many blocks or
-// bytes the first ones.
+// Returns a hash of the blocks of `runs`, read by read(place, to, bytes) -> bool; 0 if a read fails. Of more than
+// kMostBytes or kMostBlocks only the first are hashed.
 template <class Read>
 std::uint64_t hash_of(std::span<const epochs::StridedRun> runs, Read&& read) {
   constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
@@ -36,7 +39,7 @@ std::uint64_t hash_of(std::span<const epochs::StridedRun> runs, Read&& read) {
   }
   return hash;
 }
-// Of this process's own memory: runs of addresses. 0 if it has been freed.
+// Returns the hash of this process's own memory at runs of addresses; 0 if the memory has been freed.
 std::uint64_t hash_of_memory(std::span<const epochs::StridedRun> runs);
 
 class BufferWatch {
@@ -45,13 +48,13 @@ class BufferWatch {
     const char* call;
     int target;
     std::uint64_t number;
-    bool written;                          // by the operation
+    bool written;                          // the operation writes the buffer
     std::vector<epochs::StridedRun> runs;  // addresses
   };
-  // The operation has been carried out: what is there now is to stay.
+  // Called when the operation has been carried out: the buffer may not change from now on.
   void add(Buffer buffer);
-  // The operation with this number, those to the target, or all, are complete: the first buffer that has changed. All
-  // of them are forgotten.
+  // The operation with this number, those to the target, or all operations are complete: these functions return the
+  // first of their buffers that has changed, and remove them all.
   std::optional<Buffer> request_completed(std::uint64_t number);
   std::optional<Buffer> completed(int target);
   std::optional<Buffer> completed_all();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the ranks of a window say to each other in the barriers of fence and free, and whether that belongs together.
-// It travels in the words of the barrier (epochs/protocols/barrier.hpp): no message more.
+// Checks what all ranks must agree on in the barriers of fence and free. The values travel in the words of the barrier
+// (epochs/protocols/barrier.hpp), so the check needs no message of its own. Thread safety: any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace farside::pmpi {
 
-// The bits of epochs::BarrierWord for the assertions of a fence.
+// Returns the bits of epochs::BarrierWord for the assertions of a fence.
 std::uint8_t said_by_fence(int assert);
 
-// Two ranks of which at least one gave an assertion that all or none must give, or one fences where the other frees.
+// Fails with MPI_ERR_RMA_SYNC if one rank fences and the other frees, and with MPI_ERR_ASSERT if only one of the two
+// gave an assertion that all or none must give.
 Outcome check_agreement(int rank, std::uint8_t said, int other_rank, std::uint8_t other_said);
 
 }  // namespace farside::pmpi

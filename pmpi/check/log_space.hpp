@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_CHECK=strict: where the logs of a window's ranks lie (epochs/races/shared_log.hpp). A space of its own, so
-// that they are reached by the same routes as windows are.
+// FARSIDE_CHECK=strict: the memory of the logs of a window's ranks (epochs/races/shared_log.hpp). It is a space of its
+// own, so the ranks reach it by the same routes as windows. Cost: each read or write is one operation and its flush.
 #pragma once
 
 #include <memory>

@@ -71,7 +71,7 @@ Outcome buffer_changed(const std::optional<BufferWatch::Buffer>& buffer,
                   buffer->written ? "result" : "origin", buffer->call, buffer->target, buffer->number, until)};
 }
 
-// Pairs the sides of an operation into ranges of bytes.
+// Adds the ranges of bytes of both sides of an operation.
 void add_places(const Strict::Side& local, const Strict::Target& target, RunBuilder& here, RunBuilder* there) {
   ByteFragments fragments(*local.type->layout, static_cast<std::size_t>(local.count), *target.type->layout,
                           static_cast<std::size_t>(target.count));
@@ -83,7 +83,7 @@ void add_places(const Strict::Side& local, const Strict::Target& target, RunBuil
   }
 }
 
-// As SharedLog::name, of an operation of this rank.
+// Like SharedLog::name, but for an operation of this rank, which may have a request.
 const char* name_of(const Strict::Operation& operation) {
   if (operation.request == nullptr) return SharedLog::name(operation.call);
   switch (operation.call) {
@@ -94,7 +94,7 @@ const char* name_of(const Strict::Operation& operation) {
   }
 }
 
-// Whether the answer says that it has been done at the target.
+// Whether the call returns data, which proves that the operation has taken effect at the target.
 bool is_answered(SharedLog::Call call) { return call != SharedLog::Call::kPut && call != SharedLog::Call::kAccumulate; }
 
 template <class Each>
@@ -150,7 +150,7 @@ Outcome Strict::look(const Places& places) const {
 }
 
 std::vector<StridedRun> Strict::in_own_window(const std::vector<StridedRun>& addresses) const {
-  // Of a dynamic window any address may be a part; what is not attached is nobody's target.
+  // In a dynamic window any address may belong to the window. No operation targets memory that is not attached.
   const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space_.data()));
   const std::uint64_t bytes = space_.regions() != nullptr ? Regions::kBytes : space_.bytes(space_.rank());
   std::vector<StridedRun> own;
@@ -169,7 +169,7 @@ Outcome Strict::look_at_others(const Operation& operation, const Places& places)
   Result<std::optional<SharedLog::Conflict>> conflict = shared_.add(target, access, places.target.runs());
   if (!conflict) return conflict.status();
   if (conflict.value()) return conflict_of_ranks(*conflict.value(), target, false);
-  // What it reads and writes here, others may access as targets.
+  // Other ranks may access the local buffers as targets, if these lie in this rank's window.
   const int self = space_.rank();
   if (target == self) return {};
   access.local = true;
@@ -194,7 +194,8 @@ Outcome Strict::carried_out(const Operation& operation, const Places& places) {
     if (runs->runs().empty()) continue;
     buffers_.add({name_of(operation), target, number_, written, runs->runs()});
   }
-  // For what the target stores meanwhile. Where locks order accesses, it may do so when it knows that they are over.
+  // The images reveal stores by the target itself during the epoch. In a passive epoch the target may store as soon as
+  // it knows that the access is over, so there is no image.
   if (operation.epoch == Epoch::kPassive) return {};
   std::vector<std::uint64_t> images;
   for (const StridedRun& run : places.target.runs()) {
@@ -257,7 +258,7 @@ Outcome Strict::request_completed(std::uint64_t number) {
 }
 
 Outcome Strict::start_completed() {
-  // Updates stay in the target's log until its wait; reads are over now.
+  // Updates stay in the target's log until the target's wait; reads are over now.
   return end([&] { return shared_.reads_started(); },
              [&] {
                log_.completed_all();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_CHECK=strict for one window: what is under way, seen from the origin (epochs/races/access_log.hpp,
-// buffer_watch.hpp) and from the target (epochs/races/shared_log.hpp), and the reports of what conflicts. For
-// debugging: it walks through datatypes, completes each operation at once, and lets ranks linger, so that others come
-// in between.
+// FARSIDE_CHECK=strict for one window: the operations under way, seen from the origin (epochs/races/access_log.hpp,
+// buffer_watch.hpp) and from the target (epochs/races/shared_log.hpp), and the reports of conflicts. For debugging: it
+// walks through datatypes, completes each operation at once, and delays ranks so that conflicting accesses overlap.
+//
+// Thread safety: any thread may call any function; one thread of the process at a time is inside. Errors: a conflict is
+// MPI_ERR_RMA_CONFLICT; failures of the log's operations are those of Space. Memory: SharedLog::bytes() per rank.
 #pragma once
 
 #include <atomic>
@@ -33,27 +35,27 @@ class Strict {
   };
   struct Target {
     int rank;
-    std::int64_t at;  // bytes from the beginning of the window to element 0
+    std::int64_t at;  // bytes from the start of the window to element 0
     std::int64_t count;
     const Datatype* type;
   };
-  // An operation that is allowed by its epoch. `origin` is read, `result` written; null where the call has none.
+  // An operation that its epoch allows. `origin` is read, `result` is written; null where the call has none.
   struct Operation {
     Call call;
     epochs::Use use;
-    BasicType type;  // of atomic uses
+    BasicType type;  // the element type of atomic uses
     Epoch epoch;
     const Side* origin;
     const Side* result;
     Target target;
-    std::uint64_t* request = nullptr;  // of a call with a request: gets the number of the operation, from 1 on
+    std::uint64_t* request = nullptr;  // for a call with a request: receives the operation's number, from 1 on
   };
 
-  // `space`: the window's; `logs`: of all ranks, SharedLog::bytes() each.
+  // `space`: the window's. `logs`: the space of the logs, SharedLog::bytes() per rank.
   Strict(Space& space, std::unique_ptr<Space> logs);
 
-  // Issues an operation by issue_it(), which also completes it, unless it conflicts with another: then a fault, and
-  // nothing has happened.
+  // Issues an operation by issue_it() and completes it. If the operation conflicts with another, returns a fault and
+  // issues nothing.
   template <class Issue>
   Outcome watch(const Operation& operation, Issue&& issue_it) {
     const HandOff turn(*this);
@@ -63,29 +65,30 @@ class Strict {
     return carried_out(operation, places);
   }
 
-  // Called by what completes operations, before it tells anybody. A fault says that a buffer was changed before; the
-  // call is to be done all the same. `alone`: nobody else may access the target now.
+  // Called by the calls that complete operations, before they notify other ranks. A fault reports that a buffer was
+  // changed too early; the caller carries out its call nevertheless. `alone`: no other rank may access the target now.
   Outcome completed(int target, bool alone = false);
   Outcome completed_all();
   Outcome locally_completed(int target);
   Outcome locally_completed_all();
-  // By its request, the operation with this number is complete at the origin. Does nothing if it was completed before.
+  // The request of the operation with this number is complete. Does nothing if the operation was completed before.
   Outcome request_completed(std::uint64_t number);
   Outcome start_completed();
-  // Before and after all ranks have met in a fence. Ranks leave one after the other, in the order of ranks and in the
-  // opposite order by turns: who leaves late finds the accesses of the others made.
+  // Called before and after the barrier of a fence. The ranks leave the fence one after the other, in ascending and in
+  // descending order alternately, so a rank that leaves late finds the accesses of the others in the logs.
   Outcome fence_reached();
   void fence_passed(bool more_follows);
-  // When all origins have completed.
+  // Called when all origins have completed.
   Outcome exposure_ended();
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Bytes of an operation: of the target's window, of the local buffers (addresses).
+  // The bytes that an operation accesses: offsets in the target's window, addresses in the local buffers.
   struct Places {
     epochs::RunBuilder target, read, written;
   };
-  // One thread of the process at a time, without a mutex: it waits inside.
+  // Admits one thread of the process at a time. It is no mutex, because the thread inside waits for other ranks, and
+  // the threads outside must keep the runtime moving.
   class HandOff {
    public:
     explicit HandOff(Strict& strict);
@@ -101,15 +104,15 @@ class Strict {
   Outcome carried_out(const Operation& operation, const Places& places);
   Outcome look(const Places& places) const;
   Outcome look_at_others(const Operation& operation, const Places& places);
-  // Of a local buffer, what lies in the own window.
+  // Returns the parts of a local buffer that lie in this rank's own window, as offsets.
   std::vector<epochs::StridedRun> in_own_window(const std::vector<epochs::StridedRun>& addresses) const;
   Outcome changes_of_own_window(Epoch epoch, const char* until);
-  // What completes operations: lingers if some that others may conflict with are under way, then does `end`.
+  // Completes operations: lingers if under_way() says that other ranks may conflict with them, then calls end().
   template <class UnderWay, class End>
   Outcome end(UnderWay&& under_way, End&& end);
   void linger(std::chrono::microseconds time);
 
-  // What lingering may take: some at first, then a part of the time that the window has been in use.
+  // The total delay of a window is limited to kAllowance and one part in kShare of the window's lifetime.
   static constexpr std::chrono::milliseconds kLinger{5};
   static constexpr std::chrono::milliseconds kStep{2};
   static constexpr std::chrono::milliseconds kAllowance{30};
@@ -118,7 +121,7 @@ class Strict {
   Space& space_;
   LogSpace log_space_;
   std::atomic<bool> busy_{false};
-  std::uint64_t number_ = 0;          // of the last operation
+  std::uint64_t number_ = 0;          // the number of the last operation
   epochs::AccessLog log_;
   epochs::SharedLog shared_;
   BufferWatch buffers_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finding a datatype's translation: a hash table for the predefined ones, an attribute for the others.
+// Finds a datatype's translation: in a hash table for predefined types, in an attribute for all others.
 #include "pmpi/datatypes/datatype.hpp"
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 namespace farside::pmpi {
 namespace {
 
-// The owner of everything here: made at the first use, when MPI is initialized, and never destroyed, because types may
-// be freed (and call back) until the very end of the process.
+// The owner of the translations: made at the first use, when MPI is initialized, and never destroyed, because types may
+// be freed, and call back, until the process exits.
 class Datatypes {
  public:
   static Datatypes& instance() {
@@ -28,7 +28,8 @@ class Datatypes {
   }
 
   const Datatype* find_derived(MPI_Datatype handle) {
-    // The attribute costs some 50 ns, most of it the runtime's lock; programs use one type many times in a row.
+    // The attribute look-up takes some 50 ns, most of it in the runtime's lock. Programs often use one type many times
+    // in succession, so each thread caches the last one.
     struct Recent {
       std::uintptr_t bits = 0;
       std::uint64_t freed = 0;
@@ -36,7 +37,8 @@ class Datatypes {
     };
     static thread_local Recent recent;
     const std::uintptr_t bits = PredefinedTable::bits_of(handle);
-    // Acquire, with the release in release(): a handle that another thread freed and made anew is never found here.
+    // Acquire, paired with the release order in release(): after another thread has freed the type and got the same
+    // handle for a new one, this thread sees the new count.
     const std::uint64_t freed = freed_.load(std::memory_order_acquire);
     if (recent.bits == bits && recent.freed == freed && recent.datatype) return recent.datatype;
     const Datatype* const datatype = find_or_make(handle);
@@ -44,8 +46,8 @@ class Datatypes {
     return datatype;
   }
 
-  // No call tells whether a type is committed, but sending one to nobody refuses one that is not (MPICH looks at the
-  // type only if the count is not 0; nothing is read).
+  // No call says whether a type is committed, but a send to MPI_PROC_NULL refuses a type that is not. The count is 1,
+  // because MPICH checks the type only if the count is not 0; no data is read.
   bool committed(MPI_Datatype handle) const {
     const char nothing = 0;
     return PMPI_Send(&nothing, 1, handle, MPI_PROC_NULL, 0, RuntimeResources::instance().own_communicator()) ==
@@ -71,7 +73,7 @@ class Datatypes {
   const Datatype* find_or_make(MPI_Datatype handle) {
     if (handle == MPI_DATATYPE_NULL) return nullptr;
     if (const Datatype* const known = attribute(handle)) return known;
-    // Setting the attribute twice would delete the first value under its users. release() does not take this lock.
+    // Setting the attribute twice would delete the first value while threads use it. release() does not take this lock.
     const std::lock_guard lock(making_);
     if (const Datatype* const known = attribute(handle)) return known;
     if (!committed(handle)) return nullptr;
@@ -108,7 +110,7 @@ bool PredefinedTable::place(const Named& type) {
 void PredefinedTable::fill(std::span<const Named> types) {
   while (!std::all_of(types.begin(), types.end(), [&](const Named& type) { return place(type); })) {
     slots_.fill({});
-    multiplier_ = multiplier_ * 6364136223846793005u + 1442695040888963407u;  // any series will do
+    multiplier_ = multiplier_ * 6364136223846793005u + 1442695040888963407u;  // any series serves
   }
 }
 

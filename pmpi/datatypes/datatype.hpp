@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_Datatype translated for the layers below. A predefined type is found in a table in a few ns; a derived type is
-// flattened once, through envelope and contents, and the result is an attribute of the type that dies with it.
+// Translates MPI_Datatype for the layers below. A predefined type is found in a table in a few ns. A derived type is
+// flattened once, from its envelope and contents; the result is an attribute of the type and is deleted with the type.
+//
+// Thread safety: any thread may call the functions; only prepare_datatypes() must have returned first.
+// Cost: no remote operation. An attribute look-up takes some 50 ns; each thread caches its last derived type.
 #pragma once
 
 #include <array>
@@ -24,24 +27,24 @@ struct Datatype {
   std::optional<BasicType> basic;  // set for predefined types, named or from MPI_Type_create_f90_*
   std::size_t size = 0;            // bytes of data, as MPI_Type_size_x
   std::ptrdiff_t extent = 0;       // as MPI_Type_get_extent
-  bool contiguous = false;         // count elements are count * size bytes from the buffer's address on
+  bool contiguous = false;         // `count` elements occupy count * size bytes from the buffer's address on
 };
 
-// The predefined types by handle. Filled before there is a window (prepare_datatypes), and constant from then on: every
-// operation looks here first. Hashed without collisions, so that a look is one comparison.
+// The predefined types by handle: the first table that every operation searches. Filled before the first window
+// (prepare_datatypes) and constant from then on. The hash has no collisions, so a look-up is one comparison.
 class PredefinedTable {
  public:
-  // Null for all other types.
+  // Returns null for all other types.
   const Datatype* find(MPI_Datatype handle) const {
     const Slot& slot = slots_[slot_of(bits_of(handle))];
     return slot.bits == bits_of(handle) ? slot.datatype : nullptr;
   }
-  // The bytes of one element, or 0 if the type is another one, or elements of it in a row have gaps.
+  // Returns the bytes of one element; 0 if the type is not in the table, or if consecutive elements have gaps.
   std::size_t plain_size(MPI_Datatype handle) const {
     const Slot& slot = slots_[slot_of(bits_of(handle))];
     return slot.bits == bits_of(handle) ? slot.plain_size : 0;
   }
-  // Once. Of several names for one handle the first stays.
+  // Fills the table; call it once. Of several names for one handle the first is kept.
   struct Named {
     MPI_Datatype handle;
     const Datatype* datatype;
@@ -64,7 +67,7 @@ class PredefinedTable {
     const Datatype* datatype = nullptr;
     std::size_t plain_size = 0;
   };
-  // Some ten times as many slots as there are types: every 55th multiplier or so has no collisions.
+  // There are some ten times as many slots as types; about one multiplier in 55 has no collisions.
   static constexpr std::size_t kSlotBits = 10;
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
 
@@ -78,15 +81,16 @@ class PredefinedTable {
 };
 extern constinit PredefinedTable predefined_table;
 
-// At the first window, and before any of the calls below, if there is none. MPI must be initialized.
+// Fills the table. Called at the first window. MPI must be initialized.
 void prepare_datatypes();
 
-// The translation, or null for MPI_DATATYPE_NULL, types that are not committed, and what farside cannot translate
-// (datatype_error says which). Valid until the type is freed; an operation that outlives the call keeps a copy of
-// `layout`. MPI must be initialized. Any thread may call it.
+// Returns the translation, or null for MPI_DATATYPE_NULL, a type that is not committed, and a type that farside cannot
+// translate (datatype_error says which). The result is valid until the type is freed; an operation that outlives the
+// call keeps a copy of `layout`. MPI must be initialized.
 const Datatype* find_datatype(MPI_Datatype handle);
 
-// Why find_datatype(handle) was null, in a sentence. For error paths: it may translate once more.
+// Returns the reason why find_datatype(handle) was null: kUnsupported or kOther. For error paths: it may translate the
+// type again.
 Error datatype_error(MPI_Datatype handle);
 
 }  // namespace farside::pmpi

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rebuilds a derived datatype from what it was constructed with (MPI 4.0 section 5.1.13, where the tables of integers,
-// addresses and counts of each combiner stand). Offsets come from the constructors; lower bound and extent of
-// every level are asked from the runtime, which pads structs and keeps sticky bounds in its own way.
+// Rebuilds a derived datatype from the arguments of its constructors. MPI 4.0 section 5.1.13 has the tables of
+// integers, addresses and counts of each combiner. Offsets come from the constructors. The lower bound and the extent
+// of every level come from the runtime, which pads structs and keeps sticky bounds in its own way.
 #include "pmpi/datatypes/flatten.hpp"
 
 #include <array>
@@ -20,8 +20,8 @@ namespace {
 using LayoutPtr = std::shared_ptr<const Layout>;
 using Offset = Checked<std::ptrdiff_t>;
 
-// The combiners of the constructors that MPI-3 removed. Open MPI hides the names but may still return the values,
-// for types made by old Fortran or C binaries.
+// The combiners of the constructors that MPI-3 removed. Open MPI hides the names but may still return the values for
+// types made by old Fortran or C binaries.
 #if defined(OPEN_MPI) && !OMPI_ENABLE_MPI1_COMPAT
 constexpr int kHvectorInteger = OMPI_WAS_MPI_COMBINER_HVECTOR_INTEGER;
 constexpr int kHindexedInteger = OMPI_WAS_MPI_COMBINER_HINDEXED_INTEGER;
@@ -57,8 +57,8 @@ bool is_f90(int combiner) {
          combiner == MPI_COMBINER_F90_INTEGER;
 }
 
-// What a type was constructed with: integers, then addresses, then large counts, in one row. For most combiners
-// the row is then the same whether the large-count constructor was used or not. Owns the inner handles.
+// The arguments of a type's constructor in one vector: integers, then addresses, then large counts. For most combiners
+// the vector is the same for the int and the large-count constructor. Owns the inner handles.
 class Contents {
  public:
   Contents(MPI_Datatype handle, const Envelope& envelope)
@@ -105,13 +105,13 @@ LayoutPtr contiguous(const LayoutPtr& child, std::size_t count) {
   return Layout::repeated(child, count, child->extent());
 }
 
-// Rows [count, block length, stride]; the stride in units of `unit` bytes.
+// Contents: [count, block length, stride]; the stride is in units of `unit` bytes.
 LayoutPtr vector(const Contents& contents, const LayoutPtr& child, std::ptrdiff_t unit) {
   return Layout::repeated(contiguous(child, contents.count(1)), contents.count(0),
                           (Offset(contents.value(2)) * unit).value());
 }
 
-// Rows [count, block lengths, displacements]; `children` has one layout for all blocks or one per block.
+// Contents: [count, block lengths, displacements]. `children` has one layout for all blocks or one per block.
 LayoutPtr indexed(const Contents& contents, const std::vector<LayoutPtr>& children, std::ptrdiff_t unit) {
   const std::size_t count = contents.count(0);
   std::vector<Layout::Placed> blocks;
@@ -123,7 +123,7 @@ LayoutPtr indexed(const Contents& contents, const std::vector<LayoutPtr>& childr
   return Layout::placed(std::move(blocks));
 }
 
-// Rows [count, block length, displacements].
+// Contents: [count, block length, displacements].
 LayoutPtr indexed_block(const Contents& contents, const LayoutPtr& child, std::ptrdiff_t unit) {
   std::vector<Layout::Placed> blocks;
   blocks.reserve(contents.count(0));
@@ -133,7 +133,7 @@ LayoutPtr indexed_block(const Contents& contents, const LayoutPtr& child, std::p
   return Layout::placed(std::move(blocks));
 }
 
-// The dimensions from the one that lies closest in memory to the farthest.
+// Returns the dimensions in ascending order of their strides in memory.
 std::vector<std::size_t> dimensions_by_stride(std::size_t dimensions, std::ptrdiff_t order) {
   std::vector<std::size_t> result;
   for (std::size_t index = 0; index < dimensions; ++index) {
@@ -142,7 +142,7 @@ std::vector<std::size_t> dimensions_by_stride(std::size_t dimensions, std::ptrdi
   return result;
 }
 
-// [dimensions, sizes, subsizes, starts, order]; large: [dimensions, order, sizes, subsizes, starts].
+// Contents: [dimensions, sizes, subsizes, starts, order]; large: [dimensions, order, sizes, subsizes, starts].
 LayoutPtr subarray(const Contents& contents, LayoutPtr layout) {
   const std::size_t dimensions = contents.count(0);
   const std::size_t sizes = contents.large() ? 2 : 1;
@@ -157,8 +157,8 @@ LayoutPtr subarray(const Contents& contents, LayoutPtr layout) {
   return Layout::placed({{start.value(), 1, layout}});
 }
 
-// One dimension of a distributed array: the part of `size` places, `stride` bytes apart, that the process at
-// `coordinate` of `processes` holds (MPI 4.0 section 5.1.4).
+// One dimension of a distributed array: the part of `size` elements, `stride` bytes apart, that belongs to the process
+// at `coordinate` of `processes` (MPI 4.0 section 5.1.4).
 struct Distribution {
   std::ptrdiff_t size, kind, argument, processes, coordinate;
 };
@@ -173,7 +173,7 @@ LayoutPtr distributed(const LayoutPtr& layout, const Distribution& part, std::pt
   const std::ptrdiff_t first = part.kind == MPI_DISTRIBUTE_NONE ? 0 : (Offset(part.coordinate) * block).value();
   const std::ptrdiff_t cycle = part.kind == MPI_DISTRIBUTE_NONE ? part.size : (Offset(part.processes) * block).value();
   if (first >= part.size) return Layout::placed({});
-  // Whole blocks, then one that the end of the array cuts short.
+  // Whole blocks, then a block that ends early at the end of the array.
   const std::ptrdiff_t cycles = (part.size - first) / cycle;
   const std::ptrdiff_t rest = part.size - first - cycles * cycle;
   const std::ptrdiff_t whole = cycles + (rest >= block ? 1 : 0);
@@ -187,13 +187,14 @@ LayoutPtr distributed(const LayoutPtr& layout, const Distribution& part, std::pt
        {(Offset(first + whole * cycle) * stride).value(), 1, places(cut)}});
 }
 
-// [size, rank, dimensions, global sizes, distributions, arguments, process grid, order]; large: global sizes last.
+// Contents: [size, rank, dimensions, global sizes, distributions, arguments, process grid, order]; large: the global
+// sizes are last.
 LayoutPtr distributed_array(const Contents& contents, LayoutPtr layout) {
   const std::size_t dimensions = contents.count(2);
   const std::size_t kinds = contents.large() ? 3 : 3 + dimensions;
   const std::size_t arguments = kinds + dimensions, grid = arguments + dimensions, order = grid + dimensions;
   const std::size_t sizes = contents.large() ? order + 1 : 3;
-  // Ranks are row-major in the grid whatever the order of the array (MPI 4.0 section 5.1.4).
+  // Ranks are row-major in the grid for either order of the array (MPI 4.0 section 5.1.4).
   std::vector<std::ptrdiff_t> coordinates(dimensions);
   std::ptrdiff_t rank = contents.value(1);
   for (std::size_t dimension = dimensions; dimension-- > 0;) {
@@ -210,7 +211,7 @@ LayoutPtr distributed_array(const Contents& contents, LayoutPtr layout) {
   return layout;
 }
 
-// Null for a combiner that is not known.
+// Returns null for an unknown combiner.
 LayoutPtr compose(const Contents& contents, const std::vector<LayoutPtr>& children) {
   const int combiner = contents.combiner();
   if (combiner == MPI_COMBINER_STRUCT || combiner == kStructInteger) return indexed(contents, children, 1);
@@ -219,7 +220,7 @@ LayoutPtr compose(const Contents& contents, const std::vector<LayoutPtr>& childr
   if (combiner == kHvectorInteger) return vector(contents, child, 1);
   if (combiner == kHindexedInteger) return indexed(contents, children, 1);
   switch (combiner) {
-    case MPI_COMBINER_DUP: case MPI_COMBINER_RESIZED: return child;  // bounds are set by the caller
+    case MPI_COMBINER_DUP: case MPI_COMBINER_RESIZED: return child;  // the caller sets the bounds
     case MPI_COMBINER_CONTIGUOUS: return contiguous(child, contents.count(0));
     case MPI_COMBINER_VECTOR: return vector(contents, child, child->extent());
     case MPI_COMBINER_HVECTOR: return vector(contents, child, 1);
@@ -253,8 +254,8 @@ Datatype with_bounds(MPI_Datatype handle, const LayoutPtr& layout) {
   return datatype;
 }
 
-// MPI_Type_create_f90_*: the runtime chose the kind, which shows in the size, but for 16 bytes: there, 18 digits are
-// what x87 has, and more need quad precision.
+// MPI_Type_create_f90_*: the runtime has chosen the kind, and the size identifies it. At 16 bytes the precision
+// decides: up to 18 digits are x87's extended precision, more are quad precision.
 Result<Datatype> flatten_f90(MPI_Datatype handle, const Envelope& envelope) {
   const Contents contents(handle, envelope);
   MPI_Count size = 0;
@@ -285,14 +286,15 @@ Result<Datatype> flatten(MPI_Datatype handle) {
   if (envelope.combiner == MPI_COMBINER_NAMED) {
     MPI_Count size = 0;
     PMPI_Type_size_x(handle, &size);
-    // MPI_LB and MPI_UB of MPI-1: only bounds, which the enclosing type's extent contains.
+    // MPI_LB and MPI_UB of MPI-1 are only bounds, which the extent of the enclosing type contains.
     if (size == 0) return with_bounds(handle, Layout::placed({}));
     return unsupported(handle, "no counterpart for this predefined type of " + std::to_string(size) + " bytes");
   }
   const Contents contents(handle, envelope);
   std::vector<LayoutPtr> children;
   for (std::size_t index = 0; index < contents.types().size(); ++index) {
-    // MPICH hands out one handle however often a child occurs; so a tree of pairs is not walked exponentially.
+    // MPICH returns the same handle for each occurrence of a child. Without this step a tree of pairs would take
+    // exponential time.
     if (index > 0 && contents.types()[index] == contents.types()[index - 1]) {
       children.push_back(children.back());
       continue;

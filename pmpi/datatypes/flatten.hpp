@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From a derived MPI_Datatype to its Layout. Private to datatype.cpp.
+// Translates a derived MPI_Datatype to its Layout. Private to datatype.cpp.
 #pragma once
 
 #include <mpi.h>
@@ -9,7 +9,8 @@
 
 namespace farside::pmpi {
 
-// Translates any type but MPI_DATATYPE_NULL, recursively, without a cache; after prepare_datatypes().
+// Translates any type but MPI_DATATYPE_NULL, recursively and without a cache. Call it after prepare_datatypes().
+// Error kUnsupported: an unknown combiner or predefined type, or bounds beyond 2^63 bytes.
 Result<Datatype> flatten(MPI_Datatype handle);
 
 }  // namespace farside::pmpi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One table of names and kinds; the size, which depends on the machine and on how the runtime's Fortran was
-// configured, is asked from the runtime and picks the BasicType.
+// One table of names and kinds. The runtime's answer for the size selects the BasicType, because sizes depend on the
+// machine and on the configuration of the runtime's Fortran.
 #include "pmpi/datatypes/predefined_types.hpp"
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace {
 enum class Kind {
   kSigned, kUnsigned, kFloating, kQuad, kComplex, kComplexQuad, kCharacter, kCountingCharacter, kByte, kLogical,
   kFloatInt, kDoubleInt, kLongInt, kInts, kShortInt, kLongDoubleInt, kReals,
-  kComplexes,  // two complex numbers (Open MPI's MPI_2COMPLEX): can be moved, not combined
+  kComplexes,  // two complex numbers (Open MPI's MPI_2COMPLEX), for put and get only
 };
 
 struct Entry {
@@ -26,8 +26,7 @@ struct Entry {
 std::vector<Entry> entries() {
 #define FARSIDE_TYPE(name, kind) {name, #name, Kind::kind}
   return {
-      // The standard has no arithmetic on MPI_CHAR, but both runtimes have, and programs that count in chars rely on
-      // it.
+      // The standard defines no arithmetic on MPI_CHAR, but both runtimes have it, and programs rely on that.
       FARSIDE_TYPE(MPI_CHAR, kCountingCharacter),
       FARSIDE_TYPE(MPI_WCHAR, kCharacter),
       FARSIDE_TYPE(MPI_BYTE, kByte),
@@ -140,7 +139,7 @@ std::vector<Entry> entries() {
 #undef FARSIDE_TYPE
 }
 
-// Types that may stand for a kind; the one of the right size is taken.
+// The types that may represent a kind; the size selects one of them.
 std::vector<BasicType> candidates(Kind kind) {
   using enum BasicType;
   switch (kind) {
@@ -156,7 +155,7 @@ std::vector<BasicType> candidates(Kind kind) {
     case Kind::kLogical: return {kLogical1, kLogical2, kLogical4, kLogical8};
     case Kind::kFloatInt: return {kFloatInt};
     case Kind::kDoubleInt: return {kDoubleInt};
-    case Kind::kLongInt: return {kLongInt, kInt32Int32};  // of 4-byte long
+    case Kind::kLongInt: return {kLongInt, kInt32Int32};  // the second where long has 4 bytes
     case Kind::kInts: return {kInt32Int32};
     case Kind::kShortInt: return {kShortInt};
     case Kind::kLongDoubleInt: return {kLongDoubleInt};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The predefined datatypes of the runtime this is compiled for. Private to datatype.cpp and its test.
+// The predefined datatypes of the runtime for which farside is compiled. Private to datatype.cpp and its test.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,8 @@ struct PredefinedType {
   Datatype datatype;
 };
 
-// All that exist here and have a counterpart: no MPI_DATATYPE_NULL, but several names may share a handle.
-// MPI must be initialized.
+// Returns all predefined types that exist in this runtime and have a counterpart. None is MPI_DATATYPE_NULL; several
+// names may share a handle. MPI must be initialized.
 std::vector<PredefinedType> make_predefined_types();
 
 }  // namespace farside::pmpi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fourteen handles: comparing them one by one costs no more than a hash, and those used most come first.
+// A linear search over 14 handles costs no more than a hash. The most frequent operations come first.
 #include "pmpi/datatypes/reduce_op.hpp"
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points of Fortran. Its calls come through those of C, all but MPI_Win_get_attr: it needs an integer where C
-// gives a pointer, so both runtimes look into the handle behind C's back.
+// Entry points of Fortran. Fortran's calls reach those of C, except MPI_Win_get_attr: it returns an integer where C
+// returns a pointer, so both runtimes read the handle without the C call.
 #include <dlfcn.h>
 
 #include "pmpi/window/window.hpp"
@@ -10,7 +10,7 @@
 namespace farside::pmpi {
 namespace {
 
-// The value of a predefined attribute of a farside window as Fortran has it, in an integer that holds an address.
+// Finds a predefined attribute of a farside window in Fortran's form: an integer that can hold an address.
 bool find_attribute(MPI_Win win, int keyval, MPI_Aint& value) {
   Window* window = WindowTable::instance().find(win);
   if (window == nullptr) return false;
@@ -40,12 +40,12 @@ Function* behind(const char* name) {
 using namespace farside::pmpi;
 
 #if defined(MPICH_VERSION)
-// MPIR_Attr_type of MPICH: what `value` points at.
+// MPICH's MPIR_Attr_type: the type to which `value` points.
 constexpr int kAddressInteger = 1;
 
 extern "C" [[gnu::visibility("default")]] int MPII_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag,
                                                                 int type) {
-  // Fortran's predefined keys are the even ones behind those of C.
+  // Each predefined key of Fortran is the even number after the key of C.
   const int key = keyval % 2 == 0 ? keyval - 1 : keyval;
   if (type == kAddressInteger && find_attribute(win, key, *static_cast<MPI_Aint*>(value))) {
     *flag = 1;
@@ -57,7 +57,7 @@ extern "C" [[gnu::visibility("default")]] int MPII_Win_get_attr(MPI_Win win, int
 #elif defined(OPEN_MPI)
 using GetAttribute = void(MPI_Fint* object, MPI_Fint* keyval, MPI_Aint* value, MPI_Fint* flag, MPI_Fint* error);
 
-// As the compiler writes it that the runtime was built for: the runtime says so of an attribute that is always there.
+// Returns .TRUE. as the compiler of the runtime writes it. The flag of an attribute that always exists has this value.
 static MPI_Fint fortran_true() {
   MPI_Fint world = PMPI_Comm_c2f(MPI_COMM_WORLD);
   MPI_Fint keyval = MPI_TAG_UB;
@@ -70,7 +70,7 @@ static MPI_Fint fortran_true() {
 
 extern "C" [[gnu::visibility("default")]] void ompi_win_get_attr_f(MPI_Fint* win, MPI_Fint* keyval, MPI_Aint* value,
                                                                    MPI_Fint* flag, MPI_Fint* error) {
-  // A window that is being freed is asked as well, by callbacks: then the runtime knows none of these any more.
+  // Delete callbacks may query a window that is being freed. The runtime's handle has no predefined attributes then.
   if (find_attribute(PMPI_Win_f2c(*win), *keyval, *value)) {
     static const MPI_Fint yes = fortran_true();
     *flag = yes;
@@ -80,7 +80,7 @@ extern "C" [[gnu::visibility("default")]] void ompi_win_get_attr_f(MPI_Fint* win
   static auto* const original = behind<GetAttribute>("ompi_win_get_attr_f");
   original(win, keyval, value, flag, error);
 }
-// The names that compilers give it (mpif.h and use mpi), and the one that mpi_f08 calls.
+// The names that compilers give the function (mpif.h and use mpi); mpi_f08 calls the one above.
 #define FARSIDE_FORTRAN_NAME(name) \
   extern "C" [[gnu::visibility("default"), gnu::alias("ompi_win_get_attr_f")]] GetAttribute name;
 FARSIDE_FORTRAN_NAME(mpi_win_get_attr)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: communication calls (MPI 4.0 sections 12.3.1 to 12.3.5), with int counts and, where the runtime has
-// them, with MPI_Count ones.
+// those calls, with MPI_Count.
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/window/requests.hpp"
 
 namespace farside::pmpi {
 namespace {
 
-// A request-based operation (MPI 4.0 section 12.3.5).
+// Carries out a request-based operation (MPI 4.0 section 12.3.5).
 template <class Operation>
 Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_Request* request,
                      Operation&& operation) {

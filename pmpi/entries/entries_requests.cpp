@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: completion of requests (MPI 4.0 section 3.7). While no operation with a request is under way, they are
-// the runtime's; else those of farside among the requests are completed first, as far as their operations are over.
+// Entry points: completion of requests (MPI 4.0 section 3.7). While no operation with a request is under way, the calls
+// go to the runtime. Otherwise farside first completes its own requests whose operations are over.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -16,24 +16,25 @@ std::span<const MPI_Request> list(int count, const MPI_Request* requests) {
   return {requests, count > 0 && requests != nullptr ? static_cast<std::size_t>(count) : 0};
 }
 
-// The handles of requests, which the runtime sets to null as it completes them, for the errors of farside's among them.
-// To be made when they have been looked at.
+// A copy of request handles, which the runtime sets to null when it completes the requests. With it the errors of
+// farside's requests can be reported afterwards. Make it after Requests::look() or wait().
 class Handles {
  public:
   explicit Handles(std::span<const MPI_Request> requests) {
     if (Requests::instance().any_to_report()) handles_.assign(requests.begin(), requests.end());
   }
-  // The error of one that was completed, once; or MPI_SUCCESS.
+  // Returns the error of a completed request, once; else MPI_SUCCESS.
   int report(int index) const {
     if (index < 0 || static_cast<std::size_t>(index) >= handles_.size()) return MPI_SUCCESS;
     return Requests::instance().report(handles_[static_cast<std::size_t>(index)]);
   }
-  // What a call returns that has completed one: `code` is the runtime's.
+  // Returns the code of a call that has completed one request. `code` is the runtime's.
   int of_one(int index, int code) const {
     const int failure = report(index);
     return code == MPI_SUCCESS ? failure : code;
   }
-  // Or several: who failed stands in the statuses (MPI 4.0 section 3.7.5). `indices`: of those completed, null for all.
+  // Returns the code of a call that has completed several requests. The statuses say which of them failed (MPI 4.0
+  // section 3.7.5). `indices`: the completed requests, null for all.
   int of_many(int completed, const int* indices, MPI_Status* statuses, int code) const {
     if (handles_.empty()) return code;
     std::vector<int> codes(static_cast<std::size_t>(std::max(completed, 0)));
@@ -52,7 +53,7 @@ class Handles {
   std::vector<MPI_Request> handles_;
 };
 
-// Waits for any of several requests: while some of them are farside's, by testing.
+// Waits for any of several requests. Tests repeatedly while some of them are farside's and under way.
 template <class Test, class Wait>
 int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wait) {
   for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());;) {
@@ -86,7 +87,7 @@ FARSIDE_ENTRY(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
   return handles.of_one(*flag != 0 ? 0 : MPI_UNDEFINED, code);
 }
 
-// Whoever asks so completes the request later, and hears then how it ended.
+// The program completes the request later, and gets the error of the operation then.
 FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
   Requests& pending = Requests::instance();
   if (!pending.any()) [[likely]] return runtime().Request_get_status(request, flag, status);

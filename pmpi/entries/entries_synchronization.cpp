@@ -5,7 +5,7 @@
 namespace farside::pmpi {
 namespace {
 
-// What is not done directly.
+// The slow paths.
 [[gnu::noinline]] int fence(int assert, MPI_Win win) {
   return on_window(win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: making, freeing and asking windows (MPI 4.0 section 12.2), and the end of MPI.
+// Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the end of MPI.
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/trace_file.hpp"
@@ -28,11 +28,11 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
 void end_with_runtime() {
   write_statistics();
   write_trace();
-  // Windows that were not freed keep the endpoint; the process is about to end.
+  // Windows that were not freed keep the endpoint until the process exits.
   if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
 }
 
-// The base addresses of MPI_Win_allocate and others are void* arguments that mean void**.
+// MPI_Win_allocate and others declare the address of their base pointer as void*.
 void** address_of(void* base) { return static_cast<void**>(base); }
 
 }  // namespace
@@ -84,11 +84,11 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
     return runtime().Win_free(win);
   }
   if (const Outcome outcome = window->check_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
-  // Operations that failed at the end are reported, but the window goes: its peers have let go of it.
+  // Operations that failed at the end are reported, but the window is freed: the other ranks free it, too.
   const Outcome ended = window->end();
   Requests::instance().abandon(*window);
   const int lost = ended ? MPI_SUCCESS : window->raise("MPI_Win_free", ended.fault());
-  // Delete callbacks of attributes run in here and may still ask the window.
+  // Delete callbacks of attributes run inside the runtime's call and may still query the window.
   const MPI_Win handle = *win;
   const int code = runtime().Win_free(win);
   WindowTable::instance().erase(handle, window);
@@ -125,7 +125,7 @@ FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info)) {
                    info);
 }
 
-// Not of windows, but they remember groups (members.hpp).
+// Interposed because windows cache groups (members.hpp).
 FARSIDE_ENTRY(Group_free, (MPI_Group * group)) {
   groups_freed.fetch_add(1, std::memory_order_relaxed);
   return runtime().Group_free(group);
@@ -146,7 +146,7 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
   return code;
 }
 
-// A program with sessions only does not call MPI_Finalize.
+// A program that has only sessions does not call MPI_Finalize.
 FARSIDE_ENTRY(Session_finalize, (MPI_Session * session)) {
   if (session != nullptr) {
     if (RuntimeResources::instance().is_last(*session)) end_with_runtime();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The policy that every entry point shares: whose window is it, do it, and turn a fault into the window's error
-// handler and a return code.
+// The common policy of the entry points: find the window, carry out the call, and turn a fault into a call of the
+// window's error handler and a return code. Thread safety: any thread.
 //
 // Both MPI_X and PMPI_X are defined, the second as an alias of the first: Open MPI's Fortran wrappers call PMPI_X,
-// MPICH's call the one or the other. The runtime's own are behind runtime().
+// MPICH's call either. runtime() has the runtime's own functions.
 #pragma once
 
 #include <mpi.h>
@@ -19,13 +19,13 @@
 
 namespace farside::pmpi {
 
-// What the call returns.
+// Returns the return code of the call, after the error handler if the call failed.
 inline int end_call(Window& window, const CallSite& call, const Outcome& outcome) {
   if (outcome) [[likely]] return MPI_SUCCESS;
   return window.raise(call, outcome.fault());
 }
 
-// `body` gets the farside window; another window goes to the runtime's function with the original arguments.
+// Calls `body` with the farside window. For any other window, calls the runtime's function with the original arguments.
 template <class Body, class Function, class... Args>
 int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::*original, Args... args) {
   const auto [window, why_none] = WindowTable::instance().look_up(win);
@@ -36,8 +36,8 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
   return end_call(*window, call, body(*window));
 }
 
-// The fast path of a call (window_fast_path.hpp). Whoever gets false calls a function of its own, not inlined, which
-// goes on from the start: this way needs no frame then, and nothing is saved for the other.
+// Tries the fast path of a call (window_fast_path.hpp). On false the entry point calls a function that is not inlined
+// and starts the call anew. The fast path then needs no frame and saves no registers for the slow path.
 template <class Direct>
 bool on_fast_path(MPI_Win win, Direct&& fast_path) {
   Window* window = WindowTable::instance().find(win);

@@ -25,11 +25,11 @@ std::vector<TraceRecord>& found() {
 }
 
 struct Offset {
-  std::int64_t ahead = 0;                              // of the peer's clock, in nanoseconds
+  std::int64_t ahead = 0;                              // the lead of the peer's clock, in nanoseconds
   std::uint64_t uncertain = ~std::uint64_t{0};
 };
 
-// With the peer's answer_clock(). Nothing if the runtime fails.
+// Compares clocks with the peer, which calls answer_clock(). Returns nothing if the runtime fails.
 std::optional<Offset> ask_clock(MPI_Comm communicator, int peer) {
   Offset best;
   for (int i = 0; i < kRoundTrips; ++i) {
@@ -76,7 +76,7 @@ bool clock_is_known() {
 
 namespace {
 
-// False if the runtime fails. Then some clocks stay unknown.
+// Returns false if the runtime fails; some clocks are then unknown.
 bool compare_on(MPI_Comm own) {
   int rank = 0, ranks = 1;
   if (PMPI_Comm_rank(own, &rank) != MPI_SUCCESS || PMPI_Comm_size(own, &ranks) != MPI_SUCCESS) return false;
@@ -105,7 +105,7 @@ bool compare_on(MPI_Comm own) {
 
 }  // namespace
 
-// A trace is worth something without it, so a failure is said and is no error of the window.
+// A trace is useful without the offsets, so a failure is a warning and no error of the window.
 void compare_clocks(MPI_Comm communicator) {
   MPI_Comm own = MPI_COMM_NULL;
   const bool made = PMPI_Comm_dup(communicator, &own) == MPI_SUCCESS;
@@ -114,7 +114,7 @@ void compare_clocks(MPI_Comm communicator) {
         "the runtime failed while clocks were compared: in the trace the times of some nodes may not agree");
   }
   if (!made) return;
-  // What is not freed is lost, and nothing else.
+  // A failure only loses memory.
   (void)PMPI_Comm_free(&own);
   const std::scoped_lock held(mutex);
   compared = true;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For traces of several nodes: how far apart their clocks are. Processes of one node have one CLOCK_MONOTONIC.
+// The offsets between the clocks of nodes, for traces. Processes of one node share one CLOCK_MONOTONIC.
+//
+// Thread safety: any thread. Errors: a failure of the runtime is a warning, and some offsets stay unknown.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +13,20 @@
 
 namespace farside::pmpi {
 
-// Whose CLOCK_MONOTONIC this process has: the same number for all processes that have the same (one boot of one kernel,
-// one time namespace).
+// Returns a number that identifies the CLOCK_MONOTONIC of this process. All processes of one boot of one kernel and one
+// time namespace have the same number.
 std::uint64_t clock_id();
 
 // Whether compare_clocks has been called.
 bool clock_is_known();
 
-// Collective; all ranks record. Each clock but rank 0's is compared with that, by its lowest rank: the shortest of some
-// round trips of messages on a communicator made for them, half of which the offset is uncertain by. Some 50 us per
-// round trip.
+// Collective over ranks that all record a trace. The lowest rank of each clock compares its clock with rank 0's by 32
+// round trips of messages on a duplicated communicator. The shortest round trip gives the offset, with an uncertainty
+// of half that trip. A round trip takes some 50 us; rank 0 answers one clock after the other.
 void compare_clocks(MPI_Comm communicator);
 
-// What was found, as TraceKind::kClock: `granted` is the other clock, `begin` how many nanoseconds it is ahead of this
-// one (two's complement), `end` the uncertainty.
+// Returns the offsets as TraceKind::kClock records: `granted` is the other clock, `begin` its lead over this clock in
+// nanoseconds (two's complement), `end` the uncertainty.
 std::vector<TraceRecord> known_clocks();
 
 }  // namespace farside::pmpi

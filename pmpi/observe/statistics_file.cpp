@@ -23,7 +23,7 @@ struct Ticked {
   double operator()(Ticks ticks) const { return static_cast<double>(ticks) * per_tick; }
 };
 
-// What is 0 is left out.
+// Leaves out zeros.
 nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
   nlohmann::json json = {{"windows", sums.windows}};
   for (std::size_t i = 0; i < sums.epochs.size(); ++i) {
@@ -56,7 +56,7 @@ nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
   return json;
 }
 
-// When the first window was made, or something near; nothing until then.
+// The time of the first window's creation; empty before it.
 std::optional<ClockPair> begun;
 
 std::atomic<unsigned long> farside_windows{0};
@@ -85,7 +85,7 @@ void write_statistics() {
   Statistics& statistics = Process::instance().statistics();
   const std::map<std::string, StatisticsSums> by_kind = AllWindowStatistics::instance().sums();
   const ClockPair now = ClockPair::read();
-  // Without a window nothing has been measured.
+  // Without a window there is no begin, and no tick was counted.
   const Ticked seconds{begun ? ns_per_tick(*begun, now) * 1e-9 : 0};
   if (begun) json["seconds"] = static_cast<double>(now.ns - begun->ns) * 1e-9;
   json["window_kinds"] = nlohmann::json::object();

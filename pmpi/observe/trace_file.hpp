@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_TRACE: what this rank recorded, as one file (transport/base/trace_format.hpp).
+// FARSIDE_TRACE: the records of this rank as one file (transport/base/trace_format.hpp).
 #pragma once
 
 namespace farside::pmpi {
 
-// Writes PREFIX.RANK.trace if FARSIDE_TRACE is set. Called before the runtime finalizes.
+// Writes PREFIX.RANK.trace if FARSIDE_TRACE is set. Called before the runtime finalizes. A failure is logged as a
+// warning.
 void write_trace();
 
 }  // namespace farside::pmpi

@@ -10,7 +10,7 @@ namespace farside::pmpi {
 namespace {
 
 constexpr std::size_t kMostWindows = 4096;
-// An epoch that went to more targets and kinds of operations is recorded by kind only.
+// An epoch with more pairs of target and operation is recorded by operation only.
 constexpr std::size_t kMostCounts = 32;
 
 std::string kind_of(const Space& space, TraceFlavor flavor) {
@@ -87,7 +87,7 @@ void WindowStatistics::expect_threads() {
 }
 
 WindowStatistics::~WindowStatistics() {
-  // A fence that nothing followed.
+  // The epoch of the last fence, which no other call has ended.
   if (trace_ != nullptr) {
     const Ticks end = now();
     for (const Open& epoch : open_) record(epoch, end, end);
@@ -112,7 +112,7 @@ void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, W
   StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(kind)];
   ++sums.count;
   sums.waited += waited;
-  // Who waited had it when the wait was over.
+  // An epoch whose call waited was granted at the end of the wait.
   if (trace_ != nullptr) open_.push_back({kind, target, begun.at, waited != 0 ? Waited::here().last_end : begun.at});
 }
 
@@ -121,7 +121,7 @@ void WindowStatistics::closed(EpochKind kind, int target, const Moment& begun, W
   const Ticks waited = this->waited(waits, begun);
   sums_.epochs[static_cast<std::size_t>(kind)].waited += waited;
   if (trace_ == nullptr) return;
-  // The last opened is mostly the first to be closed.
+  // The epoch that was opened last is mostly the first to be closed.
   const auto found = std::find_if(open_.rbegin(), open_.rend(),
                                   [&](const Open& open) { return open.kind == kind && open.target == target; });
   if (found == open_.rend()) return;
@@ -145,7 +145,7 @@ void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
   record.granted = epoch.granted;
   record.closing = closing;
   record.end = end;
-  // Of a lock the first go along; their target is the lock's.
+  // The record of a lock includes its first counts, which have the same target.
   std::size_t next = 0;
   if (lock && !drained_.empty()) {
     record.what = drained_[0].what;
@@ -161,7 +161,7 @@ void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
   }
 }
 
-// Adds what was done since the last time to the sums and, with a trace, to drained_.
+// Adds the operations since the last call to the sums and, with a trace, to drained_.
 void WindowStatistics::drain(int only) {
   counts_.drain(only, [this](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
     const RouteKind route = space_.route(target);
@@ -179,7 +179,7 @@ void WindowStatistics::drain(int only) {
     record.count = count;
     record.bytes = bytes;
     if (drained_.size() < kMostCounts) return drained_.push_back(record);
-    // Too many to tell apart.
+    // There is no room for each target, so the records are merged by operation and route.
     for (TraceRecord& each : drained_) each.target = -1;
     const auto same = std::ranges::find_if(drained_, [&](const TraceRecord& each) {
       return each.what == record.what && each.route == record.route;
@@ -206,7 +206,7 @@ void WindowStatistics::fenced(const Moment& begun, bool no_succeed) {
   sums.waited += waited;
   if (trace_ == nullptr) return;
   const Ticks end = now();
-  // The first has no epoch before it, only its own barrier.
+  // Before the first fence there is no epoch, only the fence's own barrier.
   Open ends{EpochKind::kFence, -1, begun.at, begun.at};
   if (const auto open = std::ranges::find(open_, EpochKind::kFence, &Open::kind); open != open_.end()) {
     ends = *open;

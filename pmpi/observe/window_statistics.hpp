@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The window statistics of one window, kept when FARSIDE_STATS or FARSIDE_TRACE ask for it: its epochs and how long
-// calls waited in them, its operations by route, its flushes. Sums go to the statistics file, each epoch by itself to
-// the trace. A window without an window statistics (the rule) loses nothing but a test in calls that are not on the
-// fast path.
+// The statistics of one window, kept if FARSIDE_STATS or FARSIDE_TRACE is set: its epochs and the waits in them, its
+// operations by route, its flushes. Sums go to the statistics file, each epoch to the trace. A window without window
+// statistics, which is the default, pays one test in calls outside the fast path.
 //
-// Times are taken for the trace only, at the begin of a lock and at the end of its unlock, at both ends of the other
-// synchronization calls. How long a call waited is known in both cases (transport/base/waited.hpp): who does not wait
-// takes no time for it.
+// Times are taken for the trace only: at the begin of a lock, at the end of its unlock, and at both ends of the other
+// synchronization calls. Waits are measured in both cases (transport/base/waited.hpp); a call that does not wait takes
+// no time.
+//
+// Thread safety: any thread if the window was opened as threaded, or after expect_threads(); else one thread at a time.
 #pragma once
 
 #include <array>
@@ -24,16 +25,16 @@
 
 namespace farside::pmpi {
 
-// What calls wait in.
+// The calls that wait.
 enum class WaitKind : std::uint8_t { kLock, kFence, kStart, kWait, kComplete, kUnlock, kFlush, kOperation };
 inline constexpr std::array<const char*, 8> kWaitNames = {"lock",     "fence",  "start", "wait",
                                                           "complete", "unlock", "flush", "operation"};
 
-// Sums of one window, or of all that are alike.
+// The sums of one window, or of all windows of one kind.
 struct StatisticsSums {
   struct Epochs {
     std::uint64_t count = 0;
-    Ticks in_them = 0;            // known in a trace only
+    Ticks in_them = 0;            // with a trace only
     Ticks waited = 0;
   };
   struct Waits {
@@ -54,7 +55,7 @@ struct StatisticsSums {
   OperationCounts::Slow slow{};
   std::uint64_t flushes = 0;          // of one target
   std::uint64_t flushes_all = 0;
-  Ticks slow_operations = 0;          // in calls of operations that are no loads and stores
+  Ticks slow_operations = 0;          // time in calls of operations that are not loads and stores
   std::uint64_t slow_operation_calls = 0;
 
   void add(const StatisticsSums& other);
@@ -62,30 +63,30 @@ struct StatisticsSums {
 
 class WindowStatistics {
  public:
-  // What is told of the window. `id`: alike on all its ranks.
+  // The description of the window. `id`: the same on all its ranks.
   struct About {
     TraceFlavor flavor;
     std::uint64_t id;
-    const std::atomic<std::uint64_t>* fast_flushes;  // the window counts those by itself
+    const std::atomic<std::uint64_t>* fast_flushes;  // the window's own counter
   };
-  // Null unless statistics or a trace are asked for.
+  // Returns null unless statistics or a trace are enabled.
   static std::unique_ptr<WindowStatistics> open(Space& space, const About& about, bool threaded);
   WindowStatistics(const WindowStatistics&) = delete;
   WindowStatistics& operator=(const WindowStatistics&) = delete;
   ~WindowStatistics();
 
-  // A call: the time at which it began, and what this thread had waited before it.
+  // The begin of a call: the time, and the total wait of this thread so far.
   struct Moment {
     Ticks at;
     Ticks waited;
   };
   Moment begin() const { return {now(), Waited::here().total}; }
-  // The same without the time, for a call whose begin does not matter.
+  // Returns the begin without the time, for a call whose time of begin is not used.
   static Moment begin_untimed() { return {0, Waited::here().total}; }
-  // The same with the time, without a trace, too.
+  // Returns the begin with the time, also without a trace.
   static Moment begin_operation() { return {ticks(), Waited::here().total}; }
 
-  // The calls, when they have succeeded. Of those that wait, `begun` is their begin().
+  // Each function records one successful call. `begun` is the begin() of that call.
   void locked(int target, EpochKind kind, const Moment& begun);
   void unlocked(int target, EpochKind kind, const Moment& begun);
   void fenced(const Moment& begun, bool no_succeed);
@@ -95,15 +96,15 @@ class WindowStatistics {
   void exposure_ended(const Moment& begun);
   void locked_all(const Moment& begun);
   void unlocked_all(const Moment& begun);
-  // `target` negative: all.
+  // A negative `target` stands for all targets.
   void flushed(int target, const Moment& begun);
-  // An operation that is no load or store.
+  // Records an operation that is not a load or store.
   void operated(int target, Counted what, std::uint64_t bytes, const Moment& begun);
 
-  // From now on several threads may call at once.
+  // Prepares for calls from several threads at once.
   void expect_threads();
 
-  // Sums up to now.
+  // Returns the sums so far.
   StatisticsSums sums();
   const std::string& kind() const { return kind_; }
 
@@ -116,7 +117,7 @@ class WindowStatistics {
   };
   WindowStatistics(Space& space, const About& about, bool threaded);
   Ticks now() const { return trace_ != nullptr ? ticks() : 0; }
-  // What the call has waited since; counted.
+  // Returns the time that the call has waited since `begun`, and counts it.
   Ticks waited(WaitKind kind, const Moment& begun);
   void opened(EpochKind kind, int target, const Moment& begun, WaitKind waits);
   void closed(EpochKind kind, int target, const Moment& begun, WaitKind waits);
@@ -132,22 +133,22 @@ class WindowStatistics {
   RelaxedFlag threaded_;
   const std::atomic<std::uint64_t>* fast_flushes_;
   std::uint32_t window_ = 0;          // its number in the trace
-  std::string kind_;                  // windows of the same kind are summed up in the statistics
+  std::string kind_;                  // the statistics sum the windows of one kind
   std::vector<Open> open_;
   StatisticsSums sums_;
-  std::vector<TraceRecord> drained_;  // of the epoch that ends
+  std::vector<TraceRecord> drained_;  // counts of the epoch that ends
   mutable std::mutex mutex_;
 };
 
-// The window statistics of the process: those of windows that live, and the sums of those that were freed.
+// The window statistics of the process: those of live windows, and the sums of freed ones. Thread safety: any thread.
 class AllWindowStatistics {
  public:
   static AllWindowStatistics& instance();
   void enter(WindowStatistics& window_statistics);
   void leave(WindowStatistics& window_statistics);
-  // By kind of window: "create, cma" or the like; of which there are few.
+  // Returns the sums by kind of window, such as "create cma". There are few kinds.
   std::map<std::string, StatisticsSums> sums();
-  // For the trace: a window's number, and what is known of the windows (the first 4,096 of the process).
+  // For the trace: returns the number of a new window, and keeps a record of each of the first 4,096 windows.
   std::uint32_t add_window(TraceRecord window);
   void window_freed(std::uint32_t number, Ticks at);
   std::vector<TraceRecord> windows() const;

@@ -27,11 +27,11 @@ bool holds_function(std::uint64_t) { return false; }
 #endif
 
 struct Library {
-  Address wanted;  // some address inside
+  Address wanted;  // an address inside the library
   Address base = 0;
   Address begin = ~Address{0}, end = 0;
   Address protected_begin = 0,
-          protected_end = 0;  // whole pages that the linker makes read-only when it has written them
+          protected_end = 0;  // whole pages that the linker makes read-only after relocation
   const ElfW(Dyn)* dynamic = nullptr;
   std::string path{};
 };
@@ -72,7 +72,7 @@ Tables tables_of(const Library& library) {
   const ElfW(Rela)* of_calls = nullptr;
   std::size_t bytes = 0, bytes_of_calls = 0;
   bool with_addends = true;
-  // Some linkers leave the section as it is in the file, others add the base to its pointers.
+  // Some linkers leave the section as it is in the file, others add the base address to its pointers.
   const auto at = [&](const ElfW(Dyn)& entry) {
     return entry.d_un.d_ptr < library.base ? library.base + entry.d_un.d_ptr : entry.d_un.d_ptr;
   };
@@ -94,14 +94,14 @@ Tables tables_of(const Library& library) {
   return tables;
 }
 
-// What the linker would bind the library's calls to: the first in the order of the program, else in that of the
-// library.
+// Returns the address to which the linker would bind the library's calls: the first definition in the search order of
+// the program, else in the search order of the library.
 void* resolve(const Library& library, const char* function) {
   if (void* found = dlsym(RTLD_DEFAULT, function)) return found;
   void* const handle = dlopen(library.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return nullptr;
   void* const found = dlsym(handle, function);
-  dlclose(handle);  // it was open before
+  dlclose(handle);  // drops only the reference of RTLD_NOLOAD
   return found;
 }
 
@@ -115,7 +115,7 @@ ImportedCall::ImportedCall(const void* address, const char* function) {
   const Tables tables = tables_of(library);
   for (const auto& part : {tables.of_calls, tables.relocations}) {
     for (const ElfW(Rela)& each : part) {
-      // As of a 64-bit file: other processors have no types above.
+      // The macros for 64-bit files suffice: holds_function() knows no types of 32-bit processors.
       if (count_ == kMost || !holds_function(ELF64_R_TYPE(each.r_info))) continue;
       const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(each.r_info)];
       if (symbol.st_shndx != SHN_UNDEF || std::strcmp(tables.names + symbol.st_name, function) != 0) continue;
@@ -125,7 +125,7 @@ ImportedCall::ImportedCall(const void* address, const char* function) {
   }
   if (count_ == 0) return;
   original_ = load(slots_[0].at);
-  // Before the first call it leads back into the library, to what binds it.
+  // With lazy binding the slot points into the library itself, to the binding code, until the first call.
   const auto bound = reinterpret_cast<Address>(original_);
   if (bound >= library.begin && bound < library.end) original_ = resolve(library, function);
 }

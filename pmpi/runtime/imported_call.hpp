@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A function of another library, as one loaded library calls it: by way of its global offset table, where the dynamic
-// linker has put the function's address. Changing the address redirects the calls of this library and of no other. So a
-// process may hold several copies of the function's library, and each of its callers reaches the copy that the linker
-// has bound it to.
+// Redirects the calls that one loaded library makes of a function of another library. Such calls go through the calling
+// library's global offset table, where the dynamic linker has stored the function's address. Changing this address
+// affects no other library, so a process may hold several copies of the function's library.
+//
+// Thread safety: the calls may be made at any time by any thread; the object itself is for one thread at a time.
 #pragma once
 
 #include <array>
@@ -12,16 +13,15 @@ namespace farside::pmpi {
 
 class ImportedCall {
  public:
-  // Of the library that `address` (of a function or an object) lies in: its calls of `function`. Takes the loader's
-  // lock; reads the library's dynamic section.
+  // Finds the calls of `function` by the library that contains `address` (of a function or an object). Takes the
+  // loader's lock and reads the library's dynamic section.
   ImportedCall(const void* address, const char* function);
 
-  // Where the calls went when this was made. Null if the library does not import the function by name (it has none, or
-  // one of its own), or if the tables of this processor are not known here.
+  // The address to which the calls went when this object was made. Null if the library does not import the function by
+  // name, or if the relocation types of this processor are unknown here.
   void* original() const { return original_; }
-  // Lets the calls go to `target` from now on; restore() undoes it. A call that another thread makes meanwhile goes to
-  // the one or the other. False if there is no original, or if the table cannot be written: then some of its entries
-  // may have changed.
+  // Redirects the calls to `target`; restore() undoes it. A concurrent call goes to either address. Returns false if
+  // there is no original, or if the table cannot be written; in the latter case some entries may have changed.
   bool redirect(void* target);
   void restore() { redirect(original_); }
 
@@ -30,7 +30,7 @@ class ImportedCall {
 
   struct Slot {
     void** at = nullptr;
-    bool protected_ = false;  // the linker has made its page read-only
+    bool protected_ = false;  // the linker made the slot's page read-only
   };
   std::array<Slot, kMost> slots_;
   std::size_t count_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The MPI runtime underneath: its own version of every call that farside interposes. All other calls are made as
-// PMPI_X directly.
+// The MPI runtime behind farside: its own version of every call that farside interposes. farside calls all other
+// functions as PMPI_X directly. Thread safety: any thread.
 #pragma once
 
 #include <mpi.h>
@@ -27,8 +27,8 @@ struct Runtime {
 #undef FARSIDE_CALL_LARGE
 };
 
-// Resolved at the first use: dlsym(RTLD_NEXT, "PMPI_X"). Ends the process, with a message, if there is no runtime
-// behind farside in the search order.
+// Resolves the functions at the first use, by dlsym(RTLD_NEXT, "PMPI_X"). Aborts the process with a message if no
+// runtime is behind farside in the search order.
 const Runtime& runtime();
 
 }  // namespace farside::pmpi

@@ -14,24 +14,24 @@
 namespace farside::pmpi {
 namespace {
 
-// Of the object that is connected: move_runtime() takes no argument.
+// The request of the connected object. It is a global because move_runtime() takes no argument.
 MPI_Request progressed_by = MPI_REQUEST_NULL;
 
-// Moves messages of the runtime that this process owes to others. Asking for the status of a request that never
-// completes enters the progress engine of both runtimes and touches no message; MPICH 4.0's MPI_Iprobe on
-// MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter it.
+// Moves the runtime's messages. MPI_Request_get_status on a request that never completes enters the progress engine of
+// both runtimes and touches no message. MPICH 4.0's MPI_Iprobe on MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter
+// the engine.
 void move_runtime() {
   int flag = 0;
-  // What the runtime finds wrong while it moves is told to those whose messages these are.
+  // The runtime reports an error of a message to the owner of that message, so the result here says nothing.
   (void)runtime().Request_get_status(progressed_by, &flag, MPI_STATUS_IGNORE);
 }
 
 #if defined(OPEN_MPI)
-// What it returns counts as events: where there are none, the engine may yield. Called by any thread that is in MPI,
-// and by several at once.
+// Returns the number of events: the engine may yield if there are none. Any thread that is in MPI calls it, also
+// several at once.
 int serve_endpoint() { return Process::instance().poll_from_runtime() ? 1 : 0; }
 
-// opal/runtime/opal_progress.h of Open MPI 1.3 to 5.0.
+// From opal/runtime/opal_progress.h of Open MPI 1.3 to 5.0.
 using Registration = int(int (*)());
 void change_engine(const char* name) {
   auto* const change = reinterpret_cast<Registration*>(dlsym(RTLD_DEFAULT, name));
@@ -43,18 +43,18 @@ void change_engine(const char* name) {
 void serve_from_engine() { change_engine("opal_progress_register"); }
 void leave_engine() { change_engine("opal_progress_unregister"); }
 #elif defined(MPICH_VERSION)
-// unsigned ucp_worker_progress(ucp_worker_h), since UCX 1.0: how many things moved.
+// unsigned ucp_worker_progress(ucp_worker_h), since UCX 1.0. It returns nonzero if something moved.
 using MoveWorker = unsigned(void*);
 constexpr const char* kMoveWorker = "ucp_worker_progress";
 
-std::atomic<MoveWorker*> move_worker{nullptr};  // the runtime's
+std::atomic<MoveWorker*> move_worker{nullptr};  // the function to which the runtime's calls went before
 
 unsigned move_and_serve(void* worker) {
   const unsigned moved = move_worker.load(std::memory_order_acquire)(worker);
   return Process::instance().poll_from_runtime() ? moved + 1 : moved;
 }
 
-// Of the runtime's library, and of no other that uses UCX: another copy of UCX has its own workers.
+// The calls of the runtime's library only: another user of UCX may have another copy of it, with its own workers.
 ImportedCall& engine_call() {
   static ImportedCall call(reinterpret_cast<const void*>(runtime().Finalize), kMoveWorker);
   return call;
@@ -89,10 +89,10 @@ void RuntimeProgress::disconnect() {
   if (never_complete_ == MPI_REQUEST_NULL) return;
   leave_engine();
   Process::instance().set_runtime_progress(nullptr);
-  // One that is not complete would be waited for for ever.
+  // MPI_Wait would not return for a request that is not complete.
   if (PMPI_Grequest_complete(never_complete_) != MPI_SUCCESS) return;
-  // Waiting for what is complete progresses nothing, and freeing it does: MPICH's MPI_Finalize over UCX's tcp never
-  // ends at a rank that between its last call and this one has answered an on-node peer which is in it already.
+  // MPI_Wait on a complete request does not enter the progress engine; MPI_Request_free does. If the engine answers an
+  // on-node peer that is in MPI_Finalize already, MPICH's MPI_Finalize over UCX's tcp never ends at this rank.
   (void)runtime().Wait(&never_complete_, MPI_STATUS_IGNORE);
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two that wait for each other: who waits in farside moves the runtime, and who waits in the runtime serves what others
-// ask of this process.
+// Progress in both directions: a thread that waits in farside moves the runtime's messages, and a thread that waits in
+// the runtime serves the requests of other processes at farside's endpoint.
 //
-// The first goes through MPI, on every runtime (MPI_Request_get_status). For the second MPI has no means, so it rests
-// on what the runtimes are made of: Open MPI has a list of functions that its progress engine calls
-// (opal_progress_register), and MPICH over UCX moves messages by calls of ucp_worker_progress, which farside redirects
-// (imported_call.hpp). Where there is neither (MPICH over libfabric), the progress thread serves alone, as it does for
-// those that compute.
+// The first direction uses MPI_Request_get_status on every runtime. For the second MPI offers no hook, so it depends on
+// the runtime. Open MPI has a list of functions that its progress engine calls (opal_progress_register). MPICH over UCX
+// moves messages by calls of ucp_worker_progress, which farside redirects (imported_call.hpp). With neither (MPICH over
+// libfabric), the progress thread serves alone.
+//
+// Thread safety: connect() and disconnect() exclude each other (RuntimeResources holds its mutex). The runtime may call
+// the hook from any thread, and from several at once.
 #pragma once
 
 #include <mpi.h>
@@ -15,12 +17,13 @@
 
 namespace farside::pmpi {
 
-// Both ends of the connection. Only one object may be connected at a time (RuntimeResources owns it).
+// Only one object may be connected at a time (RuntimeResources owns it).
 class RuntimeProgress {
  public:
-  // Errors: the runtime makes no request.
+  // Makes a generalized request that never completes, and installs both hooks. Error kOther: the runtime makes no
+  // request. A missing hook in the runtime is only logged.
   Status connect();
-  // Called before the runtime finalizes. Afterwards neither side calls the other.
+  // Removes both hooks. Call it before the runtime finalizes.
   void disconnect();
 
  private:

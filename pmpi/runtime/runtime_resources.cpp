@@ -11,19 +11,19 @@ namespace farside::pmpi {
 #if FARSIDE_HAS_SESSIONS
 namespace {
 
-// The group of a process set, mpi://SELF or mpi://WORLD.
+// Returns the group of a process set, mpi://SELF or mpi://WORLD; MPI_GROUP_NULL on failure.
 MPI_Group group_from(MPI_Session session, const char* set) {
   MPI_Group group = MPI_GROUP_NULL;
   const bool got = session != MPI_SESSION_NULL && PMPI_Group_from_session_pset(session, set, &group) == MPI_SUCCESS;
   return got ? group : MPI_GROUP_NULL;
 }
 
-// MPI 4.0 section 11.3.1: what the runtime provides stands in the info of the session.
+// The info of a session contains the provided thread level (MPI 4.0 section 11.3.1).
 bool provides_threads(MPI_Session session) {
   MPI_Info info = MPI_INFO_NULL;
   if (PMPI_Session_get_info(session, &info) != MPI_SUCCESS) return false;
   bool threads = false;
-  // The second is Open MPI's name for it.
+  // The second key is Open MPI's.
   for (const char* key : {"thread_level", "mpi_thread_support_level"}) {
     std::array<char, 64> level{};
     int found = 0;
@@ -52,7 +52,7 @@ int RuntimeResources::make_communicator() {
   source_ = in_world() ? MPI_SESSION_NULL : some_session();
   if (MPI_Group self = group_from(source_, "mpi://SELF"); self != MPI_GROUP_NULL) {
     const int code = PMPI_Comm_create_from_group(self, "farside", MPI_INFO_NULL, MPI_ERRORS_RETURN, &communicator_);
-    (void)PMPI_Group_free(&self);  // if this fails the group is lost, and nothing else
+    (void)PMPI_Group_free(&self);  // a failure only loses memory
     return code;
   }
 #endif
@@ -75,11 +75,11 @@ std::optional<Error> RuntimeResources::take() {
 void RuntimeResources::release(bool others) {
   if (communicator_ != MPI_COMM_NULL) {
     progress_.disconnect();
-    // If the communicator is not freed, it goes with the runtime, which is about to end.
+    // A communicator that cannot be freed ends with the runtime.
     if (PMPI_Comm_free(&communicator_) != MPI_SUCCESS) communicator_ = MPI_COMM_NULL;
   }
   if (!others) {
-    // Attributes that objects of the application still have are deleted with those objects (MPI 4.0 section 7.7.2).
+    // The runtime deletes the remaining attributes with their objects (MPI 4.0 section 7.7.2).
     if (int key = datatype_key_.exchange(MPI_KEYVAL_INVALID); key != MPI_KEYVAL_INVALID)
       (void)PMPI_Type_free_keyval(&key);
     if (int key = communicator_key_.exchange(MPI_KEYVAL_INVALID); key != MPI_KEYVAL_INVALID) {
@@ -119,7 +119,7 @@ bool RuntimeResources::is_threaded() const {
   if (threads_by_session_.load(std::memory_order_relaxed)) return true;
 #endif
   int level = MPI_THREAD_SINGLE;
-  // An unknown level is taken for several threads, which is right in any case.
+  // With an unknown level, several threads are the safe assumption.
   return PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything that farside takes from the MPI runtime, with one owner: a communicator of this process alone, the keys of
-// the attributes by which it caches, the hooks between its progress and the runtime's (runtime_progress.hpp), and what
-// is known of the world model and of sessions. (The functions of the runtime are in runtime.hpp; they are never given
-// back.)
+// The owner of everything that farside takes from the MPI runtime: a communicator of this process alone, the attribute
+// keys under which farside caches, the progress hooks (runtime_progress.hpp), and the state of the world model and of
+// sessions. (The functions of the runtime are in runtime.hpp; they are never released.)
 //
 //   start    the first window of the process: start()
 //   end      MPI_Finalize, or the end of the session that the communicator was made from: world_ends(), session_ends()
-//   restart  at once, if another session or the world model goes on; else with the next window, if there is one
+//   restart  at once, if another session or the world model continues; else with the next window
 //
-// Thread safety: every function may be called by any thread; start() and the ends exclude each other. The mutex is held
-// across calls of the runtime that are local, never across one that communicates.
+// Thread safety: any thread may call any function; start() and the ends exclude each other. The mutex is held across
+// local calls of the runtime, never across one that communicates.
+// Cost: no remote operation. is_threaded() and process_rank() call the runtime each time.
 #pragma once
 
 #include <atomic>
@@ -27,37 +27,36 @@ namespace farside::pmpi {
 
 class RuntimeResources {
  public:
-  // Never destroyed: objects of the application may be freed, and call back, until the process exits.
+  // Never destroyed: the application may free objects, whose attributes call back, until the process exits.
   static RuntimeResources& instance();
   RuntimeResources(const RuntimeResources&) = delete;
   RuntimeResources& operator=(const RuntimeResources&) = delete;
 
-  // Takes what is listed above, unless it is taken, and reads the settings. Called while a window is being made, where
-  // the runtime would make a communicator as well. Errors: those of the runtime, and of a bad setting; the same at each
-  // call.
+  // Takes the resources unless they are taken, and reads the settings. Called while a window is being made, where the
+  // runtime may make a communicator too. Errors: kOther if the runtime fails, kBadSetting; the same at each call.
   Status start();
 
-  // The communicator of this process alone, whose errors are returned: for questions to the runtime that may fail.
-  // Precondition of this and of was_spawned(): start().
+  // The communicator of this process alone, with MPI_ERRORS_RETURN, for queries to the runtime that may fail.
+  // Precondition of this function and of was_spawned(): start().
   MPI_Comm own_communicator() const { return communicator_; }
-  // Whether MPI_Comm_spawn started this process, which then shares its rank with a process that was not spawned.
+  // Whether MPI_Comm_spawn started this process. Its rank is then also the rank of a process that was not spawned.
   bool was_spawned() const { return spawned_; }
-  // The rank in MPI_COMM_WORLD or, where a program has sessions only, among the processes of mpi://WORLD; -1 if
-  // unknown.
+  // The rank in MPI_COMM_WORLD or, in a program with sessions only, in mpi://WORLD; -1 if unknown.
   int process_rank() const;
-  // Whether several threads may be in MPI at once: by the world model, or by a session that has begun.
+  // Whether the world model or a session that has begun provides MPI_THREAD_MULTIPLE.
   bool is_threaded() const;
 
-  // The key of the attribute of datatypes or communicators under which farside keeps what it has found out about them.
-  // Made at the first call, with the function that deletes an attribute; MPI_KEYVAL_INVALID if the runtime makes none.
+  // The key of the attribute under which farside caches a translation of a datatype, or the on-node ranks of a
+  // communicator. Made at the first call, with the function that deletes an attribute; MPI_KEYVAL_INVALID if the
+  // runtime makes none.
   int datatype_key(MPI_Type_delete_attr_function* delete_attribute, void* extra);
   int communicator_key(MPI_Comm_delete_attr_function* delete_attribute);
 
   // Called before the runtime ends the world model.
   void world_ends();
 #if FARSIDE_HAS_SESSIONS
-  // Called after the runtime has begun a session. True: by it several threads may be in MPI at once, which could not
-  // before.
+  // Called after the runtime has begun a session. Returns true if this session is the first to provide
+  // MPI_THREAD_MULTIPLE.
   bool session_begins(MPI_Session session);
   // Whether MPI ends with this session, which has not ended yet (MPI 4.0 section 11.3).
   bool is_last(MPI_Session session) const;
@@ -71,11 +70,12 @@ class RuntimeResources {
   template <class Make>
   int key(std::atomic<int>& kept, Make&& make);
   int make_communicator();
-  // Both with mutex_ held. `others`: some other part of MPI goes on, to take everything from.
+  // Both with mutex_ held. `others`: another session or the world model continues, from which release() takes the
+  // resources again.
   std::optional<Error> take();
   void release(bool others);
 
-  mutable std::mutex mutex_;  // of what follows, to the keys
+  mutable std::mutex mutex_;  // guards the members from here to the keys
   bool started_ = false;
   std::optional<Error> failed_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
@@ -87,10 +87,10 @@ class RuntimeResources {
   std::atomic<bool> world_over_{false};
 #if FARSIDE_HAS_SESSIONS
   MPI_Session some_session() const;
-  MPI_Session source_ = MPI_SESSION_NULL;        // of the communicator; null: the world model. Of mutex_
-  mutable std::mutex session_mutex_;             // of sessions_
-  std::vector<MPI_Session> sessions_;            // that have begun and not ended
-  std::atomic<bool> threads_by_session_{false};  // it stays so: windows do not go back
+  MPI_Session source_ = MPI_SESSION_NULL;        // of the communicator; null: the world model. Guarded by mutex_
+  mutable std::mutex session_mutex_;             // guards sessions_
+  std::vector<MPI_Session> sessions_;            // begun and not ended
+  std::atomic<bool> threads_by_session_{false};  // never reset, because windows do not return to the fast path
 #endif
 };
 

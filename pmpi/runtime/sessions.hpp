@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether the runtime has MPI 4.0's sessions: Open MPI 5 has, while its mpi.h says MPI 3.1.
+// Whether the runtime has MPI 4.0's sessions. Open MPI 5 has them, although its mpi.h says MPI 3.1.
 #pragma once
 
 #include <mpi.h>

@@ -13,8 +13,8 @@
 namespace farside::pmpi {
 namespace {
 
-// Changes with everything that ranks must have in common: descriptors, control block, messages, the calls by which they
-// agree.
+// Change it with everything that ranks must have in common: descriptors, control block, messages, the sequence of
+// collectives here.
 constexpr std::uint64_t kProtocol = 0x6661'7273'6964'0008;
 constexpr std::chrono::seconds kPatience{10};
 
@@ -45,7 +45,7 @@ Agreement::Agreement(MPI_Comm communicator) : communicator_(communicator) {
 }
 
 Error Agreement::failure(int rank, std::int32_t code, const Status& own) const {
-  // The kind is what all decide by, so it is the lowest failed rank's everywhere; the words may be one's own.
+  // All ranks decide by the kind, so it is the lowest failed rank's on all; the text may be this rank's.
   return Error{static_cast<ErrorKind>(code - 1),
                own ? fmt::format("rank {} failed; see its message", rank) : own.error().text};
 }
@@ -98,7 +98,7 @@ std::optional<Error> Agreement::handshake(const Status& own, const char* call) {
 
 namespace {
 
-// What is made on the way, freed again. If that failed, nothing would be wrong but memory lost.
+// Frees the temporary objects. A failure only loses memory.
 struct NodeGroups {
   MPI_Comm node = MPI_COMM_NULL;
   MPI_Group all = MPI_GROUP_NULL, near = MPI_GROUP_NULL;

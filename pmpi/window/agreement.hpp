@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a communicator agree while they make a window: each step, every rank contributes what it has, or
-// why it failed, and all see the same. If the runtime itself fails to carry that (a rank has died), those ranks that it
-// tells get an error of kind kPeer; what the others see is the runtime's, too.
+// How the ranks of a communicator agree while they make a window. In each step every rank contributes its value, or its
+// failure, and all ranks see the same result. If a collective of the runtime fails (a rank has died), the ranks that
+// the runtime notifies get an error of kind kPeer.
+//
+// Thread safety: one thread per object, and no concurrent collective call on the communicator.
+// Cost: one collective of the runtime per function; at each rank O(ranks) time and memory.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +26,12 @@ class Agreement {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // First contact: that every rank runs this farside with the same settings. Says so when somebody does not come for
-  // 10 s (perhaps a rank without the library), and goes on waiting.
+  // The first step: checks that every rank runs this version of farside with the same settings (else kBadSetting). If a
+  // rank does not answer within 10 s (perhaps a rank without the library), logs a warning and continues to wait.
   std::optional<Error> handshake(const Status& own, const char* call);
 
-  // Everyone's contribution, or the failure that all agree on: the lowest failed rank's, the own text if it is own.
+  // Fills `all` with the contributions, or returns the failure of the lowest failed rank. The kind is the same on all
+  // ranks; a rank that failed itself returns its own text.
   template <class T>
   std::optional<Error> exchange(const T& own, const Status& status, std::vector<T>& all) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -50,12 +54,12 @@ class Agreement {
     }
     return std::nullopt;
   }
-  // Whether all succeeded.
+  // Fails if any rank failed.
   std::optional<Error> confirm(const Status& status) {
     std::vector<char> all;
     return exchange('\0', status, all);
   }
-  // Bits that any rank has set, that all have set.
+  // Return the bits that any rank has set, and those that all ranks have set.
   Result<unsigned> any(unsigned bits) { return combine(bits, MPI_BOR); }
   Result<unsigned> all(unsigned bits) { return combine(bits, MPI_BAND); }
 
@@ -74,12 +78,12 @@ class Agreement {
   MPI_Comm communicator_;
   int rank_ = 0;
   int ranks_ = 1;
-  std::optional<Error> unknown_;  // if the runtime does not say which rank this is
+  std::optional<Error> unknown_;  // set if the runtime did not return rank or size
 };
 
-// Which ranks of the communicator are on this node (MPI_Comm_split_type). Collective at the first time for a
-// communicator, then kept as an attribute of it, and valid as long. Errors: kPeer, what the runtime fails in;
-// kNoMemory, if it keeps no attribute.
+// Returns which ranks of the communicator are on this node (MPI_Comm_split_type): one byte per rank. Collective at the
+// first call for a communicator; then the list is an attribute of the communicator, and valid as long as it. Errors:
+// kPeer if a call of the runtime fails; kNoMemory if the runtime makes no attribute key.
 Result<const std::vector<char>*> same_node(MPI_Comm communicator);
 
 }  // namespace farside::pmpi

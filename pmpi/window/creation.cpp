@@ -28,7 +28,7 @@
 namespace farside::pmpi {
 namespace {
 
-// MPICH 4.0 aborts when it runs out of context ids, at some 2,000 live windows: stop before.
+// MPICH 4.0 aborts when its context ids are exhausted, at some 2,000 live windows.
 constexpr std::size_t kMostWindows = 1900;
 
 Outcome check_arguments(const CreationRequest& request) {
@@ -46,7 +46,7 @@ Outcome check_arguments(const CreationRequest& request) {
   return {};
 }
 
-// What each rank contributes when its memory is made.
+// The contribution of each rank when its memory is made.
 struct Contribution {
   SpaceDescriptor space;
   RankArguments given;
@@ -54,40 +54,41 @@ struct Contribution {
 
 constexpr unsigned kNeedsFabric = 1;
 constexpr unsigned kUsesCma = 2;
-constexpr unsigned kUnknownClock = 4;  // records, and does not know yet how far its clock is from that of others
-constexpr unsigned kNoRecord = 8;      // does not record
-constexpr unsigned kNoEndpoint = 16;   // has none yet
+constexpr unsigned kUnknownClock = 4;  // the rank records a trace, and clocks have not been compared yet
+constexpr unsigned kNoRecord = 8;      // the rank records no trace
+constexpr unsigned kNoEndpoint = 16;   // the rank has no endpoint yet
 constexpr unsigned kFirstProvider = 32;
 
-// As WindowLockTraits::kMostRanks, where some are reached by the fabric.
-constexpr std::size_t kMostRanksWithoutGlobalLockByFabric = 2;  // one remote atomic either way
+// Like WindowLockTraits::kMostRanks, but for windows that need the fabric.
+constexpr std::size_t kMostRanksWithoutGlobalLockByFabric = 2;  // lock_all is one remote atomic either way
 
 struct Agreed {
   std::unique_ptr<Space> space;
   std::vector<int> displacement_units;
   int global_lock_home = WindowLocks::kNoGlobalLock;
-  std::uint64_t id = 0;          // of the space, the same on all ranks
+  std::uint64_t id = 0;          // identifies the space, the same on all ranks
 };
 
 Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
 
-// What a rank says before shared memory is made: all its parts are made by one rank.
+// The contribution of each rank before shared memory is made, because rank 0 makes the parts of all ranks.
 struct Share {
   std::uint64_t bytes;
   bool contiguous;
 };
 
-// The same on all ranks, so that nobody has to ask the others.
+// The result is the same on all ranks, so no agreement is needed.
 Status check_ranks(int ranks) {
   if (epochs::WaiterId::has_room_for(ranks)) return {};
   return Error{ErrorKind::kNoRoute, fmt::format("it has {} ranks, and the control words have room for {}", ranks,
                                                 epochs::WaiterId::kMostRanks)};
 }
 
-// All ranks on one node; contiguous unless every one of them has allowed pages of its own (MPI 4.0 section 12.2.3).
+// Plans a shared window. All ranks must be on one node. The memory is contiguous unless all ranks allow otherwise
+// (MPI 4.0 section 12.2.3).
 Status plan_sharing(const CreationRequest& request, const std::vector<char>& near, Agreement& agreement,
                     Space::Request& wanted) {
-  // The same on all ranks: who sees all of them on its node is seen by all of them.
+  // The result is the same on all ranks: if one rank has all others on its node, each of them has, too.
   if (!std::ranges::all_of(near, [](char here) { return here != 0; })) {
     return Error{ErrorKind::kNotOneNode, "the ranks of the communicator are not all on one node; take one of "
                                          "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
@@ -106,8 +107,8 @@ Status plan_sharing(const CreationRequest& request, const std::vector<char>& nea
   return {};
 }
 
-// Those that every rank can use, by what all said (kNoEndpoint and so on). Who can use none says so itself when it
-// opens its endpoint.
+// Returns the providers that every rank can use. `said`: the bits of all ranks (kNoEndpoint and so on). A rank that can
+// use no provider reports that when it opens its endpoint.
 Result<Providers> agree_on_providers(unsigned said, Agreement& agreement) {
   const Providers in_use = said / kFirstProvider;
   if ((said & kNoEndpoint) == 0 && std::has_single_bit(in_use)) return in_use;
@@ -115,14 +116,14 @@ Result<Providers> agree_on_providers(unsigned said, Agreement& agreement) {
   return agreement.all(own == 0 ? kAnyProvider : own);
 }
 
-// The steps of space.hpp, with all ranks in agreement.
+// Carries out the steps of transport/space/space.hpp, with an agreement after each.
 Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) {
   Space::Request wanted;
   wanted.rank = agreement.rank();
   wanted.ranks = agreement.ranks();
   wanted.control_bytes = epochs::ControlBlock::bytes(agreement.ranks());
   wanted.data_bytes = static_cast<std::uint64_t>(request.size);
-  // An empty window on private memory is like an empty allocated one: there is nothing to reach.
+  // An empty window on private memory is like an empty allocated one: it has no data to reach.
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0) wanted.private_data = request.base;
   wanted.dynamic = request.flavor == MPI_WIN_FLAVOR_DYNAMIC;
   wanted.threaded = RuntimeResources::instance().is_threaded();
@@ -151,7 +152,7 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
     agreed.displacement_units.push_back(c.given.displacement_unit);
     given.push_back(c.given);
   }
-  // All ranks have the same numbers, and come to the same result.
+  // All ranks have the same numbers, so they get the same result.
   if (Status enough = check_memory_needs(needs); !enough) return in_words("memory of the window", enough.error());
   if (Status kept = check_info_assertions(given); !kept) return kept.error();
   if (std::ranges::all_of(agreed.displacement_units, [&](int unit) { return unit == agreed.displacement_units[0]; })) {
@@ -160,7 +161,7 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
 
   const Space::Reach reach = agreed.space->map_peers(descriptors, near);
   if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
-    // The runtime may know another way to share memory.
+    // kNoRoute leaves the window to the runtime, which may have other means to share memory.
     const Status shared = reach.unshared ? Status(Error{ErrorKind::kNoRoute, reach.why}) : Status();
     if (auto failed = agreement.confirm(shared)) return *failed;
   }
@@ -173,7 +174,8 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   if (!said) return said.error();
   const unsigned needed = said.value();
   const bool some_cma = (needed & kUsesCma) != 0;
-  // At a rank that all choose alike, not the same in every window: its words are what all lock_alls meet at.
+  // The home of the global lock differs from window to window, because all lock_alls of a window access its words. All
+  // ranks compute the same one.
   const std::size_t most =
       (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGlobalLockByFabric : WindowLockTraits::kMostRanks;
   if (static_cast<std::size_t>(agreement.ranks()) > most) {
@@ -202,8 +204,8 @@ Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) 
   return agreed;
 }
 
-// A real handle of the runtime, made without talking to anyone: name, info, attributes and error handler are its. Which
-// kinds of window Open MPI can make depends on the components that the user has selected.
+// Makes a handle of the runtime, which then keeps name, attributes and error handler. The call is local: the
+// communicator has one rank. Which kinds of window Open MPI can make depends on the selected components.
 Status make_handle(MPI_Info info, MPI_Win* handle) {
   if (WindowTable::instance().size() >= kMostWindows) {
     return Error{ErrorKind::kNoMemory,
@@ -235,7 +237,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     return Fault{MPI_ERR_COMM, "a window needs an intracommunicator; merge this one first (MPI 4.0 section 12.2)"};
   }
 
-  // Nobody asked for what cannot be had: the program runs on as it would without farside.
+  // Without a route the window is the runtime's, as it would be without farside.
   const auto decide = [&](const Error& failed) -> Outcome {
     if (failed.kind != ErrorKind::kNoRoute) return fault_of(failed);
     leave_to_runtime(request.call, failed.text.c_str());
@@ -248,7 +250,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     prepare_datatypes();
     begin_statistics();
   }
-  // Bad arguments of one rank are an error on all: the others must not wait for it.
+  // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   Outcome arguments = check_arguments(request);
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
   if (auto failed = agreement.handshake(ready, request.call))
@@ -257,7 +259,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   Result<Agreed> agreed = make_space(request, agreement);
   if (!agreed) return decide(agreed.error());
 
-  // Memory for the logs of strict, alike on all ranks.
+  // The space for the logs of Strict, of the same size on all ranks.
   std::unique_ptr<Space> logs;
   const Check check = Process::instance().settings().value()->check;
   if (check == Check::kStrict) {
@@ -278,13 +280,13 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   Status made = status_of(PMPI_Comm_group(request.communicator, &group), "MPI_Comm_group");
   if (made) made = make_handle(request.info, &handle);
   if (auto failed = agreement.confirm(made)) {
-    // What cannot be freed is lost, and nothing else.
+    // A failure only loses memory.
     if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);
     if (group != MPI_GROUP_NULL) (void)PMPI_Group_free(&group);
     return decide(*failed);
   }
   Window::Attributes attributes;
-  // A dynamic window begins at MPI_BOTTOM (MPI 4.0 section 12.2.6), as its request says.
+  // The base of a dynamic window is MPI_BOTTOM (MPI 4.0 section 12.2.6), which its request contains.
   const bool made_here = request.flavor == MPI_WIN_FLAVOR_ALLOCATE || request.flavor == MPI_WIN_FLAVOR_SHARED;
   attributes.base = made_here ? agreed.value().space->data() : request.base;
   if (request.flavor == MPI_WIN_FLAVOR_SHARED) attributes.base = agreed.value().space->address(agreement.rank());

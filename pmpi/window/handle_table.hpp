@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A map from handles to objects. Any thread looks a handle up without a lock; a mutex orders the changes.
+// A map from handles to objects. Thread safety: any thread looks a handle up without a lock; a mutex orders changes.
 //
-// A hash table with open addressing, at most a quarter full, so a look-up reads few entries (mostly one or two) whether
-// the handle is known or not, and whatever was inserted and taken out before. A handle whose object has gone keeps its
-// entry, which says so; the entry is taken up again when the handle comes back. A table that has become too small is
-// replaced and stays allocated, because a thread may still be reading it; all outgrown tables together are smaller than
-// the one in use.
+// The map is a hash table with open addressing, at most a quarter full. A look-up therefore reads few entries (mostly
+// one or two), for known and unknown handles alike. A handle whose object was taken out keeps its entry, which says so;
+// the entry is reused when the runtime gives out the handle again. A table that is too small is replaced. The outgrown
+// table stays allocated, because a thread may still read it; all outgrown tables together are smaller than the current
+// one.
 #pragma once
 
 #include <algorithm>
@@ -26,15 +26,15 @@ class HandleTable {
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 
-  // The object behind the handle, null if there is none.
+  // Returns the object of the handle, null if there is none.
   Value* find(Key key) const {
     const Entry* entry = entry_of(key);
     return entry != nullptr ? entry->value.load(std::memory_order_acquire) : nullptr;
   }
-  // All that is known of a handle, by one look-up.
+  // The result of one look-up.
   struct Found {
-    Value* value = nullptr;   // the object behind the handle
-    bool taken_out = false;   // there was one, and the handle belongs to nobody since
+    Value* value = nullptr;   // the object of the handle
+    bool taken_out = false;   // an object was taken out, and the handle has not been used since
   };
   Found look_up(Key key) const {
     const Entry* entry = entry_of(key);
@@ -42,14 +42,14 @@ class HandleTable {
     return {entry->value.load(std::memory_order_acquire), entry->taken_out.load(std::memory_order_acquire)};
   }
   bool was_taken_out(Key key) const { return look_up(key).taken_out; }
-  // How many entries a look-up of the handle reads: for tests.
+  // Returns how many entries a look-up of the handle reads; for tests.
   std::size_t probes(Key key) const {
     std::size_t count = 0;
     look(key, &count);
     return count;
   }
 
-  // The handle leads to `value` from now on. Throws std::bad_alloc, and nothing is changed then.
+  // Maps the handle to `value`. If this throws std::bad_alloc, the table is unchanged.
   void insert(Key key, Value* value) {
     const std::scoped_lock held(changing_);
     Table* const table = with_room();
@@ -60,7 +60,7 @@ class HandleTable {
     entry.key.store(key, std::memory_order_release);
     newest_.store(&entry, std::memory_order_release);
   }
-  // The object goes, unless the handle leads to another one by now, or was forgotten.
+  // Removes the object, unless the handle maps to another object by now, or was forgotten.
   void take_out(Key key, const Value* value) {
     const std::scoped_lock held(changing_);
     Entry& entry = slot(*table_.load(std::memory_order_relaxed), key);
@@ -68,14 +68,14 @@ class HandleTable {
     entry.taken_out.store(true, std::memory_order_relaxed);
     entry.value.store(nullptr, std::memory_order_release);
   }
-  // The handle is somebody else's now.
+  // Forgets the handle, which belongs to another owner now.
   void forget(Key key) {
     const std::scoped_lock held(changing_);
     Entry& entry = slot(*table_.load(std::memory_order_relaxed), key);
     entry.taken_out.store(false, std::memory_order_relaxed);
     entry.value.store(nullptr, std::memory_order_release);
   }
-  // Calls visit(object) for each object of now. It may not come back to this table to change it.
+  // Calls visit(object) for each object in the table. visit() may not change this table.
   template <class Visit>
   void each(Visit&& visit) {
     const std::scoped_lock held(changing_);
@@ -94,10 +94,10 @@ class HandleTable {
     std::atomic<Value*> value{nullptr};
     std::atomic<bool> taken_out{false};
   };
-  // Its entries follow it in memory: one load less for every call.
+  // The entries follow the header in memory, which saves one load per look-up.
   struct Table {
     std::size_t mask;
-    Table* outgrown;  // the smaller one before it
+    Table* outgrown;  // the previous, smaller table
     Entry& entry(std::size_t i) { return reinterpret_cast<Entry*>(this + 1)[i & mask]; }
     const Entry& entry(std::size_t i) const { return reinterpret_cast<const Entry*>(this + 1)[i & mask]; }
   };
@@ -107,17 +107,17 @@ class HandleTable {
     Entry entry;
   };
 
-  // Spreads numbers in a row and addresses at equal distances evenly (tests/pmpi/handle_table_test.cpp).
+  // Spreads consecutive numbers and equidistant addresses evenly (tests/pmpi/handle_table_test.cpp).
   static std::size_t hash(Key key) { return (key * 0x9E3779B97F4A7C15ULL) >> 40; }
-  // Null if the table has no entry of the handle. Most programs have one window, or use the one most that they have
-  // made last.
+  // Returns null if the table has no entry for the handle. Checks the newest entry first: most programs use the window
+  // most that they made last.
   const Entry* entry_of(Key key) const {
     const Entry* newest = newest_.load(std::memory_order_acquire);
     if (newest->key.load(std::memory_order_acquire) == key) [[likely]] return newest;
     return look(key);
   }
-  // The same, without the look at the newest entry. Acquire: a table, and an entry in it, is complete when it can be
-  // seen.
+  // Like entry_of(), without the check of the newest entry. The acquire loads pair with the release stores in insert()
+  // and with_room(), so a visible table or entry is complete.
   const Entry* look(Key key, std::size_t* probes = nullptr) const {
     const Table* table = table_.load(std::memory_order_acquire);
     for (std::size_t i = hash(key);; ++i) {
@@ -135,7 +135,7 @@ class HandleTable {
       if (found == key || found == kNone) return entry;
     }
   }
-  // The table, with room for one handle more: another one if need be, without the handles that were forgotten.
+  // Returns a table with room for one more handle. A new table, if one is needed, drops forgotten handles.
   Table* with_room() {
     Table* const table = table_.load(std::memory_order_relaxed);
     if (kEntriesPerKey * (used_ + 1) <= table->mask) return table;
@@ -160,7 +160,7 @@ class HandleTable {
   }
 
   OneEmpty none_;                     // the table before the first insert
-  std::atomic<const Entry*> newest_;  // in the table in use, of the handle inserted last
+  std::atomic<const Entry*> newest_;  // the entry of the handle inserted last, in the current table
   std::atomic<Table*> table_;
   std::mutex changing_;
   std::size_t used_ = 0;              // entries with a key

@@ -25,11 +25,10 @@ bool is_ordering(std::string_view value) {
 
 constexpr const char* kNoncontiguous = "alloc_shared_noncontig";
 
-// The hints that are reported. Those without a default are if they were given: they come from runtimes and clients
-// rather than from the standard.
+// The hints that are reported. Those without a default are reported only if they were given.
 struct Hint {
   const char* key;
-  const char* standard;              // null: none
+  const char* standard;              // the default in the standard, or null
   bool (*good)(std::string_view value);
 };
 constexpr std::array<Hint, 9> kHints = {{
@@ -43,7 +42,7 @@ constexpr std::array<Hint, 9> kHints = {{
     {"epochs_used", nullptr, is_anything},
     {"alloc_shm", nullptr, is_boolean},
 }};
-constexpr std::string_view kAssertions = "mpi_assert_";  // whatever may be asserted, now or later
+constexpr std::string_view kAssertions = "mpi_assert_";  // prefix of the assertions of any version of the standard
 
 bool good(std::string_view key, std::string_view value) {
   if (key.starts_with(kAssertions)) return true;
@@ -51,7 +50,7 @@ bool good(std::string_view key, std::string_view value) {
   return found != kHints.end() && found->good(value);
 }
 
-// The value, or nothing: an empty value is as good as none.
+// Returns the value; an empty string if the key is missing.
 std::string value_of(MPI_Info info, const char* key) {
   int length = 0;
   int found = 0;

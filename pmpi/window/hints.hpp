@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The hints of a window (MPI 4.0 section 12.2.1 and 12.2.7): kept and reported back. farside does the same whatever
-// they say, so no hint, true or false, can change a result; the only ones that are looked at say how memory is to be
-// laid out when a window is made.
+// The hints of a window (MPI 4.0 section 12.2.1 and 12.2.7). farside stores and reports them; none changes a result.
+// Only alloc_shared_noncontig has an effect, on the layout of memory at creation (creation.cpp).
+//
+// Thread safety: one thread at a time (Window holds its guard). Errors: MPI_ERR_NO_MEM if the runtime makes no info.
 #pragma once
 
 #include <map>
@@ -13,17 +14,17 @@
 
 namespace farside::pmpi {
 
-// Whether an info object, which may be MPI_INFO_NULL, says "true" for the key.
+// Whether an info object, which may be MPI_INFO_NULL, has the value "true" for the key.
 bool is_true(MPI_Info info, const char* key);
 
 class Hints {
  public:
-  // The defaults of a window of this flavor, and what the info object given at its creation says of them.
+  // Starts with the defaults of a window of this flavor, and takes the info object that was given at creation.
   Hints(int flavor, MPI_Info info);
-  // Later hints replace earlier ones. Keys that mean nothing here and values that are none are ignored (MPI 4.0
-  // section 10). How the memory was laid out does not change, but as in both runtimes the last word on it is reported.
+  // Replaces earlier hints. Unknown keys and invalid values are ignored (MPI 4.0 section 10). A later value of
+  // alloc_shared_noncontig is reported, as in both runtimes, although the memory stays as it is.
   void take(MPI_Info info);
-  // A new info object with all that is in effect, the caller's to free.
+  // Makes a new info object with all current hints. The caller frees it.
   Outcome report(MPI_Info* info) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The members of a group, as ranks of the window. Groups of start and post are mostly small, and the same ones come
-// again and again: a few ranks need no memory, and the last group is known.
+// The members of a group, as ranks of the window. Groups of start and post are mostly small and repeated, so up to 16
+// ranks need no allocation, and the last group is cached. Thread safety: one thread at a time, but groups_freed.
 #pragma once
 
 #include <array>
@@ -34,17 +34,17 @@ class Members {
   std::span<int> ranks_;
 };
 
-// How often MPI_Group_free was called in this process, counted before it goes on (entries_windows.cpp).
+// The number of calls of MPI_Group_free in this process, counted before the runtime's function (entries_windows.cpp).
 inline constinit std::atomic<std::uint64_t> groups_freed{0};
 
-// The last group that was translated. A handle names the same members until it is freed; then it may name others, so
-// nothing is known any more after any group was freed. For one thread.
+// The last group that was translated. A handle names the same members until it is freed, and may then name others. The
+// cache is therefore invalid after any group was freed. For programs with one thread.
 class KnownGroup {
  public:
   bool is(MPI_Group group) const {
     return group == group_ && freed_ == groups_freed.load(std::memory_order_relaxed) && group_ != MPI_GROUP_NULL;
   }
-  // Before its members are filled in.
+  // Caches the group. The caller then fills in its members.
   Members& learn(MPI_Group group) {
     group_ = group;
     freed_ = groups_freed.load(std::memory_order_relaxed);

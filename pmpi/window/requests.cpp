@@ -53,7 +53,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
 }
 
-// Made at the first use, and never destroyed: threads may complete requests while the process exits.
+// Made at the first use and never destroyed, because threads may complete requests while the process exits.
 Requests::All& Requests::all() {
   static All* const all = new All;
   return *all;
@@ -113,14 +113,14 @@ int Requests::look(std::span<const MPI_Request> requests) {
       }
     }
   }
-  // Out of the lock: the runtime.
+  // Outside the mutex, because the runtime may call freed().
   for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
   return waiting;
 }
 
 void Requests::wait(std::span<const MPI_Request> requests) {
   if (look(requests) == 0) return;
-  // In turn: while one is under way nothing is gained by looking at those behind it.
+  // One after the other: while one is under way, a check of the later ones gains nothing.
   for (const MPI_Request& request : requests) {
     wait_until(Process::instance().own_wake_event(), [&] { return look({&request, 1}) == 0; });
   }
@@ -132,7 +132,7 @@ int Requests::report(MPI_Request request) {
   if (found == freed.end()) return MPI_SUCCESS;
   const std::unique_ptr<Operation> operation = std::move(*found);
   freed.erase(found);
-  // What may wait, and the user's error handler.
+  // The mutex is not held here: these calls may wait, or run the user's error handler.
   Window* const window = operation->window;
   Outcome outcome = operation->fault ? Outcome(std::move(*operation->fault)) : Outcome();
   if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(operation->watched));
@@ -149,7 +149,7 @@ void Requests::show(MPI_Request request) {
   if (operation.own != nullptr || operation.watched == 0) return;
   std::uint64_t watched = 0;
   change(operation, [&] { watched = std::exchange(operation.watched, 0); });
-  // Nobody else completes the request meanwhile (MPI 4.0 section 11.6.2).
+  // No other thread may complete the request meanwhile (MPI 4.0 section 11.6.2).
   held.unlock();
   const Outcome outcome = operation.window->request_completed(watched);
   held.lock();
@@ -166,7 +166,7 @@ void Requests::abandon(MPI_Request request) {
     if (found == all().end()) return;
     Operation& operation = *found->second;
     under_way = operation.own != nullptr;
-    // Nothing completes it any more but what completes all operations of its target.
+    // From now on only a call that completes all operations of the target completes this one.
     change(operation, [&] {
       operation.watched = 0;
       if (!under_way) return;
@@ -185,7 +185,7 @@ void Requests::abandon(const Window& window) {
     for (auto& [request, operation] : all()) {
       if (operation->window != &window) continue;
       if (operation->own != nullptr) end(*operation, ended);
-      // The end of the window has completed what was watched.
+      // The end of the window has completed the watched operations.
       change(*operation, [&] { operation->watched = 0; });
       operation->window = nullptr;
     }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The requests of Rput, Rget, Raccumulate and Rget_accumulate. Each is a generalized request of the runtime, which
-// carries it through the user's arrays; as nothing in the runtime moves farside's operations, farside's own completion
-// calls (entries_requests.cpp) look whether the operation is over and complete the request before the runtime is asked.
+// The requests of Rput, Rget, Raccumulate and Rget_accumulate. Each is a generalized request of the runtime, so it may
+// stand in one array with the runtime's own requests. Nothing in the runtime moves farside's operations. farside's
+// completion calls (entries_requests.cpp) therefore complete the requests of finished operations, and then ask the
+// runtime.
+//
+// Thread safety: any thread. The mutex is not held across calls of the runtime that complete requests, nor across the
+// user's error handler. Cost: no remote operation of its own; one entry per operation that is under way.
 #pragma once
 
 #include <atomic>
@@ -27,39 +31,40 @@ class Requests {
  public:
   static Requests& instance() { return instance_; }
 
-  // False: no operation with a request is under way, or over with something left to do when its user hears of it
-  // (tell); the runtime alone can answer.
+  // Returns false if no operation with a request is under way, and none is over with something to report. The runtime
+  // alone then answers the call. Costs two loads.
   bool any() const {
     return under_way_.load(std::memory_order_relaxed) + to_report_.load(std::memory_order_relaxed) != 0;
   }
-  // Whether a call of the runtime that completes or frees requests may leave something for tell(). Forgets what this
-  // thread was not asked to tell.
+  // Whether a call of the runtime that completes or frees requests may leave something for report(). Drops earlier
+  // entries of this thread for which report() was not called.
   bool any_to_report() const;
 
-  // For an operation that was issued towards `rank`: its request. `own`: where it counts, null if it is over.
-  // `watched`: which operation it is to FARSIDE_CHECK=strict, 0 if none.
+  // Makes the request of an operation that was issued to `rank`. `own`: the operation's counters, null if it is over.
+  // `watched`: its number for FARSIDE_CHECK=strict, 0 if none. Errors: the operation's, if it is over; the runtime's
+  // code, if it makes no request.
   Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own, std::uint64_t watched,
                 MPI_Request* request);
 
-  // Completes those whose operation is over; says how many are still under way. Moves the endpoint, and does not wait.
-  // Costs the same for each request, however many are kept.
+  // Polls the endpoint, completes the requests whose operation is over, and returns how many are still under way. Does
+  // not wait. The cost per request does not depend on the number of stored requests.
   int look(std::span<const MPI_Request> requests);
-  // The same, but waits until none is under way: looks twice at each, and at one of them again and again.
+  // Waits until the operations of all these requests are over, and completes them.
   void wait(std::span<const MPI_Request> requests);
-  // For a request that a call of the runtime has just completed or freed in this thread: the error of its operation, or
-  // MPI_SUCCESS. Calls the window's error handler. To FARSIDE_CHECK=strict the operation is complete now.
+  // Returns the error of the operation of a request that a call of the runtime has just completed or freed in this
+  // thread, or MPI_SUCCESS. Calls the window's error handler. For FARSIDE_CHECK=strict the operation is complete now.
   int report(MPI_Request request);
-  // The user has heard that it is complete, and keeps it.
+  // MPI_Request_get_status has reported the request complete, and the user keeps the request.
   void show(MPI_Request request);
-  // Completes one whatever its operation does: nobody will ask for it again, and a flush tells how it ended.
+  // Completes the request although its operation may be under way; a flush will report the operation's error.
   void abandon(MPI_Request request);
-  // The window goes, with all its operations over.
+  // Ends the requests of a window that is freed and whose operations are all over.
   void abandon(const Window& window);
 
  private:
-  // From its start until the runtime frees the request. The request's extra state is a pointer to it.
+  // Exists from the start of the request until the runtime frees the request, whose extra state points to it.
   struct Operation {
-    Window* window;                      // null once it is gone
+    Window* window;                      // null once the window is freed
     int rank;
     const char* call;
     std::unique_ptr<Outstanding> own;    // null once the operation is over
@@ -70,24 +75,24 @@ class Requests {
   };
   using All = std::unordered_map<MPI_Request, std::unique_ptr<Operation>>;
   constexpr Requests() = default;
-  // With the mutex held:
+  // The next three need the mutex.
   static All& all();
-  // `operation` is over.
+  // Takes the result of an operation that is over, and appends its request to `ended`.
   void end(Operation& operation, std::vector<MPI_Request>& ended);
-  // Changes one that is over, and counts it anew.
+  // Changes an operation, and keeps to_report_ right.
   template <class Change>
   void change(Operation& operation, Change&& change);
 
-  // The runtime frees the request, in the call that completes or frees it. Another thread may get the same handle for a
-  // request of its own as soon as that call has returned, so what is left to tell moves to the calling thread here.
+  // Called by the runtime when it frees the request, in the call that completes or frees it. Another thread may get the
+  // same handle as soon as that call has returned, so the operation moves to a list of the calling thread.
   void freed(Operation& operation);
-  // Of this thread: freed, and not told yet.
+  // The operations whose requests were freed in this thread and which are not reported yet.
   static std::vector<std::unique_ptr<Operation>>& freed_here();
 
   static Requests instance_;
   std::atomic<std::size_t> under_way_{0};
   std::atomic<std::size_t> to_report_{0};
-  std::mutex mutex_;                      // of all()
+  std::mutex mutex_;                      // guards all()
 };
 
 }  // namespace farside::pmpi

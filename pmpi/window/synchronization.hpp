@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the synchronization calls have in common: how they wait, and check their assertions.
+// The common parts of the synchronization calls: waiting, and the check of assertions. Thread safety: any thread.
 #pragma once
 
 #include "pmpi/fault.hpp"
@@ -9,7 +9,8 @@
 
 namespace farside::pmpi {
 
-// MPI 4.0 section 12.5.5; `allowed`: those of allowed_bits, by name.
+// Fails with MPI_ERR_ASSERT if `assert` has other bits than `allowed_bits` (MPI 4.0 section 12.5.5). `allowed`: the
+// names of these bits.
 inline Outcome check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};
   return Fault{
@@ -17,7 +18,7 @@ inline Outcome check_assert(int assert, int allowed_bits, const char* allowed) {
       fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
 }
 
-// Keeps the endpoint and the MPI runtime moving until done() says true.
+// Waits until done() returns true, and meanwhile moves the endpoint and the MPI runtime.
 template <class Done>
 void wait_until(WakeEvent& wake_event, Done&& done) {
   if (done()) return;
@@ -27,7 +28,7 @@ void wait_until(WakeEvent& wake_event, Done&& done) {
   }
 }
 
-// Runs a protocol to its end, or until an operation of it has failed.
+// Runs a protocol to its end, or until one of its operations has failed; returns the error of that operation.
 template <class Protocol>
 Status run(WakeEvent& wake_event, Protocol& protocol) {
   ControlMemory::Operation* failed = nullptr;

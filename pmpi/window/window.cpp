@@ -52,7 +52,8 @@ Window::~Window() {
 }
 
 void Window::expect_threads() {
-  // Taken now: a thread on another window would take it beside the one whose lock it is.
+  // The lock is acquired now. Later a thread on another window would acquire it, concurrently with the thread whose
+  // lock it is.
   if (deferring_ == this) {
     if (Outcome taken = acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
   }
@@ -64,7 +65,7 @@ void Window::expect_threads() {
 }
 
 Outcome Window::group(MPI_Group* group) const {
-  // A new handle to the same members: excluding nobody.
+  // Excluding no rank makes a new handle for the same members.
   const int code = PMPI_Group_excl(group_, 0, nullptr, group);
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the group of the window could not be copied"});
 }
@@ -96,7 +97,7 @@ int Window::raise(const CallSite& call, const Fault& fault) {
   } else if (const int target = call.target != CallSite::kNoTarget ? call.target : fault.target;
              target != Fault::kNoTarget) {
     where = fmt::format(", target {}", target);
-    // A lock waits for others than its target: who keeps the global lock, who is to be woken.
+    // A lock also depends on other ranks than its target: the home of the global lock, a rank to be woken.
     if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);
   }
   log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, length > 0 ? name.data() : "(unnamed)", where,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Active target synchronization of a window (MPI 4.0 sections 12.5.1 and 12.5.2), and the barrier of fences and of the
-// end.
+// Active target synchronization of a window (MPI 4.0 sections 12.5.1 and 12.5.2), and the barrier of fence and free.
 #include <algorithm>
 #include <numeric>
 #include <thread>
@@ -18,7 +17,7 @@ namespace {
 using What = epochs::Notify<ControlMemory>::What;
 using Mark = epochs::ExposureMark<ControlMemory>;
 
-// MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
+// MPI 4.0 section 12.5.3: a window may not be locked and exposed at the same time.
 constexpr epochs::Violation kLockedWhilePosted{epochs::ErrorClass::kRmaConflict,
                                                "post while the own window is locked by some rank",
                                                "post when all locks on this window were released",
@@ -62,7 +61,7 @@ Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std
   return {};
 }
 
-// Tells all members of a group and waits until they have been told.
+// Notifies all members of a group and waits until the notifications have taken effect.
 Status Window::notify(What what, std::span<const int> members) {
   const int self = space_->rank();
   if (!space_->all_immediate()) {
@@ -131,7 +130,7 @@ Outcome Window::do_fence(int assert) {
   }
   Outcome checked;
   if (strict_) [[unlikely]] checked = strict_->fence_reached();
-  // Also after a failed operation: the others wait in the barrier.
+  // The barrier is entered after a failed operation as well, because the other ranks wait in it.
   Status completed = space_->flush_all();
   Outcome met = barrier(said_by_fence(assert));
   if (strict_) [[unlikely]] strict_->fence_passed((assert & MPI_MODE_NOSUCCEED) == 0);
@@ -150,11 +149,11 @@ Outcome Window::do_post(MPI_Group group, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_post(origins)) return v;
   }
-  // The group may be empty: then nobody is exposed to.
+  // With an empty group the window is exposed to no rank.
   if (marks_exposure_ && !origins.empty()) {
     Outcome exposed = expose();
     if (!exposed) {
-      // Somebody may be about to leave: look once more before accusing.
+      // A rank may be about to release its lock, so a second attempt precedes the error.
       Process::instance().poll();
       std::this_thread::yield();
       exposed = expose();
@@ -202,7 +201,7 @@ Outcome Window::do_complete() {
     if (const epochs::Violation v = epoch_.complete()) return v;
     targets = epoch_.started_group();
     if (threaded_) {
-      // Another thread may start again before all are told.
+      // Another thread may start the next epoch before all targets are notified.
       own.resize(targets.size());
       std::copy(targets.begin(), targets.end(), own.ranks().begin());
       targets = own.ranks();
@@ -210,7 +209,8 @@ Outcome Window::do_complete() {
   }
   Outcome checked;
   if (strict_) [[unlikely]] checked = strict_->start_completed();
-  // The data must take effect before the notice does; this waits for what the notice would overtake.
+  // The data must take effect before the notification does. This waits for operations that the notification would
+  // overtake.
   Status first;
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
@@ -248,7 +248,7 @@ Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {
 
 Outcome Window::test(int* flag) {
   *flag = 0;
-  // A program that only tests must still make progress.
+  // A program that calls nothing but MPI_Win_test must still make progress.
   Process::instance().poll();
   Process::instance().poll_runtime();
   std::size_t origins = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a window says and does about its own memory (MPI 4.0 section 12.2): shared memory, attached regions, hints.
+// The calls of a window about its memory (MPI 4.0 section 12.2): shared memory, attached regions, hints.
 #include <algorithm>
 #include <cstddef>
 #include <limits>
@@ -31,7 +31,7 @@ Outcome Window::detach(const void* base) {
 }
 
 Outcome Window::locate_attached(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const {
-  // 128 bits: nothing here can overflow.
+  // With 128 bits nothing here can overflow.
   __extension__ using Wide = __int128;
   const auto attached = [&](Wide first, Wide last) -> Result<bool> {
     if (first < 0 || last > std::numeric_limits<std::int64_t>::max()) return false;
@@ -44,7 +44,7 @@ Outcome Window::locate_attached(const RemoteBuffer& target, const Datatype& type
   const Wide last = at + type.layout->true_upper_bound() + std::max<Wide>(stretch, 0);
   Result<bool> all = attached(first, last);
   if (all && !all.value() && !type.contiguous) {
-    // Piece by piece: a datatype of absolute addresses may reach into several regions.
+    // Each run by itself, because a datatype of absolute addresses may reach into several regions.
     all = true;
     RunCursor runs(*type.layout, static_cast<std::size_t>(target.count));
     for (Layout::Run run; all && all.value() && runs.next(run);) {
@@ -70,7 +70,7 @@ Outcome Window::check_shared(int rank) const {
 
 int Window::shared_rank(int rank) const {
   if (rank != MPI_PROC_NULL) return rank;
-  // The lowest one that has any.
+  // The lowest rank that has any memory (MPI 4.0 section 12.2.3).
   for (int r = 0; r < space_->ranks(); ++r) {
     if (space_->bytes(r) > 0) return r;
   }

@@ -14,7 +14,7 @@
 namespace farside::pmpi {
 namespace {
 
-// Displacement arithmetic in 128 bits: nothing there can overflow.
+// Displacement arithmetic in 128 bits cannot overflow.
 __extension__ using Wide = __int128;
 
 Outcome check_count(std::int64_t count, const char* whose) {
@@ -23,7 +23,7 @@ Outcome check_count(std::int64_t count, const char* whose) {
                fmt::format("the {} count is {}; it may not be negative (MPI 4.0 section 12.3)", whose, count)};
 }
 
-// The bytes of data in a buffer. More than an address space holds are no buffer, whatever the window has room for.
+// Computes the bytes of data in a buffer. More than 2^63 - 1 bytes fit into no address space.
 Outcome count_bytes(std::int64_t count, const Datatype& type, const char* whose, std::size_t& bytes) {
   if (const auto known = bytes_of(static_cast<std::size_t>(count), type.size)) [[likely]] {
     bytes = *known;
@@ -48,14 +48,14 @@ Outcome check_displacement(MPI_Aint displacement) {
       fmt::format("the target displacement is {}; it may not be negative (MPI 4.0 section 12.3.1)", displacement)};
 }
 
-// Null is MPI_BOTTOM, which only a type made of absolute addresses can mean.
+// A null address is MPI_BOTTOM, which is valid only for a type of absolute addresses.
 Outcome check_buffer(const void* address, const Datatype& type, std::size_t bytes, const char* whose) {
   if (address != nullptr || bytes == 0 || !type.contiguous) [[likely]] return {};
   return Fault{MPI_ERR_BUFFER, fmt::format("the {} buffer is null, for {} bytes; give it memory (MPI 4.0 section 12.3)",
                                            whose, bytes)};
 }
 
-// MPI 4.0 section 12.3.1: what is sent must fit, without truncation, as in send and receive.
+// MPI 4.0 section 12.3.1: the data must fit without truncation, as in send and receive.
 Outcome check_fits(std::size_t sent_bytes, std::size_t room_bytes) {
   if (sent_bytes <= room_bytes) [[likely]] return {};
   return Fault{MPI_ERR_TRUNCATE,
@@ -63,7 +63,7 @@ Outcome check_fits(std::size_t sent_bytes, std::size_t room_bytes) {
                            "(MPI 4.0 section 12.3.1)", sent_bytes, room_bytes)};
 }
 
-// fmt 9 does not print 128 bits everywhere; what does not fit into 64 is only known to be far away.
+// fmt 9 does not print 128 bits everywhere, so values beyond 64 bits are printed as a bound.
 std::string in_digits(Wide value) {
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
   if (value > kMost) return fmt::format("more than {}", kMost);
@@ -75,7 +75,7 @@ std::byte* bytes_at(const void* address, std::ptrdiff_t offset) {
   return static_cast<std::byte*>(const_cast<void*>(address)) + offset;
 }
 
-// Between a contiguous copy of elements and a buffer with a layout; kOut copies into the buffer.
+// Copies between contiguous elements and a buffer with a layout; kOut copies into the buffer.
 enum class Direction : std::uint8_t { kIn, kOut };
 void copy_elements(Direction direction, std::vector<std::byte>& packed, const LocalBuffer& buffer, const Datatype& type,
                    BasicType element) {
@@ -191,7 +191,7 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
                           static_cast<std::size_t>(target.count));
   ByteFragment fragment;
   if (!fragments.next(fragment)) return {};
-  // Mostly they are of one length.
+  // The estimate of the count assumes fragments of one length, which is the common case.
   const std::size_t bytes = put ? static_cast<std::size_t>(origin.count) * origin_type.size
                                 : static_cast<std::size_t>(target.count) * target_type.size;
   Space::Fragments moved(*space_, target.rank, target.own, bytes / fragment.bytes);
@@ -204,7 +204,7 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
   return first_of(status, moved.end());
 }
 
-// By loops over the shapes of both, where these are simple. Nothing, and nothing was done, where they are not.
+// Moves data by loops over the shapes of both layouts. If a shape is not simple, returns nullopt and moves nothing.
 std::optional<Outcome> Window::move_ranges(const LocalBuffer& origin, const Datatype& origin_type,
                                            const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
                                            bool put) {
@@ -286,7 +286,7 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   }
   if (Outcome o = check_fits(origin_bytes, bytes); !o) return o;
   if (result != nullptr) {
-    // As much is fetched as the target describes.
+    // The fetch returns as many bytes as the target describes.
     std::size_t room = 0;
     if (Outcome o = count_bytes(result->count, *result_type, "result", room); !o) return o;
     if (Outcome o = check_fits(bytes, room); !o) return o;
@@ -375,7 +375,8 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
     } while (status && fragments.next(fragment));
     return first_of(status, combined.end());
   }
-  // Three layouts: origin and result go through contiguous copies, which must live until all has completed.
+  // With three layouts, origin and result go through contiguous copies, which must live until all operations are
+  // complete.
   const std::size_t elements = target_type.layout->elements() * target_count;
   std::vector<std::byte> packed(reads_origin ? elements * traits(element).extent : 0);
   std::vector<std::byte> fetched(elements * traits(element).extent);
@@ -407,8 +408,8 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   return {};
 }
 
-// As move_ranges, for types without gaps. What is fetched, if anything, lies as the origin's elements do; then `origin`
-// null means that nothing is sent, while otherwise it is MPI_BOTTOM.
+// Like move_ranges, for accumulates of types without gaps. Fetched elements have the layout of the origin's elements.
+// With a fetch, a null `origin` means that nothing is sent; without one it is MPI_BOTTOM.
 std::optional<Outcome> Window::combine_ranges(const std::byte* origin, std::byte* fetched,
                                               const std::optional<Ranges>& from, const RemoteBuffer& target,
                                               const Datatype& target_type, std::int64_t at, ReduceOp op,
@@ -420,7 +421,7 @@ std::optional<Outcome> Window::combine_ranges(const std::byte* origin, std::byte
   std::byte* const there = space_->mapped(target.rank);
   std::optional<Space::Fragments> fragments;
   if (there == nullptr) {
-    // What is fetched is waited for by the caller.
+    // The caller flushes after a fetch, so the request needs no counters of its own.
     Outstanding* const own = fetched == nullptr ? target.own : nullptr;
     fragments.emplace(*space_, target.rank, own, std::max(to->count * to->outer, from->count * from->outer));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From handle to window: which MPI_Win are farside's. Looked up by every call, so without lock; changed when windows
-// are made and freed.
+// The map from handles to farside windows, which every call searches. Thread safety: look-ups from any thread without a
+// lock; insert(), erase() and forget() from any thread, ordered by a mutex (handle_table.hpp).
 #pragma once
 
 #include <atomic>
@@ -22,17 +22,17 @@ class WindowTable {
  public:
   static WindowTable& instance() { return instance_; }
 
-  // Null if the handle is not farside's. Any thread, without lock; one or two loads from the table.
+  // Returns null if the handle is not farside's. Reads one or two entries of the table.
   Window* find(MPI_Win handle) const { return windows_.find(key_of(handle)); }
   void insert(MPI_Win handle, std::unique_ptr<Window> window);
-  // Destroys the window. The handle counts as freed, unless it has been given to a newer window.
+  // Destroys the window. The handle counts as freed, unless it belongs to a newer window.
   void erase(MPI_Win handle, Window* window);
   // The handle is the runtime's now.
   void forget(MPI_Win handle) { windows_.forget(key_of(handle)); }
-  // Why no window is behind a handle that find() does not know, for people: it is MPI_WIN_NULL, or the window was
-  // farside's and has been freed. Null if it may be the runtime's. Any thread, at the cost of find().
+  // Returns, as a text for the user, why find() does not know the handle: it is MPI_WIN_NULL, or its farside window has
+  // been freed. Returns null if the handle may be the runtime's. Costs as much as find().
   const char* why_none(MPI_Win handle) const { return look_up(handle).why_none; }
-  // Both at the cost of one.
+  // Combines find() and why_none() in one look-up.
   struct Found {
     Window* window;
     const char* why_none;
@@ -55,7 +55,7 @@ class WindowTable {
       "the window has been freed; do not keep copies of its handle (MPI 4.0 section 12.2.5)";
 
   constexpr WindowTable() = default;
-  // MPI_Win is an int (MPICH) or a pointer (Open MPI); 0 is no handle in either.
+  // MPI_Win is an int (MPICH) or a pointer (Open MPI); 0 is no handle in either runtime.
   template <class Handle>
   static std::uintptr_t key_of(Handle handle) {
     if constexpr (std::is_pointer_v<Handle>) {
@@ -65,7 +65,7 @@ class WindowTable {
     }
   }
 
-  // Constant from the start, so that a lookup has no guard to pass, and never destroyed.
+  // Constant-initialised, so a look-up passes no guard, and never destroyed.
   static WindowTable instance_;
 
   HandleTable<Window> windows_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What pmpi/ makes of datatypes and operations, compared with what the runtime itself says and packs. One rank.
+// Translations of datatypes and operations by pmpi/, compared with the runtime's answers and packed bytes. One rank.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -53,16 +53,17 @@ OwnedType make(Constructor constructor, Arguments... arguments) {
   return OwnedType(handle);
 }
 
-// MPICH 4.0 counts empty blocks and the like in the true extent of some types: there it is only an outer bound.
+// MPICH 4.0 includes empty blocks and the like in the true extent of some types, so its true extent is only an outer
+// bound.
 #ifdef MPICH_VERSION
 constexpr bool kExactTrueBounds = false;
-constexpr int kLeastCount = 1;  // it dies of a division by 0 when it packs some types with empty members
+constexpr int kLeastCount = 1;  // MPICH divides by 0 when it packs some types with empty members
 #else
 constexpr bool kExactTrueBounds = true;
 constexpr int kLeastCount = 0;
 #endif
 
-// Size, bounds and the packed bytes of `count` elements are what the runtime says.
+// Compares size, bounds and the packed bytes of `count` elements with the runtime's.
 void check_against_runtime(MPI_Datatype handle, int count, std::mt19937& random) {
   const Datatype* const found = find_datatype(handle);
   REQUIRE(found != nullptr);
@@ -94,7 +95,8 @@ void check_against_runtime(MPI_Datatype handle, int count, std::mt19937& random)
   unsigned char* const base = memory.data() + 32 - first;
   std::vector<unsigned char> packed(layout.size() * static_cast<std::size_t>(count) + 1), gathered;
   int position = 0;
-  // One by one: Open MPI 4.1.4 packs several at the wrong distance if an empty member at the end made the extent.
+  // One by one, because Open MPI 4.1.4 packs several elements at the wrong distance if an empty member at the end
+  // determines the extent.
   for (int element = 0; element < count; ++element) {
     REQUIRE(MPI_Pack(base + element * layout.extent(), 1, handle, packed.data(), static_cast<int>(packed.size()),
                      &position, MPI_COMM_SELF) == MPI_SUCCESS);
@@ -113,7 +115,7 @@ void check_against_runtime(MPI_Datatype handle, int count, std::mt19937& random)
 class RandomTypes {
  public:
   explicit RandomTypes(unsigned seed) : random_(seed), predefined_(make_predefined_types()) {
-    // MPICH packs 16-byte floating-point numbers by value where they are not contiguous: their padding becomes 0.
+    // MPICH packs 16-byte floating-point numbers by value if they are not contiguous, so their padding becomes 0.
     std::erase_if(predefined_, [](const PredefinedType& type) {
       return type.datatype.layout->size() % 16 == 0 || type.datatype.basic == BasicType::kLongDoubleInt;
     });
@@ -123,7 +125,7 @@ class RandomTypes {
   int refused() const { return refused_; }
   int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
 
-  // The handle is owned by the returned holder; the types it was made from are freed before, as MPI allows.
+  // The returned object owns the handle. The types it was made from are freed before, as MPI allows.
   OwnedType make_type(int depth) {
     if (depth <= 1) {
       MPI_Datatype handle;
@@ -155,7 +157,8 @@ class RandomTypes {
  private:
   static constexpr int kBlocks = 5;
 
-  // Open MPI 4.1 refuses some legal types (arrays of types without data): then the child itself.
+  // Returns the child itself if the constructor fails: Open MPI 4.1 refuses some legal types (arrays of types without
+  // data).
   template <class Constructor, class... Arguments>
   OwnedType attempt(MPI_Datatype child, Constructor constructor, Arguments... arguments) {
     MPI_Datatype handle = MPI_DATATYPE_NULL;
@@ -176,8 +179,8 @@ class RandomTypes {
     return values;
   }
 
-  // In elements and in bytes. Backwards only where blocks neither overlap nor touch: Open MPI 4.1.4 takes those for
-  // contiguous.
+  // Strides in elements and in bytes. Negative strides only where blocks neither overlap nor touch: Open MPI 4.1.4
+  // treats blocks that touch as contiguous.
   int stride(MPI_Datatype child, int length) {
     MPI_Aint lower, extent, true_extent;
     MPI_Type_get_extent(child, &lower, &extent);
@@ -481,7 +484,7 @@ TEST_CASE("predefined operations are found and others are not") {
 int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-  // As at the first window: whether a type is committed is asked on a communicator of farside's own.
+  // The first window does this, too: farside checks on its own communicator whether a type is committed.
   if (!farside::pmpi::RuntimeResources::instance().start()) return 1;
   farside::pmpi::prepare_datatypes();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

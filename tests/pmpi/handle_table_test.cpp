@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table from handles to windows: what it answers, how much a look-up reads, and threads.
+// The table from handles to windows: its answers, the entries read per look-up, and concurrent threads.
 #include "pmpi/window/handle_table.hpp"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace {
 using Table = HandleTable<const int>;
 using Key = Table::Key;
 
-// Handles as the runtimes make them: MPICH's are numbers in a row, Open MPI's are addresses of heap memory at equal
-// distances.
+// Handles as the runtimes make them: MPICH's are consecutive numbers, Open MPI's are equidistant addresses of heap
+// memory.
 struct Pattern {
   const char* name;
   Key first, distance;
@@ -29,13 +29,13 @@ constexpr Pattern kPatterns[] = {{"numbers", 0xa0000000, 1},        {"blocks of 
                                  {"blocks of 0x1c0", 0x55d0c0de1010, 0x1c0}, {"blocks of 544", 0x7f12340012a0, 544},
                                  {"pages", 0x7f1234000000, 4096},   {"huge pages", 0x7f1200000000, 2 << 20}};
 
-// A table is never destroyed, and so are those of the tests.
+// A table is never destroyed, so the tests do not destroy theirs either.
 Table& make_table() {
   static std::vector<Table*> tables;
   return *tables.emplace_back(new Table);
 }
 
-// What a look-up of each handle from `begin` to `end` reads.
+// The entries that look-ups of the handles from `begin` to `end` read.
 struct Probes {
   double mean;
   std::size_t most;
@@ -71,7 +71,7 @@ TEST_CASE("A handle leads to its object until that is taken out") {
     table.insert(7, &two);
     CHECK(table.find(7) == &two);
     CHECK_FALSE(table.was_taken_out(7));
-    // Late news of the older object change nothing.
+    // A late take_out() of the older object changes nothing.
     table.take_out(7, &one);
     CHECK(table.find(7) == &two);
   }
@@ -79,7 +79,7 @@ TEST_CASE("A handle leads to its object until that is taken out") {
     table.forget(7);
     CHECK(table.find(7) == nullptr);
     CHECK_FALSE(table.was_taken_out(7));
-    // The object was taken out of a table that had forgotten the handle already.
+    // take_out() after the table has forgotten the handle.
     table.take_out(7, &one);
     CHECK_FALSE(table.was_taken_out(7));
     table.forget(99);

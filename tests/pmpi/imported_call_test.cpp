@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Redirecting what one library calls of another (support/foreign_user.c, beside this program), and nobody else's calls.
+// Redirecting the calls of one library (support/foreign_user.c, beside this program), and no other library's calls.
 #include "pmpi/runtime/imported_call.hpp"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ unsigned more(void* worker) { return forwarded_to(worker) + 100; }
 
 TEST_CASE("the calls of one library are redirected, and led back") {
   const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  // The second with a table that the linker has made read-only.
+  // The linker has made the second library's table read-only.
   for (const char* name : {"libforeign-user.so", "libforeign-user-protected.so"}) {
     CAPTURE(name);
     void* const user = dlopen((folder + "/" + name).c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
@@ -28,9 +28,8 @@ TEST_CASE("the calls of one library are redirected, and led back") {
     const auto other = reinterpret_cast<unsigned (*)(void*)>(dlsym(user, "ucp_worker_progress"));
     const auto worker = reinterpret_cast<void* (*)()>(dlsym(user, "foreign_worker"));
     REQUIRE((progress != nullptr && other != nullptr && worker != nullptr));
-    // The first has not been called yet: its table does not lead to the function. (Where the program has another
-    // function of this name, as MPICH over UCX has, only the call itself tells that RTLD_DEEPBIND binds it to this
-    // one.)
+    // The function has not been called yet, so the first library's table does not point to it. (If the program has
+    // another function of this name, as MPICH over UCX has, only a call shows that RTLD_DEEPBIND binds to this one.)
     if (dlsym(RTLD_DEFAULT, "ucp_worker_progress") != nullptr) CHECK(progress() == 4711);
     ImportedCall call(reinterpret_cast<const void*>(progress), "ucp_worker_progress");
     REQUIRE(call.original() == reinterpret_cast<void*>(other));

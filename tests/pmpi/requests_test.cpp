@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The runtime gives the handle of a request that it has freed to the next request, of any thread: what is told of the
-// one is not told of the other. One rank, which puts to itself under FARSIDE_CHECK=strict.
+// The runtime reuses the handle of a freed request for the next request of any thread. The report on the first request
+// must not contain the error of the second. One rank, which puts to itself under FARSIDE_CHECK=strict.
 #include <cstdlib>
 
 #include <mpi.h>
@@ -27,21 +27,21 @@ TEST_CASE("a request is told of by the thread that completed it, even if its han
     MPI_Request other = MPI_REQUEST_NULL;
     REQUIRE(MPI_Rput(first, 2, MPI_INT, 0, 0, 2, MPI_INT, window, &one) == MPI_SUCCESS);
     const MPI_Request handle = one;
-    // MPI_Wait of one thread, in its two parts; another thread makes its request between them.
+    // The two parts of one thread's MPI_Wait; another thread makes its request between them.
     REQUIRE(Requests::instance().any_to_report());
     REQUIRE(runtime().Wait(&one, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     REQUIRE(MPI_Rput(second, 2, MPI_INT, 0, 2, 2, MPI_INT, window, &other) == MPI_SUCCESS);
     to_second[0] = to_second[0] + 1;
     reused += other == handle ? 1 : 0;
     CHECK(Requests::instance().report(handle) == MPI_SUCCESS);
-    // The store to a buffer in use is reported where it belongs.
+    // The store to the second request's buffer is reported when that request is completed.
     int error_class = MPI_SUCCESS;
     MPI_Error_class(MPI_Wait(&other, MPI_STATUS_IGNORE), &error_class);
     CHECK(error_class == MPI_ERR_RMA_CONFLICT);
     CHECK_FALSE(Requests::instance().any());
     REQUIRE(MPI_Win_flush_all(window) == MPI_SUCCESS);
   }
-#ifndef __SANITIZE_ADDRESS__  // it keeps freed memory for a while
+#ifndef __SANITIZE_ADDRESS__  // the sanitizer delays the reuse of freed memory
   CHECK(reused > 0);
 #endif
   CHECK(MPI_Win_unlock_all(window) == MPI_SUCCESS);

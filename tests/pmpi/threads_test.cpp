@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether farside expects several threads: by the world model, and by MPI 4.0's sessions beside it. One rank.
+// Whether farside expects several threads: from the world model, and from MPI 4.0's sessions beside it. One rank.
 #include <cstdint>
 
 #include <mpi.h>
@@ -36,7 +36,7 @@ TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE 
     return on_fast_path;
   };
   CHECK(takes_fast_path(before));
-  // A lock that was taken the one way is given back the other.
+  // A lock that was acquired on the fast path is released on the slow path.
   REQUIRE(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, before) == MPI_SUCCESS);
 
   MPI_Info info = MPI_INFO_NULL;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every predefined operation on every predefined type it is defined for, by each of the four calls; many
-// ranks on one location lose nothing; the operations of one origin on one location happen in their order.
+// Every predefined operation on every predefined type for which it is defined, by each of the four calls. Many ranks on
+// one location lose no update. The operations of one origin on one location take effect in their order.
 //
-//   accumulate [create] [skip_types] [skip_swaps]      for runtimes that are wrong in these by themselves
+//   accumulate [create] [skip_types] [skip_swaps]      the skips are for runtimes that are wrong there by themselves
 #include "accumulate/sections.hpp"
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Active target: fence with its assertions, and post/start/complete/wait in all the shapes that groups allow.
+// Active target: fence with its assertions, and post/start/complete/wait with groups of all kinds.
 #include <sched.h>
 #include <time.h>
 
@@ -30,7 +30,7 @@ void fence_asserts(check::Memory memory) {
     put(window, value, next(), 0);
     CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSTORE, window));
     CHECK_EQ(window.as<int>()[0], round * 10 + previous());
-    // The window is only read in this epoch: nobody puts.
+    // This epoch only reads the window.
     CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPUT | MPI_MODE_NOSTORE, window));
     int seen = -1;
     CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next(), 0, 1, MPI_INT, window));
@@ -39,7 +39,7 @@ void fence_asserts(check::Memory memory) {
   }
 }
 
-// Fences of unequal speed: each rank in turn is late.
+// Fences at unequal speed: each rank is late once in a while.
 void late_fences(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
   CHECK_MPI(MPI_Win_fence(0, window));
@@ -53,7 +53,7 @@ void late_fences(check::Memory memory) {
   }
 }
 
-// A thousand epochs round a ring, the value checked in each; half of them end in test loops.
+// A thousand epochs in a ring, each with a check of the value; half of them end in loops of MPI_Win_test.
 void ring(check::Memory memory) {
   check::Window window(memory, sizeof(int), sizeof(int));
   const check::Group to({next()});
@@ -77,7 +77,7 @@ void ring(check::Memory memory) {
   }
 }
 
-// Every rank to every rank, itself included.
+// Every rank accesses every rank, itself included.
 void everybody(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
   const check::Group all(check::all_ranks());
@@ -92,7 +92,7 @@ void everybody(check::Memory memory) {
   }
 }
 
-// Epochs with nobody: nothing to wait for, between others.
+// Epochs with empty groups, which wait for nothing, between other epochs.
 void empty_groups(check::Memory memory) {
   check::Window window(memory, sizeof(int), sizeof(int));
   const check::Group self({rank});
@@ -105,7 +105,7 @@ void empty_groups(check::Memory memory) {
     int done = 0;
     CHECK_MPI(MPI_Win_test(window, &done));
     CHECK(done);
-    // And epochs in which nothing is issued.
+    // Epochs without operations.
     CHECK_MPI(MPI_Win_post(self, 0, window));
     CHECK_MPI(MPI_Win_start(self, 0, window));
     CHECK_MPI(MPI_Win_complete(window));
@@ -113,14 +113,14 @@ void empty_groups(check::Memory memory) {
   }
 }
 
-// Even ranks are targets of all odd ones and the reverse, then on-node peers of each: the groups of one epoch
-// overlap those of the next, and fast ranks are epochs ahead of slow ones.
+// Each rank accesses the following ranks, one more per round. The groups of one epoch overlap those of the next, and
+// fast ranks are epochs ahead of slow ones.
 void overlapping_groups(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
   for (int round = 0; round < 60; ++round) {
     std::vector<int> targets;
     std::vector<int> origins;
-    const int reach = 1 + round % size;  // how many following ranks are written to
+    const int reach = 1 + round % size;  // the number of following ranks that are written
     for (int i = 1; i <= reach; ++i) {
       targets.push_back((rank + i) % size);
       origins.push_back((rank + size * 2 - i) % size);
@@ -138,7 +138,7 @@ void overlapping_groups(check::Memory memory) {
   }
 }
 
-// Rank 0 only writes, the others only expose; each of them posts the next epoch when it likes.
+// Rank 0 only writes, the others only expose; each of them posts its next epoch without waiting for the others.
 void one_origin(check::Memory memory) {
   constexpr int kRounds = 200;
   check::Window window(memory, sizeof(int), sizeof(int));
@@ -167,7 +167,7 @@ void one_origin(check::Memory memory) {
   }
 }
 
-// Rank 0 only exposes, to all others at once.
+// Rank 0 only exposes its window, to all others at once.
 void one_target(check::Memory memory) {
   constexpr int kRounds = 200;
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
@@ -190,7 +190,7 @@ void one_target(check::Memory memory) {
   }
 }
 
-// Two windows in epochs at once, completed crosswise; a get and an accumulate in the second.
+// Two windows in epochs at the same time, completed in the other order; a get and an accumulate in the second.
 void two_windows(check::Memory memory) {
   check::Window one(memory, sizeof(int), sizeof(int));
   check::Window other(memory, 2 * sizeof(int), sizeof(int));
@@ -218,7 +218,7 @@ void two_windows(check::Memory memory) {
   }
 }
 
-// NOCHECK on both sides: a message has told the origin that the target has posted.
+// MPI_MODE_NOCHECK on both sides: a message notifies the origin that the target has posted.
 void without_check(check::Memory memory) {
   check::Window window(memory, sizeof(int), sizeof(int));
   const check::Group to({next()});
@@ -235,7 +235,7 @@ void without_check(check::Memory memory) {
   }
 }
 
-// Large puts: the notice of completion must not overtake them.
+// Large puts: the notification of completion must not overtake them.
 void large_puts(check::Memory memory) {
   constexpr int kInts = 300000;
   check::Window window(memory, kInts * sizeof(int), sizeof(int));
@@ -253,7 +253,7 @@ void large_puts(check::Memory memory) {
   }
 }
 
-// One window, one way of synchronizing after the other.
+// One window, with all kinds of synchronization in succession.
 void taking_turns(check::Memory memory) {
   check::Window window(memory, sizeof(int), sizeof(int));
   const check::Group to({next()});
@@ -284,11 +284,11 @@ void taking_turns(check::Memory memory) {
   }
 }
 
-// Groups that come and go: the handle of one that was freed may be that of the next one, which has other members.
+// Groups that are made and freed: the handle of a freed group may be reused for a group with other members.
 void groups_come_and_go(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size, sizeof(int));
   for (int i = 0; i < 200; ++i) {
-    // To the rank `step` ahead; sometimes with myself as well, or to everybody.
+    // The group has the rank `step` ahead, sometimes this rank as well, or all ranks.
     const int step = i % size;
     const int target = (rank + step) % size;
     std::vector<int> targets{target}, origins{(rank + size - step) % size};

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a network adapter does by itself: the target's process is stopped, all of its threads, while an origin locks,
-// puts, gets, adds, swaps and unlocks there. Then all ranks count in one place under its lock.
-//   adapter [rounds N] [needs target] [no thread]    (in each rank, 500 unless said; needs target: nobody is stopped;
-//   no thread: of farside's,
-//                                                     FARSIDE_PROGRESS=none)
+// The operations of a network adapter alone: all threads of the target's process are stopped while an origin locks,
+// puts, gets, adds, swaps and unlocks there. Then all ranks increment one counter under its lock.
+//
+//   adapter [rounds N] [needs target] [no thread]
+//
+// rounds: increments per rank, 500 by default. needs target: no process is stopped. no thread: farside has no thread
+// (FARSIDE_PROGRESS=none).
 #include <dirent.h>
 
 #include <fstream>
@@ -18,7 +20,7 @@ int size;
 
 void barrier() { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
 
-// Of this process, by the name that farside gives its own.
+// Counts the threads of this process that have a name of farside.
 int threads_of_farside() {
   int count = 0;
   DIR* tasks = opendir("/proc/self/task");
@@ -51,7 +53,7 @@ void epoch(MPI_Win window, long long round) {
   CHECK_EQ(seen, round);
 }
 
-// Every operation of the adapter's: connected before, so that the target has nothing to accept.
+// All operations of the adapter. The connection is made before, so the target has nothing to accept.
 void target_stopped(const check::Window& window, bool stop) {
   const std::vector<int> pids = check::pids_here();
   if (rank == 0 && size > 1) {
@@ -77,7 +79,7 @@ void target_stopped(const check::Window& window, bool stop) {
   barrier();
 }
 
-// Read, add, write, under the exclusive lock; every rank, the target too.
+// Every rank, the target too, reads, adds and writes under the exclusive lock.
 void count_together(const check::Window& window, int rounds) {
   const int target = size > 1 ? 1 : 0;
   for (int round = 0; round < rounds; ++round) {
@@ -88,7 +90,7 @@ void count_together(const check::Window& window, int rounds) {
     ++value;
     CHECK_MPI(MPI_Put(&value, 1, MPI_LONG_LONG, target, kCounted, 1, MPI_LONG_LONG, window));
     CHECK_MPI(MPI_Win_unlock(target, window));
-    // And without it.
+    // The same sum by an accumulate under a shared lock.
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
     CHECK_MPI(MPI_Accumulate(&one, 1, MPI_LONG_LONG, target, kSum, 1, MPI_LONG_LONG, MPI_SUM, window));
     CHECK_MPI(MPI_Win_unlock(target, window));

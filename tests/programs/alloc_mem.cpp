@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_Alloc_mem: windows on such memory, of all of it or a part, made at any time, are reached as those of
-// MPI_Win_allocate are. A process that is forked has a copy of the memory, as of all others.
+// MPI_Alloc_mem: windows on such memory, on all of it or a part, made at any time, are reached like those of
+// MPI_Win_allocate. A forked process has a copy of the memory, as of all other memory.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ T* allocate(MPI_Aint bytes) {
   return memory;
 }
 
-// To the first and the last byte of the next rank, and around it nothing.
+// Puts to the first and the last byte of the next rank. The bytes around the window stay unchanged.
 void check_window(unsigned char* base, MPI_Aint bytes) {
   MPI_Win window;
   CHECK_MPI(MPI_Win_create(base, bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
@@ -39,7 +39,7 @@ void check_window(unsigned char* base, MPI_Aint bytes) {
   CHECK_MPI(MPI_Win_free(&window));
 }
 
-// Allocated before this process has had any window.
+// Memory that was allocated before the first window of this process.
 unsigned char* early = nullptr;
 constexpr MPI_Aint kEarly = 10'000;
 
@@ -49,7 +49,7 @@ void parts() {
   for (MPI_Aint bytes : {MPI_Aint{2}, MPI_Aint{4096}, MPI_Aint{50'000}}) {
     auto* memory = allocate<unsigned char>(bytes + 200);
     check_window(memory, bytes + 200);
-    // From places that differ from rank to rank.
+    // The offset in the allocation differs from rank to rank.
     check_window(memory + 64 + rank, bytes);
     check_window(memory + 3, bytes);
     CHECK_MPI(MPI_Free_mem(memory));
@@ -57,7 +57,7 @@ void parts() {
   check_window(early + 5000, 5000);
 }
 
-// Atomic, whoever reaches it by whatever window.
+// Atomics on one location through several windows.
 void atomics() {
   auto* words = allocate<std::int64_t>(64);
   MPI_Win whole;
@@ -86,7 +86,7 @@ void atomics() {
   CHECK_MPI(MPI_Free_mem(words));
 }
 
-// As any other memory, also in messages and as an origin; sizes of nothing; freed in any order.
+// Use as any other memory, also in messages and as an origin buffer; sizes of 0; freed in any order.
 void plain_use() {
   std::vector<unsigned char*> all;
   for (int i = 0; i < 300; ++i) all.push_back(allocate<unsigned char>(1 + i * 17 % 9000));
@@ -104,8 +104,8 @@ void plain_use() {
   CHECK_MPI(MPI_Free_mem(nothing));
 }
 
-// The parent stores before the child looks, and the child before the parent does; nothing of either may be seen by the
-// other. A window on the memory changes nothing about that.
+// Parent and child each store before the other one checks. Neither may see the other's stores, also if there is a
+// window on the memory.
 void check_fork(unsigned char* memory, std::size_t bytes) {
   std::memset(memory, 1, bytes);
   int go[2];
@@ -141,7 +141,7 @@ void forks() {
   CHECK_MPI(MPI_Free_mem(memory));
 }
 
-// Hints are for the runtime; its memory is freed by it.
+// A request with hints goes to the runtime, which also frees the memory.
 void hints() {
   MPI_Info info;
   CHECK_MPI(MPI_Info_create(&info));

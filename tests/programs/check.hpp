@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every test program shares: MPI started and ended, checks that say which rank saw what and then abort,
-// the section a rank was in when time ran out, and windows over either kind of memory. Plain MPI; nothing of
-// farside.
+// The common parts of the test programs: start and end of MPI, checks that report rank and values and then abort, the
+// section of a rank at a timeout, and windows over either kind of memory. Plain MPI; nothing of farside.
 //
 //   int main(int argc, char** argv) {
 //     check::Program program(argc, argv);
@@ -38,7 +37,7 @@
 
 namespace check {
 
-// Whose memory a window is made of: the runtime's (MPI_Win_allocate), or the program's own (MPI_Win_create).
+// The memory of a window: the runtime's (MPI_Win_allocate), or the program's own (MPI_Win_create).
 enum class Memory { kAllocate, kCreate };
 
 struct State {
@@ -59,10 +58,10 @@ inline int size() {
   return value;
 }
 
-// Names what follows, for failure messages. The text must be a literal: a signal handler reads it.
+// Names the following part, for failure messages. The text must be a literal, because a signal handler reads it.
 inline void section(const char* text) { state.section = text; }
 
-// A part of a program: what its failures are said to be in, and what it does.
+// A part of a program: its name in failure messages, and its function.
 template <class... Arguments>
 struct Section {
   const char* text;  // a literal
@@ -127,7 +126,7 @@ inline void mpi(int code, const char* call, const char* file, int line) {
   if (code != MPI_SUCCESS) fail(file, line, std::string(call) + " returned " + class_name(code));
 }
 
-// The call must fail, with one of the classes given.
+// Checks that the call has failed with one of the given classes.
 inline void refused(int code, std::initializer_list<int> classes, const char* call, const char* file,
                     int line) {
   const int got = class_of(code);
@@ -142,11 +141,11 @@ inline void refused(int code, std::initializer_list<int> classes, const char* ca
 #define CHECK_MPI(call) check::mpi((call), #call, __FILE__, __LINE__)
 #define CHECK_REFUSED(call, ...) check::refused((call), {__VA_ARGS__}, #call, __FILE__, __LINE__)
 
-// Where stderr really goes, also while somebody listens to it (stderr.hpp).
+// The original stderr, also while check::Stderr captures it (stderr.hpp).
 inline int terminal = STDERR_FILENO;
 
-// The runner says in TEST_SECONDS when to give up; a rank that hangs then says where: the section, and the
-// calls of the thread that takes the signal, mostly the main one.
+// The runner sets the time limit in TEST_SECONDS. A rank that hangs then prints its section and the call stack of the
+// thread that takes the signal, mostly the main thread.
 extern "C" inline void check_out_of_time(int) {
   const auto say = [](const char* text) { (void)!write(terminal, text, std::strlen(text)); };
   char digits[] = "rank ???";
@@ -161,11 +160,11 @@ extern "C" inline void check_out_of_time(int) {
   _exit(124);
 }
 
-// What a program returns that cannot run here; run_program passes it on, and ctest counts it as skipped.
+// The exit code of a program that cannot run here. run_program passes it on, and ctest counts the test as skipped.
 constexpr int kSkipped = 77;
 
-// MPI from start to end; the first argument may choose the memory of windows: allocate (the default) or
-// create. Asks for a thread level, which the runtime need not grant.
+// MPI from start to end. The first argument may choose the memory of windows: allocate (the default) or create. Asks
+// for a thread level, which the runtime need not grant.
 class Program {
  public:
   Program(int& argc, char**& argv, int level = MPI_THREAD_SINGLE) {
@@ -190,14 +189,14 @@ class Program {
   bool has(std::string_view argument) const {
     return std::find(arguments_.begin(), arguments_.end(), argument) != arguments_.end();
   }
-  // The number that follows an argument: of `seed 7` 7; where the argument is missing, `otherwise`.
+  // Returns the number after an argument, such as 7 for `seed 7`; `otherwise` if the argument is missing.
   int number(std::string_view argument, int otherwise) const {
     for (std::size_t i = 0; i + 1 < arguments_.size(); ++i)
       if (arguments_[i] == argument) return std::atoi(arguments_[i + 1].c_str());
     return otherwise;
   }
-  // The number that follows `seed`; where it is missing a new one, the same on all ranks. Collective. The program
-  // prints it.
+  // Returns the number after `seed`; if it is missing, a new number, the same on all ranks. Collective. Prints the
+  // number.
   int seed() const {
     int drawn = has("seed") ? number("seed", 1) : static_cast<int>(std::random_device()() >> 1);
     MPI_Bcast(&drawn, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -209,8 +208,7 @@ class Program {
   std::vector<std::string> arguments_;
 };
 
-// A window that is freed at the end of its block (collectively, as MPI_Win_free is). Its memory starts as
-// zeros.
+// A window that is freed at the end of its block (collectively, like MPI_Win_free). Its memory starts as zeros.
 class Window {
  public:
   Window(Memory memory, MPI_Aint bytes, int displacement_unit, MPI_Comm comm = MPI_COMM_WORLD,
@@ -224,7 +222,7 @@ class Window {
       base_ = own_.data();
       CHECK_MPI(MPI_Win_create(base_, bytes, displacement_unit, info, comm, &window_));
     }
-    // Nobody may reach into memory that its owner has yet to clear.
+    // No rank may access memory that its owner has not cleared yet.
     CHECK_MPI(MPI_Barrier(comm));
   }
   ~Window() { CHECK_MPI(MPI_Win_free(&window_)); }
@@ -265,8 +263,8 @@ class Group {
   MPI_Group group_ = MPI_GROUP_EMPTY;
 };
 
-// Windows of more than 16 ranks, or more than 2 that are not mapped as a whole, take lock_all through a global lock
-// (epochs/README.md). run_program tells the route.
+// Windows of more than 16 ranks, or more than 2 if some rank is not mapped, have a global lock for lock_all
+// (epochs/README.md). run_program passes the route.
 inline bool lock_all_has_global_lock() {
   const char* given = std::getenv("TEST_ROUTE");
   const std::string route = given != nullptr ? given : "";
@@ -279,7 +277,7 @@ inline std::vector<int> all_ranks() {
   return ranks;
 }
 
-// A byte that tells where it belongs: on-node peers, ranks and rounds differ.
+// Returns a byte that depends on its position: adjacent bytes, ranks and rounds differ.
 inline unsigned char pattern(std::size_t index, int a, int b, int salt = 0) {
   return static_cast<unsigned char>((index * 7 + index / 251 + static_cast<std::size_t>(a) * 31 +
                                      static_cast<std::size_t>(b) * 101 + static_cast<std::size_t>(salt) * 13 +

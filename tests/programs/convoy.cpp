@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A lock convoy, for what is recorded of it: every rank wants rank 0's lock at the same time, and each keeps it for
-// some milliseconds. With FARSIDE_TRACE the trace must say who waited for whom (tests/tools/trace). The order in which
-// the ranks had the lock is kept in the window, and printed at the end: "order 2 0 1".
+// A lock convoy, for the trace of it: all ranks request rank 0's lock at the same time, and each holds it for some
+// milliseconds. With FARSIDE_TRACE the trace must say which rank waited for which (tests/tools/trace). The window keeps
+// the order in which the ranks held the lock, and the program prints it at the end: "order 2 0 1".
 #include <chrono>
 #include <cstdint>
 #include <iostream>
@@ -12,7 +12,7 @@
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
   const int rank = check::rank(), ranks = check::size();
-  // How many came, and in which order.
+  // Word 0 counts the ranks that held the lock; the other words have their order.
   check::Window window(program.memory(), (static_cast<std::size_t>(ranks) + 1) * sizeof(std::int64_t),
                        sizeof(std::int64_t));
   auto* words = window.as<std::int64_t>();
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   const std::int64_t after = before + 1, me = rank;
   CHECK_MPI(MPI_Put(&after, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, window));
   CHECK_MPI(MPI_Put(&me, 1, MPI_INT64_T, 0, before + 1, 1, MPI_INT64_T, window));
-  // Not to hide anything: this is what makes the others wait.
+  // The sleep makes the other ranks wait.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   CHECK_MPI(MPI_Win_unlock(0, window));
 
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   if (rank == 0) {
     std::cout << "order";
-    // The fence's put has overwritten the last one: who is not among the others.
+    // The put between the fences has overwritten the last word; its rank is the one that is missing in the others.
     std::int64_t missing = static_cast<std::int64_t>(ranks) * (ranks - 1) / 2;
     for (int i = 1; i < ranks; ++i) {
       std::cout << ' ' << words[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dynamic windows: memory is attached and detached as the program goes, addressed by absolute addresses; what is not
-// attached cannot be reached, whatever an origin has known of it.
+// Dynamic windows: the program attaches and detaches memory at any time, and uses absolute addresses. Memory that is
+// not attached cannot be accessed, even if an origin knew it before.
 #include <map>
 #include <memory>
 
@@ -17,7 +17,7 @@ MPI_Aint address_of(const void* memory) {
   return address;
 }
 
-// What every rank says, by rank.
+// Returns the values of all ranks, by rank.
 std::vector<MPI_Aint> exchange(MPI_Aint mine) {
   std::vector<MPI_Aint> all(static_cast<std::size_t>(size));
   CHECK_MPI(MPI_Allgather(&mine, 1, MPI_AINT, all.data(), 1, MPI_AINT, MPI_COMM_WORLD));
@@ -57,7 +57,7 @@ void attributes() {
   CHECK_EQ(*value, MPI_WIN_FLAVOR_DYNAMIC);
 }
 
-// Every call, to every rank and to oneself.
+// Every call, to every rank and to this one.
 void operations() {
   DynamicWindow window;
   std::vector<std::int64_t> memory(256, -1);
@@ -80,7 +80,7 @@ void operations() {
   memory[255] = 0;
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
 
-  // All ranks on one location of each rank.
+  // All ranks access one location of each rank.
   CHECK_MPI(MPI_Win_lock_all(0, window));
   constexpr int kRounds = 100;
   for (int i = 0; i < kRounds; ++i) {
@@ -133,7 +133,7 @@ void operations() {
   window.detach(memory.data());
 }
 
-// Hundreds, several to a page, detached and attached again in another order, each found by everybody.
+// Hundreds of regions, several per page, detached and attached again in another order; all ranks find each of them.
 void many_regions() {
   constexpr int kRegions = 700;
   DynamicWindow window;
@@ -163,7 +163,7 @@ void many_regions() {
     for (int i = 0; i < kRegions; ++i) {
       CHECK_EQ(regions[static_cast<std::size_t>(i)].back(), round * 10000 + origin * 1000 + i);
     }
-    // Every other one leaves and comes back.
+    // Every second region is detached and attached again.
     for (std::size_t i = static_cast<std::size_t>(round) % 2; i < kRegions; i += 2) window.detach(regions[i].data());
     for (std::size_t i = kRegions; i-- > 0;) {
       if (i % 2 == static_cast<std::size_t>(round) % 2) window.attach(regions[i].data(), bytes_of(regions[i]));
@@ -173,7 +173,7 @@ void many_regions() {
   for (std::vector<int>& region : regions) window.detach(region.data());
 }
 
-// One allocation attached in parts: an access may span two that meet, none that do not.
+// One allocation attached in parts: an access may span adjacent regions, but no gap.
 void on_node_peers() {
   DynamicWindow window;
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
@@ -190,12 +190,12 @@ void on_node_peers() {
   std::array<unsigned char, 128> values{};
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = check::pattern(i, rank, 0);
   CHECK_MPI(MPI_Win_fence(0, window));
-  // All three that meet.
+  // All three adjacent regions.
   CHECK_MPI(MPI_Put(values.data(), 64, MPI_UNSIGNED_CHAR, target, there + 64, 64, MPI_UNSIGNED_CHAR, window));
   CHECK_MPI(MPI_Win_fence(0, window));
   for (std::size_t i = 0; i < 64; ++i) CHECK_EQ(+memory[64 + i], +check::pattern(i, origin, 0));
   CHECK_MPI(MPI_Win_fence(0, window));
-  // Elements that begin in one and end in the other.
+  // Elements that begin in one region and end in the next.
   std::uint64_t* across = nullptr;
   across = reinterpret_cast<std::uint64_t*>(memory + 96);
   *across = 5;
@@ -212,7 +212,7 @@ void on_node_peers() {
   CHECK_EQ(before, expected);
   CHECK_EQ(*across, seven);
   CHECK_MPI(MPI_Win_fence(0, window));
-  // A hole, the bytes before the first and behind the last.
+  // The gap, and the bytes before the first and after the last region.
   for (const auto& [offset, bytes] :
        {std::pair{120, 41}, {127, 2}, {63, 1}, {63, 2}, {128, 1}, {192, 1}, {191, 2}, {0, 256}}) {
     CHECK_REFUSED(
@@ -225,7 +225,7 @@ void on_node_peers() {
                                  MPI_UNSIGNED_CHAR, MPI_SUM, window),
                   MPI_ERR_RMA_RANGE);
   }
-  // Nothing of it moved anything.
+  // None of these calls has moved data.
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_EQ(+memory[120], +check::pattern(56, origin, 0));
   CHECK_EQ(+memory[128], 0);
@@ -233,7 +233,7 @@ void on_node_peers() {
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
 }
 
-// One datatype of absolute addresses reaches into several regions, from MPI_BOTTOM.
+// One datatype of absolute addresses covers several regions, relative to MPI_BOTTOM.
 void absolute_datatype() {
   DynamicWindow window;
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
@@ -273,7 +273,7 @@ void absolute_datatype() {
   CHECK_MPI(MPI_Type_free(&wrong));
 }
 
-// What was known and is detached is refused, and what is attached in its place is found.
+// An access to a detached region is refused, and a region attached at the same address is found.
 void detached() {
   DynamicWindow window;
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
@@ -287,7 +287,7 @@ void detached() {
   CHECK_REFUSED(MPI_Put(&value, 1, MPI_INT, target, there, 1, MPI_INT, window), MPI_ERR_RMA_RANGE);
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   for (int round = 0; round < 50; ++round) {
-    // Another part each time.
+    // A different part in each round.
     const int part = round % 4;
     window.attach(memory.data() + part * 256, 1024);
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -311,7 +311,7 @@ void detached() {
   CHECK_MPI(MPI_Win_unlock_all(window));
 }
 
-// While others attach and detach, what stays is reached throughout.
+// A region that stays attached is accessible while other regions are attached and detached.
 void regions_come_and_go() {
   DynamicWindow window;
   std::vector<std::int64_t> stays(64, 0);
@@ -353,7 +353,7 @@ void mistakes() {
     CHECK_REFUSED(MPI_Win_attach(window, base + offset, bytes), MPI_ERR_RMA_ATTACH);
   }
   CHECK_REFUSED(MPI_Win_detach(window, base + 1001), MPI_ERR_RMA_ATTACH);
-  // Regions of nothing lie anywhere, and are detached like others.
+  // Empty regions may lie anywhere, and are detached like others.
   window.attach(nullptr, 0);
   window.attach(base + 1500, 0);
   window.attach(base + 1500, 0);
@@ -361,7 +361,7 @@ void mistakes() {
   window.detach(base + 1500);
   CHECK_REFUSED(MPI_Win_detach(window, base + 1500), MPI_ERR_RMA_ATTACH);
   window.detach(nullptr);
-  // Both on-node peers.
+  // The two adjacent regions.
   window.attach(base + 2000, 1);
   window.attach(base + 999, 1);
   window.detach(base + 1000);
@@ -377,11 +377,11 @@ void mistakes() {
   int unit = 0;
   void* query = nullptr;
   CHECK_REFUSED(MPI_Win_shared_query(window, 0, &bytes, &unit, &query), MPI_ERR_RMA_FLAVOR);
-  // Freed with regions attached.
+  // The window is freed while regions are attached.
 }
 
-// As a program would build it: a list over all ranks, each element allocated and attached when it is needed
-// (MPI 4.0 section 12.7, example 12.21).
+// A linked list over all ranks, each element allocated and attached when it is needed (MPI 4.0 section 12.7, example
+// 12.21).
 void linked_list() {
   struct Element {
     MPI_Aint next;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs that do not end as they should, and processes that are not MPI's: nothing hangs, nothing is lost.
+// Programs with irregular ends, and child processes without MPI: nothing hangs, nothing is lost.
 //
-//   fork          each rank forks a child amid an epoch; the child ends by exit(3), and the rank goes on
+//   fork          each rank forks a child within an epoch; the child ends by exit(3), and the rank continues
 //   unfreed       MPI_Finalize with windows that were never freed
-//   late          one rank comes a second after the others into MPI_Finalize, which farside may not have progressed
-//                 until then
-//   no_finalize   exit(3) without MPI_Finalize, windows open   (fails: the launcher says so)
+//   late          one rank enters MPI_Finalize a second after the others; until then farside must not move the runtime
+//   no_finalize   exit(3) without MPI_Finalize, windows open   (fails: the launcher reports it)
 //   abort         MPI_Abort with windows open                  (fails)
-//   descriptors   RLIMIT_NOFILE is met: windows are refused with an error, then made when it is raised again
+//   descriptors   RLIMIT_NOFILE is reached: windows are refused with an error, then made when the limit is raised
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -15,7 +14,7 @@
 
 namespace {
 
-// Everybody's word at the next rank, among others that stay as they are.
+// Each rank puts a word to the next rank; the words beside it stay unchanged.
 void put_around(MPI_Win window, std::int64_t value) {
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, (check::rank() + 1) % check::size(), 1, 1, MPI_INT64_T, window));
@@ -46,7 +45,7 @@ void leave_open(const check::Program& program) {
   for (int i = 0; i < 3; ++i) put_around(*new check::Window(program.memory(), 64, 8), i);
 }
 
-// Long messages make UCX's tcp flush its connections in MPI_Finalize. The second is what is tested.
+// Long messages make UCX's tcp flush its connections in MPI_Finalize. The delay of one second is the case under test.
 void come_late(const check::Program& program) {
   check::section("late");
   { put_around(check::Window(program.memory(), 64, 8), 1); }
@@ -61,7 +60,7 @@ void come_late(const check::Program& program) {
   if (check::rank() == ranks - 1) sleep(1);
 }
 
-// With no descriptor left nothing can be mapped: an error on all ranks, and memory and runtime are as before.
+// Without a free descriptor no memory can be mapped: an error on all ranks, and memory and runtime stay unchanged.
 void without_descriptors(const check::Program& program) {
   check::section("no descriptors");
   const check::Window before(program.memory(), 64, 8);

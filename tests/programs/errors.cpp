@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is not allowed is refused with the error class that the standard names, changes nothing, and the
-// window works afterwards. Every rank makes the mistake; what can be waited for in vain is never called.
+// A call that is not allowed is refused with the error class that the standard names and changes nothing, and the
+// window works afterwards. Every rank makes the mistake; no call is made that would wait forever.
 #include <cstdlib>
 #include <string>
 
@@ -19,7 +19,7 @@ int put_at(MPI_Win window, int target, MPI_Aint at, int count = 1) {
   return MPI_Put(kOut.data(), count, MPI_INT, target, at, count, MPI_INT, window);
 }
 
-// After a refusal: nothing has changed in the window, and it works by fence and by lock.
+// Checks after a refusal that nothing has changed in the window, and that it works by fence and by lock.
 void still_works(const check::Window& window) {
   int* mine = window.as<int>();
   for (int i = 0; i < kInts; ++i) CHECK_EQ(mine[i], 0);
@@ -43,12 +43,11 @@ void still_works(const check::Window& window) {
 }
 
 // ---- arguments
-// ----------------------------------------------------------------------------------------------------
 
 void bad_arguments(const check::Window& window) {
   const int value = 1;
   int result = 0;
-  // Each of them within an epoch in which the right call would be allowed.
+  // Each mistake is made in an epoch in which the right call would be allowed.
   CHECK_MPI(MPI_Win_lock_all(0, window));
   CHECK_REFUSED(put_at(window, size, 0), MPI_ERR_RANK);
   CHECK_REFUSED(put_at(window, -77, 0), MPI_ERR_RANK);
@@ -78,13 +77,13 @@ void bad_arguments(const check::Window& window) {
   CHECK_REFUSED(MPI_Win_fence(1 << 30, window), MPI_ERR_ASSERT);
 }
 
-// Counts and datatypes whose product is few bytes, or none, in 64 bits.
+// Counts and datatypes whose product overflows 64 bits to few bytes, or to 0.
 void sizes_that_wrap(const check::Window& window) {
   constexpr int kCount = 1 << 30;
   MPI_Datatype sixteen, huge, wraps;
   CHECK_MPI(MPI_Type_contiguous(2, MPI_DOUBLE, &sixteen));
   CHECK_MPI(MPI_Type_contiguous(kCount, sixteen, &huge));  // 2^34 bytes
-  CHECK_MPI(MPI_Type_create_hvector(kCount, 1, 0, huge, &wraps));  // 2^64, all in one place
+  CHECK_MPI(MPI_Type_create_hvector(kCount, 1, 0, huge, &wraps));  // 2^64 bytes, all at one address
   CHECK_MPI(MPI_Type_commit(&huge));
   CHECK_MPI(MPI_Type_commit(&wraps));
   double value = 7;
@@ -114,7 +113,7 @@ void sizes_that_wrap(const check::Window& window) {
   CHECK_MPI(MPI_Type_free(&sixteen));
 }
 
-// Reaching past the end is found before anything moves, also by one byte, also where the displacement
+// An access beyond the end is refused before any data moves, also if it is one byte, also if the displacement
 // overflows.
 void beyond_the_window(const check::Window& window) {
   int result[2 * kInts] = {};
@@ -134,12 +133,12 @@ void beyond_the_window(const check::Window& window) {
                 MPI_ERR_RMA_RANGE);
   MPI_Request request = MPI_REQUEST_NULL;
   CHECK_REFUSED(MPI_Rput(&value, 1, MPI_INT, next, kInts, 1, MPI_INT, window, &request), MPI_ERR_RMA_RANGE);
-  // Nothing at the very end is within.
+  // An access of 0 elements at the very end is within the window.
   CHECK_MPI(put_at(window, next, kInts, 0));
   CHECK_MPI(MPI_Win_unlock_all(window));
 }
 
-// More is sent than there is room for. (Less is allowed: put_get, accumulate.)
+// The sender has more data than the receiver has room for. (Less is allowed: put_get, accumulate.)
 void longer_senders(const check::Window& window) {
   const int values[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   int result[8] = {};
@@ -163,7 +162,6 @@ void longer_senders(const check::Window& window) {
 }
 
 // ---- epochs
-// -------------------------------------------------------------------------------------------------------
 
 void outside_any_epoch(const check::Window& window) {
   const int value = 1;
@@ -225,7 +223,7 @@ void while_fenced(const check::Window& window) {
   const check::Group to({next});
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_MPI(MPI_Accumulate(&value, 1, MPI_INT, next, 0, 1, MPI_INT, MPI_SUM, window));
-  // From the first operation on the epoch is a fence's.
+  // From the first operation on the epoch is a fence epoch.
   CHECK_REFUSED(MPI_Rput(&value, 1, MPI_INT, next, 0, 1, MPI_INT, window, &request), MPI_ERR_RMA_SYNC);
   CHECK_REFUSED(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window), MPI_ERR_RMA_SYNC);
   CHECK_REFUSED(MPI_Win_lock_all(0, window), MPI_ERR_RMA_SYNC);
@@ -257,7 +255,7 @@ void while_started(const check::Window& window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// Each rank exposes its window to the one before, which starts and completes: both sides work.
+// Each rank exposes its window to the previous rank, which starts and completes.
 void post_and_start(MPI_Win window) {
   const check::Group to({next});
   const check::Group from({(rank + size - 1) % size});
@@ -268,7 +266,7 @@ void post_and_start(MPI_Win window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// Seen at the target: its window is exposed to a group, so nobody may lock it.
+// The target's window is exposed to a group, so no rank may lock it.
 void lock_of_a_posted_window(const check::Window& window) {
   const int previous = (rank + size - 1) % size;
   const check::Group to({next});
@@ -276,7 +274,7 @@ void lock_of_a_posted_window(const check::Window& window) {
   CHECK_MPI(MPI_Win_post(from, 0, window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   for (int kind : {MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED, MPI_LOCK_EXCLUSIVE}) {
-    // Over the fabric it may be deferred; then what needs it first is refused, and the epoch is over.
+    // Over the fabric the lock may be deferred; then the first call that needs it is refused, and the epoch is over.
     const int locked = MPI_Win_lock(kind, next, 0, window);
     if (locked == MPI_SUCCESS) {
       CHECK_MPI(put_at(window, next, 0));
@@ -295,8 +293,8 @@ void lock_of_a_posted_window(const check::Window& window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// A lock_all is not refused for windows that other ranks have exposed to any rank, and a post is not refused for the
-// lock_all of another rank: which of them comes first is chance. A lock of the exposed window is refused meanwhile.
+// A lock_all is not refused because other ranks have exposed their windows, and a post is not refused because of
+// another rank's lock_all: their order is undefined. A lock of the exposed window is refused meanwhile.
 void lock_all_beside_posted_windows(const check::Window& window) {
   if (size == 1) return;
   const check::Group first({0});
@@ -316,7 +314,7 @@ void lock_all_beside_posted_windows(const check::Window& window) {
       CHECK_MPI(MPI_Win_unlock_all(window));
       CHECK_EQ(seen, 0);
       const int locked = MPI_Win_lock(MPI_LOCK_SHARED, size - 1, 0, window);
-      // Over the fabric it may be deferred; then its unlock is refused.
+      // Over the fabric the lock may be deferred; then its unlock is refused.
       CHECK_REFUSED(locked == MPI_SUCCESS ? MPI_Win_unlock(size - 1, window) : locked, MPI_ERR_RMA_CONFLICT);
     }
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -330,13 +328,13 @@ void lock_all_beside_posted_windows(const check::Window& window) {
   }
 }
 
-// Who is locked by a peer, or by itself, may not expose its window either.
+// A rank whose window is locked, by a peer or by itself, may not expose the window.
 void post_of_a_locked_window(const check::Window& window) {
   const check::Group from({(rank + size - 1) % size});
   for (int kind : {MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED}) {
     CHECK_MPI(MPI_Win_lock(kind, next, 0, window));
     int seen = 0;
-    CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next, 0, 1, MPI_INT, window));  // so that it is held, and not deferred
+    CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next, 0, 1, MPI_INT, window));  // so the lock is held, not deferred
     CHECK_MPI(MPI_Win_flush(next, window));
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     for (int i = 0; i < 2; ++i)
@@ -355,7 +353,6 @@ void post_of_a_locked_window(const check::Window& window) {
 }
 
 // ---- windows
-// ------------------------------------------------------------------------------------------------------
 
 void wrong_window(const check::Window& window) {
   MPI_Aint bytes = 0;
@@ -372,7 +369,7 @@ void wrong_window(const check::Window& window) {
   CHECK_REFUSED(MPI_Win_free(&none), MPI_ERR_WIN);
 }
 
-// All ranks ask for the impossible; then one alone does, and all are told.
+// All ranks pass impossible arguments; then one rank does, and all get the error.
 void bad_creations() {
   for (int guilty = -1; guilty < size; ++guilty) {
     const bool mine = guilty < 0 || guilty == rank;
@@ -392,14 +389,14 @@ void bad_creations() {
     refused(MPI_Win_create(mine ? nullptr : own, 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window),
             MPI_ERR_BASE);
   }
-  // Nobody to tell, so nobody is: without a communicator, whatever else is wrong.
+  // Without a communicator no other rank gets an error, whatever else is wrong.
   int own[4] = {};
   void* base = nullptr;
   MPI_Win window = MPI_WIN_NULL;
   CHECK_REFUSED(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_NULL, &window), MPI_ERR_COMM);
   if (rank == 0)
     CHECK_REFUSED(MPI_Win_allocate(16, 1, MPI_INFO_NULL, MPI_COMM_NULL, &base, &window), MPI_ERR_COMM);
-  // Each rank its own mistake, and each is told its own.
+  // Each rank makes a different mistake, and gets the error for its own.
   switch (rank % 3) {
     case 0:
       CHECK_REFUSED(MPI_Win_create(own, -1, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_SIZE);
@@ -410,7 +407,7 @@ void bad_creations() {
     default:
       CHECK_REFUSED(MPI_Win_create(own, 16, 0, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_DISP);
   }
-  // Null is a base for nothing.
+  // A null base is valid for 0 bytes.
   CHECK_MPI(MPI_Win_create(nullptr, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
   CHECK_MPI(MPI_Win_free(&window));
 }

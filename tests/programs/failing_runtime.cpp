@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The runtime fails in one of the calls by which the ranks agree while a window is made: an error on each rank, nothing
-// is left behind, and the next window works. The calls are those of this program, which stand before the runtime's.
+// The runtime fails in one of the calls by which the ranks agree during window creation: each rank gets an error,
+// nothing is leaked, and the next window works. This program defines these calls itself, before the runtime's.
 #include <dlfcn.h>
 
 #include "check.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 struct Failing {
   const char* name;
-  int left;       // calls until the one that fails; 0: none
+  int left;       // calls until the one that fails; 0: no call fails
   bool failed;
 };
 Failing failing{};
@@ -51,7 +51,8 @@ FORWARD(Group_translate_ranks, (MPI_Group group, int count, const int* ranks, MP
 
 namespace {
 
-// Whether there was such a call to fail. Communicators are new, as some things are asked once for each.
+// Makes a window and returns whether the call that fails was reached. The communicators are new, because some calls are
+// made once per communicator.
 bool made_while_fails(const char* name, int nth, bool shared) {
   MPI_Comm comm = MPI_COMM_NULL;
   CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));

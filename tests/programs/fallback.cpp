@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows that farside leaves to the runtime work as without it, also next to one it takes. Run where the settings
-// allow no way to private memory (FARSIDE_ROUTES=mapped).
+// Windows that farside leaves to the runtime work as without farside, also beside a farside window. Run with settings
+// that allow no route to private memory (FARSIDE_ROUTES=mapped).
 #include "check.hpp"
 
 int main(int argc, char** argv) {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks that die or are stopped in the middle of things (tests/faults runs it).
+// Ranks that die or are stopped during operations (run by tests/faults).
 //
-//   errors [create]                                      operations that the provider says have failed
+//   errors [create]                                      the provider reports failed operations
 //                                                        (support/faulty_fabric.cpp): each is an error of the call that
 //                                                        completes it, once
-//   killed lock|put|accumulate|fence|creation [create]   rank 1 is killed while all do that: the others must not go on
-//                                                        for long
+//   killed lock|put|accumulate|fence|creation [create]   rank 1 is killed while all ranks do that: the others must end
+//                                                        soon
 //   stopped [create]                                     rank 1 is stopped for 2 s while all work: nothing may be lost
-//   cut                                                  the same, and the cable between two hosts goes dead meanwhile
-//   dead SECONDS [back]                                  the cable goes dead for longer than FARSIDE_PEER_TIMEOUT,
-//                                                        which is SECONDS (or than an adapter's own patience); back:
-//                                                        and is whole again later
-//   reused                                               the cable goes dead during gets for longer than
-//                                                        FARSIDE_PEER_TIMEOUT, and is whole again later: buffers of
-//                                                        gets that have failed stay untouched
+//   cut                                                  the same, and the cable between two hosts is cut meanwhile
+//   dead SECONDS [back]                                  the cable is cut for longer than FARSIDE_PEER_TIMEOUT, which
+//                                                        is SECONDS (or than an adapter's own timeout); back: and is
+//                                                        repaired later
+//   reused                                               the cable is cut during gets for longer than
+//                                                        FARSIDE_PEER_TIMEOUT and repaired later: the buffers of
+//                                                        failed gets stay untouched
 //   gone [create] [killed]                               rank 1 closes its connections and stops, as if its host were
-//                                                        lost: the others get errors that name it, and go on with each
-//                                                        other; exit code 33; killed: by SIGKILL, where the launcher
-//                                                        ends nobody for it (and has an exit code of its own)
+//                                                        lost: the others get errors that name it, and continue with
+//                                                        each other; exit code 33; killed: by SIGKILL, for launchers
+//                                                        that then end no other rank (and have their own exit code)
 #include <dlfcn.h>
 #include <sys/socket.h>
 
@@ -78,7 +78,7 @@ constexpr struct {
 
 constexpr MPI_Aint kBytes = 8 * (64 + 4096 * 4);
 
-// Returns if nobody ends this rank.
+// Returns only if the launcher does not end this rank.
 int killed(const check::Program& program) {
   const auto doom = [] {
     if (check::rank() != kVictim) return;
@@ -112,7 +112,7 @@ std::vector<int> sockets() {
   return found;
 }
 
-// Whether no thread of the process can do anything any more.
+// Whether all threads of the process are stopped.
 bool all_stopped(pid_t process) {
   std::error_code ended;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", ended)) {
@@ -124,8 +124,8 @@ bool all_stopped(pid_t process) {
   return true;
 }
 
-// The runtime's own connections stay, or its launcher would end all ranks. The others are ended by a child, which has
-// them too, when farside's thread cannot accept new ones any more.
+// Stops this process and shuts down its connections, except the runtime's, or the launcher would end all ranks. A child
+// with copies of the descriptors does the shutdown, when farside's thread can accept no new connections any more.
 [[noreturn]] void be_gone(const std::vector<int>& of_the_runtime) {
   const std::vector<int> all = sockets();
   const pid_t self = getpid();
@@ -139,14 +139,14 @@ bool all_stopped(pid_t process) {
   while (true) raise(SIGSTOP);
 }
 
-// Ends in MPI_Abort, as the rank that is gone cannot be waited for; by this code, as launchers may lose what is printed
-// then.
+// The program ends by MPI_Abort, because the lost rank never reaches MPI_Finalize. The exit code carries the result,
+// because launchers may lose output then.
 constexpr int kGone = 33;
 
 [[noreturn]] void gone(const check::Program& program) {
   check::section("rank 1 is gone");
   const std::vector<int> before = sockets();
-  // By which MPICH's launcher tells the others that one has died.
+  // MPICH's launcher sends SIGUSR1 to the other ranks when one has died.
   if (program.has("killed")) signal(SIGUSR1, SIG_IGN);
   const check::Window window(program.memory(), kBytes, 8);
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
@@ -157,7 +157,7 @@ constexpr int kGone = 33;
     be_gone(before);
   }
   const std::int64_t number = 7 + check::rank();
-  // Which call it is that gets the error is a matter of when.
+  // The timing decides which call gets the error.
   int code = MPI_SUCCESS;
   check::Stderr said;
   while (code == MPI_SUCCESS) {
@@ -171,7 +171,7 @@ constexpr int kGone = 33;
   const std::string text = said.end();
   std::fputs(text.c_str(), stderr);
   CHECK(text.find("target 1: libfabric ") != std::string::npos);
-  // Not by an exclusive lock: rank 1 may be who keeps the window's global lock.
+  // Without an exclusive lock, because rank 1 may be the home of the window's global lock.
   const int other = check::rank() == 0 ? 2 : 0;
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, other, 0, window));
   CHECK_MPI(MPI_Put(&number, 1, MPI_INT64_T, other, check::rank(), 1, MPI_INT64_T, window));
@@ -187,7 +187,7 @@ constexpr int kGone = 33;
   std::abort();
 }
 
-// Has the cable cut by support/two_hosts, which said where it waits for that.
+// Requests the cut from support/two_hosts, which has passed the place where it waits for the request.
 void cut_cable() {
   const char* file = std::getenv("FARSIDE_TEST_CUT_CABLE");
   if (check::rank() != 0 || file == nullptr) return;
@@ -196,7 +196,7 @@ void cut_cable() {
   std::fclose(made);
 }
 
-// Two counters at every rank: one by fetch_and_op, one by get and put under an exclusive lock.
+// Two counters at every rank: one changed by fetch_and_op, one by get and put under an exclusive lock.
 int stopped(const check::Program& program) {
   check::section("rank 1 is stopped for 2 s");
   const check::Window window(program.memory(), kBytes, 8);
@@ -246,7 +246,7 @@ int stopped(const check::Program& program) {
   return 0;
 }
 
-// The cable is whole again some time: from then on all goes well, on new connections.
+// Waits until the cable is repaired. From then on all operations succeed, on new connections.
 void back_again(const check::Window& window, int target) {
   const std::int64_t number = 8;
   int code = MPI_ERR_OTHER;
@@ -265,11 +265,11 @@ void back_again(const check::Window& window, int target) {
   CHECK_MPI(MPI_Win_unlock(check::rank(), window));
 }
 
-// Each rank puts to the other one until that fails: by when it must, and that its own memory is still there.
+// Each rank puts to the other one until a put fails. Checks the time until the error, and this rank's own memory.
 int dead(const check::Program& program) {
   check::section("a cable that is dead");
   const std::chrono::seconds timeout(program.number("dead", 0));
-  // Not freed while the cable is dead, as that would wait for the other rank's data.
+  // Not freed while the cable is cut, because that would wait for the other rank's data.
   auto* const kept = new check::Window(program.memory(), kBytes, 8);
   const check::Window& window = *kept;
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
@@ -294,7 +294,7 @@ int dead(const check::Program& program) {
   CHECK_EQ(window.as<std::int64_t>()[0], number);
   std::printf("rank %d: error after %.1f s\n", check::rank(), std::chrono::duration<double>(took).count());
   std::fflush(stdout);
-  // Else the window stays as it is; what the runtimes have to say to each other waits for the cable.
+  // Without `back` the window is not freed, because messages between the runtimes would wait for the cable.
   if (program.has("back")) {
     back_again(window, target);
     delete kept;
@@ -302,8 +302,8 @@ int dead(const check::Program& program) {
   return 0;
 }
 
-// Rank 0 gets until that fails, and then uses the buffers for something else. Data of these gets are on their way
-// still, and must not come when the cable is whole again.
+// Rank 0 gets until a get fails, and then reuses the buffers. Data of the failed gets are still in transit, and must
+// not arrive in the buffers when the cable is repaired.
 int reused(const check::Program& program) {
   check::section("buffers of gets that have failed");
   constexpr std::size_t kGets = 64, kEach = std::size_t{1} << 20;
@@ -332,7 +332,7 @@ int reused(const check::Program& program) {
     const auto end = Clock::now() + std::chrono::seconds(20);
     while (get_all(buffers.data()) == MPI_SUCCESS) CHECK(Clock::now() < end);
     std::memset(buffers.data(), kMine, buffers.size());
-    // When as much has come again, into other memory, whatever was on its way before is here.
+    // When the same amount has arrived again, in other memory, all data that was in transit before has arrived.
     std::vector<unsigned char> others(buffers.size());
     const auto last = Clock::now() + std::chrono::seconds(40);
     while (get_all(others.data()) != MPI_SUCCESS) CHECK(Clock::now() < last);
@@ -357,7 +357,7 @@ int errors(const check::Program& program) {
   constexpr std::int64_t kRounds = 200;
   const std::int64_t one = 1;
   std::int64_t failed = 0;
-  // Whether the call and its flush went well; one of them at most says that it did not.
+  // Whether the call and its flush succeeded; at most one of them may report an error.
   const auto went_well = [&](int code) {
     const int flushed = MPI_Win_flush(target, window);
     CHECK(code == MPI_SUCCESS || flushed == MPI_SUCCESS);
@@ -385,7 +385,7 @@ int errors(const check::Program& program) {
   CHECK(failed > 0);
   if (told != failed) std::fputs(text.c_str(), stderr);
   CHECK_EQ(told, failed);
-  // The provider did it all, whatever it said.
+  // The provider has carried out all operations, whatever it reported.
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, check::rank(), 0, window));
   for (int word = 0; word < 3; ++word) CHECK_EQ(window.as<std::int64_t>()[word], kRounds);
@@ -399,7 +399,7 @@ int errors(const check::Program& program) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // The other thread only sends signals.
+  // The second thread only sends signals.
   check::Program program(argc, argv, MPI_THREAD_FUNNELED);
   if (program.has("gone")) gone(program);
   if (program.has("dead")) return dead(program);

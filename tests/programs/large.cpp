@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations of more than 2 and 4 GiB, and displacements beyond. The memory is mostly one piece that is mapped again
-// and again, with pages of its own only at the start, around the boundaries where counts of 31 and 32 bits end, and at
-// the end: these are looked at.
+// Operations of more than 2 and 4 GiB, and displacements beyond. Most of the memory is one block, mapped repeatedly. It
+// has pages of its own only at the start, around the limits of 31-bit and 32-bit counts, and at the end. The program
+// checks these pages.
 #include "check.hpp"
 
 #include <span>
@@ -40,10 +40,10 @@ class Memory {
   unsigned char* bytes() { return base_; }
   template <class T>
   T* as() { return reinterpret_cast<T*>(base_); }
-  // Everything zero, and the places that are looked at as `value` says of their index.
+  // Sets the memory to zero, and the places that are checked to value(index).
   template <class T, class Value>
   void fill(Value&& value) {
-    std::memset(base_ + kPiece, 0, kPiece);  // stands for all others
+    std::memset(base_ + kPiece, 0, kPiece);  // the block that is mapped repeatedly
     for (const std::size_t at : kOwn) {
       for (std::size_t i = at / sizeof(T); i < (at + kPiece) / sizeof(T); ++i) as<T>()[i] = value(i);
     }
@@ -70,7 +70,7 @@ bool has_own_page(std::size_t byte) {
 
 unsigned char byte_of(std::size_t i) { return check::pattern(i, static_cast<int>(i >> 30), 3); }
 
-// So many elements in one datatype, as an int counts no further.
+// A datatype of many elements, for counts beyond an int.
 class Many {
  public:
   Many(std::size_t count, MPI_Datatype element) {
@@ -95,9 +95,9 @@ class Many {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-constexpr std::size_t kShort = 13;  // not the whole window
+constexpr std::size_t kShort = 13;  // bytes that an operation leaves out at either end of the window
 
-// Rank 0 acts on the last rank's window, which is zero before, and the last rank looks at it.
+// Rank 0 accesses the last rank's window, which is zero before, and the last rank checks it.
 template <class Act, class Look>
 void act_and_look(Memory& memory, MPI_Win window, Act&& act, Look&& look) {
   const int target = check::size() - 1;
@@ -165,7 +165,7 @@ void accumulate(Memory& memory, Memory& own, MPI_Win window) {
 }
 
 #if MPI_VERSION >= 4
-// The same by counts of 64 bits.
+// The same with 64-bit counts.
 void large_counts(Memory& memory, Memory& own, Memory& before, MPI_Win window) {
   constexpr MPI_Count kCount = static_cast<MPI_Count>(k4GiB) + 77;
   own.fill<unsigned char>(byte_of);

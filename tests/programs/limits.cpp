@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the system refuses: either it works all the same, or an error says so on all ranks, and afterwards everything
-// works.
+// Limits of the system: a window either works in spite of the limit, or all ranks get an error and everything works
+// afterwards.
 //
 //   limits address_space   RLIMIT_AS leaves the last rank no room for a window, nor for the stack of a thread
-//          [first]       likewise, where farside has not begun yet
-//   limits locked          RLIMIT_MEMLOCK is 0: nothing of farside's needs locked memory, but on adapters
+//          [first]         the same before farside has started
+//   limits locked          RLIMIT_MEMLOCK is 0: farside needs locked memory only with adapters
 //   limits shm             /dev/shm is full (a small one is needed: support/small_shm): farside keeps nothing there
-//   limits works           windows work, under what the runner has forbidden before (tests/support/forbid.c)
-//   limits twice           MPI_Init again: an error (or the end of the program, where the runtime has it so), and
+//   limits works           windows work under the restrictions that the runner has set (tests/support/forbid.c)
+//   limits twice           MPI_Init again: an error (or the end of the program, if the runtime chooses that), and
 //                          windows work
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr MPI_Aint kBytes = MPI_Aint{64} << 20;
 
-// Everybody's word into the next rank's memory, at its end; then one counter by all.
+// Each rank puts a word to the end of the next rank's memory; then all ranks increment one counter.
 void use(const check::Window& window) {
   const MPI_Aint last = window.bytes() / 8 - 1;
   const int next = (check::rank() + 1) % check::size();
@@ -46,7 +46,7 @@ void use(const check::Window& window) {
   CHECK_MPI(MPI_Win_unlock(0, window));
 }
 
-// The size of this process's address space, in bytes.
+// Returns the size of this process's address space in bytes.
 rlim_t mapped_bytes() {
   std::ifstream file("/proc/self/statm");
   rlim_t pages = 0;
@@ -54,10 +54,10 @@ rlim_t mapped_bytes() {
   return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
 }
 
-// A window under the limit: refused on all ranks with the class for it, or made on all.
+// A window under the limit is refused on all ranks with the right class, or made on all.
 void address_space(const check::Program& program) {
   check::section("address space");
-  // The runtime has its connections before: MPICH waits for ever where it can map nothing for them.
+  // The runtime makes its connections before, because MPICH waits forever if it cannot map memory for them.
   std::optional<check::Window> before;
   if (!program.has("first")) {
     before.emplace(program.memory(), 64, 8);
@@ -69,7 +69,7 @@ void address_space(const check::Program& program) {
   std::vector<char> memory(allocates ? 0 : static_cast<std::size_t>(kBytes), 'a');
   rlimit usual{};
   CHECK_EQ(getrlimit(RLIMIT_AS, &usual), 0);
-  // Less than the window, and less than a thread's stack (8 MiB), but enough for what else there is to remember.
+  // Less than the window, and less than a thread's stack (8 MiB), but enough for all other allocations.
   const rlimit little{mapped_bytes() + (rlim_t{6} << 20), usual.rlim_max};
   const bool guilty = check::rank() == check::size() - 1;
   if (guilty) CHECK_EQ(setrlimit(RLIMIT_AS, &little), 0);
@@ -103,7 +103,7 @@ void locked(const check::Program& program) {
   use(check::Window(program.memory(), kBytes, 8));
 }
 
-// Rank 0 fills it; the file is gone with it at the latest.
+// Rank 0 fills /dev/shm. The file disappears with the small file system at the latest.
 void shm(const check::Program& program) {
   check::section("a full /dev/shm");
   struct statvfs room {};
@@ -130,8 +130,8 @@ void shm(const check::Program& program) {
   }
 }
 
-// How many bytes the file has that is mapped at this address. (Neither mincore(2) nor smaps tells pages that are
-// reserved from such that are not there.)
+// Returns the allocated bytes of the file that is mapped at this address. (Neither mincore(2) nor smaps distinguishes
+// reserved pages from missing ones.)
 std::int64_t bytes_in_file(const void* base) {
   const auto address = reinterpret_cast<std::uintptr_t>(base);
   std::ifstream maps("/proc/self/maps");
@@ -146,8 +146,8 @@ std::int64_t bytes_in_file(const void* base) {
   std::exit(77);
 }
 
-// No page is there before the program touches it (but farside's own), and then that one (or a huge one), filled with
-// zeroes.
+// Checks that no page exists before the program touches it (except farside's own), and that the touched page (or huge
+// page) is filled with zeros.
 void check_untouched(void* memory, MPI_Aint bytes) {
   constexpr std::int64_t kOwn = 1 << 20, kHuge = 1 << 21;
   const std::int64_t before = bytes_in_file(memory);
@@ -172,7 +172,7 @@ void first_touch() {
     check_untouched(base, kBytes);
     CHECK_MPI(MPI_Win_free(&window));
   }
-  // Where windows cannot be mapped, it is the runtime's.
+  // On other routes the memory is the runtime's.
   if (std::string(getenv("TEST_ROUTE")) == "mapped") {
     char* base = nullptr;
     CHECK_MPI(MPI_Alloc_mem(kBytes, MPI_INFO_NULL, &base));
@@ -185,8 +185,8 @@ void first_touch() {
   use(check::Window(check::Memory::kAllocate, kBytes, 8));
 }
 
-// In a control group that has 1 GiB (support/small_memory): what no rank exceeds by itself, but all together do, is
-// refused, and so is what exceeds it together with windows that nobody has touched yet.
+// In a control group with 1 GiB (support/small_memory): a window that exceeds the limit only with all ranks together is
+// refused, and so is a window that exceeds it together with untouched windows.
 void together() {
   check::section("too much together");
   constexpr MPI_Aint kMost = MPI_Aint{1} << 30;
@@ -207,7 +207,7 @@ void together() {
   CHECK_EQ(make(half, &other, &another), MPI_ERR_NO_MEM);
   std::memset(base, 1, static_cast<std::size_t>(half));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-  // Used now, and not counted twice: a quarter still fits.
+  // Touched memory is not counted twice: a quarter still fits.
   CHECK_EQ(make(half / 2, &other, &another), MPI_SUCCESS);
   std::memset(other, 1, static_cast<std::size_t>(half / 2));
   CHECK_MPI(MPI_Win_free(&another));
@@ -218,7 +218,7 @@ void together() {
   use(check::Window(check::Memory::kAllocate, kBytes, 8));
 }
 
-// Whatever the runtime does about it (an error, or the end of the program: then there is no more to see).
+// The runtime may return an error or end the program; in the latter case there is nothing more to check.
 int twice(const check::Program& program) {
   check::section("MPI_Init twice");
   use(check::Window(program.memory(), 4096, 8));

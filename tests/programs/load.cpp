@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Much of everything, and how long it took: every result is exact, and descriptors, threads and memory are as before.
+// Large numbers of ranks, windows, rounds or threads, with the time they take: every result is exact, and descriptors,
+// threads and memory are as before.
 //
 //   load [create] ranks N       N rounds in which each rank locks, adds and puts at every other one: for many ranks
-//   load [create] windows N     N windows at once, each used while all are there
+//   load [create] windows N     N windows at once, each used while all exist
 //   load [create] rounds N      a window made, used and freed, N times
 //   load [create] threads N     N operations by four threads in each rank, half of them sums, half puts
 #include <chrono>
@@ -17,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kThreads = 4;
 
-// A sum at rank 0, and a word at the next rank.
+// Adds at rank 0, and puts a word to the next rank.
 void use(const check::Window& window, std::int64_t value) {
   const std::int64_t one = 1;
   std::int64_t before = -1;
@@ -108,7 +109,7 @@ void rounds(const check::Program& program, int number) {
 void threads(const check::Program& program, int number) {
   const int each = number / kThreads;
   const int size = check::size();
-  // 64 sums, and a word for each thread of each rank.
+  // The window has 64 sums, and a word for each thread of each rank.
   const check::Window window(program.memory(), 8 * (64 + kThreads * size), 8);
   CHECK_MPI(MPI_Win_lock_all(0, window));
   std::vector<std::thread> all;
@@ -124,7 +125,7 @@ void threads(const check::Program& program, int number) {
           CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, static_cast<MPI_Aint>(random() % 64), 1, MPI_INT64_T,
                                    MPI_SUM, window));
         } else {
-          // Its place at every rank holds at last the last number that it put there.
+          // In the end the thread's word at every rank has the last number that the thread stored there.
           values[i / 2 % 64] = i;
           CHECK_MPI(
               MPI_Accumulate(&values[i / 2 % 64], 1, MPI_INT64_T, target, place, 1, MPI_INT64_T, MPI_REPLACE, window));

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mistakes, one by one: each must be refused with its class and be reported in one line that says what to do, must
-// change nothing, and the window must work afterwards. Two ranks; rank 0 makes each mistake, mostly both do.
+// Mistakes, one by one: each must be refused with its class, be reported in one line with the remedy, and change
+// nothing, and the window must work afterwards. Two ranks: rank 0 makes each mistake, mostly both do.
 //
-//   misuse [create]           all of them
-//   misuse [create] only N    the N-th (from 1)
-//   misuse report N           what the runtime says to the N-th, as "rank R: silent|right|other: CLASS", for
+//   misuse [create]           all mistakes
+//   misuse [create] only N    the N-th mistake (from 1)
+//   misuse report N           the runtime's reaction to the N-th, as "rank R: silent|right|other: CLASS", for
 //                             tests/native_misuse; afterwards the window is used as after a refusal
-//   misuse names              a line for each
-//   misuse fatal              one under MPI_ERRORS_ARE_FATAL: this run must fail
+//   misuse names              one line per mistake
+//   misuse fatal              one mistake under MPI_ERRORS_ARE_FATAL: this run must fail
 #include "misuse/cases.hpp"
 
 namespace {
 
 using namespace misuse;  // NOLINT(google-build-using-namespace)
 
-// All of them; they are numbered in this order, which is also that of the table in epochs/misuse.md.
+// Returns all cases, numbered in this order, which is also that of the table in epochs/misuse.md.
 std::vector<Case> all_cases() {
   std::vector<Case> all;
   for (const Cases& each : {outside_epochs(), fences(), locks(), start_and_post(), other_side(), arguments(), range(),
@@ -24,7 +24,7 @@ std::vector<Case> all_cases() {
   return all;
 }
 
-// A function of the user is told each mistake once, and may itself ask the window.
+// An error handler of the user is called once per mistake, and may query the window.
 int told = 0;
 int told_class = 0;
 void tell(MPI_Win* window, int* code, ...) {
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
     check::section("MPI_ERRORS_ARE_FATAL");
     CHECK_MPI(MPI_Win_set_errhandler(scene.window, MPI_ERRORS_ARE_FATAL));
     MPI_Win_complete(scene.window);
-    return 0;  // never
+    return 0;  // not reached
   }
   for (const Case& each : cases) scene.run(each);
   user_function(scene);

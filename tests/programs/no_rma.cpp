@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two-sided and collective communication only. Says how many threads and open files each rank has, for the
-// runner to compare with a run without farside.
+// Two-sided and collective communication only. Prints the number of threads and open files of each rank; the runner
+// compares them with a run without farside.
 #include <dirent.h>
 
 #include "check.hpp"
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half));
   CHECK_MPI(MPI_Barrier(half));
   CHECK_MPI(MPI_Comm_free(&half));
-  // One line each, in the order of the ranks, so that two runs print the same.
+  // One line per rank, in the order of ranks, so two runs print the same.
   for (int turn = 0; turn < size; ++turn) {
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (turn != rank) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Passive target: exclusive locks exclude, shared ones share (passive/locks.hpp), lock_all meets both
-// (passive/lock_all.hpp); flushes complete at the target, local flushes free the buffer, and an epoch is seen as a
-// whole (passive/completion.hpp).
+// Passive target: exclusive locks exclude and shared locks share (passive/locks.hpp), lock_all beside both kinds
+// (passive/lock_all.hpp). Flushes complete at the target, local flushes free the buffer, and other ranks see an
+// exclusive epoch as a whole (passive/completion.hpp).
 #include "passive/completion.hpp"
 #include "passive/lock_all.hpp"
 #include "passive/locks.hpp"

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Progress, both ways. A rank that waits in a one-sided call still moves its messages: without that, the
-// cases of the first half never end. A rank that computes and calls nothing still serves what others do to
-// its window: in the second half the origin must be done long before the target is.
-// `waiting`: one that waits in MPI_Barrier serves meanwhile; whether the barrier did, or a thread, only statistics
-// tell.
-//   progress [messages | computing | waiting] [allocate | create]     (both halves unless one is named)
+// Progress in both directions:
+//
+//   progress [messages | computing | waiting] [allocate | create]     (messages and computing unless one is named)
+//
+// messages: a rank that waits in a one-sided call still moves its messages; otherwise these cases never end. computing:
+// a rank that computes and calls nothing still serves its window; the origin must finish long before the target does.
+// waiting: a rank that waits in MPI_Barrier serves its window meanwhile; only statistics tell whether the barrier did
+// that or a thread.
 #include <complex>
 #include <time.h>
 
@@ -30,19 +32,18 @@ void nap(double seconds) {
 void barrier() { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
 
 // ---- a rank that waits moves its messages
-// -------------------------------------------------------------------------
 
 constexpr int kBytes = 1 << 20;
 
-// Rank 0 sends too much for any buffer and then waits for rank 1 in a one-sided call; rank 1 lets it go only
-// after it has the message.
+// Rank 0 sends more than any buffer holds and then waits for rank 1 in a one-sided call. Rank 1 ends that wait only
+// after it has received the message.
 struct Message {
   std::vector<char> data = std::vector<char>(kBytes, 'x');
   MPI_Request request = MPI_REQUEST_NULL;
   void send() { CHECK_MPI(MPI_Isend(data.data(), kBytes, MPI_CHAR, 1, 3, MPI_COMM_WORLD, &request)); }
   void wait() { CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE)); }
   void receive() {
-    nap(0.05);  // so that rank 0 is in its call
+    nap(0.05);  // rank 0 enters its call meanwhile
     std::fill(data.begin(), data.end(), ' ');
     CHECK_MPI(MPI_Recv(data.data(), kBytes, MPI_CHAR, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     for (char each : data) CHECK_EQ(each, 'x');
@@ -62,7 +63,7 @@ void while_locking(check::Memory memory, int target, int kind) {
     if (rank != 0) return;
     message.send();
     CHECK_MPI(MPI_Win_lock(kind, target, 0, window));
-    // A runtime may lock as late as at the first operation.
+    // A runtime may acquire the lock as late as at the first operation.
     const char byte = 1;
     CHECK_MPI(MPI_Put(&byte, 1, MPI_CHAR, target, 0, 1, MPI_CHAR, window));
     CHECK_MPI(MPI_Win_unlock(target, window));
@@ -109,7 +110,7 @@ void while_starting(check::Memory memory) {
   }
 }
 
-// The access epoch begins before the message does, where start does not wait; what waits is complete.
+// The access epoch begins before the message, where start does not wait, so MPI_Win_complete waits.
 void while_completing(check::Memory memory) {
   check::Window window(memory, kBytes, 1);
   Message message;
@@ -160,8 +161,7 @@ void while_fencing(check::Memory memory) {
   if (rank == 0) message.wait();
 }
 
-// Rank 0 has no call that waits for rank 1: it asks again and again for a word that rank 1 sets when it has
-// the message.
+// Rank 0 makes no call that waits for rank 1. It polls for a word that rank 1 sets when it has received the message.
 enum class Asks { kFetchAndOp, kGet, kRget, kSync };
 
 void while_asking(check::Memory memory, int target, Asks how) {
@@ -214,7 +214,6 @@ void while_freeing(check::Memory memory) {
 }
 
 // ---- a rank that computes serves its window
-// -----------------------------------------------------------------------
 
 constexpr double kSeconds = 2.0;
 constexpr double kMargin = 0.5;
@@ -235,7 +234,7 @@ struct Place {
 
 enum class Busy { kComputing, kSleeping };
 
-// Rank 1, without a call to MPI, for two seconds; returns when it was done, on the clock of this machine.
+// Keeps rank 1 busy for two seconds without a call of MPI. Returns the time of its end, on the clock of this machine.
 double be_busy(Busy busy) {
   const double end = now() + kSeconds;
   if (busy == Busy::kSleeping) {
@@ -354,7 +353,6 @@ void target_is_busy(check::Memory memory, Busy busy) {
 }
 
 // ---- a rank that waits in MPI serves
-// -------------------------------------------------------------------------
 
 void target_is_in_barrier(check::Memory memory) {
   constexpr double kInBarrier = 1;
@@ -370,7 +368,7 @@ void target_is_in_barrier(check::Memory memory) {
   if (rank == 0) {
     CHECK_MPI(MPI_Win_lock_all(0, window));
     for (const double begun = now(); now() - begun < kInBarrier; ++done) {
-      const std::complex<double> more(1, -1);  // no provider adds these: the target's process does
+      const std::complex<double> more(1, -1);  // no provider adds these, so the target's process does
       CHECK_MPI(MPI_Accumulate(&more, 1, MPI_C_DOUBLE_COMPLEX, 1, 0, 1, MPI_C_DOUBLE_COMPLEX, MPI_SUM, window));
       CHECK_MPI(MPI_Win_flush(1, window));
     }

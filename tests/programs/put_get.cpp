@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is put arrives, where and as it was put; what is got is what is there. All pairs of ranks, itself
-// included; sizes from nothing to beyond a megabyte, displacement units, every predefined type, contiguous
-// and strided types.
+// Puts arrive unchanged at their place, and gets return what is there. All pairs of ranks, this one included; sizes
+// from 0 to beyond 1 MiB, displacement units, every predefined type, contiguous and strided types.
 #include "put_get/operands.hpp"
 
 using check::pattern;
@@ -11,7 +10,7 @@ namespace {
 int rank;
 int size;
 
-// Every rank puts to every rank at once, each origin into its own slot, then gets it back from everywhere.
+// Every rank puts to every rank at once, each origin to its own slot, and then gets all of them back.
 void sizes(check::Memory memory) {
   constexpr std::array<std::size_t, 9> kSizes{0, 1, 8, 63, 777, 4096, 8191, 65536, (1U << 20) + 3};
   const std::size_t slot = kSizes.back() + 5;
@@ -48,7 +47,7 @@ void sizes(check::Memory memory) {
   }
 }
 
-// A displacement counts in the target's unit, which may differ from rank to rank.
+// A displacement is in the target's unit, which may differ from rank to rank.
 void displacement_units(check::Memory memory) {
   const auto unit_of = [](int r) { return std::array{8, 1, 24, 4}[static_cast<std::size_t>(r) % 4]; };
   check::Window window(memory, 24 * 64, unit_of(rank));
@@ -147,8 +146,7 @@ void predefined_types(check::Memory memory) {
   }
 }
 
-// Four type maps over the same 12 ints, at either side of a put and of a get: the data is the same, only its
-// places differ.
+// Four type maps over the same 12 ints, at either side of a put and of a get: the data is the same, the places differ.
 void derived_types(check::Memory memory) {
   struct Map {
     MPI_Datatype type;
@@ -162,7 +160,7 @@ void derived_types(check::Memory memory) {
   maps.push_back({type, 4, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}});
   CHECK_MPI(MPI_Type_vector(4, 3, 5, MPI_INT, &type));
   maps.push_back({type, 1, {0, 1, 2, 5, 6, 7, 10, 11, 12, 15, 16, 17}});
-  // Its extent is 5 ints: the second element starts right behind the last int of the first.
+  // The extent is 5 ints: the second element starts directly after the last int of the first.
   CHECK_MPI(MPI_Type_vector(2, 2, 3, MPI_INT, &type));
   maps.push_back({type, 3, {0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 13, 14}});
   for (std::size_t i = 1; i < maps.size(); ++i) CHECK_MPI(MPI_Type_commit(&maps[i].type));
@@ -194,7 +192,7 @@ void derived_types(check::Memory memory) {
   for (std::size_t i = 1; i < maps.size(); ++i) CHECK_MPI(MPI_Type_free(&maps[i].type));
 }
 
-// A matrix is transposed by the vector type alone; the type is freed while the operation is still under way.
+// The vector type alone transposes a matrix; the type is freed while the operation is under way.
 void transposed_matrix(check::Memory memory) {
   constexpr int kSide = 64;
   check::Window window(memory, kSide * kSide * sizeof(double), sizeof(double));
@@ -218,7 +216,7 @@ void transposed_matrix(check::Memory memory) {
   }
 }
 
-// Who sends may send less than the receiver has room for, as in send and receive; the rest stays as it was.
+// The sender may have less data than the receiver has room for, as in send and receive; the rest stays unchanged.
 void shorter_senders(check::Memory memory) {
   constexpr int kInts = 16;
   check::Window window(memory, 3 * kInts * sizeof(int), sizeof(int));
@@ -253,8 +251,8 @@ void shorter_senders(check::Memory memory) {
   CHECK_MPI(MPI_Type_free(&every_second));
 }
 
-// The lengths of single elements and those around them, at any address on either side, out of the own window too; the
-// bytes beside them stay as they are.
+// The lengths of single elements and those around them, at any address on either side, also from this rank's own
+// window; the bytes beside them stay unchanged.
 void small_pieces(check::Memory memory) {
   constexpr int kRoom = 64;
   check::Window window(memory, 2 * kRoom, 1);
@@ -267,7 +265,7 @@ void small_pieces(check::Memory memory) {
       std::memcpy(window.as<unsigned char>() + kRoom, out.data(), kRoom);
       in.fill(0);
       CHECK_MPI(MPI_Win_fence(0, window));
-      // At even lengths the origin is memory that others may access at the same time, but do not.
+      // At even lengths the origin is window memory, which other ranks may access at the same time, but do not.
       unsigned char* from = bytes % 2 == 0 ? window.as<unsigned char>() + kRoom : out.data();
       CHECK_MPI(MPI_Put(from + 3 + skew, bytes, MPI_BYTE, target, 8 - skew % 8, bytes, MPI_BYTE, window));
       CHECK_MPI(MPI_Win_fence(0, window));
@@ -287,7 +285,7 @@ void small_pieces(check::Memory memory) {
   }
 }
 
-// Thousands of small operations in one epoch: nothing is lost where something below has a limit.
+// Thousands of small operations in one epoch: no limit of a lower layer loses one.
 void many_in_one_epoch(check::Memory memory) {
   constexpr int kMany = 3000;
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * kMany * size, sizeof(int));
@@ -334,7 +332,7 @@ int main(int argc, char** argv) {
       {"thousands of operations in one epoch", many_in_one_epoch},
   };
   check::run(sections, program.memory());
-  // Among them MPI_Compare_and_swap, which ends the program in Open MPI 4.1's osc/rdma.
+  // The operands include those of MPI_Compare_and_swap, which ends the program in Open MPI 4.1's osc/rdma.
   if (program.has("skip_operands")) return 0;
   check::section("small operands that change when the call has returned");
   put_get::small_operands(program.memory());

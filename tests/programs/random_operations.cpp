@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random one-sided operations against a plain sequential model: random datatypes (random_operations/types.hpp) of
 // random predefined ones with random operations (random_operations/elements.hpp), by every call, to random targets and
-// displacements, on windows of random flavors, sizes and units, between random synchronizations. All ranks
-// draw the same plan and carry it out on the model (random_operations/plan.hpp); then each does its part by MPI and
+// displacements, on windows of random flavors, sizes and units, between random synchronizations. All ranks draw the
+// same plan and carry it out on the model (random_operations/plan.hpp). Then each rank carries out its part by MPI and
 // compares its window and all its buffers, byte for byte, with the model's. Datatypes are freed right after the call.
 //
 //   random_operations [create] [fixed] [seed S] [cases N] [seconds T] [only Q] [show]
 //
-// create: only windows on memory of the program's own (create, create_dynamic). fixed: no create_dynamic. Q: one case,
-// to see a failure again; show: prints what is done. A case is the same whatever was run before it. T: cases for so
-// long, and then as many descriptors and threads as after the first quarter, and no more memory than then.
+// create: only windows on memory of the program (create, create_dynamic). fixed: no create_dynamic. Q: runs one case
+// only, to repeat a failure; a case does not depend on earlier cases. show: prints the operations. T: runs cases for so
+// many seconds; at the end, descriptors, threads and memory must be as after the first quarter.
 #include <chrono>
 #include <cinttypes>
 #include <climits>
@@ -36,7 +36,7 @@ struct Options {
 };
 
 #ifdef MPICH
-constexpr std::int64_t kLostPerType = 64;  // bytes that MPICH 4.0.2 does not give back (tests/README.md)
+constexpr std::int64_t kLostPerType = 64;  // bytes that MPICH 4.0.2 leaks (tests/README.md)
 #else
 constexpr std::int64_t kLostPerType = 0;
 #endif
@@ -104,7 +104,7 @@ class Case {
     switch (dice_.below(3)) {
       case 0: break;
       case 1: CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_)); break;
-      default: CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, -check::rank(), &comm_)); break;  // the other way round
+      default: CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, -check::rank(), &comm_)); break;  // in reversed order
     }
     CHECK_MPI(MPI_Comm_rank(comm_, &rank_));
     CHECK_MPI(MPI_Comm_size(comm_, &ranks_));
@@ -155,7 +155,7 @@ class Case {
 
   // ---- synchronization
 
-  // The owner's own stores of the phase.
+  // Carries out the owner's stores of the phase.
   void store() {
     if (phase_.sync == Sync::kPassive) CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank_, 0, window_));
     for (const Store& each : phase_.stores)
@@ -240,7 +240,7 @@ class Case {
 
   // ---- an operation
 
-  // Address, count and datatype of a buffer, as the call gets them.
+  // Address, count and datatype of a buffer, as passed to the call.
   struct Argument {
     void* address = nullptr;
     int count = 0;
@@ -262,7 +262,7 @@ class Case {
     }
     return result;
   }
-  // The buffer's own memory, filled when it is asked for first.
+  // Returns the buffer's own memory, which is filled at the first request.
   Aligned& memory(const Operation& made, const Buffer& buffer) {
     const int which = &buffer == &made.from ? 0 : &buffer == &made.compare ? 1 : 2;
     std::unique_ptr<Aligned>& own = buffers_[{made.index, which}];
@@ -308,7 +308,7 @@ class Case {
     const MPI_Op op = handle(made.op);
     const bool large = made.large && MPI_VERSION >= 4;
 #if MPI_VERSION < 4
-    // Not called: there are no such calls.
+    // The runtime has no such calls; these names are never called.
 #define MPI_Put_c MPI_Put
 #define MPI_Get_c MPI_Get
 #define MPI_Accumulate_c MPI_Accumulate
@@ -460,7 +460,7 @@ int main(int argc, char** argv) {
     Case(options, elements.all(), each, argv[0]).run(&operations);
     check::section("between two cases");
     if (seconds.count() == 0) continue;
-    // Rank 0's clock is everybody's.
+    // All ranks use rank 0's clock.
     int now = static_cast<int>((std::chrono::steady_clock::now() - begin) / (seconds / 4.0));
     CHECK_MPI(MPI_Bcast(&now, 1, MPI_INT, 0, MPI_COMM_WORLD));
     if (quarters == 0 && now > 0) {
@@ -470,7 +470,7 @@ int main(int argc, char** argv) {
     quarters = now;
     if (now >= 4) break;
   }
-  // Pages that are touched for the first time take long to come to an end; what is lost in each case shows on the heap.
+  // The number of touched pages grows for a long time; a leak per case shows on the heap.
   if (seconds.count() > 0) {
     const std::int64_t of_types = kLostPerType * (Type::committed - types) / 1024;
     check::same_usage(warm, check::usage(),

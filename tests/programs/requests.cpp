@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations with a request: completed one by one, all together, by tests, and next to requests of messages.
+// Operations with a request: completed one by one, all together, by tests, and beside requests of messages.
 #include "stopped.hpp"
 
 #include <algorithm>
@@ -86,8 +86,8 @@ void look_first(std::vector<MPI_Request>& requests) {
 using Complete = void (*)(std::vector<MPI_Request>&);
 constexpr Complete kCompletions[] = {wait_each, wait_all, wait_any, wait_some, test_each, test_all, look_first};
 
-// Puts and gets, every way to complete them. A completed put has given its buffer back, a completed get is in
-// it.
+// Puts and gets, completed by every call. The buffer of a completed put may be reused; the buffer of a completed get
+// has the data.
 void puts_and_gets(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * kMany * kInts, sizeof(int));
   Buffers out;
@@ -138,7 +138,7 @@ void accumulates(check::Memory memory) {
     CHECK_MPI(MPI_Rget_accumulate(ones.data(), kCount, MPI_DOUBLE, before.data(), kCount, MPI_DOUBLE, next(),
                                   0, kCount, MPI_DOUBLE, MPI_SUM, window, &requests[1]));
     complete(requests);
-    // I am the only origin of my target.
+    // No other rank accesses this target.
     for (double value : before) CHECK_EQ(value, 2.0 * rounds + 1);
     CHECK_MPI(MPI_Win_unlock(next(), window));
     ++rounds;
@@ -149,7 +149,7 @@ void accumulates(check::Memory memory) {
   CHECK_MPI(MPI_Win_unlock(rank, window));
 }
 
-// One list holds requests of both kinds; the messages are large enough to need their receiver.
+// One list has requests of both kinds; the messages are so large that they need the receiver's progress.
 void next_to_messages(check::Memory memory) {
   constexpr int kLarge = 1 << 18;
   check::Window window(memory, kLarge * sizeof(int), sizeof(int));
@@ -189,16 +189,16 @@ void completed_late(check::Memory memory) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// While the target is stopped, what needs it is issued and stays under way: the calls return, tests say no, and what
-// does not need it completes beside it. (Inside a node nothing needs the target. One on another machine is not
-// stopped.)
+// While the target is stopped, operations that need it are issued and stay under way: the calls return, tests return
+// false, and other operations complete. (Inside a node no operation needs the target. A target on another machine is
+// not stopped.)
 void under_way(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * kMany * kInts, sizeof(int));
   for (int i = 0; i < kMany * kInts; ++i) window.as<int>()[i] = rank * 1000000 + i;
   const std::vector<int> pids = check::pids_here();
   const char* routes = std::getenv("FARSIDE_ROUTES");
   const char* provider = std::getenv("FARSIDE_PROVIDER");
-  // An adapter needs nobody (verbs).
+  // An adapter does not need the target's process (verbs).
   const bool needs_target = routes != nullptr && std::string(routes) == "fabric" && provider != nullptr &&
                             !std::string_view(provider).starts_with("verbs") && pids.back() != 0;
   Buffers in;
@@ -249,8 +249,8 @@ void under_way(check::Memory memory) {
   }
 }
 
-// A request is over when its own operation is, whatever was issued behind it: over the fabric a small get is, once at
-// least, while a large one is under way.
+// A request is complete when its own operation is, whatever was issued after it: over the fabric a small get completes,
+// at least once, while a large one is under way.
 void before_a_later_one(check::Memory memory) {
   if (size == 1) return;
   constexpr int kRounds = 20;
@@ -281,7 +281,7 @@ void before_a_later_one(check::Memory memory) {
   if (route != nullptr && std::string(route) == "fabric") CHECK(later_under_way > 0);
 }
 
-// Nobody asks for a request any more when its window goes.
+// The program never completes the requests of a window that is freed.
 void left_behind(check::Memory memory) {
   MPI_Request request = MPI_REQUEST_NULL;
   int seen = -1;
@@ -310,11 +310,11 @@ void wait_each_from_the_last(std::vector<MPI_Request>& requests) {
   }
 }
 
-// What a request costs to complete does not depend on how many there are. The operations are over before (a flush), so
-// the processor's time of this thread is what the calls that complete requests take themselves.
+// The cost of completing a request does not depend on the number of requests. A flush completes the operations before,
+// so the CPU time of this thread is that of the completion calls themselves.
 void very_many(check::Memory memory) {
   const char* const route = std::getenv("TEST_ROUTE");
-  if (route == nullptr || std::string(route) != "fabric") return;  // else each is complete when it returns
+  if (route == nullptr || std::string(route) != "fabric") return;  // else each is complete on return
   constexpr int kFew = 1000;
   constexpr int kVeryMany = 60000;
   constexpr double kMostTimes = 4;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random sequences of calls, legal and not, against a plain model of the standard: each call must succeed or
-// be refused as the model says, a refusal is reported in one line, a success in none, and nothing hangs. All
-// ranks draw the same sequence and know what the others do: a call that would wait is made only when the
-// model says that it can end, and a collective one by all.
+// Random sequences of legal and illegal calls, against a plain model of the standard: each call must succeed or be
+// refused as the model says. A refusal prints one line, a success none, and nothing hangs. All ranks draw the same
+// sequence and know the calls of the others: a call that may wait is made only if the model says that it can end, and a
+// collective call is made by all ranks.
 //
-//   sequences [create] [seed S] [sequences N] [only Q]      Q: one sequence, to see a failure again
+//   sequences [create] [seed S] [sequences N] [only Q]      Q: one sequence only, to repeat a failure
 #include "sequences/draw.hpp"
 #include "sequences/model.hpp"
 #include "sequences/stage.hpp"
@@ -13,9 +13,9 @@ namespace {
 
 using namespace sequences;  // NOLINT(google-build-using-namespace)
 
-constexpr int kSteps = 150;  // of a sequence; then all epochs are ended
+constexpr int kSteps = 150;  // steps of a sequence; then all epochs are ended
 
-// Ends all epochs, by calls that are all legal, and frees the window.
+// Ends all epochs by legal calls, and frees the window.
 void end(Stage& stage, Model& model) {
   const auto make = [&](int actor, Kind kind, int target = 0, std::set<int> group = {}, int assert = 0) {
     Step step;
@@ -47,13 +47,13 @@ void run(Stage& stage, std::uint32_t seed, int sequence, int ranks) {
   Dice dice(seed * 1000003U + static_cast<std::uint32_t>(sequence));
   Model model(ranks);
   for (int i = 0; i < kSteps; ++i) {
-    // Mostly something that may be done, else few epochs would ever open.
+    // Most steps are legal, or few epochs would ever open.
     Step step;
     for (int tries = dice.one_in(3) ? 1 : 6; tries > 0; --tries) {
       step = draw(dice, model);
       if (judge(model, step, std::max(step.actor, 0)).empty()) break;
     }
-    // A conflict is found at the target, after waiting for what a legal call would wait for.
+    // A conflict is found at the target, after the same waits as those of a legal call.
     const int judged = std::max(step.actor, 0);
     Classes found_here = judge(model, step, judged);
     found_here.erase(MPI_ERR_RMA_CONFLICT);

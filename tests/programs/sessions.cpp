@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows of a program that never calls MPI_Init: MPI 4.0's sessions, two at once, ended one by one. With the argument
-// `world` beside a window of the world model, which has one thread, while the sessions ask for MPI_THREAD_MULTIPLE.
+// Windows of a program that never calls MPI_Init: two of MPI 4.0's sessions at once, ended one after the other. With
+// the argument `world`: beside a window of the world model, which has one thread, while the sessions request
+// MPI_THREAD_MULTIPLE.
 #include "check.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <string_view>
 
-// Open MPI 5 has sessions, and its mpi.h says MPI 3.1.
+// Open MPI 5 has sessions, although its mpi.h says MPI 3.1.
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 
 namespace {
@@ -40,7 +41,7 @@ struct Session {
   MPI_Comm all = MPI_COMM_NULL;
 };
 
-// Each rank puts its number into its on-node peer.
+// Each rank puts its number to the next rank.
 void put_around(MPI_Comm all, const check::Window& window) {
   const int rank = check::state.rank;
   int size = 0;
@@ -79,7 +80,7 @@ void run_sessions(check::Memory memory, bool with_threads) {
   put_around(second, memory);
 }
 
-// A lock that was taken before the sessions, over the fabric perhaps deferred, is given back after them.
+// A lock that was acquired before the sessions, perhaps deferred over the fabric, is released after they began.
 void beside_the_world(check::Memory memory) {
   check::section("the world model");
   check::Window window(memory, kBytes, sizeof(int));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows that cannot be made are refused on every rank, by an error code, whichever rank the cause is on.
-//   settings refused     a FARSIDE_* variable has a bad value (the runner sets it): no window can be made
-//   settings huge        64 TiB, asked for by all, then by one rank alone; small windows before and after
+// Windows that cannot be made are refused on every rank, by an error code, whichever rank has the cause.
+//
+//   settings refused     a FARSIDE_* variable has a bad value (set by the runner): no window can be made
+//   settings huge        64 TiB, requested by all ranks, then by one alone; small windows before and after
 //   settings file_size   the limit of file sizes (RLIMIT_FSIZE) is below the window's size
-//   settings differently [reversed]   on the fabric alone: for rank 0 libfabric has not the provider asked
-//   for, and
-//                                     the last rank may open no more files (reversed: the other way round)
+//   settings differently [reversed]   on the fabric alone: at rank 0 libfabric lacks the requested provider, and the
+//                                     last rank may open no more files (reversed: the two ranks are exchanged)
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -16,7 +16,7 @@ namespace {
 int rank;
 int size;
 
-// All ranks agree on whether it worked; if so, it does work.
+// Makes a window. All ranks agree on whether it was made; if so, the window works.
 bool made(MPI_Aint bytes) {
   char* base = nullptr;
   MPI_Win window = MPI_WIN_NULL;
@@ -45,7 +45,7 @@ bool made(MPI_Aint bytes) {
 
 void refused() {
   CHECK(!made(4096));
-  // Again: nothing was left half made.
+  // The second attempt shows that the first left nothing behind.
   CHECK(!made(4096));
   int own[4] = {};
   MPI_Win window = MPI_WIN_NULL;
@@ -84,8 +84,8 @@ void file_size() {
   CHECK(made(MPI_Aint{8} << 20));
 }
 
-// Each has an error of its own, at the same time, and alone would come to another decision than the other: a
-// setting that cannot be met is an error, but with no route the window would be the runtime's.
+// Two ranks have different errors at the same time, which alone would lead to different decisions: a setting that
+// cannot be met is an error, but without a route the window would be the runtime's.
 void differently(bool reversed) {
   rlimit limit{};
   CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -93,19 +93,19 @@ void differently(bool reversed) {
   const int lowest = open("/dev/null", O_RDONLY);
   CHECK(lowest >= 0);
   close(lowest);
-  // Not one file more, then enough for memory but not for an endpoint.
+  // No further descriptor at first, then enough for memory but not for an endpoint.
   for (int more : {0, 1, 2, 4}) {
     limit.rlim_cur = static_cast<rlim_t>(lowest + more);
     if (rank == (reversed ? 0 : size - 1)) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
     const bool works = made(64);
-    // The lowest rank's reason is all ranks' reason.
+    // The error of the lowest failed rank decides on all ranks.
     if (!reversed) CHECK(!works);
   }
   CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// For the first or last rank. libfabric reads FI_PROVIDER once, which may be in MPI_Init, so the launcher is
-// asked.
+// Hides the provider from the first or last rank. libfabric reads FI_PROVIDER once, perhaps in MPI_Init, so the rank
+// comes from the launcher's environment.
 void hide_provider(bool from_last) {
   const auto number = [](const char* openmpi, const char* mpich) {
     const char* value = std::getenv(openmpi);

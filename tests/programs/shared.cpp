@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared windows: loads and stores reach every rank's memory, which is one piece in the order of ranks unless the
-// ranks allow otherwise; operations and synchronization work on them as on any other.
+// Shared windows: loads and stores reach every rank's memory, which is contiguous in the order of ranks unless the
+// ranks allow otherwise. Operations and synchronization work as on any other window.
 #include <atomic>
 #include <numeric>
 
@@ -8,8 +8,8 @@
 
 namespace {
 
-MPI_Comm node;  // whose ranks share memory: mostly all
-int rank;       // in it, as all ranks below
+MPI_Comm node;  // its ranks share memory: mostly all ranks
+int rank;       // rank in `node`, like all ranks below
 int size;
 
 struct Part {
@@ -36,7 +36,7 @@ class SharedWindow {
   MPI_Win window = MPI_WIN_NULL;
 };
 
-// Every rank writes its own part to the last byte, then all read all parts, then each writes its on-node peer's.
+// Every rank writes its own part to the last byte, then all read all parts, then each writes the next rank's part.
 void check_loads_and_stores(MPI_Win window, const std::vector<Part>& parts, int salt) {
   CHECK_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window));
   const auto meet = [&] {
@@ -67,7 +67,7 @@ void check_loads_and_stores(MPI_Win window, const std::vector<Part>& parts, int 
   CHECK_MPI(MPI_Win_unlock_all(window));
 }
 
-// Sizes that are no multiples of anything, some of nothing.
+// Sizes that are no multiples of words or pages, some of them 0.
 void sizes_and_units() {
   for (int round = 0; round < 5; ++round) {
     const auto bytes_of = [&](int r) { return (r + round) % 3 == 2 ? 0 : 777 * (r + 1) + 13 * round; };
@@ -130,7 +130,7 @@ void attributes() {
   CHECK_MPI(MPI_Info_get(info, "alloc_shared_noncontig", MPI_MAX_INFO_VAL, text, &found));
   CHECK(found);
   CHECK_EQ(std::string(text), std::string("false"));
-  // The last word is reported, though the memory stays where it is.
+  // The last value is reported, although the memory stays as it is.
   CHECK_MPI(MPI_Info_set(info, "alloc_shared_noncontig", "true"));
   CHECK_MPI(MPI_Win_set_info(shared.window, info));
   CHECK_MPI(MPI_Info_free(&info));
@@ -142,7 +142,7 @@ void attributes() {
   CHECK_MPI(MPI_Info_free(&info));
 }
 
-// What operations do is seen by loads, and the other way round, at addresses without any alignment.
+// Loads see the effects of operations, and operations those of stores, at unaligned addresses.
 void operations() {
   for (bool contiguous : {true, false}) {
     MPI_Info info;
@@ -166,7 +166,7 @@ void operations() {
     CHECK_EQ(seen, value);
     CHECK_MPI(MPI_Win_fence(0, shared.window));
 
-    // The last element of rank 0: all add, by every call there is.
+    // All ranks add to the last element of rank 0, by every call of the accumulate family.
     CHECK_MPI(MPI_Win_lock_all(0, shared.window));
     constexpr int kRounds = 200;
     for (int i = 0; i < kRounds; ++i) {
@@ -196,14 +196,14 @@ void operations() {
     CHECK_EQ(seen, std::int64_t{kRounds * size});
     CHECK_MPI(MPI_Win_fence(0, shared.window));
 
-    // Not a byte of the on-node peer's can be reached, although it is right behind.
+    // No byte of the next rank's part can be accessed, although that part follows directly.
     CHECK_MPI(MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN));
     CHECK_REFUSED(MPI_Put(&value, 1, MPI_INT64_T, 0, kBytes - 7, 1, MPI_INT64_T, shared.window), MPI_ERR_RMA_RANGE);
     CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, shared.window));
   }
 }
 
-// Atomics of the program itself and the window's are one thing.
+// Atomics of the program and those of the window are atomic to each other.
 void processor_atomics() {
   SharedWindow shared(rank == 0 ? 64 : 0, 8);
   auto* word = reinterpret_cast<std::int64_t*>(query(shared.window, 0).base);
@@ -223,7 +223,7 @@ void processor_atomics() {
   CHECK_EQ(std::atomic_ref(*word).load(), std::int64_t{500 * size});
 }
 
-// Locks, post and start order loads and stores as well.
+// Locks, post and start also order loads and stores.
 void synchronization() {
   SharedWindow shared(sizeof(int) * 2, sizeof(int));
   auto* counter = reinterpret_cast<int*>(query(shared.window, 0).base);
@@ -231,7 +231,7 @@ void synchronization() {
   CHECK_MPI(MPI_Win_fence(0, shared.window));
   for (int i = 0; i < 100; ++i) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, shared.window));
-    // Plain, in memory of rank 0.
+    // A plain load and store in the memory of rank 0.
     counter[0] = counter[0] + 1;
     CHECK_MPI(MPI_Win_unlock(0, shared.window));
   }
@@ -270,12 +270,12 @@ void refused() {
   CHECK_EQ(part.bytes, MPI_Aint{-1});
   CHECK_EQ(query(shared.window, rank).bytes, MPI_Aint{64});
 
-  // A bad argument of one rank is an error on all.
+  // A bad argument of one rank is an error on all ranks.
   CHECK_MPI(MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN));
   void* base = nullptr;
   MPI_Win window = MPI_WIN_NULL;
   CHECK(MPI_Win_allocate_shared(rank == 0 ? -1 : 64, 1, MPI_INFO_NULL, node, &base, &window) != MPI_SUCCESS);
-  // More than there is, by one rank and by all together.
+  // More memory than exists, requested by one rank, and by all together.
   constexpr MPI_Aint kHuge = MPI_Aint{1} << 46;
   CHECK_REFUSED(MPI_Win_allocate_shared(rank == size - 1 ? kHuge : 64, 1, MPI_INFO_NULL, node, &base, &window),
                 MPI_ERR_NO_MEM);
@@ -283,7 +283,7 @@ void refused() {
   CHECK_MPI(MPI_Comm_set_errhandler(node, MPI_ERRORS_ARE_FATAL));
 }
 
-// On two hosts the ranks of all have no memory in common; what they say to each other goes by other ways.
+// On two hosts the ranks of MPI_COMM_WORLD share no memory.
 void over_nodes() {
   if (check::size() == size) return;
   CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

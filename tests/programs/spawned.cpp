@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows over processes that were started together and others that these have started (MPI_Comm_spawn).
+// Windows over the processes of the launcher and those that they started by MPI_Comm_spawn.
 #include "check.hpp"
 
 namespace {
 
 constexpr int kInts = 1000;
 
-// All ranks of the communicator count on rank 0, and put themselves everywhere.
+// All ranks of the communicator count on rank 0, and put their rank to all ranks.
 void use(MPI_Comm all, check::Memory memory) {
   int rank = -1;
   int size = 0;
@@ -27,7 +27,7 @@ void use(MPI_Comm all, check::Memory memory) {
   for (int origin = 0; origin < size; ++origin) CHECK_EQ(window.as<int>()[origin], origin);
   if (rank == 0) CHECK_EQ(window.as<int>()[kInts - 1], size);
   CHECK_MPI(MPI_Win_unlock(rank, window));
-  // A ring of epochs that is closed by both kinds of process.
+  // A ring of epochs over both kinds of process.
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_MPI(MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 500, 1, MPI_INT, window));
   CHECK_MPI(MPI_Win_fence(0, window));

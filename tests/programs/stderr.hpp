@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is written on stderr meanwhile:
+// Captures the output on stderr:
 //
 //   check::Stderr heard;
 //   MPI_Win_unlock(...);
@@ -16,7 +16,7 @@
 
 namespace check {
 
-// From its construction on, 64 KiB at most, what goes to stderr goes here instead; until end(), which must be called.
+// Captures stderr from its construction until end(), which must be called. Returns 64 KiB at most.
 class Stderr {
  public:
   Stderr() {
@@ -38,7 +38,7 @@ class Stderr {
     static const int made = [] {
       terminal = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
       const int made_here = memfd_create("stderr", MFD_CLOEXEC);
-      // Else two threads that write at once may write to the same place.
+      // Without O_APPEND two threads could write to the same offset.
       fcntl(made_here, F_SETFL, O_APPEND);
       return made_here;
     }();

@@ -12,7 +12,8 @@
 
 namespace check {
 
-// Collective over all ranks: the process of each, 0 for those on another machine, where signals do not go.
+// Returns the process id of each rank; 0 for ranks on another machine, which signals do not reach. Collective over all
+// ranks.
 inline std::vector<int> pids_here() {
   struct Process {
     char machine[64] = {};
@@ -26,7 +27,7 @@ inline std::vector<int> pids_here() {
   return pids;
 }
 
-// Stops a process for a while, from outside: it answers nobody. 0 is no process.
+// Stops all threads of a process while this object exists. 0 is no process.
 class Stopped {
  public:
   explicit Stopped(pid_t pid) : pid_(pid) {

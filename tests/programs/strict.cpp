@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// With FARSIDE_CHECK=strict: accesses that conflict, of one origin or of several, are refused, both calls are
-// named, and what is allowed is let through; buffers and window memory that are stored to too early are
-// reported. Without it (argument lenient) all of it passes, as the results are not looked at.
+// With FARSIDE_CHECK=strict: conflicting accesses, of one origin or of several, are refused, and the report names both
+// calls. Allowed accesses pass. Early stores to buffers and window memory are reported. Without strict checking
+// (argument lenient) all of this passes, because the program does not check the results.
 #include <functional>
 
 #include "check.hpp"
@@ -14,7 +14,7 @@ int rank;
 int next;
 int last;
 
-// The second of two calls that conflict. `with`: how the report names the first.
+// Makes the second of two conflicting calls. `with`: the first call as the report names it.
 void conflict(const std::function<int()>& call, const char* with, const char* what,
               const char* third = ", target ") {
   check::Stderr heard;
@@ -28,7 +28,7 @@ void conflict(const std::function<int()>& call, const char* with, const char* wh
       check::fail(__FILE__, __LINE__, std::string("'") + part + "' is not said: " + text);
   }
 }
-// A call that ends an epoch in which somebody has stored too early: all of it is done, but the class is returned.
+// A call that ends an epoch with an early store: the call is carried out, but returns the error class.
 #define STORED(with, what, call) conflict([&] { return (call); }, with, what, "MPI_Win_")
 #define CONFLICT(with, what, call) conflict([&] { return (call); }, with, what)
 
@@ -54,18 +54,17 @@ void at_the_target(const check::Window& window) {
   CHECK_MPI(put(4, 2));
   CONFLICT("MPI_Put (operation ", kWindow,
            MPI_Accumulate(out, 1, MPI_INT, next, 5, 1, MPI_INT, MPI_SUM, window));
-  // A flush ends it, of this target.
+  // A flush of this target ends the conflict.
   CHECK_MPI(MPI_Win_flush(next, window));
   CHECK_MPI(put(3, 2));
   CHECK_MPI(MPI_Win_flush_all(window));
-  // A local flush gives the buffer back, no more.
+  // A local flush frees only the buffer.
   CHECK_MPI(put(3, 2));
   CHECK_MPI(MPI_Win_flush_local(next, window));
   CONFLICT("MPI_Put (operation ", kWindow, MPI_Get(out, 2, MPI_INT, next, 3, 2, MPI_INT, window));
   CHECK_MPI(MPI_Get(out, 2, MPI_INT, next, 12, 2, MPI_INT, window));
   CHECK_MPI(MPI_Win_flush_all(window));
-  // Gets meet, into other memory; accumulates of one type do, with any operation, in the order in which they
-  // are made.
+  // Gets may overlap, into different memory. Accumulates of one type may overlap, with any operation, in their order.
   CHECK_MPI(get(0, 4));
   CHECK_MPI(MPI_Get(in + 4, 4, MPI_INT, next, 2, 4, MPI_INT, window));
   CONFLICT("MPI_Get (operation ", kWindow, put(1, 1));
@@ -77,7 +76,7 @@ void at_the_target(const check::Window& window) {
            MPI_Accumulate(numbers, 1, MPI_FLOAT, next, 8, 1, MPI_FLOAT, MPI_SUM, window));
   CONFLICT("MPI_Accumulate (operation ", kWindow, put(10, 1));
   CHECK_MPI(MPI_Win_unlock_all(window));
-  // So does the end of the epoch.
+  // The end of the epoch ends the conflict, too.
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window));
   CHECK_MPI(put(8, 4));
   CHECK_MPI(MPI_Win_unlock(next, window));
@@ -91,7 +90,7 @@ void at_the_target(const check::Window& window) {
 }
 
 void between_the_bytes(const check::Window& window) {
-  // Every second int, and those between: no byte in common.
+  // Every second int, and the ints between them: no common byte.
   int out[4] = {};
   MPI_Datatype strided;
   CHECK_MPI(MPI_Type_vector(4, 1, 2, MPI_INT, &strided));
@@ -109,7 +108,7 @@ void in_local_memory(const check::Window& window) {
   int buffer[8] = {};
   MPI_Request request = MPI_REQUEST_NULL;
   CHECK_MPI(MPI_Win_lock_all(0, window));
-  // Read by many; but not written meanwhile, nor read while it is written.
+  // Several operations may read a buffer, but none may write it meanwhile, nor read it while it is written.
   CHECK_MPI(MPI_Put(buffer, 2, MPI_INT, next, 0, 2, MPI_INT, window));
   CHECK_MPI(MPI_Put(buffer, 2, MPI_INT, next, 2, 2, MPI_INT, window));
   CONFLICT("MPI_Put towards rank ", kBuffer, MPI_Get(buffer + 1, 1, MPI_INT, next, 8, 1, MPI_INT, window));
@@ -117,7 +116,7 @@ void in_local_memory(const check::Window& window) {
   CONFLICT("MPI_Get towards rank ", kBuffer, MPI_Put(buffer + 3, 1, MPI_INT, next, 12, 1, MPI_INT, window));
   CONFLICT("MPI_Get towards rank ", kBuffer, MPI_Get(buffer + 2, 1, MPI_INT, next, 10, 1, MPI_INT, window));
   CHECK_MPI(MPI_Win_flush(next, window));
-  // A request that is complete gives its buffer back.
+  // A complete request frees its buffer.
   for (int i = 0; i < 3; ++i) {
     CHECK_MPI(MPI_Rget(buffer, 2, MPI_INT, next, 8, 2, MPI_INT, window, &request));
     CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -130,7 +129,8 @@ void in_local_memory(const check::Window& window) {
   barrier();
 }
 
-// What is done to the buffers of an operation with a request, and to what it accesses, before its request is complete.
+// Stores and operations on the buffers of an operation with a request, and on the memory that it accesses, before the
+// request is complete.
 void before_a_request_is_complete(const check::Window& window) {
   constexpr const char* kByItself = " on window ";
   int out[8] = {};
@@ -146,7 +146,7 @@ void before_a_request_is_complete(const check::Window& window) {
     CHECK_MPI(MPI_Rget(into, 2, MPI_INT, next, at, 2, MPI_INT, window, of != nullptr ? of : &request));
   };
   CHECK_MPI(MPI_Win_lock_all(0, window));
-  // Stores: the call that completes the request tells.
+  // Stores: the call that completes the request reports them.
   rput(0);
   to_out[1] = to_out[1] + 1;
   conflict([&] { return MPI_Wait(&request, MPI_STATUS_IGNORE); }, "the origin buffer of MPI_Rput towards rank ",
@@ -161,7 +161,7 @@ void before_a_request_is_complete(const check::Window& window) {
   CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
   to_out[1] = to_out[1] + 1;
   CHECK_MPI(MPI_Win_flush(next, window));
-  // So does a flush that comes before, and for requests that were freed nothing else does.
+  // An earlier flush reports them, too. For freed requests only the flush does.
   rput(0);
   to_out[0] = to_out[0] + 1;
   STORED("the origin buffer of MPI_Rput towards rank ", "has been changed", MPI_Win_flush(next, window));
@@ -175,7 +175,7 @@ void before_a_request_is_complete(const check::Window& window) {
   CHECK_MPI(MPI_Request_free(&request));
   to_out[0] = to_out[0] + 1;
   STORED("the origin buffer of MPI_Rput towards rank ", "has been changed", MPI_Win_flush(next, window));
-  // Its user may hear of it and complete it later.
+  // MPI_Request_get_status may report the completion first, and the program completes the request later.
   rget(in, 8);
   CHECK_MPI(MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE));
   while (done == 0) CHECK_MPI(MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE));
@@ -183,7 +183,7 @@ void before_a_request_is_complete(const check::Window& window) {
   CHECK_MPI(MPI_Put(in, 2, MPI_INT, next, 12, 2, MPI_INT, window));
   CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
   CHECK_MPI(MPI_Win_flush(next, window));
-  // Other operations, on the buffer and on what it accesses.
+  // Other operations, on the buffer and on the memory that the first accesses.
   rget(in, 8);
   CONFLICT("MPI_Rget towards rank ", kBuffer, MPI_Put(in + 1, 1, MPI_INT, next, 12, 1, MPI_INT, window));
   CONFLICT("complete its request or flush", kBuffer, MPI_Get(in + 1, 1, MPI_INT, next, 12, 1, MPI_INT, window));
@@ -202,7 +202,7 @@ void before_a_request_is_complete(const check::Window& window) {
   CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
   CHECK_MPI(MPI_Get(in + 4, 1, MPI_INT, next, 8, 1, MPI_INT, window));
   CHECK_MPI(MPI_Win_flush(next, window));
-  // Of several, those that a call has completed.
+  // Of several requests, only those that a call has completed.
   for (int round = 0; round < 2; ++round) {
     MPI_Request both[2];
     rget(in, 8, &both[0]);
@@ -219,7 +219,7 @@ void before_a_request_is_complete(const check::Window& window) {
     CHECK_MPI(MPI_Win_flush(next, window));
   }
   CHECK_MPI(MPI_Win_unlock_all(window));
-  // An unlock completes it, too; the request may be forgotten for a while.
+  // An unlock completes the operation, too; the request is completed later.
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window));
   rput(0);
   CHECK_MPI(MPI_Win_unlock(next, window));
@@ -228,7 +228,7 @@ void before_a_request_is_complete(const check::Window& window) {
   barrier();
 }
 
-// From here on: rank 0's window, which rank 0 and the last rank access.
+// From here on rank 0 and the last rank access rank 0's window.
 
 void between_fences(const check::Window& window) {
   int out[4] = {};
@@ -265,7 +265,7 @@ void under_locks(const check::Window& window) {
   int out[4] = {};
   int in[4] = {};
   CHECK_MPI(MPI_Win_lock_all(0, window));
-  // To wait for one another is not enough: it takes a flush.
+  // A barrier without a flush does not order the accesses.
   if (rank == 0) CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
   barrier();
   if (rank == last) {
@@ -286,7 +286,7 @@ void under_locks(const check::Window& window) {
   if (rank == 0) CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
   if (rank == 0) CHECK_MPI(MPI_Win_flush_all(window));
   barrier();
-  // A counter for all, and a request that is complete.
+  // A counter of all ranks, and a complete request.
   for (int i = 0; i < 20; ++i) {
     CHECK_MPI(MPI_Fetch_and_op(out, in, MPI_INT, 0, 5, MPI_SUM, window));
     CHECK_MPI(MPI_Win_flush(0, window));
@@ -294,7 +294,7 @@ void under_locks(const check::Window& window) {
   MPI_Request request = MPI_REQUEST_NULL;
   CHECK_MPI(MPI_Rget(in, 1, MPI_INT, 0, 0, 1, MPI_INT, window, &request));
   CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
-  // One that is not complete is still under way, for others as well.
+  // An incomplete request is still under way, also for other ranks.
   barrier();
   if (rank == 0) CHECK_MPI(MPI_Rget(in, 4, MPI_INT, 0, 8, 4, MPI_INT, window, &request));
   barrier();
@@ -307,7 +307,7 @@ void under_locks(const check::Window& window) {
   if (rank == last) CHECK_MPI(MPI_Put(out, 1, MPI_INT, 0, 8, 1, MPI_INT, window));
   CHECK_MPI(MPI_Win_unlock_all(window));
   barrier();
-  // Exclusive locks order, in whatever order; and shared ones with a barrier.
+  // Exclusive locks order accesses, and so do shared locks with a barrier.
   for (int i = 0; i < 20; ++i) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
     CHECK_MPI(MPI_Get(in, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
@@ -339,7 +339,7 @@ void within_an_exposure(const check::Window& window) {
       CHECK_MPI(MPI_Win_complete(window));
     }
     barrier();
-    // A put is complete at the wait, a get when its origin has completed.
+    // A put is complete at the target's wait, a get when its origin has completed.
     if (rank == last) {
       CONFLICT("let the target post for one after the other", "MPI_Put of rank 0 (its operation ",
                MPI_Get(in, 2, MPI_INT, 0, 0, 2, MPI_INT, window));
@@ -351,8 +351,8 @@ void within_an_exposure(const check::Window& window) {
   }
 }
 
-// A lock_all may come while a rank is exposed, and stay; what it does to that rank is refused, whether anything
-// conflicts or not.
+// A lock_all may begin and stay while a rank is exposed. Its operations on that rank are refused, with or without a
+// conflict.
 void lock_all_on_an_exposed_target(const check::Window& window) {
   const check::Group to_0({0}), to_last({last});
   int value = 0;
@@ -382,7 +382,7 @@ void lock_all_on_an_exposed_target(const check::Window& window) {
 
 void buffers_in_the_window(const check::Window& window) {
   int* const own = window.as<int>();
-  // Rank 0 puts out of its own window, to another part of rank 1's.
+  // Rank 0 puts from its own window to another part of rank 1's.
   int out[4] = {};
   CHECK_MPI(MPI_Win_lock_all(0, window));
   if (rank == 0) CHECK_MPI(MPI_Put(own + 16, 4, MPI_INT, 1, 32, 4, MPI_INT, window));
@@ -396,7 +396,7 @@ void buffers_in_the_window(const check::Window& window) {
     CHECK_MPI(MPI_Win_flush(0, window));
   }
   barrier();
-  // The other order: a buffer where another puts.
+  // The other order: a local buffer at the place of an earlier put.
   if (rank == 0) CHECK_MPI(MPI_Win_flush_local(1, window));
   barrier();
   if (rank == last) CHECK_MPI(MPI_Put(out, 1, MPI_INT, 0, 19, 1, MPI_INT, window));
@@ -412,7 +412,7 @@ void buffers_in_the_window(const check::Window& window) {
 
 void stores(const check::Window& window) {
   int* const own = window.as<int>();
-  // To a buffer that an operation has.
+  // A store to the buffer of an operation.
   int out[4] = {};
   int in[4] = {};
   volatile int* const to_out = out;
@@ -430,7 +430,7 @@ void stores(const check::Window& window) {
   to_out[3] = 8;
   CHECK_MPI(MPI_Win_unlock(next, window));
   barrier();
-  // To what another has accessed, by fence and by post.
+  // A store to memory that another rank has accessed, with fence and with post.
   volatile int* const mine = own;
   for (int round = 0; round < 2; ++round) {
     CHECK_MPI(MPI_Win_fence(0, window));
@@ -456,13 +456,13 @@ void stores(const check::Window& window) {
   }
   barrier();
   if (rank == 0) {
-    mine[4] = 5;  // beside it
+    mine[4] = 5;  // beside the accessed bytes
     mine[0] = mine[0] + 1;
     STORED("after MPI_Put of rank ", "stored to by this rank", MPI_Win_wait(window));
     mine[0] = 0;
   }
   barrier();
-  // All may add, and the target store when it knows that all is over.
+  // All ranks may add, and the target may store when it knows that all accesses are over.
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_MPI(MPI_Accumulate(out, 4, MPI_INT, 0, 0, 4, MPI_INT, MPI_SUM, window));
   barrier();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_THREAD_MULTIPLE: the threads of a rank make, use and free windows of their own at once, work on one
-// window at once, each by other operations, and hold locks on different targets at once.
-//   threads [allocate | create] [at_once]     (at_once: even the program's first windows, by threads at once)
+// MPI_THREAD_MULTIPLE: the threads of a rank concurrently make, use and free windows of their own, work on one window,
+// each by other operations, and hold locks on different targets.
+//
+//   threads [allocate | create] [at_once]     (at_once: threads make even the program's first windows concurrently)
 #include <functional>
 #include <thread>
 #include <time.h>
@@ -14,7 +15,7 @@ int rank;
 int size;
 constexpr int kThreads = 4;
 
-// work(0) to work(kThreads - 1), each in a thread of its own.
+// Runs work(0) to work(kThreads - 1), each in a thread of its own.
 void in_threads(const std::function<void(int)>& work) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) threads.emplace_back(work, t);
@@ -28,8 +29,8 @@ std::int64_t read_own(MPI_Win window, const std::int64_t* at) {
   return value;
 }
 
-// A thread of rank 0 waits in a collective that the others join only after the put: nothing in the put, not
-// even in the first of the program, may wait for that thread. So this comes before all else.
+// A thread of rank 0 waits in a collective that the others join only after the put. No part of a put, not even of the
+// first one of the program, may wait for that thread. This section is therefore the first.
 void beside_a_collective(check::Memory memory) {
   if (size == 1) return;
   MPI_Comm comm;
@@ -43,7 +44,7 @@ void beside_a_collective(check::Memory memory) {
     check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t), comm);
     if (rank == 0) {
       std::thread waits(make_another);
-      const timespec time{0, 50'000'000};  // so that it does
+      const timespec time{0, 50'000'000};  // the thread enters the collective meanwhile
       nanosleep(&time, nullptr);
       const std::int64_t value = 17;
       CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window));
@@ -92,7 +93,7 @@ struct Place {
   double many[16];
 };
 
-// Each thread has its place and its kind of operation; all threads go to all targets.
+// Each thread has its place and its kind of operation; all threads access all targets.
 void one_window(check::Memory memory) {
   constexpr int kRounds = 100;
   check::Window window(memory, sizeof(Place), 1);
@@ -125,7 +126,7 @@ void one_window(check::Memory memory) {
     CHECK_MPI(MPI_Get_accumulate(ones.data(), 16, MPI_DOUBLE, seen.data(), 16, MPI_DOUBLE, target,
                                  at(offsetof(Place, many)), 16, MPI_DOUBLE, MPI_SUM, window));
     CHECK_MPI(MPI_Win_flush_all(window));
-    // More than the own addition before.
+    // The value has grown since this thread's previous addition.
     double& before = last[static_cast<std::size_t>(target) % 4];
     CHECK(seen[0] >= before);
     before = seen[0] + 1;
@@ -149,8 +150,8 @@ void one_window(check::Memory memory) {
   CHECK_MPI(MPI_Win_unlock(rank, window));
 }
 
-// A lock belongs to the rank, so no two threads of one rank lock one target; different targets they may, at
-// once.
+// A lock belongs to the rank, so two threads of one rank may not lock the same target, but may lock different targets
+// concurrently.
 void locks_on_different_targets(check::Memory memory) {
   constexpr int kRounds = 100;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
@@ -171,8 +172,8 @@ void locks_on_different_targets(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
-// Threads that count one by one, and one among them that begins to add long rows to the same places: in several
-// windows, as each begins but once.
+// Threads increment single elements, and one of them begins to add long rows to the same places. Several windows,
+// because each window has only one such begin.
 void rows_begin(check::Memory memory) {
   constexpr int kWindows = 10;
   constexpr int kTimes = 60;
@@ -198,7 +199,7 @@ void rows_begin(check::Memory memory) {
   }
 }
 
-// Threads that begin to use a lock_all at once, each with another target; after it no lock is left behind.
+// Threads begin to use a lock_all concurrently, each with another target; afterwards no lock is left.
 void lock_all_by_threads(check::Memory memory) {
   constexpr int kRounds = 50;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
@@ -218,8 +219,8 @@ void lock_all_by_threads(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * kThreads * size);
 }
 
-// All threads of all ranks but the first lock a target of their own exclusively, so that those of one rank hold and
-// wait together; the first rank comes between them with lock_all.
+// All threads of all ranks but the first lock a target of their own exclusively, so the threads of one rank hold and
+// wait together. The first rank interferes with lock_all.
 void locks_against_lock_all(check::Memory memory) {
   constexpr int kRounds = 200;
   check::Window window(memory, kThreads * sizeof(std::int64_t), sizeof(std::int64_t));
@@ -254,13 +255,13 @@ void locks_against_lock_all(check::Memory memory) {
   }
 }
 
-// A thread waits in `acquire` for what rank 1 holds. `probe` opens and closes an epoch of its own, and says false where
-// that is refused, so that this thread knows when the other one waits. Then `others` makes calls that must be refused,
-// rank 1 is told to give way, and `use` goes on in the thread that waited.
+// A thread waits in `acquire` for rank 1. `probe` opens and closes an epoch of its own and returns false if that is
+// refused, so this thread knows when the other one waits. Then `others` makes calls that must be refused, a message
+// asks rank 1 to end the wait, and `use` runs in the thread that waited.
 void while_a_thread_waits(const std::function<int()>& acquire, const std::function<bool()>& probe,
                           const std::function<void()>& others, const std::function<void()>& use) {
   std::thread waits([&] {
-    // A probe may be in its way.
+    // A probe may cause a refusal.
     while (acquire() != MPI_SUCCESS) std::this_thread::yield();
     use();
   });
@@ -272,15 +273,15 @@ void while_a_thread_waits(const std::function<int()>& acquire, const std::functi
 
 void await_rank_0() { CHECK_MPI(MPI_Recv(nullptr, 0, MPI_BYTE, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE)); }
 
-// A start that waits for nothing, where no other epoch is open or waited for.
+// A start with an empty group. Returns false if another epoch is open or waited for.
 bool starts_nothing(MPI_Win window) {
   if (MPI_Win_start(MPI_GROUP_EMPTY, MPI_MODE_NOCHECK, window) != MPI_SUCCESS) return false;
   CHECK_MPI(MPI_Win_complete(window));
   return true;
 }
 
-// What is refused while another thread waits for a lock, or for all, changes nothing: that thread gets it, uses it and
-// gives it back, and the next lock succeeds as well.
+// Calls that are refused while another thread waits for a lock, or for lock_all, change nothing: that thread acquires
+// the lock, uses it and releases it, and the next lock succeeds as well.
 void calls_beside_a_lock_that_waits(check::Memory memory) {
   if (size == 1) return;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
@@ -327,7 +328,7 @@ void calls_beside_a_lock_that_waits(check::Memory memory) {
   if (rank == 1) CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{3});
 }
 
-// The same of a start whose target has not posted yet. And of two threads that wait for the end of one exposure, one is
+// The same for a start whose target has not posted yet. Of two threads that wait for the end of one exposure, one is
 // refused, and the other returns when the origin has completed.
 void calls_beside_a_start_and_a_wait(check::Memory memory) {
   if (size == 1) return;

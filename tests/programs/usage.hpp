@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this process has of the system, for programs that must leave it as it was.
+// The system resources that this process uses, for programs that must leave them unchanged.
 #pragma once
 
 #include <malloc.h>
@@ -19,7 +19,7 @@ struct Usage {
   std::int64_t mappings = 0;
   std::int64_t threads = 0;
   std::int64_t kilobytes = 0;  // resident
-  std::int64_t heap = 0;       // KiB that malloc has given out
+  std::int64_t heap = 0;       // KiB allocated by malloc
 };
 
 inline Usage usage() {
@@ -37,8 +37,8 @@ inline Usage usage() {
   return now;
 }
 
-// As many threads, no more descriptors (of two connections that two ranks make at once one is closed, some time later),
-// and not more than so much more of the others.
+// Checks for the same number of threads, no more descriptors, and at most `more` of the other resources. There may be
+// fewer descriptors: if two ranks connect to each other at once, one of the two connections is closed some time later.
 inline void same_usage(const Usage& before, const Usage& after, const Usage& more) {
   if (after.descriptors > before.descriptors) CHECK_EQ(after.descriptors, before.descriptors);
   CHECK_EQ(after.threads, before.threads);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows as objects: made of any memory in any size, their attributes, names, info, error handlers and
-// group, on any communicator, many of them, one after the other and at once.
+// Windows as objects: on any memory of any size, their attributes, names, info, error handlers and group, on any
+// communicator, many windows one after the other and at once.
 #include <cstdlib>
 #include <string>
 
@@ -34,7 +34,7 @@ void check_attributes(MPI_Win window, const void* base, MPI_Aint bytes, int unit
   CHECK(model == MPI_WIN_UNIFIED || model == MPI_WIN_SEPARATE);
 }
 
-// One value round the ring, through the first bytes of the windows of a communicator.
+// Passes one value round the ring through the first bytes of the windows of a communicator.
 void check_works(MPI_Win window, void* base, MPI_Comm comm) {
   int me = 0;
   int all = 0;
@@ -47,7 +47,7 @@ void check_works(MPI_Win window, void* base, MPI_Comm comm) {
   CHECK_EQ(*static_cast<int*>(base), 500 + (me + all - 1) % all);
 }
 
-// A window of a communicator, from its beginning to its end.
+// Makes, uses and frees a window of a communicator.
 void make_and_use(MPI_Comm comm, MPI_Aint bytes) {
   void* base = nullptr;
   MPI_Win window;
@@ -56,7 +56,7 @@ void make_and_use(MPI_Comm comm, MPI_Aint bytes) {
   CHECK_MPI(MPI_Win_free(&window));
 }
 
-// The first window, and its connections. (A sanitizer's library takes what it likes.)
+// The resources of the first window and its connections. (A sanitizer's library uses more.)
 void footprint() {
   constexpr std::int64_t kMost = 40 << 10;
   if (std::getenv("ASAN_OPTIONS") != nullptr || std::getenv("TSAN_OPTIONS") != nullptr) return;
@@ -74,7 +74,7 @@ void footprint() {
   if (route != nullptr && std::string(route) != "native") CHECK(check::usage().kilobytes - before.kilobytes < kMost);
 }
 
-// Sizes and units that differ per rank, some of nothing; each rank is reached to its own last byte.
+// Sizes and units that differ per rank, some sizes are 0; each rank is accessible up to its own last byte.
 void sizes_and_units() {
   const auto bytes_of = [](int r, int round) { return (r + round) % 3 == 0 ? 0 : 1000 * (r + 1) + round; };
   const auto unit_of = [](int r) { return 1 << (r % 4); };
@@ -98,7 +98,7 @@ void sizes_and_units() {
       const MPI_Aint there = bytes_of(target, round);
       const char mark = static_cast<char>(1 + rank);
       if (there > 0) {
-        // The last unit that is whole.
+        // The last whole unit.
         const MPI_Aint last = there / unit_of(target) - 1;
         CHECK_MPI(MPI_Put(&mark, 1, MPI_CHAR, target, last, 1, MPI_CHAR, window));
       } else {
@@ -125,7 +125,7 @@ void kinds_of_memory() {
   CHECK_MPI(MPI_Alloc_mem(4096, MPI_INFO_NULL, &runtime_memory));
   std::memset(runtime_memory, 0, 4096);
   std::vector<char> heap_memory(4096);
-  // Each also from its middle: a window may be part of an allocation.
+  // Each memory also from its middle, because a window may be a part of an allocation.
   for (void* memory : {static_cast<void*>(static_memory), static_cast<void*>(stack_memory), runtime_memory,
                        static_cast<void*>(heap_memory.data())}) {
     for (int offset : {0, 1024}) {
@@ -158,7 +158,7 @@ int when_deleted(MPI_Win window, int, void* value, void* extra) {
   ++deleted;
   CHECK_EQ(*static_cast<int*>(value), 11);
   CHECK_EQ(*static_cast<int*>(extra), 22);
-  // The window is still one here.
+  // The window is still valid here.
   int found = 0;
   CHECK_MPI(MPI_Win_get_attr(window, MPI_WIN_BASE, &seen_base, &found));
   CHECK(found);
@@ -193,7 +193,7 @@ void user_attributes() {
   CHECK_MPI(MPI_Win_free_keyval(&keyval));
 }
 
-// What the window says of a hint; "" if nothing.
+// Returns the window's value of a hint; "" if it reports none.
 std::string hint(MPI_Win window, const char* key) {
   MPI_Info info;
   CHECK_MPI(MPI_Win_get_info(window, &info));
@@ -226,7 +226,7 @@ void hints() {
   for (const auto& [key, value] : defaults) CHECK_EQ(hint(window, key), std::string(value));
   const char* const given_route = std::getenv("TEST_ROUTE");
   if (const std::string route = given_route != nullptr ? given_route : ""; route != "native" && route != "") {
-    // Memory of one's own is reached by the others' threads, for operations in many pieces at least.
+    // The program's own memory is accessed with a thread of the target, for operations of many fragments at least.
     static char own[64];
     MPI_Win created;
     CHECK_MPI(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &created));
@@ -245,7 +245,7 @@ void hints() {
   for (const auto& [key, value] : given) CHECK_EQ(hint(window, key), std::string(value));
   check_works(window, base, MPI_COMM_WORLD);
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
-  // Values that are none change nothing; keys that mean nothing are not reported.
+  // Invalid values change nothing; unknown keys are not reported.
   info = make_info({{"no_locks", "perhaps"}, {"accumulate_ordering", "rar,wow"}, {"accumulate_ops", "any"},
                     {"nobody_knows", "42"}, {"alloc_shared_noncontig", "true"}});
   CHECK_MPI(MPI_Win_set_info(window, info));
@@ -257,7 +257,7 @@ void hints() {
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
   for (const auto& [key, value] : defaults) CHECK_EQ(hint(window, key), std::string(value));
-  // Locks all the same, although they were ruled out.
+  // Locks work, although the info ruled them out.
   CHECK_MPI(MPI_Win_free(&window));
   info = make_info({{"no_locks", "true"}, {"accumulate_ordering", "none"}});
   CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
@@ -343,7 +343,7 @@ void check_group(MPI_Win window, MPI_Comm comm) {
 }
 
 void communicators() {
-  // Reversed, halves, alone, and a duplicate that is gone before the window is used.
+  // Reversed order, halves, single ranks, and a duplicate that is freed before the window is used.
   for (int kind = 0; kind < 4; ++kind) {
     MPI_Comm comm;
     if (kind == 0) CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, size - rank, &comm));
@@ -371,7 +371,7 @@ void communicators() {
     CHECK_MPI(MPI_Win_free(&created));
     if (kind < 2) CHECK_MPI(MPI_Comm_free(&comm));
   }
-  // Ranks that leave out the window of some.
+  // A communicator without some of the ranks.
   MPI_Comm some;
   CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 1, rank, &some));
   if (rank != 0) {
@@ -380,7 +380,7 @@ void communicators() {
   }
 }
 
-// Two halves make and free windows at their own pace, then all do together.
+// Two halves make and free windows at their own pace, then all ranks do so together.
 void disjoint_communicators() {
   MPI_Comm half;
   CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half));
@@ -406,7 +406,7 @@ void several_at_once() {
   }
   for (std::size_t i = kWindows; i-- > 0;) CHECK_MPI(MPI_Win_fence(0, windows[i]));
   for (std::size_t i = 0; i < kWindows; ++i) CHECK_EQ(bases[i][3], static_cast<int>(i) * 10 + origin);
-  // Freed in another order than made, the rest still at work.
+  // Freed in another order than made, while the others are in use.
   for (std::size_t i = 1; i < kWindows; i += 2) CHECK_MPI(MPI_Win_free(&windows[i]));
   for (std::size_t i = 0; i < kWindows; i += 2) check_works(windows[i], bases[i], MPI_COMM_WORLD);
   for (std::size_t i = 0; i < kWindows; i += 2) CHECK_MPI(MPI_Win_free(&windows[i]));

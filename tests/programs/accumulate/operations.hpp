@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an operation makes of two values, for every type it is defined for, and values to try it with.
+// The result of each operation on two values, for every type for which it is defined, and test values.
 #pragma once
 
 #include <algorithm>
@@ -92,7 +92,7 @@ std::vector<Operation<Pair<T>>> locations() {
   return list;
 }
 
-// Values: small, of both signs where there are two, exact under every operation.
+// Test values: small, of both signs for signed types, exact under every operation.
 template <class T>
 struct Sample {
   static T at(int i) {

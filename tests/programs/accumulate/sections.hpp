@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the sections of accumulate share, and where each is.
+// The sections of accumulate, by file, and their common parts.
 #pragma once
 
 #include "check.hpp"

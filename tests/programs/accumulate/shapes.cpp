@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Large, ordered and strided accumulates; those that share locations with others of another size, and those that nobody
-// else can meet.
+// Large, ordered and strided accumulates; accumulates of different sizes on common locations, and accumulates under an
+// exclusive lock.
 #include "accumulate/sections.hpp"
 
 namespace accumulate {
@@ -23,7 +23,7 @@ void large_counts(check::Memory memory) {
   for (int i = 0; i < kCount; ++i) {
     const double base = i % 1000;
     CHECK_EQ(window.as<double>()[i], size * base + size * (size - 1) / 2.0 + base + previous);
-    // At the next rank: my own sum was first (accumulates of one origin are ordered), others' may have been.
+    // At the next rank this rank's own sum came first (accumulates of one origin are ordered); sums of others may have.
     const double seen = before[static_cast<std::size_t>(i)];
     CHECK(seen >= base + rank);
     CHECK(seen <= size * base + size * (size - 1) / 2.0);
@@ -32,7 +32,7 @@ void large_counts(check::Memory memory) {
 
 namespace {
 
-// Long rows that may go in pieces and single elements meet in the same locations, in shared epochs.
+// Long rows, which may travel in fragments, and single elements update the same locations in shared epochs.
 template <class T>
 void large_and_small(check::Memory memory, MPI_Datatype type) {
   constexpr int kCount = 5000;
@@ -75,8 +75,8 @@ void rows_and_elements(check::Memory memory) {
   large_and_small<std::int64_t>(memory, MPI_INT64_T);
 }
 
-// Integers that all ranks count with, one by one, when in the midst of it some begin to add long rows, dense and
-// strided: in several windows, as each begins but once.
+// All ranks increment single integers, and some begin to add long rows meanwhile, dense and strided. Several windows,
+// because each window has only one such begin.
 void rows_begin(check::Memory memory) {
   constexpr int kCount = 64;
   constexpr int kSingles = 150;
@@ -121,14 +121,14 @@ void rows_begin(check::Memory memory) {
 
 namespace {
 
-// Under an exclusive lock nobody else is there, which may make it faster and must not make it different; a lock that is
-// shared with the others, beside it and after it, is no such lock.
+// Under an exclusive lock no other rank accesses the target. Accumulates may be faster then, but the results must be
+// the same. A shared lock beside the exclusive one, or after it, gives no such guarantee.
 template <class T>
 void alone(check::Memory memory, MPI_Datatype type) {
   constexpr int kCount = 70;
   constexpr int kTimes = 200;
   check::Window window(memory, 2 * kCount * sizeof(T), sizeof(T));
-  const int own = size > 1 ? size - 1 : 0;  // locked exclusively by all in turn; 0 is shared
+  const int own = size > 1 ? size - 1 : 0;  // all ranks lock it exclusively; rank 0 is locked shared
   const std::vector<T> ones(kCount, T{1});
   std::vector<T> before(kCount);
   T last{};
@@ -170,8 +170,8 @@ void exclusive_locks(check::Memory memory) {
   alone<long double>(memory, MPI_LONG_DOUBLE);
 }
 
-// accumulate_ordering, by default: reads and writes of one origin to one location happen as they were called,
-// whatever their sizes.
+// The default of accumulate_ordering: reads and writes of one origin to one location take effect in the order of the
+// calls, whatever their sizes.
 void ordered(check::Memory memory) {
   constexpr int kCount = 5000;
   check::Window window(memory, kCount * sizeof(std::int64_t), sizeof(std::int64_t));
@@ -236,7 +236,7 @@ void strided(check::Memory memory) {
   CHECK_MPI(MPI_Type_free(&every_fourth));
 }
 
-// An origin with less than the target describes takes part with what it has.
+// An origin with less data than the target describes combines the data that it has.
 void shorter_origin(check::Memory memory) {
   constexpr int kInts = 24;
   check::Window window(memory, kInts * sizeof(int), sizeof(int));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many ranks on one location lose nothing.
+// Many ranks on one location lose no update.
 #include <complex>
 
 #include "accumulate/operations.hpp"
@@ -21,8 +21,7 @@ struct Local {
   T value;
 };
 
-// All ranks add to one counter at every rank, by all three calls that can; every value fetched is fetched
-// once.
+// All ranks add to one counter at every rank, by all three calls that can; each value is fetched once.
 template <class T>
 void counter(check::Memory memory, MPI_Datatype type) {
   check::Window window(memory, 3 * sizeof(T), sizeof(T));
@@ -63,7 +62,7 @@ void counters(check::Memory memory) {
   counter<long double>(memory, MPI_LONG_DOUBLE);
 }
 
-// A counter that is raised by compare-and-swap here and by fetch_and_op there.
+// All ranks increment one counter, alternately by compare-and-swap and by fetch_and_op.
 void swap_counter(check::Memory memory) {
   check::Window window(memory, 8, 8);
   CHECK_MPI(MPI_Win_lock_all(0, window));
@@ -93,8 +92,8 @@ void swap_counter(check::Memory memory) {
     CHECK_EQ(Local<std::int64_t>().read(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
-// Who holds the smallest and who the largest value, found by all ranks at once; and a long double sum that no
-// double could hold. Neither has a CPU or NIC atomic.
+// The smallest and the largest value with their index, a long double sum that no double can hold, and a complex
+// product, updated by all ranks at once. None of them has a CPU or NIC atomic.
 void without_an_atomic(check::Memory memory) {
   struct Place {
     Pair<long double> least;
@@ -145,12 +144,12 @@ void without_an_atomic(check::Memory memory) {
   CHECK_EQ(place.least, least);
   CHECK_EQ(place.most, most);
   CHECK_EQ(place.sum, 0x1p63L + kRounds * size);
-  // kRounds is a multiple of four, and so many quarter turns end where they began.
+  // kRounds is a multiple of four, so the quarter turns end at the start.
   CHECK_EQ(place.product, (std::complex<double>{1, 0}));
 }
 
-// More than the standard asks for, which speaks of elements, but what programs rely on: linked lists in windows
-// exchange pointers of rank and address as so many MPI_BYTE.
+// The standard guarantees atomicity per element. Programs rely on more: linked lists in windows exchange pointers of
+// rank and address as an array of MPI_BYTE.
 void whole_structures(check::Memory memory) {
   struct Pointer {
     std::uint64_t rank;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every predefined operation on every predefined type it is defined for, by each of the calls.
+// Every predefined operation on every predefined type for which it is defined, by each of the calls.
 #include <complex>
 #include <limits>
 #include <memory>
@@ -10,11 +10,11 @@
 namespace accumulate {
 namespace {
 
-// One type, all its operations, from every rank to every rank: an epoch each for accumulate, get_accumulate
-// and fetch_and_op. The slot of an operation at a target belongs to one origin.
+// One type with all its operations, from every rank to every rank: one epoch each for accumulate, get_accumulate and
+// fetch_and_op. The slot of an operation at a target belongs to one origin.
 template <class T>
 void every_operation(check::Memory memory, MPI_Datatype type, const std::vector<Operation<T>>& operations) {
-  if (type == MPI_DATATYPE_NULL) return;  // a Fortran type, where the runtime was built without Fortran
+  if (type == MPI_DATATYPE_NULL) return;  // a Fortran type, if the runtime was built without Fortran
   constexpr int kCount = 5;
   const int kinds = static_cast<int>(operations.size());
   const int total = kinds * size * kCount;
@@ -46,7 +46,7 @@ void every_operation(check::Memory memory, MPI_Datatype type, const std::vector<
         T* from = out.get() + target * total + at;
         T* to = in.get() + target * total + at;
         if (call == kAccumulate && op == MPI_NO_OP) {
-          continue;  // only the calls that fetch take it (MPI 4.0, 12.3.4)
+          continue;  // only the calls that fetch accept it (MPI 4.0 section 12.3.4)
         } else if (call == kAccumulate) {
           CHECK_MPI(MPI_Accumulate(from, count, type, target, at, count, type, op, window));
         } else if (call == kGetAccumulate) {
@@ -114,8 +114,8 @@ void every_type(check::Memory memory) {
   every_operation<std::int64_t>(memory, MPI_INT64_T, integers<std::int64_t>());
   every_operation<std::uint64_t>(memory, MPI_UINT64_T, integers<std::uint64_t>());
   check::section("multi-language integers");
-  // Floats' operations are those of an integer without its bits; MPI allows the bits too (MPI 4.0,
-  // table 6.4).
+  // The operations of a floating-point type, which lack those on bits. MPI allows those on bits, too (MPI 4.0 table
+  // 6.4).
   every_operation<MPI_Aint>(memory, MPI_AINT, floats<MPI_Aint>());
   every_operation<MPI_Offset>(memory, MPI_OFFSET, floats<MPI_Offset>());
   every_operation<MPI_Count>(memory, MPI_COUNT, floats<MPI_Count>());
@@ -152,7 +152,7 @@ void every_type(check::Memory memory) {
 
 namespace {
 
-// One swap that matches and one that does not, between all pairs, the largest and smallest values among them.
+// One matching and one failing swap between all pairs of ranks, also with the largest and smallest values.
 template <class T>
 void swaps(check::Memory memory, MPI_Datatype type) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(T)) * 2 * size, sizeof(T));
@@ -167,7 +167,7 @@ void swaps(check::Memory memory, MPI_Datatype type) {
     T* results = old.get() + 2 * target;
     CHECK_MPI(MPI_Compare_and_swap(&low, &high, &results[0], type, target, 2 * rank, window));
     CHECK_MPI(MPI_Compare_and_swap(&low, &other, &results[1], type, target, 2 * rank + 1, window));
-    // The operands of compare_and_swap belong to the call until the epoch ends.
+    // The program may not change the operands of compare_and_swap until the epoch ends.
     CHECK_MPI(MPI_Win_fence(0, window));
   }
   for (int origin = 0; origin < size; ++origin) {

@@ -5,7 +5,7 @@
 namespace misuse {
 namespace {
 
-// A window of this rank alone, whose owner frees it.
+// Makes a window of this rank alone. The caller frees it.
 MPI_Win lonely_window() {
   MPI_Win lonely;
   void* base = nullptr;

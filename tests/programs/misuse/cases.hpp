@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tables of mistakes, each in the file of its name.
+// The tables of mistakes; each function is in the file of its name.
 #pragma once
 
 #include <span>

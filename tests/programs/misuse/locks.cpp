@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mistakes: while a target is locked, and while all are.
+// Mistakes: while one target is locked, and while all are.
 #include "misuse/cases.hpp"
 
 namespace misuse {

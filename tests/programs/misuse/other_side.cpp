@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mistakes that only the other side can tell: a lock of what is posted, a post of what is locked, MPI_MODE_NOPUT.
+// Mistakes that only the other process reveals: a lock of a posted window, a post of a locked one, MPI_MODE_NOPUT.
 #include "misuse/cases.hpp"
 
 namespace misuse {
 namespace {
 
-// An operation into memory whose owner has promised MPI_MODE_NOPUT.
+// An update of a window whose owner has given MPI_MODE_NOPUT.
 template <int (Scene::*kOperation)(int)>
 void into_posted_without_put(Scene& s) {
   CHECK_MPI(MPI_Win_post(s.to_next, MPI_MODE_NOPUT, s.window));

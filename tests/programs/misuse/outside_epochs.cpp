@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mistakes: calls that need an epoch, where none is open.
+// Mistakes: calls that need an epoch, while none is open.
 #include "misuse/cases.hpp"
 
 namespace misuse {

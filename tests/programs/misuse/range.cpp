@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mistakes: accesses beyond the window, and more data than there is room for.
+// Mistakes: accesses beyond the window, and data that does not fit.
 #include "misuse/cases.hpp"
 
 namespace misuse {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The stage of misuse: a window of two ranks, a mistake that is watched (what the call returns, and what
-// is written on stderr meanwhile), and the proof that the window still works.
+// The environment of a mistake: a window of two ranks, the check of the call's return code and of its output on stderr,
+// and the check that the window still works.
 #pragma once
 
 #include <functional>
@@ -19,17 +19,17 @@ class Scene;
 enum Within { kNowhere, kInFence, kLocked, kAllLocked, kStarted, kPosted };
 
 struct Case {
-  const char* name;  // the call that is wrong, a comma, and why
+  const char* name;  // the wrong call, a comma, and the mistake
   Within within;
   int right;          // the error class
-  int right_as_well;  // another that the standard allows as well as the first; farside gives the first
-  const char* words;  // in farside's report: what is wrong, and the beginning of what to do
+  int right_as_well;  // another class that the standard allows; farside gives the first
+  const char* words;  // in farside's report: the mistake, and the beginning of the remedy
   void (*run)(Scene&);
 
   std::string call() const { return std::string(name, std::string_view(name).find(',')); }
 };
 
-// The name of an error class, as the standard writes it.
+// Returns the name of an error class, as the standard writes it.
 inline std::string name_of(int error_class) {
   const std::pair<int, const char*> names[] = {
       {MPI_ERR_RMA_SYNC, "RMA_SYNC"},     {MPI_ERR_RMA_CONFLICT, "RMA_CONFLICT"},
@@ -56,7 +56,7 @@ class Scene {
   static constexpr int kInts = 64;
   static constexpr int kNoTarget = -12345;
 
-  // `report`: say what the runtime does, instead of asking for what farside does.
+  // `report`: print the runtime's reaction, instead of checking farside's.
   Scene(check::Memory memory, bool report)
       : report_(report),
         rank(check::rank()),
@@ -86,8 +86,7 @@ class Scene {
     works();
   }
 
-  // Makes the mistake of the case; true if it was refused. `where`: the rank that the report must name as the
-  // target.
+  // Makes the mistake of the case; returns true if it was refused. `where`: the target that the report must name.
   bool mistake(const std::function<int()>& call, int where = kNoTarget) {
     ++mistakes_;
     if (report_) {
@@ -123,7 +122,7 @@ class Scene {
     if (where != kNoTarget) says(", target " + std::to_string(where) + ":");
     return true;
   }
-  // The same for calls without a window: no name and no epoch are to be said.
+  // The same for calls without a window: the report has no name and no epoch.
   bool mistake_without_window(const std::function<int()>& call) {
     with_window_ = false;
     const bool refused = mistake(call);
@@ -131,7 +130,7 @@ class Scene {
     return refused;
   }
 
-  // A lock that is refused; where it is deferred until something needs it, by its unlock.
+  // A lock that must be refused; if it is deferred, its unlock must be.
   void mistake_of_lock(int type) {
     const auto lock = [&] {
       const int code = MPI_Win_lock(type, next, 0, window);
@@ -147,7 +146,7 @@ class Scene {
     if (!mistake(call, where)) MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
 
-  // The window is as it was, and works by fence, by lock, and by post and start.
+  // Checks that the window is unchanged, and works by fence, by lock, and by post and start.
   void works() {
     const int value = 4711;
     const int one = 1;
@@ -175,12 +174,13 @@ class Scene {
   }
 
   void barrier() const { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
-  // One int to the next rank: allowed in a fence epoch, a start epoch, and under a lock. It changes nothing.
+  // An operation of one int on the next rank, allowed in a fence epoch, a start epoch, and under a lock. It changes
+  // nothing.
   void add_nothing() {
     static const int zero = 0;
     CHECK_MPI(MPI_Accumulate(&zero, 1, MPI_INT, next, 0, 1, MPI_INT, MPI_SUM, window));
   }
-  // A pair of epochs, each rank exposed to the other and accessing it: opened, and closed.
+  // Open and close a pair of epochs, in which each rank is exposed to the other and accesses it.
   void post() { CHECK_MPI(MPI_Win_post(to_next, 0, window)); }
   void start() { CHECK_MPI(MPI_Win_start(to_next, 0, window)); }
   void post_and_start() {
@@ -191,7 +191,7 @@ class Scene {
     CHECK_MPI(MPI_Win_complete(window));
     CHECK_MPI(MPI_Win_wait(window));
   }
-  // The operations, of one int at the beginning of the target's window.
+  // The operations on one int at the start of the target's window.
   int put(int target) { return MPI_Put(values, 1, MPI_INT, target, 0, 1, MPI_INT, window); }
   int get(int target) { return MPI_Get(result, 1, MPI_INT, target, 0, 1, MPI_INT, window); }
   int accumulate(int target) {
@@ -225,12 +225,12 @@ class Scene {
   void unlock() { CHECK_MPI(MPI_Win_unlock(next, window)); }
   void lock_all() { CHECK_MPI(MPI_Win_lock_all(0, window)); }
   void unlock_all() { CHECK_MPI(MPI_Win_unlock_all(window)); }
-  // Of a copy of the handle: the window must stay.
+  // Frees a copy of the handle, because the window must stay.
   int free() {
     MPI_Win copy = window;
     return MPI_Win_free(&copy);
   }
-  // A fence epoch that has begun, and its end.
+  // Begin a fence epoch with an operation, and end it.
   void fence_and_use() {
     CHECK_MPI(MPI_Win_fence(0, window));
     add_nothing();
@@ -294,7 +294,7 @@ class Scene {
  private:
   std::optional<check::Window> owned_;
   const Case* case_ = nullptr;
-  const char* instead_ = nullptr;  // of the case's call, the one that is refused
+  const char* instead_ = nullptr;  // the refused call, if it is not the case's
   int mistakes_ = 0;
   bool with_window_ = true;
 
@@ -307,8 +307,7 @@ class Scene {
   int flag = 0;
 };
 
-// The mistake of a case, made by every rank that comes here; MISTAKE_AT: towards a target that the report
-// must name.
+// The mistake of a case, made by every rank that gets here. MISTAKE_AT: with a target that the report must name.
 #define MISTAKE(call) s.mistake([&] { return (call); })
 #define MISTAKE_AT(target, call) s.mistake([&] { return (call); }, (target))
 #define MISTAKE_REQUEST(target, call) s.mistake_of_request([&] { return (call); }, (target))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mistakes: the wrong window, and windows that cannot be.
+// Mistakes: invalid windows, and arguments with which no window can be made.
 #include "misuse/cases.hpp"
 
 namespace misuse {
 namespace {
 
-// The handle of a window that is no more.
+// Returns the handle of a freed window.
 MPI_Win freed_window() {
   MPI_Win freed;
   void* base = nullptr;

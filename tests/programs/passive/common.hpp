@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the sections of `passive` share.
+// The common parts of the sections of `passive`.
 #pragma once
 
 #include "../check.hpp"
@@ -18,14 +18,14 @@ inline std::int64_t read_own(MPI_Win window, const std::int64_t* at) {
   return value;
 }
 
-// Get, add, put: safe only if the lock excludes everybody else, and if unlock has made the put visible.
+// Get, add, put: correct only if the lock excludes all other ranks, and if unlock has made the put visible.
 inline void add_one(MPI_Win window, int target, MPI_Aint at) {
   std::int64_t value = -1;
   CHECK_MPI(MPI_Get(&value, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, window));
   CHECK_MPI(MPI_Win_flush(target, window));
   ++value;
   CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, window));
-  CHECK_MPI(MPI_Win_flush_local(target, window));  // `value` goes
+  CHECK_MPI(MPI_Win_flush_local(target, window));  // `value` goes out of scope
 }
 
 }  // namespace passive

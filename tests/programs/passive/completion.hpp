@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When what was issued under a lock takes effect, and who sees it: flushes, epochs that are one message, deferred
+// The time at which operations under a lock take effect, and their visibility: flushes, epochs in one message, deferred
 // locks.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace passive {
 
-// After a flush the data is at the target, for others to see within the same epoch; after a local flush the
-// buffer may be used again.
+// After a flush the data is at the target, and other ranks see it within the same epoch. After a local flush the buffer
+// may be reused.
 inline void flushes(check::Memory memory) {
   constexpr int kRounds = 50;
   check::Window window(memory, 3 * static_cast<MPI_Aint>(sizeof(std::int64_t)) * size, sizeof(std::int64_t));
@@ -37,7 +37,7 @@ inline void flushes(check::Memory memory) {
     CHECK_EQ(seen, value);
     barrier();
   }
-  // One buffer for many puts, each to its own place.
+  // One buffer for many puts to different places.
   std::int64_t buffer = 0;
   for (int target = 0; target < size; ++target) {
     buffer = 7000 + 10 * rank + target;
@@ -58,8 +58,8 @@ inline void flushes(check::Memory memory) {
   }
 }
 
-// A token goes round by a put; who waits for it only loads its own memory and calls MPI_Win_sync. The data
-// that was put and flushed before the token is there when the token is.
+// A put passes a token round. The rank that waits for the token only loads its own memory and calls MPI_Win_sync. Data
+// that was put and flushed before the token arrives before the token.
 inline void passed_on_by_memory(check::Memory memory) {
   constexpr int kRounds = 20;
   check::Window window(memory, 16 * sizeof(std::int64_t), sizeof(std::int64_t));
@@ -77,7 +77,7 @@ inline void passed_on_by_memory(check::Memory memory) {
     if (rank == 0) pass_on();
     while (mine[0] != round) {
       CHECK_MPI(MPI_Win_sync(window));
-      // Runtimes without progress of their own need a call now and then; farside does not.
+      // Runtimes without asynchronous progress need a call now and then; farside does not.
       int flag = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
       sched_yield();
@@ -89,8 +89,8 @@ inline void passed_on_by_memory(check::Memory memory) {
   CHECK_MPI(MPI_Win_unlock_all(window));
 }
 
-// Where nothing is flushed before the unlock, lock, operations and release may be one message. What an exclusive epoch
-// puts is seen as a whole by shared ones, by its owner under a lock, and by other exclusive ones.
+// Without a flush before the unlock, lock, operations and release may be one message. The puts of an exclusive epoch
+// are visible as a whole to shared epochs, to the owner under a lock, and to other exclusive epochs.
 inline void epochs_as_a_whole(check::Memory memory) {
   constexpr int kRounds = 300;
   constexpr MPI_Aint kFar = 40;
@@ -120,7 +120,7 @@ inline void epochs_as_a_whole(check::Memory memory) {
     CHECK_MPI(MPI_Win_lock(round % 2 == 0 ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, rank, 0, window));
     CHECK_EQ(window.as<std::int64_t>()[0], window.as<std::int64_t>()[kFar]);
     CHECK_MPI(MPI_Win_unlock(rank, window));
-    // Only puts, and only then somebody looks.
+    // An epoch of puts alone; the data is checked by later epochs.
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
     CHECK_MPI(MPI_Put(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
     CHECK_MPI(MPI_Put(&one, 1, MPI_INT64_T, target, kFar, 1, MPI_INT64_T, window));
@@ -132,7 +132,7 @@ inline void epochs_as_a_whole(check::Memory memory) {
   CHECK_EQ(counted, std::int64_t{kRounds} * size);
 }
 
-// Who takes two locks in one order everywhere may use them in any: no two ranks wait for each other.
+// If all ranks take two locks in the same order, they may use them in any order without a deadlock.
 inline void two_locks_in_one_order(check::Memory memory) {
   constexpr int kRounds = 60;
   if (size == 1) return;
@@ -166,8 +166,8 @@ inline void two_locks_in_one_order(check::Memory memory) {
   if (rank == 1) CHECK_EQ(read_own(other, other.as<std::int64_t>()), std::int64_t{kRounds / 2} * size);
 }
 
-// What is done under a lock waits for the lock, and a notice that is said meanwhile (post) takes nothing of it along,
-// where the lock call itself does not wait.
+// If the lock call does not wait, the operations under the lock wait for the lock. A notification meanwhile (post) must
+// not send any of these operations.
 inline void notification_beside_a_lock(check::Memory memory) {
   constexpr int kRounds = 6;
   if (size == 1) return;
@@ -183,7 +183,7 @@ inline void notification_beside_a_lock(check::Memory memory) {
       CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));
       CHECK_MPI(MPI_Put(&round, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, window));
       CHECK_MPI(MPI_Win_post(one, 0, window));
-      // When this has arrived the notice has, too.
+      // When this put has arrived, the notification has arrived, too.
       CHECK_MPI(MPI_Put(&round, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, other));
       CHECK_MPI(MPI_Win_flush(1, other));
       CHECK_MPI(MPI_Send(&round, 1, MPI_INT64_T, 1, 0, MPI_COMM_WORLD));

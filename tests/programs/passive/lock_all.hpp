@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// lock_all meets locks of both kinds.
+// lock_all beside locks of both kinds.
 #pragma once
 
 #include <sched.h>
@@ -9,8 +9,8 @@
 
 namespace passive {
 
-// The same for lock_all, then exclusive lockers against it: an accumulate under lock_all and a get-add-put
-// under an exclusive lock must not meet.
+// All ranks hold lock_all at the same time. Then lock_all competes with exclusive locks: an accumulate under lock_all
+// and a get-add-put under an exclusive lock must exclude each other.
 inline void lock_all_and_exclusive(check::Memory memory) {
   constexpr int kRounds = 100;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
@@ -37,8 +37,7 @@ inline void lock_all_and_exclusive(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
-// A rank under lock_all loads and stores its own window without any call: a peer's exclusive lock waits for
-// it.
+// A rank under lock_all loads and stores its own window without any call; a peer's exclusive lock waits for it.
 inline void lock_all_and_own_stores(check::Memory memory) {
   constexpr int kRounds = 4;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
@@ -49,7 +48,7 @@ inline void lock_all_and_own_stores(check::Memory memory) {
       CHECK_MPI(MPI_Win_lock_all(0, window));
       const std::int64_t before = *mine;
       CHECK_MPI(MPI_Send(nullptr, 0, MPI_BYTE, locker, 5, MPI_COMM_WORLD));
-      const timespec time{0, 50'000'000};  // enough for a lock that does not wait
+      const timespec time{0, 50'000'000};  // enough to expose a lock that does not wait
       nanosleep(&time, nullptr);
       *mine = before + 1;
       CHECK_MPI(MPI_Win_unlock_all(window));
@@ -64,9 +63,8 @@ inline void lock_all_and_own_stores(check::Memory memory) {
   }
 }
 
-// Half the ranks use all targets under lock_all, each in another order; the others lock one each,
-// exclusively. Were the targets locked in the order of use, two of the first could wait for each other behind
-// writers.
+// Half the ranks use all targets under lock_all, each in another order; the others lock one target each exclusively. If
+// lock_all locked the targets in the order of use, two of the first could wait for each other behind writers.
 inline void lock_all_in_different_orders(check::Memory memory) {
   constexpr int kRounds = 60;
   check::Window window(memory, 2 * sizeof(std::int64_t), sizeof(std::int64_t));
@@ -94,9 +92,8 @@ inline void lock_all_in_different_orders(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>() + 1), std::int64_t{kRounds} * writers);
 }
 
-// All kinds of locks among each other. Each word is a pair that only exclusive locks change, one half after the other,
-// and that all others must find equal, whatever kind of lock they have; and every lock_all and shared lock counts
-// itself.
+// All kinds of locks together. Each target has a pair of words that only exclusive locks change, one after the other;
+// all other locks must find the two equal. Every lock_all and shared lock increments a counter.
 inline void locks_of_all_kinds(check::Memory memory) {
   constexpr int kRounds = 60;
   check::Window window(memory, 3 * sizeof(std::int64_t), sizeof(std::int64_t));
@@ -110,7 +107,7 @@ inline void locks_of_all_kinds(check::Memory memory) {
   const auto count = [&](int target) {
     CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 2, 1, MPI_INT64_T, MPI_SUM, window));
   };
-  std::int64_t changes = 0;  // by this rank, of all targets
+  std::int64_t changes = 0;  // by this rank at all targets
   std::int64_t counts = 0;
   unsigned random = 17U + static_cast<unsigned>(rank);
   for (int round = 0; round < kRounds; ++round) {
@@ -146,7 +143,7 @@ inline void locks_of_all_kinds(check::Memory memory) {
         ++changes;
         break;
       default:
-        // Within one another, the outer one given back first; in the order of ranks, or two could wait for each other.
+        // Nested locks, the outer one released first. They are taken in the order of ranks to avoid deadlocks.
         for (int each = target; each < size && each < target + 2; ++each) {
           CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, each, 0, window));
         }
@@ -172,8 +169,8 @@ inline void locks_of_all_kinds(check::Memory memory) {
   CHECK_EQ(all[1], all[3]);
 }
 
-// Two ranks expose their windows to each other, again and again, while the others lock all and access each other's:
-// neither is ever refused. (Casper does so.)
+// Two ranks repeatedly expose their windows to each other, while the other ranks use lock_all and access each other's
+// windows. Neither is ever refused. (Casper does so.)
 inline void lock_all_beside_exposures(check::Memory memory) {
   constexpr int kRounds = 200;
   if (size < 4) return;

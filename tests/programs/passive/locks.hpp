@@ -27,7 +27,7 @@ inline void put_and_get(check::Memory memory) {
   }
 }
 
-// The lock of a rank's own window orders its loads and stores with everybody's puts.
+// The lock of a rank's own window orders its loads and stores with the puts of all ranks.
 inline void own_window(check::Memory memory) {
   constexpr int kRounds = 100;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
@@ -47,7 +47,7 @@ inline void own_window(check::Memory memory) {
 inline void mutual_exclusion(check::Memory memory) {
   constexpr int kRounds = 250;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
-  // All at one target, then everybody at every target in turn.
+  // All ranks at one target, then all ranks at every target in succession.
   for (int round = 0; round < kRounds; ++round) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
     add_one(window, 0, 0);
@@ -66,7 +66,8 @@ inline void mutual_exclusion(check::Memory memory) {
   CHECK_EQ(all, std::int64_t{2} * kRounds * size);
 }
 
-// A writer sets all words to one value; a reader must never see two. The ranks write in turn, the others read.
+// A writer sets all words to one value; a reader must never see two values. One rank after the other writes, the others
+// read.
 inline void readers_and_writers(check::Memory memory) {
   constexpr int kWords = 512;
   constexpr int kRounds = 120;
@@ -83,7 +84,7 @@ inline void readers_and_writers(check::Memory memory) {
     CHECK(words[0] >= last);
     if (writes) {
       std::fill(words.begin(), words.end(), words[0] + 1);
-      // In two halves, the second first: a reader in between would see it.
+      // In two halves, the second first; a reader between the two would see different values.
       CHECK_MPI(MPI_Put(words.data() + kWords / 2, kWords / 2, MPI_INT64_T, target, kWords / 2, kWords / 2,
                         MPI_INT64_T, window));
       CHECK_MPI(MPI_Win_flush(target, window));
@@ -97,8 +98,7 @@ inline void readers_and_writers(check::Memory memory) {
   if (rank == target) CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds});
 }
 
-// All ranks hold a shared lock on rank 0 at the same time: each waits in a barrier for the others to have
-// theirs.
+// All ranks hold a shared lock on rank 0 at the same time: each waits in a barrier until all hold it.
 inline void shared_locks_share(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(std::int64_t)) * size, sizeof(std::int64_t));
   for (int round = 0; round < 20; ++round) {
@@ -115,7 +115,7 @@ inline void shared_locks_share(check::Memory memory) {
   }
 }
 
-// Every rank takes exclusive locks on all targets, in one order, and holds them together.
+// Every rank takes exclusive locks on all targets, in the same order, and holds all of them.
 inline void locks_on_all_targets(check::Memory memory) {
   constexpr int kRounds = 60;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
@@ -131,14 +131,14 @@ inline void locks_on_all_targets(check::Memory memory) {
       CHECK_EQ(value, first);
       add_one(window, target, 0);
     }
-    // Unlocked in another order than locked.
+    // The order of unlocks differs from that of locks.
     for (int i = 0; i < size; ++i) CHECK_MPI(MPI_Win_unlock((rank + i) % size, window));
   }
   barrier();
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
-// Locks of different kinds on different targets in one epoch each, side by side.
+// Concurrent epochs with locks of different kinds on different targets.
 inline void mixed_locks(check::Memory memory) {
   check::Window window(memory, static_cast<MPI_Aint>(sizeof(std::int64_t)) * size, sizeof(std::int64_t));
   const std::int64_t value = 40 + rank;
@@ -155,7 +155,7 @@ inline void mixed_locks(check::Memory memory) {
   }
 }
 
-// NOCHECK promises that no conflicting lock is held: a ring, and a lock_all of everybody.
+// MPI_MODE_NOCHECK asserts that no conflicting lock is held: a ring, and a lock_all of all ranks.
 inline void without_check(check::Memory memory) {
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
   const int target = (rank + 1) % size;
@@ -187,7 +187,7 @@ inline void empty_epochs(check::Memory memory) {
   }
 }
 
-// Two windows, locked crosswise: locks belong to a window.
+// Two windows, locked in opposite orders: a lock belongs to one window.
 inline void two_windows(check::Memory memory) {
   check::Window one(memory, sizeof(std::int64_t), sizeof(std::int64_t));
   check::Window other(memory, sizeof(std::int64_t), sizeof(std::int64_t));

@@ -22,7 +22,7 @@ struct Operands {
 
 struct SmallOperation {
   const char* name;
-  bool one_element;  // only ever
+  bool one_element;  // the call has no count
   bool request;
   int (*issue)(const Operands& o);
 };
@@ -71,18 +71,18 @@ inline const SmallOperation kSmallOperations[] = {
      }},
 };
 
-// Each operation by itself, in an epoch that begin() opens and end() completes, and then all of them in one epoch.
+// Issues each operation by itself, in an epoch that begin() opens and end() completes, and then all in one epoch.
 struct SmallOperands {
   const check::Window& window;
   int rank;
   int size;
   bool requests;  // operations with requests, too
-  int large;      // a put of so many integers is under way in front of them, so that they wait for room
+  int large;      // integers of a put that is issued first, so that the operations wait for room; 0: no such put
 
   static constexpr int kMost = 32;
   static constexpr int kCounts[] = {1, 5, kMost};
   static constexpr int kPlaces = static_cast<int>(std::size(kSmallOperations));
-  static constexpr int kInts = kPlaces * kMost;  // in front of what the large put reaches
+  static constexpr int kInts = kPlaces * kMost;  // integers before the place of the large put
 
   static std::int64_t value(int origin, int place, int i, int round) {
     return 1 + i + 1000 * (place + 100 * (origin + 100 * round));
@@ -147,7 +147,7 @@ struct SmallOperands {
 
 inline void small_operands(check::Memory memory) {
   const char* const checks = std::getenv("FARSIDE_CHECK");
-  if (checks != nullptr && std::string(checks) == "strict") return;  // it reports what is done here
+  if (checks != nullptr && std::string(checks) == "strict") return;  // strict checking reports these changes
   constexpr int kLarge = 1 << 20;  // more than a socket takes
   const int rank = check::rank();
   const int size = check::size();
@@ -155,7 +155,7 @@ inline void small_operands(check::Memory memory) {
   constexpr int kWord = sizeof(std::int64_t);
   const check::Window window(memory, static_cast<MPI_Aint>(kWord) * (SmallOperands::kInts + kLarge), kWord);
   const SmallOperands passive{window, rank, size, true, 0};
-  // When all have ended their epochs, each rank locks its own window to look at it.
+  // When all ranks have ended their epochs, each locks its own window and checks it.
   const auto look = [&] {
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));

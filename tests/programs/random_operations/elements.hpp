@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For random_operations.cpp: MPI's predefined datatypes as C++ sees them, and what each operation of the
-// accumulate family makes of two of their values (MPI 4.0, sections 6.9.2 and 6.9.4), in plain C++. Neither
-// farside nor the runtime is asked for a result.
+// For random_operations.cpp: MPI's predefined datatypes as C++ types, and the result of each operation of the
+// accumulate family on two of their values (MPI 4.0, sections 6.9.2 and 6.9.4), in plain C++, without farside and
+// without the runtime.
 #pragma once
 
 #include <complex>
@@ -14,7 +14,7 @@ namespace random_test {
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  // From 0 to n - 1. Not a distribution of the library: the same numbers everywhere.
+  // Returns a number from 0 to n - 1. Not a distribution of the library, so the numbers are the same everywhere.
   int below(int n) { return static_cast<int>(engine_() % static_cast<std::uint64_t>(n)); }
   int between(int low, int high) { return low + below(high - low + 1); }
   bool one_in(int n) { return below(n) == 0; }
@@ -71,9 +71,9 @@ struct Element {
   std::size_t extent;
   std::size_t alignment;
   std::vector<Member> members;
-  std::vector<Op> operations;  // kReplace and kNoOp among them; none: can be moved only
-  bool any_bits;               // any bytes are a value; else only what sample() gives
-  bool swaps;                  // MPI_Compare_and_swap takes it
+  std::vector<Op> operations;  // with kReplace and kNoOp; empty: for put and get only
+  bool any_bits;               // any bytes are a valid value; else only those from sample()
+  bool swaps;                  // MPI_Compare_and_swap accepts it
   std::size_t defined;  // bytes of a member's number type that an operation defines (10 of an x87 number's 16) ...
   std::size_t number;          // ... and the size of that number type
   void (*combine)(Op, void* target, const void* origin);  // target = target op origin
@@ -84,11 +84,11 @@ struct Element {
     for (const Member& member : members) sum += member.bytes;
     return sum;
   }
-  // Whether the byte `i` of a member has a value after an operation: padding inside a number has none.
+  // Whether the byte `i` of a member has a defined value after an operation; padding inside a number has none.
   bool has_value(const Member& member, std::size_t i) const {
     return number == 0 || member.bytes < number || i % number < defined;
   }
-  // Whether the order of operations on one place does not show in what they leave there.
+  // Whether the result of several operations on one place does not depend on their order.
   bool commutes(Op op) const {
     // A product of complex numbers may be 0 of either sign.
     return op != Op::kReplace && !(op == Op::kProd && members.size() == 1 && number != 0 && number < extent);
@@ -130,7 +130,7 @@ struct Integer {
   }
 };
 
-// Fortran's integers, and those of both languages.
+// Fortran integers and multi-language types.
 template <class T>
 struct Language : Integer<T> {
   static std::vector<Op> operations() {
@@ -152,7 +152,7 @@ struct Floating {
       default: return b;
     }
   }
-  // Never 0: a product of it could be 0 of either sign.
+  // Never 0, because a product could then be 0 of either sign.
   static T sample(Dice& dice, Op op) {
     if (op == Op::kProd) return static_cast<T>(dice.between(1, 2));
     return static_cast<T>(dice.one_in(2) ? dice.between(1, 99) : -dice.between(1, 99));
@@ -184,7 +184,7 @@ struct Character {
   static T sample(Dice& dice, Op) { return static_cast<T>(dice.bits()); }
 };
 
-// Bytes that may only be moved.
+// Bytes for put and get only.
 template <class T>
 struct Packed {
   static std::vector<Op> operations() { return {}; }
@@ -237,7 +237,7 @@ void sample(Dice& dice, Op op, void* to) {
   std::memcpy(to, &value, sizeof(T));
 }
 
-// Significant bytes and size of a number that is wider than its value, else 0 and 0.
+// Returns the significant bytes and the size of a number with padding, else 0 and 0.
 template <class T>
 constexpr std::size_t kDefined = std::is_same_v<T, long double> && std::numeric_limits<T>::digits == 64 ? 10 : 0;
 
@@ -252,7 +252,7 @@ class Elements {
   const std::vector<Element>& all() const { return list_; }
 
  private:
-  // Left out if the runtime was built without it (a Fortran type) or has it in another size.
+  // Adds a type, unless the runtime was built without it (a Fortran type) or has it in another size.
   template <class T, class Kind>
   Element* add(const char* name, MPI_Datatype type, bool any_bits = false, bool swaps = false,
                std::vector<Element::Member> members = {{0, sizeof(T)}}) {
@@ -363,7 +363,7 @@ class Elements {
     pair<float, float>("MPI_2REAL", MPI_2REAL);
     pair<double, double>("MPI_2DOUBLE_PRECISION", MPI_2DOUBLE_PRECISION);
   }
-  // Those that a runtime need not have.
+  // The types that a runtime need not have.
   void optional() {
 #ifdef MPI_INTEGER1
     RANDOM_TEST_TYPE(language, std::int8_t, MPI_INTEGER1);

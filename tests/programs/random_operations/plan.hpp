@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For random_operations.cpp: what every rank will do in a phase between two synchronizations of all, drawn alike by
-// all ranks, and carried out at once, one operation after the other, on a plain model of all windows and buffers. So
-// each rank knows what it must find. Operations that would conflict (MPI 4.0, section 12.7) are not drawn:
-// what one origin puts, nobody else touches in that phase, nor that origin before it has flushed. On one place, the
-// accumulates of one origin happen in their order whatever they are; those of several are the same operation,
-// one that commutes.
+// For random_operations.cpp: the operations of all ranks in a phase between two synchronizations. All ranks draw the
+// same operations and carry them out, one after the other, on a plain model of all windows and buffers, which gives the
+// expected contents. Conflicting operations (MPI 4.0, section 12.7) are not drawn: no other origin accesses the place
+// of a put in that phase, nor the same origin before it has flushed. On one place the accumulates of one origin are of
+// any kind, in their order; those of several origins are the same commutative operation.
 #pragma once
 
 #include <map>
@@ -15,7 +14,7 @@ namespace random_test {
 
 struct Cell {
   unsigned char value = 0;
-  bool wild = false;  // no value is prescribed: padding inside a number, or what an unordered fetch saw
+  bool wild = false;  // no value is prescribed: padding inside a number, or the result of an unordered fetch
 };
 using Cells = std::vector<Cell>;
 
@@ -27,15 +26,15 @@ struct Buffer {
   std::optional<Shape> shape;  // none: the call has no such buffer, or a null one
   std::vector<Entry> map;
   bool in_window = false;
-  bool bottom = false;    // given as absolute addresses
-  std::ptrdiff_t at = 0;  // of the buffer's address, within `before` or the window
-  Cells before, after;    // its own memory, the margins too
+  bool bottom = false;    // passed as absolute addresses
+  std::ptrdiff_t at = 0;  // offset of the buffer's address in `before` or in the window
+  Cells before, after;    // the buffer's own memory with its margins
 };
 
 struct Operation {
   int index = 0;
   int origin = 0;
-  int target = 0;  // kProcNull: nothing happens
+  int target = 0;  // kProcNull: no effect
   Call call = Call::kPut;
   Op op = Op::kReplace;
   Buffer from, compare, to;
@@ -45,7 +44,7 @@ struct Operation {
   bool shared = false;    // an accumulate to a place that others accumulate to at the same time
   bool request = false;
   bool waits_at_once = false;
-  bool large = false;  // by the call of MPI 4 with counts of type MPI_Count, where there is one
+  bool large = false;  // by the MPI 4 call with counts of type MPI_Count, if it exists
 
   std::string text() const {
     static constexpr const char* kCalls[] = {
@@ -70,17 +69,17 @@ struct Operation {
   }
 };
 
-// What has been done to a byte of a window in this phase.
+// The accesses to a byte of a window in this phase.
 struct Access {
   enum class Kind : unsigned char { kNone, kRead, kWritten, kOrdered, kShared };
   static constexpr int kMany = -2;
   Kind kind = Kind::kNone;
   Op op = Op::kNoOp;        // kShared
   int origin = kMany;       // kMany: several (kRead, kShared)
-  int flushes = 0;          // of the origin to this target before it; kNever: nothing completes it in this phase
+  int flushes = 0;          // of this target by the origin before the access; kNever: never complete in this phase
   const Element* element = nullptr;  // kOrdered, kShared
-  std::size_t within = 0;   // which byte of the element
-  bool owned = false;       // the origin had flushed another access before: that is before this one for itself only
+  std::size_t within = 0;   // index of the byte in the element
+  bool owned = false;       // a flushed access of the same origin preceded; only for this origin is it ordered
 };
 constexpr int kNever = 1 << 30;
 
@@ -90,7 +89,7 @@ struct ModelWindow {
   std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>> regions;  // from, to: an access lies in one of them
   Cells cells;
   std::vector<Access> accesses;
-  std::vector<int> last;  // operation that wrote the byte last, -1: none
+  std::vector<int> last;  // the operation that wrote the byte last, -1: none
 };
 
 enum class Sync { kFence, kActive, kPassive };
@@ -123,9 +122,9 @@ struct Store {  // by the owner, before the phase
 
 struct Phase {
   Sync sync = Sync::kFence;
-  std::vector<std::vector<int>> starts;  // kActive: whom each rank accesses
+  std::vector<std::vector<int>> starts;  // kActive: the targets of each rank
   int assert_before = 0, assert_after = 0;
-  bool nocheck = false;  // kPassive: no lock can meet another
+  bool nocheck = false;  // kPassive: no two locks can conflict
   bool tests = false;    // kActive: MPI_Win_test instead of MPI_Win_wait
   std::vector<Store> stores;
   std::vector<Item> items;
@@ -137,7 +136,7 @@ class Planner {
   Planner(Dice& dice, const std::vector<Element>& elements, std::vector<ModelWindow>& windows)
       : dice_(dice), windows_(windows), ranks_(static_cast<int>(windows.size())) {
     for (const Element& each : elements) elements_.push_back(&each);
-    // Few types, so that operations meet.
+    // Few types, so that operations overlap.
     for (int i = 0; i < 3; ++i) favorites_.push_back(dice_.pick(elements_));
   }
 
@@ -184,8 +183,8 @@ class Planner {
     }
   }
 
-  // Each origin locks in a way of its own: all, each target in order and shared, or one target after the other. Only
-  // who holds a single lock takes it exclusively: so nobody waits in a circle.
+  // Each origin chooses how it locks: lock_all, shared locks on each target in order, or one target after the other.
+  // Only an origin that holds a single lock takes it exclusively, so there is no deadlock.
   void passive(int operations) {
     enum class Style { kAll, kEach, kOne };
     std::vector<Style> styles;
@@ -241,7 +240,7 @@ class Planner {
         item(origin, Do::kFlushAll);
         for (const int each : locked) ++flushes_[{origin, each}];
         break;
-      // The rest completes nothing at the target.
+      // The remaining calls complete nothing at the target.
       case 2: item(origin, Do::kFlushLocal, target); break;
       case 3: item(origin, Do::kFlushLocalAll); break;
       default: item(origin, Do::kWinSync); break;
@@ -250,7 +249,7 @@ class Planner {
 
   // ---- one operation
 
-  // Draws an operation and does it on the model; none if no place for it is free.
+  // Draws an operation and carries it out on the model; draws none if no place for it is free.
   void operation(int origin, const std::vector<int>& targets) {
     Operation made;
     made.index = static_cast<int>(phase_.operations.size());
@@ -274,7 +273,7 @@ class Planner {
     phase_.operations.push_back(std::move(made));
   }
 
-  // How many units an operation moves, each of so many bytes; no more than its target could hold without gaps.
+  // Returns how many units of `bytes` bytes an operation moves, at most as many as its target holds without gaps.
   int units(const Operation& made, std::size_t bytes) {
     const auto size = static_cast<std::size_t>(made.target == kProcNull ? 1000 : window(made.target).size);
     const int most = static_cast<int>(size / bytes);
@@ -333,7 +332,7 @@ class Planner {
     return true;
   }
 
-  // A displacement at which the shape fits, a multiple of the unit and of the alignment.
+  // Draws a displacement at which the shape fits, a multiple of the unit and of the alignment.
   bool place(Operation& made, int align) {
     made.map = made.shape->type.repeated(made.shape->count);
     if (made.target == kProcNull) return true;
@@ -345,13 +344,13 @@ class Planner {
     const std::ptrdiff_t first = (std::max<std::ptrdiff_t>(from - span.low, from) + step - 1) / step;
     if (to < span.high || (to - span.high) / step < first) return false;
     const std::ptrdiff_t last = (to - span.high) / step;
-    // Often close to the start, so that operations meet.
+    // Often close to the start, so that operations overlap.
     const auto room = static_cast<int>(last - first + 1);
     at = (first + dice_.below(dice_.one_in(2) ? std::min(room, 4) : room)) * step;
     return true;
   }
 
-  // Memory for a buffer of the origin, and what is in it.
+  // Draws the memory for a buffer of the origin, and its contents.
   bool furnish(Operation& made, Buffer& buffer, Op op, int align, bool written) {
     if (!buffer.shape) return true;
     buffer.map = buffer.shape->type.repeated(buffer.shape->count);
@@ -363,7 +362,7 @@ class Planner {
       return find_place(span, from, to, align, buffer.at);
     }
     constexpr std::ptrdiff_t kMargin = 64;
-    // The buffer's address is 64-byte aligned, with the margin before it, as far as it is negative.
+    // The buffer's address is 64-byte aligned, after the margin and the part of the shape at negative offsets.
     buffer.at = (kMargin + std::max<std::ptrdiff_t>(0, -span.low) + 63) / 64 * 64;
     buffer.before.resize(static_cast<std::size_t>(buffer.at + std::max<std::ptrdiff_t>(0, span.high) + kMargin));
     for (Cell& cell : buffer.before) cell.value = static_cast<unsigned char>(dice_.bits());
@@ -395,7 +394,7 @@ class Planner {
 
   // ---- conflicts
 
-  // Marks what the operation accesses, or says that something conflicts (and log_ has what to undo).
+  // Marks the bytes that the operation accesses. Returns false on a conflict; log_ then has the changes to undo.
   bool claim(const Operation& made) {
     if (made.target == kProcNull) return true;
     const bool arithmetic = made.call >= Call::kAccumulate;
@@ -421,7 +420,7 @@ class Planner {
     return true;
   }
 
-  // `sampled`: the element must have a value of its type. Untouched, it gets one before the phase.
+  // `sampled`: the element must have a value of its type. An untouched element gets one before the phase.
   bool claim(int rank, std::ptrdiff_t at, const Element& element, Access access, bool sampled, Op op) {
     ModelWindow& of = window(rank);
     bool touched = false;

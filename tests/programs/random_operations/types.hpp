@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For random_operations.cpp: random datatypes, nested, of every constructor but darray, with gaps, strides and
-// bounds of either sign, and next to each the type map that the standard gives it (MPI 4.0, section 5.1). Only
-// the extents are the runtime's, because it pads structs.
+// For random_operations.cpp: random nested datatypes of every constructor but darray, with gaps, strides and bounds of
+// either sign, each with its type map according to the standard (MPI 4.0, section 5.1). Only the extents are the
+// runtime's, because it pads structs.
 #pragma once
 
 #include <numeric>
@@ -16,7 +16,7 @@ struct Entry {
   const Element* element;
 };
 
-// Bytes from the first to behind the last of a type map, gaps of elements included.
+// The bytes from the first to the end of the last entry of a type map, including gaps inside elements.
 struct Span {
   std::ptrdiff_t low = 0, high = 0;
 };
@@ -31,7 +31,7 @@ inline Span span_of(const std::vector<Entry>& map) {
   return span;
 }
 
-// A committed datatype with its type map, in order. Owns the handle of a derived one.
+// A committed datatype with its type map, in order. Owns the handle of a derived datatype.
 class Type {
  public:
   explicit Type(const Element& element) : handle_(element.type), map_{{0, &element}}, text_(element.name) {
@@ -43,7 +43,7 @@ class Type {
     ++committed;
     measure();
   }
-  // How many ever.
+  // The number of types committed so far.
   static inline std::int64_t committed = 0;
   ~Type() { free(); }
   Type(Type&& other) noexcept { *this = std::move(other); }
@@ -66,7 +66,7 @@ class Type {
   std::ptrdiff_t extent() const { return extent_; }
   const std::string& text() const { return text_; }
 
-  // The type map of `count` of them in a row.
+  // Returns the type map of `count` consecutive elements.
   std::vector<Entry> repeated(int count) const {
     std::vector<Entry> all;
     append(all, count, 0);
@@ -118,17 +118,17 @@ struct Shape {
   std::string text() const { return std::to_string(count) + " x " + type.text(); }
 };
 
-// Draws datatypes whose map repeats a unit: one predefined type, or several that a struct holds together.
+// Draws datatypes whose map repeats a unit: one predefined type, or several in a struct.
 class TypeMaker {
  public:
   TypeMaker(Dice& dice, std::vector<const Element*> unit) : dice_(dice), unit_(std::move(unit)) {
     for (const Element* element : unit_) align_ = std::max(align_, static_cast<int>(element->alignment));
   }
-  // Any multiple of bytes between things; else of the elements' alignment.
+  // Allows gaps of any number of bytes; the default is multiples of the elements' alignment.
   void unaligned() { align_ = 1; }
   int alignment() const { return align_; }
 
-  // A shape of exactly `units` units; if `source`, it is only read, and may name a byte twice.
+  // Draws a shape of exactly `units` units. With `source` it is only read, and may contain a byte twice.
   Shape make(int units, bool source) {
     source_ = source;
     for (int tries = 0; tries < 8; ++tries) {
@@ -171,7 +171,7 @@ class TypeMaker {
     return Type(made, std::move(map), std::move(text));
   }
 
-  // Displacements for pieces of these spans, in any order, apart from each other, multiples of `step`.
+  // Draws displacements for blocks of these spans, in any order, without overlap, multiples of `step`.
   std::vector<MPI_Aint> places(const std::vector<Span>& spans, std::ptrdiff_t step) {
     std::vector<std::size_t> order(spans.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -185,12 +185,12 @@ class TypeMaker {
     for (const std::size_t i : order) {
       at[i] = up(next - spans[i].low);
       next = at[i] + spans[i].high + gap();
-      if (source_ && dice_.one_in(8)) next = at[i] + spans[i].low;  // the next one on top of it
+      if (source_ && dice_.one_in(8)) next = at[i] + spans[i].low;  // the next block overlaps this one
     }
     return at;
   }
 
-  // `n` in parts, some of them 0.
+  // Splits `n` into parts, some of them 0.
   Lengths parts(int n) {
     Lengths lengths;
     while (n > 0 && lengths.size() < 5) {
@@ -216,7 +216,7 @@ class TypeMaker {
     }
   }
 
-  // The child of a constructor that repeats it: as many units as divide `units`, and how often.
+  // Draws the child of a constructor that repeats it: a child of a divisor of `units`, and the number of repetitions.
   std::pair<Type, int> child(int units, int depth) {
     if (units == 0) return {nested(dice_.between(1, 2), depth - 1), 0};
     const int times = depth == 0 ? units : divisor(units);
@@ -252,7 +252,7 @@ class TypeMaker {
                     ", " + std::to_string(stride) + ", " + inner.text() + ")");
   }
 
-  // Displacements as multiples of the child's extent are possible where that is no smaller than an alignment.
+  // Whether displacements may be multiples of the child's extent: it must be a positive multiple of the alignment.
   bool in_extents(const Type& inner) { return inner.extent() > 0 && inner.extent() % align_ == 0 && dice_.one_in(2); }
 
   static std::string list(const Lengths& lengths, const std::vector<MPI_Aint>& at) {
@@ -347,7 +347,7 @@ class TypeMaker {
     MPI_Datatype made;
     CHECK_MPI(
         MPI_Type_create_subarray(dimensions, sizes.data(), parts_.data(), starts.data(), order, inner.handle(), &made));
-    // Place by place, the dimension that lies closest in memory first.
+    // Element by element, the dimension with the smallest stride first.
     std::vector<Entry> map;
     Lengths index(parts_.size(), 0);
     for (int i = 0; i < copies; ++i) {

@@ -24,7 +24,7 @@ Step draw(Dice& dice, Model& model) {
   if (step.kind == Kind::kFence) {
     for (int bit : {MPI_MODE_NOSTORE, MPI_MODE_NOPUT, MPI_MODE_NOPRECEDE, MPI_MODE_NOSUCCEED})
       if (dice.one_in(4)) step.assert |= bit;
-    // A fourth rank's promise does not travel to all.
+    // With more than three ranks a rank's assertion does not reach all others.
     if (ranks > 3) step.assert &= ~MPI_MODE_NOPUT;
   }
   if (step.kind == Kind::kPost) {
@@ -36,7 +36,7 @@ Step draw(Dice& dice, Model& model) {
       const Flaw flaws[] = {Flaw::kCount, Flaw::kType, Flaw::kDisplacement, Flaw::kRange, Flaw::kOp};
       step.flaw = flaws[dice.below(step.kind == Kind::kAccumulate ? 5 : 4)];
       if (step.kind == Kind::kFetchAndOp && step.flaw == Flaw::kCount) step.flaw = Flaw::kOp;
-      // Nobody's window is not looked at: counts are, types and places are not.
+      // With MPI_PROC_NULL the counts are checked, but not types and displacements.
       if (step.target == MPI_PROC_NULL && step.flaw != Flaw::kOp) step.flaw = Flaw::kNone;
       if (step.target == MPI_PROC_NULL && step.kind == Kind::kFetchAndOp) step.flaw = Flaw::kNone;
     } else if (step.kind == Kind::kLock) {
@@ -48,7 +48,7 @@ Step draw(Dice& dice, Model& model) {
     }
   }
   if (step.kind == Kind::kFence && step.flaw == Flaw::kNone) {
-    // By all, if all may.
+    // All ranks make the fence if it is legal for all.
     bool all_may = true;
     for (int rank = 0; rank < ranks; ++rank) all_may = all_may && judge(model, step, rank).empty();
     if (all_may) step.actor = Step::kEverybody;

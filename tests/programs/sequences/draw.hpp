@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the next call of a sequence is drawn, the same on every rank.
+// Draws the next call of a sequence, the same on every rank.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Dice {
   std::mt19937 random_;
 };
 
-// Any call, legal or not, of one rank or, where all may, of all.
+// Returns a legal or illegal call of one rank or, if all may make it, of all ranks.
 Step draw(Dice& dice, Model& model);
 
 }  // namespace sequences

@@ -140,7 +140,7 @@ bool can_end(Model& model, const Step& step, int rank) {
     case Kind::kGet:
     case Kind::kAccumulate:
     case Kind::kFetchAndOp:
-      // A fence epoch that begins now needs a fence of all before this rank can start.
+      // If a fence epoch begins now, this rank can start only after a fence of all ranks.
       return me.started || me.passive() || me.waiting_posts.empty();
     case Kind::kPost:
       for (int origin : step.group)

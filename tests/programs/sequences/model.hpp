@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The plain model of sequences: what each rank has done, the calls, and what the standard says of each. Written from
-// the text of MPI 4.0, chapter 12; it shares nothing with epochs/.
+// The plain model of sequences: the state of each rank, the calls, and the rules of the standard for each. It follows
+// the text of MPI 4.0 chapter 12 and shares no code with epochs/.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace sequences {
 
-// What the standard says of a call: the error classes that apply; none: it must succeed.
+// The error classes that the standard allows for a call. An empty set: the call must succeed.
 using Classes = std::set<int>;
 
 struct Process {
@@ -26,9 +26,9 @@ struct Process {
   // Exposure side.
   std::optional<std::set<int>> posted;
   bool posted_no_put = false;
-  std::set<int> completed;  // of the posted group
+  std::set<int> completed;  // members of the posted group
   bool fenced_no_put = false;
-  // Those that have posted to this process, which it has not started yet.
+  // The ranks that have posted to this process and to which it has not started yet.
   std::set<int> waiting_posts;
 
   bool passive() const { return all || !locks.empty(); }
@@ -44,15 +44,15 @@ struct Model {
   int ranks() const { return static_cast<int>(processes.size()); }
   bool is_rank(int rank) const { return rank >= 0 && rank < ranks(); }
 
-  // Is the memory of this process exposed to somebody by a post, or locked by an MPI_Win_lock of somebody (12.5.3)?
-  // MPI_Win_lock_all is not refused for what others expose, nor a post for their MPI_Win_lock_all.
+  // Whether the memory of this process is exposed by a post, or locked by MPI_Win_lock (12.5.3). MPI_Win_lock_all is
+  // not refused because of exposures of other ranks, nor a post because of their MPI_Win_lock_all.
   bool exposed(int rank) { return of(rank).posted && !of(rank).posted->empty(); }
   bool locked(int rank) {
     for (const Process& each : processes)
       if (each.locks.count(rank) != 0) return true;
     return false;
   }
-  // May this process have such a lock without waiting?
+  // Whether this process can acquire such a lock without waiting.
   bool lock_is_free(int by, int target, int type) {
     for (int rank = 0; rank < ranks(); ++rank) {
       if (rank == by || !of(rank).passive_to(target)) continue;
@@ -90,7 +90,7 @@ enum class Kind {
 };
 constexpr int kKinds = static_cast<int>(Kind::kFree) + 1;
 
-// Something wrong with an argument, whatever the epoch.
+// A wrong argument, independent of the epoch.
 enum class Flaw { kNone, kCount, kType, kDisplacement, kRange, kOp, kAssert, kLockType, kGroup };
 
 struct Step {
@@ -115,14 +115,14 @@ struct Step {
 
 // ---- the rules
 
-// What is wrong with the call of this rank, in the present state of all.
+// Returns the errors of this rank's call in the current state of all ranks.
 Classes judge(Model& model, const Step& step, int rank);
 
-// Whether a legal call of this rank ends without anything that is still to come; nothing may be left without
-// a way out either: who has been posted to must be able to start.
+// Whether a legal call of this rank ends without a further call of another rank. The state after it must have a legal
+// continuation, too: a rank to which another has posted must be able to start.
 bool can_end(Model& model, const Step& step, int rank);
 
-// A legal call of this rank has been made.
+// Updates the model after a legal call of this rank.
 void move(Model& model, const Step& step, int rank);
 
 }  // namespace sequences

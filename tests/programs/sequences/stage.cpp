@@ -23,7 +23,7 @@ void Stage::begin(std::string name) {
 
 void Stage::make(Model& model, const Step& step) {
   history_.push_back(step.text());
-  // A rank that hangs says where.
+  // A rank that hangs prints its section.
   std::snprintf(section_, sizeof section_, "%s, step %zu, %s", name_.c_str(), history_.size(),
                 history_.back().c_str());
   const bool mine = step.actor == Step::kEverybody || step.actor == rank_;
@@ -122,7 +122,8 @@ int Stage::call(const Step& step) {
   return MPI_SUCCESS;
 }
 
-// A lock may be deferred until something needs it; here something does, as the model knows only locks that are held.
+// The lock may be deferred until an operation needs it. The operation here forces that, because the model has only
+// locks that are held.
 int Stage::lock(int type, int target, int assert) {
   int seen = 0;
   int code = MPI_Win_lock(type, target, assert, window_);

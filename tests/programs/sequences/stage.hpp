@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the calls of a sequence are made: a window, and what each call must return and say.
+// Makes the calls of a sequence on a window, and checks the result and the output of each call.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace sequences {
 
-constexpr int kInts = 16;  // of each rank's window
+constexpr int kInts = 16;  // size of each rank's window
 
 class Stage {
  public:
   Stage(check::Memory memory, int rank) : rank_(rank), memory_(memory) { check::section(section_); }
-  // Makes the window, by all; `name` says in failures which sequence this is.
+  // Makes the window; collective. `name` identifies the sequence in failure messages.
   void begin(std::string name);
 
-  // Everyone's step: who is to act does, all wait for it, and the model goes on.
+  // Collective: the rank of the step acts, all ranks wait for it, and the model is updated.
   void make(Model& model, const Step& step);
   long allowed() const { return allowed_; }
   long refused() const { return refused_; }
