@@ -64,7 +64,7 @@
 
 namespace farside::epochs {
 
-// Acquires the lock at `target` for rank `self`, which may wait on its wake word `node`. Call advance() until it
+// Acquires the lock at `target` for rank `self`, which may wait on its wake word `wake_index`. Call advance() until it
 // returns true. The object must not move until then.
 //
 // Where the word is mapped (ControlMemory::fetch_add_now) an uncontended lock needs no object: add
@@ -74,17 +74,17 @@ template <RemoteMemory M, class Lock = TargetLock>
 class AcquireLock {
  public:
   // `of`: kAll for a lock_all that takes the lock of another rank.
-  AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node = 0, LockOf of = LockOf::kTarget)
-      : memory_(memory), id_(WaiterId::make(self, node)), target_(target), type_(type), of_(of) {}
+  AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t wake_index = 0, LockOf of = LockOf::kTarget)
+      : memory_(memory), id_(WaiterId::make(self, wake_index)), target_(target), type_(type), of_(of) {}
   // Continues after the ticket was taken: `before` is the previous value of the lock word.
-  AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t node, std::uint64_t before)
-      : AcquireLock(memory, self, target, type, node) {
+  AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t wake_index, std::uint64_t before)
+      : AcquireLock(memory, self, target, type, wake_index) {
     take_ticket(before);
   }
 
   bool advance() {
-    if (pass_) {
-      const bool passed = pass_->advance();
+    if (passing_) {
+      const bool passed = passing_->advance();
       return operation_.done() && passed;
     }
     while (operation_.done()) {
@@ -105,10 +105,10 @@ class AcquireLock {
           break;
         case Step::kOffered: take_slot(operation_.value()); break;
         case Step::kTakenOver:
-          if (operation_.value() == later_) {
+          if (operation_.value() == later_slot_) {
             in_ring_ = true;
-            memory_.write(operation_, WaiterId::rank(RingSlot::what(later_)),
-                          WaiterId::wake_word(RingSlot::what(later_)), WakeValue::make(WakeValue::kAgain));
+            memory_.write(operation_, WaiterId::rank(RingSlot::what(later_slot_)),
+                          WaiterId::wake_word(RingSlot::what(later_slot_)), WakeValue::make(WakeValue::kAgain));
             step_ = Step::kAsleep;
           } else {
             step_ = Step::kOffer;
@@ -116,13 +116,13 @@ class AcquireLock {
           break;
         case Step::kAnnounced: {
           const std::uint64_t drain = operation_.value();
-          if (DrainWord::departed(drain) == static_cast<std::int64_t>(announces_)) {
-            drained(first_ ? DrainWord::end(drain) : HandOff::released_by_successor(announces_));
+          if (DrainWord::departed(drain) == static_cast<std::int64_t>(to_announce_)) {
+            drained(first_ ? DrainWord::end(drain) : HandOff::released_by_successor(to_announce_));
             step_ = Step::kHandOff;
           } else {
             step_ = Step::kAsleep;
           }
-          announces_ = 0;
+          to_announce_ = 0;
           break;
         }
         case Step::kAsleep: {
@@ -133,8 +133,8 @@ class AcquireLock {
           break;
         }
         case Step::kHandOff:
-          if (announces_ > 0) {
-            announce(announces_);
+          if (to_announce_ > 0) {
+            announce(to_announce_);
             break;
           }
           if (predecessors_ > 0 && Lock::compatible(type_)) {
@@ -147,7 +147,7 @@ class AcquireLock {
             memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)), DrainWord::withdraw(id_, end_));
           }
           if (hand_off_.is_nothing()) break;
-          pass_.emplace(memory_, target_, LockWord::after(ticket_), type_, hand_off_, true);
+          passing_.emplace(memory_, target_, LockWord::after(ticket_), type_, hand_off_, true);
           return advance();
         case Step::kReleasedPredecessors: {
           const std::uint64_t before = operation_.value();
@@ -171,12 +171,12 @@ class AcquireLock {
   bool saw_exposure() const { return saw_exposure_; }
   // The token for ReleaseLock. Precondition: held.
   LockToken token() const {
-    if (pass_ && pass_->successor() != 0) return LockToken(ticket_, LockToken::kSuccessor, pass_->successor());
+    if (passing_ && passing_->successor() != 0) return LockToken(ticket_, LockToken::kSuccessor, passing_->successor());
     if (released_by_successor_) return LockToken(ticket_, LockToken::kReleasedBySuccessor);
     return predecessors_ > 0 ? LockToken(ticket_, LockToken::kReleasesPredecessors, predecessors_) : LockToken(ticket_);
   }
   typename M::Operation* failed_operation() {
-    return operation_.failed() ? &operation_ : pass_ ? pass_->failed_operation() : nullptr;
+    return operation_.failed() ? &operation_ : passing_ ? passing_->failed_operation() : nullptr;
   }
 
  private:
@@ -213,14 +213,14 @@ class AcquireLock {
   }
   // Announces this waiter to `others` members of the other group, which hold the lock now and must depart first.
   void announce(std::uint64_t others) {
-    announces_ = others;
+    to_announce_ = others;
     memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)),
                       DrainWord::announce(id_, others, first_ ? 0 : HandOff::released_by_successor(others)));
     step_ = Step::kAnnounced;
   }
   void wait(ProbePacing::Pause pause) {
     memory_.pause(operation_, pause.hand_offs);
-    hopes_ = !pause.probe;
+    unprobed_ = !pause.probe;
     step_ = pause.probe ? Step::kProbe : Step::kOffer;
   }
   void learn(const ProbePacing::Seen& seen) {
@@ -233,7 +233,7 @@ class AcquireLock {
     // the slot of an earlier ticket, HandOffLock takes the slot back. Or the front seems to have passed this ticket,
     // which has then been handed the lock.
     if (distance < ControlBlock::kRingSlots || distance >= LockWord::kTickets / 2) {
-      hopes_ = false;
+      unprobed_ = false;
       step_ = Step::kOffer;
       return;
     }
@@ -249,10 +249,10 @@ class AcquireLock {
     if (!RingSlot::is_of(slot, ticket_)) {
       if (RingSlot::is_later(slot, ticket_)) {
         // The later ticket estimated the front too near and must give way.
-        later_ = slot;
-        memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), later_, entry());
+        later_slot_ = slot;
+        memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), later_slot_, entry());
         step_ = Step::kTakenOver;
-      } else if (hopes_) {
+      } else if (unprobed_) {
         // An earlier ticket holds the slot and may wait for long.
         step_ = Step::kProbe;
       } else {
@@ -270,7 +270,7 @@ class AcquireLock {
     } else if (RingSlot::type(slot) == type_) {
       take_hand_off(HandOff::next_after(hand_off.count + 1));
     } else {
-      announces_ = hand_off.count;
+      to_announce_ = hand_off.count;
     }
     empty_slot(slot);
   }
@@ -312,12 +312,12 @@ class AcquireLock {
 
   M& memory_;
   typename M::Operation operation_;
-  std::optional<HandOffLock<M, Lock>> pass_;
+  std::optional<HandOffLock<M, Lock>> passing_;
   std::uint64_t id_;
   std::uint64_t ticket_ = 0;
   ProbePacing pacing_;
-  std::uint64_t later_ = 0;      // slot value of a later ticket that must give way
-  std::uint64_t announces_ = 0;  // members of the other group that must depart first
+  std::uint64_t later_slot_ = 0;   // slot value of a later ticket that must give way
+  std::uint64_t to_announce_ = 0;  // members of the other group that must depart first
   std::uint64_t end_ = 0;        // `end` of the drain word
   std::uint64_t predecessors_ = 0;  // members of the other group to be taken off the lock word
   HandOff hand_off_;                // to be passed on before holding
@@ -325,7 +325,7 @@ class AcquireLock {
   LockType type_;
   LockOf of_;
   bool in_ring_ = false;
-  bool hopes_ = false;           // tries the slot without having read the lock word
+  bool unprobed_ = false;        // tries the slot without having read the lock word
   bool first_ = false;           // first of its group at its arrival
   bool drained_ = false;         // entered in the drain word
   bool released_by_successor_ = false;  // a member of the other group takes it off the lock word
@@ -363,7 +363,7 @@ class ReleaseLock {
   }
 
   bool advance() {
-    while (!pass_ && operation_.done()) {
+    while (!passing_ && operation_.done()) {
       switch (step_) {
         case Step::kDeparted: departed(operation_.value()); break;
         case Step::kUnmarked: count(0); break;
@@ -379,10 +379,10 @@ class ReleaseLock {
         case Step::kDone: return true;
       }
     }
-    return pass_ && pass_->advance();
+    return passing_ && passing_->advance();
   }
   typename M::Operation* failed_operation() {
-    return operation_.failed() ? &operation_ : pass_ ? pass_->failed_operation() : nullptr;
+    return operation_.failed() ? &operation_ : passing_ ? passing_->failed_operation() : nullptr;
   }
 
  private:
@@ -401,8 +401,8 @@ class ReleaseLock {
     } else if (Lock::compatible(type_)) {
       count(own == 0 && Lock::kWritersShare ? others : 0);
     } else {
-      pass_.emplace(memory_, target_, LockWord::after(token_.ticket()), LockType::kShared,
-                    own == 0 ? HandOff::members(others) : HandOff::next_after(0), false);
+      passing_.emplace(memory_, target_, LockWord::after(token_.ticket()), LockType::kShared,
+                       own == 0 ? HandOff::members(others) : HandOff::next_after(0), false);
     }
   }
   void count(std::uint64_t end) {
@@ -413,7 +413,7 @@ class ReleaseLock {
 
   M& memory_;
   typename M::Operation operation_;
-  std::optional<HandOffLock<M, Lock>> pass_;
+  std::optional<HandOffLock<M, Lock>> passing_;
   LockToken token_;
   std::uint64_t added_ = 0;  // addend of the drain word
   int target_;
@@ -428,15 +428,15 @@ class ReleaseLock {
 template <RemoteMemory M>
 class AcquireWithGlobalLock {
  public:
-  // `global_lock_node`, `lock_node`: two wake words, as this rank may wait at both locks.
-  AcquireWithGlobalLock(M& memory, int self, int target, int home, std::uint32_t global_lock_node,
-                        std::uint32_t lock_node)
+  // `global_lock_wake_index`, `lock_wake_index`: two wake words, as this rank may wait at both locks.
+  AcquireWithGlobalLock(M& memory, int self, int target, int home, std::uint32_t global_lock_wake_index,
+                        std::uint32_t lock_wake_index)
       : memory_(memory),
         self_(self),
         target_(target),
-        lock_node_(lock_node),
-        global_lock_(memory, self, home, LockType::kExclusive, global_lock_node),
-        lock_(std::in_place, memory, self, target, LockType::kExclusive, lock_node) {}
+        lock_wake_index_(lock_wake_index),
+        global_lock_(memory, self, home, LockType::kExclusive, global_lock_wake_index),
+        lock_(std::in_place, memory, self, target, LockType::kExclusive, lock_wake_index) {}
 
   bool advance() {
     const bool passed = global_lock_.advance();
@@ -448,7 +448,7 @@ class AcquireWithGlobalLock {
       }
       if (!lock_) {
         if (!passed) return false;
-        lock_.emplace(memory_, self_, target_, LockType::kExclusive, lock_node_);
+        lock_.emplace(memory_, self_, target_, LockType::kExclusive, lock_wake_index_);
       }
       if (!lock_->advance()) return false;
       if (passed) return true;
@@ -492,7 +492,7 @@ class AcquireWithGlobalLock {
   M& memory_;
   int self_;
   int target_;
-  std::uint32_t lock_node_;
+  std::uint32_t lock_wake_index_;
   AcquireLock<M, GlobalLock> global_lock_;
   std::optional<AcquireLock<M, TargetLock>> lock_;
   std::optional<ReleaseLock<M, TargetLock>> release_;  // of a lock held before the global lock, or after a failure

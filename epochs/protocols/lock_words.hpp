@@ -87,22 +87,22 @@ constexpr std::uint64_t kMostReleasedBySuccessor = std::max<std::uint64_t>(Contr
 
 // Identifies a waiting process and the wake word on which it waits. Never 0, and less than 2^kBits.
 struct WaiterId {
-  static constexpr std::uint64_t kNodes = 8;
+  static constexpr std::uint64_t kWakeIndexes = 8;
   static constexpr unsigned kBits = 23;
   // A larger window would have two ranks with one id, or lock words that carry: besides one lock per rank, a lock
   // word counts the members that were released by their successor and are not yet taken off it.
   static constexpr std::uint64_t kMostRanks =
-      std::min((std::uint64_t{1} << kBits) / kNodes - 1, LockWord::kMostPresent - kMostReleasedBySuccessor);
+      std::min((std::uint64_t{1} << kBits) / kWakeIndexes - 1, LockWord::kMostPresent - kMostReleasedBySuccessor);
   static constexpr bool has_room_for(int ranks) { return static_cast<std::uint64_t>(ranks) <= kMostRanks; }
-  static constexpr std::uint64_t make(int rank, std::uint32_t node) {
-    return (static_cast<std::uint64_t>(rank) + 1) * kNodes + node;
+  static constexpr std::uint64_t make(int rank, std::uint32_t wake_index) {
+    return (static_cast<std::uint64_t>(rank) + 1) * kWakeIndexes + wake_index;
   }
-  static constexpr int rank(std::uint64_t id) { return static_cast<int>(id / kNodes) - 1; }
+  static constexpr int rank(std::uint64_t id) { return static_cast<int>(id / kWakeIndexes) - 1; }
   static constexpr std::uint32_t wake_word(std::uint64_t id) {
-    return ControlBlock::wake_word(static_cast<std::uint32_t>(id % kNodes));
+    return ControlBlock::wake_word(static_cast<std::uint32_t>(id % kWakeIndexes));
   }
 };
-static_assert(ControlBlock::kWakeWords <= WaiterId::kNodes);
+static_assert(ControlBlock::kWakeWords <= WaiterId::kWakeIndexes);
 
 // Drain word, beside a lock or the global lock: counts the members of one group that must depart before a waiter of
 // the other group holds the lock.

@@ -3,8 +3,8 @@
 // operation is completed, the program has stored to it too early (MPI 4.0 section 12.3). Loads, and stores of the same
 // value, are not found.
 //
-// Thread safety: one thread at a time (Strict::HandOff). Cost: each operation hashes its buffers twice, up to 1 MiB or
-// 256 blocks.
+// Thread safety: one thread at a time (Strict::OneThread). Cost: each operation hashes its buffers twice, up to 1 MiB
+// or 256 blocks.
 #pragma once
 
 #include <algorithm>

@@ -111,7 +111,7 @@ Strict::Strict(Space& space, std::unique_ptr<Space> logs)
       log_space_(std::move(logs)),
       shared_(log_space_, space.rank(), space.ranks(), SharedLog::capacity_for(space.ranks())) {}
 
-Strict::HandOff::HandOff(Strict& strict) : strict_(strict) {
+Strict::OneThread::OneThread(Strict& strict) : strict_(strict) {
   Waiter waiter(Process::instance(), strict.space_.wake_event());
   while (strict.busy_.exchange(true, std::memory_order_acquire)) waiter.pause();
 }
@@ -210,11 +210,11 @@ template <class UnderWay, class End>
 Outcome Strict::end(UnderWay&& under_way, End&& end) {
   bool lingers = false;
   {
-    const HandOff turn(*this);
+    const OneThread one_thread(*this);
     lingers = under_way() && space_.ranks() > 1;
   }
   if (lingers) linger(kLinger);
-  const HandOff turn(*this);
+  const OneThread one_thread(*this);
   return end();
 }
 
@@ -286,7 +286,7 @@ Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
 }
 
 Outcome Strict::fence_reached() {
-  const HandOff turn(*this);
+  const OneThread one_thread(*this);
   log_.completed_all();
   Outcome watched = buffer_changed(buffers_.completed_all());
   return first_of(std::move(watched), changes_of_own_window(Epoch::kFence, "this fence"));
@@ -294,7 +294,7 @@ Outcome Strict::fence_reached() {
 
 void Strict::fence_passed(bool more_follows) {
   {
-    const HandOff turn(*this);
+    const OneThread one_thread(*this);
     shared_.fence_passed();
   }
   ascending_ = !ascending_;
@@ -303,14 +303,14 @@ void Strict::fence_passed(bool more_follows) {
 }
 
 Outcome Strict::exposure_ended() {
-  const HandOff turn(*this);
+  const OneThread one_thread(*this);
   Outcome changed = changes_of_own_window(Epoch::kStarted, "MPI_Win_wait");
   return first_of(std::move(changed), shared_.exposure_ended());
 }
 
 void Strict::linger(std::chrono::microseconds time) {
   {
-    const HandOff turn(*this);
+    const OneThread one_thread(*this);
     const Clock::time_point now = Clock::now();
     if (lingered_ + time > kAllowance + (now - made_) / kShare) return;
     lingered_ += time;

@@ -58,7 +58,7 @@ class Strict {
   // issues nothing.
   template <class Issue>
   Outcome watch(const Operation& operation, Issue&& issue_it) {
-    const HandOff turn(*this);
+    const OneThread one_thread(*this);
     Places places;
     if (Outcome o = begin(operation, places); !o) return o;
     if (Outcome o = issue_it(); !o) return o;
@@ -89,12 +89,12 @@ class Strict {
   };
   // Admits one thread of the process at a time. It is no mutex, because the thread inside waits for other ranks, and
   // the threads outside must keep the runtime moving.
-  class HandOff {
+  class OneThread {
    public:
-    explicit HandOff(Strict& strict);
-    HandOff(const HandOff&) = delete;
-    HandOff& operator=(const HandOff&) = delete;
-    ~HandOff() { strict_.busy_.store(false, std::memory_order_release); }
+    explicit OneThread(Strict& strict);
+    OneThread(const OneThread&) = delete;
+    OneThread& operator=(const OneThread&) = delete;
+    ~OneThread() { strict_.busy_.store(false, std::memory_order_release); }
 
    private:
     Strict& strict_;

@@ -36,8 +36,8 @@ using Registration = int(int (*)());
 void change_engine(const char* name) {
   auto* const change = reinterpret_cast<Registration*>(dlsym(RTLD_DEFAULT, name));
   if (change == nullptr)
-    return log(LogLevel::kInfo, "the runtime has no {}: who waits in MPI serves no windows, the progress thread does",
-               name);
+    return log(LogLevel::kInfo,
+               "the runtime has no {}: threads that wait in MPI do not serve windows, the progress thread does", name);
   change(serve_endpoint);
 }
 void serve_from_engine() { change_engine("opal_progress_register"); }

@@ -75,7 +75,7 @@ std::optional<Error> Agreement::handshake(const Status& own, const char* call) {
     if (!warned && std::chrono::steady_clock::now() - begun > kPatience) {
       warned = true;
       log(LogLevel::kWarn,
-          "{}: some rank has not come here for {} s; if it never does, is farside loaded on every rank "
+          "{}: a rank has not made this call for {} s; is farside loaded on every rank "
           "(mpirun -x LD_PRELOAD)?",
           call, kPatience.count());
     }

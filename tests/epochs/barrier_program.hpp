@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The script of a handler of the explorer for barriers, and its properties: no rank leaves a barrier before all have
+// The script of an actor of the explorer for barriers, and its properties: no rank leaves a barrier before all have
 // entered it, and each rank receives the flags that its peers give in that barrier.
 #pragma once
 
@@ -70,8 +70,8 @@ class BarrierProgram {
                   : std::string(" (") + (running_ ? "in" : "begins") + " barrier " +
                         std::to_string(left_ + 1) + ")";
   }
-  std::string describe(int handler) const {
-    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
+  std::string describe(int actor) const {
+    return "then actor " + std::to_string(actor) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:

@@ -142,7 +142,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
                                    .no_put = below(2) == 0};
           if (fast && state.allows_fast_fence() && below(2) == 0) {
             state.fast_fenced();
-            check("fence-quickly", {}, model.fence(false, false));
+            check("fence-fast", {}, model.fence(false, false));
             break;
           }
           check("fence", state.fence(assert), model.fence(assert.no_precede, assert.no_succeed));
@@ -151,7 +151,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
         case 9:
           if (fast && group.size() == 1 && state.allows_fast_post(group[0])) {
             state.fast_posted();
-            check("post-quickly", {}, model.post());
+            check("post-fast", {}, model.post());
             break;
           }
           check("post", state.post(group), model.post());
@@ -159,7 +159,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
         case 10:
           if (fast && group.size() == 1 && state.allows_fast_start(group[0])) {
             state.fast_started(group[0]);
-            check("start-quickly", {}, model.start(group));
+            check("start-fast", {}, model.start(group));
             break;
           }
           check("start", state.start(group), model.start(group));
@@ -168,7 +168,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
         case 12:
           if (fast && state.allows_fast_complete()) {
             state.fast_completed();
-            check("complete-quickly", {}, model.complete());
+            check("complete-fast", {}, model.complete());
             break;
           }
           check("complete", state.complete(), model.complete());
@@ -176,7 +176,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
         case 13: {
           const bool legal = model.wait(true);
           if (fast && state.allows_fast_wait()) {
-            check("wait-quickly", {}, legal);
+            check("wait-fast", {}, legal);
             state.exposure_ended();
             break;
           }

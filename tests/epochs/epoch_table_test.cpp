@@ -221,7 +221,7 @@ TEST_CASE("every call in every pair of states does what MPI says", "[epochs]") {
   CHECK(pairs == 27 * (8 * 5 - 2 * 3));
 }
 
-TEST_CASE("the quick ways say yes only where the tables do, and then move the state as they do", "[epochs]") {
+TEST_CASE("the fast-path checks say yes only where the tables do, and then move the state as they do", "[epochs]") {
   struct Pair {
     const char* name;
     bool (*fast)(EpochState&, int);

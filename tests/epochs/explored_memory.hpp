@@ -20,7 +20,7 @@
 namespace farside::explore {
 
 inline constexpr int kRanks = 4;
-inline constexpr int kHandlers = 6;
+inline constexpr int kActors = 6;
 inline constexpr int kSlots = 16;  // operations of one protocol object at most
 // Words for the data that protocols protect, behind the control block of so few ranks.
 inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
@@ -48,14 +48,14 @@ inline std::uint64_t hash_bytes(std::uint64_t seed, const void* bytes, std::size
 // the word held none of the bits in `compare`, `release` as well.
 enum class Kind : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite, kPause, kOwnRead, kOwnAdd, kLocked };
 
-// A request of a handler to the memory. A sabotage may change it.
+// A request of an actor to the memory. A sabotage may change it.
 struct Request {
   std::uint64_t operand = 0;  // kOwnRead: the value found
   std::uint64_t compare = 0;
   std::uint64_t release = 0;
   std::uint32_t word = 0;
   std::int8_t rank = 0;  // target
-  std::int8_t handler = 0;
+  std::int8_t actor = 0;
   Kind kind = Kind::kRead;
   bool dropped = false;  // has no effect
   bool torn = false;     // reads and writes in two effects instead of one
@@ -77,11 +77,11 @@ class World {
     std::uint32_t unused = 0;
     std::uint64_t before;
   };
-  struct MessageHandler {
+  struct Actor {
     std::array<Slot, kSlots> slots{};
     std::int8_t rank = 0;
     bool looked = false;   // its last advance() read own words
-    bool stirred = false;  // own words have changed since, or the handler has not begun
+    bool stirred = false;  // own words have changed since, or the actor has not begun
     std::uint8_t used = 0;
     std::uint8_t unused[4] = {};
   };
@@ -112,7 +112,7 @@ class World {
       return kind == Kind::kFetchAdd || kind == Kind::kCompareAndSwap || kind == Kind::kOwnAdd;
     };
     if (request.kind != Kind::kWrite && !changes(request.kind)) return false;
-    for (const MessageHandler& each : handlers) {
+    for (const Actor& each : actors) {
       for (std::size_t s = 0; s < each.used; ++s) {
         const Slot& other = each.slots[s];
         if (other.phase != Phase::kIssued && other.phase != Phase::kHalf) continue;
@@ -130,21 +130,20 @@ class World {
     for (std::size_t i = 1; i < late.count; ++i) late.changes[i - 1] = late.changes[i];
     late.changes[--late.count] = Change{0, 0, 0};
   }
-  // Own words of the rank have changed visibly: its handlers that waited after reading own words step again.
+  // Own words of the rank have changed visibly: its actors that waited after reading own words step again.
   void stir(int rank) {
-    for (MessageHandler& handler : handlers)
-      handler.stirred = handler.stirred || (handler.rank == rank && handler.looked);
+    for (Actor& actor : actors) actor.stirred = actor.stirred || (actor.rank == rank && actor.looked);
   }
   std::uint64_t hash() const {
     std::uint64_t hash = hash_bytes(mix(hash_, lost), late_.data(), sizeof(late_));
-    for (const MessageHandler& handler : handlers) {
-      hash = hash_bytes(hash, handler.slots.data(), handler.used * sizeof(Slot));
-      hash = mix(hash, static_cast<std::uint64_t>(handler.looked) + 2U * handler.stirred + 4U * handler.used);
+    for (const Actor& actor : actors) {
+      hash = hash_bytes(hash, actor.slots.data(), actor.used * sizeof(Slot));
+      hash = mix(hash, static_cast<std::uint64_t>(actor.looked) + 2U * actor.stirred + 4U * actor.used);
     }
     return hash;
   }
 
-  std::array<MessageHandler, kHandlers> handlers{};
+  std::array<Actor, kActors> actors{};
   std::uint64_t lost = 0;  // bits: ranks at which every operation fails
   bool is_lost(int rank) const { return (lost >> rank & 1) != 0; }
 
@@ -166,7 +165,7 @@ static_assert(std::is_trivially_copyable_v<World>);
 // change may depend on the request only.
 using Sabotage = std::function<void(Request&)>;
 
-// The RemoteMemory of one handler.
+// The RemoteMemory of one actor.
 class Memory {
  public:
   static constexpr const char* kMeets = "a write meets an atomic on the same word";
@@ -184,19 +183,19 @@ class Memory {
     bool failed() const { return memory_ != nullptr && slot().phase == World::Phase::kFailed; }
     // As of the memories of a process: the operation is done then, and its value means nothing.
     bool take_error() {
-      memory_->handler().slots[slot_].phase = World::Phase::kDone;
+      memory_->actor().slots[slot_].phase = World::Phase::kDone;
       return false;
     }
 
    private:
     friend class Memory;
-    const World::Slot& slot() const { return memory_->handler().slots[slot_]; }
+    const World::Slot& slot() const { return memory_->actor().slots[slot_]; }
     Memory* memory_ = nullptr;
     std::uint64_t slot_ = 0;
   };
 
-  Memory(World& world, int handler, int rank, const Sabotage& sabotage, std::string& failure)
-      : world_(world), handler_(handler), rank_(rank), sabotage_(sabotage), failure_(failure) {}
+  Memory(World& world, int actor, int rank, const Sabotage& sabotage, std::string& failure)
+      : world_(world), actor_(actor), rank_(rank), sabotage_(sabotage), failure_(failure) {}
 
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     issue(operation, Kind::kFetchAdd, rank, word, value, 0);
@@ -216,12 +215,12 @@ class Memory {
   void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
   void paused(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const {
-    world_.handlers[static_cast<std::size_t>(handler_)].looked = true;
+    world_.actors[static_cast<std::size_t>(actor_)].looked = true;
     const std::uint64_t value = world_.own(rank_, word);
     return sabotage_ ? sabotaged(Kind::kOwnRead, word, value).operand : value;
   }
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
-    handler().looked = true;
+    actor().looked = true;
     // An atomic on a word sees all that took effect on the word, and all earlier changes.
     while (world_.has_late(rank_)) world_.appear(rank_);
     const std::uint64_t before = world_.at(rank_, word);
@@ -232,16 +231,16 @@ class Memory {
   }
 
   int rank() const { return rank_; }
-  int index() const { return handler_; }
-  // Ends a protocol object. None of its operations may be outstanding, since they end with it. (After the loss of a rank
-  // they may be: a process waits for them when it destroys the object.)
+  int index() const { return actor_; }
+  // Ends a protocol object. None of its operations may be outstanding, since they end with it. (After the loss of a
+  // rank they may be: a process waits for them when it destroys the object.)
   void retire_operations() {
-    for (std::size_t i = 0; i < handler().used; ++i) {
-      if (handler().slots[i].phase != World::Phase::kDone && world_.lost == 0)
+    for (std::size_t i = 0; i < actor().used; ++i) {
+      if (actor().slots[i].phase != World::Phase::kDone && world_.lost == 0)
         broken("a protocol is over while an operation is not done");
-      handler().slots[i] = {};
+      actor().slots[i] = {};
     }
-    handler().used = 0;
+    actor().used = 0;
   }
   void broken(std::string what) const {
     if (failure_.empty()) failure_ = std::move(what);
@@ -249,12 +248,12 @@ class Memory {
   World& world() { return world_; }
 
  private:
-  World::MessageHandler& handler() const { return world_.handlers[static_cast<std::size_t>(handler_)]; }
+  World::Actor& actor() const { return world_.actors[static_cast<std::size_t>(actor_)]; }
   Request sabotaged(Kind kind, std::uint32_t word, std::uint64_t operand) const {
     Request request{.operand = operand,
                     .word = word,
                     .rank = static_cast<std::int8_t>(rank_),
-                    .handler = static_cast<std::int8_t>(handler_),
+                    .actor = static_cast<std::int8_t>(actor_),
                     .kind = kind};
     sabotage_(request);
     return request;
@@ -262,27 +261,27 @@ class Memory {
   void issue(Operation& operation, Kind kind, int rank, std::uint32_t word, std::uint64_t operand,
              std::uint64_t compare, std::uint64_t release = 0) {
     if (operation.memory_ == nullptr) {
-      if (handler().used == kSlots) return broken("more operations in one protocol than the explorer has room for");
-      operation.slot_ = handler().used++;
+      if (actor().used == kSlots) return broken("more operations in one protocol than the explorer has room for");
+      operation.slot_ = actor().used++;
       operation.memory_ = this;
     } else if (!operation.done()) {
       return broken("an operation is used again before it is done");
     }
-    World::Slot& slot = handler().slots[operation.slot_];
+    World::Slot& slot = actor().slots[operation.slot_];
     slot.value = 0;
     slot.request = {.operand = operand,
                     .compare = compare,
                     .release = release,
                     .word = word,
                     .rank = static_cast<std::int8_t>(rank),
-                    .handler = static_cast<std::int8_t>(handler_),
+                    .actor = static_cast<std::int8_t>(actor_),
                     .kind = kind};
     if (sabotage_) sabotage_(slot.request);
     slot.phase = kind == Kind::kPause ? World::Phase::kEffected : World::Phase::kIssued;
   }
 
   World& world_;
-  int handler_;
+  int actor_;
   int rank_;
   const Sabotage& sabotage_;
   std::string& failure_;

@@ -2,17 +2,17 @@
 // An explorer of interleavings: a depth-first search over all orders of events on a RemoteMemory of plain words. The
 // protocols of epochs/ run on it unchanged.
 //
-//   handler  a rank, or one of two threads of a rank, that runs a Program
-//   Program  the script of a handler: its protocol objects, one after another, and the properties to be checked
+//   actor  a rank, or one of two threads of a rank, that runs a Program
+//   Program  the script of an actor: its protocol objects, one after another, and the properties to be checked
 //   effect   an operation changes, or reads, its word at the target; at any time after its issue, in any order
-//   step     some operations of the handler that took effect become done, or its own words have changed, and it calls
+//   step     some operations of the actor that took effect become done, or its own words have changed, and it calls
 //            advance() once
 //   lose     a rank is lost: operations on it fail from then on (Options::may_lose)
 //   appear   the oldest change of a rank's own words that own() did not show becomes visible (Options::late)
 //
-// Completion needs no event of its own. It makes no difference before the handler's next advance(), so each step
+// Completion needs no event of its own. It makes no difference before the actor's next advance(), so each step
 // chooses the set of operations that have become done by then. A step that reads no own word is invisible to all
-// other handlers, since issuing is not an effect. If the handler has no other event, such a step is taken at once and
+// other actors, since issuing is not an effect. If the actor has no other event, such a step is taken at once and
 // replaces all alternatives.
 //
 // States are told apart by a 64-bit hash of all that determines the future: the words, the operations, the bytes of
@@ -70,7 +70,7 @@ struct Report {
 
 // A Program is copyable and has
 //
-//   Shared                           state common to the programs of all handlers, trivially copyable without padding
+//   Shared                           state common to the programs of all actors, trivially copyable without padding
 //   bool over() const                whether nothing remains to be done
 //   bool begins() const              whether the next step begins a protocol object
 //   void step(Memory&, Shared&)      begins the next protocol object if none runs, else calls its advance() once
@@ -83,13 +83,13 @@ class Explorer {
  public:
   using Shared = typename Program::Shared;
 
-  // `programs`: one per handler. Handler i is a thread of rank i, or of ranks[i].
+  // `programs`: one per actor. Actor i is a thread of rank i, or of ranks[i].
   Explorer(const std::vector<Program>& programs, Options options, std::vector<int> ranks = {})
-      : options_(std::move(options)), handlers_(static_cast<int>(programs.size())) {
-    for (int a = 0; a < handlers_; ++a) {
+      : options_(std::move(options)), actors_(static_cast<int>(programs.size())) {
+    for (int a = 0; a < actors_; ++a) {
       const int rank = ranks.empty() ? a : ranks[static_cast<std::size_t>(a)];
-      state_.world.handlers[static_cast<std::size_t>(a)].rank = static_cast<std::int8_t>(rank);
-      state_.world.handlers[static_cast<std::size_t>(a)].stirred = true;
+      state_.world.actors[static_cast<std::size_t>(a)].rank = static_cast<std::int8_t>(rank);
+      state_.world.actors[static_cast<std::size_t>(a)].stirred = true;
       memories_.push_back(std::make_unique<Memory>(state_.world, a, rank, options_.sabotage, failure_));
       program(a) = programs[static_cast<std::size_t>(a)];
     }
@@ -126,7 +126,7 @@ class Explorer {
         report_.trace.push_back(describe(event));
         apply(event);
       }
-      for (int a = 0; a < handlers_; ++a) report_.trace.push_back(program(a).describe(a));
+      for (int a = 0; a < actors_; ++a) report_.trace.push_back(program(a).describe(a));
     }
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return report_;
@@ -138,11 +138,11 @@ class Explorer {
   struct State {
     World world;
     Shared shared{};
-    std::array<Program, kHandlers> programs;
+    std::array<Program, kActors> programs;
   };
   struct Event {
     enum class What : std::uint8_t { kEffect, kStep, kAppear, kLose } what;
-    std::int8_t who;      // handler; kAppear, kLose: rank
+    std::int8_t who;      // actor; kAppear, kLose: rank
     std::uint16_t which;  // kEffect: the slot; kStep: the set of slots that become done
   };
   static constexpr std::size_t kMaxEvents = 64;
@@ -154,9 +154,9 @@ class Explorer {
     }
   };
 
-  Program& program(int handler) { return state_.programs[static_cast<std::size_t>(handler)]; }
-  Memory& memory(int handler) { return *memories_[static_cast<std::size_t>(handler)]; }
-  World::MessageHandler& handler(int index) { return state_.world.handlers[static_cast<std::size_t>(index)]; }
+  Program& program(int actor) { return state_.programs[static_cast<std::size_t>(actor)]; }
+  Memory& memory(int actor) { return *memories_[static_cast<std::size_t>(actor)]; }
+  World::Actor& actor(int index) { return state_.world.actors[static_cast<std::size_t>(index)]; }
 
   void restart(const State& first) {
     state_ = first;
@@ -169,7 +169,7 @@ class Explorer {
 
   std::uint64_t hash_now() const {
     std::uint64_t hash = hash_bytes(state_.world.hash(), &state_.shared, sizeof(Shared));
-    for (int a = 0; a < handlers_; ++a) hash = state_.programs[static_cast<std::size_t>(a)].hash(hash);
+    for (int a = 0; a < actors_; ++a) hash = state_.programs[static_cast<std::size_t>(a)].hash(hash);
     return hash == 0 ? 1 : hash;
   }
 
@@ -255,7 +255,7 @@ class Explorer {
     return true;
   }
   void finished(SeenStates::Entry& entry) {
-    for (int a = 0; a < handlers_; ++a) {
+    for (int a = 0; a < actors_; ++a) {
       if (!program(a).over()) {
         failure_ = "deadlock: nothing can happen any more, and not all are done";
         return;
@@ -267,8 +267,8 @@ class Explorer {
   }
 
   void list_events(Events& events) {
-    for (int a = 0; a < handlers_; ++a) {
-      World::MessageHandler& each = handler(a);
+    for (int a = 0; a < actors_; ++a) {
+      World::Actor& each = actor(a);
       unsigned effected = 0;
       for (std::size_t s = 0; s < each.used; ++s) {
         const World::Phase phase = each.slots[s].phase;
@@ -290,18 +290,17 @@ class Explorer {
     }
   }
 
-  // If the only event of a handler is a step that no other handler can notice, keeps that event alone.
+  // If the only event of an actor is a step that no other actor can notice, keeps that event alone.
   void take_local_step(Frame& frame) {
     const Events& events = frame.events;
-    const auto is_of_handler = [&](std::size_t i, int who) {
+    const auto is_of_actor = [&](std::size_t i, int who) {
       return i < events.count && events.list[i].what <= Event::What::kStep && events.list[i].who == who;
     };
     for (std::size_t i = 0; i < events.count; ++i) {
       const Event event = events.list[i];
-      if (event.what != Event::What::kStep || is_of_handler(i - 1, event.who) || is_of_handler(i + 1, event.who))
-        continue;
+      if (event.what != Event::What::kStep || is_of_actor(i - 1, event.who) || is_of_actor(i + 1, event.who)) continue;
       apply(event);
-      const bool local = !handler(event.who).looked && failure_.empty();
+      const bool local = !actor(event.who).looked && failure_.empty();
       failure_.clear();
       state_ = frame.saved;
       if (local) {
@@ -314,7 +313,7 @@ class Explorer {
 
   void apply(const Event& event) {
     switch (event.what) {
-      case Event::What::kEffect: take_effect(event.who, handler(event.who).slots[event.which]); break;
+      case Event::What::kEffect: take_effect(event.who, actor(event.who).slots[event.which]); break;
       case Event::What::kStep: step(event.who, event.which); break;
       case Event::What::kAppear: state_.world.appear(event.who); break;
       case Event::What::kLose: state_.world.lost = 1U << event.who; break;
@@ -325,7 +324,7 @@ class Explorer {
     const Request request = slot.request;
     if (state_.world.is_lost(request.rank)) {
       slot.phase = World::Phase::kFailed;
-      handler(who).stirred = true;
+      actor(who).stirred = true;
       return;
     }
     if (options_.adapters && state_.world.meets(request)) memory(who).broken(Memory::kMeets);
@@ -365,7 +364,7 @@ class Explorer {
   }
 
   void step(int who, unsigned set) {
-    World::MessageHandler& each = handler(who);
+    World::Actor& each = actor(who);
     for (std::size_t s = 0; s < each.used; ++s) {
       if ((set >> s & 1) != 0) {
         each.slots[s].phase = World::Phase::kDone;
@@ -404,7 +403,7 @@ class Explorer {
     return text;
   }
   std::string describe(const Event& event) {
-    const std::string who = "handler " + std::to_string(event.who);
+    const std::string who = "actor " + std::to_string(event.who);
     if (event.what == Event::What::kLose) return "rank " + std::to_string(event.who) + " is lost";
     if (event.what == Event::What::kAppear)
       return "rank " + std::to_string(event.who) + " sees a change of its own words";
@@ -412,12 +411,12 @@ class Explorer {
       std::string text = who + " steps";
       for (std::size_t s = 0; s < kSlots; ++s) {
         if ((event.which >> s & 1) != 0) {
-          text += ", operation " + std::to_string(s) + " done with " + hex(handler(event.who).slots[s].value);
+          text += ", operation " + std::to_string(s) + " done with " + hex(actor(event.who).slots[s].value);
         }
       }
       return text + program(event.who).describe_position();
     }
-    const World::Slot& slot = handler(event.who).slots[event.which];
+    const World::Slot& slot = actor(event.who).slots[event.which];
     const Request& request = slot.request;
     if (state_.world.is_lost(request.rank))
       return who + ": an operation on rank " + std::to_string(request.rank) + " fails";
@@ -433,7 +432,7 @@ class Explorer {
   }
 
   Options options_;
-  int handlers_;
+  int actors_;
   State state_{};
   std::vector<std::unique_ptr<Memory>> memories_;
   std::string failure_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The script of a handler of the explorer for post, start, complete and wait, and its properties: accesses fall into
+// The script of an actor of the explorer for post, start, complete and wait, and its properties: accesses fall into
 // an exposure that was posted to their origin, wait returns after all data have arrived, and at the end the words
 // hold no trace.
 #pragma once
@@ -152,8 +152,8 @@ class ExposureProgram {
     return std::string(" (") + (begun_ ? "in " : "begins ") +
            kNames[static_cast<int>((*script_)[position_].what)] + ")";
   }
-  std::string describe(int handler) const {
-    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
+  std::string describe(int actor) const {
+    return "then actor " + std::to_string(actor) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:

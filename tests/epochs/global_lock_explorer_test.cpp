@@ -158,18 +158,18 @@ TEST_CASE("a global lock that lets one less in than wait is caught") {
 }
 
 // Members let in before a next owner depart in the drain word only, and the next owner takes them off the lock word.
-TEST_CASE("a global lock whose the next owner does not take off those that it saw off is caught") {
+TEST_CASE("a global lock whose next owner does not release its predecessors is caught") {
   // The last one finds the hand-off in its slot.
   CHECK(some_fault({{"L", "E", "L"}}, [](Request& r) {
           r.dropped = r.word == ControlBlock::kGlobalLock && r.operand == LockWord::depart(LockType::kExclusive) &&
-                      r.handler != 1;
+                      r.actor != 1;
         }) != "");
   CHECK(some_fault({{"E", "L", "L", "E"}}, [](Request& r) {
           r.dropped = r.word == ControlBlock::kGlobalLock && r.operand == LockWord::depart(LockType::kShared, 2);
         }) != "");
 }
 
-TEST_CASE("a global lock whose the next owner takes off one more is caught") {
+TEST_CASE("a global lock whose next owner releases one predecessor too many is caught") {
   CHECK(some_fault({{"E", "L", "L", "E"}}, [](Request& r) {
           if (announces(r) && DrainWord::end(r.operand) == 2) r.operand += DrainWord::depart(1) - DrainWord::kOne;
         }) != "");
@@ -229,7 +229,7 @@ TEST_CASE("a global lock that takes no ticket is caught") {
         }) != "");
 }
 
-TEST_CASE("a global lock whose the next owner is not announced behind those who go first is caught") {
+TEST_CASE("a global lock whose next owner is not announced behind those that go first is caught") {
   // E comes second and L third: one member holds with E, and the announcement of L must count it.
   CHECK(fault({{"L", "E", "L"}}, [](Request& r) {
           if (announces(r) && r.word == ControlBlock::kGlobalLockDrain + 8) r.operand += 1;
@@ -250,7 +250,7 @@ TEST_CASE("a global lock whose waiters say the wrong group in their slot is caug
         }) != "");
 }
 
-TEST_CASE("a global lock whose turn in a slot says the wrong group is caught") {
+TEST_CASE("a global lock whose hand-off in a slot names the wrong group is caught") {
   CHECK(fault({{"L", "E", "L"}}, [](Request& r) {
           if (r.kind == Kind::kCompareAndSwap && is_slot(r.word) && RingSlot::state(r.operand) == RingSlot::kHandOff)
             r.operand ^= RingSlot::kExclusive;

@@ -33,10 +33,10 @@ class LockAllExposureProgram {
 
  public:
   struct Shared {
-    std::int8_t locked[kHandlers] = {};  // by an MPI_Win_lock of this rank, held or awaited
-    std::int8_t lock_alls[kHandlers] = {};
+    std::int8_t locked[kActors] = {};  // by an MPI_Win_lock of this rank, held or awaited
+    std::int8_t lock_alls[kActors] = {};
     std::int8_t exposed = 0;
-    std::int8_t met_exposure[kHandlers] = {};  // at the arrival
+    std::int8_t met_exposure[kActors] = {};  // at the arrival
   };
   struct Found {
     bool post_refused = false, post_beside_lock_all = false, lock_saw_exposure = false, lock_all_saw_exposure = false;
@@ -125,12 +125,12 @@ class LockAllExposureProgram {
     static constexpr const char* kNames[] = {"begins", "acquires", "releases"};
     return over() ? "" : std::string(" (") + (*script_)[position_] + " " + kNames[static_cast<int>(step_)] + ")";
   }
-  std::string describe(int handler) const {
-    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
+  std::string describe(int actor) const {
+    return "then actor " + std::to_string(actor) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:
-  static bool any(const std::int8_t (&flags)[kHandlers]) {
+  static bool any(const std::int8_t (&flags)[kActors]) {
     for (const std::int8_t flag : flags) {
       if (flag != 0) return true;
     }

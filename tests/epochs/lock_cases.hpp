@@ -49,8 +49,8 @@ inline bool wakes(const Request& r) { return r.kind == Kind::kWrite && is_wake_w
 
 inline const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
 inline const std::string kEndless = "endless: the last state of this trace can go on for ever, but never to the end";
-inline const std::string kTogether = "two handlers hold the lock that exclude each other";
-inline const std::string kOvertaken = "a handler overtook one that came before it";
+inline const std::string kTogether = "two actors hold the lock that exclude each other";
+inline const std::string kOvertaken = "an actor overtook one that came before it";
 inline const std::string kDrainLeft = "in the end something is left in a drain word";
 inline const std::string kSlotLeft = "in the end something is left in a slot";
 inline const std::string kLockLeft = "in the end someone is left in a lock word";

@@ -107,14 +107,14 @@ TEST_CASE("a lock whose last reader wakes the writer as if it had not announced 
 }
 
 // Readers let in before a writer depart in the drain word only, and the writer takes them off the lock word.
-TEST_CASE("a lock whose writer does not take along the readers that it saw off is caught") {
+TEST_CASE("a lock whose writer does not release its predecessors is caught") {
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
           const bool departs = r.word == ControlBlock::kLock && static_cast<std::int64_t>(r.operand) < 0;
           if (departs && LockWord::writers(-r.operand) == 1) r.operand = -LockWord::kWriter;
         }) != "");
 }
 
-TEST_CASE("a lock whose writer is not told how many readers it releases its predecessors is caught") {
+TEST_CASE("a lock whose writer does not learn how many predecessors it has is caught") {
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
           if (announces(r) && DrainWord::end(r.operand) == 1) r.operand -= DrainWord::depart(1) - DrainWord::kOne;
         }) != "");
@@ -130,7 +130,7 @@ TEST_CASE("a lock whose readers leave by themselves, and are taken along as well
 TEST_CASE("a lock whose reader, alone in front of a writer, does not wake it is caught") {
   // The reader found the hand-off in its slot, so it passes the hand-off on itself and knows the next owner.
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
-          r.dropped = wakes(r) && r.operand == WakeValue::kHandOff && r.handler == 1;
+          r.dropped = wakes(r) && r.operand == WakeValue::kHandOff && r.actor == 1;
         }) == kDeadlock);
 }
 

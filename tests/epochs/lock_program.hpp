@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The script of a handler of the explorer for locks and the global lock, and its properties: a writer of a rank is
-// alone, readers exclude writers, lock_alls and exclusive locks exclude each other at the global lock. No handler
+// The script of an actor of the explorer for locks and the global lock, and its properties: a writer of a rank is
+// alone, readers exclude writers, lock_alls and exclusive locks exclude each other at the global lock. No actor
 // overtakes an incompatible one that arrived earlier, and at the end the words hold no trace.
 #pragma once
 
@@ -41,13 +41,13 @@ class LockProgram {
   using ReleaseBoth = epochs::ReleaseWithGlobalLock<Memory>;
 
  public:
-  // A handler holds a lock from the step that ends the acquisition until its departure takes effect: the release
+  // An actor holds a lock from the step that ends the acquisition until its departure takes effect: the release
   // could have been issued as late as that.
   struct Shared {
     struct Place {
-      std::int8_t inside[kHandlers] = {};   // 0, or 1 + the type
-      std::int8_t arrived[kHandlers] = {};  // 1 + handlers that arrived and do not hold yet, in order
-      std::int8_t arrived_type[kHandlers] = {};
+      std::int8_t inside[kActors] = {};   // 0, or 1 + the type
+      std::int8_t arrived[kActors] = {};  // 1 + actors that arrived and do not hold yet, in order
+      std::int8_t arrived_type[kActors] = {};
       std::int8_t arrivals = 0;
       std::int8_t unused[5] = {};
     };
@@ -56,12 +56,13 @@ class LockProgram {
 
   // Maxima over the search; not part of the state.
   struct Seen {
-    int together[2] = {};        // handlers that held one lock at the same time, by type
+    int together[2] = {};        // actors that held one lock at the same time, by type
     int at_global_lock[2] = {};  // likewise at the global lock
   };
 
   LockProgram() = default;
-  LockProgram(const LockScript* script, std::uint32_t node, Seen* seen) : script_(script), seen_(seen), node_(node) {}
+  LockProgram(const LockScript* script, std::uint32_t wake_index, Seen* seen)
+      : script_(script), seen_(seen), wake_index_(wake_index) {}
 
   bool over() const { return position_ == script_->size(); }
 
@@ -91,7 +92,7 @@ class LockProgram {
       place.arrived_type[place.arrivals] = static_cast<std::int8_t>(action.type);
       place.arrived[place.arrivals++] = static_cast<std::int8_t>(1 + memory.index());
     } else if (!at_global_lock) {
-      // Held before the global lock and released: the handler arrives again. (At the global lock the add takes off
+      // Held before the global lock and released: the actor arrives again. (At the global lock the add takes off
       // others.)
       forget_arrival(place, memory.index());
     }
@@ -140,23 +141,23 @@ class LockProgram {
            (action.type == LockType::kShared ? "shared " : "exclusive ") +
            (action.place == kGlobalLock ? "global lock" : std::to_string(action.place)) + ")";
   }
-  std::string describe(int handler) const {
-    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
+  std::string describe(int actor) const {
+    return "then actor " + std::to_string(actor) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:
   void begin(Memory& memory, LockAction action) {
     if (action.what == What::kAcquireWithGlobalLock) {
-      running_.begin<AcquireBoth>(memory, memory.rank(), action.place, kHome, node_ + ControlBlock::kWakeWords / 2,
-                                  node_);
+      running_.begin<AcquireBoth>(memory, memory.rank(), action.place, kHome,
+                                  wake_index_ + ControlBlock::kWakeWords / 2, wake_index_);
     } else if (action.what == What::kReleaseWithGlobalLock) {
       running_.begin<ReleaseBoth>(memory, action.place, tokens_[action.place], kHome, tokens_[kGlobalLock]);
     } else if (action.place == kGlobalLock && action.what == What::kAcquire) {
-      running_.begin<Enter>(memory, memory.rank(), kHome, action.type, node_);
+      running_.begin<Enter>(memory, memory.rank(), kHome, action.type, wake_index_);
     } else if (action.place == kGlobalLock) {
       running_.begin<DepartGlobalLock>(memory, kHome, action.type, tokens_[kGlobalLock]);
     } else if (action.what == What::kAcquire) {
-      running_.begin<Acquire>(memory, memory.rank(), action.place, action.type, node_);
+      running_.begin<Acquire>(memory, memory.rank(), action.place, action.type, wake_index_);
     } else {
       running_.begin<Release>(memory, action.place, action.type, tokens_[action.place]);
     }
@@ -197,7 +198,7 @@ class LockProgram {
       return type == LockType::kExclusive || other == LockType::kExclusive;
     };
     for (const std::int8_t other : target.inside) {
-      if (other != 0 && contenders(other - 1)) memory.broken("two handlers hold the lock that exclude each other");
+      if (other != 0 && contenders(other - 1)) memory.broken("two actors hold the lock that exclude each other");
     }
     const auto inside = static_cast<std::int8_t>(1 + static_cast<int>(type));
     target.inside[self] = inside;
@@ -205,13 +206,13 @@ class LockProgram {
     int& most = (action.place == kGlobalLock ? seen_->at_global_lock : seen_->together)[static_cast<int>(type)];
     most = std::max(most, together);
     for (int i = 0; i < target.arrivals && target.arrived[i] != 1 + self; ++i) {
-      if (contenders(target.arrived_type[i])) memory.broken("a handler overtook one that came before it");
+      if (contenders(target.arrived_type[i])) memory.broken("an actor overtook one that came before it");
     }
     if (!forget_arrival(target, self)) memory.broken("a lock is held before anything took effect");
   }
-  static bool forget_arrival(Shared::Place& place, int handler) {
+  static bool forget_arrival(Shared::Place& place, int actor) {
     int i = 0;
-    while (i < place.arrivals && place.arrived[i] != 1 + handler) ++i;
+    while (i < place.arrivals && place.arrived[i] != 1 + actor) ++i;
     if (i == place.arrivals) return false;
     for (--place.arrivals; i < place.arrivals; ++i) {
       place.arrived[i] = place.arrived[i + 1];
@@ -226,7 +227,7 @@ class LockProgram {
   Seen* seen_ = nullptr;
   std::uint64_t position_ = 0;
   epochs::LockToken tokens_[kRanks + 1] = {};
-  std::uint32_t node_ = 0;
+  std::uint32_t wake_index_ = 0;
   Running<Acquire, Release, Enter, DepartGlobalLock, AcquireBoth, ReleaseBoth> running_;
 };
 static_assert(std::has_unique_object_representations_v<LockProgram::Shared>);
@@ -266,8 +267,8 @@ inline LockScript parse_script(const std::string& text, bool globally_locked = f
 }
 
 struct LockCase {
-  std::vector<std::string> scripts;  // one per handler
-  std::vector<int> ranks = {};       // per handler; empty: handler i is rank i
+  std::vector<std::string> scripts;  // one per actor
+  std::vector<int> ranks = {};       // per actor; empty: actor i is rank i
   bool wraps = false;                // the tickets wrap
   bool globally_locked = false;      // exclusive locks acquire the global lock
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a handler of the explorer does with the lock table of its rank, which several handlers (threads) share, and what
+// What an actor of the explorer does with the lock table of its rank, which several actors (threads) share, and what
 // must hold: locks and lock_alls exclude each other as MPI says, nobody sees a lock before the data of its last epoch
 // are complete, and in the end neither the table nor a control word remembers anything.
 #pragma once
@@ -154,11 +154,11 @@ class LockTableProgram {
  public:
   struct Shared {
     struct Target {
-      std::int8_t inside[kHandlers] = {};   // 0, or 1 + the type of the lock that the handler holds
-      std::int8_t pending[kHandlers] = {};  // the same, of an epoch whose data are under way still
+      std::int8_t inside[kActors] = {};   // 0, or 1 + the type of the lock that the actor holds
+      std::int8_t pending[kActors] = {};  // the same, of an epoch whose data are under way still
     };
     Target targets[kRanks];
-    std::int8_t all[kHandlers] = {};     // handlers in a lock_all
+    std::int8_t all[kActors] = {};       // actors in a lock_all
     std::int8_t epoch_all[kRanks] = {};  // ranks in a lock_all epoch: MPI allows one
     Table tables[kRanks];
   };
@@ -177,8 +177,8 @@ class LockTableProgram {
     Table& table = shared.tables[memory.rank()];
     // Steps read and change the table: the other threads of the rank may notice them, and look again.
     World& world = memory.world();
-    for (World::MessageHandler& each : world.handlers) each.stirred = each.stirred || each.rank == memory.rank();
-    World::MessageHandler& own = world.handlers[static_cast<std::size_t>(memory.index())];
+    for (World::Actor& each : world.actors) each.stirred = each.stirred || each.rank == memory.rank();
+    World::Actor& own = world.actors[static_cast<std::size_t>(memory.index())];
     own.stirred = false;
     own.looked = true;
     if (!running_ && !begin(memory, shared, table)) return;
@@ -237,8 +237,8 @@ class LockTableProgram {
     return std::string(" (") + (running_ ? "in " : "begins ") + kNames[static_cast<int>(action.what)] +
            (action.type == LockType::kShared ? " shared " : " exclusive ") + std::to_string(action.target) + ")";
   }
-  std::string describe(int handler) const {
-    return "then handler " + std::to_string(handler) + (over() ? " is done" : " is at" + describe_position());
+  std::string describe(int actor) const {
+    return "then actor " + std::to_string(actor) + (over() ? " is done" : " is at" + describe_position());
   }
 
  private:
@@ -402,13 +402,13 @@ class LockTableProgram {
     memory.retire_operations();
   }
 
-  // No other handler holds a lock of the target that excludes one of this type, nor are data of such a lock under way.
+  // No other actor holds a lock of the target that excludes one of this type, nor are data of such a lock under way.
   void meets_none(Memory& memory, const Shared& shared, int target, LockType type) {
     if (memory.world().is_lost(target)) return;
     const auto excludes = [&](std::int8_t other) {
       return other != 0 && (type == LockType::kExclusive || other - 1 == static_cast<int>(LockType::kExclusive));
     };
-    for (int other = 0; other < kHandlers; ++other) {
+    for (int other = 0; other < kActors; ++other) {
       if (other == memory.index()) continue;
       if (excludes(shared.targets[target].inside[other])) memory.broken("two hold locks that exclude each other");
       if (excludes(shared.targets[target].pending[other])) memory.broken("a lock is held before the data of the last");
@@ -416,7 +416,7 @@ class LockTableProgram {
   }
   void excludes_none(Memory& memory, const Shared& shared, int target, LockType type) {
     meets_none(memory, shared, target, type);
-    for (int other = 0; other < kHandlers; ++other) {
+    for (int other = 0; other < kActors; ++other) {
       if (type == LockType::kExclusive && shared.all[other] != 0) memory.broken("an exclusive lock meets a lock_all");
     }
   }
@@ -464,8 +464,8 @@ inline TableScript parse_table_script(const std::string& text) {
 }
 
 struct LockTableCase {
-  std::vector<std::string> scripts;  // one per handler
-  std::vector<int> ranks = {};       // of the handlers; none: handler i is rank i
+  std::vector<std::string> scripts;  // one per actor
+  std::vector<int> ranks = {};       // of the actors; none: actor i is rank i
   int home = RightTable::kNoGlobalLock;
   int job = 2;       // ranks of the window
   int exposed = -1;  // a rank that is exposed by a post

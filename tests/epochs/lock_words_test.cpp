@@ -60,7 +60,7 @@ TEST_CASE("the last rank that a window may have is told apart from the others, a
   const int last = static_cast<int>(WaiterId::kMostRanks) - 1;
   CHECK(WaiterId::has_room_for(last + 1));
   CHECK(!WaiterId::has_room_for(last + 2));
-  for (std::uint32_t node = 0; node < WaiterId::kNodes; ++node) {
+  for (std::uint32_t node = 0; node < WaiterId::kWakeIndexes; ++node) {
     const std::uint64_t id = WaiterId::make(last, node);
     CHECK(WaiterId::rank(id) == last);
     CHECK(WaiterId::wake_word(id) == ControlBlock::wake_word(node));

@@ -34,14 +34,14 @@ inline constexpr int kAll = -1;
 inline constexpr int kHome = 0;
 
 struct FarsideLock {
-  static constexpr std::uint32_t kGlobalLockNode = 1;  // the wake word for waiting at the global lock
+  static constexpr std::uint32_t kGlobalLockWakeIndex = 1;  // the wake word for waiting at the global lock
 
   template <class OfTarget, class OfGlobalLock>
   class Either {
    public:
     Either(Memory& memory, int self, int target, LockType type) {
       if (target == kAll) {
-        global_lock_.emplace(memory, self, kHome, type, kGlobalLockNode);
+        global_lock_.emplace(memory, self, kHome, type, kGlobalLockWakeIndex);
       } else {
         lock_.emplace(memory, self, target, type);
       }
@@ -65,11 +65,12 @@ struct FarsideLock {
   class AcquireBoth : public epochs::AcquireWithGlobalLock<Memory> {
    public:
     AcquireBoth(Memory& memory, int self, int target)
-        : epochs::AcquireWithGlobalLock<Memory>(memory, self, target, kHome, kGlobalLockNode, 0) {}
+        : epochs::AcquireWithGlobalLock<Memory>(memory, self, target, kHome, kGlobalLockWakeIndex, 0) {}
   };
   static constexpr bool kGlobalLock = true;
   static bool at_global_lock(const Operation& operation) {
-    return operation.word >= ControlBlock::kGlobalLock || operation.word == ControlBlock::wake_word(kGlobalLockNode);
+    return operation.word >= ControlBlock::kGlobalLock ||
+           operation.word == ControlBlock::wake_word(kGlobalLockWakeIndex);
   }
   static bool comes(const Operation& operation) {
     return operation.word == ControlBlock::kLock || operation.word == ControlBlock::kGlobalLock;

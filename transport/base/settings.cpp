@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/base/settings.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <unistd.h>
 
 namespace farside {
 namespace {
@@ -91,8 +90,8 @@ bool parse_trace(std::string_view value, Settings& settings) {
 
 constexpr Setting kSettings[] = {
     {"FARSIDE_ROUTES", "mapped,cma,fabric", "one or more of mapped, cma, fabric, separated by commas",
-     "ways to a peer's memory that may be used; cma works next to mapped only; "
-     "fabric alone sends everything through libfabric, inside a node too",
+     "routes to a peer's memory that may be used; cma only together with mapped; fabric alone sends everything through "
+     "libfabric, inside a node too",
      parse_routes},
     {"FARSIDE_PROVIDER", "", "a libfabric provider with connected endpoints, as fi_info names it: verbs or tcp",
      "libfabric provider; when unset the first that all ranks can use of verbs (where FARSIDE_DEVICE names an adapter) "
@@ -101,30 +100,26 @@ constexpr Setting kSettings[] = {
     {"FARSIDE_DEVICE", "", "a device as fi_info names it (its domain), for instance mlx5_0 or eth0",
      "network device of this process; when unset the nearest to its processors, or libfabric's first", parse_device},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",
-     "locks and notices by atomics of the network adapter, where it has them (provider verbs) and they pass a test of "
-     "their own; "
-     "off: by the target's progress thread",
+     "locks and notifications by atomics of the network adapter, if it has them (provider verbs) and they pass a "
+     "self-test; off: by the target's progress thread",
      parse_nic_atomics},
     {"FARSIDE_PROGRESS", "thread", "thread or none",
-     "thread: one per process, asleep until something arrives, does what an adapter cannot do by itself; none: no "
-     "thread; "
-     "ranks connect when a window is made, and the origin combines, under a lock, what adapters have no atomics for "
-     "(provider verbs only; the same on all ranks)",
+     "thread: one thread per process, which sleeps until a message arrives and does what an adapter cannot do by "
+     "itself; none: no thread; ranks connect when a window is made, and the origin combines, under a lock, what "
+     "adapters have no atomics for (provider verbs only; the same on all ranks)",
      parse_progress},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
-     "connections that a process keeps to its peers (providers verbs and tcp; with FARSIDE_PROGRESS=thread): of more, "
-     "those not "
-     "used for longest are closed until they are needed; 0: no limit",
+     "connections that a process keeps to its peers (providers verbs and tcp; with FARSIDE_PROGRESS=thread); beyond "
+     "this limit the least recently used are closed, and reopened on demand; 0: no limit",
      parse_connections},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
      parse_peer_timeout},
     {"FARSIDE_CHECK", "on", "off, on or strict",
      "checking of MPI's rules; off: only of what protects memory and locks; strict: also accesses that conflict, of "
-     "one rank "
-     "and of several (slow)",
+     "one rank and of several (slow)",
      parse_check},
-    {"FARSIDE_LOG", "warn", "error, warn, info or debug", "how much farside says on stderr", parse_log},
+    {"FARSIDE_LOG", "warn", "error, warn, info or debug", "verbosity of farside's messages on stderr", parse_log},
     {"FARSIDE_STATS", "", "a path prefix",
      "each rank writes PREFIX.RANK.json at MPI_Finalize; farside explain reads them", parse_stats},
     {"FARSIDE_TRACE", "", "a path prefix",

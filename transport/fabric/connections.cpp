@@ -240,7 +240,7 @@ std::optional<Peer> Connections::begin_disconnect(std::uint64_t number) {
 }
 
 // The other side gets an event and ends the connection as well.
-bool Connections::part(Peer peer) {
+bool Connections::disconnect(Peer peer) {
   Connection* const connection = peers_[peer].current;
   // The present connection may be a newer one.
   if (connection == nullptr || !connection->to_disconnect) return true;

@@ -82,7 +82,7 @@ class Connections {
   std::optional<Peer> begin_disconnect(std::uint64_t number);
   // Closes a connection after begin_disconnect. Precondition: none of this process's operations is under way on it.
   // The next operation connects again. Returns false if the connection is still being made.
-  bool part(Peer peer);
+  bool disconnect(Peer peer);
   // The queue of connection events and its file descriptor.
   fid* events() const { return &events_->fid; }
   int events_fd() const { return events_fd_; }

@@ -80,7 +80,8 @@ void Fabric::receive_disconnect(std::span<const std::byte> message) {
 
 // Called with the mutex held.
 void Fabric::disconnect_idle() {
-  std::erase_if(disconnecting_, [&](Peer peer) { return peer_states_[peer].issued == 0 && connections_->part(peer); });
+  std::erase_if(disconnecting_,
+                [&](Peer peer) { return peer_states_[peer].issued == 0 && connections_->disconnect(peer); });
 }
 
 }  // namespace farside

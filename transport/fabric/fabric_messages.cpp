@@ -117,7 +117,7 @@ void Fabric::send_replies() {
 
 void Fabric::take_reply(std::span<const std::byte> message) {
   Operation* const operation = operations_.take_answer(message);
-  if (operation == nullptr) return log(LogLevel::kWarn, "an answer to no question was dropped");
+  if (operation == nullptr) return log(LogLevel::kWarn, "a reply without a request was dropped");
   if (--operation->parts == 0) finish(*operation);
 }
 

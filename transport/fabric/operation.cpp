@@ -22,7 +22,7 @@ Expected expected_of(const Operation& operation, ReplyStatus status) {
 
 // Fills in the result of a list between two steps. `words`: the previous value of the acquire step's word and, unless
 // the list was stopped, of the release step's.
-void tell(Operation& operation, bool stopped, std::span<const std::byte> words) {
+void fill_locked_result(Operation& operation, bool stopped, std::span<const std::byte> words) {
   LockedResult& locked_result = *operation.locked_result;
   locked_result.stopped = stopped;
   std::memcpy(&locked_result.acquire_step, words.data(), sizeof locked_result.acquire_step);
@@ -54,7 +54,7 @@ Operation* OperationPool::take_answer(std::span<const std::byte> message) {
   } else {
     if (listed > 0) operation.list->deliver(fetched);
     if (operation.locked_result != nullptr) {
-      tell(operation, stopped, fetched.subspan(listed));
+      fill_locked_result(operation, stopped, fetched.subspan(listed));
     } else if (behind > 0) {
       std::memcpy(operation.fetched, fetched.data() + listed, behind);
     }

@@ -26,9 +26,9 @@ const char* find_fault(const ControlStep& step, const MessageHandler::Region& re
 
 // Checks the first of two steps.
 const char* find_fault_of_acquire_step(const ControlStep& step, const MessageHandler::Region& region) {
-  if (step.call != ControlCall::kFetchAdd) return "no opening";
+  if (step.call != ControlCall::kFetchAdd) return "no acquire step";
   // A list ends early at detached memory. The release step would then be missing, although the lock has been acquired.
-  return region.attached == nullptr ? find_fault(step, region) : "an opening before attached memory";
+  return region.attached == nullptr ? find_fault(step, region) : "an acquire step before attached memory";
 }
 
 // Executes a control step and returns the word's former value. Sequentially consistent: the step publishes the puts

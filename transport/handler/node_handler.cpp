@@ -141,7 +141,7 @@ Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid,
     Result<Mapping> mapped = map_peer_segment(pid, descriptor.fd, sizeof(MessageQueue));
     if (!mapped) return mapped.error();
     if (MessageQueue::at(mapped.value().base()).nonce() != descriptor.nonce) {
-      return Error{ErrorKind::kNoRoute, fmt::format("process {} here is another one", pid)};
+      return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", pid)};
     }
     mapping = std::make_shared<Mapping>(std::move(mapped.value()));
     known = mapping;

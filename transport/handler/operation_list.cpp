@@ -26,7 +26,7 @@ const char* find_fault(const ListEntry& entry) {
       const bool put = entry.kind == OperationKind::kPut;
       const bool good = entry.type == BasicType::kByte && entry.op == (put ? ReduceOp::kReplace : ReduceOp::kNoOp) &&
                         (entry.fetch != 0) == !put;
-      return good ? nullptr : "a put or get that is none";
+      return good ? nullptr : "a malformed put or get";
     }
     case OperationKind::kAccumulate:
       if (!allowed(entry.op, entry.type)) return "operation not defined for the type";

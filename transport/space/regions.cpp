@@ -66,15 +66,15 @@ Status Regions::detach(const void* base) {
   const auto address = reinterpret_cast<std::uint64_t>(base);
   Result<std::vector<int>> readers = own_.detach(address);
   if (!readers) return readers.error();
-  Status told = tell(readers.value());
+  Status notified = notify_readers(readers.value());
   const std::scoped_lock held(registrations_->mutex);
   if (const auto found = registrations_->by_address.find(address); found != registrations_->by_address.end()) {
     registrations_->by_address.erase(found);
   }
-  return told;
+  return notified;
 }
 
-Status Regions::tell(std::span<const int> readers) {
+Status Regions::notify_readers(std::span<const int> readers) {
   ControlMemory memory(space_);
   std::deque<ControlMemory::Operation> operations(readers.size());
   for (std::size_t i = 0; i < readers.size(); ++i) {

@@ -68,7 +68,7 @@ class Regions {
   Result<Table> read(int rank);
   Result<Table> read_on_node(int rank);
   Result<Table> ask_handler(int rank);
-  Status tell(std::span<const int> readers);
+  Status notify_readers(std::span<const int> readers);
 
   Space& space_;
   std::uint32_t words_;

@@ -170,7 +170,7 @@ bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& w
     return false;
   }
   if (reinterpret_cast<const Header*>(mapping.value().base())->nonce != peer.nonce) {
-    why = fmt::format("process {} here is another one", peer.pid);
+    why = fmt::format("process id {} is that of another process here", peer.pid);
     return false;
   }
   if (settings.mapped && peer.data_fd >= 0) {
@@ -191,7 +191,7 @@ bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& w
       return false;
     }
     if (nonce != peer.nonce) {
-      why = fmt::format("process {} here is another one", peer.pid);
+      why = fmt::format("process id {} is that of another process here", peer.pid);
       return false;
     }
     target.route = RouteKind::kCma;

@@ -27,7 +27,7 @@ Status attempt(Step&& step) {
     done = step();
     if (done) return done;
   }
-  log(LogLevel::kError, "a lock under which ranks combine elements is left as it is, and others may wait for it: {}",
+  log(LogLevel::kError, "the lock for accumulates by origins was not released, and other ranks may wait for it: {}",
       done.error().text);
   return done;
 }
