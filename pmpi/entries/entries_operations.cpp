@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: communication calls (MPI 4.0 sections 12.3.1 to 12.3.5), with int counts and, where the runtime has
-// those calls, with MPI_Count.
+// those calls, with MPI_Count. The forms that only repeat come from the rows FARSIDE_OPERATION of the list of calls.
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/window/requests.hpp"
 
@@ -24,96 +24,106 @@ Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_
   return Requests::instance().start(call, window, target.rank, std::move(own), watched, request);
 }
 
-template <class Count, class Function, class... Args>
-[[gnu::noinline]] int put(const char* call, Function Runtime::*original, const void* origin, Count origin_count,
-                          MPI_Datatype origin_type, int rank, MPI_Aint displacement, Count target_count,
-                          MPI_Datatype target_type, MPI_Win win, Args... request) {
-  const LocalBuffer from{const_cast<void*>(origin), origin_count, origin_type};
-  const RemoteBuffer to{rank, displacement, target_count, target_type};
-  const auto body = [&](Window& w) {
-    if constexpr (sizeof...(request) == 0) {
-      return w.put(from, to);
-    } else {
-      return with_request(call, w, to, request..., [&](const RemoteBuffer& target) {
-        return w.try_put(from, target) ? Outcome() : w.put(from, target);
-      });
-    }
-  };
-  return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
-                   target_count, target_type, win, request...);
+// The arguments of each kind of operation, with int or MPI_Count, and its two paths. The request-based forms keep a
+// target's buffer of their own.
+template <class Count>
+struct PutCall {
+  PutCall(const void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
+          Count target_count, MPI_Datatype target_type)
+      : from{const_cast<void*>(origin), origin_count, origin_type},
+        target{rank, displacement, target_count, target_type} {}
+  bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_put(from, to); }
+  Outcome operate(Window& window, const RemoteBuffer& to) const { return window.put(from, to); }
+  LocalBuffer from;
+  RemoteBuffer target;
+};
+
+template <class Count>
+struct GetCall {
+  GetCall(void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
+          Count target_count, MPI_Datatype target_type)
+      : to{origin, origin_count, origin_type}, target{rank, displacement, target_count, target_type} {}
+  bool attempt(Window& window, const RemoteBuffer& from) const { return window.try_get(to, from); }
+  Outcome operate(Window& window, const RemoteBuffer& from) const { return window.get(to, from); }
+  LocalBuffer to;
+  RemoteBuffer target;
+};
+
+template <class Count>
+struct AccumulateCall {
+  AccumulateCall(const void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
+                 Count target_count, MPI_Datatype target_type, MPI_Op with)
+      : from{const_cast<void*>(origin), origin_count, origin_type},
+        target{rank, displacement, target_count, target_type},
+        op(with) {}
+  bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_accumulate(from, nullptr, to, op); }
+  Outcome operate(Window& window, const RemoteBuffer& to) const { return window.accumulate(from, nullptr, to, op); }
+  LocalBuffer from;
+  RemoteBuffer target;
+  MPI_Op op;
+};
+
+template <class Count>
+struct GetAccumulateCall {
+  GetAccumulateCall(const void* origin, Count origin_count, MPI_Datatype origin_type, void* result, Count result_count,
+                    MPI_Datatype result_type, int rank, MPI_Aint displacement, Count target_count,
+                    MPI_Datatype target_type, MPI_Op with)
+      : from{const_cast<void*>(origin), origin_count, origin_type},
+        fetched{result, result_count, result_type},
+        target{rank, displacement, target_count, target_type},
+        op(with) {}
+  bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_accumulate(from, &fetched, to, op); }
+  Outcome operate(Window& window, const RemoteBuffer& to) const { return window.accumulate(from, &fetched, to, op); }
+  LocalBuffer from, fetched;
+  RemoteBuffer target;
+  MPI_Op op;
+};
+
+// The fast path of an operation.
+template <class Call, class... Args>
+[[gnu::always_inline]] inline bool attempt(MPI_Win win, Args... arguments) {
+  return on_fast_path(win, [&](Window& window) {
+    const Call call(arguments...);
+    return call.attempt(window, call.target);
+  });
 }
 
-template <class Count, class Function, class... Args>
-[[gnu::noinline]] int get(const char* call, Function Runtime::*original, void* origin, Count origin_count,
-                          MPI_Datatype origin_type, int rank, MPI_Aint displacement, Count target_count,
-                          MPI_Datatype target_type, MPI_Win win, Args... request) {
-  const LocalBuffer to{origin, origin_count, origin_type};
-  const RemoteBuffer from{rank, displacement, target_count, target_type};
-  const auto body = [&](Window& w) {
-    if constexpr (sizeof...(request) == 0) {
-      return w.get(to, from);
-    } else {
-      return with_request(call, w, from, request..., [&](const RemoteBuffer& target) {
-        return w.try_get(to, target) ? Outcome() : w.get(to, target);
-      });
-    }
-  };
-  return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
-                   target_count, target_type, win, request...);
+// The slow path.
+template <class Call, class Function, class... Args>
+[[gnu::noinline]] int operate(const char* name, Function Runtime::*original, MPI_Win win, Args... arguments) {
+  const Call call(arguments...);
+  return on_window(
+      win, {name, call.target.rank}, [&](Window& window) { return call.operate(window, call.target); }, original,
+      arguments..., win);
 }
 
-template <class Count, class Function, class... Args>
-[[gnu::noinline]] int accumulate(const char* call, Function Runtime::*original, const void* origin, Count origin_count,
-               MPI_Datatype origin_type, int rank, MPI_Aint displacement, Count target_count, MPI_Datatype target_type,
-               MPI_Op op, MPI_Win win, Args... request) {
-  const LocalBuffer from{const_cast<void*>(origin), origin_count, origin_type};
-  const RemoteBuffer to{rank, displacement, target_count, target_type};
-  const auto body = [&](Window& w) {
-    if constexpr (sizeof...(request) == 0) {
-      return w.accumulate(from, nullptr, to, op);
-    } else {
-      return with_request(call, w, to, request..., [&](const RemoteBuffer& target) {
-        return w.try_accumulate(from, nullptr, target, op) ? Outcome() : w.accumulate(from, nullptr, target, op);
-      });
-    }
+// Both paths, with a request.
+template <class Call, class Function, class... Args>
+[[gnu::noinline]] int operate_with_request(const char* name, Function Runtime::*original, MPI_Win win,
+                                           MPI_Request* request, Args... arguments) {
+  const Call call(arguments...);
+  const auto body = [&](Window& window) {
+    return with_request(name, window, call.target, request, [&](const RemoteBuffer& target) {
+      return call.attempt(window, target) ? Outcome() : call.operate(window, target);
+    });
   };
-  return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, rank, displacement,
-                   target_count, target_type, op, win, request...);
-}
-
-template <class Count, class Function, class... Args>
-[[gnu::noinline]] int get_accumulate(const char* call, Function Runtime::*original, const void* origin,
-                                     Count origin_count, MPI_Datatype origin_type, void* result, Count result_count,
-                                     MPI_Datatype result_type, int rank, MPI_Aint displacement, Count target_count,
-                                     MPI_Datatype target_type, MPI_Op op, MPI_Win win, Args... request) {
-  const LocalBuffer from{const_cast<void*>(origin), origin_count, origin_type};
-  const LocalBuffer fetched{result, result_count, result_type};
-  const RemoteBuffer to{rank, displacement, target_count, target_type};
-  const auto body = [&](Window& w) {
-    if constexpr (sizeof...(request) == 0) {
-      return w.accumulate(from, &fetched, to, op);
-    } else {
-      return with_request(call, w, to, request..., [&](const RemoteBuffer& target) {
-        return w.try_accumulate(from, &fetched, target, op) ? Outcome() : w.accumulate(from, &fetched, target, op);
-      });
-    }
-  };
-  return on_window(win, {call, rank}, body, original, origin, origin_count, origin_type, result, result_count,
-                   result_type, rank, displacement, target_count, target_type, op, win, request...);
+  return on_window(win, {name, call.target.rank}, body, original, arguments..., win, request);
 }
 
 [[gnu::noinline]] int fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
                                    MPI_Op op, MPI_Win win) {
-  return on_window(win, {"MPI_Fetch_and_op", rank},
-                   [&](Window& w) { return w.fetch_and_op(origin, result, type, rank, displacement, op); },
-                   &Runtime::Fetch_and_op, origin, result, type, rank, displacement, op, win);
+  return on_window(
+      win, {"MPI_Fetch_and_op", rank},
+      [&](Window& w) { return w.fetch_and_op(origin, result, type, rank, displacement, op); }, &Runtime::Fetch_and_op,
+      origin, result, type, rank, displacement, op, win);
 }
 
 [[gnu::noinline]] int compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
                                        int rank, MPI_Aint displacement, MPI_Win win) {
-  return on_window(win, {"MPI_Compare_and_swap", rank},
-                   [&](Window& w) { return w.compare_and_swap(origin, compare, result, type, rank, displacement); },
-                   &Runtime::Compare_and_swap, origin, compare, result, type, rank, displacement, win);
+  return on_window(
+      win, {"MPI_Compare_and_swap", rank},
+      [&](Window& w) { return w.compare_and_swap(origin, compare, result, type, rank, displacement); },
+      &Runtime::Compare_and_swap, origin, compare, result, type, rank, displacement, win);
 }
 
 }  // namespace
@@ -121,47 +131,52 @@ template <class Count, class Function, class... Args>
 
 using namespace farside::pmpi;
 
-FARSIDE_ENTRY(Put, (const void* origin, int origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-                    int target_count, MPI_Datatype target_type, MPI_Win win)) {
-  const bool done = on_fast_path(win, [&](Window& w) {
-    return w.try_put({const_cast<void*>(origin), origin_count, origin_type},
-                     {rank, displacement, target_count, target_type});
-  });
-  if (done) [[likely]] return MPI_SUCCESS;
-  return put("MPI_Put", &Runtime::Put, origin, origin_count, origin_type, rank, displacement, target_count, target_type,
-             win);
-}
-FARSIDE_ENTRY(Get, (void* origin, int origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-                    int target_count, MPI_Datatype target_type, MPI_Win win)) {
-  const bool done = on_fast_path(win, [&](Window& w) {
-    return w.try_get({origin, origin_count, origin_type}, {rank, displacement, target_count, target_type});
-  });
-  if (done) [[likely]] return MPI_SUCCESS;
-  return get("MPI_Get", &Runtime::Get, origin, origin_count, origin_type, rank, displacement, target_count, target_type,
-             win);
-}
-FARSIDE_ENTRY(Accumulate, (const void* origin, int origin_count, MPI_Datatype origin_type, int rank,
-                           MPI_Aint displacement, int target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win)) {
-  const bool done = on_fast_path(win, [&](Window& w) {
-    return w.try_accumulate({const_cast<void*>(origin), origin_count, origin_type}, nullptr,
-                            {rank, displacement, target_count, target_type}, op);
-  });
-  if (done) [[likely]] return MPI_SUCCESS;
-  return accumulate("MPI_Accumulate", &Runtime::Accumulate, origin, origin_count, origin_type, rank, displacement,
-                    target_count, target_type, op, win);
-}
-FARSIDE_ENTRY(Get_accumulate, (const void* origin, int origin_count, MPI_Datatype origin_type, void* result,
-                               int result_count, MPI_Datatype result_type, int rank, MPI_Aint displacement,
-                               int target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win)) {
-  const bool done = on_fast_path(win, [&](Window& w) {
-    const LocalBuffer fetched{result, result_count, result_type};
-    return w.try_accumulate({const_cast<void*>(origin), origin_count, origin_type}, &fetched,
-                            {rank, displacement, target_count, target_type}, op);
-  });
-  if (done) [[likely]] return MPI_SUCCESS;
-  return get_accumulate("MPI_Get_accumulate", &Runtime::Get_accumulate, origin, origin_count, origin_type, result,
-                        result_count, result_type, rank, displacement, target_count, target_type, op, win);
-}
+// The parameters and the arguments of the calls of each kind.
+#define FARSIDE_TARGET(Count) int rank, MPI_Aint displacement, Count target_count, MPI_Datatype target_type
+#define FARSIDE_PARAMETERS_PutCall(Count) \
+  const void *origin, Count origin_count, MPI_Datatype origin_type, FARSIDE_TARGET(Count)
+#define FARSIDE_PARAMETERS_GetCall(Count) \
+  void *origin, Count origin_count, MPI_Datatype origin_type, FARSIDE_TARGET(Count)
+#define FARSIDE_PARAMETERS_AccumulateCall(Count) FARSIDE_PARAMETERS_PutCall(Count), MPI_Op op
+#define FARSIDE_PARAMETERS_GetAccumulateCall(Count)                                                   \
+  const void *origin, Count origin_count, MPI_Datatype origin_type, void *result, Count result_count, \
+      MPI_Datatype result_type, FARSIDE_TARGET(Count), MPI_Op op
+#define FARSIDE_ARGUMENTS_PutCall origin, origin_count, origin_type, rank, displacement, target_count, target_type
+#define FARSIDE_ARGUMENTS_GetCall FARSIDE_ARGUMENTS_PutCall
+#define FARSIDE_ARGUMENTS_AccumulateCall FARSIDE_ARGUMENTS_PutCall, op
+#define FARSIDE_ARGUMENTS_GetAccumulateCall                                                                            \
+  origin, origin_count, origin_type, result, result_count, result_type, rank, displacement, target_count, target_type, \
+      op
+
+// The entry points of one row of the list of calls.
+#define FARSIDE_OPERATION(name, request_based, Kind)                                                     \
+  FARSIDE_ENTRY(name, (FARSIDE_PARAMETERS_##Kind(int), MPI_Win win)) {                                   \
+    if (attempt<Kind<int>>(win, FARSIDE_ARGUMENTS_##Kind)) [[likely]]                                    \
+      return MPI_SUCCESS;                                                                                \
+    return operate<Kind<int>>("MPI_" #name, &Runtime::name, win, FARSIDE_ARGUMENTS_##Kind);              \
+  }                                                                                                      \
+  FARSIDE_ENTRY(request_based, (FARSIDE_PARAMETERS_##Kind(int), MPI_Win win, MPI_Request * request)) {   \
+    return operate_with_request<Kind<int>>("MPI_" #request_based, &Runtime::request_based, win, request, \
+                                           FARSIDE_ARGUMENTS_##Kind);                                    \
+  }                                                                                                      \
+  FARSIDE_LARGE_OPERATION(name, request_based, Kind)
+#if MPI_VERSION >= 4
+#define FARSIDE_LARGE_OPERATION(name, request_based, Kind)                                                       \
+  FARSIDE_ENTRY(name##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count), MPI_Win win)) {                                 \
+    return operate<Kind<MPI_Count>>("MPI_" #name "_c", &Runtime::name##_c, win, FARSIDE_ARGUMENTS_##Kind);       \
+  }                                                                                                              \
+  FARSIDE_ENTRY(request_based##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count), MPI_Win win, MPI_Request * request)) { \
+    return operate_with_request<Kind<MPI_Count>>("MPI_" #request_based "_c", &Runtime::request_based##_c, win,   \
+                                                 request, FARSIDE_ARGUMENTS_##Kind);                             \
+  }
+#else
+#define FARSIDE_LARGE_OPERATION(name, request_based, Kind)
+#endif
+#define FARSIDE_CALL(name)
+#define FARSIDE_CALL_LARGE(name)
+#define FARSIDE_CALL_SESSION(name)
+#include "pmpi/runtime/calls.def"
+
 FARSIDE_ENTRY(Fetch_and_op, (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
                              MPI_Op op, MPI_Win win)) {
   const auto fast_path = [&](Window& w) { return w.try_fetch_and_op(origin, result, type, rank, displacement, op); };
@@ -178,76 +193,3 @@ FARSIDE_ENTRY(Compare_and_swap, (const void* origin, const void* compare, void* 
     return MPI_SUCCESS;
   return compare_and_swap(origin, compare, result, type, rank, displacement, win);
 }
-FARSIDE_ENTRY(Rput, (const void* origin, int origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-                     int target_count, MPI_Datatype target_type, MPI_Win win, MPI_Request* request)) {
-  return put("MPI_Rput", &Runtime::Rput, origin, origin_count, origin_type, rank, displacement, target_count,
-             target_type, win, request);
-}
-FARSIDE_ENTRY(Rget, (void* origin, int origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-                     int target_count, MPI_Datatype target_type, MPI_Win win, MPI_Request* request)) {
-  return get("MPI_Rget", &Runtime::Rget, origin, origin_count, origin_type, rank, displacement, target_count,
-             target_type, win, request);
-}
-FARSIDE_ENTRY(Raccumulate, (const void* origin, int origin_count, MPI_Datatype origin_type, int rank,
-                            MPI_Aint displacement, int target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win,
-                            MPI_Request* request)) {
-  return accumulate("MPI_Raccumulate", &Runtime::Raccumulate, origin, origin_count, origin_type, rank, displacement,
-                    target_count, target_type, op, win, request);
-}
-FARSIDE_ENTRY(Rget_accumulate, (const void* origin, int origin_count, MPI_Datatype origin_type, void* result,
-                                int result_count, MPI_Datatype result_type, int rank, MPI_Aint displacement,
-                                int target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win,
-                                MPI_Request* request)) {
-  return get_accumulate("MPI_Rget_accumulate", &Runtime::Rget_accumulate, origin, origin_count, origin_type, result,
-                        result_count, result_type, rank, displacement, target_count, target_type, op, win, request);
-}
-
-#if MPI_VERSION >= 4
-FARSIDE_ENTRY(Put_c, (const void* origin, MPI_Count origin_count, MPI_Datatype origin_type, int rank,
-                      MPI_Aint displacement, MPI_Count target_count, MPI_Datatype target_type, MPI_Win win)) {
-  return put("MPI_Put_c", &Runtime::Put_c, origin, origin_count, origin_type, rank, displacement, target_count,
-             target_type, win);
-}
-FARSIDE_ENTRY(Get_c, (void* origin, MPI_Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-                      MPI_Count target_count, MPI_Datatype target_type, MPI_Win win)) {
-  return get("MPI_Get_c", &Runtime::Get_c, origin, origin_count, origin_type, rank, displacement, target_count,
-             target_type, win);
-}
-FARSIDE_ENTRY(Accumulate_c,
-              (const void* origin, MPI_Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-               MPI_Count target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win)) {
-  return accumulate("MPI_Accumulate_c", &Runtime::Accumulate_c, origin, origin_count, origin_type, rank, displacement,
-                    target_count, target_type, op, win);
-}
-FARSIDE_ENTRY(Get_accumulate_c,
-              (const void* origin, MPI_Count origin_count, MPI_Datatype origin_type, void* result,
-               MPI_Count result_count, MPI_Datatype result_type, int rank, MPI_Aint displacement,
-               MPI_Count target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win)) {
-  return get_accumulate("MPI_Get_accumulate_c", &Runtime::Get_accumulate_c, origin, origin_count, origin_type, result,
-                        result_count, result_type, rank, displacement, target_count, target_type, op, win);
-}
-FARSIDE_ENTRY(Rput_c, (const void* origin, MPI_Count origin_count, MPI_Datatype origin_type, int rank,
-                       MPI_Aint displacement, MPI_Count target_count, MPI_Datatype target_type, MPI_Win win,
-                       MPI_Request* request)) {
-  return put("MPI_Rput_c", &Runtime::Rput_c, origin, origin_count, origin_type, rank, displacement, target_count,
-             target_type, win, request);
-}
-FARSIDE_ENTRY(Rget_c, (void* origin, MPI_Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-                       MPI_Count target_count, MPI_Datatype target_type, MPI_Win win, MPI_Request* request)) {
-  return get("MPI_Rget_c", &Runtime::Rget_c, origin, origin_count, origin_type, rank, displacement, target_count,
-             target_type, win, request);
-}
-FARSIDE_ENTRY(Raccumulate_c,
-              (const void* origin, MPI_Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-               MPI_Count target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win, MPI_Request* request)) {
-  return accumulate("MPI_Raccumulate_c", &Runtime::Raccumulate_c, origin, origin_count, origin_type, rank, displacement,
-                    target_count, target_type, op, win, request);
-}
-FARSIDE_ENTRY(Rget_accumulate_c,
-              (const void* origin, MPI_Count origin_count, MPI_Datatype origin_type, void* result,
-               MPI_Count result_count, MPI_Datatype result_type, int rank, MPI_Aint displacement,
-               MPI_Count target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win, MPI_Request* request)) {
-  return get_accumulate("MPI_Rget_accumulate_c", &Runtime::Rget_accumulate_c, origin, origin_count, origin_type, result,
-                        result_count, result_type, rank, displacement, target_count, target_type, op, win, request);
-}
-#endif

@@ -65,65 +65,90 @@ int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wai
   }
 }
 
+// A call that completes requests. While no operation with a request is under way, it is the runtime's. Otherwise
+// `prepare` completes farside's requests whose operations are over, and `code_of(handles, code)` returns what the call
+// returns after the runtime has returned `code`.
+template <class Prepare, class CodeOf, class Function, class... Args>
+int complete(std::span<const MPI_Request> requests, Prepare&& prepare, CodeOf&& code_of, Function Runtime::*original,
+             Args... arguments) {
+  Requests& pending = Requests::instance();
+  if (!pending.any()) [[likely]]
+    return (runtime().*original)(arguments...);
+  prepare(pending, requests);
+  const Handles handles(requests);
+  return code_of(handles, (runtime().*original)(arguments...));
+}
+
+constexpr auto look = [](Requests& pending, std::span<const MPI_Request> requests) { pending.look(requests); };
+constexpr auto wait = [](Requests& pending, std::span<const MPI_Request> requests) { pending.wait(requests); };
+
 }  // namespace
 }  // namespace farside::pmpi
 
 using namespace farside::pmpi;
 
 FARSIDE_ENTRY(Wait, (MPI_Request * request, MPI_Status* status)) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]] return runtime().Wait(request, status);
-  pending.wait(list(1, request));
-  const Handles handles(list(1, request));
-  return handles.of_one(0, runtime().Wait(request, status));
+  const auto code_of = [](const Handles& handles, int code) { return handles.of_one(0, code); };
+  return complete(list(1, request), wait, code_of, &Runtime::Wait, request, status);
 }
 
 FARSIDE_ENTRY(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]] return runtime().Test(request, flag, status);
-  pending.look(list(1, request));
-  const Handles handles(list(1, request));
-  const int code = runtime().Test(request, flag, status);
-  return handles.of_one(*flag != 0 ? 0 : MPI_UNDEFINED, code);
+  const auto code_of = [&](const Handles& handles, int code) {
+    return handles.of_one(*flag != 0 ? 0 : MPI_UNDEFINED, code);
+  };
+  return complete(list(1, request), look, code_of, &Runtime::Test, request, flag, status);
 }
 
 // The program completes the request later, and gets the error of the operation then.
 FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]] return runtime().Request_get_status(request, flag, status);
-  pending.look(list(1, &request));
-  const int code = runtime().Request_get_status(request, flag, status);
-  if (*flag != 0) pending.show(request);
-  return code;
+  const auto code_of = [&](const Handles&, int code) {
+    if (*flag != 0) Requests::instance().show(request);
+    return code;
+  };
+  return complete(list(1, &request), look, code_of, &Runtime::Request_get_status, request, flag, status);
 }
 
 FARSIDE_ENTRY(Request_free, (MPI_Request * request)) {
   Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]] return runtime().Request_free(request);
+  if (!pending.any()) [[likely]]
+    return runtime().Request_free(request);
   const Handles handles(list(1, request));
   if (request != nullptr) pending.abandon(*request);
   return handles.of_one(0, runtime().Request_free(request));
 }
 
 FARSIDE_ENTRY(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses)) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]] return runtime().Waitall(count, requests, statuses);
-  pending.wait(list(count, requests));
-  const Handles handles(list(count, requests));
-  return handles.of_many(count, nullptr, statuses, runtime().Waitall(count, requests, statuses));
+  const auto code_of = [&](const Handles& handles, int code) {
+    return handles.of_many(count, nullptr, statuses, code);
+  };
+  return complete(list(count, requests), wait, code_of, &Runtime::Waitall, count, requests, statuses);
 }
 
 FARSIDE_ENTRY(Testall, (int count, MPI_Request* requests, int* flag, MPI_Status* statuses)) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]] return runtime().Testall(count, requests, flag, statuses);
-  pending.look(list(count, requests));
-  const Handles handles(list(count, requests));
-  const int code = runtime().Testall(count, requests, flag, statuses);
-  return handles.of_many(*flag != 0 ? count : 0, nullptr, statuses, code);
+  const auto code_of = [&](const Handles& handles, int code) {
+    return handles.of_many(*flag != 0 ? count : 0, nullptr, statuses, code);
+  };
+  return complete(list(count, requests), look, code_of, &Runtime::Testall, count, requests, flag, statuses);
+}
+
+FARSIDE_ENTRY(Testany, (int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status)) {
+  const auto code_of = [&](const Handles& handles, int code) {
+    return handles.of_one(*flag != 0 ? *index : MPI_UNDEFINED, code);
+  };
+  return complete(list(count, requests), look, code_of, &Runtime::Testany, count, requests, index, flag, status);
+}
+
+FARSIDE_ENTRY(Testsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses)) {
+  const auto code_of = [&](const Handles& handles, int code) {
+    return handles.of_many(*completed, indices, statuses, code);
+  };
+  return complete(list(count, requests), look, code_of, &Runtime::Testsome, count, requests, completed, indices,
+                  statuses);
 }
 
 FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status* status)) {
-  if (!Requests::instance().any()) [[likely]] return runtime().Waitany(count, requests, index, status);
+  if (!Requests::instance().any()) [[likely]]
+    return runtime().Waitany(count, requests, index, status);
   const auto test = [&](bool& over) {
     const Handles handles(list(count, requests));
     int flag = 0;
@@ -138,17 +163,9 @@ FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status
   });
 }
 
-FARSIDE_ENTRY(Testany, (int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status)) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]] return runtime().Testany(count, requests, index, flag, status);
-  pending.look(list(count, requests));
-  const Handles handles(list(count, requests));
-  const int code = runtime().Testany(count, requests, index, flag, status);
-  return handles.of_one(*flag != 0 ? *index : MPI_UNDEFINED, code);
-}
-
 FARSIDE_ENTRY(Waitsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses)) {
-  if (!Requests::instance().any()) [[likely]] return runtime().Waitsome(count, requests, completed, indices, statuses);
+  if (!Requests::instance().any()) [[likely]]
+    return runtime().Waitsome(count, requests, completed, indices, statuses);
   const auto test = [&](bool& over) {
     const Handles handles(list(count, requests));
     const int code = runtime().Testsome(count, requests, completed, indices, statuses);
@@ -160,13 +177,4 @@ FARSIDE_ENTRY(Waitsome, (int count, MPI_Request* requests, int* completed, int* 
     const int code = runtime().Waitsome(count, requests, completed, indices, statuses);
     return handles.of_many(*completed, indices, statuses, code);
   });
-}
-
-FARSIDE_ENTRY(Testsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses)) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]] return runtime().Testsome(count, requests, completed, indices, statuses);
-  pending.look(list(count, requests));
-  const Handles handles(list(count, requests));
-  const int code = runtime().Testsome(count, requests, completed, indices, statuses);
-  return handles.of_many(*completed, indices, statuses, code);
 }

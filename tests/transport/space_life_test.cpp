@@ -48,7 +48,7 @@ TEST_CASE("a peer that cannot be mapped needs the fabric, and why is said") {
     reach = reach_of(same, 0, nullptr);
     ranks.check(reach.needs_fabric && contains(reach.why, "another node"), "another node");
     reach = reach_of([](SpaceDescriptor d) { ++d.nonce; return d; }, 1, nullptr);
-    ranks.check(reach.needs_fabric && contains(reach.why, "another one"), "that of another process");
+    ranks.check(reach.needs_fabric && contains(reach.why, "another process"), "another process by that number");
     reach = reach_of([](SpaceDescriptor d) { d.segment_fd = 999; return d; }, 1, nullptr);
     ranks.check(reach.needs_fabric && contains(reach.why, "fd/999"), "no such descriptor");
     reach = reach_of([](SpaceDescriptor d) { d.segment_bytes *= 2; return d; }, 1, nullptr);
