@@ -7,7 +7,8 @@
 # Which runtime a wrapper belongs to, by the macro its mpi.h defines; sets OUT to openmpi, mpich or nothing.
 function(farside_identify_wrapper mpicc out)
   file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/identify_mpi.c
-       "#include <mpi.h>\n#if defined(OPEN_MPI)\nfarside_is openmpi\n#elif defined(MPICH_VERSION)\nfarside_is mpich\n#endif\n")
+       "#include <mpi.h>\n#if defined(OPEN_MPI)\nfarside_is openmpi\n"
+       "#elif defined(MPICH_VERSION)\nfarside_is mpich\n#endif\n")
   execute_process(COMMAND ${mpicc} -E ${CMAKE_BINARY_DIR}/CMakeFiles/identify_mpi.c
                   OUTPUT_VARIABLE text ERROR_QUIET RESULT_VARIABLE failed)
   set(${out} "" PARENT_SCOPE)

@@ -192,7 +192,9 @@ static void vectors(void) {
   release(memory);
 }
 
-static int ascending(const void *a, const void *b) { return (*(const long *)a > *(const long *)b) - (*(const long *)a < *(const long *)b); }
+static int ascending(const void *a, const void *b) {
+  return (*(const long *)a > *(const long *)b) - (*(const long *)a < *(const long *)b);
+}
 
 static void read_modify_write(void) {
   check_section = "read-modify-write";

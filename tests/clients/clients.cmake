@@ -55,8 +55,9 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
     farside_client(global_arrays ${runtime} global_arrays.c
                    BUILD ${compile} ${sources}/global_arrays.c ${libraries} -lgfortran -lm)
   else()
-    farside_no_client("Global Arrays" ${runtime}
-                      "libglobalarrays-dev libarmci-mpi-dev libscalapack-${runtime}-dev liblapack-dev libblas-dev gfortran")
+    string(JOIN " " packages libglobalarrays-dev libarmci-mpi-dev libscalapack-${runtime}-dev liblapack-dev
+           libblas-dev gfortran)
+    farside_no_client("Global Arrays" ${runtime} "${packages}")
   endif()
 
   find_program(FARSIDE_CAF_${runtime} caf.${runtime} DOC "compiler wrapper of OpenCoarrays on ${runtime}")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
-   forbid cma PROGRAM...: runs it under a seccomp filter that refuses process_vm_readv and process_vm_writev with EPERM, as
-   containers have it.   forbid memfd PROGRAM...: memfd_create. */
+   forbid cma PROGRAM...: runs it under a seccomp filter that refuses process_vm_readv and process_vm_writev with EPERM,
+   as containers have it.   forbid memfd PROGRAM...: memfd_create. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether a report of `farside bench` can be read in a browser, in light and dark, wide and narrow: no text of a plot is cut
-off or lies on another, nothing makes the page wider than the window, text stands out from its ground.
+"""Whether a report of `farside bench` can be read in a browser, in light and dark, wide and narrow: no text of a plot
+is cut off or lies on another, nothing makes the page wider than the window, text stands out from its ground.
 
     check_layout.py BROWSER REPORT.html
 """
@@ -15,14 +15,18 @@ import tempfile
 SCRIPT = """<script>
 const wrong = [];
 const rgb = color => color.match(/[0-9.]+/g).slice(0, 3).map(Number);
-const luminance = color => { const [r, g, b] = rgb(color).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+const linear = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+const luminance = color => { const [r, g, b] = rgb(color).map(linear);
                              return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-const contrast = (a, b) => { const [x, y] = [luminance(a), luminance(b)]; return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05); };
+const contrast = (a, b) => { const [x, y] = [luminance(a), luminance(b)];
+                             return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05); };
 for (const svg of document.querySelectorAll("svg.plot")) {
-  const id = svg.dataset.plot, frame = svg.getBoundingClientRect(), ground = getComputedStyle(svg.closest("figure")).backgroundColor;
+  const id = svg.dataset.plot, frame = svg.getBoundingClientRect();
+  const ground = getComputedStyle(svg.closest("figure")).backgroundColor;
   const texts = [...svg.querySelectorAll("text")].map(t => [t, t.getBoundingClientRect()]);
   for (const [t, r] of texts) {
-    if (r.left < frame.left - 0.5 || r.right > frame.right + 0.5 || r.top < frame.top - 0.5 || r.bottom > frame.bottom + 0.5)
+    if (r.left < frame.left - 0.5 || r.right > frame.right + 0.5 ||
+        r.top < frame.top - 0.5 || r.bottom > frame.bottom + 0.5)
       wrong.push(`${id}: cut off: ${t.textContent}`);
     if (contrast(getComputedStyle(t).fill, ground) < 4.5) wrong.push(`${id}: too faint: ${t.textContent}`);
     for (const [u, s] of texts) {
@@ -32,13 +36,16 @@ for (const svg of document.querySelectorAll("svg.plot")) {
     }
   }
   for (const line of svg.querySelectorAll("g.line"))
-    if (contrast(getComputedStyle(line).color, ground) < 3) wrong.push(`${id}: too faint: ${line.getAttribute("class")}`);
+    if (contrast(getComputedStyle(line).color, ground) < 3)
+      wrong.push(`${id}: too faint: ${line.getAttribute("class")}`);
 }
-if (document.documentElement.scrollWidth > innerWidth) wrong.push(`wider than the window: ${document.documentElement.scrollWidth}`);
+if (document.documentElement.scrollWidth > innerWidth)
+  wrong.push(`wider than the window: ${document.documentElement.scrollWidth}`);
 const dark = matchMedia("(prefers-color-scheme: dark)").matches;
 document.body.innerHTML = "";
 const pre = document.createElement("pre");
-pre.textContent = [`dark: ${dark}`, `ground: ${luminance(getComputedStyle(document.body).backgroundColor) > 0.5}`, ...wrong, "done"].join("\\n");
+const light = luminance(getComputedStyle(document.body).backgroundColor) > 0.5;
+pre.textContent = [`dark: ${dark}`, `ground: ${light}`, ...wrong, "done"].join("\\n");
 document.body.append(pre);
 </script>"""
 

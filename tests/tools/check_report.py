@@ -12,8 +12,8 @@ import re
 import sys
 from html.parser import HTMLParser
 
-UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6, "kB/s": 1e-3, "MB/s": 1, "GB/s": 1e3, "/s": 1,
-         "k/s": 1e3, "M/s": 1e6}
+UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6, "kB/s": 1e-3, "MB/s": 1,
+         "GB/s": 1e3, "/s": 1, "k/s": 1e3, "M/s": 1e6}
 BANDWIDTH, SIZES = "bandwidth", ("latency", "bandwidth")
 
 
@@ -122,7 +122,8 @@ def main():
             bare = measures.get(measure["bare"], {"variants": {}})["variants"].get("fabric", {})
             if "median" in bare and measure["variants"]:
                 cells += 1
-                text, unit = report.cells.get((name, measure["measure"], measure["bare"])), measures[measure["bare"]]["unit"]
+                text = report.cells.get((name, measure["measure"], measure["bare"]))
+                unit = measures[measure["bare"]]["unit"]
                 check(text == shown(bare["median"], unit), "bare cell", name, measure["measure"], "is", text)
         for plot in (p for p in report.plots if p["runtime"] == name):
             sizes = plot["id"].split("-")[1] in SIZES

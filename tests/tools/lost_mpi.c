@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
-   Built twice: as a library with the name of an MPI library, and as a program that needs it and does not say where it is. */
+   Built twice: as a library with the name of an MPI library, and as a program that needs it and does not say where it
+   is. */
 #ifdef LIBRARY
 __attribute__((visibility("default"))) int PMPI_Init(void);
 int PMPI_Init(void) { return 0; }

@@ -50,7 +50,8 @@ endif()
 add_library(lost-mpi SHARED tools/lost_mpi.c)
 target_compile_definitions(lost-mpi PRIVATE LIBRARY)
 set_target_properties(lost-mpi PROPERTIES PREFIX "" OUTPUT_NAME libmpi SUFFIX .so.20 NO_SONAME ON
-                      LINK_OPTIONS "-Wl,-soname,libmpi.so.20" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests/lost-library)
+                      LINK_OPTIONS "-Wl,-soname,libmpi.so.20"
+                      LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests/lost-library)
 add_executable(lost tools/lost_mpi.c)
 target_link_libraries(lost PRIVATE lost-mpi)
 set_target_properties(lost PROPERTIES SKIP_BUILD_RPATH ON)

@@ -6,7 +6,9 @@
 foreach(folder epochs pmpi transport tools tests)
   install(FILES ${PROJECT_SOURCE_DIR}/${folder}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT tools)
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        COMPONENT tools)
+install(FILES ${PROJECT_SOURCE_DIR}/tools/FIGURES.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools COMPONENT tools)
 install(FILES ${PROJECT_SOURCE_DIR}/epochs/misuse.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/epochs COMPONENT tools)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools/packaging COMPONENT tools)
 
@@ -24,7 +26,8 @@ file(INSTALL DESTINATION "${to}" TYPE FILE RENAME "${PROJECT_VERSION}" FILES "${
 
 # ---- Debian packages ------------------------------------------------------------------------------------------------
 
-set(FARSIDE_PACKAGE_CONTACT "" CACHE STRING "name and address for packages: Name <address>; default: DEBFULLNAME, DEBEMAIL")
+set(FARSIDE_PACKAGE_CONTACT "" CACHE STRING
+    "name and address for packages: Name <address>; default: DEBFULLNAME, DEBEMAIL")
 if(FARSIDE_PACKAGE_CONTACT STREQUAL "")
   set(name "$ENV{DEBFULLNAME}")
   set(address "$ENV{DEBEMAIL}")
@@ -64,7 +67,9 @@ rules are checked.
 ")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME farside)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION net)
-set(CPACK_DEBIAN_TOOLS_DESCRIPTION "MPI one-sided communication that does not wait: command\n${about}This package has the command, its manual pages and documents.")
+set(summary "MPI one-sided communication that does not wait")
+set(CPACK_DEBIAN_TOOLS_DESCRIPTION "${summary}: command
+${about}This package has the command, its manual pages and documents.")
 set(alternatives "")
 set(exactly "")
 foreach(runtime IN LISTS FARSIDE_RUNTIMES)
@@ -80,7 +85,8 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
     set(launcher mpich)
   endif()
   set(CPACK_DEBIAN_${key}_PACKAGE_RECOMMENDS "farside (= ${PROJECT_VERSION}), ${launcher}")
-  set(CPACK_DEBIAN_${key}_DESCRIPTION "MPI one-sided communication that does not wait: for ${title}\n${about}This package has the library that is preloaded into programs of ${title},
+  set(CPACK_DEBIAN_${key}_DESCRIPTION "${summary}: for ${title}
+${about}This package has the library that is preloaded into programs of ${title},
 and the program that 'farside bench' measures it with.")
 endforeach()
 string(REPLACE ";" ", " exactly "${alternatives}")
@@ -89,6 +95,7 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "${alternatives}")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libfarside-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${exactly}")
-set(CPACK_DEBIAN_DEV_DESCRIPTION "MPI one-sided communication that does not wait: linking\n${about}This package has what programs need that are linked to farside instead of
+set(CPACK_DEBIAN_DEV_DESCRIPTION "${summary}: linking
+${about}This package has what programs need that are linked to farside instead of
 having it preloaded: files for find_package and pkg-config.")
 include(CPack)
