@@ -487,6 +487,11 @@ class AcquireWithGlobalLock {
     return global_lock_over && lock_over;
   }
   bool global_lock_held() const { return global_lock_.held(); }
+  // Whether a peer may still write to the wake word of a part that has failed, which has left its place in a queue.
+  bool global_lock_may_wake() const {
+    return global_lock_failed_ && global_lock_.has_ticket() && !global_lock_.held();
+  }
+  bool lock_may_wake() const { return lock_failed_ && lock_ && lock_->has_ticket() && !lock_->held(); }
 
  private:
   M& memory_;

@@ -24,9 +24,10 @@
 //   7. If an operation fails, what was acquired is released, and what was not acquired is not. A wake word that a
 //      failed acquisition may still be woken by stays in use.
 //
-// Thread safety: the functions of LockTable are called with its guard held; the protocols take the guard themselves,
-// and never keep it from one advance() to the next. Cost in remote operations: see lock.hpp; LockAll 1, or 1 per rank.
-// Memory: 16 bytes for each lock held, 8 for each rank's lock of a lock_all without a global lock.
+// Thread safety: the functions of LockTable are called with its guard held, but for the tokens of a lock_all, which
+// belong to the thread that is in that lock_all. The protocols take the guard themselves, and never keep it from one
+// advance() to the next. Cost in remote operations: see lock.hpp; LockAll 1, or 1 per rank. Memory: 16 bytes for each
+// lock held, 8 for each rank's lock of a lock_all without a global lock.
 #pragma once
 
 #include <algorithm>
@@ -119,6 +120,11 @@ class LockTable {
   void release_wake_words(std::span<const std::uint32_t> words) {
     for (const std::uint32_t word : words) wake_words_ &= ~(1U << word);
   }
+  // Words that stay in use for ever (rule 7).
+  void keep_wake_words(std::uint32_t count) { kept_wake_words_ += count; }
+  // Whether so many words can become free.
+  bool can_have_wake_words(std::uint32_t count) const { return kept_wake_words_ + count <= ControlBlock::kWakeWords; }
+  std::uint32_t kept_wake_words() const { return kept_wake_words_; }
   std::uint32_t wake_words_in_use() const { return wake_words_; }
 
   // Rule 2. kFirst: the caller acquires the global lock and calls entered(). kWait: another thread is acquiring it.
@@ -173,6 +179,7 @@ class LockTable {
   std::int32_t ranks_ = 1;
   std::int32_t home_ = kNoGlobalLock;
   std::uint32_t wake_words_ = 0;   // bits: those in use
+  std::uint32_t kept_wake_words_ = 0;
   std::uint32_t users_ = 0;        // exclusive locks that this process holds or waits for, under the global lock
   bool entering_ = false;          // a thread acquires the global lock, and the others wait for it
   bool deferred_ = false;          // the last lock in locks_ is
@@ -214,6 +221,7 @@ class LockTarget {
           failed_part_ = false;
           leave_global_lock();
           break;
+        case Step::kLeave: leave_global_lock(); break;
         case Step::kLeaveGlobalLock:
           if (!failed_part_ && !std::get<ReleaseGlobal>(part_).advance()) return false;
           step_ = Step::kOver;
@@ -233,18 +241,21 @@ class LockTarget {
     if (failed != nullptr) failed_ = failed_part_ = true;
     return failed;
   }
-  // After a failure: does not wait any longer until its place in a queue is reached. The place stays, and so do its
-  // wake words: locks of the window may wait for ever.
-  void stop_waiting() {
-    if (!failed_ || step_ != Step::kBoth) return;
+  // After a failure: does not wait any longer until its place in a queue is reached. True if it had to: the place
+  // stays, and so do its wake words, and other locks of the target or of the window may wait for ever.
+  bool stop_waiting() {
+    if (!failed_ || step_ != Step::kBoth) return false;
     leave_both(false);
     leave_global_lock();
+    return true;
   }
 
   // Once it is over: whether the lock is held. If it is not, either an operation has failed, or the lock saw an
   // exposure.
   bool ok() const { return held_; }
   bool saw_exposure() const { return saw_exposure_; }
+  // Acquisitions of this process that have failed keep so many wake words that a lock cannot be waited for any more.
+  bool out_of_wake_words() const { return out_of_wake_words_; }
   LockToken token() const { return token_; }
 
  private:
@@ -252,7 +263,7 @@ class LockTarget {
   using AcquireBoth = AcquireWithGlobalLock<M>;
   using Release = ReleaseLock<M, TargetLock>;
   using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
-  enum class Step : std::uint8_t { kEnter, kClaim, kLock, kBoth, kRefuse, kLeaveGlobalLock, kOver };
+  enum class Step : std::uint8_t { kEnter, kClaim, kLock, kBoth, kRefuse, kLeave, kLeaveGlobalLock, kOver };
 
   bool enter() {
     if (!table_.needs_global_lock(type_)) {
@@ -268,7 +279,7 @@ class LockTarget {
     return true;
   }
   bool claim() {
-    if (!claim_words()) return false;
+    if (!claim_words()) return out_of_wake_words_;
     if (first_) {
       part_.template emplace<AcquireBoth>(memory_, table_.self(), target_, table_.home(), words_[0], words_[1]);
       step_ = Step::kBoth;
@@ -284,6 +295,13 @@ class LockTarget {
   }
   bool claim_words() {
     const auto held = table_.guard();
+    if (!table_.can_have_wake_words(first_ ? 2 : 1)) {
+      out_of_wake_words_ = true;
+      if (first_) table_.entered({});
+      uses_global_lock_ = uses_global_lock_ && !first_;
+      step_ = Step::kLeave;
+      return false;
+    }
     if (first_) return table_.claim_wake_words(words_);
     std::array<std::uint32_t, 1> word{};
     if (!table_.claim_wake_words(word)) return false;
@@ -293,7 +311,7 @@ class LockTarget {
   bool advance_lock() {
     auto& acquire = std::get<Acquire>(part_);
     if (!failed_part_ && !acquire.advance()) return false;
-    if (!failed_part_ || acquire.held() || !acquire.has_ticket()) release_words(1);
+    end_word(0, failed_part_ && acquire.has_ticket() && !acquire.held());
     // A lock that is held although its hand-off to others has failed must not keep them out as well.
     after(acquire.held(), acquire.token(), acquire.saw_exposure());
     return true;
@@ -312,14 +330,17 @@ class LockTarget {
   // `over`: the acquisition has ended by itself.
   void leave_both(bool over) {
     auto& both = std::get<AcquireBoth>(part_);
+    end_word(0, both.global_lock_may_wake() || (!over && !both.global_lock_held()));
+    end_word(1, both.lock_may_wake() || !over);
     const auto held = table_.guard();
-    if (over) table_.release_wake_words(words_);
     uses_global_lock_ = both.global_lock_held();
     table_.entered(uses_global_lock_ ? std::optional(both.global_lock_token()) : std::nullopt);
   }
-  void release_words(std::size_t count) {
+  // `may_wake`: a peer may still write to the word.
+  void end_word(std::size_t index, bool may_wake) {
     const auto held = table_.guard();
-    table_.release_wake_words(std::span(words_).first(count));
+    if (may_wake) return table_.keep_wake_words(1);
+    table_.release_wake_words(std::span(words_).subspan(index, 1));
   }
   // The acquisition of the target's lock is over.
   void after(bool held, LockToken token, bool saw_exposure) {
@@ -364,6 +385,7 @@ class LockTarget {
   bool failed_part_ = false;       // some operation of the present part
   bool held_ = false;
   bool saw_exposure_ = false;
+  bool out_of_wake_words_ = false;
 };
 
 // Releases a lock of a target that was taken out of the table. Two parts: advance() until it returns true, then
@@ -537,6 +559,7 @@ class LockAll {
     if (failed != nullptr) failed_ = failed_part_ = true;
     return failed;
   }
+  bool out_of_wake_words() const { return out_of_wake_words_; }
   bool ok() const { return !failed_; }
 
  private:
@@ -549,7 +572,13 @@ class LockAll {
   bool claim() {
     {
       const auto held = table_.guard();
-      if (!table_.claim_wake_words(word_)) return false;
+      out_of_wake_words_ = !table_.can_have_wake_words(1);
+      if (!out_of_wake_words_ && !table_.claim_wake_words(word_)) return false;
+    }
+    if (out_of_wake_words_) {
+      failed_ = true;
+      release_taken();
+      return true;
     }
     if (table_.has_global_lock()) {
       part_.template emplace<AcquireGlobal>(memory_, table_.self(), table_.home(), LockType::kShared, word_[0]);
@@ -574,9 +603,14 @@ class LockAll {
         },
         part_);
     if (!over) return false;
-    if (!failed_part_ || held || !has_ticket) {
+    {
       const auto guard = table_.guard();
-      table_.release_wake_words(word_);
+      if (!failed_part_ || held || !has_ticket) {
+        table_.release_wake_words(word_);
+      } else {
+        table_.keep_wake_words(1);
+      }
+      if (!failed_part_ && table_.has_global_lock()) table_.lock_all_token() = token;
     }
     if (failed_part_) {
       failed_part_ = false;
@@ -594,7 +628,6 @@ class LockAll {
       return true;
     }
     if (table_.has_global_lock()) {
-      table_.lock_all_token() = token;
       step_ = Step::kOver;
       return true;
     }
@@ -629,6 +662,7 @@ class LockAll {
   std::array<std::uint32_t, 1> word_{};
   int next_ = 0;  // the rank whose lock is acquired
   bool failed_ = false, failed_part_ = false;
+  bool out_of_wake_words_ = false;
   Step step_ = Step::kBegin;
 };
 

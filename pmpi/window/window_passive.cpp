@@ -27,6 +27,12 @@ constexpr epochs::Violation kOperationWhilePosted{
     "operation under a lock_all on a target whose window is exposed by its MPI_Win_post",
     "access it before that post or after the target's MPI_Win_wait", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 
+Error out_of_wake_words() {
+  return {ErrorKind::kPeer,
+          "locks of this window that failed have left their places in queues, and this process cannot wait for another "
+          "lock; free the window"};
+}
+
 }  // namespace
 
 Status Window::run_out(auto& protocol, int peer) {
@@ -45,12 +51,11 @@ Status Window::run_out(auto& protocol, int peer) {
     if constexpr (requires { protocol.stop_waiting(); }) {
       if (!until || Clock::now() < *until) return false;
       until.reset();
-      protocol.stop_waiting();
+      if (!protocol.stop_waiting()) return false;
       log(LogLevel::kError,
-          "a lock of rank {} that failed cannot be taken out of its queue, as those in front of it hold theirs for too "
-          "long "
-          "(FARSIDE_PEER_TIMEOUT); locks of this window may wait for ever",
-          peer);
+          "a lock of rank {} that failed cannot be taken out of its queue, or out of that of the global lock at rank {}: "
+          "others hold theirs for more than FARSIDE_PEER_TIMEOUT; locks of this window may wait for ever",
+          peer, locks_.home());
     }
     return false;
   });
@@ -61,6 +66,7 @@ Outcome Window::acquire(HeldLock& lock, std::optional<std::uint64_t> before) {
   LockTarget acquire(control_, locks_, lock.target, lock.type, before);
   Status status = run_out(acquire, lock.target);
   lock.token = acquire.token();
+  if (acquire.out_of_wake_words()) return Outcome(Status(out_of_wake_words()));
   return acquire.saw_exposure() && status ? Outcome(kPostedWhileLocked) : Outcome(status);
 }
 
@@ -288,6 +294,7 @@ Outcome Window::do_lock_all(int assert) {
   if (!unchecked) {
     epochs::LockAll all(control_, locks_);
     acquired = run_out(all);
+    if (all.out_of_wake_words()) acquired = out_of_wake_words();
   }
   const auto held = guard();
   if (acquired) {

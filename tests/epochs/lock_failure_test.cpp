@@ -6,10 +6,12 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_table.hpp"
 #include "transport/base/result.hpp"
 
 namespace {
@@ -165,4 +167,93 @@ TEST_CASE("where both are lost, nothing is given back", "[epochs]") {
   CHECK(!advance(both));
   CHECK(advance_after_failure(both));
   CHECK(!both.global_lock_held());
+}
+
+namespace {
+
+struct OneThread {
+  static constexpr std::size_t kMostRanks = 4;
+  template <class T>
+  using List = std::vector<T>;
+  struct Mutex {};
+  struct Guard {
+    explicit Guard(Mutex&) {}
+    ~Guard() {}  // so that one which nobody uses is no mistake
+  };
+};
+using Table = LockTable<OneThread>;
+
+// As a process runs a protocol, for so long as it goes on by itself.
+template <class Protocol>
+bool run(Protocol& protocol) {
+  for (int i = 0; i < 10; ++i) {
+    if (protocol.advance()) return true;
+    while (auto* failed = protocol.failed_operation()) (void)failed->take_error();
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a failed lock that stops waiting in a queue keeps its wake word, and lets the other threads go on",
+          "[epochs]") {
+  Words words;
+  FailingMemory other(words, kOther), memory(words, kSelf);
+  AcquireLock<FailingMemory, GlobalLock> all(other, kOther, kHome, LockType::kShared, 0);
+  REQUIRE(run(all));
+  Table table(kSelf, 4, kHome);
+  memory.fails = [](int rank, std::uint32_t) { return rank == kTarget; };
+  LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+  // It waits for the lock_all, to be taken out of the queue of the global lock.
+  CHECK(!run(lock));
+  REQUIRE(table.enter_global_lock() == Table::Entry::kWait);
+  CHECK(lock.stop_waiting());
+  CHECK(run(lock));
+  CHECK(!lock.ok());
+  CHECK(table.is_idle());
+  CHECK(table.kept_wake_words() >= 1);
+  CHECK(table.enter_global_lock() == Table::Entry::kFirst);
+}
+
+TEST_CASE("a lock of a lost rank that failed in no queue keeps no wake word", "[epochs]") {
+  Words words;
+  FailingMemory memory(words, kSelf);
+  memory.fails = [](int rank, std::uint32_t) { return rank == kTarget; };
+  for (const int home : {kHome, Table::kNoGlobalLock}) {
+    Table table(kSelf, 4, home);
+    LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+    CHECK(run(lock));
+    CHECK(!lock.ok());
+    CHECK(!lock.stop_waiting());
+    CHECK(table.is_idle());
+    CHECK(table.wake_words_in_use() == 0);
+  }
+}
+
+TEST_CASE("a lock that failed in a queue keeps its wake word, and a process without one cannot wait any more",
+          "[epochs]") {
+  Words words;
+  FailingMemory other(words, kOther), memory(words, kSelf);
+  for (const int home : {Table::kNoGlobalLock, kHome}) {
+    CAPTURE(home);
+    AcquireLock<FailingMemory> holder(other, kOther, kTarget, LockType::kExclusive, 0);
+    REQUIRE(run(holder));
+    Table table(kSelf, 4, home);
+    for (std::uint32_t kept = 0; table.can_have_wake_words(home == kHome ? 2 : 1); ++kept) {
+      REQUIRE(kept < ControlBlock::kWakeWords);
+      // The ticket is taken, and the slot cannot be.
+      memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word >= ControlBlock::kRing; };
+      LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+      CHECK(run(lock));
+      CHECK(!lock.ok());
+      CHECK(table.kept_wake_words() == kept + 1);
+      CHECK(table.is_idle());
+    }
+    LockTarget lock(memory, table, 0, LockType::kExclusive);
+    CHECK(run(lock));
+    CHECK(!lock.ok());
+    CHECK(lock.out_of_wake_words());
+    CHECK(table.is_idle());
+    words = {};
+  }
 }

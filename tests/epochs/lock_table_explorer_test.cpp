@@ -33,6 +33,7 @@ std::string fault_of_caller(LockTableCase each, const TableMistakes& mistakes) {
   return fault<RightTable>(each);
 }
 
+const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
 constexpr int kHome = 0;
 constexpr std::uint64_t bit(int rank) { return std::uint64_t{1} << rank; }
 
@@ -80,11 +81,17 @@ TEST_CASE("a deferred lock is one message where nobody is in its way, and is acq
 }
 
 TEST_CASE("a lock that sees an exposure is refused, and nothing of it is left") {
-  Seen seen;
-  must_hold({{"X1 S1", "X0"}, {2, 3}, RightTable::kNoGlobalLock, 4, 1}, {}, &seen);
-  must_hold({{"X1", "L"}, {2, 3}, kHome, 4, 1}, {}, &seen);
-  must_hold({{"X1", "X0", "L"}, {2, 2, 3}, kHome, 4, 1}, {}, &seen);
-  CHECK(seen.refused > 0);
+  const LockTableCase cases[] = {{{"X1", "X0"}, {2, 3}, RightTable::kNoGlobalLock, 4, 1},
+                                 {{"S1", "X0"}, {2, 3}, RightTable::kNoGlobalLock, 4, 1},
+                                 {{"D1 d1"}, {2}, RightTable::kNoGlobalLock, 4, 1},
+                                 {{"X1", "L"}, {2, 3}, kHome, 4, 1},
+                                 {{"X1", "X0", "L"}, {2, 2, 3}, kHome, 4, 1}};
+  for (const LockTableCase& each : cases) {
+    Seen seen;
+    must_hold(each, {}, &seen);
+    CHECK(seen.refused > 0);
+    CHECK(seen.failed == 0);
+  }
 }
 
 TEST_CASE("when a rank is lost at any moment, what is held elsewhere is released, and others go on") {
@@ -171,8 +178,9 @@ TEST_CASE("a caller that releases a global lock elsewhere before the data are co
 
 // Rule 4.
 TEST_CASE("a caller that acquires another lock before the deferred one is caught") {
-  const LockTableCase each{{"D0(X1)", "X0(X1)"}, {2, 3}, RightTable::kNoGlobalLock, 4};
-  CHECK(fault_of_caller(each, {.forgets_deferred = true}) != "");
+  const TableMistakes forgets{.forgets_deferred = true};
+  CHECK(fault_of_caller({{"D0(X1)"}, {2}, RightTable::kNoGlobalLock, 4}, forgets) == "");
+  CHECK(fault_of_caller({{"D0(X1)", "X0(X1)"}, {2, 3}, RightTable::kNoGlobalLock, 4}, forgets) == kDeadlock);
 }
 
 // Rule 5.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -121,6 +122,7 @@ class UnlockDeferred {
     return !release_ || release_->advance();
   }
   Memory::Operation* failed_operation() { return lock_target_ ? lock_target_->failed_operation() : nullptr; }
+  bool refused() const { return lock_target_ && lock_target_->saw_exposure(); }
   // Once it is over: the lock that is held now, to be unlocked.
   std::optional<HeldLock> held() {
     if (!lock_target_ || !lock_target_->ok()) return {};
@@ -140,7 +142,7 @@ class UnlockDeferred {
 
 // What a case leaves out, to be caught.
 struct TableMistakes {
-  bool forgets_deferred = false;  // another lock is acquired before the deferred one
+  bool forgets_deferred = false;  // another lock is acquired first, and then the deferred one
   bool overtakes_data = false;    // a global lock elsewhere is released before the data are complete
 };
 
@@ -206,7 +208,7 @@ class LockTableProgram {
   }
 
   std::uint64_t hash(std::uint64_t seed) const {
-    return mix(mix(running_.hash(mix(seed, position_)), running_what_), not_held_);
+    return mix(mix(running_.hash(mix(seed, position_)), running_what_), not_held_ + (forgotten_ << 32));
   }
   static bool own_word(std::uint32_t word) {
     return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
@@ -216,7 +218,9 @@ class LockTableProgram {
     for (int rank = 0; rank < kRanks; ++rank) {
       const Table& table = shared.tables[rank];
       if (!table.is_idle()) failure = "in the end a lock table holds something";
-      if (table.wake_words_in_use() != 0 && world.lost == 0) failure = "in the end a wake word is in use";
+      const auto in_use = static_cast<std::uint32_t>(std::popcount(table.wake_words_in_use()));
+      if (in_use != 0 && world.lost == 0) failure = "in the end a wake word is kept";
+      if (in_use != table.kept_wake_words()) failure = "in the end a wake word is in use";
       if (world.is_lost(rank)) continue;
       for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGlobalLock}) {
         if ((world.at(rank, word) & ~LockWord::kExposed) % LockWord::kTicket != 0) {
@@ -251,7 +255,7 @@ class LockTableProgram {
     const TableAction action = (*script_)[position_];
     const int self = memory.index();
     const bool locks = action.what == What::kLock || action.what == What::kDefer || action.what == What::kLockAll;
-    if (locks && table.has_deferred() && !mistakes_->forgets_deferred) {
+    if (locks && table.has_deferred() && (!mistakes_->forgets_deferred || forgotten_ != 0)) {
       table.resume_deferred();
       const HeldLock& lock = table.deferred();
       running_.template begin<LockTarget>(memory, table, lock.target, lock.type);
@@ -343,8 +347,18 @@ class LockTableProgram {
       case kLockTarget: {
         auto& lock = running_.template get<LockTarget>();
         if (lock.ok()) {
-          table.locks().push_back({action.target, action.type, true, false, 0, lock.token()});
+          const HeldLock held{action.target, action.type, true, false, 0, lock.token()};
           enter(memory, shared, action.target, action.type);
+          if (table.has_deferred()) {
+            // The mistake: the deferred lock stays the last one of the table, and is acquired now.
+            const HeldLock deferred = table.locks().back();
+            table.locks().back() = held;
+            table.locks().push_back(deferred);
+            forgotten_ = 1;
+            end(memory);
+            return;
+          }
+          table.locks().push_back(held);
         } else {
           ++(lock.saw_exposure() ? seen_->refused : seen_->failed);
           not_held_ |= 1U << position_;
@@ -365,17 +379,20 @@ class LockTableProgram {
           table.locks().pop_back();
         }
         end(memory);
-        return;  // the action itself begins now
+        if (forgotten_ != 0) ++position_;  // the action itself is over; else it begins now
+        forgotten_ = 0;
+        return;
       }
       case kUnlockDeferred: {
         const std::optional<HeldLock> lock = running_.template get<UnlockDeferred<Table>>().held();
+        const bool refused = running_.template get<UnlockDeferred<Table>>().refused();
         end(memory);
         if (lock) {
           ++seen_->stopped;
           enter(memory, shared, lock->target, lock->type);
           begin_unlock(memory, shared, table, *lock);
         } else {
-          ++seen_->one_message;
+          ++(refused ? seen_->refused : seen_->one_message);
           ++position_;
         }
         return;
@@ -422,6 +439,7 @@ class LockTableProgram {
   }
   void enter(Memory& memory, Shared& shared, int target, LockType type) {
     excludes_none(memory, shared, target, type);
+    if (LockWord::exposed(memory.world().at(target, ControlBlock::kLock))) memory.broken("a lock is held beside a post");
     shared.targets[target].inside[memory.index()] = static_cast<std::int8_t>(1 + static_cast<int>(type));
   }
 
@@ -430,6 +448,7 @@ class LockTableProgram {
   Seen* seen_ = nullptr;
   std::uint64_t position_ = 0;
   std::uint64_t running_what_ = kNothing;
+  std::uint64_t forgotten_ = 0;  // of TableMistakes::forgets_deferred: the deferred lock is to be acquired now
   std::uint64_t not_held_ = 0;  // bits: locks of the script that failed
   Running<LockTarget, Unlock<Table>, UnlockDeferred<Table>, LockAll, UnlockAll> running_;
 };
