@@ -7,7 +7,9 @@
 
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_all.hpp"
 #include "epochs/protocols/lock_table.hpp"
+#include "epochs/protocols/lock_target.hpp"
 #include "pmpi/window/synchronization.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/log.hpp"
@@ -53,7 +55,7 @@ Status Window::run_out(auto& protocol, int peer) {
       until.reset();
       if (!protocol.stop_waiting()) return false;
       log(LogLevel::kError,
-          "a lock of rank {} that failed cannot be taken out of its queue, or out of that of the global lock at rank {}: "
+          "a lock of rank {} that failed cannot be taken out of its queue, or of that of the global lock at rank {}: "
           "others hold theirs for more than FARSIDE_PEER_TIMEOUT; locks of this window may wait for ever",
           peer, locks_.home());
     }

@@ -11,7 +11,9 @@
 #include <catch2/catch.hpp>
 
 #include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_with_global.hpp"
 #include "epochs/protocols/lock_table.hpp"
+#include "epochs/protocols/lock_target.hpp"
 #include "transport/base/result.hpp"
 
 namespace {

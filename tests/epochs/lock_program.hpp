@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_with_global.hpp"
 #include "tests/epochs/explorer.hpp"
 
 namespace farside::explore {

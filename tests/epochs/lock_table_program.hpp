@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "epochs/protocols/lock_all.hpp"
 #include "epochs/protocols/lock_table.hpp"
+#include "epochs/protocols/lock_target.hpp"
 #include "tests/epochs/explorer.hpp"
 
 namespace farside::explore {
@@ -439,7 +441,8 @@ class LockTableProgram {
   }
   void enter(Memory& memory, Shared& shared, int target, LockType type) {
     excludes_none(memory, shared, target, type);
-    if (LockWord::exposed(memory.world().at(target, ControlBlock::kLock))) memory.broken("a lock is held beside a post");
+    if (LockWord::exposed(memory.world().at(target, ControlBlock::kLock)))
+      memory.broken("a lock is held beside a post");
     shared.targets[target].inside[memory.index()] = static_cast<std::int8_t>(1 + static_cast<int>(type));
   }
 

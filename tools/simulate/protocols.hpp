@@ -21,6 +21,7 @@
 #include <unordered_map>
 
 #include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_with_global.hpp"
 #include "tools/simulate/network.hpp"
 
 namespace farside::simulate {

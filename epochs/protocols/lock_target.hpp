@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// MPI_Win_lock and MPI_Win_unlock (MPI 4.0 section 12.5.3) as resumable protocols over the lock table of a process
+// (lock_table.hpp, which has the rules).
+//
+// How the protocols below are run: advance() until it returns true. If failed_operation() is not null in between, the
+// caller takes the error of that operation and goes on: the protocol releases what it has acquired, and is over with
+// ok() false. LockTarget may wait for other processes even then, to be taken out of a queue; stop_waiting() ends that.
+//
+// Thread safety: an object belongs to one thread; it takes the guard of the table, and never keeps it from one
+// advance() to the next. Cost in remote operations: see lock.hpp.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+
+#include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_with_global.hpp"
+#include "epochs/protocols/lock_table.hpp"
+#include "epochs/protocols/lock_words.hpp"
+#include "transport/base/remote_memory.hpp"
+
+namespace farside::epochs {
+
+// Acquires the lock of a target.
+template <RemoteMemory M, class Table>
+class LockTarget {
+ public:
+  // `before`: what the lock word held, if the ticket was taken already. Precondition: no lock is deferred (rule 4).
+  LockTarget(M& memory, Table& table, int target, LockType type, std::optional<std::uint64_t> before = {})
+      : memory_(memory), table_(table), before_(before), target_(target), type_(type) {}
+
+  bool advance() {
+    for (;;) {
+      switch (step_) {
+        case Step::kEnter:
+          if (!enter()) return false;
+          break;
+        case Step::kClaim:
+          if (!claim()) return false;
+          break;
+        case Step::kLock:
+          if (!advance_lock()) return false;
+          break;
+        case Step::kBoth:
+          if (!advance_both()) return false;
+          break;
+        case Step::kRefuse:
+          if (!failed_part_ && !std::get<Release>(part_).advance()) return false;
+          failed_part_ = false;
+          leave_global_lock();
+          break;
+        case Step::kLeave: leave_global_lock(); break;
+        case Step::kLeaveGlobalLock:
+          if (!failed_part_ && !std::get<ReleaseGlobal>(part_).advance()) return false;
+          step_ = Step::kOver;
+          break;
+        case Step::kOver: return true;
+      }
+    }
+  }
+  // The operation that has failed since the last call, or null.
+  typename M::Operation* failed_operation() {
+    typename M::Operation* failed = nullptr;
+    std::visit(
+        [&](auto& part) {
+          if constexpr (requires { part.failed_operation(); }) failed = part.failed_operation();
+        },
+        part_);
+    if (failed != nullptr) failed_ = failed_part_ = true;
+    return failed;
+  }
+  // After a failure: does not wait any longer until its place in a queue is reached. True if it had to: the place
+  // stays, and so do its wake words, and other locks of the target or of the window may wait for ever.
+  bool stop_waiting() {
+    if (!failed_ || step_ != Step::kBoth) return false;
+    leave_both(false);
+    leave_global_lock();
+    return true;
+  }
+
+  // Once it is over: whether the lock is held. If it is not, either an operation has failed, or the lock saw an
+  // exposure.
+  bool ok() const { return held_; }
+  bool saw_exposure() const { return saw_exposure_; }
+  // Acquisitions of this process that have failed keep so many wake words that a lock cannot be waited for any more.
+  bool out_of_wake_words() const { return out_of_wake_words_; }
+  LockToken token() const { return token_; }
+
+ private:
+  using Acquire = AcquireLock<M, TargetLock>;
+  using AcquireBoth = AcquireWithGlobalLock<M>;
+  using Release = ReleaseLock<M, TargetLock>;
+  using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
+  enum class Step : std::uint8_t { kEnter, kClaim, kLock, kBoth, kRefuse, kLeave, kLeaveGlobalLock, kOver };
+
+  bool enter() {
+    if (!table_.needs_global_lock(type_)) {
+      step_ = Step::kClaim;
+      return true;
+    }
+    const auto held = table_.guard();
+    const auto entry = table_.enter_global_lock();
+    if (entry == Table::Entry::kWait) return false;
+    uses_global_lock_ = true;
+    first_ = entry == Table::Entry::kFirst;
+    step_ = Step::kClaim;
+    return true;
+  }
+  bool claim() {
+    if (!claim_words()) return out_of_wake_words_;
+    if (first_) {
+      part_.template emplace<AcquireBoth>(memory_, table_.self(), target_, table_.home(), words_[0], words_[1]);
+      step_ = Step::kBoth;
+      return true;
+    }
+    if (before_) {
+      part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0], *before_);
+    } else {
+      part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0]);
+    }
+    step_ = Step::kLock;
+    return true;
+  }
+  bool claim_words() {
+    const auto held = table_.guard();
+    if (!table_.can_have_wake_words(first_ ? 2 : 1)) {
+      out_of_wake_words_ = true;
+      if (first_) table_.entered({});
+      uses_global_lock_ = uses_global_lock_ && !first_;
+      step_ = Step::kLeave;
+      return false;
+    }
+    if (first_) return table_.claim_wake_words(words_);
+    std::array<std::uint32_t, 1> word{};
+    if (!table_.claim_wake_words(word)) return false;
+    words_[0] = word[0];
+    return true;
+  }
+  bool advance_lock() {
+    auto& acquire = std::get<Acquire>(part_);
+    if (!failed_part_ && !acquire.advance()) return false;
+    end_word(0, failed_part_ && acquire.has_ticket() && !acquire.held());
+    // A lock that is held although its hand-off to others has failed must not keep them out as well.
+    after(acquire.held(), acquire.token(), acquire.saw_exposure());
+    return true;
+  }
+  bool advance_both() {
+    auto& both = std::get<AcquireBoth>(part_);
+    if (!(failed_ ? both.advance_after_failure() : both.advance())) return false;
+    leave_both(true);
+    if (failed_) {
+      leave_global_lock();
+    } else {
+      after(true, both.token(), both.saw_exposure());
+    }
+    return true;
+  }
+  // `over`: the acquisition has ended by itself.
+  void leave_both(bool over) {
+    auto& both = std::get<AcquireBoth>(part_);
+    end_word(0, both.global_lock_may_wake() || (!over && !both.global_lock_held()));
+    end_word(1, both.lock_may_wake() || !over);
+    const auto held = table_.guard();
+    uses_global_lock_ = both.global_lock_held();
+    table_.entered(uses_global_lock_ ? std::optional(both.global_lock_token()) : std::nullopt);
+  }
+  // `may_wake`: a peer may still write to the word.
+  void end_word(std::size_t index, bool may_wake) {
+    const auto held = table_.guard();
+    if (may_wake) return table_.keep_wake_words(1);
+    table_.release_wake_words(std::span(words_).subspan(index, 1));
+  }
+  // The acquisition of the target's lock is over.
+  void after(bool held, LockToken token, bool saw_exposure) {
+    token_ = token;
+    saw_exposure_ = saw_exposure && !failed_;
+    held_ = held && !failed_ && !saw_exposure;
+    if (held_) {
+      step_ = Step::kOver;
+      return;
+    }
+    failed_part_ = false;
+    if (!held) return leave_global_lock();
+    part_.template emplace<Release>(memory_, target_, type_, token_);
+    step_ = Step::kRefuse;
+  }
+  void leave_global_lock() {
+    step_ = Step::kOver;
+    failed_part_ = false;
+    if (!uses_global_lock_) return;
+    std::optional<LockToken> token;
+    {
+      const auto held = table_.guard();
+      token = table_.leave_global_lock();
+    }
+    if (!token) return;
+    part_.template emplace<ReleaseGlobal>(memory_, table_.home(), LockType::kExclusive, *token);
+    step_ = Step::kLeaveGlobalLock;
+  }
+
+  M& memory_;
+  Table& table_;
+  std::variant<std::monostate, Acquire, AcquireBoth, Release, ReleaseGlobal> part_;
+  std::optional<std::uint64_t> before_;
+  LockToken token_;
+  std::array<std::uint32_t, 2> words_{};
+  int target_;
+  LockType type_;
+  Step step_ = Step::kEnter;
+  bool first_ = false;             // it acquires the global lock for the process
+  bool uses_global_lock_ = false;  // it counts among the table's users
+  bool failed_ = false;            // some operation
+  bool failed_part_ = false;       // some operation of the present part
+  bool held_ = false;
+  bool saw_exposure_ = false;
+  bool out_of_wake_words_ = false;
+};
+
+// Releases a lock of a target that was taken out of the table. Two parts: advance() until it returns true, then
+// data_complete() and advance() again until it returns true.
+template <RemoteMemory M, class Table>
+class UnlockTarget {
+ public:
+  UnlockTarget(M& memory, Table& table, const HeldLock& lock)
+      : memory_(memory), table_(table), lock_(lock), uses_global_lock_(table.needs_global_lock(lock.type)) {
+    if (!uses_global_lock_) return;
+    const auto held = table_.guard();
+    global_lock_ = table_.leave_global_lock_if_alone();
+    uses_global_lock_ = !global_lock_;
+  }
+  // Before the first advance(): the data of the epoch must be complete at the target. Otherwise it is enough that they
+  // are ordered before the release of the target's lock.
+  bool needs_complete_data() const { return with_global_lock() && table_.home() != lock_.target; }
+
+  bool advance() {
+    for (;;) {
+      switch (step_) {
+        case Step::kBegin:
+          if (with_global_lock()) {
+            part_.template emplace<ReleaseBoth>(memory_, lock_.target, lock_.token, table_.home(), *global_lock_);
+            global_lock_.reset();
+          } else {
+            part_.template emplace<Release>(memory_, lock_.target, lock_.type, lock_.token);
+          }
+          step_ = Step::kFirst;
+          break;
+        case Step::kFirst:
+          if (!advance_part()) return false;
+          step_ = Step::kBetween;
+          break;
+        case Step::kBetween: return true;
+        case Step::kSecond:
+          if (!advance_part()) return false;
+          step_ = Step::kOver;
+          break;
+        case Step::kOver: return true;
+      }
+    }
+  }
+  // The data of the epoch are complete at the target: nothing but their completion orders the release of a global lock
+  // at the own rank behind them, and the last of several exclusive locks releases it for the data of all.
+  void data_complete() {
+    if (uses_global_lock_) {
+      const auto held = table_.guard();
+      global_lock_ = table_.leave_global_lock();
+      uses_global_lock_ = false;
+    }
+    failed_part_ = false;
+    step_ = Step::kOver;
+    if (!global_lock_) return;
+    part_.template emplace<ReleaseGlobal>(memory_, table_.home(), lock_.type, *global_lock_);
+    step_ = Step::kSecond;
+  }
+  typename M::Operation* failed_operation() {
+    typename M::Operation* failed = nullptr;
+    std::visit(
+        [&](auto& part) {
+          if constexpr (requires { part.failed_operation(); }) failed = part.failed_operation();
+        },
+        part_);
+    if (failed != nullptr) failed_ = failed_part_ = true;
+    return failed;
+  }
+  bool ok() const { return !failed_; }
+
+ private:
+  using Release = ReleaseLock<M, TargetLock>;
+  using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
+  using ReleaseBoth = ReleaseWithGlobalLock<M>;
+  enum class Step : std::uint8_t { kBegin, kFirst, kBetween, kSecond, kOver };
+
+  bool with_global_lock() const { return global_lock_ && table_.home() != table_.self(); }
+  bool advance_part() {
+    if (auto* both = std::get_if<ReleaseBoth>(&part_)) return both->advance();  // the one that has not failed goes on
+    if (failed_part_) return true;
+    if (auto* global = std::get_if<ReleaseGlobal>(&part_)) return global->advance();
+    return std::get<Release>(part_).advance();
+  }
+
+  M& memory_;
+  Table& table_;
+  HeldLock lock_;
+  std::variant<std::monostate, Release, ReleaseBoth, ReleaseGlobal> part_;
+  std::optional<LockToken> global_lock_;  // to be released
+  bool uses_global_lock_;                 // it counts among the table's users still
+  bool failed_ = false, failed_part_ = false;
+  Step step_ = Step::kBegin;
+};
+
+}  // namespace farside::epochs
