@@ -18,8 +18,8 @@
 #include <variant>
 
 #include "epochs/protocols/lock.hpp"
-#include "epochs/protocols/lock_with_global.hpp"
 #include "epochs/protocols/lock_table.hpp"
+#include "epochs/protocols/lock_with_global.hpp"
 #include "epochs/protocols/lock_words.hpp"
 #include "transport/base/remote_memory.hpp"
 
