@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lock of a target and the global lock together (lock.hpp): what an exclusive lock acquires and releases in a window
-// that has a global lock. Cost in remote operations: uncontended 2 at once and 2 at once.
+// The lock of a target and the global lock together (lock.hpp): what an exclusive lock acquires and releases in a
+// window that has a global lock. Cost in remote operations: uncontended 2 at once and 2 at once.
 //
 // Thread safety and errors: as of lock.hpp.
 #pragma once
