@@ -93,12 +93,7 @@ class LockAll {
     }
   }
   typename M::Operation* failed_operation() {
-    typename M::Operation* failed = nullptr;
-    std::visit(
-        [&](auto& part) {
-          if constexpr (requires { part.failed_operation(); }) failed = part.failed_operation();
-        },
-        part_);
+    typename M::Operation* const failed = failed_operation_of<M>(part_);
     if (failed != nullptr) failed_ = failed_part_ = true;
     return failed;
   }
@@ -148,11 +143,7 @@ class LockAll {
     if (!over) return false;
     {
       const auto guard = table_.guard();
-      if (!failed_part_ || held || !has_ticket) {
-        table_.release_wake_words(word_);
-      } else {
-        table_.keep_wake_words(1);
-      }
+      table_.end_wake_word(word_[0], failed_part_ && has_ticket && !held);
       if (!failed_part_ && table_.has_global_lock()) table_.lock_all_token() = token;
     }
     if (failed_part_) {
@@ -232,16 +223,10 @@ class UnlockAll {
     return true;
   }
   typename M::Operation* failed_operation() {
-    typename M::Operation* failed = nullptr;
-    std::visit(
-        [&](auto& part) {
-          if constexpr (requires { part.failed_operation(); }) failed = part.failed_operation();
-        },
-        part_);
-    if (failed != nullptr) failed_ = true;
+    typename M::Operation* const failed = failed_operation_of<M>(part_);
+    failed_ = failed_ || failed != nullptr;
     return failed;
   }
-  bool ok() const { return !failed_; }
 
  private:
   using ReleaseGlobal = ReleaseLock<M, GlobalLock>;

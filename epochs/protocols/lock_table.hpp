@@ -7,7 +7,7 @@
 // Rules:
 //
 //   1. A thread that may wait owns one wake word for each lock that it waits at. It owns them from before it takes a
-//      ticket until nobody can write to them any more.
+//      ticket until no peer can write to them any more.
 //   2. An exclusive lock needs the global lock, in a window that has one. One thread acquires the global lock for all
 //      exclusive locks of the process, and the others wait for that thread: a second acquisition would wait for a
 //      lock_all that waits for the first one.
@@ -20,8 +20,8 @@
 //      one lock_all of each process (LockWord::kMostLockAlls), so the locks of the preceding lock_all are released
 //      before.
 //   6. A lock that saw an exposure (ExposureMark) is released and refused.
-//   7. If an operation fails, what was acquired is released, and what was not acquired is not. A wake word that a
-//      failed acquisition may still be woken by stays in use.
+//   7. If an operation fails, the protocol releases exactly what it has acquired. A wake word that a peer may still
+//      write to after a failed acquisition stays in use.
 //
 // Thread safety: the functions of LockTable are called with its guard held, but for the tokens of a lock_all, which
 // belong to the thread that is in that lock_all. The protocols take the guard themselves, and never keep it from one
@@ -36,6 +36,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <variant>
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_words.hpp"
@@ -71,6 +72,7 @@ class LockTable {
   using Guard = typename Traits::Guard;
   [[nodiscard]] Guard guard() { return Guard(mutex_); }
   typename Traits::Mutex& mutex() { return mutex_; }
+  const typename Traits::Mutex& mutex() const { return mutex_; }
 
   int self() const { return self_; }
   int ranks() const { return ranks_; }
@@ -98,10 +100,10 @@ class LockTable {
   }
   bool has_deferred() const { return deferred_; }
   HeldLock& deferred() { return locks_.back(); }
-  // Ends the deferral: the lock is acquired now, or its locked message is under way.
+  // Ends the deferral, when the lock is acquired or its message is sent.
   void resume_deferred() { deferred_ = false; }
 
-  // Rule 1. False, and nothing has changed, if not so many words are free.
+  // Rule 1. Returns false and changes nothing if not so many words are free.
   template <std::size_t kCount>
   bool claim_wake_words(std::array<std::uint32_t, kCount>& words) {
     std::uint32_t in_use = wake_words_;
@@ -113,11 +115,14 @@ class LockTable {
     wake_words_ = in_use;
     return true;
   }
-  void release_wake_words(std::span<const std::uint32_t> words) {
-    for (const std::uint32_t word : words) wake_words_ &= ~(1U << word);
+  // Ends the use of a claimed word. `may_wake`: a peer may still write to it, and it stays in use for ever (rule 7).
+  void end_wake_word(std::uint32_t word, bool may_wake) {
+    if (may_wake) {
+      ++kept_wake_words_;
+    } else {
+      wake_words_ &= ~(1U << word);
+    }
   }
-  // Words that stay in use for ever (rule 7).
-  void keep_wake_words(std::uint32_t count) { kept_wake_words_ += count; }
   // Whether so many words can become free.
   bool can_have_wake_words(std::uint32_t count) const { return kept_wake_words_ + count <= ControlBlock::kWakeWords; }
   std::uint32_t kept_wake_words() const { return kept_wake_words_; }
@@ -148,7 +153,6 @@ class LockTable {
     users_ = 0;
     return global_lock_token_;
   }
-  std::uint32_t global_lock_users() const { return users_; }
 
   // Of lock_all: the token of the global lock, or the locks of all ranks (rule 5).
   LockToken& lock_all_token() { return global_lock_token_; }
@@ -175,7 +179,7 @@ class LockTable {
   std::int32_t ranks_ = 1;
   std::int32_t home_ = kNoGlobalLock;
   std::uint32_t wake_words_ = 0;   // bits: those in use
-  std::uint32_t kept_wake_words_ = 0;
+  std::uint32_t kept_wake_words_ = 0;  // of these, in use for ever
   std::uint32_t users_ = 0;        // exclusive locks that this process holds or waits for, under the global lock
   bool entering_ = false;          // a thread acquires the global lock, and the others wait for it
   bool deferred_ = false;          // the last lock in locks_ is
@@ -184,5 +188,19 @@ class LockTable {
   LockToken global_lock_token_;  // of the exclusive locks, or of a lock_all
   std::array<LockToken, kMostRanks> lock_all_tokens_{};
 };
+
+// The failed operation of the present part of a protocol, or null. `part`: a variant of protocols.
+template <class M, class Parts>
+typename M::Operation* failed_operation_of(Parts& part) {
+  return std::visit(
+      [](auto& present) -> typename M::Operation* {
+        if constexpr (requires { present.failed_operation(); }) {
+          return present.failed_operation();
+        } else {
+          return nullptr;
+        }
+      },
+      part);
+}
 
 }  // namespace farside::epochs

@@ -2,9 +2,9 @@
 // MPI_Win_lock and MPI_Win_unlock (MPI 4.0 section 12.5.3) as resumable protocols over the lock table of a process
 // (lock_table.hpp, which has the rules).
 //
-// How the protocols below are run: advance() until it returns true. If failed_operation() is not null in between, the
-// caller takes the error of that operation and goes on: the protocol releases what it has acquired, and is over with
-// ok() false. LockTarget may wait for other processes even then, to be taken out of a queue; stop_waiting() ends that.
+// The caller calls advance() until it returns true. If failed_operation() is not null in between, the caller takes the
+// error of that operation and calls advance() again: the protocol releases what it has acquired. LockTarget may wait
+// for other processes even then, until it can leave a queue; stop_waiting() ends that wait.
 //
 // Thread safety: an object belongs to one thread; it takes the guard of the table, and never keeps it from one
 // advance() to the next. Cost in remote operations: see lock.hpp.
@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <variant>
 
 #include "epochs/protocols/lock.hpp"
@@ -64,17 +63,12 @@ class LockTarget {
   }
   // The operation that has failed since the last call, or null.
   typename M::Operation* failed_operation() {
-    typename M::Operation* failed = nullptr;
-    std::visit(
-        [&](auto& part) {
-          if constexpr (requires { part.failed_operation(); }) failed = part.failed_operation();
-        },
-        part_);
+    typename M::Operation* const failed = failed_operation_of<M>(part_);
     if (failed != nullptr) failed_ = failed_part_ = true;
     return failed;
   }
-  // After a failure: does not wait any longer until its place in a queue is reached. True if it had to: the place
-  // stays, and so do its wake words, and other locks of the target or of the window may wait for ever.
+  // Ends the wait for a place in a queue after a failure. True if there was such a wait: the place and its wake words
+  // stay in use, and other locks of the target or of the window may wait for ever.
   bool stop_waiting() {
     if (!failed_ || step_ != Step::kBoth) return false;
     leave_both(false);
@@ -82,8 +76,8 @@ class LockTarget {
     return true;
   }
 
-  // Once it is over: whether the lock is held. If it is not, either an operation has failed, or the lock saw an
-  // exposure.
+  // The result, after advance() has returned true. A lock that is not held has met a failed operation, an exposure, or
+  // a lack of wake words.
   bool ok() const { return held_; }
   bool saw_exposure() const { return saw_exposure_; }
   // Acquisitions of this process that have failed keep so many wake words that a lock cannot be waited for any more.
@@ -143,7 +137,10 @@ class LockTarget {
   bool advance_lock() {
     auto& acquire = std::get<Acquire>(part_);
     if (!failed_part_ && !acquire.advance()) return false;
-    end_word(0, failed_part_ && acquire.has_ticket() && !acquire.held());
+    {
+      const auto guard = table_.guard();
+      table_.end_wake_word(words_[0], failed_part_ && acquire.has_ticket() && !acquire.held());
+    }
     // A lock that is held although its hand-off to others has failed must not keep them out as well.
     after(acquire.held(), acquire.token(), acquire.saw_exposure());
     return true;
@@ -162,17 +159,11 @@ class LockTarget {
   // `over`: the acquisition has ended by itself.
   void leave_both(bool over) {
     auto& both = std::get<AcquireBoth>(part_);
-    end_word(0, both.global_lock_may_wake() || (!over && !both.global_lock_held()));
-    end_word(1, both.lock_may_wake() || !over);
-    const auto held = table_.guard();
+    const auto guard = table_.guard();
+    table_.end_wake_word(words_[0], both.global_lock_may_wake() || (!over && !both.global_lock_held()));
+    table_.end_wake_word(words_[1], both.lock_may_wake() || !over);
     uses_global_lock_ = both.global_lock_held();
     table_.entered(uses_global_lock_ ? std::optional(both.global_lock_token()) : std::nullopt);
-  }
-  // `may_wake`: a peer may still write to the word.
-  void end_word(std::size_t index, bool may_wake) {
-    const auto held = table_.guard();
-    if (may_wake) return table_.keep_wake_words(1);
-    table_.release_wake_words(std::span(words_).subspan(index, 1));
   }
   // The acquisition of the target's lock is over.
   void after(bool held, LockToken token, bool saw_exposure) {
@@ -276,16 +267,10 @@ class UnlockTarget {
     step_ = Step::kSecond;
   }
   typename M::Operation* failed_operation() {
-    typename M::Operation* failed = nullptr;
-    std::visit(
-        [&](auto& part) {
-          if constexpr (requires { part.failed_operation(); }) failed = part.failed_operation();
-        },
-        part_);
-    if (failed != nullptr) failed_ = failed_part_ = true;
+    typename M::Operation* const failed = failed_operation_of<M>(part_);
+    failed_part_ = failed_part_ || failed != nullptr;
     return failed;
   }
-  bool ok() const { return !failed_; }
 
  private:
   using Release = ReleaseLock<M, TargetLock>;
@@ -295,7 +280,8 @@ class UnlockTarget {
 
   bool with_global_lock() const { return global_lock_ && table_.home() != table_.self(); }
   bool advance_part() {
-    if (auto* both = std::get_if<ReleaseBoth>(&part_)) return both->advance();  // the one that has not failed goes on
+    // After a failure of one release it continues the other one.
+    if (auto* both = std::get_if<ReleaseBoth>(&part_)) return both->advance();
     if (failed_part_) return true;
     if (auto* global = std::get_if<ReleaseGlobal>(&part_)) return global->advance();
     return std::get<Release>(part_).advance();
@@ -307,7 +293,7 @@ class UnlockTarget {
   std::variant<std::monostate, Release, ReleaseBoth, ReleaseGlobal> part_;
   std::optional<LockToken> global_lock_;  // to be released
   bool uses_global_lock_;                 // it counts among the table's users still
-  bool failed_ = false, failed_part_ = false;
+  bool failed_part_ = false;              // an operation of the present part has failed
   Step step_ = Step::kBegin;
 };
 

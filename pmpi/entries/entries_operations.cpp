@@ -173,8 +173,6 @@ using namespace farside::pmpi;
 #define FARSIDE_LARGE_OPERATION(name, request_based, Kind)
 #endif
 #define FARSIDE_CALL(name)
-#define FARSIDE_CALL_LARGE(name)
-#define FARSIDE_CALL_SESSION(name)
 #include "pmpi/runtime/calls.def"
 
 FARSIDE_ENTRY(Fetch_and_op, (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,

@@ -9,8 +9,8 @@ namespace {
 [[gnu::noinline]] int fence(int assert, MPI_Win win) {
   return on_window(win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
 }
-[[gnu::noinline]] int go_on_with_fence(Window& window, std::uint64_t word) {
-  return end_call(window, "MPI_Win_fence", window.go_on_with_fence(word));
+[[gnu::noinline]] int continue_fence(Window& window, std::uint64_t word) {
+  return end_call(window, "MPI_Win_fence", window.continue_fence(word));
 }
 [[gnu::noinline]] int post(MPI_Group group, int assert, MPI_Win win) {
   return on_window(win, "MPI_Win_post", [&](Window& w) { return w.post(group, assert); }, &Runtime::Win_post, group,
@@ -61,7 +61,7 @@ FARSIDE_ENTRY(Win_fence, (int assert, MPI_Win win)) {
     const Window::FastPath fast_path = window->try_fence(assert, word);
     if (fast_path == Window::FastPath::kDone) [[likely]]
       return MPI_SUCCESS;
-    if (fast_path == Window::FastPath::kContended) return go_on_with_fence(*window, word);
+    if (fast_path == Window::FastPath::kContended) return continue_fence(*window, word);
   }
   return fence(assert, win);
 }

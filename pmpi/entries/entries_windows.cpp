@@ -40,21 +40,37 @@ void** address_of(void* base) { return static_cast<void**>(base); }
 
 using namespace farside::pmpi;
 
-FARSIDE_ENTRY(Win_create, (void* base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
-  void* same = nullptr;
-  return create({"MPI_Win_create", MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win,
-                [&] { return runtime().Win_create(base, size, unit, info, comm, win); });
-}
+// The calls with a displacement unit, of int, or of MPI_Aint in the forms with the suffix _c.
+#define FARSIDE_UNIT_CALLS(suffix, Unit)                                                                       \
+  FARSIDE_ENTRY(Win_create##suffix,                                                                            \
+                (void* base, MPI_Aint size, Unit unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {          \
+    void* same = nullptr;                                                                                      \
+    return create({"MPI_Win_create" #suffix, MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win, \
+                  [&] { return runtime().Win_create##suffix(base, size, unit, info, comm, win); });            \
+  }                                                                                                            \
+  FARSIDE_ENTRY(Win_allocate##suffix,                                                                          \
+                (MPI_Aint size, Unit unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {          \
+    return create({"MPI_Win_allocate" #suffix, MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, unit, info, comm},      \
+                  address_of(base), win,                                                                       \
+                  [&] { return runtime().Win_allocate##suffix(size, unit, info, comm, base, win); });          \
+  }                                                                                                            \
+  FARSIDE_ENTRY(Win_allocate_shared##suffix,                                                                   \
+                (MPI_Aint size, Unit unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {          \
+    return create({"MPI_Win_allocate_shared" #suffix, MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, \
+                  address_of(base), win,                                                                       \
+                  [&] { return runtime().Win_allocate_shared##suffix(size, unit, info, comm, base, win); });   \
+  }                                                                                                            \
+  FARSIDE_ENTRY(Win_shared_query##suffix, (MPI_Win win, int rank, MPI_Aint* size, Unit* unit, void* base)) {   \
+    return on_window(                                                                                          \
+        win, {"MPI_Win_shared_query" #suffix, rank},                                                           \
+        [&](Window& w) { return w.shared_query(rank, size, unit, address_of(base)); },                         \
+        &Runtime::Win_shared_query##suffix, win, rank, size, unit, base);                                      \
+  }
 
-FARSIDE_ENTRY(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
-  return create({"MPI_Win_allocate", MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, unit, info, comm}, address_of(base), win,
-                [&] { return runtime().Win_allocate(size, unit, info, comm, base, win); });
-}
-
-FARSIDE_ENTRY(Win_allocate_shared, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
-  return create({"MPI_Win_allocate_shared", MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, address_of(base),
-                win, [&] { return runtime().Win_allocate_shared(size, unit, info, comm, base, win); });
-}
+FARSIDE_UNIT_CALLS(, int)
+#if MPI_VERSION >= 4
+FARSIDE_UNIT_CALLS(_c, MPI_Aint)
+#endif
 
 FARSIDE_ENTRY(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   void* bottom = nullptr;
@@ -69,12 +85,6 @@ FARSIDE_ENTRY(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
 
 FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base)) {
   return on_window(win, "MPI_Win_detach", [&](Window& w) { return w.detach(base); }, &Runtime::Win_detach, win, base);
-}
-
-FARSIDE_ENTRY(Win_shared_query, (MPI_Win win, int rank, MPI_Aint* size, int* unit, void* base)) {
-  return on_window(win, {"MPI_Win_shared_query", rank},
-                   [&](Window& w) { return w.shared_query(rank, size, unit, address_of(base)); },
-                   &Runtime::Win_shared_query, win, rank, size, unit, base);
 }
 
 FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
@@ -153,30 +163,5 @@ FARSIDE_ENTRY(Session_finalize, (MPI_Session * session)) {
     RuntimeResources::instance().session_ends(*session);
   }
   return runtime().Session_finalize(session);
-}
-#endif
-
-#if MPI_VERSION >= 4
-FARSIDE_ENTRY(Win_create_c, (void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
-  void* same = nullptr;
-  return create({"MPI_Win_create_c", MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win,
-                [&] { return runtime().Win_create_c(base, size, unit, info, comm, win); });
-}
-
-FARSIDE_ENTRY(Win_allocate_c, (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
-  return create({"MPI_Win_allocate_c", MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, unit, info, comm}, address_of(base), win,
-                [&] { return runtime().Win_allocate_c(size, unit, info, comm, base, win); });
-}
-
-FARSIDE_ENTRY(Win_allocate_shared_c,
-              (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {
-  return create({"MPI_Win_allocate_shared_c", MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, address_of(base),
-                win, [&] { return runtime().Win_allocate_shared_c(size, unit, info, comm, base, win); });
-}
-
-FARSIDE_ENTRY(Win_shared_query_c, (MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* unit, void* base)) {
-  return on_window(win, {"MPI_Win_shared_query_c", rank},
-                   [&](Window& w) { return w.shared_query(rank, size, unit, address_of(base)); },
-                   &Runtime::Win_shared_query_c, win, rank, size, unit, base);
 }
 #endif

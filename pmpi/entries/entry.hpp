@@ -38,8 +38,8 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
 
 // Tries the fast path of a call (window_fast_path.hpp). On false the entry point calls a function that is not inlined
 // and starts the call anew. The fast path then needs no frame and saves no registers for the slow path.
-template <class Direct>
-bool on_fast_path(MPI_Win win, Direct&& fast_path) {
+template <class FastPath>
+bool on_fast_path(MPI_Win win, FastPath&& fast_path) {
   Window* window = WindowTable::instance().find(win);
   return window != nullptr && fast_path(*window);
 }

@@ -20,20 +20,7 @@ void resolve(Function& function, const char* name) {
 Runtime load() {
   Runtime loaded{};
 #define FARSIDE_CALL(name) resolve(loaded.name, "PMPI_" #name);
-#if MPI_VERSION >= 4
-#define FARSIDE_CALL_LARGE(name) resolve(loaded.name##_c, "PMPI_" #name "_c");
-#else
-#define FARSIDE_CALL_LARGE(name)
-#endif
-#if FARSIDE_HAS_SESSIONS
-#define FARSIDE_CALL_SESSION(name) FARSIDE_CALL(name)
-#else
-#define FARSIDE_CALL_SESSION(name)
-#endif
 #include "pmpi/runtime/calls.def"
-#undef FARSIDE_CALL
-#undef FARSIDE_CALL_SESSION
-#undef FARSIDE_CALL_LARGE
   return loaded;
 }
 

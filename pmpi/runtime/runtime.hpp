@@ -11,20 +11,7 @@ namespace farside::pmpi {
 
 struct Runtime {
 #define FARSIDE_CALL(name) decltype(&MPI_##name) name;
-#if MPI_VERSION >= 4
-#define FARSIDE_CALL_LARGE(name) decltype(&MPI_##name##_c) name##_c;
-#else
-#define FARSIDE_CALL_LARGE(name)
-#endif
-#if FARSIDE_HAS_SESSIONS
-#define FARSIDE_CALL_SESSION(name) FARSIDE_CALL(name)
-#else
-#define FARSIDE_CALL_SESSION(name)
-#endif
 #include "pmpi/runtime/calls.def"
-#undef FARSIDE_CALL
-#undef FARSIDE_CALL_SESSION
-#undef FARSIDE_CALL_LARGE
 };
 
 // Resolves the functions at the first use, by dlsym(RTLD_NEXT, "PMPI_X"). Aborts the process with a message if no

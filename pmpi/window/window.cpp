@@ -31,7 +31,6 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       space_(std::move(space)),
       control_(*space_),
       hints_(std::move(hints)),
-      threaded_(threaded),
       fast_path_(!threaded && check != Check::kStrict),
       fast_locks_(!threaded && check != Check::kStrict),
       epoch_(space_->ranks()),
@@ -57,7 +56,6 @@ void Window::expect_threads() {
   if (deferring_ == this) {
     if (Outcome taken = acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
   }
-  threaded_ = true;
   locks_.mutex().threaded = true;
   for (RelaxedFlag* flag : {&fast_path_, &fast_locks_, &fast_notifications_}) *flag = false;
   space_->expect_threads();

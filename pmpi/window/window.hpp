@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The window behind a handle: epoch state, control words and memory of one MPI_Win that farside carries. Each public
-// function is one MPI call: it checks arguments, asks the epoch, acts, and says what went wrong; entries_*.cpp turn
-// that into MPI's return codes.
+// The window behind a handle: epoch state, lock table, control words and memory of one MPI_Win that farside carries.
+// Each public function is one MPI call: it checks the arguments, asks the epoch state, acts, and returns an Outcome,
+// which entries_*.cpp turn into MPI's return code.
+//
+// Thread safety: any thread, after expect_threads() or if the window was made with `threaded`; the fast path only
+// without threads. Errors: the MPI error class in the Fault. Cost in remote operations: transport/README.md,
+// epochs/README.md.
 #pragma once
 
 #include <array>
@@ -45,15 +49,15 @@ struct RemoteBuffer {
   MPI_Aint displacement;  // in units of the target's displacement unit
   std::int64_t count;
   MPI_Datatype type;
-  // Of a call with a request: where its operations count, and where FARSIDE_CHECK=strict says which operation it is.
+  // Of a call with a request: the counter of its operations, and the place for their number in FARSIDE_CHECK=strict.
   Outstanding* own = nullptr;
   std::uint64_t* watched = nullptr;
 };
 
-// What the lock table of a window is made of (epochs/protocols/lock_table.hpp).
+// The traits of the lock table of a window (epochs/protocols/lock_table.hpp).
 struct WindowLockTraits {
-  // Up to so many ranks whose control words are all mapped, lock_all acquires every rank's lock, at some 10 ns each:
-  // then an exclusive lock is one atomic, and not one more at the global lock.
+  // A window of at most so many ranks, whose control words are all mapped, has no global lock: lock_all acquires every
+  // rank's lock, at some 10 ns each, and an exclusive lock is one atomic instead of two.
   static constexpr std::size_t kMostRanks = 16;
   template <class T>
   using List = std::vector<T>;
@@ -77,10 +81,10 @@ class Window {
     int flavor = 0;
     int model = MPI_WIN_UNIFIED;
   };
-  // Owns what it is given. `displacement_units` has one per rank, or a single one if all are equal; `global_lock_home`
-  // is the rank of the global lock that lock_all passes (epochs/protocols/lock.hpp), alike on all ranks, or
-  // WindowLocks::kNoGlobalLock; `logs`, with FARSIDE_CHECK=strict, where its logs lie (pmpi/check/log_space.hpp). `id`:
-  // the same on all ranks, and of no other window.
+  // Owns its arguments. `displacement_units` has one unit per rank, or a single one if all are equal.
+  // `global_lock_home` is the rank of the global lock, the same on all ranks, or WindowLocks::kNoGlobalLock. `logs` is
+  // the memory of the logs with FARSIDE_CHECK=strict (pmpi/check/log_space.hpp), else null. `id` is the same on all
+  // ranks, and unique.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
          std::unique_ptr<Space> space, int global_lock_home, Hints hints, bool threaded, Check check,
          std::unique_ptr<Space> logs, std::uint64_t id);
@@ -90,8 +94,8 @@ class Window {
 
   MPI_Win handle() const { return handle_; }
 
-  // The fast path of the calls that programs make all the time (window_fast_path.hpp): true if all of the call was
-  // done, false if nothing was; then the call below of that name does it, or says what is wrong.
+  // The fast path of the most frequent calls (window_fast_path.hpp). True: the call is complete. False: nothing has
+  // changed, and the function of that name below executes or refuses the call.
   bool try_put(const LocalBuffer& origin, const RemoteBuffer& target);
   bool try_get(const LocalBuffer& origin, const RemoteBuffer& target);
   bool try_accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
@@ -100,41 +104,40 @@ class Window {
   bool try_compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                             MPI_Aint displacement);
   bool try_flush(int rank);
-  // A lock's one atomic may find that others are in the way, its release that others wait: then it is neither done nor
-  // not begun, and lock_contended() or hand_off_lock() goes on with what they found in the lock word.
+  // kContended: the atomic of the lock or unlock has found other processes in the lock word. Its previous value is in
+  // `before`, and lock_contended() or hand_off_lock() completes the call.
   enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
   bool has_fast_locks() const { return fast_locks_; }
   bool has_fast_notifications() const { return fast_notifications_; }
   FastPath try_lock(int lock_type, int rank, int assert, std::uint64_t& before);
   FastPath try_unlock(int rank, std::uint64_t& before);
-  // Post, start, complete and wait with one peer, the same as last time, which is on the node: it is given a moment to
-  // come.
+  // Post, start, complete and wait with one peer on the node, the same as in the last epoch of that kind. Start and
+  // wait spin for about a microsecond.
   bool try_post(MPI_Group group, int assert);
   bool try_start(MPI_Group group, int assert);
   bool try_complete();
   bool try_wait();
-  // A fence without assertions among ranks of the node. kContended: it is not over, and go_on_with_fence() with the
-  // word given waits for it.
+  // A fence without assertions among ranks of the node. kContended: the fence is not over, and continue_fence() with
+  // `word` waits for its end.
   FastPath try_fence(int assert, std::uint64_t& word);
-  Outcome go_on_with_fence(std::uint64_t word) { return meet(word); }
+  Outcome continue_fence(std::uint64_t word) { return meet(word); }
   Outcome lock_contended(int lock_type, int rank, std::uint64_t before);
   Status hand_off_lock(std::uint64_t before);
 
   // Communication (MPI 4.0 section 12.3).
   Outcome put(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, true); }
   Outcome get(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, false); }
-  // `result` null: plain accumulate. With MPI_NO_OP the origin is not looked at.
+  // `result` null: plain accumulate. MPI_NO_OP ignores the origin.
   Outcome accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
   Outcome fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op);
   Outcome compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                            MPI_Aint displacement);
-  // For the request-based calls: before the operation, whether they are allowed now, and where the operation is to
-  // count (null where it is complete when it returns); behind it, what is left to do; and for a request that nobody
-  // will ask for, or that was never made.
+  // The request-based calls: begin_request_operation() checks whether they are allowed now and makes the counter of the
+  // operation (null if the operation is complete when it returns); end_request_operation() follows the operation;
+  // abandon_request() replaces it for a request that was not made, or that the program has freed.
   Outcome begin_request_operation(int rank, std::unique_ptr<Outstanding>& own);
   void end_request_operation(int rank);
-  // The user has heard that the request is complete. `watched`: which operation it is to FARSIDE_CHECK=strict, 0 if
-  // none.
+  // The program has completed the request. `watched`: the number of its operation in FARSIDE_CHECK=strict, or 0.
   Outcome request_completed(std::uint64_t watched) {
     return strict_ == nullptr || watched == 0 ? Outcome() : strict_->request_completed(watched);
   }
@@ -153,13 +156,13 @@ class Window {
   Outcome unlock_all();
   Outcome flush(int rank);
   Outcome flush_all();
-  // When an operation's buffers are free it has arrived: local completion is completion; only strict tells them apart.
+  // Local completion is completion at the target, but for FARSIDE_CHECK=strict, which distinguishes them.
   Outcome flush_local(int rank) { return strict_ == nullptr ? flush(rank) : flush_local_strictly(rank); }
   Outcome flush_local_all() { return strict_ == nullptr ? flush_all() : flush_local_all_strictly(); }
   Outcome sync();
 
-  // Whether it may be freed now. Then end(), collective: all operations everywhere are complete or have failed; what
-  // remains is to free the handle and destroy this.
+  // Whether the window may be freed now. end() is collective: after it all operations of all ranks are complete or have
+  // failed, and the caller frees the handle and destroys the window.
   Outcome check_free();
   Outcome end();
 
@@ -187,11 +190,11 @@ class Window {
   // One of the five predefined attributes, as MPI_Win_get_attr gives it; null for other keys.
   void* predefined_attribute(int key);
 
-  // From now on several threads may use windows at once: no fast paths any more, and no lock is deferred. No thread is
-  // in a call on this window now.
+  // From now on several threads may use windows at once: without fast path and deferred locks. Precondition: no thread
+  // is in a call on this window.
   void expect_threads();
 
-  // Tells the user, in one line, and the window's error handler; returns what the call returns.
+  // Logs the fault in one line, calls the window's error handler, and returns the return code of the call.
   int raise(const CallSite& call, const Fault& fault);
 
  private:
@@ -200,19 +203,20 @@ class Window {
   std::byte* fast_address(int rank, MPI_Aint displacement, std::size_t bytes) const;
   Space::Access access(int rank) const;
 
-  // Held around the epoch state and the lock table if several threads may call; released while waiting.
+  // Guards the epoch state and the lock table if several threads may call. Never held while waiting.
   WindowLocks::Guard guard() { return locks_.guard(); }
-  // May an operation go to this rank now? `updates`: it may change the window there.
+  bool threaded() const { return locks_.mutex().threaded; }
+  // Checks whether an operation on this rank is allowed now. `updates`: it may change the window there.
   Outcome begin_operation(int rank, bool updates);
-  // Says to the others, and hears, what it is for (epochs::BarrierWord). A fault, too, if they came for something else.
+  // A barrier that exchanges the purpose `said` of the call (epochs::BarrierWord). A fault if ranks differ in it.
   Outcome barrier(std::uint8_t said);
-  // The same in two steps: what the others are to read, and the barrier.
+  // The same in two steps: the word that the peers read, and the barrier.
   std::uint64_t enter_barrier(std::uint8_t said) {
     return epochs::BarrierWord::make(++barriers_, said, std::exchange(said_in_barrier_, said));
   }
   Outcome meet(std::uint64_t word);
-  // Runs a protocol of the lock table to its end, also if an operation of it fails: the first error. `peer`: for a
-  // report.
+  // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
+  // `peer`: the target, for messages.
   Status run_out(auto& protocol, int peer = 0);
   // Acquires a lock by the lock table, and waits until it is held. `before`: what the lock word held, if its ticket was
   // taken already.
@@ -223,13 +227,13 @@ class Window {
   bool may_defer(const epochs::HeldLock& lock) const;
   static Outcome acquire_deferred() { return deferring_ != nullptr ? deferring_->acquire_deferred_lock() : Outcome(); }
   Outcome acquire_deferred_lock();
-  // The unlock of a lock that is still deferred. `over`: the epoch was one message; else the lock is held now.
+  // Unlocks a lock that is still deferred. `over`: the epoch was one message; else the lock is held now.
   Outcome unlock_deferred(epochs::HeldLock& lock, bool& over);
-  // The mark of an exposure by a post, for who locks this rank meanwhile: set, unless somebody holds such a lock.
+  // Sets the exposure mark of a post in the own lock word, which locks of this rank find. A fault if this rank is
+  // locked.
   Outcome expose();
   Outcome end_exposure(epochs::Call call, std::size_t origins);
-  // Synchronization calls without their window statistics; lock and unlock by the fast path, if that can be, and
-  // otherwise.
+  // The synchronization calls without window statistics. do_lock() and do_unlock() try the fast path first.
   Outcome do_lock(int lock_type, int rank, int assert);
   Outcome do_unlock(int rank);
   std::uint64_t* fast_lock_word(int rank);
@@ -247,7 +251,7 @@ class Window {
   Outcome do_unlock_all();
   Outcome do_flush(int rank);
   Outcome do_flush_all();
-  // Does a call and, if the window has window statistics, enters it there when it has succeeded.
+  // Executes a call and, if the window has statistics and the call succeeds, counts it by enter().
   template <class Call, class Enter>
   Outcome counted(Call&& call, Enter&& enter) {
     if (statistics_ == nullptr) [[likely]]
@@ -257,7 +261,7 @@ class Window {
     if (outcome) enter(begun);
     return outcome;
   }
-  // The same for an operation, unless it is a load or store.
+  // The same for an operation that is no load or store.
   template <class Call>
   Outcome operated(int rank, Counted what, std::uint64_t bytes, Call&& call) {
     if (statistics_ == nullptr || space_->mapped(rank) != nullptr) [[likely]]
@@ -267,23 +271,23 @@ class Window {
     if (outcome) statistics_->operated(rank, what, bytes, begun);
     return outcome;
   }
-  // Offset in the target's data of what `count` elements of `type` at the displacement cover from their first byte,
-  // or a range fault. `origin_at` is where element 0 lies: it may be negative where the layout begins later.
+  // Computes the offset `origin_at` of element 0 in the target's data, or a range fault if the `count` elements of
+  // `type` are not within them. The offset is negative if the layout has a positive lower bound.
   Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
   // The same in a dynamic window, where displacements are addresses.
   Outcome locate_attached(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
   Outcome check_rank(int rank) const;
   Outcome check_shared(int rank) const;
-  // Whose memory a query for `rank` means.
+  // The rank whose memory a query for `rank` means.
   int shared_rank(int rank) const;
   Outcome flush_local_strictly(int rank);
   Outcome flush_local_all_strictly();
-  // A program that calls nothing but flushes must still move its messages; every so often.
+  // Makes progress of the runtime at every 64th call: a program that only flushes must still move its messages.
   void look_after_runtime() { look_after_runtime(calls_); }
   static void look_after_runtime(std::atomic<std::uint64_t>& calls);
   static void look_after_runtime_now();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
-  // Both without checks, at a place in the target's data.
+  // Both without checks, at offset `at` of the target's data.
   Outcome move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
                const Datatype& target_type, std::int64_t at, bool put);
   std::optional<Outcome> move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
@@ -294,14 +298,14 @@ class Window {
   Outcome combine(const LocalBuffer& origin, const Datatype& origin_type, const LocalBuffer* result,
                   const Datatype& result_type, const RemoteBuffer& target, const Datatype& target_type, std::int64_t at,
                   ReduceOp op, BasicType element);
-  // With FARSIDE_CHECK=strict: what a lock_all does to a rank that is exposed by a post is refused (MPI 4.0 section
-  // 12.5.3).
+  // With FARSIDE_CHECK=strict: refuses an operation under a lock_all on a rank that is exposed by a post (MPI 4.0
+  // section 12.5.3).
   Outcome check_not_exposed(int rank);
   // Issues an operation that strict watches.
   template <class Issue>
   Outcome watched(Strict::Operation operation, Issue&& issue_it);
   Outcome translate(MPI_Group group, Members& members) const;
-  // The members of a group, in `known` or, with several threads, in `own`.
+  // The members of a group, kept in `known` or, with several threads, in `own`.
   Outcome members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const;
   Status notify(epochs::Notify<ControlMemory>::What what, std::span<const int> members);
   int displacement_unit(int rank) const { return displacement_units_[static_cast<unsigned>(rank) & unit_mask_]; }
@@ -310,29 +314,28 @@ class Window {
   MPI_Group group_;
   Attributes attributes_;
   std::vector<int> displacement_units_;
-  unsigned unit_mask_;       // of the rank: 0 if all have the same
+  unsigned unit_mask_;  // applied to the rank: 0 if all units are equal
   std::unique_ptr<Space> space_;
   ControlMemory control_;
   Hints hints_;
-  RelaxedFlag threaded_;
-  RelaxedFlag fast_path_;   // the fast path are open: one thread, and no strict checks
-  RelaxedFlag fast_locks_;  // and nobody wants window statistics of locks: their entry points may take the fast path
-  RelaxedFlag fast_notifications_;  // and all ranks are on the node: so may fence, post, start, complete and wait
+  RelaxedFlag fast_path_;           // one thread, and no strict checks
+  RelaxedFlag fast_locks_;          // moreover no window statistics: the entry points of lock and unlock try it
+  RelaxedFlag fast_notifications_;  // moreover all ranks on the node: also those of fence, post, start, complete, wait
 
   epochs::EpochState epoch_;
   WindowLocks locks_;
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
   std::uint64_t barriers_ = 0;
-  int fast_target_ = -1;                    // of the last direct lock
-  std::uint64_t* fast_word_ = nullptr;      // its lock word
-  static inline Window* deferring_ = nullptr;  // whose lock table has the deferred lock
-  // Calls that look after the runtime every so often: flushes by the fast path, and others.
+  int fast_target_ = -1;                       // target of the last lock on the fast path
+  std::uint64_t* fast_word_ = nullptr;         // its lock word
+  static inline Window* deferring_ = nullptr;  // the window of the process whose lock table has the deferred lock
+  // Calls that make progress of the runtime at every 64th: flushes on the fast path, and others.
   std::atomic<std::uint64_t> fast_flushes_{0}, calls_{0};
-  bool lock_all_unchecked_ = false;
-  bool marks_exposure_;                     // in the lock word, for who locks meanwhile; not with FARSIDE_CHECK=off
-  std::unique_ptr<Strict> strict_;          // FARSIDE_CHECK=strict, else null
-  std::uint8_t said_in_barrier_ = 0;        // in the last one (epochs/protocols/barrier.hpp)
+  bool lock_all_unchecked_ = false;               // MPI_MODE_NOCHECK
+  bool marks_exposure_;                           // in the lock word; not with FARSIDE_CHECK=off
+  std::unique_ptr<Strict> strict_;                // FARSIDE_CHECK=strict, else null
+  std::uint8_t said_in_barrier_ = 0;              // in the last barrier (epochs/protocols/barrier.hpp)
   std::unique_ptr<WindowStatistics> statistics_;  // for FARSIDE_STATS and FARSIDE_TRACE, else null
 };
 

@@ -46,7 +46,7 @@ Outcome Window::translate(MPI_Group group, Members& members) const {
 }
 
 Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const {
-  if (threaded_) {
+  if (threaded()) {
     Outcome outcome = translate(group, own);
     ranks = own.ranks();
     return outcome;
@@ -200,7 +200,7 @@ Outcome Window::do_complete() {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.complete()) return v;
     targets = epoch_.started_group();
-    if (threaded_) {
+    if (threaded()) {
       // Another thread may start the next epoch before all targets are notified.
       own.resize(targets.size());
       std::copy(targets.begin(), targets.end(), own.ranks().begin());

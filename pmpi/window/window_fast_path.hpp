@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The fast path: what most calls are, done in place. An operation with one predefined datatype without gaps, in an
-// epoch that allows it, within a target whose memory is mapped, is a load or a store; a flush of such a target is a
-// fence; a lock that nobody holds is one atomic, and so is a notice to a peer. Each condition here is one of the slow
-// path (window_operations.cpp, window_passive.cpp), or stricter: a call that does not meet it goes there, to be done or
-// to be refused with words. Included by window.hpp; inline, and without calls where it goes well, so that an entry
-// point needs neither frame nor saved registers for it: what else there is to do is a function of its own (entry.hpp).
+// The fast path of the most frequent calls, executed in the entry point. An operation with one predefined datatype
+// without gaps, in an epoch that allows it, on a mapped target, is a load or a store. A flush of such a target is a
+// fence. An uncontended lock and a notification of a peer are one atomic each. Each condition here is a condition of
+// the slow path (window_operations.cpp, window_passive.cpp), or stricter: a call that does not meet it takes the slow
+// path, which executes or refuses it. window.hpp includes this file. The functions are inline and make no calls if they
+// succeed, so that an entry point needs neither a frame nor saved registers; the slow path is a separate function
+// (entry.hpp).
 #pragma once
 
 #include "epochs/protocols/exposure.hpp"
@@ -14,18 +15,19 @@
 
 namespace farside::pmpi {
 
-// The size of `count` elements that lie in a row, or 0 if it is not to be told at a glance.
+// The size of `count` contiguous elements, or 0 if the type is not predefined or has gaps.
 inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // no product overflows; negative counts are beyond it
   if (static_cast<std::uint64_t>(count) > kMost) return 0;
   return static_cast<std::size_t>(count) * predefined_table.plain_size(type);
 }
 
-// Where `bytes` at the displacement lie in this process, if an operation may go there now; else null.
+// The address in this process of `bytes` bytes at the displacement, or null if an operation may not access them on the
+// fast path.
 inline std::byte* Window::fast_address(int rank, MPI_Aint displacement, std::size_t bytes) const {
   if (!fast_path_ || bytes == 0 || !epoch_.allows_fast_operation(rank)) return nullptr;
   std::uint64_t at = 0;
-  // A negative displacement is one beyond any memory.
+  // A negative displacement becomes an offset beyond any memory.
   if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement),
                              static_cast<std::uint64_t>(displacement_unit(rank)), &at)) {
     return nullptr;
@@ -54,10 +56,11 @@ inline std::byte* Window::fast_address(int rank, MPI_Aint displacement, std::siz
   return true;
 }
 
-// An exclusive lock that was really taken keeps all others out; threads of this process it does not.
+// An exclusive lock excludes all other processes, unless it was locked with MPI_MODE_NOCHECK. It does not exclude other
+// threads of this process.
 inline Space::Access Window::access(int rank) const {
   const auto& locks = locks_.locks();
-  const bool alone = !threaded_ && !locks.empty() && locks.back().target == rank && locks.back().acquired &&
+  const bool alone = !threaded() && !locks.empty() && locks.back().target == rank && locks.back().acquired &&
                      locks.back().type == epochs::LockType::kExclusive;
   return alone ? Space::Access::kAlone : Space::Access::kShared;
 }
@@ -107,8 +110,7 @@ inline bool Window::try_flush(int rank) {
   return true;
 }
 
-// The lock word of a target, if a lock of it can take the fast path: it is mapped, and operations there are complete
-// when they return. Else null.
+// The lock word of a target that is mapped and whose operations are complete when they return; else null.
 inline std::uint64_t* Window::fast_lock_word(int rank) {
   if (rank == fast_target_) [[likely]]
     return fast_word_;
@@ -120,7 +122,7 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   return word;
 }
 
-// A lock that nobody holds is one atomic, and so is its end. Precondition: fast_path_.
+// An uncontended lock or unlock is one atomic. Precondition of both functions: fast_path_.
 inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, std::uint64_t& before) {
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
@@ -133,8 +135,7 @@ inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, st
   epoch_.fast_locked(rank, type);
   if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]]
     return FastPath::kContended;
-  // The only one, and for one there is room (the constructor): what a vector does if there is none is not even
-  // compiled.
+  // It is the only lock, and the constructor reserves the memory of one: the compiler omits the growth of the vector.
   if (locks_.locks().size() == locks_.locks().capacity()) __builtin_unreachable();
   locks_.locks().push_back({.target = rank,
                             .type = type,
@@ -144,14 +145,13 @@ inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, st
   return FastPath::kDone;
 }
 
-// Precondition: fast_path_.
 inline Window::FastPath Window::try_unlock(int rank, std::uint64_t& before) {
   using epochs::LockWord, epochs::TargetLock;
   const auto& locks = locks_.locks();
   if (locks.empty() || locks.back().target != rank || !locks.back().fast || !epoch_.allows_fast_unlock(rank))
     return FastPath::kNotTaken;
   const epochs::LockType type = locks.back().type;
-  // The data is there already. Nobody was locked directly since.
+  // The data have arrived already. fast_word_ is the word of this lock, since it is the last lock of the fast path.
   before = ControlMemory::fetch_add_now(*fast_word_, LockWord::depart(type));
   if (!TargetLock::nobody_waits(before, type)) [[unlikely]]
     return FastPath::kContended;
@@ -166,23 +166,24 @@ inline void Window::end_fast_lock() {
   epoch_.fast_unlocked();
 }
 
-// Looks for a moment, without moving anything meanwhile: some hand-offs between two cores. True as soon as `come` does.
+// Spins for the time of some hand-offs between two cores, without progress of the endpoint or the runtime. Returns
+// whether the condition became true.
 template <class Condition>
-bool spin_briefly(Condition&& arrive) {
+bool spin_briefly(Condition&& condition) {
   constexpr int kProbes = 64;
-  for (int probes = 0; !arrive(); ++probes) {
+  for (int probes = 0; !condition(); ++probes) {
     if (probes == kProbes) return false;
     relax();
   }
   return true;
 }
 
-// The only member of a group, or of what was the last group here; else nobody.
+// The only member of a group that is `known`, or MPI_UNDEFINED.
 inline int Window::only_member(MPI_Group group, const KnownGroup& known) {
   return known.is(group) && known.members().size() == 1 ? known.members().front() : MPI_UNDEFINED;
 }
 
-// Precondition of these five: fast_notifications_.
+// Precondition of the following five functions: fast_notifications_.
 inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
   using epochs::BarrierWord, epochs::ControlBlock;
   const int rank = space_->rank(), ranks = space_->ranks();
@@ -248,7 +249,7 @@ inline bool Window::try_wait() {
 }
 
 inline void Window::look_after_runtime(std::atomic<std::uint64_t>& calls) {
-  // Not a counter to rely on where there are threads: they may lose each other's steps.
+  // Concurrent threads may lose increments.
   constexpr std::uint64_t kEvery = 64;
   const std::uint64_t count = calls.load(std::memory_order_relaxed) + 1;
   calls.store(count, std::memory_order_relaxed);

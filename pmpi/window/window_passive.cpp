@@ -73,8 +73,8 @@ Outcome Window::acquire(HeldLock& lock, std::optional<std::uint64_t> before) {
 }
 
 bool Window::may_defer(const HeldLock& lock) const {
-  // A trace shows where a program waits: at the lock.
-  return lock.acquired && !threaded_ && !locks_.needs_global_lock(lock.type) && strict_ == nullptr &&
+  // With a trace the lock is acquired at once, so that the trace shows the wait in MPI_Win_lock.
+  return lock.acquired && !threaded() && !locks_.needs_global_lock(lock.type) && strict_ == nullptr &&
          Trace::active() == nullptr && space_->may_defer_lock(lock.target);
 }
 
@@ -84,7 +84,7 @@ Outcome Window::acquire_deferred_lock() {
   HeldLock& lock = locks_.locks().back();
   Outcome acquired = space_->acquire_deferred_lock(lock.target, [&] { return acquire(lock, {}); });
   if (acquired) return acquired;
-  // The call that is told of the failure may be for another target, or of another window.
+  // The call that reports the failure may be for another target or window.
   Fault fault = acquired.fault();
   if (fault.target == Fault::kNoTarget) fault.target = lock.target;
   epoch_.lock_refused(lock.target);
@@ -113,12 +113,13 @@ Outcome Window::unlock_deferred(HeldLock& lock, bool& over) {
   return {};
 }
 
-// A lock that the epoch knows of already: as one that is waited for or, where its ticket was taken (`before`), as held.
+// Completes MPI_Win_lock. The epoch state has the lock already: as awaited or, if its ticket was taken (`before`), as
+// held.
 Outcome Window::keep_lock(HeldLock lock, std::optional<std::uint64_t> before) {
   if (!before && may_defer(lock)) {
     deferring_ = this;
     locks_.defer(lock.target, lock.type);
-    epoch_.lock_acquired(lock.target);  // for the rules; there is one thread
+    epoch_.lock_acquired(lock.target);  // the rules treat a deferred lock as held; there is one thread
     const auto take = [this]() -> Status {
       Outcome acquired = acquire_deferred_lock();
       if (acquired) return {};
@@ -135,7 +136,7 @@ Outcome Window::keep_lock(HeldLock lock, std::optional<std::uint64_t> before) {
       epoch_.lock_refused(lock.target);
       return o;
     }
-    // The release of a global lock elsewhere is not ordered behind the data: nothing would be gained.
+    // The release of a global lock at a third rank is not ordered behind the data, so nothing would be gained.
     const bool near = locks_.home() == lock.target || locks_.home() == space_->rank();
     if (!locks_.needs_global_lock(lock.type) || near) space_->expect_release(lock.target);
   }
@@ -145,7 +146,7 @@ Outcome Window::keep_lock(HeldLock lock, std::optional<std::uint64_t> before) {
   return {};
 }
 
-// A lock that was left while others wait: `before` was in its word.
+// Hands off a lock after its departure, which found `before` in the lock word, because others wait.
 Status Window::hand_off(const HeldLock& lock, std::uint64_t before) {
   epochs::ReleaseLock<ControlMemory> release(control_, lock.target, lock.type, lock.token, before);
   return run(space_->wake_event(), release);
@@ -269,7 +270,7 @@ Outcome Window::unlock_slow(int rank) {
     bool over = false;
     if (Outcome o = unlock_deferred(lock, over); over) return first_of(std::move(o), space_->flush(rank));
   }
-  // The data must take effect before the releases do; this waits for what they would overtake.
+  // The data must take effect before the releases, so this waits for operations that the releases would overtake.
   UnlockTarget unlock(control_, locks_, lock);
   Status first = unlock.needs_complete_data() ? space_->flush(rank) : space_->order_before_release(rank);
   const auto keep = [&first](Status status) {
@@ -282,7 +283,7 @@ Outcome Window::unlock_slow(int rank) {
   return first_of(first, std::move(checked));
 }
 
-// Loads from and stores to the own window are covered as well.
+// The lock_all covers loads from and stores to the own window, too.
 Outcome Window::do_lock_all(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (Outcome o = acquire_deferred(); !o) return o;
@@ -387,7 +388,7 @@ Outcome Window::sync() {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.sync()) return v;
   }
-  // Programs poll with MPI_Win_sync: let what they wait for arrive.
+  // Programs poll with MPI_Win_sync, so this makes progress.
   look_after_runtime();
   Process::instance().poll();
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -82,7 +82,7 @@ TEST_CASE("a conflict says which operation it is with, and where") {
   CHECK(conflict->range.last == 24);
 }
 
-TEST_CASE("what is complete is in nobody's way") {
+TEST_CASE("a complete access conflicts with no other") {
   AccessLog log;
   CHECK(access(log, "a", 0, Use::kPut, {0, 8}).empty());
   CHECK(access(log, "b", 1, Use::kPut, {0, 8}).empty());
@@ -98,7 +98,7 @@ TEST_CASE("what is complete is in nobody's way") {
   CHECK(access(log, "h", 1, Use::kPut, {8, 16}) == "f");
 }
 
-TEST_CASE("a buffer that is read may be read again; one that is written is nobody else's") {
+TEST_CASE("a buffer that an operation reads may be read by others; one that it writes may not be accessed") {
   for (const LocalUse first : {LocalUse::kRead, LocalUse::kWritten}) {
     for (const LocalUse second : {LocalUse::kRead, LocalUse::kWritten}) {
       AccessLog log;

@@ -28,7 +28,7 @@ const std::string kEarly = "a rank leaves a barrier that another has not entered
 
 }  // namespace
 
-TEST_CASE("nobody leaves a barrier before all have entered it, and all leave, several in a row") {
+TEST_CASE("no rank leaves a barrier before all have entered it, and all leave, in successive barriers") {
   for (const bool late : {false, true}) {
     must_hold(1, 2, {.late = late});
     must_hold(2, 3, {.late = late});

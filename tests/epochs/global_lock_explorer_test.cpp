@@ -183,7 +183,7 @@ TEST_CASE("a global lock whose members leave by themselves, and are taken off as
 }
 
 // A member that is alone in its group and has found the next owner wakes it when it departs.
-TEST_CASE("a global lock whose lone member tells its successor of nobody behind it is caught") {
+TEST_CASE("a global lock whose only member reports no waiter behind its successor is caught") {
   CHECK(some_fault({{"L", "E", "L", "E"}}, [](Request& r) {
           if (wakes(r) && r.operand == WakeValue::make(WakeValue::kHandOff, HandOff::next_after(1).bits()))
             r.operand = WakeValue::kHandOff;

@@ -71,7 +71,7 @@ TEST_CASE(
   must_hold({{"L", "L", "X1"}, {0, 0, 1}, RightTable::kNoGlobalLock, 2});
 }
 
-TEST_CASE("a deferred lock is one message where nobody is in its way, and is acquired before any other lock") {
+TEST_CASE("a deferred lock is one message if the lock is free, and is acquired before any other lock") {
   Seen seen;
   must_hold({{"D0 d1 D0", "X0", "S1"}, {2, 3, 1}, RightTable::kNoGlobalLock, 4}, {}, &seen);
   CHECK(seen.one_message > 0);
@@ -116,7 +116,7 @@ TEST_CASE("a table that gives one wake word to two threads is caught") {
 TEST_CASE("a table that forgets wake words is caught") {
   struct Broken : RightTable {
     using RightTable::RightTable;
-    void release_wake_words(std::span<const std::uint32_t>) {}
+    void end_wake_word(std::uint32_t, bool) {}
   };
   CHECK(fault<Broken>({{"X0"}, {2}, RightTable::kNoGlobalLock, 4}) == "in the end a wake word is in use");
 }

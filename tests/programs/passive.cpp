@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       {"mutual exclusion", passive::mutual_exclusion},
       {"epochs as a whole", passive::epochs_as_a_whole},
       {"two locks in one order", passive::two_locks_in_one_order},
-      {"a notice beside a lock", passive::notification_beside_a_lock},
+      {"a notification beside a lock", passive::notification_beside_a_lock},
       {"readers and writers", passive::readers_and_writers},
       {"shared locks share", passive::shared_locks_share},
       {"lock_all against exclusive locks", passive::lock_all_and_exclusive},

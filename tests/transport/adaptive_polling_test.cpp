@@ -73,7 +73,7 @@ TEST_CASE("threads that wait in the runtime serve for a while, then the thread l
   CHECK(*again > 500us);
 }
 
-TEST_CASE("when nobody waits in the runtime any more, the thread is back, and they serve no longer") {
+TEST_CASE("when no thread waits in the runtime any more, the progress thread serves again") {
   AdaptivePolling polling;
   polling.leave_to_runtime(kBegin);
   CHECK(polling.next(3, kBegin) == AdaptivePolling::kShortest);
@@ -81,7 +81,7 @@ TEST_CASE("when nobody waits in the runtime any more, the thread is back, and th
   CHECK_FALSE(polling.runtime_serves());
 }
 
-TEST_CASE("a thread that is needed does not go, whoever polls") {
+TEST_CASE("a progress thread that is needed does not back off, even if other threads poll") {
   AdaptivePolling polling;
   polling.leave_to_runtime(kBegin);
   polling.end(5);

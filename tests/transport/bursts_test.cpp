@@ -26,7 +26,7 @@ Bursts used() {
 
 }  // namespace
 
-TEST_CASE("a row of operations lets the first of the next wait, until there is none", "[rows]") {
+TEST_CASE("a burst makes the first operation of the next one wait, until there is no burst", "[bursts]") {
   Bursts bursts = used();
   for (int row = 0; row < 2; ++row) {
     for (int i = 0; i < 64; ++i) CHECK(bursts.comes(now) == Bursts::Next::kWaits);
@@ -38,14 +38,14 @@ TEST_CASE("a row of operations lets the first of the next wait, until there is n
   CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
 }
 
-TEST_CASE("operations that were over before the next came are no row", "[rows]") {
+TEST_CASE("operations that complete before the next one are no burst", "[bursts]") {
   Bursts bursts;
   for (int i = 0; i < 3; ++i) CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
   bursts.flushed(now);
   CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
 }
 
-TEST_CASE("who computes between operations, or before the flush, makes no rows", "[rows]") {
+TEST_CASE("a program that computes between operations, or before the flush, makes no bursts", "[bursts]") {
   SECTION("between, where one waited for a row") {
     Bursts bursts = used();
     CHECK(bursts.comes(now) == Bursts::Next::kWaits);

@@ -125,7 +125,7 @@ TEST_CASE(
 }
 
 // The progress thread stays away while the application polls: not from connections.
-TEST_CASE("who polls without a pause can be connected to") {
+TEST_CASE("a process that polls without a pause accepts connections") {
   expect_well(run_world(2, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
     ranks.barrier();
     if (ranks.rank() == 1) {
@@ -142,7 +142,7 @@ TEST_CASE("who polls without a pause can be connected to") {
   }));
 }
 
-TEST_CASE("who does not know the secret is not let in, and the job goes on") {
+TEST_CASE("a connection without the secret is refused, and the job continues") {
   if (!over_tcp()) return;
   expect_well(run_world(2, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
     const FabricAddress address = Process::instance().fabric().value()->address();

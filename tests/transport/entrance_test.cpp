@@ -15,7 +15,7 @@
 
 using namespace farside;
 
-TEST_CASE("an entrance lets in one at a time, and nobody while it is closed") {
+TEST_CASE("an entrance admits one thread at a time, and none while it is closed") {
   Entrance entrance;
   CHECK(entrance.try_enter());
   CHECK_FALSE(entrance.try_enter());

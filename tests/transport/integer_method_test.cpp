@@ -367,7 +367,7 @@ bool caught(Broken broken) {
 }  // namespace
 
 TEST_CASE(
-    "in no order of events is an addition lost while ranks change from atomics to the lock, and nobody waits for "
+    "in no order of events is an addition lost while ranks change from atomics to the lock, and no rank waits for "
     "ever") {
   std::size_t states = 0;
   bool plain = false;

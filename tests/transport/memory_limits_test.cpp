@@ -49,7 +49,7 @@ TEST_CASE("control groups count by themselves and with what is above them") {
   CHECK(refused({need(55, node, first, job), need(55, node, second, job)}, "their control group has left (100 bytes)"));
 }
 
-TEST_CASE("sums that are more than a number holds are refused, and nobody's wishes are not") {
+TEST_CASE("sums that overflow are refused, and a need of nothing is not") {
   const MemoryNeed::Limit node{7, 100};
   CHECK(refused({need(~std::uint64_t{0}, node), need(~std::uint64_t{0}, node)}));
   CHECK_FALSE(refused({}));

@@ -189,7 +189,8 @@ TEST_CASE("of two ranks that each change a control word and then read the other'
 }
 
 TEST_CASE(
-    "what was put before a control word was changed is there for who sees the change, by whatever ranks it went on") {
+    "data put before the change of a control word are visible to a rank that sees the change, directly or by other "
+    "ranks") {
   Word data = 0, word = 0;
   const auto put_and = [&](auto&& tell) {
     return [&data, &word, tell] {
@@ -255,7 +256,7 @@ TEST_CASE("what is got before a lock is given back is not what the next holder p
 }
 
 // base/wake_event.hpp: the sleeper returns 1 if it goes to sleep; the changer returns 1 if it signals the wake event.
-TEST_CASE("who changes a control word sees a sleeper, or the sleeper sees the change") {
+TEST_CASE("the process that changes a control word sees a sleeper, or the sleeper sees the change") {
   for (const bool by_store : {false, true}) {
     Word word = 0;
     real::WakeEvent wake_event;
@@ -278,7 +279,7 @@ TEST_CASE("who changes a control word sees a sleeper, or the sleeper sees the ch
 
 // fabric/listening.hpp: a thread that progresses the endpoint signals the listeners, which also arm their wake events
 // (Waiter::arm). Progress completes operations, and lets the provider write memory for peers, in any order.
-TEST_CASE("who has moved the endpoint sees who listens, or that one sees what has moved") {
+TEST_CASE("a thread that has polled the endpoint sees a listener, or the listener sees the progress") {
   Word word = 0;
   real::Pending pending;
   pending.issued();
@@ -304,7 +305,7 @@ TEST_CASE("who has moved the endpoint sees who listens, or that one sees what ha
 }
 
 // fabric/pending.hpp: one operation has failed, and another one has fetched data.
-TEST_CASE("who sees operations done sees what they have brought, and that one has failed") {
+TEST_CASE("a thread that sees operations done sees their data and their failures") {
   Word fetched = 0, failed = 0;
   real::Pending pending;
   pending.issued();
@@ -346,7 +347,7 @@ TEST_CASE("of two ranks that each put, flush and then get what the other one has
   CHECK(Execution::all({rank(x, y, true), rank(y, x, false)}) == right);
 }
 
-TEST_CASE("what is stored under the accumulate lock is there for its next holder, and nobody comes between") {
+TEST_CASE("stores under the accumulate lock are visible to its next holder, and holders exclude each other") {
   Word data = 0;
   real::AccumulateLockWord lock;
   const auto add = [&] {
@@ -375,7 +376,7 @@ TEST_CASE("where a table of regions is and how long it is are read as they were 
 }
 
 // Either a detach notifies the reader, or the reader sees the table after the detach.
-TEST_CASE("who reads a table of regions is noted by who changes it, or reads what it has become") {
+TEST_CASE("the owner that changes a table of regions sees a reader's mark, or the reader sees the new table") {
   std::array<std::uint64_t, 32> memory{};
   const real::RegionWords words{reinterpret_cast<std::byte*>(memory.data())};
   CHECK_FALSE(may_return({[&] {

@@ -361,7 +361,7 @@ TEST_CASE("operations of one shape at equal distances take up no more than their
   CHECK(list.bytes().size() == 2 * sizeof(ListEntry) + 8 * 513);
 }
 
-TEST_CASE("nobody may ask before admission or after withdrawal") {
+TEST_CASE("requests before admission or after withdrawal are refused") {
   HandlerFixture on;
   std::byte other[8] = {};
   const std::uint64_t unborn = on.handler.publish({other, sizeof other, &on.lock, false, {}});

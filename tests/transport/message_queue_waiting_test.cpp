@@ -83,7 +83,7 @@ TEST_CASE("a sender that sleeps is woken by its answer") {
   CHECK(Clock::now() - begun < 10s);
 }
 
-TEST_CASE("who waits for a free slot is woken when an answer has been read") {
+TEST_CASE("a sender that waits for a free slot is woken when another sender has read its answer") {
   const Box box;
   LongSleep progress;
   std::vector<MessageQueue::Message> messages;

@@ -146,7 +146,7 @@ TEST_CASE("a table of regions finds what holds an address, and knows what is cov
   }
 }
 
-TEST_CASE("attached regions may not overlap, and whoever read the table is named once when one goes") {
+TEST_CASE("attached regions may not overlap, and each reader of the table is named once when a region is detached") {
   alignas(8) std::array<std::byte, RegionWords::bytes(130)> memory{};
   const RegionWords words{memory.data()};
   AttachedRegions regions(words, 130);

@@ -216,7 +216,7 @@ TEST_CASE("concurrent additions to one location are all counted, and no two fetc
   }
 }
 
-TEST_CASE("additions to private memory at an odd address are all counted, whoever makes them") {
+TEST_CASE("additions to private memory at an odd address are all counted, from every rank") {
   for (const Variant variant : {Variant::kCma, Variant::kFabricPrivate}) {
     for (const std::size_t misaligned : {std::size_t{4}, std::size_t{1}}) {
       INFO(name(variant) << ", " << misaligned << " bytes off");

@@ -78,7 +78,7 @@ TEST_CASE("control words are added to, swapped, read and written, from everywher
   }
 }
 
-TEST_CASE("who sees a control atomic sees what was put before it, though nothing was waited for between") {
+TEST_CASE("a rank that sees a control atomic sees the data put before it, without a wait in between") {
   for (const Variant variant : kFabricVariants) {
     INFO(name(variant));
     constexpr std::uint64_t kRounds = 5000;
@@ -169,7 +169,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
           if (round % 2 == 0) world.good(world->get(1, 0, &seen, 8), "get");
           world.good(world->execute_locked(1, draw, leave, all), "enclosed");
           ranks.check(!all.stopped && all.acquire_step == turns && all.release_step == turns + kHolder + 1,
-                      "nobody was in the way");
+                      "the lock was free");
           ranks.check(round % 2 != 0 || seen == round, "the get sees the put");
         }
         // Empty, too.

@@ -41,7 +41,7 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
   }
 }
 
-TEST_CASE("an error is told to who follows the operation, or by a flush if nobody does any longer") {
+TEST_CASE("an error is reported by the operation's own counter, or by a flush once the operation is abandoned") {
   expect_well(run_world(2, Variant::kFabric, 4096, [](Ranks& ranks, World& world) {
     if (ranks.rank() == 1) return;
     const long double real = 1;

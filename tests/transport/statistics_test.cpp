@@ -25,7 +25,7 @@ std::uint64_t total(const Statistics& statistics) {
 
 }  // namespace
 
-TEST_CASE("statistics that nobody asked for count nothing") {
+TEST_CASE("statistics that are switched off count nothing") {
   Statistics statistics;
   CHECK_FALSE(statistics.enabled());
   statistics.add(RouteKind::kMapped, Counted::kPut, 8);

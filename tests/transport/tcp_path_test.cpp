@@ -52,7 +52,7 @@ TEST_CASE("a peer's machine is silent when all connections to it are, and one of
   CHECK(silent_while_asked({made_there(false, 10), made_here(true, 9000)}, own, peer) == milliseconds(10));
 }
 
-TEST_CASE("connections of somebody else say nothing about a peer") {
+TEST_CASE("connections of other processes say nothing about a peer") {
   const FabricAddress own = address("10.0.0.1", 4000), peer = address("10.0.0.2", 5000);
   // Other ports of both machines; the same ports with another machine; no address that is one of TCP's.
   CHECK(!silent_while_asked({{place("10.0.0.1", 41000), place("10.0.0.2", 5001), true, milliseconds(9)}}, own, peer));

@@ -86,7 +86,7 @@ TEST_CASE("operations are counted by target and kind, and given out once") {
   CHECK(drained(counts) == Sums{{{2, Counted::kPut}, {1, 1}}});
 }
 
-TEST_CASE("threads that count at once lose nothing, while somebody else takes it") {
+TEST_CASE("concurrent threads lose no counts while another thread drains them") {
   OperationCounts counts(2, true);
   CHECK(counts.row(0) == nullptr);
   std::uint64_t sum = 0;

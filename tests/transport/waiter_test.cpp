@@ -70,7 +70,7 @@ TEST_CASE("a sleeping waiter comes back by itself, to look after the runtime") {
   CHECK(recorder.runtime_polls >= before + 4);
 }
 
-TEST_CASE("a sleeping waiter is woken by whoever rings, and listens no longer than it waits") {
+TEST_CASE("a signal wakes a sleeping waiter, which listens only while it waits") {
   Recorder recorder;
   WakeEvent wake_event;
   std::atomic<bool> changed{false};

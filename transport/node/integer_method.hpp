@@ -108,8 +108,8 @@ class IntegerMethod {
     long_row_.store(0, std::memory_order_relaxed);
   }
 
-  IntegerWords nobodys_;
-  IntegerWords* own_ = &nobodys_;
+  IntegerWords unshared_;
+  IntegerWords* own_ = &unshared_;
   std::atomic<std::size_t> long_row_{SIZE_MAX};  // elements; 0: every operation reads over_
   std::atomic<bool> over_{false};                // kLock was read
   RelaxedFlag threaded_;
