@@ -133,7 +133,7 @@ TEST_CASE("a target that computes serves all the same") {
 
 TEST_CASE("a target that waits in the MPI runtime serves from there") {
   for (const Variant variant : kAllVariants) {
-    if (variant == Variant::kMapped) continue;  // nobody needs it
+    if (variant == Variant::kMapped) continue;  // mapped memory needs no progress at the target
     INFO(name(variant));
     expect_well(run_world(2, variant, (1 << 20) + 256, [&](Ranks& ranks, World& world) {
       const RouteKind route = over_fabric(variant) ? RouteKind::kFabric : RouteKind::kCma;
