@@ -114,12 +114,6 @@ void Process::listen(WakeEvent& wake_event) {
   if (Fabric* open = open_fabric()) open->listen(wake_event);
 }
 
-std::chrono::microseconds Process::longest_sleep() const {
-  constexpr std::chrono::microseconds kWithoutThread{50};
-  const Fabric* const open = open_fabric();
-  return open == nullptr || open->serves() ? Progress::longest_sleep() : kWithoutThread;
-}
-
 void Process::stop_listening(WakeEvent& wake_event) {
   if (Fabric* open = open_fabric()) open->stop_listening(wake_event);
 }

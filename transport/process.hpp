@@ -66,7 +66,6 @@ class Process final : public Progress {
   void poll_runtime() override;
   void listen(WakeEvent& wake_event) override;
   void stop_listening(WakeEvent& wake_event) override;
-  std::chrono::microseconds longest_sleep() const override;
   // For waits that only the endpoint ends.
   WakeEvent& own_wake_event() { return own_wake_event_; }
 

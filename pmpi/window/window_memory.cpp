@@ -100,8 +100,7 @@ Outcome Window::get_info(MPI_Info* info) {
   }
   if (routes.empty()) routes.push_back(kRouteNames[static_cast<std::size_t>(RouteKind::kSelf)]);
   const int set_route = PMPI_Info_set(*info, "farside_route", fmt::format("{}", fmt::join(routes, ",")).c_str());
-  const bool by_thread = (reaches(RouteKind::kFabric) || reaches(RouteKind::kCma)) &&
-                         Process::instance().settings().value()->progress_thread;
+  const bool by_thread = reaches(RouteKind::kFabric) || reaches(RouteKind::kCma);
   const int set_progress = PMPI_Info_set(*info, "farside_progress", by_thread ? "thread" : "origin");
   if (set_route != MPI_SUCCESS || set_progress != MPI_SUCCESS)
     return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};

@@ -67,8 +67,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(settings.log <= LogLevel::kDebug, "a level that there is");
   } else if (name == "FARSIDE_NIC_ATOMICS") {
     require(value == (settings.nic_atomics ? "on" : "off"), "one of two words");
-  } else if (name == "FARSIDE_PROGRESS") {
-    require(value == (settings.progress_thread ? "thread" : "none"), "one of two words");
   } else {
     require(
         settings.provider == value || settings.device == value || settings.stats == value || settings.trace == value,

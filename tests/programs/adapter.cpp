@@ -2,10 +2,9 @@
 // The operations of a network adapter alone: all threads of the target's process are stopped while an origin locks,
 // puts, gets, adds, swaps and unlocks there. Then all ranks increment one counter under its lock.
 //
-//   adapter [rounds N] [needs target] [no thread]
+//   adapter [rounds N] [needs target]
 //
-// rounds: increments per rank, 500 by default. needs target: no process is stopped. no thread: farside has no thread
-// (FARSIDE_PROGRESS=none).
+// rounds: increments per rank, 500 by default. needs target: no process is stopped.
 #include <dirent.h>
 
 #include <fstream>
@@ -114,7 +113,7 @@ int main(int argc, char** argv) {
   check::Window window(program.memory(), sizeof(Cells), sizeof(long long));
   *window.as<Cells>() = {};
   barrier();
-  CHECK_EQ(threads_of_farside(), program.has("no") ? 0 : 1);
+  CHECK_EQ(threads_of_farside(), 1);
   check::section("all that the adapter does, while the target is stopped");
   target_stopped(window, !program.has("needs"));
   check::section("all ranks count under one lock");

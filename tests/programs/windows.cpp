@@ -230,13 +230,11 @@ void hints() {
     static char own[64];
     MPI_Win created;
     CHECK_MPI(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &created));
-    const char* const progress = std::getenv("FARSIDE_PROGRESS");
-    const bool threads = check::size() > 1 && (progress == nullptr || std::string(progress) != "none");
-    CHECK_EQ(hint(created, "farside_progress"), std::string(threads ? "thread" : "origin"));
+    CHECK_EQ(hint(created, "farside_progress"), std::string(check::size() > 1 ? "thread" : "origin"));
     CHECK_MPI(MPI_Win_free(&created));
     const bool far = check::size() > 1 && (route == "fabric" || route == "hosts");
     const std::string known = hint(window, "farside_route");
-    CHECK_EQ(hint(window, "farside_progress"), std::string(far && threads ? "thread" : "origin"));
+    CHECK_EQ(hint(window, "farside_progress"), std::string(far ? "thread" : "origin"));
     CHECK_EQ(known.substr(known.rfind(',') + 1), std::string(far ? "fabric" : check::size() > 1 ? "mapped" : "self"));
   }
   MPI_Info info = make_info(given);

@@ -69,8 +69,7 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 bool same(const Settings& a, const Settings& b) {
   return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider &&
          a.device == b.device && a.log == b.log && a.stats == b.stats && a.trace == b.trace && a.check == b.check &&
-         a.nic_atomics == b.nic_atomics && a.progress_thread == b.progress_thread && a.connections == b.connections &&
-         a.peer_timeout == b.peer_timeout;
+         a.nic_atomics == b.nic_atomics && a.connections == b.connections && a.peer_timeout == b.peer_timeout;
 }
 
 struct Documented {
@@ -99,9 +98,6 @@ const std::map<std::string, std::vector<Documented>>& documented() {
       {"FARSIDE_DEVICE", {{"mlx5_0", [](Settings& s) { s.device = "mlx5_0"; }}}},
       {"FARSIDE_NIC_ATOMICS",
        {{"on", [](Settings& s) { s.nic_atomics = true; }}, {"off", [](Settings& s) { s.nic_atomics = false; }}}},
-      {"FARSIDE_PROGRESS",
-       {{"thread", [](Settings& s) { s.progress_thread = true; }},
-        {"none", [](Settings& s) { s.progress_thread = false; }}}},
       {"FARSIDE_CHECK",
        {{"off", [](Settings& s) { s.check = Check::kOff; }},
         {"on", [](Settings& s) { s.check = Check::kOn; }},

@@ -44,11 +44,6 @@ bool parse_nic_atomics(std::string_view value, Settings& settings) {
   return value == "on" || value == "off";
 }
 
-bool parse_progress(std::string_view value, Settings& settings) {
-  settings.progress_thread = value == "thread";
-  return value == "thread" || value == "none";
-}
-
 bool parse_number(std::string_view value, std::uint32_t most, std::uint32_t& into) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), into);
   return error == std::errc() && end == value.data() + value.size() && into <= most;
@@ -103,14 +98,9 @@ constexpr Setting kSettings[] = {
      "locks and notifications by atomics of the network adapter, if it has them (provider verbs) and they pass a "
      "self-test; off: by the target's progress thread",
      parse_nic_atomics},
-    {"FARSIDE_PROGRESS", "thread", "thread or none",
-     "thread: one thread per process, which sleeps until a message arrives and does what an adapter cannot do by "
-     "itself; none: no thread; ranks connect when a window is made, and the origin combines, under a lock, what "
-     "adapters have no atomics for (provider verbs only; the same on all ranks)",
-     parse_progress},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
-     "connections that a process keeps to its peers (providers verbs and tcp; with FARSIDE_PROGRESS=thread); beyond "
-     "this limit the least recently used are closed, and reopened on demand; 0: no limit",
+     "connections that a process keeps to its peers (providers verbs and tcp); beyond this limit the least recently "
+     "used are closed, and reopened on demand; 0: no limit",
      parse_connections},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",

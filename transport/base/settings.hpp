@@ -26,8 +26,6 @@ struct Settings {
   std::string provider;
   // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: the nearest, or libfabric's first.
   std::string device;
-  // FARSIDE_PROGRESS: whether a thread executes the requests of peers; otherwise no thread does.
-  bool progress_thread = true;
   // FARSIDE_NIC_ATOMICS: whether control words may be changed by atomics of network adapters.
   bool nic_atomics = true;
   // FARSIDE_CONNECTIONS; 0: no limit.

@@ -25,8 +25,7 @@ class Progress {
   // Between these two calls, arrivals at the endpoint signal `wake_event`, too.
   virtual void listen(WakeEvent& wake_event) = 0;
   virtual void stop_listening(WakeEvent& wake_event) = 0;
-  // Returns the maximal sleep of a waiter. It limits the delay of the runtime, which has no wake event, and of arrivals
-  // at the endpoint if no thread signals them.
+  // Returns the maximal sleep of a waiter. It limits the delay of the runtime, which has no wake event.
   virtual std::chrono::microseconds longest_sleep() const { return std::chrono::milliseconds(1); }
 
  protected:

@@ -66,25 +66,16 @@ Status Fabric::set_up(const Settings& settings) {
   stop_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
 
-  if (serves_) {
-    // Without its thread the endpoint is useless: no route.
-    if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) {
-      return Error{ErrorKind::kNoRoute, s.error().text};
-    }
+  // Without its thread the endpoint is useless: no route.
+  if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) {
+    return Error{ErrorKind::kNoRoute, s.error().text};
   }
-  std::string refused = "the provider has none";
   if (claims_nic_atomics()) {
-    refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
+    const std::string refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
     log(LogLevel::kInfo, "libfabric {}: {}", provider(),
         refused.empty() ? fmt::format("atomics by the adapter, operands by {}",
                                       nic_form_ == NicForm::kByValue ? "value" : "address")
                         : fmt::format("no atomics by the adapter: {}", refused));
-  }
-  if (!serves_ && !nic_atomics()) {
-    return Error{ErrorKind::kBadSetting,
-                 fmt::format("FARSIDE_PROGRESS=none needs atomics by adapters (provider verbs), or nobody would take "
-                             "locks while a target computes; there are none: {}. Leave FARSIDE_PROGRESS out",
-                             refused)};
   }
   return {};
 }
@@ -112,36 +103,6 @@ Peer Fabric::insert(const FabricAddress& address) {
   if (peer >= peer_states_.size()) peer_states_.resize(peer + 1);
   peer_states_[peer].address = address;
   return peer;
-}
-
-Status Fabric::connect(std::span<const Peer> peers) {
-  Clock::time_point last_came = Clock::now();
-  std::size_t most = 0;
-  // Connects to all peers at once, so that not all ranks wait for the same one.
-  const auto reached = [&](std::size_t& there) -> ssize_t {
-    const std::scoped_lock held(mutex_);
-    fid_ep* endpoint = nullptr;
-    for (const Peer peer : peers) {
-      const ssize_t code = connections_->reach(peer, endpoint);
-      if (code == 0) ++there;
-      if (code != 0 && code != -FI_EAGAIN) return code;
-    }
-    // Connections that peers have begun must be established, too.
-    return there == peers.size() && !connections_->connecting() ? 0 : -FI_EAGAIN;
-  };
-  for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
-    std::size_t there = 0;
-    const ssize_t code = reached(there);
-    if (code == 0) return {};
-    if (code != -FI_EAGAIN) return fabric_error(ErrorKind::kPeer, "connecting to a peer", code);
-    if (there > most) {
-      most = there;
-      last_came = Clock::now();
-    }
-    if (peer_timeout_.count() > 0 && Clock::now() - last_came >= peer_timeout_)
-      return out_of_reach("it cannot be connected to");
-    poll();
-  }
 }
 
 Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {

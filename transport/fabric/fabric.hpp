@@ -12,13 +12,13 @@
 // host or adapter acknowledges nothing) is abandoned: the operations towards it fail. A peer that is only slow is
 // waited for.
 //
-// Progress: unless FARSIDE_PROGRESS=none, the progress thread sleeps on the completion queue's file descriptor and
-// executes what arrives, so that a target that computes never delays an origin. While application threads poll, the
-// progress thread backs off; while they sleep, it wakes them.
+// Progress: the progress thread sleeps on the completion queue's file descriptor and executes what arrives, so that a
+// target that computes never delays an origin. While application threads poll, the progress thread backs off; while
+// they sleep, it wakes them.
 //
 // Thread safety: all members may be called from any thread; one mutex guards the endpoint. Errors: kPeer for
-// operations (kRange if a handler refuses a request), kNoMemory if memory cannot be registered, kNoRoute and
-// kBadSetting when the endpoint is opened. Cost: an operation over TCP takes its origin 5 to 10 us. Memory: about 416
+// operations (kRange if a handler refuses a request), kNoMemory if memory cannot be registered, kNoRoute when the
+// endpoint is opened. Cost: an operation over TCP takes its origin 5 to 10 us. Memory: about 416
 // bytes per peer with Connections.
 #pragma once
 
@@ -56,8 +56,8 @@ namespace farside {
 
 class Fabric {
  public:
-  // Opens the provider that was found (provider.hpp), and starts the progress thread. Errors: kBadSetting with
-  // FARSIDE_PROGRESS=none if there are no adapter atomics, else kNoRoute, kNoMemory or kOther.
+  // Opens the provider that was found (provider.hpp), and starts the progress thread. Errors: kNoRoute, kNoMemory or
+  // kOther.
   static Result<std::unique_ptr<Fabric>> open(InfoHandle info, const Settings& settings, Progress& progress,
                                               Statistics& statistics);
   Fabric(const Fabric&) = delete;
@@ -69,12 +69,6 @@ class Fabric {
   const char* device() const { return info_->domain_attr->name; }
   // Makes a peer known; the same address is the same peer.
   Peer insert(const FabricAddress& address);
-
-  // Connects to peers now instead of at the first operation, and waits until all are connected. All of them must call
-  // it. Errors: kPeer.
-  Status connect(std::span<const Peer> peers);
-  // Returns whether this process has a progress thread, which executes requests and accepts connections at any time.
-  bool serves() const { return serves_; }
 
   // A registration of memory that peers may access with the key until the Registration is destroyed.
   struct Registration {
@@ -150,8 +144,8 @@ class Fabric {
   };
 
   Fabric(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics)
-      : info_(std::move(info)), peer_timeout_(settings.peer_timeout), serves_(settings.progress_thread),
-        most_connections_(serves_ ? settings.connections : 0), progress_(progress), statistics_(statistics) {}
+      : info_(std::move(info)), peer_timeout_(settings.peer_timeout), most_connections_(settings.connections),
+        progress_(progress), statistics_(statistics) {}
   // How the provider takes the operands of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an
   // operand as its value (issue 10911), so the value must be given as the address.
   enum class NicForm : std::uint8_t { kNone, kByAddress, kByValue };
@@ -202,7 +196,6 @@ class Fabric {
   void receive_disconnect(std::span<const std::byte> message);
   void disconnect_idle();
   void check_connections();
-  void check_everything();
   void check_for_dead_paths();
   bool quiet(PeerState& peer_state, Clock::time_point now, Clock::duration so_long);
   Error out_of_reach(const std::string& why) const;
@@ -213,7 +206,6 @@ class Fabric {
 
   InfoHandle info_;
   std::chrono::seconds peer_timeout_;               // 0: no limit
-  const bool serves_;
   const std::size_t most_connections_;              // 0: no limit
   Progress& progress_;
   Statistics& statistics_;
@@ -247,8 +239,6 @@ class Fabric {
   Listening listening_;                             // size of listeners_, read without its mutex
   std::mutex listeners_mutex_;
   std::vector<WakeEvent*> listeners_;  // of application threads that sleep
-  Clock::time_point check_again_{};    // where there is no progress thread
-  std::uint32_t probes_ = 0;
   std::atomic<bool> stop_{false};
   UniqueFd stop_fd_;
   std::thread thread_;

@@ -65,16 +65,14 @@ std::string Fabric::try_nic_atomics() {
   alignas(64) std::uint64_t words[8] = {};
   const Result<Registration> exposed = expose(words, sizeof words);
   if (!exposed) return exposed.error().text;
-  const Peer self = insert(address());
-  // This function polls, since waiters poll only the process's endpoint, which this is not yet.
-  if (Status connected = connect(std::span(&self, 1)); !connected) return connected.error().text;
-  const Place place{self, exposed.value().key, 0};
+  const Place place{insert(address()), exposed.value().key, 0};
   const std::atomic_ref word(words[0]);
   Pending pending;
   Status status;
   const auto take = [&](std::uint64_t operand, const std::uint64_t* compare) {
     std::uint64_t fetched = 0;
     Status issued = nic_atomic(pending, place, &operand, compare, &fetched);
+    // This function polls, since waiters poll only the process's endpoint, which this is not yet.
     for (Waiter waiter(progress_, own_wake_event_); !pending.done();) {
       poll();
       waiter.pause();

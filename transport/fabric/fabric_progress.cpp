@@ -16,7 +16,7 @@ namespace farside {
 namespace {
 
 constexpr std::chrono::milliseconds kSafetyNet{250};       // the longest sleep of the progress thread
-constexpr std::chrono::milliseconds kLookNow{1};  // between checks of connections without it, or during its back-off
+constexpr std::chrono::milliseconds kLookNow{1};           // between checks of connections during its back-off
 constexpr std::chrono::milliseconds kTryAgain{1};          // while answers are unsent
 constexpr std::chrono::milliseconds kRoomAgain{20};        // while there are too many connections
 constexpr std::chrono::seconds kLastAnswers{2};            // at the end, for peers that take no answers
@@ -30,7 +30,6 @@ bool Fabric::poll() {
   bool moved = false;
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) {
     moved = drain();
-    if (!serves_) check_everything();
   }
   // Another thread may sleep until one of these completions.
   if (moved) wake_listeners();
@@ -234,16 +233,6 @@ void Fabric::check_peers() {
 void Fabric::check_connections() {
   connections_->progress();
   if (most_connections_ > 0 && connections_->count() > most_connections_) make_room();
-}
-
-// Does the other work of the progress thread where there is none: at most once per kLookNow, as it costs system
-// calls.
-void Fabric::check_everything() {
-  const Clock::time_point now = Clock::now();
-  if (now < check_again_) return;
-  check_again_ = now + kLookNow;
-  check_connections();
-  if (++probes_ % (kSafetyNet / kLookNow) == 0) check_peers();
 }
 
 // A socket's buffer takes a probe even if the cable is cut. So this function reads the kernel's state of connections

@@ -34,7 +34,7 @@ Space::Fragments::Fragments(Space& space, int rank, Outstanding* own, std::size_
 bool Space::Fragments::in_lists(std::size_t few_for_process_memory) const {
   const Target& to = space_.target(rank_);
   if (to.handler != nullptr) return expected_ > (to.handler->is_polling() ? 1 : few_for_process_memory);
-  return to.outstanding != nullptr && expected_ > kFewForFabric && !space_.by_origin_;
+  return to.outstanding != nullptr && expected_ > kFewForFabric;
 }
 
 Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size_t bytes, const Blocks& blocks) {

@@ -55,7 +55,7 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request) {
   space->segment_ = std::move(segment.value());
   std::byte* base = space->segment_.mapping.base();
   space->data_ = space->private_data_ ? static_cast<std::byte*>(request.private_data) : base + space->control_bytes_;
-  new (base) Header{random_bits(), {}, {}, 0};
+  new (base) Header{random_bits(), {}, {}};
   new (base + space->control_bytes_ - sizeof(IntegerWords)) IntegerWords;
   if (request.dynamic) {
     space->data_ = reinterpret_cast<std::byte*>(Regions::kFirst);  // NOLINT(performance-no-int-to-ptr)
@@ -122,8 +122,6 @@ SpaceDescriptor Space::describe(bool on_node_peers) {
 
 // If there is no handler, on-node peers move fragments one by one.
 NodeHandlerDescriptor Space::serve_on_node_peers() {
-  const Settings& settings = *process_.settings().value();
-  if (!settings.progress_thread) return {};
   Result<NodeHandler*> handler = process_.node_handler();
   if (!handler) {
     log(LogLevel::kInfo, "no handler for the on-node peers on this node: {}", handler.error().text);
@@ -259,12 +257,6 @@ Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<
 Result<FabricDescriptor> Space::open_fabric(Providers among) {
   Result<Fabric*> fabric = process_.fabric(among);
   if (!fabric) return fabric.error();
-  if (regions_ != nullptr && !fabric.value()->serves()) {
-    return Error{
-        ErrorKind::kNoRoute,
-        "what is attached to a dynamic window is asked of its owner over the fabric, and FARSIDE_PROGRESS=none "
-        "leaves nobody there who answers"};
-  }
   exposed_ = std::make_unique<Exposed>(*fabric.value());
   FabricDescriptor descriptor;
   descriptor.address = fabric.value()->address();
@@ -284,7 +276,6 @@ Result<FabricDescriptor> Space::open_fabric(Providers among) {
                                                regions_ != nullptr ? &regions_->own() : nullptr});
   descriptor.region = exposed_->region;
   descriptor.nic_atomics = fabric.value()->nic_atomics() ? 1 : 0;
-  descriptor.serves = fabric.value()->serves() ? 1 : 0;
   return descriptor;
 }
 
@@ -301,15 +292,6 @@ Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
   }
   control_by_nic_ =
       std::all_of(peers.begin(), peers.end(), [](const FabricDescriptor& peer) { return peer.nic_atomics == 1; });
-  by_origin_ = peers[0].serves == 0;
-  if (!std::all_of(peers.begin(), peers.end(),
-                   [&](const FabricDescriptor& peer) { return peer.serves == peers[0].serves; })) {
-    return Error{ErrorKind::kBadSetting,
-                 "some ranks have FARSIDE_PROGRESS=none, and others have not; set it on all of them, or on none"};
-  }
-  if (by_origin_) {
-    if (Status status = exposed_->fabric.connect(known); !status) return status;
-  }
   exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
   return {};
 }

@@ -71,7 +71,6 @@ struct FabricDescriptor {
   RemoteKey data;
   std::uint64_t region = 0;         // of the message handler
   std::uint64_t nic_atomics = 0;    // 1: adapter atomics reach its control words
-  std::uint64_t serves = 1;         // 0: the rank has no message handler
 };
 
 class Space {
@@ -79,7 +78,6 @@ class Space {
     std::uint64_t nonce;
     AccumulateLockWord accumulate_lock;
     WakeEvent wake_event;
-    alignas(8) std::uint64_t origin_lock;  // in spaces without handlers (origin_lock.hpp)
   };
 
  public:
@@ -120,8 +118,8 @@ class Space {
   Reach map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node);
 
   // All ranks call these two if some rank needs the fabric. `among`: the providers that all of them can use
-  // (Process::usable_providers). Errors of open_fabric: those of Process::fabric() and Fabric::expose(); of connect:
-  // kBadSetting if FARSIDE_PROGRESS differs among the ranks, kPeer.
+  // (Process::usable_providers). Errors of open_fabric: those of Process::fabric() and Fabric::expose(); connect has
+  // none.
   Result<FabricDescriptor> open_fabric(Providers among = kAnyProvider);
   Status connect(std::span<const FabricDescriptor> peers, bool some_cma);
   // Precondition: all ranks have mapped what they need.
@@ -363,16 +361,6 @@ class Space {
   Status control_element(Target& target, Pending& among, ControlCall call, std::uint64_t offset,
                          const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
   void atomic_by_nic_at(int rank, const std::byte* at, DataOperation operation);
-  // Accumulates by their origin, where there are no handlers (space_origin.cpp).
-  Status combine_by_origin(Target& target, const DataOperation& operation);
-  Status combine_part_by_origin(Target& target, const DataOperation& part);
-  void combine_by_origin_at(int rank, const std::byte* at, DataOperation operation);
-  Status step_on_origin_lock(Target& target, Pending& among, ControlCall call, std::uint64_t operand,
-                             std::uint64_t* fetched);
-  Status take_origin_lock(Target& target, std::uint32_t& ticket);
-  Status release_origin_lock(Target& target, std::uint32_t ticket);
-  Status read_part(Target& target, std::uint64_t offset, std::byte* into, std::size_t bytes);
-  Status write_part(Target& target, std::uint64_t offset, const std::byte* from, std::size_t bytes);
   AccumulateLockWord& accumulate_lock(const Target& target) const {
     return reinterpret_cast<Header*>(target.control)->accumulate_lock;
   }
@@ -409,7 +397,6 @@ class Space {
   RelaxedFlag threaded_;
   IntegerMethod integers_;  // the method of other types where memory is mapped
   bool all_immediate_ = false;
-  bool by_origin_ = false;  // there are no handlers: origins carry out accumulates that the adapter does not
   bool control_by_nic_ = false;        // the domain is nic: adapters change all control words, a rank's own too
   Stores stores_;
   std::vector<Target> targets_;

@@ -53,7 +53,6 @@ Status Space::operate_over_fabric(Target& to, const DataOperation& operation, Ou
   AllOutstanding& all = *to.outstanding;
   if (operation.atomic() && by_nic(operation.type, place_of(to, operation.offset)))
     return issue(to, own != nullptr ? *own : all, operation);
-  if (operation.atomic() && by_origin_) return combine_by_origin(to, operation);
   if (own != nullptr) {
     // Keeps the order behind the coalesced operations.
     Status before = operation.atomic() ? issue_coalesced(to) : Status();

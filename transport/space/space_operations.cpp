@@ -91,8 +91,6 @@ void Space::accumulate_at(int rank, std::byte* at, ReduceOp op, BasicType type, 
   }
   if (by_nic(type, at)) [[unlikely]]
     return atomic_by_nic_at(rank, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
-  if (by_origin_) [[unlikely]]
-    return combine_by_origin_at(rank, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
   AtomicMethod under_lock = AtomicMethod::kLocked;
   if (method(type, at) == AtomicMethod::kAtomic) {
     const IntegerPhase by = integers_.begin(elements);
@@ -130,7 +128,7 @@ void Space::accumulate_rows_at(int rank, std::byte* at, std::ptrdiff_t stride, R
     if (origin != nullptr) origin += by * origin_stride;
     if (fetched != nullptr) fetched += by * origin_stride;
   };
-  if (bytes > kLockedBytes || by_nic(type, at) || by_origin_) {
+  if (bytes > kLockedBytes || by_nic(type, at)) {
     for (; rows > 0; --rows, go_on(1)) accumulate_at(rank, at, op, type, origin, fetched, elements, access);
     return;
   }
@@ -190,7 +188,6 @@ Status Space::operate_by_cma(Target& to, const DataOperation& operation) {
     lists.front()->add(operation);
     return to.handler->execute(process_, static_cast<std::uint32_t>(rank_), lists);
   }
-  if (operation.atomic() && by_origin_) return combine_by_origin(to, operation);
   switch (operation.kind) {
     case OperationKind::kPut:
       return write_process_memory(to.pid, to.address + operation.offset, operation.origin, operation.count);
@@ -242,8 +239,6 @@ void Space::compare_and_swap_at(int rank, std::byte* at, BasicType type, const v
   count(rank, Counted::kCompareAndSwap, traits(type).extent);
   if (by_nic(type, at)) [[unlikely]]
     return atomic_by_nic_at(rank, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
-  if (by_origin_) [[unlikely]]
-    return combine_by_origin_at(rank, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
   AtomicMethod under_lock = AtomicMethod::kLocked;
   if (method(type, at) == AtomicMethod::kAtomic) [[likely]] {
     const IntegerPhase by = integers_.begin(1);
