@@ -16,6 +16,7 @@
 #include "transport/base/address.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
+#include "transport/fabric/socket_address.hpp"
 
 namespace farside::testing {
 
@@ -54,7 +55,8 @@ class Caller {
     endpoint_.reset(endpoint);
     if (fi_ep_bind(endpoint, &events->fid, 0) != 0 || fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV) != 0)
       return;
-    if (fi_enable(endpoint) != 0 || fi_connect(endpoint, address.bytes.data(), hello.data(), hello.size()) != 0) return;
+    const Sockaddr there = to_sockaddr(address.socket);
+    if (fi_enable(endpoint) != 0 || fi_connect(endpoint, &there.any, hello.data(), hello.size()) != 0) return;
     std::uint32_t event = 0;
     alignas(8) std::array<std::byte, 512> entry;
     const ssize_t read = fi_eq_sread(events, &event, entry.data(), entry.size(), 10'000, 0);

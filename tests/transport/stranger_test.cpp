@@ -27,6 +27,7 @@
 #include "tests/transport/world.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
+#include "transport/fabric/socket_address.hpp"
 #include "transport/handler/message.hpp"
 #include "transport/handler/operation_list.hpp"
 
@@ -113,8 +114,9 @@ std::vector<std::byte> garbage(std::mt19937_64& random, std::size_t bytes) {
 
 // Says what libfabric's wire protocol does not know, on a bare socket.
 void speak_nonsense(Ranks& ranks, const FabricAddress& victim, std::mt19937_64& random, std::size_t bytes) {
+  const Sockaddr there = to_sockaddr(victim.socket);
   sockaddr_in address{};
-  std::memcpy(&address, victim.bytes.data(), sizeof address);
+  std::memcpy(&address, &there.any, sizeof address);
   if (address.sin_addr.s_addr == 0) address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const bool connected = connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;

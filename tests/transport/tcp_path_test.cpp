@@ -6,86 +6,113 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "transport/base/unique_fd.hpp"
+#include "transport/fabric/socket_address.hpp"
 
 namespace farside {
 namespace {
 
 using std::chrono::milliseconds;
 
-sockaddr_storage place(const char* machine, std::uint16_t port) {
-  sockaddr_in v4{};
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(port);
-  REQUIRE(inet_pton(AF_INET, machine, &v4.sin_addr) == 1);
-  sockaddr_storage any{};
-  std::memcpy(&any, &v4, sizeof v4);
-  return any;
+SocketAddress address(int family, const char* host, std::uint16_t port) {
+  SocketAddress result;
+  result.family = static_cast<std::uint16_t>(family);
+  result.port = htons(port);
+  REQUIRE(inet_pton(family, host, result.host.data()) == 1);
+  return result;
 }
 
-FabricAddress address(const char* machine, std::uint16_t port) {
-  const sockaddr_storage any = place(machine, port);
-  FabricAddress out;
-  out.size = sizeof(sockaddr_in);
-  std::memcpy(out.bytes.data(), &any, out.size);
-  return out;
-}
+// A connection to this process itself.
+struct Pair {
+  UniqueFd listener, writer, reader;
+  TcpEnds written;  // as the writer has it
 
-TEST_CASE("a peer's machine is silent when all connections to it are, and one of them asks") {
-  const FabricAddress own = address("10.0.0.1", 4000), peer = address("10.0.0.2", 5000);
-  const auto made_here = [&](bool unanswered, int silent) {
-    return TcpConnection{place("10.0.0.1", 41000), place("10.0.0.2", 5000), unanswered, milliseconds(silent)};
-  };
-  const auto made_there = [&](bool unanswered, int silent) {
-    return TcpConnection{place("10.0.0.1", 4000), place("10.0.0.2", 42000), unanswered, milliseconds(silent)};
-  };
-  CHECK(!silent_while_asked({}, own, peer));
-  CHECK(!silent_while_asked({made_here(false, 9000)}, own, peer));
-  CHECK(silent_while_asked({made_here(true, 9000)}, own, peer) == milliseconds(9000));
-  CHECK(silent_while_asked({made_there(true, 8000), made_here(false, 9000)}, own, peer) == milliseconds(8000));
-  CHECK(silent_while_asked({made_there(false, 10), made_here(true, 9000)}, own, peer) == milliseconds(10));
-}
-
-TEST_CASE("connections of other processes say nothing about a peer") {
-  const FabricAddress own = address("10.0.0.1", 4000), peer = address("10.0.0.2", 5000);
-  // Other ports of both machines; the same ports with another machine; no address that is one of TCP's.
-  CHECK(!silent_while_asked({{place("10.0.0.1", 41000), place("10.0.0.2", 5001), true, milliseconds(9)}}, own, peer));
-  CHECK(!silent_while_asked({{place("10.0.0.1", 4000), place("10.0.0.3", 5000), true, milliseconds(9)}}, own, peer));
-  CHECK(!silent_while_asked({{place("10.0.0.1", 41000), place("10.0.0.2", 5000), true, milliseconds(9)}}, own,
-                            FabricAddress{}));
-}
-
-TEST_CASE("a connection whose reader has no room, but whose machine is there, is not silent") {
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage at = place("127.0.0.1", 0);
-  socklen_t bytes = sizeof(sockaddr_in);
-  REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&at), bytes) == 0);
-  REQUIRE(listen(listener.get(), 1) == 0);
-  REQUIRE(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
-  FabricAddress peer;
-  peer.size = bytes;
-  std::memcpy(peer.bytes.data(), &at, bytes);
-  const UniqueFd writer(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  connect(writer.get(), reinterpret_cast<sockaddr*>(&at), bytes);
-  const UniqueFd reader(accept(listener.get(), nullptr, nullptr));
-  REQUIRE(reader.valid());
-  // Until the reader, which reads nothing, has had no room for a while.
-  const std::vector<char> data(1 << 20);
-  for (pollfd each{writer.get(), POLLOUT, 0}; poll(&each, 1, 1000) > 0;) {
-    if (write(writer.get(), data.data(), data.size()) <= 0) break;
+  explicit Pair(const char* host) : listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const Sockaddr any = to_sockaddr(address(AF_INET, host, 0));
+    sockaddr_storage at = any.any;
+    auto bytes = static_cast<socklen_t>(any.bytes);
+    REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&at), bytes) == 0);
+    REQUIRE(listen(listener.get(), 1) == 0);
+    REQUIRE(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
+    written.there = socket_address(&at, bytes).value();
+    writer = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    connect(writer.get(), reinterpret_cast<sockaddr*>(&at), bytes);
+    reader = UniqueFd(accept(listener.get(), nullptr, nullptr));
+    REQUIRE(reader.valid());
+    REQUIRE(getsockname(writer.get(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
+    written.here = socket_address(&at, bytes).value();
   }
-  const auto connections = tcp_connections();
-  const auto is_ours = [&](const TcpConnection& each) { return std::memcmp(&each.there, &at, bytes) == 0; };
-  REQUIRE(std::count_if(connections.begin(), connections.end(), is_ours) == 1);
-  const auto silent = silent_while_asked(connections, address("127.0.0.1", 1), peer);
-  CHECK((!silent || *silent < milliseconds(1000)));
-}
+};
 
 }  // namespace
+
+TEST_CASE("an address of IPv4 or IPv6 survives its short form, and others have none") {
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(4000);
+  v4.sin_addr.s_addr = htonl(0x0a000001);
+  CHECK(socket_address(&v4, sizeof v4) == address(AF_INET, "10.0.0.1", 4000));
+  const Sockaddr back4 = to_sockaddr(socket_address(&v4, sizeof v4).value());
+  CHECK(back4.bytes == sizeof v4);
+  CHECK(std::memcmp(&back4.any, &v4, sizeof v4) == 0);
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(4000);
+  v6.sin6_scope_id = 3;
+  REQUIRE(inet_pton(AF_INET6, "fe80::1:2", &v6.sin6_addr) == 1);
+  const Sockaddr back6 = to_sockaddr(socket_address(&v6, sizeof v6).value());
+  CHECK(back6.bytes == sizeof v6);
+  CHECK(std::memcmp(&back6.any, &v6, sizeof v6) == 0);
+  // AF_IB is 27. A string, and a part of an address.
+  sockaddr_storage other{};
+  other.ss_family = 27;
+  CHECK(!socket_address(&other, 48));
+  CHECK(!socket_address("fi_ns://node", 12));
+  CHECK(!socket_address(&v4, sizeof v4 - 1));
+  CHECK(!socket_address(&v6, 1));
+}
+
+TEST_CASE("the descriptor of a connection is found among others by both of its ends") {
+  const Pair one("127.0.0.1"), other("127.0.0.2");
+  const TcpEnds reverse{one.written.there, one.written.here};
+  TcpEnds none = one.written;
+  none.here.port = other.written.here.port;
+  const std::array sought{other.written, one.written, none, reverse};
+  CHECK(find_tcp_sockets(sought) ==
+        std::vector{other.writer.get(), one.writer.get(), -1, one.reader.get()});
+  CHECK(tcp_state(one.writer.get(), one.written));
+  // A descriptor that belongs to something else by now.
+  CHECK(!tcp_state(other.writer.get(), one.written));
+  CHECK(!tcp_state(STDIN_FILENO, one.written));
+  CHECK(!tcp_state(-1, one.written));
+}
+
+TEST_CASE("a connection that was ended is at its end on both sides, and no other is") {
+  const Pair one("127.0.0.1"), other("127.0.0.1");
+  CHECK(end_tcp_connection(one.written) == one.writer.get());
+  char byte = 0;
+  CHECK(recv(one.writer.get(), &byte, 1, MSG_DONTWAIT) == 0);
+  CHECK(recv(one.reader.get(), &byte, 1, 0) == 0);
+  CHECK(recv(other.writer.get(), &byte, 1, MSG_DONTWAIT) == -1);
+  CHECK(send(other.writer.get(), &byte, 1, MSG_NOSIGNAL) == 1);
+}
+
+TEST_CASE("a connection whose reader has no room, but whose host is there, is not silent") {
+  const Pair pair("127.0.0.1");
+  // Until the reader, which reads nothing, has had no room for a while.
+  const std::vector<char> data(1 << 20);
+  for (pollfd each{pair.writer.get(), POLLOUT, 0}; poll(&each, 1, 1000) > 0;) {
+    if (write(pair.writer.get(), data.data(), data.size()) <= 0) break;
+  }
+  const std::optional<TcpState> state = tcp_state(pair.writer.get(), pair.written);
+  REQUIRE(state);
+  CHECK((!state->unanswered || state->silent < milliseconds(1000)));
+}
+
 }  // namespace farside

@@ -8,13 +8,22 @@
 
 namespace farside {
 
-// The address of an endpoint (fi_getname(3)): 16 bytes for tcp over IPv4, 48 for verbs over IPv6.
+// An IPv4 or IPv6 address and a port, in network order and without the gaps of sockaddr (fabric/socket_address.hpp).
+struct SocketAddress {
+  std::array<std::uint8_t, 16> host{};  // of IPv4 the first 4 bytes
+  std::uint32_t scope = 0;              // the interface of a link-local address of IPv6
+  std::uint16_t port = 0;
+  std::uint16_t family = 0;             // AF_INET or AF_INET6; 0: no address
+  bool operator==(const SocketAddress&) const = default;
+};
+
+// The address of an endpoint. Each process keeps those of all its peers.
 struct FabricAddress {
-  std::array<std::byte, 120> bytes{};
-  std::uint64_t size = 0;
+  SocketAddress socket;        // on which the endpoint listens (fi_getname(3))
   std::uint64_t identity = 0;  // of the process
   std::uint64_t secret = 0;    // a peer must present it to connect
 };
+static_assert(sizeof(FabricAddress) == 40);
 
 // The key of exposed memory (fi_mr(3)). `base` is its virtual address with FI_MR_VIRT_ADDR, else 0.
 struct RemoteKey {

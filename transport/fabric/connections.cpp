@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/connections.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -12,7 +10,7 @@
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
 #include "transport/fabric/provider.hpp"
-#include "transport/fabric/tcp_path.hpp"
+#include "transport/fabric/socket_address.hpp"
 
 namespace farside {
 namespace {
@@ -26,6 +24,15 @@ constexpr std::chrono::milliseconds kTryAgain{1}, kTryAgainLongest{100};
 bool passes(int code) {
   constexpr std::array kPassing{ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, ECONNREFUSED, ETIMEDOUT, EADDRNOTAVAIL};
   return std::ranges::find(kPassing, -code) != kPassing.end();
+}
+
+std::optional<TcpEnds> ends_of(fid_ep* endpoint) {
+  sockaddr_storage here{}, there{};
+  std::size_t here_bytes = sizeof here, there_bytes = sizeof there;
+  if (fi_getname(&endpoint->fid, &here, &here_bytes) != 0 || fi_getpeer(endpoint, &there, &there_bytes) != 0) return {};
+  const auto mine = socket_address(&here, here_bytes), other = socket_address(&there, there_bytes);
+  if (!mine || !other) return {};
+  return TcpEnds{*mine, *other};
 }
 
 }  // namespace
@@ -65,9 +72,18 @@ Status Connections::set_up() {
   code = fi_pep_bind(listener, &events->fid, 0);
   if (code == 0) code = fi_listen(listener);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "listening for connections", code);
-  address_.size = address_.bytes.size();
-  code = fi_getname(&listener->fid, address_.bytes.data(), &address_.size);
+  sockaddr_storage name{};
+  std::size_t bytes = sizeof name;
+  code = fi_getname(&listener->fid, &name, &bytes);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "fi_getname", code);
+  const std::optional<SocketAddress> socket = socket_address(&name, bytes);
+  if (!socket) {
+    return Error{ErrorKind::kNoRoute,
+                 fmt::format("device {} has no IPv4 or IPv6 address, and peers cannot connect to its address of "
+                             "family {}",
+                             domain_.info->domain_attr->name, name.ss_family)};
+  }
+  address_.socket = *socket;
   address_.identity = random_bits();
   address_.secret = random_bits();
   return {};
@@ -84,7 +100,7 @@ Connections::~Connections() {
 
 Peer Connections::find(std::uint64_t identity) {
   const auto [found, added] = by_identity_.try_emplace(identity, peers_.size());
-  if (added) peers_.emplace_back();
+  if (added) peers_.emplace_back().address.identity = identity;
   return found->second;
 }
 
@@ -141,17 +157,18 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
 
 ssize_t Connections::connect(Peer peer) {
   Known& known = peers_[peer];
-  if (known.address.size == 0) return -FI_EAGAIN;  // it is not inserted yet
+  if (known.address.socket.family == 0) return -FI_EAGAIN;  // it is not inserted yet
+  const Sockaddr there = to_sockaddr(known.address.socket);
   const InfoHandle info(fi_dupinfo(domain_.info));
   if (info == nullptr) return -FI_ENOMEM;
-  info->dest_addrlen = known.address.size;
-  info->dest_addr = std::malloc(known.address.size);  // fi_freeinfo frees it: NOLINT(cppcoreguidelines-no-malloc)
+  info->dest_addrlen = there.bytes;
+  info->dest_addr = std::malloc(there.bytes);  // fi_freeinfo frees it: NOLINT(cppcoreguidelines-no-malloc)
   if (info->dest_addr == nullptr) return -FI_ENOMEM;
-  std::memcpy(info->dest_addr, known.address.bytes.data(), known.address.size);
+  std::memcpy(info->dest_addr, &there.any, there.bytes);
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = open_endpoint(info.get(), endpoint); code != 0) return code;
   const Hello hello{kMagic, kVersion, address_.identity, known.address.secret, random_bits(), ++attempts_};
-  const int code = fi_connect(endpoint.get(), known.address.bytes.data(), &hello, sizeof hello);
+  const int code = fi_connect(endpoint.get(), &there.any, &hello, sizeof hello);
   if (passes(code)) {
     known.trouble = fi_strerror(-code);
     back_off(known);
@@ -227,6 +244,16 @@ std::uint64_t Connections::number(Peer peer) const {
   return peers_[peer].current != nullptr ? peers_[peer].current->number : 0;
 }
 
+std::optional<Connections::TcpPath> Connections::tcp_path(Peer peer) const {
+  const Connection* const connection = peers_[peer].current;
+  if (connection == nullptr || !connection->carries()) return {};
+  const std::optional<TcpEnds> ends = ends_of(connection->endpoint.get());
+  if (!ends) return {};
+  return TcpPath{connection->number, *ends, connection->socket};
+}
+
+void Connections::found_socket(Peer peer, int socket) { peers_[peer].current->socket = socket; }
+
 std::optional<Peer> Connections::begin_disconnect(std::uint64_t number) {
   const auto found =
       std::ranges::find_if(connections_, [&](const auto& each) { return each.second->number == number; });
@@ -293,14 +320,11 @@ void Connections::ended(Connection& connection, const std::string& why) {
 // ends the socket, and polls the provider until it has received the data that had arrived, and the end.
 void Connections::shut_down(Connection& connection) {
   fid_ep* const endpoint = connection.endpoint.get();
-  sockaddr_storage here{}, there{};
-  std::size_t here_bytes = sizeof here, there_bytes = sizeof there;
-  if (!by_adapter_ && fi_getname(&endpoint->fid, &here, &here_bytes) == 0 &&
-      fi_getpeer(endpoint, &there, &there_bytes) == 0) {
+  if (const std::optional<TcpEnds> ends = by_adapter_ ? std::nullopt : ends_of(endpoint)) {
     // Limited in time, since messages for which no receive is posted are not taken here.
     constexpr std::chrono::milliseconds kLongest{50};
     constexpr int kPollsForTheEnd = 4;
-    const int socket = end_tcp_connection(here, there);
+    const int socket = end_tcp_connection(*ends);
     int at_end = 0;
     for (const auto end = Clock::now() + kLongest; socket >= 0 && at_end < kPollsForTheEnd && Clock::now() < end;) {
       char next = 0;

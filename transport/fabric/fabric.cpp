@@ -101,7 +101,6 @@ Peer Fabric::insert(const FabricAddress& address) {
   const std::scoped_lock held(mutex_);
   const Peer peer = connections_->insert(address);
   if (peer >= peer_states_.size()) peer_states_.resize(peer + 1);
-  peer_states_[peer].address = address;
   return peer;
 }
 

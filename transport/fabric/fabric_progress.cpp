@@ -242,32 +242,58 @@ void Fabric::check_for_dead_paths() {
   constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   const std::string_view name = provider();
   if (peer_timeout_.count() == 0 || !(name.starts_with("tcp") || name.starts_with("net"))) return;
-  const auto about_each = [&](auto&& look) {
+  struct Path {
+    Peer peer;
+    Connections::TcpPath known;
+    std::optional<TcpState> state;
+  };
+  std::vector<Path> paths;
+  {
     const std::scoped_lock held(mutex_);
     const Clock::time_point now = Clock::now();
     for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
-      if (quiet(peer_states_[peer], now,
-                peer_states_[peer].unacknowledged_since == Clock::time_point{} ? kQuietEnough : Clock::duration{})) {
-        look(peer, peer_states_[peer], now);
+      PeerState& peer_state = peer_states_[peer];
+      const bool noted = peer_state.unacknowledged_since != Clock::time_point{};
+      if (!quiet(peer_state, now, noted ? Clock::duration{} : kQuietEnough)) continue;
+      if (const auto path = connections_->tcp_path(peer)) {
+        paths.push_back({peer, *path, {}});
+      } else {
+        peer_state.unacknowledged_since = {};
       }
     }
-  };
-  bool any = false;
-  about_each([&](Peer, PeerState&, Clock::time_point) { any = true; });
-  if (!any) return;
-  const std::vector<TcpConnection> connections = tcp_connections();  // without the mutex, as there may be many
-  about_each([&](Peer peer, PeerState& peer_state, Clock::time_point now) {
-    const auto silent = silent_while_asked(connections, address(), peer_state.address);
-    if (!silent) {
+  }
+  if (paths.empty()) return;
+  // Without the mutex, as a search may take a millisecond.
+  std::vector<TcpEnds> sought;
+  for (Path& path : paths) {
+    path.state = tcp_state(path.known.socket, path.known.ends);
+    if (!path.state) sought.push_back(path.known.ends);
+  }
+  if (!sought.empty()) {
+    const std::vector<int> found = find_tcp_sockets(sought);
+    auto next = found.begin();
+    for (Path& path : paths) {
+      if (path.state) continue;
+      path.known.socket = *next++;
+      path.state = tcp_state(path.known.socket, path.known.ends);
+    }
+  }
+  const std::scoped_lock held(mutex_);
+  const Clock::time_point now = Clock::now();
+  for (const Path& path : paths) {
+    PeerState& peer_state = peer_states_[path.peer];
+    if (!quiet(peer_state, now, {}) || connections_->number(path.peer) != path.known.number) continue;
+    connections_->found_socket(path.peer, path.known.socket);
+    if (!path.state || !path.state->unanswered) {
       peer_state.unacknowledged_since = {};
-      return;
+      continue;
     }
     if (peer_state.unacknowledged_since == Clock::time_point{}) peer_state.unacknowledged_since = now;
-    if (*silent >= peer_timeout_ &&
+    if (path.state->silent >= peer_timeout_ &&
         now - peer_state.unacknowledged_since >= std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) {
-      fail_peer(peer, "its host acknowledges nothing that is sent to it");
+      fail_peer(path.peer, "its host acknowledges nothing that is sent to it");
     }
-  });
+  }
 }
 
 Error Fabric::out_of_reach(const std::string& why) const {

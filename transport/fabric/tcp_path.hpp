@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel's state of the TCP connections to a peer. The kernel of a stopped process, or of one without buffer
+// The kernel's state of TCP connections of this process. The kernel of a stopped process, or of one without buffer
 // space, still acknowledges data. Behind a cut cable nothing is acknowledged, although the socket's buffer takes data
 // and TCP retries for a quarter of an hour. These functions only read the state, except end_tcp_connection.
 //
-// Thread safety: any thread may call them. Cost: a few microseconds for each descriptor of the process
-// (getsockopt(2)).
+// libfabric does not say which descriptor an endpoint has, so a search among the process's descriptors finds it, once
+// per connection.
+//
+// Thread safety: any thread may call them. Cost: tcp_state three system calls; a search one to three for each
+// descriptor of the process.
 #pragma once
 
 #include <chrono>
 #include <optional>
-#include <sys/socket.h>
+#include <span>
 #include <vector>
 
 #include "transport/base/address.hpp"
 
 namespace farside {
 
-// A TCP connection of this process, as the kernel sees it.
-struct TcpConnection {
-  sockaddr_storage here{};
-  sockaddr_storage there{};
+// The two ends of a connection.
+struct TcpEnds {
+  SocketAddress here;
+  SocketAddress there;
+  bool operator==(const TcpEnds&) const = default;
+};
+
+struct TcpState {
   bool unanswered = false;               // data were sent, sent again, and are still not acknowledged
   std::chrono::milliseconds silent{};    // time since the last arrival of anything, acknowledgements included
 };
 
-// All TCP connections of this process.
-std::vector<TcpConnection> tcp_connections();
+// Returns the descriptors of the connections, -1 for one that this process does not have.
+std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections);
 
-// Returns for how long the peer's host has been silent while data await an acknowledgement; none if no data do, or if
-// no connection belongs to the peer. `own` and `peer` are the addresses on which the two processes listen
-// (fi_getname(3)). A connection that the peer made is identified by its host only. One connection on which the host
-// is not silent shows that the host is there.
-std::optional<std::chrono::milliseconds> silent_while_asked(const std::vector<TcpConnection>& connections,
-                                                            const FabricAddress& own, const FabricAddress& peer);
+// Returns the state of the connection if `socket` is its descriptor. The descriptor may have been closed and reused.
+std::optional<TcpState> tcp_state(int socket, const TcpEnds& connection);
 
-// Ends the connection between these two addresses in both directions (shutdown(2)): only data that have arrived
-// already can still be received on it. Returns its descriptor, which stays open and belongs to the provider; -1 if
-// this process has no such connection.
-int end_tcp_connection(const sockaddr_storage& here, const sockaddr_storage& there);
+// Ends the connection in both directions (shutdown(2)): only data that have arrived already can still be received on
+// it. Returns its descriptor, which stays open and belongs to the provider; -1 if this process has no such connection.
+int end_tcp_connection(const TcpEnds& connection);
 
 }  // namespace farside
