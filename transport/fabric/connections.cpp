@@ -170,7 +170,7 @@ ssize_t Connections::connect(Peer peer) {
   const Hello hello{kMagic, kVersion, address_.identity, known.address.secret, random_bits(), ++attempts_};
   const int code = fi_connect(endpoint.get(), &there.any, &hello, sizeof hello);
   if (passes(code)) {
-    known.trouble = fi_strerror(-code);
+    known.trouble = -code;
     back_off(known);
     return -FI_EAGAIN;
   }
@@ -230,7 +230,7 @@ void Connections::established(Connection& connection, const Hello* hello) {
   connection.state = connection.to_disconnect ? State::kDisconnecting : State::kConnected;
   connection.since = Clock::now();
   known.refused = 0;
-  known.trouble.clear();
+  known.trouble = 0;
 }
 
 Connections::Clock::duration Connections::age(Peer peer) const {
@@ -254,16 +254,20 @@ std::optional<Connections::TcpPath> Connections::tcp_path(Peer peer) const {
 
 void Connections::found_socket(Peer peer, int socket) { peers_[peer].current->socket = socket; }
 
-std::optional<Peer> Connections::begin_disconnect(std::uint64_t number) {
+std::optional<Peer> Connections::peer_of(std::uint64_t number) const {
   const auto found =
       std::ranges::find_if(connections_, [&](const auto& each) { return each.second->number == number; });
   if (found == connections_.end()) return {};
-  Connection& connection = *found->second;
+  const Connection& connection = *found->second;
   if (peers_[connection.peer].current != &connection) return {};
+  return connection.peer;
+}
+
+void Connections::begin_disconnect(Peer peer) {
+  Connection& connection = *peers_[peer].current;
   connection.to_disconnect = true;
   stop_counting(connection);
   if (connection.state == State::kConnected) connection.state = State::kDisconnecting;
-  return connection.peer;
 }
 
 // The other side gets an event and ends the connection as well.
@@ -295,6 +299,10 @@ void Connections::back_off(Known& known) {
 
 Connections::State Connections::end(Connection& connection) {
   stop_counting(connection);
+  if (connection.state != State::kEnded) {
+    connection.place = static_cast<std::uint32_t>(ended_.size());
+    ended_.push_back(&connection);
+  }
   return std::exchange(connection.state, State::kEnded);
 }
 
@@ -354,12 +362,12 @@ void Connections::stop(Peer peer) {
   shut_down(*connection);
 }
 
-void Connections::close(Connection& connection) { connections_.erase(&connection.endpoint->fid); }
-
-void Connections::clear_lost(Peer peer) {
-  std::erase_if(connections_, [&](const auto& each) {
-    return each.second->peer == peer && each.second->state == State::kEnded;
-  });
+// Precondition: the connection is in kEnded.
+void Connections::close(Connection& connection) {
+  ended_[connection.place] = ended_.back();
+  ended_[connection.place]->place = connection.place;
+  ended_.pop_back();
+  connections_.erase(&connection.endpoint->fid);
 }
 
 void Connections::take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes) {
@@ -382,7 +390,7 @@ void Connections::take_error() {
   const auto found = connections_.find(entry.fid);
   if (found == connections_.end()) return;
   Connection& connection = *found->second;
-  if (!connection.carries()) peers_[connection.peer].trouble = fi_strerror(entry.err);
+  if (!connection.carries()) peers_[connection.peer].trouble = entry.err;
   ended(connection, fi_strerror(entry.err));
 }
 

@@ -63,8 +63,8 @@ Status Fabric::set_up(const Settings& settings) {
     }
     if (Status s = post_receive(*receives_.back()); !s) return s;
   }
-  stop_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
+  wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
 
   // Without its thread the endpoint is useless: no route.
   if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) {
@@ -85,8 +85,7 @@ Fabric::~Fabric() {
     finish_answers();
     stop_.store(true, std::memory_order_release);
     back_off_event_.wake();
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof one);
+    eventfd_write(wake_fd_.get(), 1);
     thread_.join();
   }
   // The endpoints are closed before the buffers that they may still write to, and the buffers' registrations before
@@ -99,9 +98,7 @@ Fabric::~Fabric() {
 
 Peer Fabric::insert(const FabricAddress& address) {
   const std::scoped_lock held(mutex_);
-  const Peer peer = connections_->insert(address);
-  if (peer >= peer_states_.size()) peer_states_.resize(peer + 1);
-  return peer;
+  return connections_->insert(address);
 }
 
 Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {

@@ -26,29 +26,31 @@ constexpr int kComesBackSoon = 16;                       // in multiples of that
 }  // namespace
 
 // Called with the mutex held.
-void Fabric::make_room() {
-  const Clock::time_point now = Clock::now();
-  std::vector<Peer> unused;
+void Fabric::make_room(Clock::time_point now) {
+  make_room_again_ = now + kRoomAgain;
+  std::vector<PeerState*> unused;
   const auto patience = [](const PeerState& peer_state) {
     return std::max<Clock::duration>(peer_state.patience, kUnused);
   };
-  for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
-    const PeerState& peer_state = peer_states_[peer];
+  connections_->for_each_peer([&](Peer peer) {
+    PeerState& peer_state = peer_states_.of(peer);
     if (peer_state.under_way == 0 && connections_->age(peer) >= patience(peer_state) &&
         now - peer_state.last_issued >= kUnused) {
-      unused.push_back(peer);
+      unused.push_back(&peer_state);
     }
-  }
+  });
   const std::size_t too_many = std::min(unused.size(), connections_->count() - most_connections_);
   const auto last_ones = unused.begin() + static_cast<std::ptrdiff_t>(too_many);
   std::partial_sort(unused.begin(), last_ones, unused.end(),
-                    [&](Peer a, Peer b) { return peer_states_[a].last_issued < peer_states_[b].last_issued; });
-  for (auto peer = unused.begin(); peer != last_ones; ++peer) {
+                    [](const PeerState* a, const PeerState* b) { return a->last_issued < b->last_issued; });
+  for (auto each = unused.begin(); each != last_ones; ++each) {
+    PeerState& peer_state = **each;
+    const Peer peer = peer_state.peer;
     std::unique_ptr<Reply> request = take_reply_buffer();
-    request->peer = *peer;
+    request->peer = peer;
     request->header = {};
     request->header.kind = MessageKind::kDisconnect;
-    request->header.operation = connections_->number(*peer);
+    request->header.operation = connections_->number(peer);
     request->fetched.clear();
     request->probe = true;  // no warning if it does not arrive
     if (send(*request) != 0) {
@@ -59,10 +61,9 @@ void Fabric::make_room() {
     ++answers_under_way_;
     log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed",
         connections_->count(), most_connections_);
-    PeerState& peer_state = peer_states_[*peer];
-    const bool soon = connections_->age(*peer) < kComesBackSoon * patience(peer_state);
+    const bool soon = connections_->age(peer) < kComesBackSoon * patience(peer_state);
     peer_state.patience = soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : kUnused;
-    connections_->begin_disconnect(connections_->number(*peer));
+    connections_->begin_disconnect(peer);
   }
 }
 
@@ -72,16 +73,16 @@ void Fabric::receive_disconnect(std::span<const std::byte> message) {
   if (message.size() != sizeof header) return;
   std::memcpy(&header, message.data(), sizeof header);
   // The connection may have ended since.
-  const std::optional<Peer> peer = connections_->begin_disconnect(header.operation);
+  const std::optional<Peer> peer = connections_->peer_of(header.operation);
   if (!peer) return;
-  if (*peer >= peer_states_.size()) peer_states_.resize(*peer + 1);
+  connections_->begin_disconnect(*peer);
   if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
 }
 
 // Called with the mutex held.
 void Fabric::disconnect_idle() {
   std::erase_if(disconnecting_,
-                [&](Peer peer) { return peer_states_[peer].issued == 0 && connections_->disconnect(peer); });
+                [&](Peer peer) { return peer_states_.of(peer).issued.empty() && connections_->disconnect(peer); });
 }
 
 }  // namespace farside

@@ -15,12 +15,13 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
   for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
     polls_.fetch_add(1, std::memory_order_relaxed);  // a sent message alone wakes the progress thread
     const std::unique_lock held(mutex_);
-    PeerState& peer_state = peer_states_[peer];
+    PeerState& peer_state = peer_states_.of(peer);
     if (operation == nullptr) {
       operation = &operations_.take();
       operation->parts = 1;
       failures = peer_state.failures;
-      if (peer_state.under_way++ == 0) peer_state.quiet_since = Clock::now();
+      peer_states_.begin(peer_state);
+      end_long_sleep();
     }
     fid_ep* endpoint = nullptr;
     ssize_t code = connections_->reach(peer, endpoint);
@@ -30,13 +31,13 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
       operation->pending = &pending;
       operation->peer = peer;
       operation->endpoint = endpoint;
-      ++peer_state.issued;
+      peer_state.issued.add(*operation);
       if (most_connections_ > 0) peer_state.last_issued = Clock::now();
       pending.issued();
       return {};
     }
     if (code == -FI_EAGAIN && peer_state.failures == failures) continue;
-    --peer_state.under_way;
+    peer_states_.end(peer_state);
     recycle(*operation);
     if (code == -FI_EAGAIN) return pending.named(out_of_reach(fmt::format("{} is not taken", what)));
     return pending.named(fabric_error(ErrorKind::kPeer, what, code));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The completion queue: which threads read it and when, how operations end, and peers that are out of reach.
 #include <poll.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,10 +16,10 @@
 namespace farside {
 namespace {
 
-constexpr std::chrono::milliseconds kSafetyNet{250};       // the longest sleep of the progress thread
+constexpr std::chrono::milliseconds kSafetyNet{250};       // the longest sleep while something is under way
+constexpr std::chrono::milliseconds kIdle{10'000};         // the longest sleep else
 constexpr std::chrono::milliseconds kLookNow{1};           // between checks of connections during its back-off
 constexpr std::chrono::milliseconds kTryAgain{1};          // while answers are unsent
-constexpr std::chrono::milliseconds kRoomAgain{20};        // while there are too many connections
 constexpr std::chrono::seconds kLastAnswers{2};            // at the end, for peers that take no answers
 constexpr std::chrono::microseconds kLook{50};
 
@@ -30,6 +31,7 @@ bool Fabric::poll() {
   bool moved = false;
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) {
     moved = drain();
+    end_long_sleep();
   }
   // Another thread may sleep until one of these completions.
   if (moved) wake_listeners();
@@ -96,9 +98,9 @@ bool Fabric::take_completions() {
 void Fabric::finish(Operation& operation) {
   Pending* pending = operation.pending;
   if (pending != nullptr) {
-    PeerState& peer_state = peer_states_[operation.peer];
-    --peer_state.under_way;
-    --peer_state.issued;
+    PeerState& peer_state = peer_states_.of(operation.peer);
+    peer_state.issued.remove(operation);
+    peer_states_.end(peer_state);
     ++peer_state.completed;
   }
   recycle(operation);
@@ -124,8 +126,9 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
     case Context::Kind::kReply: {
       auto& reply = static_cast<Reply&>(*context);
       if (reply.probe) {
-        peer_states_[reply.peer].probed = false;
-        peer_states_[reply.peer].quiet_since = Clock::now();
+        PeerState& peer_state = peer_states_.of(reply.peer);
+        peer_state.probed = false;
+        peer_state.quiet_since = Clock::now();
       }
       --answers_under_way_;
       spare_.emplace_back(&reply);
@@ -168,7 +171,7 @@ void Fabric::complete_with_error() {
     case Context::Kind::kReply: {
       auto& reply = static_cast<Reply&>(*context);
       if (reply.probe) {
-        peer_states_[reply.peer].probed = false;
+        peer_states_.of(reply.peer).probed = false;
       } else {
         log(LogLevel::kWarn, "an answer to a peer could not be delivered: {}", text);
       }
@@ -182,10 +185,7 @@ void Fabric::complete_with_error() {
 
 // Returns whether operations are under way towards the peer, and none has completed for `so_long`.
 bool Fabric::quiet(PeerState& peer_state, Clock::time_point now, Clock::duration so_long) {
-  if (peer_state.under_way == 0) {
-    peer_state.unacknowledged_since = {};
-    return false;
-  }
+  if (peer_state.under_way == 0) return false;
   if (peer_state.completed != peer_state.completed_then) {
     peer_state.completed_then = peer_state.completed;
     peer_state.quiet_since = now;
@@ -198,41 +198,41 @@ bool Fabric::quiet(PeerState& peer_state, Clock::time_point now, Clock::duration
 // timeout. An answer does not matter, since the peer may be stopped; but the provider takes no probe to a dead peer.
 // An adapter takes any probe, and must have completed it before the timeout. Called with the mutex held.
 void Fabric::check_peers() {
+  connections_->clear_lost([this](Peer peer) { return !peer_states_.is_active(peer); });
+  if (peer_timeout_.count() == 0) return;
   const Clock::time_point now = Clock::now();
-  for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
-    PeerState& peer_state = peer_states_[peer];
-    if (peer_state.under_way == 0) connections_->clear_lost(peer);
-    if (!quiet(peer_state, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) ||
-        peer_timeout_.count() == 0)
-      continue;
-    if (peer_state.probed) {
-      if (now - peer_state.quiet_since >= peer_timeout_)
-        fail_peer(peer, "its adapter acknowledges nothing that is sent to it");
-      continue;
-    }
-    std::unique_ptr<Reply> probe = take_reply_buffer();
-    probe->peer = peer;
-    const ssize_t code = send_probe(*probe);
-    if (code == 0) {
-      probe.release();  // until its completion: NOLINT(bugprone-unused-return-value)
-      ++answers_under_way_;
-      peer_state.probed = is_adapter(*info_);
-      if (!peer_state.probed) peer_state.quiet_since = now;
-      continue;
-    }
-    spare_.push_back(std::move(probe));
-    if (code != -FI_EAGAIN || now - peer_state.quiet_since >= peer_timeout_) {
-      const std::string& trouble = connections_->trouble(peer);
-      fail_peer(peer, trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", code).text
-                                      : "connecting to it: " + trouble);
-    }
+  peer_states_.for_each_active([&](PeerState& peer_state) { check_peer(peer_state, now); });
+}
+
+void Fabric::check_peer(PeerState& peer_state, Clock::time_point now) {
+  if (!quiet(peer_state, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2)) return;
+  const bool too_long = now - peer_state.quiet_since >= peer_timeout_;
+  if (peer_state.probed) {
+    if (too_long) fail_peer(peer_state, "its adapter acknowledges nothing that is sent to it");
+    return;
   }
+  std::unique_ptr<Reply> probe = take_reply_buffer();
+  probe->peer = peer_state.peer;
+  const ssize_t code = send_probe(*probe);
+  if (code == 0) {
+    probe.release();  // until its completion: NOLINT(bugprone-unused-return-value)
+    ++answers_under_way_;
+    peer_state.probed = is_adapter(*info_);
+    if (!peer_state.probed) peer_state.quiet_since = now;
+    return;
+  }
+  spare_.push_back(std::move(probe));
+  if (code == -FI_EAGAIN && !too_long) return;
+  const std::string trouble = connections_->trouble(peer_state.peer);
+  fail_peer(peer_state, trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", code).text
+                                        : "connecting to it: " + trouble);
 }
 
 // Called with the mutex held.
 void Fabric::check_connections() {
   connections_->progress();
-  if (most_connections_ > 0 && connections_->count() > most_connections_) make_room();
+  if (most_connections_ == 0 || connections_->count() <= most_connections_) return;
+  if (const Clock::time_point now = Clock::now(); now >= make_room_again_) make_room(now);
 }
 
 // A socket's buffer takes a probe even if the cable is cut. So this function reads the kernel's state of connections
@@ -251,16 +251,15 @@ void Fabric::check_for_dead_paths() {
   {
     const std::scoped_lock held(mutex_);
     const Clock::time_point now = Clock::now();
-    for (Peer peer = 0; peer < peer_states_.size(); ++peer) {
-      PeerState& peer_state = peer_states_[peer];
+    peer_states_.for_each_active([&](PeerState& peer_state) {
       const bool noted = peer_state.unacknowledged_since != Clock::time_point{};
-      if (!quiet(peer_state, now, noted ? Clock::duration{} : kQuietEnough)) continue;
-      if (const auto path = connections_->tcp_path(peer)) {
-        paths.push_back({peer, *path, {}});
+      if (!quiet(peer_state, now, noted ? Clock::duration{} : kQuietEnough)) return;
+      if (const auto path = connections_->tcp_path(peer_state.peer)) {
+        paths.push_back({peer_state.peer, *path, {}});
       } else {
         peer_state.unacknowledged_since = {};
       }
-    }
+    });
   }
   if (paths.empty()) return;
   // Without the mutex, as a search may take a millisecond.
@@ -281,7 +280,7 @@ void Fabric::check_for_dead_paths() {
   const std::scoped_lock held(mutex_);
   const Clock::time_point now = Clock::now();
   for (const Path& path : paths) {
-    PeerState& peer_state = peer_states_[path.peer];
+    PeerState& peer_state = peer_states_.of(path.peer);
     if (!quiet(peer_state, now, {}) || connections_->number(path.peer) != path.known.number) continue;
     connections_->found_socket(path.peer, path.known.socket);
     if (!path.state || !path.state->unanswered) {
@@ -291,7 +290,7 @@ void Fabric::check_for_dead_paths() {
     if (peer_state.unacknowledged_since == Clock::time_point{}) peer_state.unacknowledged_since = now;
     if (path.state->silent >= peer_timeout_ &&
         now - peer_state.unacknowledged_since >= std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) {
-      fail_peer(path.peer, "its host acknowledges nothing that is sent to it");
+      fail_peer(peer_state, "its host acknowledges nothing that is sent to it");
     }
   }
 }
@@ -302,17 +301,15 @@ Error Fabric::out_of_reach(const std::string& why) const {
 }
 
 // Fails the operations towards the peer. Operations that the provider still has are not reused until they complete.
-void Fabric::fail_peer(Peer peer, const std::string& why) {
-  PeerState& peer_state = peer_states_[peer];
+void Fabric::fail_peer(PeerState& peer_state, const std::string& why) {
   ++peer_state.failures;
   peer_state.quiet_since = Clock::now();
   peer_state.probed = false;
-  connections_->stop(peer);
-  operations_.for_each([&](Operation& operation) {
-    if (operation.pending == nullptr || operation.peer != peer) return;
+  connections_->stop(peer_state.peer);
+  peer_state.issued.for_each([&](Operation& operation) {
     Pending& pending = *std::exchange(operation.pending, nullptr);
-    --peer_state.under_way;
-    --peer_state.issued;
+    peer_state.issued.remove(operation);
+    peer_states_.end(peer_state);
     // A request no longer awaits its reply: it ends here if its send has completed.
     if (operation.awaits_reply && --operation.parts == 0) recycle(operation);
     operation.awaits_reply = false;
@@ -325,8 +322,8 @@ void Fabric::fail_peer(Peer peer, const std::string& why) {
 // had been sent fail here, except those whose replies arrived before the event.
 void Fabric::drop_replies(Peer peer, const std::string& why) {
   take_completions();
-  operations_.for_each([&](Operation& operation) {
-    if (operation.pending == nullptr || operation.peer != peer || !operation.awaits_reply) return;
+  peer_states_.of(peer).issued.for_each([&](Operation& operation) {
+    if (!operation.awaits_reply) return;
     operation.pending->failed(
         Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is lost: {}", provider(), why)});
     operation.awaits_reply = false;
@@ -361,11 +358,35 @@ bool Fabric::back_off_for(AdaptivePolling& polling) {
   return true;
 }
 
+// Returns whether the progress thread has nothing to do until something arrives.
+bool Fabric::idle() const {
+  return peer_states_.active().empty() && unsent_.empty() && disconnecting_.empty() && !connections_->connecting() &&
+         !connections_->any_lost();
+}
+
+// Returns how long the progress thread may sleep if nothing arrives. Called with the mutex held.
+std::chrono::milliseconds Fabric::sleep_limit() {
+  // Without new operations since the last check: a program that issues one now and then wakes the thread only once.
+  sleeps_long_ = idle() && peer_states_.activations() == activations_then_;
+  // Answers that the provider refused are sent again soon.
+  if (!unsent_.empty()) return kTryAgain;
+  if (most_connections_ > 0 && connections_->count() > most_connections_) return kRoomAgain;
+  return sleeps_long_ ? kIdle : kSafetyNet;
+}
+
+// Wakes the progress thread if it sleeps long and there is something to check. Called with the mutex held.
+void Fabric::end_long_sleep() {
+  if (!sleeps_long_ || idle()) [[likely]]
+    return;
+  sleeps_long_ = false;
+  eventfd_write(wake_fd_.get(), 1);
+}
+
 void Fabric::run_progress_thread() {
   fid* waited[] = {&queue_->fid, connections_->events()};
   const int to_try = waited[1] != nullptr ? 2 : 1;
   AdaptivePolling polling;
-  auto limit = kSafetyNet;
+  std::chrono::milliseconds limit = kSafetyNet;
   bool something_came = false;
   Clock::time_point look_at_connections{};
   Clock::time_point check_again = Clock::now() + kSafetyNet;
@@ -374,6 +395,7 @@ void Fabric::run_progress_thread() {
       {
         const std::scoped_lock held(mutex_);
         check_peers();
+        activations_then_ = peer_states_.activations();
       }
       check_for_dead_paths();
       check_again = Clock::now() + kSafetyNet;
@@ -392,9 +414,7 @@ void Fabric::run_progress_thread() {
       const std::scoped_lock held(mutex_);
       drain();
       check_connections();
-      // Answers that the provider refused are sent again soon.
-      limit = unsent_.empty() ? kSafetyNet : kTryAgain;
-      if (most_connections_ > 0 && connections_->count() > most_connections_) limit = std::min(limit, kRoomAgain);
+      limit = sleep_limit();
     }
     // Wakes also if nothing completed here: a peer may have written into this process's memory.
     wake_listeners();
@@ -408,8 +428,10 @@ void Fabric::run_progress_thread() {
     // fi_trywait makes progress as well, and does not say whether it has.
     wake_listeners();
     // poll(2) ignores negative descriptors.
-    pollfd fds[] = {{queue_fd_, POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}, {connections_->events_fd(), POLLIN, 0}};
+    pollfd fds[] = {{queue_fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {connections_->events_fd(), POLLIN, 0}};
     something_came = ::poll(fds, 3, static_cast<int>(limit.count())) > 0 && fds[0].revents != 0;
+    eventfd_t wakes = 0;
+    if (fds[1].revents != 0) eventfd_read(wake_fd_.get(), &wakes);
   }
 }
 

@@ -36,6 +36,8 @@ struct Operation : Context {
   Operation() : Context(Kind::kOperation) {}
   Pending* pending = nullptr;    // null: not in use, or abandoned
   Peer peer = 0;
+  Operation* previous = nullptr;  // among those that the provider has for the peer (peer_states.hpp)
+  Operation* next = nullptr;
   std::uint32_t index = 0;
   std::uint32_t generation = 0;  // changes with each use, so that a stray reply is recognised
   std::uint8_t parts = 0;        // completions still to come
@@ -55,7 +57,7 @@ struct Operation : Context {
   LockedResult* locked_result = nullptr;  // instead of `fetched`, for a list between two steps
 };
 
-// Operations are never freed, only reused: the provider may hold their addresses. Memory: 528 bytes per operation
+// Operations are never freed, only reused: the provider may hold their addresses. Memory: 544 bytes per operation
 // that was under way at once.
 class OperationPool {
  public:
