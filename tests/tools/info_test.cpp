@@ -168,7 +168,7 @@ TEST_CASE("limits are those of the process, with what to change") {
   REQUIRE(tried.answered);
   CHECK(contains(tried.answer, "locked memory=8 MiB-8 MiB is all"));
   CHECK(contains(tried.answer, "raise it to 8 MiB only"));
-  CHECK(contains(tried.answer, "descriptors=256-enough for some 156 ranks on other nodes: ulimit -n 512"));
+  CHECK(contains(tried.answer, "descriptors=256-enough for some 384 connections at a time"));
   CHECK(contains(tried.answer, "file size=1 GiB-ulimit -f unlimited"));
   CHECK(limit_named("shared memory").value > 0);
 }

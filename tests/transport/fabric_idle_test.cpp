@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The progress thread of a process that knows many peers and has nothing under way: it sleeps, yet serves at once.
 #include <dirent.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -14,11 +11,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/transport/silent_listener.hpp"
 #include "tests/transport/world.hpp"
-#include "transport/base/random.hpp"
-#include "transport/base/unique_fd.hpp"
 #include "transport/fabric/fabric.hpp"
-#include "transport/fabric/socket_address.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -43,35 +38,6 @@ std::uint64_t sleeps() {
   closedir(tasks);
   return count;
 }
-
-FabricAddress any_address(std::uint16_t port) {
-  FabricAddress address;
-  address.socket.family = AF_INET;
-  address.socket.host = {127, 0, 0, 1};
-  address.socket.port = port;
-  address.identity = random_bits();
-  return address;
-}
-
-// A socket that takes connections and says nothing.
-class SilentListener {
- public:
-  SilentListener() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof at;
-    bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), bytes);
-    listen(socket_.get(), 8);
-    getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&at), &bytes);
-    port_ = at.sin_port;
-  }
-  std::uint16_t port() const { return port_; }
-
- private:
-  UniqueFd socket_;
-  std::uint16_t port_ = 0;
-};
 
 }  // namespace
 
@@ -107,7 +73,7 @@ TEST_CASE("a peer is abandoned in time if the progress thread was asleep when it
     if (ranks.rank() == 1) return;
     Fabric& fabric = *Process::instance().fabric().value();
     const SilentListener nobody;
-    const Peer peer = fabric.insert(any_address(nobody.port()));
+    const Peer peer = fabric.insert(nobody.address());
     std::this_thread::sleep_for(1s);
     const auto begin = Clock::now();
     const std::uint64_t word = 7;

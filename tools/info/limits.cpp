@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/settings.hpp"
+#include "transport/fabric/descriptor_limit.hpp"
 #include "transport/node/segment.hpp"
 
 namespace farside::tools {
@@ -71,16 +73,14 @@ Limit address_space() {
 }
 
 Limit descriptors() {
-  constexpr std::uint64_t kUsual = 4096;
   Limit limit = from_system(RLIMIT_NOFILE, "descriptors", false);
-  limit.meaning = "one for each rank that is reached over TCP, and a few";
-  limit.enough = limit.value >= kUsual;
+  limit.meaning = "one for each connection over TCP, and a few; farside raises the limit as far as it may";
+  const std::size_t connections = connections_within(limit.most, 0);
+  limit.enough = connections >= Settings{}.connections;
   if (!limit.enough) {
-    const std::uint64_t ranks = limit.value > 100 ? limit.value - 100 : 0;
-    limit.advice =
-        fmt::format("enough for some {} ranks on other nodes: ulimit -n {}{}", ranks,
-                    limit.most == kNoLimit ? 65536 : limit.most,
-                    limit.most < kUsual ? ", and more by 'nofile' in /etc/security/limits.conf" : "");
+    limit.advice = fmt::format("enough for some {} connections at a time, to more ranks in turn: more by 'nofile' in "
+                               "/etc/security/limits.conf",
+                               connections);
   }
   return limit;
 }

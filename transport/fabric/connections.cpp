@@ -20,10 +20,18 @@ constexpr std::uint32_t kVersion = 3;
 // The back-off after a refused request: the first, and the longest.
 constexpr std::chrono::milliseconds kTryAgain{1}, kTryAgainLongest{100};
 
-// Returns whether an error of connecting may pass by itself: a cable was cut, or the peer is too busy to accept.
-bool passes(int code) {
-  constexpr std::array kPassing{ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, ECONNREFUSED, ETIMEDOUT, EADDRNOTAVAIL};
-  return std::ranges::find(kPassing, -code) != kPassing.end();
+// Returns whether an error of connecting says that this process or its node has no room for another connection.
+bool is_shortage(int error) {
+  constexpr std::array kShortages{EMFILE, ENFILE, ENOMEM, ENOBUFS};
+  return std::ranges::find(kShortages, error) != kShortages.end();
+}
+
+// Returns whether an error of connecting may pass by itself: a cable was cut, the peer is too busy to accept, or there
+// will be room again.
+bool passes(int error) {
+  constexpr std::array kPassing{ENETUNREACH,  EHOSTUNREACH, ENETDOWN,      EHOSTDOWN, ECONNREFUSED, ECONNRESET,
+                                ECONNABORTED, ETIMEDOUT,    EADDRNOTAVAIL, EAGAIN,    EINTR};
+  return is_shortage(error) || std::ranges::find(kPassing, error) != kPassing.end();
 }
 
 std::optional<TcpEnds> ends_of(fid_ep* endpoint) {
@@ -126,6 +134,7 @@ ssize_t Connections::open_endpoint(fi_info* info, FabricHandle<fid_ep>& out) {
 
 Connections::Connection* Connections::add(FabricHandle<fid_ep> endpoint, Peer peer, State state,
                                                         bool initiated, std::uint64_t number) {
+  if (!by_adapter_) descriptors_.allow(connections_.size() + 1);
   fid* const key = &endpoint->fid;
   auto connection = std::make_unique<Connection>();
   connection->endpoint = std::move(endpoint);
@@ -137,6 +146,7 @@ Connections::Connection* Connections::add(FabricHandle<fid_ep> endpoint, Peer pe
   connection->counted = peers_[peer].address.identity != address_.identity;
   if (connection->counted) ++to_stay_;
   ++in_progress_;
+  if (state == State::kConnecting) ++initiated_;
   return (connections_[key] = std::move(connection)).get();
 }
 
@@ -149,10 +159,37 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
     endpoint = known.current->endpoint.get();
     return 0;
   }
-  if (known.current == nullptr && Clock::now() >= known.not_before) {
-    if (const ssize_t code = connect(peer); code != 0) return code;
+  if (known.current != nullptr) return -FI_EAGAIN;
+  if (!known.waits && !known.failed && Clock::now() >= known.not_before) {
+    known.waits = true;
+    waiting_.push_back(peer);
   }
+  connect_waiting();
+  if (std::exchange(known.failed, false)) return -known.trouble;
   return -FI_EAGAIN;
+}
+
+// Connects to the peers that wait, as far as there are places. An error is left for those who asked (reach).
+void Connections::connect_waiting() {
+  while (initiated_ < kMostInitiated && !waiting_.empty()) {
+    const Peer peer = waiting_.front();
+    waiting_.pop_front();
+    Known& known = peers_[peer];
+    if (!std::exchange(known.waits, false) || known.current != nullptr) continue;
+    const auto error = static_cast<int>(-connect(peer));
+    if (error == 0) continue;
+    known.trouble = static_cast<std::uint16_t>(error);
+    known.failed = !passes(error);
+    note_shortage(error);
+    back_off(known);
+  }
+}
+
+// Where the process has no descriptor left, its soft limit may have been lowered, or others need many.
+void Connections::note_shortage(int error) {
+  if (!is_shortage(error)) return;
+  if (error == EMFILE && descriptors_.raise(connections_.size() + 1)) return;
+  shortage_ = true;
 }
 
 ssize_t Connections::connect(Peer peer) {
@@ -168,13 +205,7 @@ ssize_t Connections::connect(Peer peer) {
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = open_endpoint(info.get(), endpoint); code != 0) return code;
   const Hello hello{kMagic, kVersion, address_.identity, known.address.secret, random_bits(), ++attempts_};
-  const int code = fi_connect(endpoint.get(), &there.any, &hello, sizeof hello);
-  if (passes(code)) {
-    known.trouble = -code;
-    back_off(known);
-    return -FI_EAGAIN;
-  }
-  if (code != 0) return code;
+  if (const int code = fi_connect(endpoint.get(), &there.any, &hello, sizeof hello); code != 0) return code;
   known.current = add(std::move(endpoint), peer, State::kConnecting, true, hello.number);
   return 0;
 }
@@ -192,7 +223,6 @@ void Connections::take_request(fi_info* info, const Hello* hello) {
   while (Connection* mine = self ? nullptr : peers_[peer].current) {
     if (mine->state == State::kConnecting) {
       if (address_.identity < hello->from) return refuse();
-      --in_progress_;
       end(*mine);  // it is freed when its refusal arrives
       peers_[peer].current = nullptr;
     } else {
@@ -204,6 +234,7 @@ void Connections::take_request(fi_info* info, const Hello* hello) {
   peers_[peer].attempt = std::max(peers_[peer].attempt, hello->attempt);
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = open_endpoint(info, endpoint); code != 0) {
+    note_shortage(static_cast<int>(-code));
     log(LogLevel::kWarn, "a peer's connection was refused: {}",
         fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
     endpoint.reset();  // before the request that it refers to
@@ -226,7 +257,7 @@ void Connections::established(Connection& connection, const Hello* hello) {
     return ended(connection, "another process answers at its address");
   }
   if (hello != nullptr) known.attempt = std::max(known.attempt, hello->attempt);
-  --in_progress_;
+  no_longer_in_progress(connection.state);
   connection.state = connection.to_disconnect ? State::kDisconnecting : State::kConnected;
   connection.since = Clock::now();
   known.refused = 0;
@@ -292,9 +323,10 @@ void Connections::forget(Connection& connection) {
 }
 
 void Connections::back_off(Known& known) {
-  const auto wait = kTryAgain * (1U << std::min(known.refused, 7U));
+  constexpr std::uint16_t kDoublings = 7;
+  const auto wait = kTryAgain * (1U << known.refused);
   known.not_before = Clock::now() + std::min<std::chrono::milliseconds>(wait, kTryAgainLongest);
-  ++known.refused;
+  if (known.refused < kDoublings) ++known.refused;
 }
 
 Connections::State Connections::end(Connection& connection) {
@@ -303,7 +335,13 @@ Connections::State Connections::end(Connection& connection) {
     connection.place = static_cast<std::uint32_t>(ended_.size());
     ended_.push_back(&connection);
   }
+  no_longer_in_progress(connection.state);
   return std::exchange(connection.state, State::kEnded);
+}
+
+void Connections::no_longer_in_progress(State state) {
+  if (state == State::kConnecting) --initiated_;
+  if (state == State::kConnecting || state == State::kAccepting) --in_progress_;
 }
 
 void Connections::stop_counting(Connection& connection) {
@@ -316,7 +354,6 @@ void Connections::stop_counting(Connection& connection) {
 void Connections::ended(Connection& connection, const std::string& why) {
   forget(connection);
   const State before = end(connection);
-  if (before == State::kConnecting || before == State::kAccepting) --in_progress_;
   if (before != State::kConnected && before != State::kDisconnecting) return close(connection);
   if (by_adapter_) fi_shutdown(connection.endpoint.get(), 0);
   lost_(connection.peer, why);
@@ -351,15 +388,16 @@ void Connections::failed(Peer peer, const fid_ep* endpoint, const std::string& w
 }
 
 void Connections::stop(Peer peer) {
+  peers_[peer].waits = false;
   Connection* const connection = peers_[peer].current;
   if (connection == nullptr) return;
   forget(*connection);
   const State before = end(*connection);
   if (before == State::kConnecting || before == State::kAccepting) {
-    --in_progress_;
-    return close(*connection);
+    close(*connection);
+  } else {
+    shut_down(*connection);
   }
-  shut_down(*connection);
 }
 
 // Precondition: the connection is in kEnded.
@@ -390,7 +428,7 @@ void Connections::take_error() {
   const auto found = connections_.find(entry.fid);
   if (found == connections_.end()) return;
   Connection& connection = *found->second;
-  if (!connection.carries()) peers_[connection.peer].trouble = entry.err;
+  if (!connection.carries()) peers_[connection.peer].trouble = static_cast<std::uint16_t>(entry.err);
   ended(connection, fi_strerror(entry.err));
 }
 
@@ -406,10 +444,12 @@ bool Connections::progress() {
     } else if (bytes >= static_cast<ssize_t>(sizeof(fi_eq_cm_entry))) {
       take_event(event, *reinterpret_cast<const fi_eq_cm_entry*>(buffer.data()), static_cast<std::size_t>(bytes));
     } else {
-      return any;
+      break;
     }
     any = true;
   }
+  if (!waiting_.empty()) connect_waiting();
+  return any;
 }
 
 }  // namespace farside

@@ -7,6 +7,9 @@
 // When both sides connect at once, the request of the process with the lower identity stands: the other process
 // accepts it and drops its own. A refused request is repeated after a back-off, until Fabric abandons the peer.
 //
+// A process has at most kMostInitiated requests under way. Further peers wait in the order in which they were first
+// asked for, and each gets the next free place, so that a thousand first operations do not flood the peers' listeners.
+//
 // A process connects only when it has no connection to the peer. A request that is newer than the present connection
 // therefore says that the peer has closed that connection, although this side saw no event (the cable may have been
 // cut). Requests are numbered for this (Hello::attempt).
@@ -15,8 +18,11 @@
 // peer and 48 in a map, and about 100 per connection, without what libfabric keeps.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +36,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
+#include "transport/fabric/descriptor_limit.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/tcp_path.hpp"
 
@@ -61,9 +68,13 @@ class Connections {
   Peer insert(const FabricAddress& address);
   const FabricAddress& address_of(Peer peer) const { return peers_[peer].address; }
 
+  // Requests of this process that may be under way at once.
+  static constexpr std::size_t kMostInitiated = 32;
+
   enum class What { kOwn, kAnswer };
   // Gives the endpoint of the peer, for this process's own operations or for answers to the peer's, and connects if
-  // necessary. Returns 0 or a negative libfabric code: -FI_EAGAIN while a connection is being made or closed.
+  // necessary. Returns 0 or a negative libfabric code: -FI_EAGAIN while a connection is being made or closed, waits for
+  // a place or for the next attempt. The caller must call it again until then.
   ssize_t reach(Peer peer, fid_ep*& endpoint, What what = What::kOwn);
   // The queue in which receives are posted; completions do not name the peer.
   fid_ep* receiver() const { return receives_.get(); }
@@ -73,6 +84,17 @@ class Connections {
   bool any_lost() const { return !ended_.empty(); }
   // Returns whether some connection is being made; a waiting thread should then call progress.
   bool connecting() const { return in_progress_ > 0; }
+  // Returns whether the peer waits for a place among the requests that are under way.
+  bool waits_for_place(Peer peer) const { return peers_[peer].waits; }
+  // Returns how many connections the process may have by its limit of descriptors; 0: any number, since an adapter's
+  // connections have none.
+  std::size_t most_by_descriptors() const {
+    return by_adapter_ ? 0 : std::max<std::size_t>(descriptors_.most_connections(), 1);
+  }
+  // Returns whether the process, or its node, had no descriptor or no memory for a connection since the last
+  // clear_shortage(). Then connections that are not used should be closed.
+  bool shortage() const { return shortage_; }
+  void clear_shortage() { shortage_ = false; }
   // The error of the last attempt to connect to the peer; empty if it succeeded.
   std::string trouble(Peer peer) const { return peers_[peer].trouble == 0 ? "" : fi_strerror(peers_[peer].trouble); }
   // The number of connections that exist or are being made, without those that are being closed.
@@ -152,8 +174,10 @@ class Connections {
     Connection* current = nullptr;
     Clock::time_point not_before{};   // of the next attempt
     std::uint64_t attempt = 0;        // the peer's latest known attempt: later ones are newer than `current`
-    std::uint32_t refused = 0;        // attempts since the last connection
-    int trouble = 0;                  // libfabric's error of the last attempt
+    std::uint16_t refused = 0;        // attempts since the last connection, which lengthen the back-off
+    std::uint16_t trouble = 0;        // libfabric's error of the last attempt
+    bool waits = false;               // for a place; it is in waiting_
+    bool failed = false;              // the last attempt had an error that does not pass, and nobody was told
   };
 
   Connections(const Domain& domain, Lost lost);
@@ -161,6 +185,8 @@ class Connections {
   Peer find(std::uint64_t identity);
   ssize_t open_endpoint(fi_info* info, FabricHandle<fid_ep>& out);
   Connection* add(FabricHandle<fid_ep> endpoint, Peer peer, State state, bool initiated, std::uint64_t number);
+  void connect_waiting();
+  void note_shortage(int error);
   ssize_t connect(Peer peer);
   void take_request(fi_info* info, const Hello* hello);
   void established(Connection& connection, const Hello* hello);
@@ -169,6 +195,7 @@ class Connections {
   void forget(Connection& connection);
   static void back_off(Known& known);
   State end(Connection& connection);
+  void no_longer_in_progress(State state);
   void stop_counting(Connection& connection);
   void close(Connection& connection);
   void take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes);
@@ -187,8 +214,12 @@ class Connections {
   std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::unordered_map<fid*, std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> ended_;                   // in kEnded
+  DescriptorLimit descriptors_;
   std::size_t to_stay_ = 0;  // connections to other processes that are neither being evicted nor in kEnded
   std::size_t in_progress_ = 0;                      // connections in kConnecting or kAccepting
+  std::size_t initiated_ = 0;                        // connections in kConnecting
+  std::deque<Peer> waiting_;                         // for a place; entries without Known::waits are void
+  bool shortage_ = false;
 };
 
 }  // namespace farside

@@ -49,6 +49,11 @@ Status Fabric::set_up(const Settings& settings) {
       {info_.get(), fabric, domain, cq}, [this](Peer peer, const std::string& why) { drop_replies(peer, why); });
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
+  if (const std::size_t most = connections_->most_by_descriptors(); most > 0 && most < most_connections_) {
+    log(LogLevel::kInfo, "FARSIDE_CONNECTIONS={}, but the limit of descriptors (ulimit -Hn) admits {} connections",
+        most_connections_, most);
+    most_connections_ = most;
+  }
   const int code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
   orders_messages_behind_writes_ = (info_->tx_attr->msg_order & info_->rx_attr->msg_order & FI_ORDER_SAW) != 0;

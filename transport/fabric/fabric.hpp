@@ -182,10 +182,12 @@ class Fabric {
   void check_peers();
   void check_peer(PeerState& peer_state, Clock::time_point now);
   // Connection eviction (fabric_eviction.cpp).
-  void make_room(Clock::time_point now);
+  bool too_many_connections() const {
+    return (most_connections_ > 0 && connections_->count() > most_connections_) || connections_->shortage();
+  }
+  void make_room();
   void receive_disconnect(std::span<const std::byte> message);
   void disconnect_idle();
-  void check_connections();
   void check_for_dead_paths();
   static bool quiet(PeerState& peer_state, Clock::time_point now, Clock::duration so_long);
   Error out_of_reach(const std::string& why) const;
@@ -199,7 +201,7 @@ class Fabric {
 
   InfoHandle info_;
   std::chrono::seconds peer_timeout_;               // 0: no limit
-  const std::size_t most_connections_;              // 0: no limit
+  std::size_t most_connections_;                    // 0: no limit
   Progress& progress_;
   Statistics& statistics_;
   // libfabric objects, in the order of opening.

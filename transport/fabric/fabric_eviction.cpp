@@ -5,6 +5,8 @@
 // issuing as well, and ends the connection when nothing of its own is under way: its requests have been answered by
 // then. If both send DISCONNECT, both end it.
 //
+// The same happens, whatever the limit is, when a connection cannot be made for lack of descriptors or memory.
+//
 // The limit is soft. A connection that is in use or was just made stays, since two ranks that need each other would
 // otherwise connect and disconnect for ever. RDMA of the peer is not visible here, so a connection that soon comes
 // back is evicted ever later.
@@ -22,11 +24,14 @@ namespace {
 constexpr std::chrono::milliseconds kUnused{100};        // the shortest time
 constexpr std::chrono::seconds kUnusedLongest{100};
 constexpr int kComesBackSoon = 16;                       // in multiples of that time
+constexpr std::size_t kPartInShortage = 16;              // of the connections one in so many is closed
 
 }  // namespace
 
-// Called with the mutex held.
-void Fabric::make_room(Clock::time_point now) {
+// Called with the mutex held, repeatedly while there are too many connections.
+void Fabric::make_room() {
+  const Clock::time_point now = Clock::now();
+  if (now < make_room_again_) return;
   make_room_again_ = now + kRoomAgain;
   std::vector<PeerState*> unused;
   const auto patience = [](const PeerState& peer_state) {
@@ -39,7 +44,12 @@ void Fabric::make_room(Clock::time_point now) {
       unused.push_back(&peer_state);
     }
   });
-  const std::size_t too_many = std::min(unused.size(), connections_->count() - most_connections_);
+  const std::size_t count = connections_->count();
+  std::size_t too_many = most_connections_ > 0 && count > most_connections_ ? count - most_connections_ : 0;
+  const bool shortage = connections_->shortage();
+  if (shortage) too_many = std::max(too_many, count / kPartInShortage + 1);
+  connections_->clear_shortage();
+  too_many = std::min(too_many, unused.size());
   const auto last_ones = unused.begin() + static_cast<std::ptrdiff_t>(too_many);
   std::partial_sort(unused.begin(), last_ones, unused.end(),
                     [](const PeerState* a, const PeerState* b) { return a->last_issued < b->last_issued; });
@@ -59,8 +69,13 @@ void Fabric::make_room(Clock::time_point now) {
     }
     request.release();  // until its completion: NOLINT(bugprone-unused-return-value)
     ++answers_under_way_;
-    log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed",
-        connections_->count(), most_connections_);
+    if (shortage) {
+      log(LogLevel::kInfo, "{} connections, and no descriptor or memory for another: one that was not used is to be "
+                           "closed", count);
+    } else {
+      log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed", count,
+          most_connections_);
+    }
     const bool soon = connections_->age(peer) < kComesBackSoon * patience(peer_state);
     peer_state.patience = soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : kUnused;
     connections_->begin_disconnect(peer);

@@ -73,6 +73,7 @@ bool Fabric::drain() {
   if (connections_->connecting()) any = connections_->progress() || any;
   if (!unsent_.empty()) send_replies();
   if (!disconnecting_.empty()) disconnect_idle();
+  if (too_many_connections()) make_room();
   return any;
 }
 
@@ -205,6 +206,8 @@ void Fabric::check_peers() {
 }
 
 void Fabric::check_peer(PeerState& peer_state, Clock::time_point now) {
+  // The peer may well be in reach.
+  if (connections_->waits_for_place(peer_state.peer)) peer_state.quiet_since = now;
   if (!quiet(peer_state, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2)) return;
   const bool too_long = now - peer_state.quiet_since >= peer_timeout_;
   if (peer_state.probed) {
@@ -226,13 +229,6 @@ void Fabric::check_peer(PeerState& peer_state, Clock::time_point now) {
   const std::string trouble = connections_->trouble(peer_state.peer);
   fail_peer(peer_state, trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", code).text
                                         : "connecting to it: " + trouble);
-}
-
-// Called with the mutex held.
-void Fabric::check_connections() {
-  connections_->progress();
-  if (most_connections_ == 0 || connections_->count() <= most_connections_) return;
-  if (const Clock::time_point now = Clock::now(); now >= make_room_again_) make_room(now);
 }
 
 // A socket's buffer takes a probe even if the cable is cut. So this function reads the kernel's state of connections
@@ -370,7 +366,7 @@ std::chrono::milliseconds Fabric::sleep_limit() {
   sleeps_long_ = idle() && peer_states_.activations() == activations_then_;
   // Answers that the provider refused are sent again soon.
   if (!unsent_.empty()) return kTryAgain;
-  if (most_connections_ > 0 && connections_->count() > most_connections_) return kRoomAgain;
+  if (too_many_connections()) return kRoomAgain;
   return sleeps_long_ ? kIdle : kSafetyNet;
 }
 
@@ -404,7 +400,7 @@ void Fabric::run_progress_thread() {
       // The pollers take completions, but no connection events.
       if (Clock::now() >= look_at_connections) {
         const std::scoped_lock held(mutex_);
-        check_connections();
+        connections_->progress();
         look_at_connections = Clock::now() + kLookNow;
       }
       continue;
@@ -412,8 +408,8 @@ void Fabric::run_progress_thread() {
     const std::uint32_t runtime_polls = runtime_polls_.load(std::memory_order_relaxed);
     {
       const std::scoped_lock held(mutex_);
+      connections_->progress();
       drain();
-      check_connections();
       limit = sleep_limit();
     }
     // Wakes also if nothing completed here: a peer may have written into this process's memory.

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Making many connections: how many requests are under way, whose is the next, and a lack of descriptors.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <rdma/fi_domain.h>
+
+#include "tests/transport/silent_listener.hpp"
+#include "tests/transport/world.hpp"
+#include "transport/fabric/connections.hpp"
+#include "transport/fabric/descriptor_limit.hpp"
+#include "transport/fabric/provider.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Connections without the rest of an endpoint.
+struct Opened {
+  InfoHandle info = std::move(find_provider("tcp").value());
+  FabricHandle<fid_fabric> fabric;
+  FabricHandle<fid_domain> domain;
+  FabricHandle<fid_cq> queue;
+  std::unique_ptr<Connections> connections;
+
+  Opened() {
+    fid_fabric* f = nullptr;
+    fid_domain* d = nullptr;
+    fid_cq* q = nullptr;
+    fi_cq_attr attributes{};
+    attributes.format = FI_CQ_FORMAT_MSG;
+    attributes.wait_obj = FI_WAIT_FD;
+    if (fi_fabric(info->fabric_attr, &f, nullptr) == 0) fabric.reset(f);
+    if (fi_domain(f, info.get(), &d, nullptr) == 0) domain.reset(d);
+    if (fi_cq_open(d, &attributes, &q, nullptr) == 0) queue.reset(q);
+    connections = std::move(Connections::open({info.get(), f, d, q}, [](Peer, const std::string&) {}).value());
+  }
+  Connections* operator->() { return connections.get(); }
+  ssize_t reach(Peer peer) {
+    fid_ep* endpoint = nullptr;
+    return connections->reach(peer, endpoint);
+  }
+};
+
+// What `done` says within ten seconds, while connections make progress.
+template <class Done>
+bool soon(Opened& opened, Done&& done) {
+  const auto end = Clock::now() + 10s;
+  bool is = false;
+  while (!(is = done()) && Clock::now() < end) {
+    opened->progress();
+    std::this_thread::sleep_for(1ms);
+  }
+  return is;
+}
+
+// Sets the limits so that this process can open so many descriptors more.
+void leave_descriptors(std::size_t more, bool hard_too) {
+  std::vector<UniqueFd> free;
+  for (std::size_t i = 0; i < more; ++i) free.emplace_back(dup(STDIN_FILENO));
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(more > 0 ? free.back().get() + 1 : UniqueFd(dup(STDIN_FILENO)).get());
+  if (hard_too) limit.rlim_max = limit.rlim_cur;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::size_t open_sockets() {
+  std::size_t sockets = 0;
+  std::error_code gone;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", gone)) {
+    sockets += std::filesystem::read_symlink(entry.path(), gone).string().starts_with("socket:") ? 1U : 0U;
+  }
+  return sockets;
+}
+
+// One process puts to many others in turn.
+void put_to_all(Ranks& ranks, World& world) {
+  const std::uint64_t word = 7;
+  for (int round = 0; round < 2; ++round) {
+    for (int r = 1; r < ranks.size(); ++r) {
+      world.good(world->put(r, 8, &word, 8), "put");
+      world.good(world->flush(r), "flush");
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a limited number of requests to connect is under way, and the other peers follow in their order") {
+  constexpr std::size_t kPeers = 3 * Connections::kMostInitiated + 4;
+  Opened opened;
+  std::deque<SilentListener> peers(kPeers);
+  std::vector<Peer> known;
+  for (const SilentListener& peer : peers) known.push_back(opened->insert(peer.address()));
+  for (const Peer peer : known) CHECK(opened.reach(peer) == -FI_EAGAIN);
+  CHECK(opened->count() == Connections::kMostInitiated);
+  const auto called = [&] { return std::ranges::count_if(peers, [](const SilentListener& p) { return p.called(); }); };
+  CHECK(called() == Connections::kMostInitiated);
+  CHECK(std::all_of(peers.begin(), peers.begin() + Connections::kMostInitiated,
+                    [](const SilentListener& p) { return p.called(); }));
+  // Asking again changes nothing.
+  for (const Peer peer : known) CHECK(opened.reach(peer) == -FI_EAGAIN);
+  CHECK(opened->count() == Connections::kMostInitiated);
+  CHECK(opened->waits_for_place(known.back()));
+  CHECK_FALSE(opened->waits_for_place(known.front()));
+  // A place that becomes free is the next peer's, without a call for it, and not that of a peer that asks again.
+  peers[5].hang_up();
+  CHECK(soon(opened, [&] {
+    opened.reach(known[5]);
+    return peers[Connections::kMostInitiated].called();
+  }));
+  CHECK_FALSE(peers[Connections::kMostInitiated + 1].called());
+  CHECK(opened->trouble(known[5]) != "");
+  // A place of a peer that is abandoned.
+  opened->stop(known[6]);
+  CHECK(soon(opened, [&] { return peers[Connections::kMostInitiated + 1].called(); }));
+  // A peer that is abandoned while it waits is passed over.
+  opened->stop(known[Connections::kMostInitiated + 2]);
+  opened->stop(known[7]);
+  CHECK(soon(opened, [&] { return peers[Connections::kMostInitiated + 3].called(); }));
+  CHECK_FALSE(peers[Connections::kMostInitiated + 2].called());
+  // All get their turn, in a storm of refusals too.
+  std::vector<bool> had(kPeers);
+  std::size_t most = 0;
+  CHECK(soon(opened, [&] {
+    for (std::size_t i = 0; i < kPeers; ++i) {
+      if (!peers[i].called()) continue;
+      had[i] = true;
+      peers[i].hang_up();
+    }
+    for (const Peer peer : known) opened.reach(peer);
+    most = std::max(most, opened->count());
+    return std::ranges::count(had, true) == static_cast<std::ptrdiff_t>(kPeers);
+  }));
+  CHECK(most <= Connections::kMostInitiated);
+}
+
+TEST_CASE("without a descriptor an attempt to connect is repeated, and the shortage is known") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    Opened opened;
+    const SilentListener listener;
+    const Peer peer = opened->insert(listener.address());
+    leave_descriptors(0, true);
+    for (int i = 0; i < 20; ++i) {
+      ranks.check(opened.reach(peer) == -FI_EAGAIN, "the attempt is repeated");
+      std::this_thread::sleep_for(1ms);
+    }
+    ranks.check(opened->shortage(), "there is a shortage");
+    ranks.check(opened->trouble(peer) == "Too many open files", opened->trouble(peer));
+    opened->clear_shortage();
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur += 8;
+    limit.rlim_max += 8;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return;  // only root may
+    ranks.check(soon(opened,
+                     [&] {
+                       opened.reach(peer);
+                       return listener.called();
+                     }),
+                "with a descriptor it succeeds");
+    ranks.check(!opened->shortage(), "the shortage is over");
+  }));
+}
+
+TEST_CASE("an error of connecting that does not pass is returned once, to those who asked for the peer") {
+  Opened opened;
+  FabricAddress nowhere = any_address(1);
+  nowhere.socket.family = opened->address().socket.family == AF_INET ? AF_INET6 : AF_INET;
+  const Peer peer = opened->insert(nowhere);
+  const ssize_t code = opened.reach(peer);
+  INFO(fi_strerror(static_cast<int>(-code)));
+  CHECK(code != -FI_EAGAIN);
+  CHECK(opened.reach(peer) == -FI_EAGAIN);
+  CHECK(soon(opened, [&] { return opened.reach(peer) == code; }));
+  CHECK_FALSE(opened->connecting());
+}
+
+TEST_CASE("connections leave descriptors to the application") {
+  CHECK(connections_within(1024, 10) == 758);
+  CHECK(connections_within(20'000, 100) == 20'000 - 356);
+  CHECK(connections_within(64, 10) == 38);
+  CHECK(connections_within(64, 60) == 0);
+  CHECK(connections_within(0, 0) == 0);
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    rlimit limit{100, 200};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    const auto soft = [&] {
+      getrlimit(RLIMIT_NOFILE, &limit);
+      return limit.rlim_cur;
+    };
+    DescriptorLimit descriptors;
+    const std::size_t open = 150 - descriptors.most_connections();
+    ranks.check(open > 2 && open < 40, fmt::format("{} are open", open));
+    descriptors.allow(75 - open);
+    ranks.check(soft() == 100, "as many as there may be without a change");
+    descriptors.allow(76 - open);
+    ranks.check(soft() == 200, fmt::format("one more takes a higher limit: {}", soft()));
+    descriptors.allow(1000);
+    ranks.check(soft() == 200, "the hard limit stays");
+    ranks.check(!descriptors.raise(1), "there are no more");
+  }));
+}
+
+TEST_CASE("a process raises its soft limit of descriptors for connections") {
+  expect_well(run_world(6, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+    if (ranks.rank() == 0 && std::string_view(test_provider()) == "tcp") {
+      const std::size_t before = open_sockets();
+      leave_descriptors(2, false);
+      put_to_all(ranks, world);
+      ranks.check(open_sockets() == before + 5, fmt::format("{} sockets after {}", open_sockets(), before));
+    }
+    ranks.barrier();
+  }));
+}
+
+TEST_CASE("a process without descriptors closes connections that it does not use, and reaches all peers") {
+  expect_well(run_world(6, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+    if (ranks.rank() == 0) {
+      leave_descriptors(2, true);
+      put_to_all(ranks, world);
+    }
+    ranks.barrier();
+    if (ranks.rank() != 0) ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+    ranks.barrier();
+  }));
+}
