@@ -238,3 +238,25 @@ TEST_CASE("a process without descriptors closes connections that it does not use
     ranks.barrier();
   }));
 }
+
+TEST_CASE("a process without descriptors closes connections that it does not use, and accepts a peer's") {
+  expect_well(run_world(4, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+    const std::uint64_t word = 7;
+    const auto put_to = [&](int rank) {
+      world.good(world->put(rank, 8, &word, 8), "put");
+      world.good(world->flush(rank), "flush");
+    };
+    if (ranks.rank() == 0) {
+      put_to(1);
+      put_to(2);
+      leave_descriptors(0, true);
+    }
+    ranks.barrier();
+    const auto begin = Clock::now();
+    if (ranks.rank() == 3) put_to(0);
+    ranks.check(Clock::now() - begin < 10s, "long before the peer would be abandoned");
+    ranks.barrier();
+    if (ranks.rank() == 0) ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+    ranks.barrier();
+  }));
+}

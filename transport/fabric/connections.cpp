@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/connections.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -9,6 +11,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/random.hpp"
+#include "transport/base/unique_fd.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/socket_address.hpp"
 
@@ -190,6 +193,10 @@ void Connections::note_shortage(int error) {
   if (!is_shortage(error)) return;
   if (error == EMFILE && descriptors_.raise(connections_.size() + 1)) return;
   shortage_ = true;
+}
+
+void Connections::look_for_shortage() {
+  if (const UniqueFd one(::fcntl(events_fd_, F_DUPFD_CLOEXEC, 0)); !one.valid()) note_shortage(errno);
 }
 
 ssize_t Connections::connect(Peer peer) {
@@ -388,7 +395,7 @@ void Connections::failed(Peer peer, const fid_ep* endpoint, const std::string& w
 }
 
 void Connections::stop(Peer peer) {
-  peers_[peer].waits = false;
+  peers_[peer].waits = peers_[peer].failed = false;
   Connection* const connection = peers_[peer].current;
   if (connection == nullptr) return;
   forget(*connection);

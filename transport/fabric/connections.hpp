@@ -14,8 +14,8 @@
 // therefore says that the peer has closed that connection, although this side saw no event (the cable may have been
 // cut). Requests are numbered for this (Hello::attempt).
 //
-// Not thread-safe: Fabric calls it under its mutex. Cost of reach on a connected peer: a few loads. Memory: 72 bytes per
-// peer and 48 in a map, and about 100 per connection, without what libfabric keeps.
+// Not thread-safe: Fabric calls it under its mutex. Cost of reach on a connected peer: a few loads. Memory: 72 bytes
+// per peer and 48 in a map, and about 100 per connection, without what libfabric keeps.
 #pragma once
 
 #include <algorithm>
@@ -95,6 +95,9 @@ class Connections {
   // clear_shortage(). Then connections that are not used should be closed.
   bool shortage() const { return shortage_; }
   void clear_shortage() { shortage_ = false; }
+  // Notes a shortage if the process has no descriptor left. Called when events_fd() was readable without an event: the
+  // provider's listener may have failed to accept a peer's connection, which it does not report.
+  void look_for_shortage();
   // The error of the last attempt to connect to the peer; empty if it succeeded.
   std::string trouble(Peer peer) const { return peers_[peer].trouble == 0 ? "" : fi_strerror(peers_[peer].trouble); }
   // The number of connections that exist or are being made, without those that are being closed.

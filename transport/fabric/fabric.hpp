@@ -19,8 +19,8 @@
 //
 // Thread safety: all members may be called from any thread; one mutex guards the endpoint. Errors: kPeer for
 // operations (kRange if a handler refuses a request), kNoMemory if memory cannot be registered, kNoRoute when the
-// endpoint is opened. Cost: an operation over TCP takes its origin 5 to 10 us. Memory: with
-// Connections 128 bytes per peer, and 80 more once an operation was issued to it.
+// endpoint is opened. Cost: an operation over TCP takes its origin 5 to 10 us. Memory: with Connections 128 bytes per
+// peer, and 80 more once an operation was issued to it.
 #pragma once
 
 #include <array>

@@ -383,7 +383,8 @@ void Fabric::run_progress_thread() {
   const int to_try = waited[1] != nullptr ? 2 : 1;
   AdaptivePolling polling;
   std::chrono::milliseconds limit = kSafetyNet;
-  bool something_came = false;
+  bool something_came = false, connection_woke = false;
+  int events_fd = -1;
   Clock::time_point look_at_connections{};
   Clock::time_point check_again = Clock::now() + kSafetyNet;
   while (!stop_.load(std::memory_order_acquire)) {
@@ -408,9 +409,11 @@ void Fabric::run_progress_thread() {
     const std::uint32_t runtime_polls = runtime_polls_.load(std::memory_order_relaxed);
     {
       const std::scoped_lock held(mutex_);
-      connections_->progress();
+      if (!connections_->progress() && connection_woke) connections_->look_for_shortage();
       drain();
       limit = sleep_limit();
+      // A listener that lacks descriptors keeps the file descriptor readable.
+      events_fd = connections_->shortage() ? -1 : connections_->events_fd();
     }
     // Wakes also if nothing completed here: a peer may have written into this process's memory.
     wake_listeners();
@@ -424,8 +427,9 @@ void Fabric::run_progress_thread() {
     // fi_trywait makes progress as well, and does not say whether it has.
     wake_listeners();
     // poll(2) ignores negative descriptors.
-    pollfd fds[] = {{queue_fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {connections_->events_fd(), POLLIN, 0}};
+    pollfd fds[] = {{queue_fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {events_fd, POLLIN, 0}};
     something_came = ::poll(fds, 3, static_cast<int>(limit.count())) > 0 && fds[0].revents != 0;
+    connection_woke = fds[2].revents != 0;
     eventfd_t wakes = 0;
     if (fds[1].revents != 0) eventfd_read(wake_fd_.get(), &wakes);
   }
