@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "transport/base/log.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
@@ -52,6 +53,16 @@ TEST_CASE("a device or a provider that is not there is a bad setting, and what t
   REQUIRE_FALSE(provider.ok());
   CHECK(provider.error().kind == ErrorKind::kBadSetting);
   CHECK(contains(provider.error().text, "FARSIDE_PROVIDER='nonsense' cannot be used: "));
+}
+
+TEST_CASE("without a device's name there is no adapter among the candidates, whether or not the log names it") {
+  for (const LogLevel level : {LogLevel::kInfo, LogLevel::kWarn}) {
+    Log::set_level(level);
+    const Result<std::vector<Candidate>> all = candidates();
+    REQUIRE(all.ok());
+    CHECK(std::ranges::none_of(all.value(), [](const Candidate& each) { return is_adapter(*each.info); }));
+    CHECK(all.value().front().info->fabric_attr->prov_name == std::string("tcp"));
+  }
 }
 
 TEST_CASE("processes that cannot all have the best provider meet on another") {

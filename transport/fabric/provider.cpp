@@ -79,9 +79,9 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
                fmt::format("provider {} offers no connected endpoint (FI_EP_MSG) with RMA", name)};
 }
 
-bool is_adapter(const fi_info& info) {
-  return std::string_view(info.fabric_attr->prov_name) == "verbs";
-}
+bool is_adapter(std::string_view provider) { return provider == "verbs"; }
+
+bool is_adapter(const fi_info& info) { return is_adapter(std::string_view(info.fabric_attr->prov_name)); }
 
 std::span<const EndpointKind> endpoint_kinds() { return kKinds; }
 
@@ -91,10 +91,16 @@ Result<std::vector<Candidate>> candidates(const std::string& device) {
   std::vector<Candidate> result;
   std::string reasons;
   for (std::size_t i = 0; i < std::size(kPreferred); ++i) {
+    // An adapter is taken only if FARSIDE_DEVICE names it. Otherwise libfabric looks for adapters, which may take long,
+    // only to name the one that is passed over.
+    const bool only_by_name = device.empty() && is_adapter(kPreferred[i]);
+    if (only_by_name && !Log::enabled(LogLevel::kInfo)) {
+      reasons += fmt::format("{}provider {}: {}", reasons.empty() ? "" : "; ", kPreferred[i], kAdapterOnlyByName);
+      continue;
+    }
     Result<InfoHandle> info = find_provider(kPreferred[i], device);
     std::string why_not = info ? std::string() : info.error().text;
-    // An adapter is taken only if FARSIDE_DEVICE names it.
-    if (info && device.empty() && is_adapter(*info.value())) {
+    if (info && only_by_name) {
       why_not =
           fmt::format("provider {}, device {}: {}", kPreferred[i], info.value()->domain_attr->name, kAdapterOnlyByName);
     }

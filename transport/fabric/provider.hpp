@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <rdma/fi_endpoint.h>
@@ -45,17 +46,18 @@ struct Candidate {
   InfoHandle info;
 };
 // Returns the candidates of this machine, the best first. `device` is FARSIDE_DEVICE; if it is empty, adapters
-// (is_adapter) are left out, since farside was tried on emulated ones only. Logs why it leaves out others
-// (FARSIDE_LOG=info). Errors, if there is no candidate: kBadSetting if a device was named, else kNoRoute, with a list
-// of libfabric's providers.
+// (is_adapter) are left out, since farside was tried on emulated ones only, and libfabric does not look for them unless
+// the log is to name them. Logs why it leaves out others (FARSIDE_LOG=info). Errors, if there is no candidate:
+// kBadSetting if a device was named, else kNoRoute, with a list of libfabric's providers.
 Result<std::vector<Candidate>> candidates(const std::string& device = {});
 
 // Returns the provider that `asked` (FARSIDE_PROVIDER) names, or the first candidate if `asked` is empty. Errors:
 // kBadSetting if the named provider cannot be used, else those of candidates().
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device = {});
 
-// Returns whether its connections are queue pairs of an adapter. An adapter takes operations whether the peer exists
+// Return whether its connections are queue pairs of an adapter. An adapter takes operations whether the peer exists
 // or not, and completes them when the peer's adapter has acknowledged them.
 bool is_adapter(const fi_info& info);
+bool is_adapter(std::string_view provider);
 
 }  // namespace farside
