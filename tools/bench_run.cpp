@@ -73,10 +73,9 @@ std::vector<std::string> command_for(const BenchRequest& request,
   }
   std::vector<std::string_view> names;
   for (const auto* info : measures) names.push_back(info->name);
-  words.insert(words.end(),
-               {request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")), "--window",
-                request.window, "--provider", bare_provider(request.provider), "--compute-seconds",
-                fmt::format("{}", request.compute_seconds)});
+  words.insert(words.end(), {request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")),
+                             "--window", request.window, "--provider", bare_provider(request.provider),
+                             "--compute-seconds", fmt::format("{}", request.compute_seconds)});
   return words;
 }
 
@@ -170,25 +169,18 @@ void check_routes(const BenchRequest& request, int nodes, const std::vector<std:
 
 std::string_view verdict_name(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kMeasured:
-      return "measured";
-    case Verdict::kWrong:
-      return "wrong";
-    case Verdict::kCrashed:
-      return "crashed";
-    case Verdict::kFailed:
-      return "failed";
-    case Verdict::kHung:
-      return "hung";
+    case Verdict::kMeasured: return "measured";
+    case Verdict::kWrong: return "wrong";
+    case Verdict::kCrashed: return "crashed";
+    case Verdict::kFailed: return "failed";
+    case Verdict::kHung: return "hung";
   }
   return "?";
 }
 
 bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure) {
-  const bool attentive =
-      info.target == bench::TargetState::kInBarrier || info.target == bench::TargetState::kTakesPart;
-  return attentive && info.unit == bench::Unit::kMicroseconds && figure.median >= 1000 &&
-         figure.preempted >= 0.25;
+  const bool attentive = info.target == bench::TargetState::kInBarrier || info.target == bench::TargetState::kTakesPart;
+  return attentive && info.unit == bench::Unit::kMicroseconds && figure.median >= 1000 && figure.preempted >= 0.25;
 }
 
 BenchOutcome run_benchmark(const BenchRequest& request) {
@@ -246,8 +238,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     if (fine) {
       const bool uses_mpi =
           std::any_of(now.begin(), now.end(), [](const auto* info) { return !bench::is_bare(*info); });
-      if (!request.variant->native() && uses_mpi)
-        check_routes(request, outcome.nodes, opened, outcome.warnings);
+      if (!request.variant->native() && uses_mpi) check_routes(request, outcome.nodes, opened, outcome.warnings);
       // The run ended well. A measure that the program left out without an error would be retried for ever.
       for (const auto* info : now) {
         if (std::find(left.begin(), left.end(), info) != left.end())
@@ -260,8 +251,8 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
       return std::find(left.begin(), left.end(), info) != left.end();
     });
     if (next == now.end()) {
-      outcome.warnings.push_back(fmt::format("after its last measure the program {}: {}",
-                                             verdict_name(verdict.verdict), verdict.reason));
+      outcome.warnings.push_back(
+          fmt::format("after its last measure the program {}: {}", verdict_name(verdict.verdict), verdict.reason));
     } else if (!hello) {
       const auto rest = now;  // the program failed before its first measure, and fewer measures would not help
       for (const auto* info : rest) report(*info, verdict);

@@ -53,7 +53,7 @@ struct BenchRequest {
   double timeout_seconds = 60;  // for one measure, without the time for which the target is away
   int ranks = 2;
   int nodes = 1;                              // 0: not known before the run
-  std::vector<std::string> launcher;  // instead of the runtime's mpirun; "{n}": the number of ranks
+  std::vector<std::string> launcher;          // instead of the runtime's mpirun; "{n}": the number of ranks
   std::string hosts;                          // for mpirun: "a:1,b:1"; empty: this machine
   std::vector<std::string> launcher_options;  // passed to the launcher unchanged
   std::function<void(const bench::MeasureInfo&)> on_begin;
@@ -63,8 +63,8 @@ struct BenchRequest {
 
 struct BenchOutcome {
   std::map<std::string_view, Result> results;  // by name; every measure of the request unless interrupted
-  std::vector<std::string> warnings;  // doubts about the run: farside was not used, ...
-  std::string library;                // the runtime's own name and version; empty if no run got so far
+  std::vector<std::string> warnings;           // doubts about the run: farside was not used, ...
+  std::string library;                         // the runtime's own name and version; empty if no run got so far
   int nodes = 0;
   bool interrupted = false;
 };

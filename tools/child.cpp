@@ -72,8 +72,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 }
 
 // Runs between fork and exec: it may call async-signal-safe functions only (signal-safety(7)).
-[[noreturn]] void become(char** arguments, char** environment, pid_t parent, int in, int out, int err,
-                         int failure) {
+[[noreturn]] void become(char** arguments, char** environment, pid_t parent, int in, int out, int err, int failure) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // ends the launcher if this process is killed
   if (getppid() != parent) _exit(127);
@@ -192,8 +191,7 @@ int become_program(const std::vector<std::string>& arguments, const Environment&
     std::signal(stop_signal, SIG_DFL);
     std::raise(stop_signal);
   }
-  execvpe(argument_strings[0].c_str(), pointers(argument_strings).data(),
-          pointers(environment_strings).data());
+  execvpe(argument_strings[0].c_str(), pointers(argument_strings).data(), pointers(environment_strings).data());
   return errno;
 }
 
@@ -257,8 +255,7 @@ ChildEnd run_child(const ChildRequest& request) {
     drain(err->read, take_errors);
     const pid_t gone = waitpid(child, &status, WNOHANG);
     if (gone == child) break;
-    if (out->read.get() < 0 && err->read.get() < 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (out->read.get() < 0 && err->read.get() < 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (request.on_tick) request.on_tick();
     if (!ended_by_us && (stop_signal != 0 || Clock::now() > deadline)) {
       ended_by_us = stop_signal != 0 ? ChildEnd::How::kInterrupted : ChildEnd::How::kSilent;

@@ -52,11 +52,10 @@ void print_next_steps(const std::vector<RuntimeReport>& reports) {
     if (report.runtime.library.empty()) continue;
     const bool as_root = report.runtime.name == "openmpi" && geteuid() == 0;
     fmt::print("  {}LD_PRELOAD={} {} -n 2 ./your_program\n",
-               as_root ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "",
-               report.runtime.library, report.runtime.launcher);
+               as_root ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "", report.runtime.library,
+               report.runtime.launcher);
   }
-  fmt::print("More measures: {}/farside bench; all options: {}/farside bench --help\n", own_folder(),
-             own_folder());
+  fmt::print("More measures: {}/farside bench; all options: {}/farside bench --help\n", own_folder(), own_folder());
 }
 
 int bench(const BenchSettings& settings, const std::string& command) {
@@ -102,9 +101,8 @@ int bench(const BenchSettings& settings, const std::string& command) {
     }
     if (lacks_farside) {
       good = false;
-      missing.push_back(
-          fmt::format("{}: FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
-                      runtime.name, settings.library_folder, runtime.name));
+      missing.push_back(fmt::format("{}: FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
+                                    runtime.name, settings.library_folder, runtime.name));
     }
     if (variants[runtime.name].empty()) continue;
     total += static_cast<int>(variants[runtime.name].size() * measures.size()) * settings.rounds;
@@ -116,16 +114,14 @@ int bench(const BenchSettings& settings, const std::string& command) {
     return 1;
   }
   if (!settings.launcher.empty() && reports.size() > 1) {
-    fmt::print(stderr,
-               "farside bench: --launcher starts programs of one runtime; say by --runtime of which\n");
+    fmt::print(stderr, "farside bench: --launcher starts programs of one runtime; say by --runtime of which\n");
     return 2;
   }
   fmt::print("{} measures, {} run{} each; {}, {} hardware threads\n", measures.size(), settings.rounds,
              settings.rounds == 1 ? "" : "s", processor_name(), std::thread::hardware_concurrency());
   if (double load = 0; getloadavg(&load, 1) == 1 && load > 0.5) {
-    fmt::print(
-        "Note: this machine is busy (load {:.1f}); figures will suffer, most those of runtimes that spin.\n",
-        load);
+    fmt::print("Note: this machine is busy (load {:.1f}); figures will suffer, most those of runtimes that spin.\n",
+               load);
   }
   std::fflush(stdout);
 
@@ -208,8 +204,8 @@ int compare_results(const CompareSettings& settings) {
       fmt::print(stderr, "farside bench: {} and {} have no figure in common\n", settings.a, settings.b);
       return 2;
     }
-    fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared,
-               regressions, improvements);
+    fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared, regressions,
+               improvements);
     if (only > 0) fmt::print("Only one of A and B has {} others (--all shows them).\n", only);
     if (native > 0) {
       fmt::print(
@@ -256,8 +252,7 @@ void add_compare_command(CLI::App& bench_command, int& exit_code) {
 
 void add_report_command(CLI::App& bench_command, int& exit_code) {
   auto files = std::make_shared<std::array<std::string, 3>>();
-  CLI::App* command =
-      bench_command.add_subcommand("report", "make the HTML report, or CSV, of what --json wrote");
+  CLI::App* command = bench_command.add_subcommand("report", "make the HTML report, or CSV, of what --json wrote");
   command->add_option("JSON", (*files)[0], "what --json wrote")->required();
   auto* html = command->add_option("--html", (*files)[1], "write the report to this file");
   auto* csv = command->add_option("--csv", (*files)[2], "write the figures of all runs to this file");
@@ -305,25 +300,19 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       ->check(a_measure);
   command->add_option("--skip", settings->skip, "but not these")->delimiter(',')->check(a_measure);
   command
-      ->add_option("--window", settings->window,
-                   "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
+      ->add_option("--window", settings->window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
       ->check(CLI::IsMember({"allocate", "create"}))
       ->capture_default_str();
   command->add_option("--runs", settings->rounds, "runs of each variant")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command
-      ->add_option("--compute-seconds", settings->compute_seconds,
-                   "how long a computing target stays out of MPI")
+  command->add_option("--compute-seconds", settings->compute_seconds, "how long a computing target stays out of MPI")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
-  command
-      ->add_option("--timeout", settings->timeout_seconds,
-                   "seconds after which a silent measure counts as hung")
+  command->add_option("--timeout", settings->timeout_seconds, "seconds after which a silent measure counts as hung")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
-  command
-      ->add_option("-n,--ranks", settings->ranks, "ranks to start; two measure, more in contention and rate")
+  command->add_option("-n,--ranks", settings->ranks, "ranks to start; two measure, more in contention and rate")
       ->check(CLI::Range(2, 100000))
       ->capture_default_str();
   command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant")
@@ -350,8 +339,7 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   command->callback([settings, command, line, &exit_code] {
     if (!command->get_subcommands().empty()) return;  // the subcommand has run already
     if (!settings->launcher.empty() && !settings->hosts.empty())
-      throw CLI::ValidationError("--hosts",
-                                 "is for mpirun; with --launcher, say it in the launcher's own way");
+      throw CLI::ValidationError("--hosts", "is for mpirun; with --launcher, say it in the launcher's own way");
     exit_code = bench(*settings, line);
   });
 }

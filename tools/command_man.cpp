@@ -41,9 +41,7 @@ std::string roff(std::string_view text) {
 }
 
 // Formats lines so that roff(7) does not join them.
-std::string lines(const std::string& text) {
-  return text.empty() ? "" : fmt::format(".nf\n{}\n.fi\n", roff(text));
-}
+std::string lines(const std::string& text) { return text.empty() ? "" : fmt::format(".nf\n{}\n.fi\n", roff(text)); }
 
 std::string title(std::string name, int section) {
   for (char& byte : name) byte = static_cast<char>(std::toupper(static_cast<unsigned char>(byte)));
@@ -55,10 +53,8 @@ std::string options_of(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string type = option->get_expected_max() == 0 ? "" : option->get_type_name();
     text += fmt::format(".TP\n\\fB{}\\fR{}\n{}", roff(option->get_name(false, true)),
-                        type.empty() ? "" : fmt::format(" \\fI{}\\fR", roff(type)),
-                        roff(option->get_description()));
-    if (!option->get_default_str().empty())
-      text += fmt::format(" (default: {})", roff(option->get_default_str()));
+                        type.empty() ? "" : fmt::format(" \\fI{}\\fR", roff(type)), roff(option->get_description()));
+    if (!option->get_default_str().empty()) text += fmt::format(" (default: {})", roff(option->get_default_str()));
     text += '\n';
   }
   return text;
@@ -87,8 +83,8 @@ std::string page_of(const CLI::App& command) {
   const std::size_t end = std::min(description.find('\n'), description.size());
   std::string summary = description.substr(0, end);
   if (summary.ends_with(':')) summary.pop_back();
-  const std::string use = end < description.size() ? description.substr(end + 1)
-                                                   : fmt::format("farside {} [OPTIONS]", command.get_name());
+  const std::string use =
+      end < description.size() ? description.substr(end + 1) : fmt::format("farside {} [OPTIONS]", command.get_name());
   return title(name, 1) + fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(summary)) +
          fmt::format(".SH SYNOPSIS\n{}", lines(use)) +
          fmt::format(".SH DESCRIPTION\n{}", lines(command.get_footer().empty() ? summary : command.get_footer())) +
@@ -123,8 +119,7 @@ std::string settings_page() {
       ".SH ENVIRONMENT\n";
   for (const Setting& setting : settings_table()) {
     text += fmt::format(".TP\n.B {}\n{}. Allowed: {}. Default: {}.\n", roff(setting.name), roff(setting.help),
-                        roff(setting.allowed),
-                        *setting.default_value == '\0' ? "unset" : roff(setting.default_value));
+                        roff(setting.allowed), *setting.default_value == '\0' ? "unset" : roff(setting.default_value));
   }
   return text + ".SH SEE ALSO\n.BR farside (1),\n.BR mpirun (1)\n";
 }

@@ -54,8 +54,8 @@ Status take_settings(const std::vector<std::string>& set) {
     std::vector<std::string_view> names;
     for (const Setting& setting : settings_table()) names.emplace_back(setting.name);
     if (equals == std::string::npos || std::find(names.begin(), names.end(), name) == names.end()) {
-      return Error{ErrorKind::kBadSetting, fmt::format("--set {}: it is --set NAME=VALUE, and NAME one of {}",
-                                                       one, fmt::join(names, ", "))};
+      return Error{ErrorKind::kBadSetting,
+                   fmt::format("--set {}: it is --set NAME=VALUE, and NAME one of {}", one, fmt::join(names, ", "))};
     }
     setenv(name.c_str(), one.c_str() + equals + 1, 1);
   }
@@ -73,19 +73,17 @@ Result<std::string> detect(const Linkage& linkage) {
   if (linkage.mpi.empty()) {
     return Error{
         ErrorKind::kOther,
-        fmt::format(
-            "{} is linked to no MPI library, so it does not say which runtime it is for; if it loads MPI "
-            "later, or starts a program that does, --runtime {} says which",
-            linkage.examined, fmt::join(runtime_names(), " or --runtime "))};
+        fmt::format("{} is linked to no MPI library, so it does not say which runtime it is for; if it loads MPI "
+                    "later, or starts a program that does, --runtime {} says which",
+                    linkage.examined, fmt::join(runtime_names(), " or --runtime "))};
   }
   for (const MpiLibrary& one : linkage.mpi) {
     if (one.runtime == linkage.mpi.front().runtime) continue;
     return Error{
         ErrorKind::kOther,
-        fmt::format(
-            "{} is linked to the libraries of two MPI runtimes, {}: rebuild it with one of them, or choose "
-            "by --runtime {}",
-            linkage.examined, described(linkage.mpi), fmt::join(runtime_names(), " or --runtime "))};
+        fmt::format("{} is linked to the libraries of two MPI runtimes, {}: rebuild it with one of them, or choose "
+                    "by --runtime {}",
+                    linkage.examined, described(linkage.mpi), fmt::join(runtime_names(), " or --runtime "))};
   }
   return linkage.mpi.front().runtime;
 }
@@ -96,8 +94,7 @@ bool set_by_user(const std::vector<std::string>& launcher_options, std::string_v
     std::string_view option = launcher_options[i];
     while (option.starts_with('-')) option.remove_prefix(1);
     const std::string_view value = launcher_options[i + 1];
-    if ((option == "x" || option == "genv" || option == "env") && value.substr(0, value.find('=')) == name)
-      return true;
+    if ((option == "x" || option == "genv" || option == "env") && value.substr(0, value.find('=')) == name) return true;
   }
   return false;
 }
@@ -116,8 +113,7 @@ std::vector<std::string> with_variables(const Runtime& runtime, const std::vecto
 bool root_allowed(const Runtime& runtime, const Environment& environment,
                   const std::vector<std::string>& launcher_options) {
   if (runtime.name != "openmpi" || geteuid() != 0) return true;
-  const bool told =
-      environment.get("OMPI_ALLOW_RUN_AS_ROOT") && environment.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+  const bool told = environment.get("OMPI_ALLOW_RUN_AS_ROOT") && environment.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
   return told || std::any_of(launcher_options.begin(), launcher_options.end(), [](const std::string& word) {
            return word == "--allow-run-as-root" || word == "-allow-run-as-root";
          });
@@ -135,19 +131,18 @@ Status check_library(const Runtime& runtime, const Options& options, const Linka
             runtime.name, options.library_folder, runtime.title)};
   }
   if (runtime.library.find_first_of(": ") != std::string::npos) {
-    return Error{ErrorKind::kOther,
-                 fmt::format("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere",
-                             runtime.library)};
+    return Error{
+        ErrorKind::kOther,
+        fmt::format("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere", runtime.library)};
   }
   const MpiLibrary ours = mpi_behind(runtime.library);
   for (const MpiLibrary& theirs : linkage.mpi) {
     if (theirs.runtime != runtime.name || theirs.name == ours.name) continue;
-    return Error{
-        ErrorKind::kOther,
-        fmt::format("{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the "
-                    "program was built with (-DFARSIDE_MPICC_{}=...)",
-                    linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path,
-                    runtime.library, ours.name.empty() ? "another" : ours.name, runtime.name)};
+    return Error{ErrorKind::kOther,
+                 fmt::format("{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the "
+                             "program was built with (-DFARSIDE_MPICC_{}=...)",
+                             linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path,
+                             runtime.library, ours.name.empty() ? "another" : ours.name, runtime.name)};
   }
   return {};
 }
@@ -175,8 +170,7 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
     warn("{} is linked to {}, and --runtime says {}", linkage.examined, described(linkage.mpi), name);
   }
   if (!linkage.farside.empty() && linkage.farside != name) {
-    return refuse("{} is linked to libfarside-{}.so, which cannot run on {}", linkage.examined,
-                  linkage.farside, name);
+    return refuse("{} is linked to libfarside-{}.so, which cannot run on {}", linkage.examined, linkage.farside, name);
   }
   std::string mpi_library;
   for (const MpiLibrary& one : linkage.mpi) {
@@ -190,14 +184,12 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
 
   const Runtime runtime = find_runtime(name, options.library_folder, mpi_library);
   if (runtime.launcher.empty()) {
-    return refuse("no launcher of {} (neither mpirun.{} nor an mpirun of its own in PATH)", runtime.title,
-                  name);
+    return refuse("no launcher of {} (neither mpirun.{} nor an mpirun of its own in PATH)", runtime.title, name);
   }
   const std::string old_preload = environment.get("LD_PRELOAD").value_or("");
   std::string preload = old_preload;
   if (linkage.farside.empty()) {
-    if (Status status = check_library(runtime, options, linkage); !status)
-      return refuse("{}", status.error().text);
+    if (Status status = check_library(runtime, options, linkage); !status) return refuse("{}", status.error().text);
     preload = preload_list(old_preload, runtime.library);
   }
   if (set_by_user(launcher_options, "LD_PRELOAD")) {
@@ -211,8 +203,7 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
   if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
   for (const Setting& setting : settings_table()) {
     const char* value = std::getenv(setting.name);
-    if (value != nullptr && !set_by_user(launcher_options, setting.name))
-      variables.emplace_back(setting.name, value);
+    if (value != nullptr && !set_by_user(launcher_options, setting.name)) variables.emplace_back(setting.name, value);
   }
   const std::vector<std::string> set = words_for_ranks(runtime, variables);
   std::vector<std::string> words{runtime.launcher};
@@ -240,16 +231,14 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
 
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("run",
-                         "start an MPI program with farside, under the mpirun of its runtime:\n"
-                         "farside run [-n N] [mpirun options] [OPTIONS] -- program [arguments]");
+  CLI::App* command = app.add_subcommand("run",
+                                         "start an MPI program with farside, under the mpirun of its runtime:\n"
+                                         "farside run [-n N] [mpirun options] [OPTIONS] -- program [arguments]");
   // No short options: those are mpirun's (-n, -np, -host, ...).
   command->set_help_flag("--help", "Print this help message and exit");
   command->allow_extras();
   command
-      ->add_option("--runtime", options->runtime,
-                   "which runtime the program is for (default: the one it is linked to)")
+      ->add_option("--runtime", options->runtime, "which runtime the program is for (default: the one it is linked to)")
       ->check(CLI::IsMember(runtime_names()));
   command->add_option("--set", options->set, "a setting for this run (repeatable): NAME=VALUE")
       ->take_all()

@@ -48,8 +48,7 @@ void run_protocol(const std::string& protocol, simulate::Settings settings, std:
   if (protocol == "farside") {
     figures = simulate::simulate<simulate::FarsideLock>(settings);
   } else {
-    const auto locks =
-        static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
+    const auto locks = static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
     settings.most_operations = std::max<std::uint64_t>(2'000'000, kMostPerLock * locks);
     figures = protocol == "polling" ? simulate::simulate<simulate::PollingLock>(settings)
                                     : simulate::simulate<simulate::QueueLock>(settings);
@@ -120,8 +119,7 @@ int run(const Options& options) {
     const bool whole = each.figures.acquisitions == each.figures.asked && each.figures.violations == 0;
     good = good && (whole || each.protocol != "farside");
   }
-  if (!options.json_file.empty())
-    good = write(options.json_file, simulate::to_json(runs).dump(2) + "\n") && good;
+  if (!options.json_file.empty()) good = write(options.json_file, simulate::to_json(runs).dump(2) + "\n") && good;
   if (!options.csv_file.empty()) good = write(options.csv_file, simulate::to_csv(runs)) && good;
   if (!options.plot_file.empty()) {
     const std::string problem = simulate::plot(runs, options.plot_file);
@@ -138,8 +136,7 @@ int run(const Options& options) {
 
 void add_simulate_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("simulate", "the lock among many ranks, in simulated time, next to others");
+  CLI::App* command = app.add_subcommand("simulate", "the lock among many ranks, in simulated time, next to others");
   command->add_option("--ranks", options->ranks, "numbers of ranks")
       ->delimiter(',')
       ->check(CLI::Range(2, 65536))
@@ -162,8 +159,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   command->add_option("--targets", options->settings.targets, "lock words; each lock takes one of them")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  command->add_flag("--lock-all", options->settings.lock_all,
-                    "readers do lock_all, writers lock any rank exclusively");
+  command->add_flag("--lock-all", options->settings.lock_all, "readers do lock_all, writers lock any rank exclusively");
   command->add_option("--section", options->section_us, "us inside the lock")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
@@ -190,8 +186,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   command->add_option("--busy-for", options->busy_for_us, "us at a stretch")
       ->check(CLI::Range(0.1, 1e7))
       ->capture_default_str();
-  command->add_option("--seed", options->settings.seed, "the same seed gives the same figures")
-      ->capture_default_str();
+  command->add_option("--seed", options->settings.seed, "the same seed gives the same figures")->capture_default_str();
   command->add_option("--json", options->json_file, "write the figures to this file");
   command->add_option("--csv", options->csv_file, "write the figures to this file");
   command->add_option("--plot", options->plot_file, "draw them, by gnuplot: a .png or .svg file");

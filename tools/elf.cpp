@@ -40,8 +40,7 @@ class Image {
     Image image(Mapping(base, bytes));
     const auto own = own_header();
     const auto header = image.at<Header>(0);
-    if (std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-        header->e_ident[EI_CLASS] != own->e_ident[EI_CLASS] ||
+    if (std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != own->e_ident[EI_CLASS] ||
         header->e_ident[EI_DATA] != own->e_ident[EI_DATA] || header->e_machine != own->e_machine) {
       return std::nullopt;
     }
@@ -133,8 +132,7 @@ std::optional<ElfFile> read_elf(const std::string& path) {
   return result;
 }
 
-std::vector<std::string> defined_symbols(const std::string& path,
-                                         const std::vector<std::string_view>& names) {
+std::vector<std::string> defined_symbols(const std::string& path, const std::vector<std::string_view>& names) {
   std::vector<std::string> result;
   const std::optional<Image> image = Image::open(path);
   if (!image) return result;

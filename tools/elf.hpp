@@ -14,8 +14,7 @@ struct ElfFile {
   bool dynamic = false;             // false: linked statically, so that no library is ever loaded with it
   std::string soname;               // empty: none
   std::vector<std::string> needed;  // DT_NEEDED, in order
-  std::vector<std::string>
-      rpath;  // DT_RPATH and DT_RUNPATH, split at colons; tokens like $ORIGIN are not expanded
+  std::vector<std::string> rpath;   // DT_RPATH and DT_RUNPATH, split at colons; tokens like $ORIGIN are not expanded
   std::vector<std::string> runpath;
 };
 

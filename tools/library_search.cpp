@@ -97,8 +97,7 @@ std::string find_library(const std::string& name, const Object& by, const ElfFil
   }
   if (found.empty()) {
     const std::string triplet(kTriplet);
-    found = in_folders({"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib"},
-                       name);
+    found = in_folders({"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}, name);
   }
   return found;
 }
@@ -125,9 +124,8 @@ std::vector<std::string> in_loader_cache(const std::string& name, const std::str
   if (begin == std::string::npos || bytes.size() - begin < sizeof(Header)) return result;
   const std::string_view table = std::string_view(bytes).substr(begin);
   const auto text = [&](std::size_t offset) {
-    return offset < table.size()
-               ? table.substr(offset, std::min(table.find('\0', offset), table.size()) - offset)
-               : std::string_view();
+    return offset < table.size() ? table.substr(offset, std::min(table.find('\0', offset), table.size()) - offset)
+                                 : std::string_view();
   };
   Header header{};
   std::memcpy(&header, table.data(), sizeof header);

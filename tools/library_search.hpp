@@ -19,7 +19,6 @@ struct LoadedLibrary {
 std::vector<LoadedLibrary> loaded_libraries(const std::string& path);
 
 // Returns the paths that /etc/ld.so.cache (or another file of that format) has for `name`.
-std::vector<std::string> in_loader_cache(const std::string& name,
-                                         const std::string& cache = "/etc/ld.so.cache");
+std::vector<std::string> in_loader_cache(const std::string& name, const std::string& cache = "/etc/ld.so.cache");
 
 }  // namespace farside::tools

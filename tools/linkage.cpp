@@ -36,8 +36,7 @@ Result<std::string> locate(const std::string& word) {
   if (word.find('/') != std::string::npos) {
     std::error_code failed;
     if (!fs::exists(word, failed)) return cannot(fmt::format("there is no program {}", word));
-    if (!runnable(word))
-      return cannot(fmt::format("{} cannot be executed (is it a program? chmod +x)", word));
+    if (!runnable(word)) return cannot(fmt::format("{} cannot be executed (is it a program? chmod +x)", word));
     return fs::absolute(word).lexically_normal().string();
   }
   std::string found = in_path(word);
@@ -48,8 +47,7 @@ Result<std::string> locate(const std::string& word) {
 
 bool is_python(const fs::path& path) {
   std::string name = path.filename().string();
-  name.erase(std::find_if(name.begin(), name.end(),
-                          [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; }),
+  name.erase(std::find_if(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; }),
              name.end());
   return name == "python" || name == "pypy";
 }
@@ -93,14 +91,14 @@ Result<std::string> find_mpi4py(const std::string& python) {
   };
   const ChildEnd end = run_child(request);
   if (!origin) {
-    return cannot(fmt::format("{} could not be asked for its mpi4py (exit status {}): {}; {}", python,
-                              end.code, end.error_output.substr(0, end.error_output.find('\n')), kWhatThen));
+    return cannot(fmt::format("{} could not be asked for its mpi4py (exit status {}): {}; {}", python, end.code,
+                              end.error_output.substr(0, end.error_output.find('\n')), kWhatThen));
   }
   if (origin->empty()) {
-    return cannot(fmt::format(
-        "{} has no mpi4py: install it for this interpreter, or name another one (python3-mpi4py of "
-        "Debian belongs to /usr/bin/python3); if the script uses MPI by other means, {}",
-        python, kWhatThen));
+    return cannot(
+        fmt::format("{} has no mpi4py: install it for this interpreter, or name another one (python3-mpi4py of "
+                    "Debian belongs to /usr/bin/python3); if the script uses MPI by other means, {}",
+                    python, kWhatThen));
   }
   return *origin;
 }
@@ -114,8 +112,7 @@ Result<std::string> follow(const std::string& program) {
     if (read_elf(file)) return file;
     const std::vector<std::string> words = interpreter_of(file);
     if (words.empty()) {
-      return cannot(
-          fmt::format("{} is neither a program for this machine nor a script that begins with #!", chain));
+      return cannot(fmt::format("{} is neither a program for this machine nor a script that begins with #!", chain));
     }
     Result<std::string> interpreter = locate(words[0]);
     if (!interpreter)
@@ -183,8 +180,7 @@ Result<Linkage> find_linkage(const std::string& word) {
   const std::optional<ElfFile> elf = read_elf(result.examined);
   if (elf && !elf->dynamic) {
     return cannot(fmt::format(
-        "{} is linked statically: nothing can be preloaded into it, link it with shared libraries",
-        result.examined));
+        "{} is linked statically: nothing can be preloaded into it, link it with shared libraries", result.examined));
   }
   const std::vector<LoadedLibrary> loaded = loaded_libraries(result.examined);
   result.mpi = mpi_libraries(loaded);

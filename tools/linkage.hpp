@@ -18,9 +18,8 @@ struct MpiLibrary {
 };
 
 struct Linkage {
-  std::string program;  // the path of the program in question
-  std::string
-      examined;  // the file whose libraries these are: the program, its interpreter, or Python's mpi4py
+  std::string program;          // the path of the program in question
+  std::string examined;         // the file whose libraries these are: the program, its interpreter, or Python's mpi4py
   std::vector<MpiLibrary> mpi;  // none, one, or (ambiguous) several
   std::string farside;          // the runtime whose libfarside-RUNTIME.so is linked in; empty if none is
 };

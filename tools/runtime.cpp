@@ -71,8 +71,7 @@ std::string find_launcher(const Known& known, const fs::path& mpi_library) {
   if (!mpi_library.empty()) {
     std::error_code failed;
     const fs::path library = fs::canonical(mpi_library, failed);
-    const fs::path launcher =
-        library.parent_path().parent_path() / "bin" / "mpirun";  // PREFIX/lib, PREFIX/bin
+    const fs::path launcher = library.parent_path().parent_path() / "bin" / "mpirun";  // PREFIX/lib, PREFIX/bin
     if (runnable(launcher) && is_launcher_of(launcher.string(), known)) return launcher.string();
   }
   if (!known.built_with.empty() && runnable(known.built_with)) return std::string(known.built_with);
@@ -119,16 +118,14 @@ std::vector<std::string> runtime_names() {
   return result;
 }
 
-Runtime find_runtime(const std::string& name, const std::string& library_folder,
-                     const std::string& mpi_library) {
+Runtime find_runtime(const std::string& name, const std::string& library_folder, const std::string& mpi_library) {
   Runtime runtime;
   for (const Known& known : kKnown) {
     if (known.name != name) continue;
     runtime.name = known.name;
     runtime.title = known.title;
     runtime.launcher = find_launcher(known, mpi_library);
-    runtime.benchmark =
-        absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", known.name));
+    runtime.benchmark = absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", known.name));
     runtime.library = library_in(library_folder, known.name);
   }
   return runtime;

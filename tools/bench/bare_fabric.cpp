@@ -59,19 +59,15 @@ class Endpoint {
     require(fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints.get(), &info), "fi_getinfo");
     info_.reset(info);
     open(fabric_, "fi_fabric", [&](fid_fabric** out) { return fi_fabric(info->fabric_attr, out, nullptr); });
-    open(domain_, "fi_domain",
-         [&](fid_domain** out) { return fi_domain(fabric_.get(), info, out, nullptr); });
+    open(domain_, "fi_domain", [&](fid_domain** out) { return fi_domain(fabric_.get(), info, out, nullptr); });
     fi_av_attr av_attr{};
     av_attr.type = FI_AV_TABLE;
-    open(peers_, "fi_av_open",
-         [&](fid_av** out) { return fi_av_open(domain_.get(), &av_attr, out, nullptr); });
+    open(peers_, "fi_av_open", [&](fid_av** out) { return fi_av_open(domain_.get(), &av_attr, out, nullptr); });
     fi_cq_attr cq_attr{};
     cq_attr.format = FI_CQ_FORMAT_CONTEXT;
     cq_attr.wait_obj = FI_WAIT_FD;
-    open(queue_, "fi_cq_open",
-         [&](fid_cq** out) { return fi_cq_open(domain_.get(), &cq_attr, out, nullptr); });
-    open(endpoint_, "fi_endpoint",
-         [&](fid_ep** out) { return fi_endpoint(domain_.get(), info, out, nullptr); });
+    open(queue_, "fi_cq_open", [&](fid_cq** out) { return fi_cq_open(domain_.get(), &cq_attr, out, nullptr); });
+    open(endpoint_, "fi_endpoint", [&](fid_ep** out) { return fi_endpoint(domain_.get(), info, out, nullptr); });
     require(fi_ep_bind(endpoint_.get(), &peers_->fid, 0), "fi_ep_bind");
     require(fi_ep_bind(endpoint_.get(), &queue_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
     require(fi_enable(endpoint_.get()), "fi_enable");
@@ -136,8 +132,7 @@ class Endpoint {
     const fi_rma_ioc there{peer_.base + 8 * word, 1, peer_.key};
     issue(0, [&](void* context) {
       const fi_msg_atomic message{&here, nullptr, 1, address_, &there, 1, FI_UINT64, FI_CSWAP, context, 0};
-      return fi_compare_atomicmsg(endpoint_.get(), &message, &compare, nullptr, 1, &result, nullptr, 1,
-                                  FI_COMPLETION);
+      return fi_compare_atomicmsg(endpoint_.get(), &message, &compare, nullptr, 1, &result, nullptr, 1, FI_COMPLETION);
     });
     wait_for(1);
     return before;
@@ -216,8 +211,7 @@ constexpr std::uint64_t kPattern = 0x0123456789abcdef;
 // Carries out the origin's operations and checks the results.
 class Work {
  public:
-  Work(BareFabric what, Endpoint& endpoint, std::size_t bytes)
-      : what_(what), endpoint_(endpoint), values_(bytes / 8) {}
+  Work(BareFabric what, Endpoint& endpoint, std::size_t bytes) : what_(what), endpoint_(endpoint), values_(bytes / 8) {}
   void once() {
     switch (what_) {
       case BareFabric::kWrite:
@@ -233,9 +227,7 @@ class Work {
         endpoint_.read(Endpoint::kControl, values_);
         right_ = right_ && values_.front() == kPattern && values_.back() == kPattern;
         break;
-      case BareFabric::kFetchAdd:
-        right_ = right_ && endpoint_.fetch_add(kWord, 1) == done_++;
-        break;
+      case BareFabric::kFetchAdd: right_ = right_ && endpoint_.fetch_add(kWord, 1) == done_++; break;
       case BareFabric::kCompareSwap:
         right_ = right_ && endpoint_.compare_swap(kWord, done_, done_ + 1) == done_;
         ++done_;
@@ -257,8 +249,10 @@ class Work {
 // The work of the target's main thread while another thread serves the endpoint.
 void meanwhile(TargetState state, const std::atomic<bool>& served) {
   while (!served) {
-    if (state == TargetState::kServesBusy) compute_until(Clock::now() + std::chrono::milliseconds(1));
-    else std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (state == TargetState::kServesBusy)
+      compute_until(Clock::now() + std::chrono::milliseconds(1));
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

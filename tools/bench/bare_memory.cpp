@@ -228,19 +228,11 @@ Outcome measure_bare_memory(BareMemory what, std::size_t bytes, const MeasureInf
   Outcome outcome;
   switch (what) {
     case BareMemory::kLock:
-    case BareMemory::kExchange:
-      outcome = measure_words(what, pair, options);
-      break;
-    case BareMemory::kEcho:
-      outcome = measure_echo(pair, options);
-      break;
-    case BareMemory::kCopy:
-      outcome = measure_copy(bytes, pair, options);
-      break;
+    case BareMemory::kExchange: outcome = measure_words(what, pair, options); break;
+    case BareMemory::kEcho: outcome = measure_echo(pair, options); break;
+    case BareMemory::kCopy: outcome = measure_copy(bytes, pair, options); break;
     case BareMemory::kVmWrite:
-    case BareMemory::kVmRead:
-      outcome = measure_process_vm(what, bytes, pair, options);
-      break;
+    case BareMemory::kVmRead: outcome = measure_process_vm(what, bytes, pair, options); break;
   }
   if (info.unit == Unit::kMegabytes) {
     for (double& value : outcome.values) value = static_cast<double>(bytes) / value;

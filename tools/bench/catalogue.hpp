@@ -53,8 +53,8 @@ struct MeasureInfo {
 
 namespace detail {
 
-constexpr MeasureInfo sized(std::string_view group, std::string_view name, std::string_view title,
-                            double bytes, std::string_view bare = "") {
+constexpr MeasureInfo sized(std::string_view group, std::string_view name, std::string_view title, double bytes,
+                            std::string_view bare = "") {
   MeasureInfo info{name, title};
   info.group = group;
   info.x = bytes;
@@ -72,8 +72,7 @@ constexpr MeasureInfo crowd(std::string_view group, std::string_view name, std::
   return info;
 }
 
-constexpr MeasureInfo threaded(std::string_view group, std::string_view name, std::string_view title,
-                               int threads) {
+constexpr MeasureInfo threaded(std::string_view group, std::string_view name, std::string_view title, int threads) {
   MeasureInfo info{name, title, Unit::kPerSecond};
   info.group = group;
   info.x = threads;
@@ -283,9 +282,7 @@ constexpr bool is_bare_fabric(const MeasureInfo& info) {
 }
 
 // Whether the measure shows a physical limit: it uses neither MPI nor farside.
-constexpr bool is_bare(const MeasureInfo& info) {
-  return is_bare_fabric(info) || info.target == TargetState::kSpins;
-}
+constexpr bool is_bare(const MeasureInfo& info) { return is_bare_fabric(info) || info.target == TargetState::kSpins; }
 
 constexpr bool more_is_better(Unit unit) { return unit == Unit::kMegabytes || unit == Unit::kPerSecond; }
 
@@ -308,14 +305,10 @@ constexpr bool known_word(std::string_view word) {
 
 constexpr std::string_view unit_name(Unit unit) {
   switch (unit) {
-    case Unit::kMicroseconds:
-      return "us";
-    case Unit::kMegabytes:
-      return "MB/s";
-    case Unit::kPerSecond:
-      return "1/s";
-    case Unit::kCount:
-      return "count";
+    case Unit::kMicroseconds: return "us";
+    case Unit::kMegabytes: return "MB/s";
+    case Unit::kPerSecond: return "1/s";
+    case Unit::kCount: return "count";
   }
   return "";
 }

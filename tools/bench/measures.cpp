@@ -115,8 +115,7 @@ Outcome passive(const MeasureInfo& info, const Pair& pair, const Options& option
     if (!pair.origin) {
       info.target == TargetState::kComputes ? compute_until(deadline) : sleep_until(deadline);
     } else {
-      std::this_thread::sleep_for(
-          std::chrono::milliseconds(10));  // the target has certainly left the barrier then
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the target has certainly left the barrier then
       // All samples must lie in the time for which the target is away. If one operation lasts that long, it is the
       // result.
       Budget budget;

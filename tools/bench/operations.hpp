@@ -30,9 +30,7 @@ struct Put {
     MPI_Put(&value, 1, MPI_INT64_T, kTarget, 0, 1, MPI_INT64_T, win);
   }
   static bool returned(std::int64_t) { return true; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return *static_cast<const std::int64_t*>(memory) == n;
-  }
+  static bool arrived(const void* memory, std::int64_t n) { return *static_cast<const std::int64_t*>(memory) == n; }
 };
 
 struct Get {
@@ -52,13 +50,9 @@ struct FetchAndAdd {
   std::int64_t one = 1;
   std::int64_t old = -1;
   static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t) {
-    MPI_Fetch_and_op(&one, &old, MPI_INT64_T, kTarget, 0, MPI_SUM, win);
-  }
+  void issue(MPI_Win win, std::int64_t) { MPI_Fetch_and_op(&one, &old, MPI_INT64_T, kTarget, 0, MPI_SUM, win); }
   bool returned(std::int64_t i) const { return old == i - 1; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return *static_cast<const std::int64_t*>(memory) == n;
-  }
+  static bool arrived(const void* memory, std::int64_t n) { return *static_cast<const std::int64_t*>(memory) == n; }
 };
 
 struct CompareAndSwap {
@@ -73,9 +67,7 @@ struct CompareAndSwap {
     MPI_Compare_and_swap(&desired, &expected, &old, MPI_INT64_T, kTarget, 0, win);
   }
   bool returned(std::int64_t i) const { return old == i - 1; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return *static_cast<const std::int64_t*>(memory) == n;
-  }
+  static bool arrived(const void* memory, std::int64_t n) { return *static_cast<const std::int64_t*>(memory) == n; }
 };
 
 template <class T>
@@ -199,9 +191,7 @@ bool is_comb(const void* memory, int words, T value) {
 
 struct StridedPut : Strided<std::int64_t> {
   static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t) {
-    MPI_Put(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win);
-  }
+  void issue(MPI_Win win, std::int64_t) { MPI_Put(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win); }
   static bool returned(std::int64_t) { return true; }
   static bool arrived(const void* memory, std::int64_t) { return is_comb<std::int64_t>(memory, kWords, 1); }
 };
@@ -227,9 +217,7 @@ struct StridedAccumulate : Strided<double> {
     MPI_Accumulate(values_.data(), kWords, MPI_DOUBLE, kTarget, 0, 1, type_, MPI_SUM, win);
   }
   static bool returned(std::int64_t) { return true; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return is_comb(memory, kWords, static_cast<double>(n));
-  }
+  static bool arrived(const void* memory, std::int64_t n) { return is_comb(memory, kWords, static_cast<double>(n)); }
 };
 
 struct StridedGetAccumulate : Strided<double> {
@@ -243,9 +231,7 @@ struct StridedGetAccumulate : Strided<double> {
     const auto expected = static_cast<double>(i - 1);
     return before.front() == expected && before[kWords / 2] == expected && before.back() == expected;
   }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return is_comb(memory, kWords, static_cast<double>(n));
-  }
+  static bool arrived(const void* memory, std::int64_t n) { return is_comb(memory, kWords, static_cast<double>(n)); }
 };
 
 }  // namespace farside::bench

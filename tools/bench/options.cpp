@@ -15,32 +15,26 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
       "sleep. One JSON object per line on stdout. Start it under mpirun with two ranks or more.",
       "farside-bench");
   const CLI::Validator known(
-      [](std::string& word) {
-        return known_word(word) ? std::string() : word + " is no measure (see --list)";
-      },
+      [](std::string& word) { return known_word(word) ? std::string() : word + " is no measure (see --list)"; },
       "NAME");
   std::vector<std::string> chosen;
   std::vector<std::string> skipped;
   bool list = false;
   app.add_flag("--list", list, "print all measures, their groups and units, and end");
-  app.add_option("--measures", chosen, "only these (a,b,c): measures, groups, or all")
-      ->delimiter(',')
-      ->check(known);
+  app.add_option("--measures", chosen, "only these (a,b,c): measures, groups, or all")->delimiter(',')->check(known);
   app.add_option("--skip", skipped, "but not these (a,b,c)")->delimiter(',')->check(known);
   std::string window = "allocate";
   app.add_option("--window", window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
       ->check(CLI::IsMember({"allocate", "create"}))
       ->capture_default_str();
-  app.add_option("--provider", options.provider, "libfabric provider of the bare measures")
-      ->capture_default_str();
+  app.add_option("--provider", options.provider, "libfabric provider of the bare measures")->capture_default_str();
   app.add_option("--compute-seconds", options.compute_seconds, "how long a computing target stays out of MPI")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
   app.add_option("--sleep-seconds", options.sleep_seconds, "how long a sleeping target stays out of MPI")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
-  app.add_option("--sample-seconds", options.sample_seconds,
-                 "how long the samples of one measure take together")
+  app.add_option("--sample-seconds", options.sample_seconds, "how long the samples of one measure take together")
       ->check(CLI::Range(0.001, 60.0))
       ->capture_default_str();
   try {
@@ -51,8 +45,7 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
   }
   options.window = window == "create" ? WindowKind::kCreate : WindowKind::kAllocate;
   const auto named = [](const std::vector<std::string>& words, const MeasureInfo& info) {
-    return std::any_of(words.begin(), words.end(),
-                       [&](const std::string& word) { return stands_for(word, info); });
+    return std::any_of(words.begin(), words.end(), [&](const std::string& word) { return stands_for(word, info); });
   };
   for (const MeasureInfo& info : kCatalogue) {
     const bool wanted = chosen.empty() ? list || info.selection != Selection::kNamed : named(chosen, info);

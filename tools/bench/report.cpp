@@ -45,9 +45,7 @@ void say_result(const MeasureInfo& measure, std::vector<double> values, double p
        {"preempted", preempted}});
 }
 
-void say_wrong(std::string_view measure, std::string_view what) {
-  say({{"measure", measure}, {"error", what}});
-}
+void say_wrong(std::string_view measure, std::string_view what) { say({{"measure", measure}, {"error", what}}); }
 
 void say_end() { say({{"end", true}}); }
 

@@ -69,8 +69,7 @@ Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options
       for (int i = 0; i < count; ++i) {
         threads.emplace_back([&, i] {
           start.arrive_and_wait();
-          work(fetch, i, window.handle(), options.sample_seconds / kRounds,
-               workers[static_cast<std::size_t>(i)]);
+          work(fetch, i, window.handle(), options.sample_seconds / kRounds, workers[static_cast<std::size_t>(i)]);
         });
       }
       for (std::thread& thread : threads) thread.join();

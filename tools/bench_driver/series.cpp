@@ -25,8 +25,8 @@ double Series::fastest() const {
 }
 
 bool Series::doubtful() const {
-  const auto [least, most] = std::minmax_element(
-      figures.begin(), figures.end(), [](const Figure& a, const Figure& b) { return a.median < b.median; });
+  const auto [least, most] = std::minmax_element(figures.begin(), figures.end(),
+                                                 [](const Figure& a, const Figure& b) { return a.median < b.median; });
   return figures.empty() || most->median > 2 * least->median;
 }
 

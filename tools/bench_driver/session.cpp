@@ -23,9 +23,8 @@ int nodes_of(const BenchSettings& settings) {
     }
     return static_cast<int>(hosts.size());
   }
-  const bool elsewhere =
-      std::any_of(settings.launcher_options.begin(), settings.launcher_options.end(),
-                  [](const std::string& word) { return word.find("host") != std::string::npos; });
+  const bool elsewhere = std::any_of(settings.launcher_options.begin(), settings.launcher_options.end(),
+                                     [](const std::string& word) { return word.find("host") != std::string::npos; });
   return settings.launcher.empty() && !elsewhere ? 1 : 0;
 }
 
@@ -88,9 +87,7 @@ bool measure_runtime(const BenchSettings& settings, const std::vector<const Vari
       request.launcher = shell_words(settings.launcher);
       request.hosts = settings.hosts;
       request.launcher_options = settings.launcher_options;
-      request.on_begin = [&](const bench::MeasureInfo& info) {
-        progress.begin(where + std::string(info.title));
-      };
+      request.on_begin = [&](const bench::MeasureInfo& info) { progress.begin(where + std::string(info.title)); };
       request.on_result = [&](const bench::MeasureInfo& info, const Result& result) {
         const std::string shown = result.verdict == Verdict::kMeasured
                                       ? with_unit(result.figure.median, info.unit)
@@ -113,8 +110,7 @@ bool measure_runtime(const BenchSettings& settings, const std::vector<const Vari
       if (outcome.nodes > 0) nodes = outcome.nodes;
       for (const std::string& warning : outcome.warnings) {
         std::string line = fmt::format("{}: {}", title, warning);
-        if (std::find(report.warnings.begin(), report.warnings.end(), line) != report.warnings.end())
-          continue;
+        if (std::find(report.warnings.begin(), report.warnings.end(), line) != report.warnings.end()) continue;
         progress.say(fmt::format("WARNING: {}: {}", report.runtime.name, line));
         report.warnings.push_back(std::move(line));
       }

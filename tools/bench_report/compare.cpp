@@ -83,20 +83,13 @@ Comparison judge(const Json& measure, const Json& a, const Json& b, double thres
 
 std::string_view change_name(Change change) {
   switch (change) {
-    case Change::kNone:
-      return "";
-    case Change::kRegression:
-      return "REGRESSION";
-    case Change::kImprovement:
-      return "improvement";
-    case Change::kLost:
-      return "LOST";
-    case Change::kRegained:
-      return "measured again";
-    case Change::kOnlyA:
-      return "only in A";
-    case Change::kOnlyB:
-      return "only in B";
+    case Change::kNone: return "";
+    case Change::kRegression: return "REGRESSION";
+    case Change::kImprovement: return "improvement";
+    case Change::kLost: return "LOST";
+    case Change::kRegained: return "measured again";
+    case Change::kOnlyA: return "only in A";
+    case Change::kOnlyB: return "only in B";
   }
   return "";
 }
@@ -142,9 +135,7 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
 std::vector<std::string> differences(const Json& a, const Json& b) {
   std::vector<std::string> lines;
   const auto note = [&](const std::string& what, const Json& x, const Json& y) {
-    const auto text = [](const Json& value) {
-      return value.is_string() ? value.get<std::string>() : value.dump();
-    };
+    const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
     if (x != y) lines.push_back(fmt::format("{}: {} / {}", what, text(x), text(y)));
   };
   for (const char* key : {"host", "processor", "threads", "system", "kernel"})
@@ -165,13 +156,10 @@ std::string comparison_text(const std::vector<Comparison>& comparisons, bool all
   Table table({"measure", "runtime", "variant", "A", "B", "time B/A", "noise", ""});
   bool any = false;
   for (const Comparison& one : comparisons) {
-    const bool changed =
-        one.change != Change::kNone && one.change != Change::kOnlyA && one.change != Change::kOnlyB;
+    const bool changed = one.change != Change::kNone && one.change != Change::kOnlyA && one.change != Change::kOnlyB;
     if (!all && !changed) continue;
     any = true;
-    const auto shown = [&](const std::optional<double>& value) {
-      return value ? with_unit(*value, one.unit) : "-";
-    };
+    const auto shown = [&](const std::optional<double>& value) { return value ? with_unit(*value, one.unit) : "-"; };
     const bool both = one.a && one.b && one.factor > 0;
     table.add({one.title, one.runtime, one.variant, shown(one.a), shown(one.b),
                both ? fmt::format("{:.3g}", one.factor) : "-", both ? fmt::format("{:.3g}", one.noise) : "-",

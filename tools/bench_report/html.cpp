@@ -51,9 +51,7 @@ th:first-child, td:first-child { text-align: left; position: sticky; left: 0; ba
 .broken { color: var(--bad); } .warning { color: var(--bad); font-weight: 600; }
 )";
 
-std::string value_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
+std::string value_text(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 std::string facts(const Json& result) {
   std::string text = "<dl class=\"facts\">\n";
@@ -64,20 +62,17 @@ std::string facts(const Json& result) {
   const Json& settings = result.at("settings");
   add("date", result.at("date"));
   add("command", result.value("command", ""));
-  add("machine",
-      fmt::format("{}: {}, {} hardware threads, {:.1f} GiB", value_text(machine.at("host")),
-                  value_text(machine.at("processor")), machine.value("threads", 0),
-                  static_cast<double>(machine.value("memory_bytes", std::uint64_t{0})) / 1073741824.0));
+  add("machine", fmt::format("{}: {}, {} hardware threads, {:.1f} GiB", value_text(machine.at("host")),
+                             value_text(machine.at("processor")), machine.value("threads", 0),
+                             static_cast<double>(machine.value("memory_bytes", std::uint64_t{0})) / 1073741824.0));
   add("system", fmt::format("{}, kernel {}", machine.value("system", ""), value_text(machine.at("kernel"))));
   std::string versions =
       fmt::format("farside {}, libfabric {}", result.value("farside", ""), result.value("libfabric", ""));
-  for (const Json& runtime : result.at("runtimes"))
-    versions += ", " + runtime.at("version").get<std::string>();
+  for (const Json& runtime : result.at("runtimes")) versions += ", " + runtime.at("version").get<std::string>();
   add("versions", versions);
-  add("settings",
-      fmt::format("{} ranks, {} runs of each variant, windows made by MPI_Win_{}, libfabric provider {}",
-                  settings.value("ranks", 0), settings.value("rounds", 0),
-                  settings.at("window").get<std::string>(), settings.value("provider", "")));
+  add("settings", fmt::format("{} ranks, {} runs of each variant, windows made by MPI_Win_{}, libfabric provider {}",
+                              settings.value("ranks", 0), settings.value("rounds", 0),
+                              settings.at("window").get<std::string>(), settings.value("provider", "")));
   add("hosts", settings.value("hosts", ""));
   add("launcher", settings.value("launcher", ""));
   return text + "</dl>\n";
@@ -111,8 +106,8 @@ std::string cell(const Json& measure, const std::string& variant) {
                                             : "",
                         ratio(*base, *median, unit));
   }
-  return fmt::format("<td data-variant=\"{}\" title=\"{}\"><span class=\"figure\">{}{}</span>{}</td>",
-                     variant, escaped(runs_text(*figure, unit)), figure->value("doubtful", false) ? "~" : "",
+  return fmt::format("<td data-variant=\"{}\" title=\"{}\"><span class=\"figure\">{}{}</span>{}</td>", variant,
+                     escaped(runs_text(*figure, unit)), figure->value("doubtful", false) ? "~" : "",
                      with_unit(*median, unit), times);
 }
 
@@ -128,8 +123,7 @@ std::string bare_cell(const Json* bare) {
   if (bare == nullptr) return "<td class=\"dim\">-</td>";
   const Json& figure = *find_figure(*bare, "fabric");
   return fmt::format("<td data-bare=\"{}\" title=\"{}\">{}</td>", escaped(bare->at("measure")),
-                     escaped(runs_text(figure, unit_of(*bare))),
-                     with_unit(*median_in(&figure), unit_of(*bare)));
+                     escaped(runs_text(figure, unit_of(*bare))), with_unit(*median_in(&figure), unit_of(*bare)));
 }
 
 std::string table(const Json& result, const Json& runtime) {
@@ -168,9 +162,8 @@ std::string notes(const Json& result, const Json& runtime) {
     for (const Json& variant : result.at("variants")) {
       const Json* figure = find_figure(measure, variant.at("variant"));
       if (figure == nullptr || median_in(figure)) continue;
-      std::string& measures =
-          by_reason[fmt::format("{} {}: {}", variant.at("title").get<std::string>(),
-                                figure->value("verdict", ""), figure->value("reason", ""))];
+      std::string& measures = by_reason[fmt::format("{} {}: {}", variant.at("title").get<std::string>(),
+                                                    figure->value("verdict", ""), figure->value("reason", ""))];
       measures += (measures.empty() ? "" : "; ") + measure.at("title").get<std::string>();
     }
   }

@@ -31,8 +31,8 @@ constexpr Kind kKinds[] = {
      Plot::Y::kMicroseconds, "time that the target computes", "time of lock-put-unlock"},
     {"rate", "Puts of 8 B, 64 per flush: rate by ranks", "rate", "", Plot::X::kRanks, Plot::Y::kPerSecond,
      "ranks that put", "puts per second, all ranks"},
-    {"threads-put", "Put and flush: rate by threads", "threads_put", "", Plot::X::kThreads,
-     Plot::Y::kPerSecond, "threads of the origin", "operations per second, all threads"},
+    {"threads-put", "Put and flush: rate by threads", "threads_put", "", Plot::X::kThreads, Plot::Y::kPerSecond,
+     "threads of the origin", "operations per second, all threads"},
     {"threads-fetch", "Fetch_and_op and flush: rate by threads", "threads_fetch", "", Plot::X::kThreads,
      Plot::Y::kPerSecond, "threads of the origin", "operations per second, all threads"},
 };
@@ -103,8 +103,7 @@ void add_limits(const Kind& kind, const Json& runtime, Plot& plot) {
     most = std::max(most, line.points.back().x);
   }
   if (kind.id == "contention" || kind.id == "progress")
-    add(plot, level(runtime, "bare_lock", {least, most}), "limit-memory",
-        "bare memory: two atomics, a store");
+    add(plot, level(runtime, "bare_lock", {least, most}), "limit-memory", "bare memory: two atomics, a store");
   if (kind.id == "progress") {
     Line waits;
     for (const double x : {least, most}) waits.points.push_back({"", x, x * 1e6, x * 1e6, x * 1e6});
@@ -130,8 +129,8 @@ std::vector<Plot> plots_of(const Json& result, const Json& runtime) {
     }
     if (plot.lines.empty()) continue;
     // One size is no curve. The default selection has two, which are enough to be drawn.
-    const bool curve = std::any_of(plot.lines.begin(), plot.lines.end(),
-                                   [](const Line& line) { return line.points.size() > 1; });
+    const bool curve =
+        std::any_of(plot.lines.begin(), plot.lines.end(), [](const Line& line) { return line.points.size() > 1; });
     if (!curve) continue;
     add_limits(kind, runtime, plot);
     plots.push_back(std::move(plot));
@@ -141,25 +140,19 @@ std::vector<Plot> plots_of(const Json& result, const Json& runtime) {
 
 std::string x_label(Plot::X x, double value) {
   switch (x) {
-    case Plot::X::kBytes:
-      return bytes_label(value);
-    case Plot::X::kSeconds:
-      return seconds_label(value);
+    case Plot::X::kBytes: return bytes_label(value);
+    case Plot::X::kSeconds: return seconds_label(value);
     case Plot::X::kRanks:
-    case Plot::X::kThreads:
-      break;
+    case Plot::X::kThreads: break;
   }
   return number_label(value);
 }
 
 std::string y_label(Plot::Y y, double value) {
   switch (y) {
-    case Plot::Y::kMicroseconds:
-      return microseconds_label(value);
-    case Plot::Y::kMegabytes:
-      return bandwidth_label(value);
-    case Plot::Y::kPerSecond:
-      return rate_label(value);
+    case Plot::Y::kMicroseconds: return microseconds_label(value);
+    case Plot::Y::kMegabytes: return bandwidth_label(value);
+    case Plot::Y::kPerSecond: return rate_label(value);
   }
   return {};
 }

@@ -34,8 +34,7 @@ std::string system_name() {
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with("PRETTY_NAME=")) continue;
     std::string value = line.substr(12);
-    if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
-      value = value.substr(1, value.size() - 2);
+    if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
     return value;
   }
   return "unknown";
@@ -126,8 +125,7 @@ std::string processor_name() {
 }
 
 Json to_json(const BenchSettings& settings, const std::string& command,
-             const std::vector<const bench::MeasureInfo*>& measures,
-             const std::vector<RuntimeReport>& reports) {
+             const std::vector<const bench::MeasureInfo*>& measures, const std::vector<RuntimeReport>& reports) {
   const std::uint32_t fabric = fi_version();
   Json all{{"farside_bench", kVersion},
            {"farside", FARSIDE_VERSION},
@@ -145,9 +143,8 @@ Json to_json(const BenchSettings& settings, const std::string& command,
                      {"launcher_options", settings.launcher_options}};
   all["variants"] = Json::array();
   for (const Variant* variant : variants_named(settings.variants)) {
-    all["variants"].push_back({{"variant", variant->key},
-                               {"title", variant->full_title(settings.provider)},
-                               {"native", variant->native()}});
+    all["variants"].push_back(
+        {{"variant", variant->key}, {"title", variant->full_title(settings.provider)}, {"native", variant->native()}});
   }
   all["runtimes"] = Json::array();
   for (const RuntimeReport& report : reports) {
@@ -168,8 +165,7 @@ Json to_json(const BenchSettings& settings, const std::string& command,
       line["variants"] = Json::object();
       for (const Variant* variant : variants_named(settings.variants)) {
         const Series& series = report.find(variant->key, info->name);
-        if (series.broken() || series.measured())
-          line["variants"][std::string(variant->key)] = figure_json(series);
+        if (series.broken() || series.measured()) line["variants"][std::string(variant->key)] = figure_json(series);
       }
       one["measures"].push_back(std::move(line));
     }
@@ -185,17 +181,15 @@ std::string to_csv(const Json& result) {
   for (const Json& runtime : result.at("runtimes")) {
     for (const Json& measure : runtime.at("measures")) {
       for (const auto& [variant, figure] : measure.at("variants").items()) {
-        const std::string start =
-            fmt::format("{},{},{},{},{},{},{},{},{}", field(runtime.at("runtime")),
-                        field(runtime.at("version")), field(measure.at("measure")),
-                        field(measure.at("title")), field(measure.at("group")), measure.at("x").get<double>(),
-                        field(variant), field(figure.at("verdict")), field(measure.at("unit")));
+        const std::string start = fmt::format(
+            "{},{},{},{},{},{},{},{},{}", field(runtime.at("runtime")), field(runtime.at("version")),
+            field(measure.at("measure")), field(measure.at("title")), field(measure.at("group")),
+            measure.at("x").get<double>(), field(variant), field(figure.at("verdict")), field(measure.at("unit")));
         int number = 0;
         for (const Json& run : figure.at("runs")) {
           text += fmt::format("{},{},{},{},{},{},{},{}\n", start, ++number, run.at("median").get<double>(),
-                              run.at("min").get<double>(), run.at("p90").get<double>(),
-                              run.at("samples").get<long>(), run.at("preempted").get<double>(),
-                              run.at("left_out").get<bool>());
+                              run.at("min").get<double>(), run.at("p90").get<double>(), run.at("samples").get<long>(),
+                              run.at("preempted").get<double>(), run.at("left_out").get<bool>());
         }
         if (number == 0) text += start + ",,,,,,,\n";
       }
@@ -211,9 +205,8 @@ Json read_result(const std::string& file) {
   if (!result.is_object() || !result.contains("farside_bench"))
     throw std::runtime_error(fmt::format("{} is not what farside bench --json writes", file));
   if (result["farside_bench"] != kVersion) {
-    throw std::runtime_error(
-        fmt::format("{} has version {} of the format, this farside knows {}: measure again", file,
-                    result["farside_bench"].dump(), kVersion));
+    throw std::runtime_error(fmt::format("{} has version {} of the format, this farside knows {}: measure again", file,
+                                         result["farside_bench"].dump(), kVersion));
   }
   try {
     check(result);

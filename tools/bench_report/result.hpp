@@ -27,8 +27,7 @@ using Json = nlohmann::ordered_json;
 
 // `command`: the command line of the user.
 Json to_json(const BenchSettings& settings, const std::string& command,
-             const std::vector<const bench::MeasureInfo*>& measures,
-             const std::vector<RuntimeReport>& reports);
+             const std::vector<const bench::MeasureInfo*>& measures, const std::vector<RuntimeReport>& reports);
 
 // Returns CSV with one line per run: runtime, measure, variant, figures.
 std::string to_csv(const Json& result);

@@ -69,9 +69,7 @@ std::string microseconds_label(double microseconds) {
 std::string bandwidth_label(double megabytes_per_second) {
   return scaled(megabytes_per_second, {{1e3, "GB/s"}, {1, "MB/s"}, {1e-3, "kB/s"}});
 }
-std::string rate_label(double per_second) {
-  return scaled(per_second, {{1e6, "M/s"}, {1e3, "k/s"}, {1, "/s"}});
-}
+std::string rate_label(double per_second) { return scaled(per_second, {{1e6, "M/s"}, {1e3, "k/s"}, {1, "/s"}}); }
 std::string number_label(double value) { return fmt::format("{:.6g}", value); }
 
 }  // namespace farside::tools

@@ -28,16 +28,15 @@ std::string mark(const std::string& key, double x, double y) {
   if (key == "unchecked")
     return fmt::format("<circle class=\"hollow\" cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"{}\"/>", x, y, m);
   if (key == "fabric")
-    return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{}\" height=\"{}\"/>", x - m, y - m, 2 * m,
-                       2 * m);
+    return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{}\" height=\"{}\"/>", x - m, y - m, 2 * m, 2 * m);
   if (key == "sm") return polygon({{x - m, y + m}, {x + m, y + m}, {x, y - m}});
   if (key == "rdma") return polygon({{x - m, y - m}, {x + m, y - m}, {x, y + m}});
   if (key == "pt2pt")
-    return fmt::format("<path d=\"M{:.2f} {:.2f}h{}M{:.2f} {:.2f}v{}\"/>", x - m - 1, y, 2 * m + 2, x,
-                       y - m - 1, 2 * m + 2);
+    return fmt::format("<path d=\"M{:.2f} {:.2f}h{}M{:.2f} {:.2f}v{}\"/>", x - m - 1, y, 2 * m + 2, x, y - m - 1,
+                       2 * m + 2);
   if (key == "ucx") return polygon({{x - m - 1, y}, {x, y - m - 1}, {x + m + 1, y}, {x, y + m + 1}});
-  return fmt::format("<path d=\"M{:.2f} {:.2f}l{} {}m0 {}l{} {}\"/>", x - m, y - m, 2 * m, 2 * m, -2 * m,
-                     -2 * m, 2 * m);
+  return fmt::format("<path d=\"M{:.2f} {:.2f}l{} {}m0 {}l{} {}\"/>", x - m, y - m, 2 * m, 2 * m, -2 * m, -2 * m,
+                     2 * m);
 }
 
 bool is_limit(const Line& line) { return line.key.starts_with("limit-"); }
@@ -46,8 +45,7 @@ Scale x_scale(const Plot& plot) {
   std::set<double> values;
   for (const Line& line : plot.lines)
     for (const Point& point : line.points) values.insert(point.x);
-  Scale scale{plot.x != Plot::X::kThreads, *values.begin(), *values.rbegin(), kLeft + 16,
-              kWidth - kRight - 16};
+  Scale scale{plot.x != Plot::X::kThreads, *values.begin(), *values.rbegin(), kLeft + 16, kWidth - kRight - 16};
   if (!(scale.least < scale.most)) scale.most = 2 * scale.least;
   return scale;
 }
@@ -60,8 +58,8 @@ Scale y_scale(const Plot& plot) {
 }
 
 std::string scale_text(const Scale& scale) {
-  return fmt::format("{} {} {} {} {}", scale.logarithmic ? "log" : "linear", scale.least, scale.most,
-                     scale.from, scale.to);
+  return fmt::format("{} {} {} {} {}", scale.logarithmic ? "log" : "linear", scale.least, scale.most, scale.from,
+                     scale.to);
 }
 
 std::string axes(const Plot& plot, const Scale& x, const Scale& y) {
@@ -82,8 +80,8 @@ std::string axes(const Plot& plot, const Scale& x, const Scale& y) {
   double free_from = 0;  // the end of the previous label
   for (const double value : ticks) {
     const double at = x.place(value);
-    text += fmt::format("<line class=\"grid\" x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\"/>", at,
-                        bottom, bottom + 5);
+    text += fmt::format("<line class=\"grid\" x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\"/>", at, bottom,
+                        bottom + 5);
     const std::string label = x_label(plot.x, value);
     const double half = 3.6 * static_cast<double>(label.size());
     if (at - half < free_from) continue;
@@ -94,9 +92,9 @@ std::string axes(const Plot& plot, const Scale& x, const Scale& y) {
   text += fmt::format("<path class=\"axis\" d=\"M{} {}V{}H{}\"/>\n", kLeft, kTop, bottom, kWidth - kRight);
   text += fmt::format("<text class=\"name\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
                       (kLeft + kWidth - kRight) / 2, bottom + 42, escaped(plot.x_title));
-  text += fmt::format(
-      "<text class=\"name\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
-      kTop + kPlotHeight / 2, escaped(plot.y_title));
+  text +=
+      fmt::format("<text class=\"name\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+                  kTop + kPlotHeight / 2, escaped(plot.y_title));
   return text;
 }
 
@@ -109,9 +107,8 @@ std::string drawn(const Plot& plot, const Line& line, const Scale& x, const Scal
     if (point.measure.empty()) continue;
     const double at = x.place(point.x);
     if (point.most > point.least) {
-      text +=
-          fmt::format("<line class=\"range\" x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1:.2f}\" y2=\"{2:.2f}\"/>",
-                      at, y.place(point.least), y.place(point.most));
+      text += fmt::format("<line class=\"range\" x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1:.2f}\" y2=\"{2:.2f}\"/>", at,
+                          y.place(point.least), y.place(point.most));
     }
     text += fmt::format(
         "<g class=\"point\" data-measure=\"{}\" data-x=\"{}\" data-y=\"{}\" data-at=\"{:.2f} {:.2f}\">"
@@ -122,9 +119,9 @@ std::string drawn(const Plot& plot, const Line& line, const Scale& x, const Scal
                     : plot.y == Plot::Y::kMegabytes  ? "MB/s"
                                                      : "/s"),
         fmt::format("{:.3g}", point.least), fmt::format("{:.3g}", point.most),
-        is_limit(line) ? fmt::format("<circle class=\"spot\" cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"2\"/>", at,
-                                     y.place(point.y))
-                       : mark(line.key, at, y.place(point.y)));
+        is_limit(line)
+            ? fmt::format("<circle class=\"spot\" cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"2\"/>", at, y.place(point.y))
+            : mark(line.key, at, y.place(point.y)));
   }
   return text + "</g>\n";
 }
@@ -159,20 +156,11 @@ std::string escaped(const std::string& text) {
   std::string result;
   for (const char byte : text) {
     switch (byte) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += byte;
+      case '&': result += "&amp;"; break;
+      case '<': result += "&lt;"; break;
+      case '>': result += "&gt;"; break;
+      case '"': result += "&quot;"; break;
+      default: result += byte;
     }
   }
   return result;

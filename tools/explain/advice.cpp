@@ -37,9 +37,7 @@ std::string percent(double part, double whole) {
   const double share = 100 * part / whole;
   return share >= 10 ? fmt::format("{:.0f}%", share) : fmt::format("{:.1f}%", share);
 }
-std::string seconds(double value) {
-  return value <= 0 ? "0" : with_unit(value * 1e6, bench::Unit::kMicroseconds);
-}
+std::string seconds(double value) { return value <= 0 ? "0" : with_unit(value * 1e6, bench::Unit::kMicroseconds); }
 
 bool is(const std::string& kind, const char* flavor) { return kind.starts_with(std::string(flavor) + " "); }
 bool by(const std::string& kind, const char* route) { return kind.find(route) != std::string::npos; }
@@ -96,12 +94,11 @@ class Rules {
     const double time = fabric ? sums.waited("flush") : static_cast<double>(flushes) * kFlush;
     if (!matters(flushes, time)) return;
     add("flush_after_every", kind, time,
-        fmt::format("{} flushes for {} operations: about one after each, {} {}. Issue several operations "
-                    "before one flush; {}.",
-                    flushes, operations, seconds(time),
-                    fabric ? "of waiting" : "in all, which is little inside a node",
-                    fabric ? "each flush over the fabric is a round trip"
-                           : "between nodes each would be a round trip"));
+        fmt::format(
+            "{} flushes for {} operations: about one after each, {} {}. Issue several operations "
+            "before one flush; {}.",
+            flushes, operations, seconds(time), fabric ? "of waiting" : "in all, which is little inside a node",
+            fabric ? "each flush over the fabric is a round trip" : "between nodes each would be a round trip"));
   }
 
   void lock_each_time(const std::string& kind, const WindowKind& sums) {
@@ -191,9 +188,8 @@ class Rules {
       if (found == sums.waits.end() || found->second.seconds < kShareWaited * run_.seconds) continue;
       const Waits& waits = found->second;
       add(fmt::format("{}_waits", call).c_str(), kind, waits.seconds,
-          fmt::format("{} calls waited {}, {} of the time; the longest {}. {}.", waits.count,
-                      seconds(waits.seconds), percent(waits.seconds, run_.seconds), seconds(waits.longest),
-                      advice));
+          fmt::format("{} calls waited {}, {} of the time; the longest {}. {}.", waits.count, seconds(waits.seconds),
+                      percent(waits.seconds, run_.seconds), seconds(waits.longest), advice));
     }
   }
 
@@ -257,8 +253,8 @@ double WindowKind::seconds() const {
 std::vector<Advice> advise(const Run& run) { return Rules(run).all(); }
 
 std::string in_words(const Run& run) {
-  std::string text = fmt::format("{} ranks, {} of all ranks together from their first window to the end\n",
-                                 run.ranks, seconds(run.seconds));
+  std::string text = fmt::format("{} ranks, {} of all ranks together from their first window to the end\n", run.ranks,
+                                 seconds(run.seconds));
   if (run.kinds.empty()) return text + "\nNo window was farside's.\n";
   Table time({"where the time went", "time", "share", "calls", "longest"});
   double known = 0;

@@ -35,8 +35,7 @@ const json& part(const json& from, const char* name) {
   static const json nothing = json::object();
   const auto found = from.find(name);
   if (found == from.end()) return nothing;
-  if (!found->is_object())
-    throw std::runtime_error(fmt::format("{} is {}, and no object", name, found->dump()));
+  if (!found->is_object()) throw std::runtime_error(fmt::format("{} is {}, and no object", name, found->dump()));
   return *found;
 }
 
@@ -71,8 +70,7 @@ void add(Run& run, const std::string& file, const std::string& text) {
     run.runtime_windows += all.at("windows").value("runtime", std::uint64_t{0});
     for (const auto& [kind, sums] : all.at("window_kinds").items()) add_kind(run.kinds[kind], sums);
   } catch (const std::exception& error) {
-    throw std::runtime_error(
-        fmt::format("{}: no statistics that farside explain can read: {}", file, error.what()));
+    throw std::runtime_error(fmt::format("{}: no statistics that farside explain can read: {}", file, error.what()));
   }
 }
 
@@ -85,10 +83,10 @@ Run read(const std::string& prefix) {
   }
   if (failed) throw std::runtime_error(fmt::format("{}.*.json: {}", prefix, failed.message()));
   if (run.ranks == 0) {
-    throw std::runtime_error(fmt::format(
-        "{}.*.json: there is no such file; run the program with FARSIDE_STATS={} (and with farside), "
-        "to its MPI_Finalize",
-        prefix, prefix));
+    throw std::runtime_error(
+        fmt::format("{}.*.json: there is no such file; run the program with FARSIDE_STATS={} (and with farside), "
+                    "to its MPI_Finalize",
+                    prefix, prefix));
   }
   return run;
 }

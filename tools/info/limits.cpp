@@ -34,9 +34,8 @@ Limit locked_memory() {
         "'* - memlock unlimited' in /etc/security/limits.conf, under Slurm LimitMEMLOCK=infinity in the unit "
         "of slurmd",
         limit_text(limit.value, true), limit.value < (std::uint64_t{64} << 20) ? ", too little for most" : "",
-        limit.most == kNoLimit
-            ? ""
-            : fmt::format(" (this user may raise it to {} only)", limit_text(limit.most, true)));
+        limit.most == kNoLimit ? ""
+                               : fmt::format(" (this user may raise it to {} only)", limit_text(limit.most, true)));
   }
   return limit;
 }
@@ -46,8 +45,8 @@ Limit shared_memory() {
   Limit limit;
   limit.name = "shared memory";
   limit.value = limit.most = available.bytes;
-  limit.meaning = fmt::format(
-      "windows of MPI_Win_allocate, of all ranks on the node together, as {} has it left", available.limit);
+  limit.meaning =
+      fmt::format("windows of MPI_Win_allocate, of all ranks on the node together, as {} has it left", available.limit);
   limit.enough = available.bytes >= (std::uint64_t{256} << 20);
   if (!limit.enough) limit.advice = "end what uses the memory, or give the job more (cgroup: memory.max)";
   return limit;
@@ -57,8 +56,7 @@ Limit file_size() {
   Limit limit = from_system(RLIMIT_FSIZE, "file size", true);
   limit.meaning = "a rank's part of a window of MPI_Win_allocate counts as a file";
   limit.enough = limit.value == kNoLimit;
-  if (!limit.enough)
-    limit.advice = fmt::format("ulimit -f {}", limit.most == kNoLimit ? "unlimited" : "higher");
+  if (!limit.enough) limit.advice = fmt::format("ulimit -f {}", limit.most == kNoLimit ? "unlimited" : "higher");
   return limit;
 }
 
@@ -77,10 +75,9 @@ Limit descriptors() {
   limit.enough = limit.value >= kUsual;
   if (!limit.enough) {
     const std::uint64_t ranks = limit.value > 100 ? limit.value - 100 : 0;
-    limit.advice =
-        fmt::format("enough for some {} ranks on other nodes: ulimit -n {}{}", ranks,
-                    limit.most == kNoLimit ? 65536 : limit.most,
-                    limit.most < kUsual ? ", and more by 'nofile' in /etc/security/limits.conf" : "");
+    limit.advice = fmt::format("enough for some {} ranks on other nodes: ulimit -n {}{}", ranks,
+                               limit.most == kNoLimit ? 65536 : limit.most,
+                               limit.most < kUsual ? ", and more by 'nofile' in /etc/security/limits.conf" : "");
   }
   return limit;
 }

@@ -63,8 +63,7 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
     report.available = true;
     return report;
   }
-  const std::string without =
-      libfabric.built_in ? "" : "; and this libfabric is built without its verbs provider";
+  const std::string without = libfabric.built_in ? "" : "; and this libfabric is built without its verbs provider";
   if (report.devices.empty()) {
     return because(fmt::format("no RDMA device: {} {}{}", (classes / "infiniband").string(),
                                fs::exists(classes / "infiniband") ? "is empty" : "does not exist", without),
@@ -77,9 +76,8 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
     if (name.starts_with("uverbs")) files.push_back(name);
   }
   if (files.empty()) {
-    return because(
-        fmt::format("{} is there, but the kernel offers no verbs for it", fmt::join(report.devices, ", ")),
-        "modprobe ib_uverbs");
+    return because(fmt::format("{} is there, but the kernel offers no verbs for it", fmt::join(report.devices, ", ")),
+                   "modprobe ib_uverbs");
   }
   files.emplace_back("rdma_cm");  // the provider connects through this device
   for (const std::string& name : files) {
@@ -102,12 +100,10 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
   if (!libfabric.filter.empty()) {
     return because(fmt::format("FI_PROVIDER='{}' may leave it out", libfabric.filter), "unset FI_PROVIDER");
   }
-  if (std::none_of(report.devices.begin(), report.devices.end(), [&](const std::string& device) {
-        return some_port_active(classes / "infiniband" / device);
-      })) {
-    return because(
-        fmt::format("no port of {} is active", fmt::join(report.devices, ", ")),
-        "look at the cable, the switch and (InfiniBand) the subnet manager; ibv_devinfo shows the ports");
+  if (std::none_of(report.devices.begin(), report.devices.end(),
+                   [&](const std::string& device) { return some_port_active(classes / "infiniband" / device); })) {
+    return because(fmt::format("no port of {} is active", fmt::join(report.devices, ", ")),
+                   "look at the cable, the switch and (InfiniBand) the subnet manager; ibv_devinfo shows the ports");
   }
   return because(fmt::format("libfabric's verbs provider takes none of {}", fmt::join(report.devices, ", ")),
                  "it needs a network interface with an IP address on the device (ip addr); FI_LOG_LEVEL=info "

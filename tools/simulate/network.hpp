@@ -136,16 +136,10 @@ class Network {
       case What::kArrive:
         schedule(served(event.operation->target), What::kEffect, event.operation, event.handler);
         break;
-      case What::kEffect:
-        effect(*event.operation);
-        break;
-      case What::kHandle:
-        actor_.handle(*event.operation);
-        break;
+      case What::kEffect: effect(*event.operation); break;
+      case What::kHandle: actor_.handle(*event.operation); break;
       case What::kReplied: schedule(served(event.handler), What::kDone, event.operation, event.handler); break;
-      case What::kDone:
-        event.operation->is_done = true;
-        [[fallthrough]];
+      case What::kDone: event.operation->is_done = true; [[fallthrough]];
       case What::kAdvance: actor_.advance(event.handler); break;
     }
     return true;
@@ -206,17 +200,12 @@ class Network {
     std::uint64_t& place = word(operation.target, operation.word);
     operation.result = place;
     switch (operation.kind) {
-      case Operation::Kind::kFetchAdd:
-        place += operation.operand;
-        break;
+      case Operation::Kind::kFetchAdd: place += operation.operand; break;
       case Operation::Kind::kCompareAndSwap:
         if (place == operation.compare) place = operation.operand;
         break;
-      case Operation::Kind::kWrite:
-        place = operation.operand;
-        break;
-      default:
-        break;
+      case Operation::Kind::kWrite: place = operation.operand; break;
+      default: break;
     }
     const bool changed = place != operation.result;
     schedule(now_ + travel(), What::kDone, &operation, operation.handler);
@@ -286,8 +275,7 @@ class Memory {
   }
 
  private:
-  void issue(Operation& operation, Operation::Kind kind, int rank, std::uint32_t word,
-             std::uint64_t operand) {
+  void issue(Operation& operation, Operation::Kind kind, int rank, std::uint32_t word, std::uint64_t operand) {
     operation.kind = kind;
     operation.target = rank;
     operation.word = word;

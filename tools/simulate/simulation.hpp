@@ -27,10 +27,10 @@ enum class Arrival : std::uint8_t {
 struct Settings {
   NetworkSettings network;
   int ranks = 1024;
-  int targets = 1;   // lock words; each lock picks one of them at random
+  int targets = 1;        // lock words; each lock picks one of them at random
   int readers = 50;       // per cent of the locks that are shared; with lock_all: per cent that are lock_alls
   bool lock_all = false;  // the rest are exclusive locks of any rank
-  int rounds = 1;    // locks per rank
+  int rounds = 1;         // locks per rank
   Arrival arrival = Arrival::kOnce;
   Time section = 1000;  // nanoseconds for which the lock is held
   double load = 0.9;    // kSteady: demand, as a share of what the lock could serve without loss
@@ -57,10 +57,10 @@ struct Figures {
   double contended_mean = 0;  // operations per contended lock, plus those of other locks beyond the uncontended number
   std::uint64_t contended_at_global_lock = 0;
   double contended_mean_at_global_lock = 0;  // likewise, of the global lock alone
-  Spread round_trips;              // per acquisition: operations waited for one after another
-  Spread probes;                   // per acquisition: operations that only read
+  Spread round_trips;                        // per acquisition: operations waited for one after another
+  Spread probes;                             // per acquisition: operations that only read
   Spread waiting;  // microseconds from the request to holding the lock; to the end of the run if it was never held
-  std::uint64_t overtaken = 0;  // maximum over waiters: overtaken by later incompatible ones
+  std::uint64_t overtaken = 0;    // maximum over waiters: overtaken by later incompatible ones
   double slowest_to_fastest = 0;  // rank, by its time in lock, section and unlock over all rounds
   std::uint64_t hot_spot = 0;     // operations at the busiest rank
   std::uint64_t bytes_per_rank = 0;
@@ -164,8 +164,7 @@ class Simulation final : public Actor {
           end_section(handler, at);
           break;
         }
-        case State::kFinished:
-          return;
+        case State::kFinished: return;
       }
     }
   }

@@ -16,9 +16,7 @@ using nlohmann::json;
 
 class Events {
  public:
-  explicit Events(std::ostream& out) : out_(out) {
-    out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
-  }
+  explicit Events(std::ostream& out) : out_(out) { out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"; }
   void add(const json& event) {
     if (!first_) out_ << ",\n";
     first_ = false;
@@ -33,8 +31,8 @@ class Events {
 
 double us(Nanoseconds time) { return static_cast<double>(time) * 1e-3; }
 
-json slice(const std::string& name, const char* category, const Lane& lane, std::size_t thread,
-           Nanoseconds begin, Nanoseconds end) {
+json slice(const std::string& name, const char* category, const Lane& lane, std::size_t thread, Nanoseconds begin,
+           Nanoseconds end) {
   return {{"name", name},
           {"cat", category},
           {"ph", "X"},
@@ -73,12 +71,11 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     const Lane& lane = lanes.lanes[bar.lane];
     if (bar.is_span) {
       const Span& span = timeline.spans[bar.epoch];
-      const std::string name = span.kind == TraceKind::kFlush ? "flush"
-                               : span.kind == TraceKind::kServed
-                                   ? "request of another rank"
-                                   : kCountedNames[static_cast<std::size_t>(span.what)];
-      json event = slice(name, span.kind == TraceKind::kServed ? "progress" : "operation", lane, bar.lane,
-                         span.begin, span.end);
+      const std::string name = span.kind == TraceKind::kFlush    ? "flush"
+                               : span.kind == TraceKind::kServed ? "request of another rank"
+                                                                 : kCountedNames[static_cast<std::size_t>(span.what)];
+      json event =
+          slice(name, span.kind == TraceKind::kServed ? "progress" : "operation", lane, bar.lane, span.begin, span.end);
       event["args"] = {{"bytes", span.bytes}, {"route", kRouteNames[static_cast<std::size_t>(span.route)]}};
       if (const int target = timeline.process_of(span.window, span.target); target >= 0) {
         event["args"]["target"] = timeline.processes[static_cast<std::size_t>(target)].name;
@@ -88,8 +85,8 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     }
     const Epoch& epoch = timeline.epochs[bar.epoch];
     lane_of[bar.epoch] = bar.lane;
-    json event = slice(kEpochNames[static_cast<std::size_t>(epoch.kind)], "epoch", lane, bar.lane,
-                       epoch.begin, epoch.end);
+    json event =
+        slice(kEpochNames[static_cast<std::size_t>(epoch.kind)], "epoch", lane, bar.lane, epoch.begin, epoch.end);
     json& args = event["args"] = json::object();
     if (const int target = timeline.process_of(epoch.window, epoch.target); target >= 0) {
       args["target"] = timeline.processes[static_cast<std::size_t>(target)].name;
@@ -104,15 +101,14 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     if (waited != wait_of.end() && !waited->second->holders.empty()) {
       json held = json::array();
       for (const LockWait::Holder& holder : waited->second->holders) {
-        held.push_back(
-            timeline.processes[static_cast<std::size_t>(timeline.epochs[holder.epoch].process)].name);
+        held.push_back(timeline.processes[static_cast<std::size_t>(timeline.epochs[holder.epoch].process)].name);
       }
       args["waited for"] = held;
     }
     events.add(event);
     if (epoch.granted > epoch.begin) {
-      json wait = slice(epoch.kind == EpochKind::kStart ? "wait for posts" : "wait for lock", "wait", lane,
-                        bar.lane, epoch.begin, epoch.granted);
+      json wait = slice(epoch.kind == EpochKind::kStart ? "wait for posts" : "wait for lock", "wait", lane, bar.lane,
+                        epoch.begin, epoch.granted);
       if (waited != wait_of.end()) wait["args"] = {{"in words", in_words(timeline, *waited->second)}};
       events.add(wait);
     }
@@ -136,11 +132,8 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
                   {"tid", lane_of[from]},
                   {"ts", us(std::min(holder.closing, waiter.granted))}});
     events.add(arrow);
-    arrow.update({{"ph", "f"},
-                  {"bp", "e"},
-                  {"pid", waiter.process},
-                  {"tid", lane_of[wait.epoch]},
-                  {"ts", us(waiter.granted)}});
+    arrow.update(
+        {{"ph", "f"}, {"bp", "e"}, {"pid", waiter.process}, {"tid", lane_of[wait.epoch]}, {"ts", us(waiter.granted)}});
     events.add(arrow);
   }
   events.end();

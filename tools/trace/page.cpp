@@ -74,8 +74,7 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
   if (lanes.bars.size() > most_bars) {
     std::vector<Nanoseconds> lengths;
     for (const Bar& bar : lanes.bars) lengths.push_back(length(bar));
-    std::ranges::nth_element(lengths, lengths.begin() + static_cast<std::ptrdiff_t>(most_bars),
-                             std::ranges::greater());
+    std::ranges::nth_element(lengths, lengths.begin() + static_cast<std::ptrdiff_t>(most_bars), std::ranges::greater());
     shortest = lengths[most_bars] + 1;
   }
 
@@ -99,10 +98,9 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
       const std::string text =
           kind == BarKind::kFlush
               ? ""
-              : fmt::format(
-                    "{} ({}, {} bytes)",
-                    kind == BarKind::kServed ? "request" : kCountedNames[static_cast<std::size_t>(span.what)],
-                    kRouteNames[static_cast<std::size_t>(span.route)], span.bytes);
+              : fmt::format("{} ({}, {} bytes)",
+                            kind == BarKind::kServed ? "request" : kCountedNames[static_cast<std::size_t>(span.what)],
+                            kRouteNames[static_cast<std::size_t>(span.route)], span.bytes);
       data["bars"].push_back({bar.lane, static_cast<int>(kind), us(span.begin), us(span.begin), us(span.end),
                               us(span.end), timeline.process_of(span.window, span.target), text});
       continue;

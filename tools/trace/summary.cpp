@@ -26,15 +26,14 @@ const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
 }
 
 std::string header(const Timeline& timeline) {
-  std::string text =
-      fmt::format("{} processes, {} windows, {} from the first to the last record\n",
-                  timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
+  std::string text = fmt::format("{} processes, {} windows, {} from the first to the last record\n",
+                                 timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
   Nanoseconds uncertain = 0;
   for (const Process& process : timeline.processes) {
     if (process.uncertain < 0) {
-      text += fmt::format(
-          "! the clock of {} on {} was not compared with that of {}: its times may be off by anything\n",
-          process.name, process.host, timeline.processes.front().name);
+      text +=
+          fmt::format("! the clock of {} on {} was not compared with that of {}: its times may be off by anything\n",
+                      process.name, process.host, timeline.processes.front().name);
     }
     uncertain = std::max(uncertain, process.uncertain);
     if (process.lost_epochs + process.lost_operations + process.lost_served > 0) {
@@ -56,8 +55,8 @@ std::string epochs(const Timeline& timeline) {
   if (timeline.totals.empty()) return {};
   Table table({"epoch", "number", "time in them", "of which waiting"});
   for (const auto& [kind, total] : timeline.totals) {
-    table.add({kEpochNames[static_cast<std::size_t>(kind)], fmt::format("{}", total.count),
-               sum(total.seconds), sum(total.waited)});
+    table.add({kEpochNames[static_cast<std::size_t>(kind)], fmt::format("{}", total.count), sum(total.seconds),
+               sum(total.waited)});
   }
   return "\nTime in epochs, of all processes together\n" + table.text();
 }
@@ -76,9 +75,8 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
   if (held == 0) text += "  nobody waited for a lock that somebody held\n";
   if (held > kMostLines) text += fmt::format("  and {} more\n", held - kMostLines);
   if (held < waits.size()) {
-    text +=
-        fmt::format("  {} locks that nobody recorded held took {} together: the way to the target and back\n",
-                    waits.size() - held, duration(free));
+    text += fmt::format("  {} locks that nobody recorded held took {} together: the way to the target and back\n",
+                        waits.size() - held, duration(free));
   }
 
   std::map<int, std::pair<Nanoseconds, std::size_t>> held_up;  // by holder
@@ -94,8 +92,8 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
   std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
   Table table({"who held others up", "time, of all waiters", "waits"});
   for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name,
-               duration(most[i].second.first), fmt::format("{}", most[i].second.second)});
+    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name, duration(most[i].second.first),
+               fmt::format("{}", most[i].second.second)});
   }
   return text + '\n' + table.text();
 }
@@ -115,19 +113,17 @@ std::string fences(const Timeline& timeline) {
   std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
   Table table({"last at fences", "waited for by the others", "fences"});
   for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name,
-               duration(most[i].second.first), fmt::format("{}", most[i].second.second)});
+    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name, duration(most[i].second.first),
+               fmt::format("{}", most[i].second.second)});
   }
   return '\n' + table.text();
 }
 
 std::string operations(const Timeline& timeline) {
-  std::array<std::array<std::pair<std::uint64_t, std::uint64_t>, kCountedNames.size()>, kRouteNames.size()>
-      sums{};
+  std::array<std::array<std::pair<std::uint64_t, std::uint64_t>, kCountedNames.size()>, kRouteNames.size()> sums{};
   for (const Epoch& epoch : timeline.epochs) {
     for (const Counts& counts : epoch.counts) {
-      auto& [count, bytes] =
-          sums[static_cast<std::size_t>(counts.route)][static_cast<std::size_t>(counts.what)];
+      auto& [count, bytes] = sums[static_cast<std::size_t>(counts.route)][static_cast<std::size_t>(counts.what)];
       count += counts.count;
       bytes += counts.bytes;
     }
@@ -172,11 +168,10 @@ std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits
   for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
     const auto& [where, cost] = most[i];
     table.add(
-        {fmt::format(
-             "{}{}", name_of(timeline, where.first, where.second),
-             where.first >= 0
-                 ? fmt::format(", window {}", timeline.windows[static_cast<std::size_t>(where.first)].number)
-                 : ""),
+        {fmt::format("{}{}", name_of(timeline, where.first, where.second),
+                     where.first >= 0
+                         ? fmt::format(", window {}", timeline.windows[static_cast<std::size_t>(where.first)].number)
+                         : ""),
          duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations)});
   }
   return '\n' + table.text();
@@ -212,8 +207,8 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
 
 std::string summary(const Timeline& timeline) {
   const std::vector<LockWait> waits = lock_waits(timeline);
-  return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) +
-         operations(timeline) + targets(timeline, waits);
+  return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) + operations(timeline) +
+         targets(timeline, waits);
 }
 
 }  // namespace farside::tools::trace
