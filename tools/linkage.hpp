@@ -6,14 +6,22 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/library_search.hpp"
 #include "transport/base/result.hpp"
 
 namespace farside::tools {
 
+struct LoadedLibrary {
+  std::string name;  // as the file that needs it names it: libmpi.so.40
+  std::string path;  // absolute; empty: not found
+};
+
+// Returns the libraries that the dynamic loader would load with a program or a library, in its order, as ldd(1) says.
+// Empty if the file is linked statically or is no program for this machine.
+std::vector<LoadedLibrary> loaded_libraries(const std::string& file);
+
 struct MpiLibrary {
   std::string runtime;  // openmpi, mpich
-  std::string name;     // as DT_NEEDED names it: libmpi.so.40
+  std::string name;     // libmpi.so.40
   std::string path;     // empty: not found
 };
 

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "tools/elf.hpp"
 #include "tools/info/attempt.hpp"
 #include "tools/info/limits.hpp"
 #include "tools/info/routes.hpp"
@@ -123,11 +122,12 @@ Json libfabric(const Settings& settings) {
   LibfabricVerbs verbs;
   verbs.offered = std::any_of(offered.begin(), offered.end(),
                               [](const std::string& name) { return name == "verbs" || name.starts_with("verbs;"); });
-  const auto elf = read_elf(all["library"].get<std::string>());
   // A provider inside the library makes the library need libibverbs. A provider beside it (libfabric/libverbs-fi.so)
   // is not looked for.
-  verbs.built_in = !elf || std::any_of(elf->needed.begin(), elf->needed.end(),
-                                       [](const std::string& name) { return name.starts_with("libibverbs."); });
+  const std::vector<LoadedLibrary> needed = loaded_libraries(all["library"].get<std::string>());
+  verbs.built_in = needed.empty() || std::any_of(needed.begin(), needed.end(), [](const LoadedLibrary& library) {
+                     return library.name.starts_with("libibverbs.");
+                   });
   const char* filter = std::getenv("FI_PROVIDER");
   verbs.filter = filter != nullptr ? filter : "";
   const VerbsReport report = find_verbs(verbs);
