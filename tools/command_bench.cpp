@@ -20,7 +20,6 @@
 #include "tools/bench_driver/session.hpp"
 #include "tools/bench_driver/settings.hpp"
 #include "tools/bench_report/compare.hpp"
-#include "tools/bench_report/html.hpp"
 #include "tools/bench_report/result.hpp"
 #include "tools/bench_report/table.hpp"
 #include "tools/child.hpp"
@@ -155,7 +154,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
   const Json result = to_json(settings, command, measures, reports);
   bool written = true;
   const auto write = [&](const std::string& file, const char* what, const std::string& text) {
-    if (!write_file(file, text)) {
+    if (!write_file("bench", file, text)) {
       written = false;
     } else {
       fmt::print("{}: {}\n", what, file);
@@ -228,8 +227,8 @@ int compare_results(const CompareSettings& settings) {
 int report_result(const std::string& json, const std::string& html, const std::string& csv) {
   try {
     const Json result = read_result(json);
-    if (!html.empty() && !write_file(html, html_report(result))) return 2;
-    if (!csv.empty() && !write_file(csv, to_csv(result))) return 2;
+    if (!html.empty() && !write_file("bench", html, html_report(result))) return 2;
+    if (!csv.empty() && !write_file("bench", csv, to_csv(result))) return 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "farside bench: {}\n", error.what());
     return 2;

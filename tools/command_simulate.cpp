@@ -2,7 +2,6 @@
 // `farside simulate`: the lock at up to 65,536 ranks in simulated time, next to models of other locks.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "tools/commands.hpp"
 #include "tools/simulate/report.hpp"
 #include "tools/simulate/simulation.hpp"
+#include "tools/text.hpp"
 
 namespace farside::tools {
 namespace {
@@ -54,14 +54,6 @@ void run_protocol(const std::string& protocol, simulate::Settings settings, std:
                                     : simulate::simulate<simulate::QueueLock>(settings);
   }
   runs.push_back({protocol, settings, figures});
-}
-
-bool write(const std::string& file, const std::string& text) {
-  std::ofstream stream(file);
-  stream << text;
-  stream.close();
-  if (!stream) fmt::print(stderr, "farside simulate: cannot write {}\n", file);
-  return static_cast<bool>(stream);
 }
 
 int run(const Options& options) {
@@ -119,8 +111,9 @@ int run(const Options& options) {
     const bool whole = each.figures.acquisitions == each.figures.asked && each.figures.violations == 0;
     good = good && (whole || each.protocol != "farside");
   }
-  if (!options.json_file.empty()) good = write(options.json_file, simulate::to_json(runs).dump(2) + "\n") && good;
-  if (!options.csv_file.empty()) good = write(options.csv_file, simulate::to_csv(runs)) && good;
+  if (!options.json_file.empty())
+    good = write_file("simulate", options.json_file, simulate::to_json(runs).dump(2) + "\n") && good;
+  if (!options.csv_file.empty()) good = write_file("simulate", options.csv_file, simulate::to_csv(runs)) && good;
   if (!options.plot_file.empty()) {
     const std::string problem = simulate::plot(runs, options.plot_file);
     if (problem.empty()) {

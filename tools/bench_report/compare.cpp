@@ -55,8 +55,8 @@ std::map<Key, Place> places_of(const Json& result) {
 // Judges the change by a factor of at least 1 in both directions: 1.25 is +25 % or the reverse.
 Comparison judge(const Json& measure, const Json& a, const Json& b, double threshold) {
   Comparison result;
-  result.a = median_in(&a);
-  result.b = median_in(&b);
+  result.a = median_in(a);
+  result.b = median_in(b);
   if (!result.a || !result.b) {
     if (result.a) result.change = Change::kLost;
     if (result.b) result.change = Change::kRegained;
@@ -115,7 +115,7 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
           add(key, in_b.at(key), judge(measure, *before->second.figure, figure, threshold));
         } else {
           Comparison only;
-          only.b = median_in(&figure);
+          only.b = median_in(figure);
           only.change = Change::kOnlyB;
           add(key, in_b.at(key), only);
         }
@@ -125,7 +125,7 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
   for (const auto& [key, place] : in_a) {
     if (in_b.contains(key)) continue;
     Comparison only;
-    only.a = median_in(place.figure);
+    only.a = median_in(*place.figure);
     only.change = Change::kOnlyA;
     add(key, place, only);
   }

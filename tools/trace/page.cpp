@@ -3,14 +3,14 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "pages.hpp"
+#include "tools/text.hpp"
 #include "tools/trace/lanes.hpp"
 #include "tools/trace/summary.hpp"
-#include "trace_page_html.hpp"
 
 namespace farside::tools::trace {
 namespace {
@@ -36,19 +36,6 @@ std::string operations_of(const Epoch& epoch) {
     text += fmt::format("{}{} {} ({}, {} bytes)", text.empty() ? "" : ", ", sum.first,
                         kCountedNames[static_cast<std::size_t>(which.first)],
                         kRouteNames[static_cast<std::size_t>(which.second)], sum.second);
-  }
-  return text;
-}
-
-// Escapes JSON for a script element, which must not contain its end tag.
-std::string for_script(const json& data) {
-  std::string text;
-  for (const char c : data.dump()) {
-    if (c == '<') {
-      text += "\\u003c";
-    } else {
-      text += c;
-    }
   }
   return text;
 }
@@ -125,10 +112,7 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
   data["left_out"] = left_out;
   data["summary"] = summary(timeline);
 
-  constexpr std::string_view kPlace = "FARSIDE_DATA_HERE";
-  const std::string_view page(kTracePage);
-  const std::size_t place = page.find(kPlace);
-  out << page.substr(0, place) << for_script(data) << page.substr(place + kPlace.size());
+  out << page_with(kTracePage, data.dump());
 }
 
 }  // namespace farside::tools::trace
