@@ -332,9 +332,9 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   command->add_option(
       "--html", settings->html_file,
       "write a report with plots to this file (and measure what it plots, unless --measures says what)");
-  command->footer(list);
   add_compare_command(*command, exit_code);
   add_report_command(*command, exit_code);
+  command->footer(list);  // after the subcommands, which would inherit it
   command->callback([settings, command, line, &exit_code] {
     if (!command->get_subcommands().empty()) return;  // the subcommand has run already
     if (!settings->launcher.empty() && !settings->hosts.empty())
