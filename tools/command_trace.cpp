@@ -11,9 +11,7 @@
 #include <fmt/format.h>
 
 #include "tools/commands.hpp"
-#include "tools/trace/chrome.hpp"
-#include "tools/trace/page.hpp"
-#include "tools/trace/summary.hpp"
+#include "tools/trace/views.hpp"
 
 namespace farside::tools {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/trace/summary.hpp"
-
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include <fmt/format.h>
 
 #include "tools/text.hpp"
+#include "tools/trace/views.hpp"
 
 namespace farside::tools::trace {
 namespace {
@@ -17,12 +17,11 @@ constexpr std::size_t kMostHolders = 6;
 std::string name_of(const Timeline& timeline, int window, int target) {
   if (target < 0) return "all";
   const int process = timeline.process_of(window, target);
-  return process >= 0 ? timeline.processes[static_cast<std::size_t>(process)].name
-                      : fmt::format("rank {} of the window", target);
+  return process >= 0 ? timeline.process(process).name : fmt::format("rank {} of the window", target);
 }
 
 const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
-  return timeline.processes[static_cast<std::size_t>(timeline.epochs[epoch].process)].name;
+  return timeline.process(timeline.epochs[epoch].process).name;
 }
 
 std::string header(const Timeline& timeline) {
@@ -55,10 +54,22 @@ std::string epochs(const Timeline& timeline) {
   if (timeline.totals.empty()) return {};
   Table table({"epoch", "number", "time in them", "of which waiting"});
   for (const auto& [kind, total] : timeline.totals) {
-    table.add({kEpochNames[static_cast<std::size_t>(kind)], fmt::format("{}", total.count), sum(total.seconds),
-               sum(total.waited)});
+    table.add({name(kind), fmt::format("{}", total.count), sum(total.seconds), sum(total.waited)});
   }
   return "\nTime in epochs, of all processes together\n" + table.text();
+}
+
+using Sums = std::map<int, std::pair<Nanoseconds, std::size_t>>;  // time and number by process
+
+// Returns a table of the processes with the most time; nothing if there are none.
+std::string ranking(const Timeline& timeline, const std::vector<std::string>& header, const Sums& sums) {
+  if (sums.empty()) return {};
+  std::vector<std::pair<int, std::pair<Nanoseconds, std::size_t>>> most(sums.begin(), sums.end());
+  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
+  Table table(header);
+  for (const auto& [process, sum] : most | std::views::take(kMostLines))
+    table.add({timeline.process(process).name, duration(sum.first), fmt::format("{}", sum.second)});
+  return '\n' + table.text();
 }
 
 std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) {
@@ -79,7 +90,7 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
                         waits.size() - held, duration(free));
   }
 
-  std::map<int, std::pair<Nanoseconds, std::size_t>> held_up;  // by holder
+  Sums held_up;  // by holder
   for (const LockWait& wait : waits) {
     for (const LockWait::Holder& holder : wait.holders) {
       auto& [time, count] = held_up[timeline.epochs[holder.epoch].process];
@@ -87,36 +98,19 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
       ++count;
     }
   }
-  if (held_up.empty()) return text;
-  std::vector<std::pair<int, std::pair<Nanoseconds, std::size_t>>> most(held_up.begin(), held_up.end());
-  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
-  Table table({"who held others up", "time, of all waiters", "waits"});
-  for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name, duration(most[i].second.first),
-               fmt::format("{}", most[i].second.second)});
-  }
-  return text + '\n' + table.text();
+  return text + ranking(timeline, {"who held others up", "time, of all waiters", "waits"}, held_up);
 }
 
 std::string fences(const Timeline& timeline) {
-  const std::vector<FenceWait> waits = fence_waits(timeline);
-  std::map<int, std::pair<Nanoseconds, std::size_t>> last;
+  Sums last;
   Nanoseconds all = 0;
-  for (const FenceWait& wait : waits) {
+  for (const FenceWait& wait : fence_waits(timeline)) {
     auto& [time, count] = last[timeline.epochs[wait.last].process];
     time += wait.together;
     ++count;
     all += wait.together;
   }
-  if (all == 0) return {};
-  std::vector<std::pair<int, std::pair<Nanoseconds, std::size_t>>> most(last.begin(), last.end());
-  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
-  Table table({"last at fences", "waited for by the others", "fences"});
-  for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name, duration(most[i].second.first),
-               fmt::format("{}", most[i].second.second)});
-  }
-  return '\n' + table.text();
+  return all == 0 ? "" : ranking(timeline, {"last at fences", "waited for by the others", "fences"}, last);
 }
 
 std::string operations(const Timeline& timeline) {
@@ -165,14 +159,11 @@ std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits
   std::vector<std::pair<std::pair<int, int>, Costs>> most(costs.begin(), costs.end());
   std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.all(); });
   Table table({"slowest targets", "locks", "unlocks", "flushes", "operations"});
-  for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    const auto& [where, cost] = most[i];
-    table.add(
-        {fmt::format("{}{}", name_of(timeline, where.first, where.second),
-                     where.first >= 0
-                         ? fmt::format(", window {}", timeline.windows[static_cast<std::size_t>(where.first)].number)
-                         : ""),
-         duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations)});
+  for (const auto& [where, cost] : most | std::views::take(kMostLines)) {
+    std::string name = name_of(timeline, where.first, where.second);
+    if (where.first >= 0) name += fmt::format(", window {}", timeline.window(where.first).number);
+    table.add({std::move(name), duration(cost.locks), duration(cost.unlocks), duration(cost.flushes),
+               duration(cost.operations)});
   }
   return '\n' + table.text();
 }
@@ -192,8 +183,7 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
   std::string text =
       fmt::format("{} waited {} for {}", process_name(timeline, wait.epoch), duration(wait.waited), kind);
   if (epoch.target >= 0) text += fmt::format(" at {}", name_of(timeline, epoch.window, epoch.target));
-  text += fmt::format(" (window {}, at {})", timeline.windows[static_cast<std::size_t>(epoch.window)].number,
-                      duration(epoch.begin));
+  text += fmt::format(" (window {}, at {})", timeline.window(epoch.window).number, duration(epoch.begin));
   if (wait.holders.empty()) return text + ", which nobody recorded held";
   text += ", held by";
   const std::size_t first = wait.holders.size() > kMostHolders ? wait.holders.size() - kMostHolders : 0;
