@@ -11,36 +11,35 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/child.hpp"
+#include "tools/text.hpp"
 
 namespace farside::tools {
 namespace {
 
 // Returns the launcher's environment, without the variables that this command sets for the ranks only.
 Environment environment_for(const BenchRequest& request) {
-  Environment environment = Environment::current();
+  Environment environment = current_environment();
   allow_root(request.runtime, environment);
   for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_TRACE", "FARSIDE_ROUTES", "FARSIDE_CHECK"}) {
-    environment.unset(name);
+    environment.erase(name);
   }
-  if (request.variant->kind == Variant::Kind::kFabric) environment.unset("FARSIDE_PROVIDER");
-  for (const auto& [name, value] : request.variant->component_variables()) environment.set(name, value);
+  if (request.variant->kind == Variant::Kind::kFabric) environment.erase("FARSIDE_PROVIDER");
+  for (const auto& [name, value] : request.variant->component_variables()) environment[name] = value;
   return environment;
 }
 
 Variables variables_for(const BenchRequest& request) {
-  const Environment current = Environment::current();
   Variables variables;
   const bool native = request.variant->native();
-  const std::string preload =
-      preload_list(current.get("LD_PRELOAD").value_or(""), native ? "" : request.runtime.library);
+  const std::string preload = preload_list(variable("LD_PRELOAD"), native ? "" : request.runtime.library);
   if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
   if (native) return variables;
   variables.emplace_back("FARSIDE_CHECK", request.variant->kind == Variant::Kind::kUnchecked ? "off" : "on");
   if (request.variant->kind == Variant::Kind::kFabric) {
     variables.emplace_back("FARSIDE_ROUTES", "fabric");
-    variables.emplace_back("FARSIDE_PROVIDER", request.provider);
+    variables.emplace_back("FARSIDE_PROVIDER", request.settings.provider);
     // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
-    if (request.nodes == 1 && !current.get("FI_TCP_IFACE")) variables.emplace_back("FI_TCP_IFACE", "lo");
+    if (request.nodes == 1 && std::getenv("FI_TCP_IFACE") == nullptr) variables.emplace_back("FI_TCP_IFACE", "lo");
   }
   return variables;
 }
@@ -52,20 +51,20 @@ std::vector<std::string> command_for(const BenchRequest& request,
                                      const std::vector<const bench::MeasureInfo*>& measures) {
   const Variables variables = variables_for(request);
   std::vector<std::string> words;
-  if (request.launcher.empty()) {
-    words = local_launch(request.runtime, request.ranks);
-    if (!request.hosts.empty())
-      words.insert(words.end(), {request.runtime.name == "openmpi" ? "--host" : "-hosts", request.hosts});
+  if (request.settings.launcher.empty()) {
+    words = local_launch(request.runtime, request.settings.ranks);
+    if (!request.settings.hosts.empty())
+      words.insert(words.end(), {request.runtime.name == "openmpi" ? "--host" : "-hosts", request.settings.hosts});
     const std::vector<std::string> set = words_for_ranks(request.runtime, variables);
     words.insert(words.end(), set.begin(), set.end());
-    words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
+    words.insert(words.end(), request.settings.launcher_options.begin(), request.settings.launcher_options.end());
   } else {
-    words = request.launcher;
+    words = shell_words(request.settings.launcher);
     for (std::string& word : words) {
       for (std::size_t at = 0; (at = word.find("{n}", at)) != std::string::npos;)
-        word.replace(at, 3, std::to_string(request.ranks));
+        word.replace(at, 3, std::to_string(request.settings.ranks));
     }
-    words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
+    words.insert(words.end(), request.settings.launcher_options.begin(), request.settings.launcher_options.end());
     // The option by which this launcher passes variables on is unknown; env(1) works under any launcher.
     words.emplace_back("env");
     for (const Variables& some : {request.variant->component_variables(), variables})
@@ -73,9 +72,10 @@ std::vector<std::string> command_for(const BenchRequest& request,
   }
   std::vector<std::string_view> names;
   for (const auto* info : measures) names.push_back(info->name);
-  words.insert(words.end(), {request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")),
-                             "--window", request.window, "--provider", bare_provider(request.provider),
-                             "--compute-seconds", fmt::format("{}", request.compute_seconds)});
+  words.insert(words.end(),
+               {request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")), "--window",
+                request.settings.window, "--provider", bare_provider(request.settings.provider), "--compute-seconds",
+                fmt::format("{}", request.settings.compute_seconds)});
   return words;
 }
 
@@ -134,7 +134,7 @@ Result verdict_of(const ChildEnd& end, double timeout) {
     result.reason = fmt::format("nothing for {:.0f} s, ended", timeout);
   } else if (end.how == ChildEnd::How::kNotStarted) {
     result.verdict = Verdict::kFailed;
-    result.reason = fmt::format("the launcher could not be started: {}", std::strerror(end.code));
+    result.reason = fmt::format("no process for the launcher: {}", std::strerror(end.code));
   } else if (const auto number = signal_of(end)) {
     result.verdict = Verdict::kCrashed;
     result.reason = strsignal(*number);
@@ -200,7 +200,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     const std::vector<const bench::MeasureInfo*> now = alike(left);
     child.arguments = command_for(request, now);
     child.environment = environment_for(request);
-    child.silence_seconds = request.timeout_seconds + request.compute_seconds;
+    child.silence_seconds = request.settings.timeout_seconds + request.settings.compute_seconds;
     child.on_tick = request.on_tick;
     child.on_line = [&](std::string_view text) {
       const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);

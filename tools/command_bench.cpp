@@ -266,7 +266,7 @@ void add_report_command(CLI::App& bench_command, int& exit_code) {
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   auto settings = std::make_shared<BenchSettings>();
   std::string list = "Measures (* in --demo; - only if named), or groups of them, or all:";
-  for (const bench::MeasureInfo& info : bench::kCatalogue) {
+  for (const bench::MeasureInfo& info : bench::catalogue()) {
     const std::string_view sign = info.selection == bench::Selection::kDemo    ? " *"
                                   : info.selection == bench::Selection::kNamed ? " -"
                                                                                : "";

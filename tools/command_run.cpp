@@ -71,19 +71,17 @@ std::string described(const std::vector<MpiLibrary>& libraries) {
 // Determines the runtime from the libraries of the program, or says why it cannot.
 Result<std::string> detect(const Linkage& linkage) {
   if (linkage.mpi.empty()) {
-    return Error{
-        ErrorKind::kOther,
-        fmt::format("{} is linked to no MPI library, so it does not say which runtime it is for; if it loads MPI "
-                    "later, or starts a program that does, --runtime {} says which",
-                    linkage.examined, fmt::join(runtime_names(), " or --runtime "))};
+    return cannot(
+        "{} is linked to no MPI library, so it does not say which runtime it is for; if it loads MPI "
+        "later, or starts a program that does, --runtime {} says which",
+        linkage.examined, fmt::join(runtime_names(), " or --runtime "));
   }
   for (const MpiLibrary& one : linkage.mpi) {
     if (one.runtime == linkage.mpi.front().runtime) continue;
-    return Error{
-        ErrorKind::kOther,
-        fmt::format("{} is linked to the libraries of two MPI runtimes, {}: rebuild it with one of them, or choose "
-                    "by --runtime {}",
-                    linkage.examined, described(linkage.mpi), fmt::join(runtime_names(), " or --runtime "))};
+    return cannot(
+        "{} is linked to the libraries of two MPI runtimes, {}: rebuild it with one of them, or choose "
+        "by --runtime {}",
+        linkage.examined, described(linkage.mpi), fmt::join(runtime_names(), " or --runtime "));
   }
   return linkage.mpi.front().runtime;
 }
@@ -113,7 +111,8 @@ std::vector<std::string> with_variables(const Runtime& runtime, const std::vecto
 bool root_allowed(const Runtime& runtime, const Environment& environment,
                   const std::vector<std::string>& launcher_options) {
   if (runtime.name != "openmpi" || geteuid() != 0) return true;
-  const bool told = environment.get("OMPI_ALLOW_RUN_AS_ROOT") && environment.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+  const bool told =
+      environment.contains("OMPI_ALLOW_RUN_AS_ROOT") && environment.contains("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
   return told || std::any_of(launcher_options.begin(), launcher_options.end(), [](const std::string& word) {
            return word == "--allow-run-as-root" || word == "-allow-run-as-root";
          });
@@ -123,26 +122,22 @@ bool root_allowed(const Runtime& runtime, const Environment& environment,
 // program.
 Status check_library(const Runtime& runtime, const Options& options, const Linkage& linkage) {
   if (runtime.library.empty()) {
-    return Error{
-        ErrorKind::kOther,
-        fmt::format(
-            "there is no libfarside-{0}.so in {1}: farside was built without {2} (see -DFARSIDE_MPI), the package "
-            "farside-{0} is not installed, or --lib-dir says where it is",
-            runtime.name, options.library_folder, runtime.title)};
+    return cannot(
+        "there is no libfarside-{0}.so in {1}: farside was built without {2} (see -DFARSIDE_MPI), the package "
+        "farside-{0} is not installed, or --lib-dir says where it is",
+        runtime.name, options.library_folder, runtime.title);
   }
   if (runtime.library.find_first_of(": ") != std::string::npos) {
-    return Error{
-        ErrorKind::kOther,
-        fmt::format("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere", runtime.library)};
+    return cannot("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere", runtime.library);
   }
   const MpiLibrary ours = mpi_behind(runtime.library);
   for (const MpiLibrary& theirs : linkage.mpi) {
     if (theirs.runtime != runtime.name || theirs.name == ours.name) continue;
-    return Error{ErrorKind::kOther,
-                 fmt::format("{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the "
-                             "program was built with (-DFARSIDE_MPICC_{}=...)",
-                             linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path,
-                             runtime.library, ours.name.empty() ? "another" : ours.name, runtime.name)};
+    return cannot(
+        "{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the "
+        "program was built with (-DFARSIDE_MPICC_{}=...)",
+        linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path, runtime.library,
+        ours.name.empty() ? "another" : ours.name, runtime.name);
   }
   return {};
 }
@@ -155,7 +150,7 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
         "arguments");
   }
   prepare_for_children();
-  const Environment environment = Environment::current();
+  const Environment environment = current_environment();
   if (Status status = take_settings(options.set); !status) return refuse("{}", status.error().text);
 
   Result<Linkage> found = find_linkage(program[0]);
@@ -186,7 +181,7 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
   if (runtime.launcher.empty()) {
     return refuse("no launcher of {} (neither mpirun.{} nor an mpirun of its own in PATH)", runtime.title, name);
   }
-  const std::string old_preload = environment.get("LD_PRELOAD").value_or("");
+  const std::string old_preload = variable("LD_PRELOAD");
   std::string preload = old_preload;
   if (linkage.farside.empty()) {
     if (Status status = check_library(runtime, options, linkage); !status) return refuse("{}", status.error().text);

@@ -30,19 +30,17 @@ bool runnable(const fs::path& path) {
   return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path, failed);
 }
 
-Error cannot(std::string text) { return Error{ErrorKind::kOther, std::move(text)}; }
-
 Result<std::string> locate(const std::string& word) {
   if (word.find('/') != std::string::npos) {
     std::error_code failed;
-    if (!fs::exists(word, failed)) return cannot(fmt::format("there is no program {}", word));
-    if (!runnable(word)) return cannot(fmt::format("{} cannot be executed (is it a program? chmod +x)", word));
+    if (!fs::exists(word, failed)) return cannot("there is no program {}", word);
+    if (!runnable(word)) return cannot("{} cannot be executed (is it a program? chmod +x)", word);
     return fs::absolute(word).lexically_normal().string();
   }
   std::string found = in_path(word);
   if (!found.empty()) return found;
-  return cannot(fmt::format("there is no program {} in PATH{}", word,
-                            runnable(word) ? fmt::format("; the one in this folder is ./{}", word) : ""));
+  return cannot("there is no program {} in PATH{}", word,
+                runnable(word) ? fmt::format("; the one in this folder is ./{}", word) : "");
 }
 
 bool is_python(const fs::path& path) {
@@ -90,22 +88,21 @@ Result<std::string> find_mpi4py(const std::string& python) {
   std::optional<std::string> origin;
   ChildRequest request;
   request.arguments = {python, "-c", kQuestion};
-  request.environment = Environment::current();
-  request.environment.unset("LD_PRELOAD");
+  request.environment.erase("LD_PRELOAD");
   request.silence_seconds = 60;
   request.on_line = [&](std::string_view line) {
     if (line.starts_with("farside:")) origin = line.substr(8);
   };
   const ChildEnd end = run_child(request);
   if (!origin) {
-    return cannot(fmt::format("{} could not be asked for its mpi4py (exit status {}): {}; {}", python, end.code,
-                              end.error_output.substr(0, end.error_output.find('\n')), kWhatThen));
+    return cannot("{} could not be asked for its mpi4py (exit status {}): {}; {}", python, end.code,
+                  end.error_output.substr(0, end.error_output.find('\n')), kWhatThen);
   }
   if (origin->empty()) {
     return cannot(
-        fmt::format("{} has no mpi4py: install it for this interpreter, or name another one (python3-mpi4py of "
-                    "Debian belongs to /usr/bin/python3); if the script uses MPI by other means, {}",
-                    python, kWhatThen));
+        "{} has no mpi4py: install it for this interpreter, or name another one (python3-mpi4py of "
+        "Debian belongs to /usr/bin/python3); if the script uses MPI by other means, {}",
+        python, kWhatThen);
   }
   return *origin;
 }
@@ -119,15 +116,14 @@ Result<std::string> follow(const std::string& program) {
     if (begins_with(file, ELFMAG)) return file;
     const std::vector<std::string> words = interpreter_of(file);
     if (words.empty()) {
-      return cannot(fmt::format("{} is neither a program for this machine nor a script that begins with #!", chain));
+      return cannot("{} is neither a program for this machine nor a script that begins with #!", chain);
     }
     Result<std::string> interpreter = locate(words[0]);
-    if (!interpreter)
-      return cannot(fmt::format("{}, the interpreter of {}: {}", words[0], chain, interpreter.error().text));
+    if (!interpreter) return cannot("{}, the interpreter of {}: {}", words[0], chain, interpreter.error().text);
     file = interpreter.value();
     chain += " -> " + file;
   }
-  return cannot(fmt::format("{}: too many interpreters", chain));
+  return cannot("{}: too many interpreters", chain);
 }
 
 // libmpi.so.12 is the name of MPICH where it is built from source, and of what is made from it.
@@ -154,8 +150,7 @@ std::vector<LoadedLibrary> loaded_libraries(const std::string& file) {
   std::vector<LoadedLibrary> result;
   ChildRequest request;
   request.arguments = {"ldd", file};
-  request.environment = Environment::current();
-  request.environment.unset("LD_PRELOAD");
+  request.environment.erase("LD_PRELOAD");
   // "libmpi.so.40 => /usr/lib/libmpi.so.40 (0x...)", "libmpi.so.20 => not found", "/lib64/ld-linux-x86-64.so.2 (0x...)"
   request.on_line = [&](std::string_view line) {
     line.remove_prefix(std::min(line.find_first_not_of('\t'), line.size()));
@@ -201,9 +196,9 @@ Result<Linkage> find_linkage(const std::string& word) {
   const std::vector<LoadedLibrary> loaded = loaded_libraries(result.examined);
   if (loaded.empty()) {
     return cannot(
-        fmt::format("{} is linked statically, or for another kind of machine (ldd finds no library of it): "
-                    "nothing can be preloaded into it, link it with shared libraries",
-                    result.examined));
+        "{} is linked statically, or for another kind of machine (ldd finds no library of it): "
+        "nothing can be preloaded into it, link it with shared libraries",
+        result.examined);
   }
   result.mpi = mpi_libraries(loaded);
   for (const LoadedLibrary& library : loaded) {

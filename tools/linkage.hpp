@@ -4,11 +4,20 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "transport/base/result.hpp"
 
 namespace farside::tools {
+
+// Returns an error of the command with this text.
+template <class... Args>
+Error cannot(fmt::format_string<Args...> format, Args&&... args) {
+  return Error{ErrorKind::kOther, fmt::format(format, std::forward<Args>(args)...)};
+}
 
 struct LoadedLibrary {
   std::string name;  // as the file that needs it names it: libmpi.so.40

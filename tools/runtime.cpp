@@ -54,7 +54,6 @@ std::vector<std::string> version_lines(const std::string& launcher) {
   std::vector<std::string> lines;
   ChildRequest request;
   request.arguments = {launcher, "--version"};
-  request.environment = Environment::current();
   request.silence_seconds = 10;
   request.on_line = [&](std::string_view line) { lines.emplace_back(line); };
   run_child(request);
@@ -157,8 +156,8 @@ std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vecto
 
 void allow_root(const Runtime& runtime, Environment& environment) {
   if (runtime.name != "openmpi" || geteuid() != 0) return;
-  environment.set_if_unset("OMPI_ALLOW_RUN_AS_ROOT", "1");
-  environment.set_if_unset("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+  environment.emplace("OMPI_ALLOW_RUN_AS_ROOT", "1");
+  environment.emplace("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
 }
 
 std::vector<std::string> local_launch(const Runtime& runtime, int ranks) {

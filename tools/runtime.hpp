@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/environment.hpp"
+#include "tools/child.hpp"
 
 namespace farside::tools {
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/crowd.hpp"
-
 #include <array>
 #include <cstdint>
 
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 #include "tools/bench/window.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/idle.hpp"
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,7 @@
 #include <unistd.h>
 
 #include "tools/bench/away.hpp"
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/window.hpp"
 
 namespace farside::bench {

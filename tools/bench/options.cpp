@@ -44,20 +44,15 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
     return std::nullopt;
   }
   options.window = window == "create" ? WindowKind::kCreate : WindowKind::kAllocate;
-  const auto named = [](const std::vector<std::string>& words, const MeasureInfo& info) {
-    return std::any_of(words.begin(), words.end(), [&](const std::string& word) { return stands_for(word, info); });
-  };
-  for (const MeasureInfo& info : kCatalogue) {
+  for (const MeasureInfo& info : catalogue()) {
     const bool wanted = chosen.empty() ? list || info.selection != Selection::kNamed : named(chosen, info);
     if (wanted && !named(skipped, info)) options.measures.push_back(&info);
   }
   if (list) {
     for (const MeasureInfo* info : options.measures) {
       if (speaks) {
-        std::printf("%-26.*s %-16.*s %-5.*s %.*s\n", static_cast<int>(info->name.size()), info->name.data(),
-                    static_cast<int>(info->group.size()), info->group.data(),
-                    static_cast<int>(unit_name(info->unit).size()), unit_name(info->unit).data(),
-                    static_cast<int>(info->title.size()), info->title.data());
+        std::printf("%-26s %-16s %-5s %s\n", info->name.c_str(), info->group.c_str(), unit_name(info->unit).data(),
+                    info->title.c_str());
       }
     }
     exit_code = 0;

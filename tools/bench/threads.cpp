@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/threads.hpp"
-
 #include <atomic>
 #include <barrier>
 #include <cstdint>
 #include <thread>
 
 #include "tools/bench/operations.hpp"
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 #include "tools/bench/window.hpp"
 

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/info/attempt.hpp"
+#include "tools/child.hpp"
 #include "tools/info/limits.hpp"
 #include "tools/info/routes.hpp"
 #include "tools/info/verbs.hpp"
@@ -128,8 +128,7 @@ Json libfabric(const Settings& settings) {
   verbs.built_in = needed.empty() || std::any_of(needed.begin(), needed.end(), [](const LoadedLibrary& library) {
                      return library.name.starts_with("libibverbs.");
                    });
-  const char* filter = std::getenv("FI_PROVIDER");
-  verbs.filter = filter != nullptr ? filter : "";
+  verbs.filter = variable("FI_PROVIDER");
   const VerbsReport report = find_verbs(verbs);
   all["verbs"] = {
       {"available", report.available}, {"devices", report.devices}, {"why", report.why}, {"advice", report.advice}};

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/info/attempt.hpp"
+#include "tools/child.hpp"
 #include "transport/base/random.hpp"
 #include "transport/node/open_to_peers.hpp"
 #include "transport/node/process_memory.hpp"
