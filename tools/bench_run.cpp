@@ -2,6 +2,7 @@
 #include "tools/bench_run.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -117,7 +118,7 @@ std::string telling_lines(const std::string& errors) {
         line.find("ORTE_ERROR_LOG") != std::string::npos)
       continue;
     const auto add = [&line](std::vector<std::string>& to) {  // ranks repeat each other's lines
-      if (std::find(to.begin(), to.end(), line) == to.end()) to.push_back(line);
+      if (std::ranges::find(to, line) == to.end()) to.push_back(line);
     };
     add(all);
     if (line.find("farside:") != std::string::npos) add(ours);
@@ -151,7 +152,7 @@ Result verdict_of(const ChildEnd& end, double timeout) {
 // `opened`: each window's route to the other ranks, as the window reported it; empty for a window of the runtime.
 void check_routes(const BenchRequest& request, int nodes, const std::vector<std::string>& opened,
                   std::vector<std::string>& warnings) {
-  const auto left = std::count(opened.begin(), opened.end(), "");
+  const auto left = std::ranges::count(opened, "");
   if (left > 0)
     warnings.push_back(fmt::format("NOT FARSIDE: {} of {} windows were left to the runtime", left, opened.size()));
   if (opened.empty()) warnings.push_back("NOT FARSIDE: no window was made");
@@ -168,14 +169,8 @@ void check_routes(const BenchRequest& request, int nodes, const std::vector<std:
 }  // namespace
 
 std::string_view verdict_name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kMeasured: return "measured";
-    case Verdict::kWrong: return "wrong";
-    case Verdict::kCrashed: return "crashed";
-    case Verdict::kFailed: return "failed";
-    case Verdict::kHung: return "hung";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 5> kNames = {"measured", "wrong", "crashed", "failed", "hung"};
+  return kNames[static_cast<std::size_t>(verdict)];
 }
 
 bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure) {
@@ -187,7 +182,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
   BenchOutcome outcome;
   std::vector<const bench::MeasureInfo*> left = request.measures;
   const auto report = [&](const bench::MeasureInfo& info, Result result) {
-    left.erase(std::remove(left.begin(), left.end(), &info), left.end());
+    std::erase(left, &info);
     if (request.on_result) request.on_result(info, result);
     outcome.results[info.name] = std::move(result);
   };
@@ -236,20 +231,18 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     }
     const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
     if (fine) {
-      const bool uses_mpi =
-          std::any_of(now.begin(), now.end(), [](const auto* info) { return !bench::is_bare(*info); });
+      const bool uses_mpi = std::ranges::any_of(now, [](const auto* info) { return !bench::is_bare(*info); });
       if (!request.variant->native() && uses_mpi) check_routes(request, outcome.nodes, opened, outcome.warnings);
       // The run ended well. A measure that the program left out without an error would be retried for ever.
       for (const auto* info : now) {
-        if (std::find(left.begin(), left.end(), info) != left.end())
+        if (std::ranges::find(left, info) != left.end())
           report(*info, {Verdict::kFailed, {}, "the benchmark did not report it"});
       }
       continue;
     }
     const Result verdict = verdict_of(end, child.silence_seconds);
-    const auto next = std::find_if(now.begin(), now.end(), [&](const auto* info) {
-      return std::find(left.begin(), left.end(), info) != left.end();
-    });
+    const auto next =
+        std::ranges::find_if(now, [&](const auto* info) { return std::ranges::find(left, info) != left.end(); });
     if (next == now.end()) {
       outcome.warnings.push_back(
           fmt::format("after its last measure the program {}: {}", verdict_name(verdict.verdict), verdict.reason));

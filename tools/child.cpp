@@ -98,7 +98,7 @@ std::vector<pid_t> children() {
   std::vector<pid_t> result;
   std::ifstream file("/proc/thread-self/children");
   for (pid_t pid = 0; file >> pid;) {
-    if (std::find(not_ours.begin(), not_ours.end(), pid) == not_ours.end()) result.push_back(pid);
+    if (std::ranges::find(not_ours, pid) == not_ours.end()) result.push_back(pid);
   }
   return result;
 }
@@ -116,29 +116,6 @@ void end_leftovers() {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
-
-// Splits bytes into lines and passes each complete line on.
-class Lines {
- public:
-  explicit Lines(const std::function<void(std::string_view)>& sink) : sink_(sink) {}
-  void take(std::string_view bytes) {
-    for (const char byte : bytes) {
-      if (byte != '\n') {
-        line_.push_back(byte);
-      } else {
-        if (sink_) sink_(line_);
-        line_.clear();
-      }
-    }
-  }
-  void end() {
-    if (!line_.empty()) take("\n");
-  }
-
- private:
-  const std::function<void(std::string_view)>& sink_;
-  std::string line_;
-};
 
 // Reads the available bytes, and closes the descriptor at end of file. Returns true if there were any.
 bool drain(UniqueFd& from, const std::function<void(std::string_view)>& take) {
@@ -216,8 +193,17 @@ ChildEnd run_child(const ChildRequest& request) {
   out.write.reset();
   err.write.reset();
 
-  Lines lines(request.on_line);
-  const auto take_output = [&](std::string_view bytes) { lines.take(bytes); };
+  std::string line;
+  const auto take_output = [&](std::string_view bytes) {
+    for (const char byte : bytes) {
+      if (byte != '\n') {
+        line.push_back(byte);
+        continue;
+      }
+      if (request.on_line) request.on_line(line);
+      line.clear();
+    }
+  };
   const auto take_errors = [&](std::string_view bytes) {
     end.error_output.append(bytes);
     if (end.error_output.size() > 2 * kErrorOutputKept) {
@@ -252,7 +238,7 @@ ChildEnd run_child(const ChildRequest& request) {
   }
   drain(out.read, take_output);
   drain(err.read, take_errors);
-  lines.end();
+  if (!line.empty()) take_output("\n");
   end_leftovers();
   if (ended_by_us) {
     end.how = *ended_by_us;

@@ -41,8 +41,8 @@ bool can_write(const std::string& file) {
 }
 
 void print_next_steps(const std::vector<RuntimeReport>& reports) {
-  const bool any = std::any_of(reports.begin(), reports.end(),
-                               [](const RuntimeReport& report) { return !report.runtime.library.empty(); });
+  const bool any =
+      std::ranges::any_of(reports, [](const RuntimeReport& report) { return !report.runtime.library.empty(); });
   if (any) {
     fmt::print("\nNext, your own program, unchanged:\n  {}/farside run -n 2 -- ./your_program\nor by hand:\n",
                own_folder());
@@ -72,12 +72,9 @@ int bench(const BenchSettings& settings, const std::string& command) {
   std::vector<std::string> missing;
   std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, missing);
   if (!settings.runtimes.empty()) {
-    runtimes.erase(std::remove_if(runtimes.begin(), runtimes.end(),
-                                  [&](const Runtime& runtime) {
-                                    return std::find(settings.runtimes.begin(), settings.runtimes.end(),
-                                                     runtime.name) == settings.runtimes.end();
-                                  }),
-                   runtimes.end());
+    std::erase_if(runtimes, [&](const Runtime& runtime) {
+      return std::ranges::find(settings.runtimes, runtime.name) == settings.runtimes.end();
+    });
   }
   bool good = true;
   std::vector<RuntimeReport> reports;
@@ -143,10 +140,9 @@ int bench(const BenchSettings& settings, const std::string& command) {
     fmt::print("\nratio: how many times as fast as native; above 1x farside is faster.\n");
     if (wanted.back()->kind == Variant::Kind::kFabric) {
       fmt::print(
-          "Over {} the data takes the way to another node, here through this machine's own network stack, "
-          "while\n"
-          "native stays in shared memory: what counts there is that a computing target costs no more than an "
-          "idle one.\n",
+          "Over {} the data takes the way to another node, here through this machine's own network stack, while\n"
+          "native stays in shared memory: what counts there is that a computing target costs no more than an idle "
+          "one.\n",
           settings.provider);
     }
   }
@@ -208,14 +204,12 @@ int compare_results(const CompareSettings& settings) {
     if (only > 0) fmt::print("Only one of A and B has {} others (--all shows them).\n", only);
     if (native > 0) {
       fmt::print(
-          "Of native or bare figures {} changed too, which farside has no part in: compare the machine, or "
-          "measure "
+          "Of native or bare figures {} changed too, which farside has no part in: compare the machine, or measure "
           "again.\n",
           native);
     }
     fmt::print(
-        "noise: what the runs of A and of B differ by, multiplied; a change counts beyond it, and beyond "
-        "{:.0f}%.\n",
+        "noise: what the runs of A and of B differ by, multiplied; a change counts beyond it, and beyond {:.0f}%.\n",
         100 * settings.threshold);
     return regressions > 0 ? 1 : 0;
   } catch (const std::exception& error) {
@@ -298,27 +292,22 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       ->delimiter(',')
       ->check(a_measure);
   command->add_option("--skip", settings->skip, "but not these")->delimiter(',')->check(a_measure);
+  command->option_defaults()->always_capture_default();
   command
       ->add_option("--window", settings->window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
-      ->check(CLI::IsMember({"allocate", "create"}))
-      ->capture_default_str();
-  command->add_option("--runs", settings->rounds, "runs of each variant")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"allocate", "create"}));
+  command->add_option("--runs", settings->rounds, "runs of each variant")->check(CLI::Range(1, 1000));
   command->add_option("--compute-seconds", settings->compute_seconds, "how long a computing target stays out of MPI")
-      ->check(CLI::Range(0.05, 3600.0))
-      ->capture_default_str();
+      ->check(CLI::Range(0.05, 3600.0));
   command->add_option("--timeout", settings->timeout_seconds, "seconds after which a silent measure counts as hung")
-      ->check(CLI::Range(1.0, 86400.0))
-      ->capture_default_str();
+      ->check(CLI::Range(1.0, 86400.0));
   command->add_option("-n,--ranks", settings->ranks, "ranks to start; two measure, more in contention and rate")
-      ->check(CLI::Range(2, 100000))
-      ->capture_default_str();
-  command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant")
-      ->capture_default_str();
-  command->add_option("--lib-dir", settings->library_folder,
-                      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where "
-                      "they were installed)");
+      ->check(CLI::Range(2, 100000));
+  command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant");
+  command->option_defaults()->always_capture_default(false);
+  command->add_option(
+      "--lib-dir", settings->library_folder,
+      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
   command->add_option("--launcher", settings->launcher,
                       "start the ranks by this instead of mpirun, {n} is their number: 'srun -n {n}'");
   command->add_option("--hosts", settings->hosts, "start them on these hosts (mpirun's own form: a:1,b:1)");

@@ -44,8 +44,8 @@ void complete(const CLI::App& app, const std::vector<std::string>& words) {
   }
   for (const CLI::Option* option : command->get_options()) {
     const std::vector<std::string> names = names_of(*option);
-    const bool value_follows = words.size() > 1 && option->get_expected_max() != 0 &&
-                               std::find(names.begin(), names.end(), words.end()[-2]) != names.end();
+    const bool value_follows =
+        words.size() > 1 && option->get_expected_max() != 0 && std::ranges::find(names, words.end()[-2]) != names.end();
     if (value_follows) {
       for (const std::string& choice : choices_of(*option)) offer(choice, "");
       for (const Setting& setting : settings_table())

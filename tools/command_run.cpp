@@ -53,7 +53,7 @@ Status take_settings(const std::vector<std::string>& set) {
     const std::string name = one.substr(0, equals);
     std::vector<std::string_view> names;
     for (const Setting& setting : settings_table()) names.emplace_back(setting.name);
-    if (equals == std::string::npos || std::find(names.begin(), names.end(), name) == names.end()) {
+    if (equals == std::string::npos || std::ranges::find(names, name) == names.end()) {
       return Error{ErrorKind::kBadSetting,
                    fmt::format("--set {}: it is --set NAME=VALUE, and NAME one of {}", one, fmt::join(names, ", "))};
     }
@@ -72,15 +72,14 @@ std::string described(const std::vector<MpiLibrary>& libraries) {
 Result<std::string> detect(const Linkage& linkage) {
   if (linkage.mpi.empty()) {
     return cannot(
-        "{} is linked to no MPI library, so it does not say which runtime it is for; if it loads MPI "
-        "later, or starts a program that does, --runtime {} says which",
+        "{} is linked to no MPI library, so it does not say which runtime it is for; if it loads MPI later, or starts "
+        "a program that does, --runtime {} says which",
         linkage.examined, fmt::join(runtime_names(), " or --runtime "));
   }
   for (const MpiLibrary& one : linkage.mpi) {
     if (one.runtime == linkage.mpi.front().runtime) continue;
     return cannot(
-        "{} is linked to the libraries of two MPI runtimes, {}: rebuild it with one of them, or choose "
-        "by --runtime {}",
+        "{} is linked to the libraries of two MPI runtimes, {}: rebuild it with one of them, or choose by --runtime {}",
         linkage.examined, described(linkage.mpi), fmt::join(runtime_names(), " or --runtime "));
   }
   return linkage.mpi.front().runtime;
@@ -113,7 +112,7 @@ bool root_allowed(const Runtime& runtime, const Environment& environment,
   if (runtime.name != "openmpi" || geteuid() != 0) return true;
   const bool told =
       environment.contains("OMPI_ALLOW_RUN_AS_ROOT") && environment.contains("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
-  return told || std::any_of(launcher_options.begin(), launcher_options.end(), [](const std::string& word) {
+  return told || std::ranges::any_of(launcher_options, [](const std::string& word) {
            return word == "--allow-run-as-root" || word == "-allow-run-as-root";
          });
 }
@@ -134,8 +133,8 @@ Status check_library(const Runtime& runtime, const Options& options, const Linka
   for (const MpiLibrary& theirs : linkage.mpi) {
     if (theirs.runtime != runtime.name || theirs.name == ours.name) continue;
     return cannot(
-        "{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the "
-        "program was built with (-DFARSIDE_MPICC_{}=...)",
+        "{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the program was built "
+        "with (-DFARSIDE_MPICC_{}=...)",
         linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path, runtime.library,
         ours.name.empty() ? "another" : ours.name, runtime.name);
   }
@@ -146,8 +145,7 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
         const std::vector<std::string>& program) {
   if (program.empty()) {
     return refuse(
-        "no program: put -- in front of it, behind the options of mpirun: farside run -n 2 -- ./program "
-        "arguments");
+        "no program: put -- in front of it, behind the options of mpirun: farside run -n 2 -- ./program arguments");
   }
   prepare_for_children();
   const Environment environment = current_environment();
@@ -189,9 +187,8 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
   }
   if (set_by_user(launcher_options, "LD_PRELOAD")) {
     return refuse(
-        "LD_PRELOAD among the options of mpirun would displace farside's: put it in the environment, where "
-        "it "
-        "is kept (LD_PRELOAD=... farside run ...)");
+        "LD_PRELOAD among the options of mpirun would displace farside's: put it in the environment, where it is kept "
+        "(LD_PRELOAD=... farside run ...)");
   }
 
   Variables variables;
@@ -208,9 +205,8 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
   const bool root_refused = !root_allowed(runtime, environment, launcher_options);
   if (root_refused) {
     fmt::print(stderr,
-               "farside run: you are root, and Open MPI starts nothing as root unless it is told twice that "
-               "it may: export "
-               "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n");
+               "farside run: you are root, and Open MPI starts nothing as root unless it is told twice that it may: "
+               "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n");
   }
   if (options.dry_run) {
     fmt::print("{}\n", shell_line(words));
@@ -238,15 +234,15 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->add_option("--set", options->set, "a setting for this run (repeatable): NAME=VALUE")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--lib-dir", options->library_folder,
-                      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where "
-                      "they were installed)");
+  command->add_option(
+      "--lib-dir", options->library_folder,
+      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
   command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun, and start nothing");
   command->footer(
-      "The program may be an executable, a script, or python: its libraries say which runtime it needs. "
-      "Options that are\n"
-      "not listed here are mpirun's and reach it as they are. LD_PRELOAD and the FARSIDE_* of the "
-      "environment reach the\n"
+      "The program may be an executable, a script, or python: its libraries say which runtime it needs. Options that "
+      "are\n"
+      "not listed here are mpirun's and reach it as they are. LD_PRELOAD and the FARSIDE_* of the environment reach "
+      "the\n"
       "ranks. The exit code is mpirun's; 2 if it was not started.");
   command->callback(
       [options, command, &program, &exit_code] { exit_code = run(*options, command->remaining(), program); });

@@ -92,14 +92,12 @@ int run(const Options& options) {
   if (on_terminal) fmt::print(stderr, "\r\033[K");
   fmt::print("{}", simulate::table(runs));
   fmt::print(
-      "\noperations: remote ones per acquisition, lock and unlock together; contended: the same per "
-      "acquisition that met\n"
-      "others; trips: waited for one after another; looks: reads of waiters; overtaken: by later ones in "
-      "conflict, at most;\n"
-      "hot spot: operations at the busiest rank; bytes: per rank and window, + queue at the target; in all: "
-      "simulated\n"
-      "time; STUCK: a deadlock. A share less than 100% without it: stopped after {} operations per "
-      "acquisition.\n",
+      "\noperations: remote ones per acquisition, lock and unlock together; contended: the same per acquisition that "
+      "met\n"
+      "others; trips: waited for one after another; looks: reads of waiters; overtaken: by later ones in conflict, at "
+      "most;\n"
+      "hot spot: operations at the busiest rank; bytes: per rank and window, + queue at the target; in all: simulated\n"
+      "time; STUCK: a deadlock. A share less than 100% without it: stopped after {} operations per acquisition.\n",
       kMostPerLock);
   if (settings.lock_all) {
     fmt::print(

@@ -45,8 +45,7 @@ Result<std::string> locate(const std::string& word) {
 
 bool is_python(const fs::path& path) {
   std::string name = path.filename().string();
-  name.erase(std::find_if(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; }),
-             name.end());
+  name.erase(std::ranges::find_if(name, [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; }), name.end());
   return name == "python" || name == "pypy";
 }
 
@@ -100,8 +99,8 @@ Result<std::string> find_mpi4py(const std::string& python) {
   }
   if (origin->empty()) {
     return cannot(
-        "{} has no mpi4py: install it for this interpreter, or name another one (python3-mpi4py of "
-        "Debian belongs to /usr/bin/python3); if the script uses MPI by other means, {}",
+        "{} has no mpi4py: install it for this interpreter, or name another one (python3-mpi4py of Debian belongs to "
+        "/usr/bin/python3); if the script uses MPI by other means, {}",
         python, kWhatThen);
   }
   return *origin;
@@ -196,8 +195,8 @@ Result<Linkage> find_linkage(const std::string& word) {
   const std::vector<LoadedLibrary> loaded = loaded_libraries(result.examined);
   if (loaded.empty()) {
     return cannot(
-        "{} is linked statically, or for another kind of machine (ldd finds no library of it): "
-        "nothing can be preloaded into it, link it with shared libraries",
+        "{} is linked statically, or for another kind of machine (ldd finds no library of it): nothing can be "
+        "preloaded into it, link it with shared libraries",
         result.examined);
   }
   result.mpi = mpi_libraries(loaded);

@@ -19,22 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// CMake sets these: the launchers that belong to the compiler wrappers of the build.
-#ifndef FARSIDE_MPIRUN_OPENMPI
-#define FARSIDE_MPIRUN_OPENMPI ""
-#endif
-#ifndef FARSIDE_MPIRUN_MPICH
-#define FARSIDE_MPIRUN_MPICH ""
-#endif
-// The folder of the installed libraries, relative to this program.
-#ifndef FARSIDE_INSTALLED_LIBRARIES
-#define FARSIDE_INSTALLED_LIBRARIES "../lib"
-#endif
-// The number in the libraries' sonames.
-#ifndef FARSIDE_SOVERSION
-#define FARSIDE_SOVERSION "0"
-#endif
-
+// CMake sets the launchers that belong to the compiler wrappers of the build (FARSIDE_MPIRUN_*, "" without one), the
+// folder of the installed libraries, relative to this program (FARSIDE_INSTALLED_LIBRARIES), and the number in the
+// sonames of the libraries (FARSIDE_SOVERSION).
 struct Known {
   std::string_view name;
   std::string_view title;
@@ -62,8 +49,8 @@ std::vector<std::string> version_lines(const std::string& launcher) {
 
 bool is_launcher_of(const std::string& launcher, const Known& known) {
   const auto lines = version_lines(launcher);
-  return std::any_of(lines.begin(), lines.end(),
-                     [&](const std::string& line) { return line.find(known.sign) != std::string::npos; });
+  return std::ranges::any_of(lines,
+                             [&](const std::string& line) { return line.find(known.sign) != std::string::npos; });
 }
 
 std::string find_launcher(const Known& known, const fs::path& mpi_library) {

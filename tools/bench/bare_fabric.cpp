@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/bare_fabric.hpp"
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -22,6 +20,7 @@
 #include <rdma/fi_rma.h>
 
 #include "tools/bench/away.hpp"
+#include "tools/bench/bare.hpp"
 #include "tools/bench/sampler.hpp"
 
 namespace farside::bench {
@@ -113,29 +112,15 @@ class Endpoint {
     wait_for(1);
   }
   std::uint64_t fetch_add(std::size_t word, std::uint64_t value) {
-    std::uint64_t before = 0;
-    const fi_ioc here{&value, 1};
-    fi_ioc result{&before, 1};
-    const fi_rma_ioc there{peer_.base + 8 * word, 1, peer_.key};
-    issue(0, [&](void* context) {
-      const fi_msg_atomic message{&here, nullptr, 1, address_, &there, 1, FI_UINT64, FI_SUM, context, 0};
+    return atomic(word, value, FI_SUM, [&](const fi_msg_atomic& message, fi_ioc& result) {
       return fi_fetch_atomicmsg(endpoint_.get(), &message, &result, nullptr, 1, FI_COMPLETION);
     });
-    wait_for(1);
-    return before;
   }
   std::uint64_t compare_swap(std::size_t word, std::uint64_t expected, std::uint64_t desired) {
-    std::uint64_t before = 0;
-    const fi_ioc here{&desired, 1};
     const fi_ioc compare{&expected, 1};
-    fi_ioc result{&before, 1};
-    const fi_rma_ioc there{peer_.base + 8 * word, 1, peer_.key};
-    issue(0, [&](void* context) {
-      const fi_msg_atomic message{&here, nullptr, 1, address_, &there, 1, FI_UINT64, FI_CSWAP, context, 0};
+    return atomic(word, desired, FI_CSWAP, [&](const fi_msg_atomic& message, fi_ioc& result) {
       return fi_compare_atomicmsg(endpoint_.get(), &message, &compare, nullptr, 1, &result, nullptr, 1, FI_COMPLETION);
     });
-    wait_for(1);
-    return before;
   }
   // Writes each word separately, with all writes under way at once.
   void write_each(std::size_t word, std::span<std::uint64_t> values) {
@@ -171,6 +156,19 @@ class Endpoint {
     const fi_rma_iov there{peer_.base + 8 * word, values.size_bytes(), peer_.key};
     const fi_msg_rma message{&here, nullptr, 1, address_, &there, 1, context, 0};
     return fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+  }
+  // Returns what was there before; `call(message, result)` starts the operation.
+  template <class Call>
+  std::uint64_t atomic(std::size_t word, std::uint64_t value, fi_op op, Call&& call) {
+    std::uint64_t before = 0;
+    const fi_ioc here{&value, 1};
+    fi_ioc result{&before, 1};
+    const fi_rma_ioc there{peer_.base + 8 * word, 1, peer_.key};
+    issue(0, [&](void* context) {
+      return call({&here, nullptr, 1, address_, &there, 1, FI_UINT64, op, context, 0}, result);
+    });
+    wait_for(1);
+    return before;
   }
   // `call(context)` starts an operation, which gets the i-th context.
   template <class Call>

@@ -142,7 +142,7 @@ std::vector<MeasureInfo> make_catalogue() {
     all.push_back({"threads_fetch_" + number, "fetch_and_op + flush, " + threads, kPerSecond, kInBarrier, kNamed,
                    "threads_fetch", static_cast<double>(n), "", 2, true});
   }
-  std::stable_sort(all.begin(), all.end(), [](const MeasureInfo& a, const MeasureInfo& b) {
+  std::ranges::stable_sort(all, [](const MeasureInfo& a, const MeasureInfo& b) {
     return std::pair(a.selection == kNamed, is_bare(a)) < std::pair(b.selection == kNamed, is_bare(b));
   });
   return all;
@@ -156,19 +156,17 @@ const std::vector<MeasureInfo>& catalogue() {
 }
 
 const MeasureInfo* find_measure(std::string_view name) {
-  const auto found = std::find_if(catalogue().begin(), catalogue().end(),
-                                  [name](const MeasureInfo& info) { return info.name == name; });
+  const auto found = std::ranges::find_if(catalogue(), [name](const MeasureInfo& info) { return info.name == name; });
   return found == catalogue().end() ? nullptr : &*found;
 }
 
 bool named(const std::vector<std::string>& words, const MeasureInfo& info) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](const std::string& word) { return word == info.name || word == info.group || word == "all"; });
+  return std::ranges::any_of(
+      words, [&](const std::string& word) { return word == info.name || word == info.group || word == "all"; });
 }
 
 bool known_word(const std::string& word) {
-  return std::any_of(catalogue().begin(), catalogue().end(),
-                     [&word](const MeasureInfo& info) { return named({word}, info); });
+  return std::ranges::any_of(catalogue(), [&word](const MeasureInfo& info) { return named({word}, info); });
 }
 
 std::string_view unit_name(Unit unit) {

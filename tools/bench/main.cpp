@@ -101,8 +101,8 @@ void run_all(const Options& options, int rank) {
 void initialize(int argc, char** argv) {
   int ignored = 0;
   const auto options = read_options(argc, argv, false, ignored);
-  const bool threads = options && std::any_of(options->measures.begin(), options->measures.end(),
-                                              [](const MeasureInfo* info) { return info->threads; });
+  const bool threads =
+      options && std::ranges::any_of(options->measures, [](const MeasureInfo* info) { return info->threads; });
   int provided = 0;
   if (threads) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

@@ -11,8 +11,7 @@
 #include <type_traits>
 
 #include "tools/bench/away.hpp"
-#include "tools/bench/bare_fabric.hpp"
-#include "tools/bench/bare_memory.hpp"
+#include "tools/bench/bare.hpp"
 #include "tools/bench/operations.hpp"
 #include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"

@@ -23,20 +23,17 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
   app.add_flag("--list", list, "print all measures, their groups and units, and end");
   app.add_option("--measures", chosen, "only these (a,b,c): measures, groups, or all")->delimiter(',')->check(known);
   app.add_option("--skip", skipped, "but not these (a,b,c)")->delimiter(',')->check(known);
+  app.option_defaults()->always_capture_default();
   std::string window = "allocate";
   app.add_option("--window", window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
-      ->check(CLI::IsMember({"allocate", "create"}))
-      ->capture_default_str();
-  app.add_option("--provider", options.provider, "libfabric provider of the bare measures")->capture_default_str();
+      ->check(CLI::IsMember({"allocate", "create"}));
+  app.add_option("--provider", options.provider, "libfabric provider of the bare measures");
   app.add_option("--compute-seconds", options.compute_seconds, "how long a computing target stays out of MPI")
-      ->check(CLI::Range(0.05, 3600.0))
-      ->capture_default_str();
+      ->check(CLI::Range(0.05, 3600.0));
   app.add_option("--sleep-seconds", options.sleep_seconds, "how long a sleeping target stays out of MPI")
-      ->check(CLI::Range(0.05, 3600.0))
-      ->capture_default_str();
+      ->check(CLI::Range(0.05, 3600.0));
   app.add_option("--sample-seconds", options.sample_seconds, "how long the samples of one measure take together")
-      ->check(CLI::Range(0.001, 60.0))
-      ->capture_default_str();
+      ->check(CLI::Range(0.001, 60.0));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

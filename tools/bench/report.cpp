@@ -32,7 +32,7 @@ void say_begin(std::string_view measure) { say({{"begin", measure}}); }
 void say_opened(std::string_view route) { say({{"opened", route}}); }
 
 void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const auto at = [&](double share) {
     return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
   };

@@ -23,8 +23,8 @@ int nodes_of(const BenchSettings& settings) {
     }
     return static_cast<int>(hosts.size());
   }
-  const bool elsewhere = std::any_of(settings.launcher_options.begin(), settings.launcher_options.end(),
-                                     [](const std::string& word) { return word.find("host") != std::string::npos; });
+  const bool elsewhere = std::ranges::any_of(
+      settings.launcher_options, [](const std::string& word) { return word.find("host") != std::string::npos; });
   return settings.launcher.empty() && !elsewhere ? 1 : 0;
 }
 
@@ -95,7 +95,7 @@ bool measure_runtime(const BenchSettings& settings, const std::vector<const Vari
       if (outcome.nodes > 0) nodes = outcome.nodes;
       for (const std::string& warning : outcome.warnings) {
         std::string line = fmt::format("{}: {}", title, warning);
-        if (std::find(report.warnings.begin(), report.warnings.end(), line) != report.warnings.end()) continue;
+        if (std::ranges::find(report.warnings, line) != report.warnings.end()) continue;
         progress.say(fmt::format("WARNING: {}: {}", report.runtime.name, line));
         report.warnings.push_back(std::move(line));
       }

@@ -2,6 +2,7 @@
 #include "tools/bench_report/compare.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -82,16 +83,9 @@ Comparison judge(const Json& measure, const Json& a, const Json& b, double thres
 }  // namespace
 
 std::string_view change_name(Change change) {
-  switch (change) {
-    case Change::kNone: return "";
-    case Change::kRegression: return "REGRESSION";
-    case Change::kImprovement: return "improvement";
-    case Change::kLost: return "LOST";
-    case Change::kRegained: return "measured again";
-    case Change::kOnlyA: return "only in A";
-    case Change::kOnlyB: return "only in B";
-  }
-  return "";
+  constexpr std::array<std::string_view, 7> kNames = {
+      "", "REGRESSION", "improvement", "LOST", "measured again", "only in A", "only in B"};
+  return kNames[static_cast<std::size_t>(change)];
 }
 
 std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) {

@@ -166,8 +166,7 @@ Json to_json(const BenchSettings& settings, const std::string& command,
 
 std::string to_csv(const Json& result) {
   std::string text =
-      "runtime,version,measure,title,group,x,variant,verdict,unit,run,median,min,p90,samples,preempted,left_"
-      "out\n";
+      "runtime,version,measure,title,group,x,variant,verdict,unit,run,median,min,p90,samples,preempted,left_out\n";
   for (const Json& runtime : result.at("runtimes")) {
     for (const Json& measure : runtime.at("measures")) {
       for (const auto& [variant, figure] : measure.at("variants").items()) {

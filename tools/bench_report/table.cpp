@@ -70,13 +70,11 @@ std::string cell(const Series& series, bench::Unit unit) {
 
 void print_table(const BenchSettings& settings, const std::vector<const Variant*>& variants, const Measures& measures,
                  const RuntimeReport& report) {
-  const bool native =
-      std::any_of(variants.begin(), variants.end(), [](const Variant* v) { return v->key == "native"; });
+  const bool native = std::ranges::any_of(variants, [](const Variant* v) { return v->key == "native"; });
   const auto bare_of = [&](const bench::MeasureInfo& info) -> const Series& {
     return report.find("fabric", info.bare);
   };
-  const bool bare =
-      std::any_of(measures.begin(), measures.end(), [&](const auto* info) { return bare_of(*info).measured(); });
+  const bool bare = std::ranges::any_of(measures, [&](const auto* info) { return bare_of(*info).measured(); });
   // With many variants the ratios have a table of their own, since no terminal is wide enough for one table.
   const bool apart = native && variants.size() > 4;
   std::vector<std::string> header{"measure"};
@@ -129,8 +127,7 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
   if (apart) fmt::print("\n{}", ratios.text());
   if (any_doubtful) {
     fmt::print(
-        "  ~ noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time "
-        "slices\n");
+        "  ~ noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time slices\n");
   }
   if (left_out > 0) {
     fmt::print("  left out: {} figure{} of runs in which a spinning rank lost its core to another program\n", left_out,

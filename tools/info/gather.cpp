@@ -34,8 +34,8 @@ Json runtimes(const std::string& library_folder) {
       problem = fmt::format("no launcher: neither mpirun.{} nor an mpirun of its own in PATH", name);
     } else if (runtime.library.empty()) {
       problem = fmt::format(
-          "no libfarside-{0}.so in {1}: build farside with {2} there (-DFARSIDE_MPI), or install the "
-          "package farside-{0}",
+          "no libfarside-{0}.so in {1}: build farside with {2} there (-DFARSIDE_MPI), or install the package "
+          "farside-{0}",
           name, library_folder, runtime.title);
     } else if (mpi.path.empty()) {
       problem =
@@ -120,12 +120,12 @@ Json libfabric(const Settings& settings) {
   for (const std::string& name : offered) all["providers"].push_back(provider(name, settings));
 
   LibfabricVerbs verbs;
-  verbs.offered = std::any_of(offered.begin(), offered.end(),
-                              [](const std::string& name) { return name == "verbs" || name.starts_with("verbs;"); });
+  verbs.offered = std::ranges::any_of(
+      offered, [](const std::string& name) { return name == "verbs" || name.starts_with("verbs;"); });
   // A provider inside the library makes the library need libibverbs. A provider beside it (libfabric/libverbs-fi.so)
   // is not looked for.
   const std::vector<LoadedLibrary> needed = loaded_libraries(all["library"].get<std::string>());
-  verbs.built_in = needed.empty() || std::any_of(needed.begin(), needed.end(), [](const LoadedLibrary& library) {
+  verbs.built_in = needed.empty() || std::ranges::any_of(needed, [](const LoadedLibrary& library) {
                      return library.name.starts_with("libibverbs.");
                    });
   verbs.filter = variable("FI_PROVIDER");

@@ -12,27 +12,28 @@
 namespace farside::tools {
 namespace {
 
-Limit from_system(int resource, std::string name, bool bytes) {
-  rlimit limit{};
+// A limit of setrlimit(2), which is enough if there is none.
+Limit from_system(int resource, const char* name, const char* meaning, bool bytes = true) {
   Limit result;
-  result.name = std::move(name);
+  result.name = name;
+  result.meaning = meaning;
   result.bytes = bytes;
+  rlimit limit{};
   if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return result;
   if (limit.rlim_cur != RLIM_INFINITY) result.value = limit.rlim_cur;
   if (limit.rlim_max != RLIM_INFINITY) result.most = limit.rlim_max;
+  result.enough = result.value == kNoLimit;
   return result;
 }
 
 Limit locked_memory() {
-  Limit limit = from_system(RLIMIT_MEMLOCK, "locked memory", true);
-  limit.meaning = "RDMA adapters (verbs) lock the memory of windows; mapped, cma and TCP lock nothing";
-  limit.enough = limit.value == kNoLimit;
+  Limit limit = from_system(RLIMIT_MEMLOCK, "locked memory",
+                            "RDMA adapters (verbs) lock the memory of windows; mapped, cma and TCP lock nothing");
   if (!limit.enough) {
     limit.advice = fmt::format(
-        "{} is all that windows over an RDMA adapter could have{}: ulimit -l unlimited where the ranks "
-        "start{}; for good: "
-        "'* - memlock unlimited' in /etc/security/limits.conf, under Slurm LimitMEMLOCK=infinity in the unit "
-        "of slurmd",
+        "{} is all that windows over an RDMA adapter could have{}: ulimit -l unlimited where the ranks start{}; for "
+        "good: '* - memlock unlimited' in /etc/security/limits.conf, under Slurm LimitMEMLOCK=infinity in the unit of "
+        "slurmd",
         limit_text(limit.value, true), limit.value < (std::uint64_t{64} << 20) ? ", too little for most" : "",
         limit.most == kNoLimit ? ""
                                : fmt::format(" (this user may raise it to {} only)", limit_text(limit.most, true)));
@@ -53,25 +54,22 @@ Limit shared_memory() {
 }
 
 Limit file_size() {
-  Limit limit = from_system(RLIMIT_FSIZE, "file size", true);
-  limit.meaning = "a rank's part of a window of MPI_Win_allocate counts as a file";
-  limit.enough = limit.value == kNoLimit;
+  Limit limit =
+      from_system(RLIMIT_FSIZE, "file size", "a rank's part of a window of MPI_Win_allocate counts as a file");
   if (!limit.enough) limit.advice = fmt::format("ulimit -f {}", limit.most == kNoLimit ? "unlimited" : "higher");
   return limit;
 }
 
 Limit address_space() {
-  Limit limit = from_system(RLIMIT_AS, "address space", true);
-  limit.meaning = "each rank maps the memory of all ranks on its node";
-  limit.enough = limit.value == kNoLimit;
+  Limit limit = from_system(RLIMIT_AS, "address space", "each rank maps the memory of all ranks on its node");
   if (!limit.enough) limit.advice = "ulimit -v unlimited";
   return limit;
 }
 
 Limit descriptors() {
   constexpr std::uint64_t kUsual = 4096;
-  Limit limit = from_system(RLIMIT_NOFILE, "descriptors", false);
-  limit.meaning = "one for each rank that is reached over TCP, and a few";
+  Limit limit =
+      from_system(RLIMIT_NOFILE, "descriptors", "one for each rank that is reached over TCP, and a few", false);
   limit.enough = limit.value >= kUsual;
   if (!limit.enough) {
     const std::uint64_t ranks = limit.value > 100 ? limit.value - 100 : 0;
@@ -96,8 +94,8 @@ Limit dev_shm() {
   limit.enough = limit.value > (std::uint64_t{64} << 20);
   if (!limit.enough) {
     limit.advice =
-        "the runtimes may fail to start or die of SIGBUS: make it larger (docker run --shm-size=1g; "
-        "mount -o remount,size=50% /dev/shm)";
+        "the runtimes may fail to start or die of SIGBUS: make it larger (docker run --shm-size=1g; mount -o "
+        "remount,size=50% /dev/shm)";
   }
   return limit;
 }

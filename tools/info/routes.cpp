@@ -115,17 +115,16 @@ RouteReport explain_cma(const std::string& error, const Surroundings& around) {
   } else if (around.seccomp == 2) {
     cause("a seccomp filter is on this process, as containers have it",
           "allow process_vm_readv and process_vm_writev: docker run --cap-add=SYS_PTRACE, or --security-opt "
-          "seccomp=PROFILE "
-          "with both");
+          "seccomp=PROFILE with both");
   } else if (missing) {
     cause("the kernel is built without CONFIG_CROSS_MEMORY_ATTACH", "use a kernel with it");
   } else if (!around.dumpable) {
     cause("this process is not dumpable (prctl, a set-user-id program, or one that may not be read)",
           "make the program readable (chmod a+r), without set-user-id and file capabilities");
   } else {
-    cause("a security module or a user namespace forbids it",
-          "start all ranks as one user, in one user namespace, and look "
-          "at the rules of SELinux or AppArmor for ptrace");
+    cause(
+        "a security module or a user namespace forbids it",
+        "start all ranks as one user, in one user namespace, and look at the rules of SELinux or AppArmor for ptrace");
   }
   return report;
 }

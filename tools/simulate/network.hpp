@@ -16,6 +16,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
 #include <vector>
 
 #include "epochs/protocols/control_block.hpp"
@@ -128,9 +131,8 @@ class Network {
   // Executes the next event; false if there is none.
   bool step() {
     if (events_.empty()) return false;
-    std::pop_heap(events_.begin(), events_.end(), Later());
-    const Event event = events_.back();
-    events_.pop_back();
+    const Event event = events_.top();
+    events_.pop();
     now_ = event.time;
     switch (event.what) {
       case What::kArrive:
@@ -154,11 +156,7 @@ class Network {
     Operation* operation;
     int handler;
     What what;
-  };
-  struct Later {
-    bool operator()(const Event& a, const Event& b) const {
-      return a.time != b.time ? a.time > b.time : a.number > b.number;
-    }
+    bool operator>(const Event& other) const { return std::pair(time, number) > std::pair(other.time, other.number); }
   };
   struct Rank {
     Time nic_free = 0;
@@ -171,8 +169,7 @@ class Network {
            static_cast<Time>(static_cast<double>(settings_.latency) * settings_.jitter * random_.fraction());
   }
   void schedule(Time time, What what, Operation* operation, int handler) {
-    events_.push_back({time, ++scheduled_, operation, handler, what});
-    std::push_heap(events_.begin(), events_.end(), Later());
+    events_.push({time, ++scheduled_, operation, handler, what});
   }
   // The time when the rank's NIC has served an operation that arrives now.
   Time served(int rank) {
@@ -222,7 +219,7 @@ class Network {
   Actor& actor_;
   std::vector<Rank> ranks_;
   std::vector<std::uint64_t> words_;
-  std::vector<Event> events_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // the next one on top
   Time now_ = 0;
   std::uint64_t scheduled_ = 0;
   std::uint64_t operations_ = 0;

@@ -135,8 +135,8 @@ std::string to_csv(const std::vector<Run>& runs) {
 std::string plot(const std::vector<Run>& runs, const std::string& file) {
   if (std::system("command -v gnuplot > /dev/null 2>&1") != 0) return "gnuplot is not installed (Debian: gnuplot-nox)";
   const bool svg = file.size() > 4 && file.substr(file.size() - 4) == ".svg";
-  const bool over_ranks = std::any_of(runs.begin(), runs.end(),
-                                      [&](const Run& r) { return r.settings.ranks != runs.front().settings.ranks; });
+  const bool over_ranks =
+      std::ranges::any_of(runs, [&](const Run& r) { return r.settings.ranks != runs.front().settings.ranks; });
   // A line per protocol (and mix) with its points (x, operations, waiting), by kind of arrival.
   std::map<Arrival, std::map<std::pair<std::string, int>, std::string>> lines;
   for (const Run& run : runs) {

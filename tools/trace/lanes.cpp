@@ -30,16 +30,9 @@ std::string operations_of(const Epoch& epoch) {
 
 Bar bar_of(const Timeline& timeline, std::size_t index) {
   const Epoch& epoch = timeline.epochs[index];
-  return {0,
-          static_cast<int>(epoch.kind),
-          name(epoch.kind),
-          epoch.begin,
-          epoch.granted,
-          epoch.closing,
-          epoch.end,
-          timeline.process_of(epoch.window, epoch.target),
-          operations_of(epoch),
-          index};
+  const int kind = static_cast<int>(epoch.kind), target = timeline.process_of(epoch.window, epoch.target);
+  return {0,         kind,   name(epoch.kind),     epoch.begin, epoch.granted, epoch.closing,
+          epoch.end, target, operations_of(epoch), index};
 }
 
 Bar bar_of(const Timeline& timeline, const Span& span) {

@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -97,7 +94,7 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
   if (header.records != room || (bytes.size() - sizeof header) % sizeof(TraceRecord) != 0) {
     refuse(file, "{} records are announced and {} are there; the file was cut short", header.records, room);
   }
-  const auto end = std::find(header.host.begin(), header.host.end(), '\0');
+  const auto end = std::ranges::find(header.host, '\0');
   for (const char c : std::string_view(header.host.data(), static_cast<std::size_t>(end - header.host.begin()))) {
     trace.host += c > ' ' && c < 127 ? c : '?';
   }
@@ -137,20 +134,8 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
 
 std::vector<RankTrace> read_all(const std::string& prefix) {
   std::vector<RankTrace> traces;
-  std::error_code failed;
-  for (const auto& path : rank_files(prefix, ".trace", failed)) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (file.bad()) refuse(path.string(), "cannot be read");
-    traces.push_back(parse(path.string(), bytes));
-  }
-  if (failed) refuse(prefix + ".*.trace", "{}", failed.message());
-  if (traces.empty()) {
-    refuse(prefix + ".*.trace",
-           "there is no such file; run the program with FARSIDE_TRACE={} (and with farside), to its "
-           "MPI_Finalize",
-           prefix);
-  }
+  read_rank_files(prefix, ".trace", "FARSIDE_TRACE",
+                  [&](const std::string& file, const std::string& bytes) { traces.push_back(parse(file, bytes)); });
   std::ranges::sort(traces, [](const RankTrace& a, const RankTrace& b) {
     return std::pair(a.header.rank, a.file) < std::pair(b.header.rank, b.file);
   });

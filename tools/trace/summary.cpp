@@ -37,8 +37,7 @@ std::string header(const Timeline& timeline) {
     uncertain = std::max(uncertain, process.uncertain);
     if (process.lost_epochs + process.lost_operations + process.lost_served > 0) {
       text += fmt::format(
-          "! {}: the oldest records were overwritten: {} of epochs and flushes, {} of operations, {} of "
-          "requests\n",
+          "! {}: the oldest records were overwritten: {} of epochs and flushes, {} of operations, {} of requests\n",
           process.name, process.lost_epochs, process.lost_operations, process.lost_served);
     }
   }
