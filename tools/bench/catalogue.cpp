@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <tuple>
 
 namespace farside::bench {
 namespace {
@@ -142,8 +142,9 @@ std::vector<MeasureInfo> make_catalogue() {
     all.push_back({"threads_fetch_" + number, "fetch_and_op + flush, " + threads, kPerSecond, kInBarrier, kNamed,
                    "threads_fetch", static_cast<double>(n), "", 2, true});
   }
-  std::ranges::stable_sort(all, [](const MeasureInfo& a, const MeasureInfo& b) {
-    return std::pair(a.selection == kNamed, is_bare(a)) < std::pair(b.selection == kNamed, is_bare(b));
+  std::ranges::stable_sort(all, {}, [](const MeasureInfo& info) {
+    const bool named = info.selection == kNamed;
+    return std::tuple(named, is_bare(info), named ? info.group : "");
   });
   return all;
 }

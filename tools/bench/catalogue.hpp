@@ -50,7 +50,7 @@ struct MeasureInfo {
   bool threads = false;   // needs MPI_THREAD_MULTIPLE
 };
 
-// Returns all measures: first those that run by default, the bare ones behind the others.
+// Returns all measures: first those that run by default, then the others by group; the bare ones behind the others.
 const std::vector<MeasureInfo>& catalogue();
 
 inline bool is_bare_fabric(const MeasureInfo& info) {
