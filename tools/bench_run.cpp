@@ -2,6 +2,7 @@
 #include "tools/bench_run.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -11,36 +12,35 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/child.hpp"
+#include "tools/text.hpp"
 
 namespace farside::tools {
 namespace {
 
 // Returns the launcher's environment, without the variables that this command sets for the ranks only.
 Environment environment_for(const BenchRequest& request) {
-  Environment environment = Environment::current();
+  Environment environment = current_environment();
   allow_root(request.runtime, environment);
   for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_TRACE", "FARSIDE_ROUTES", "FARSIDE_CHECK"}) {
-    environment.unset(name);
+    environment.erase(name);
   }
-  if (request.variant->kind == Variant::Kind::kFabric) environment.unset("FARSIDE_PROVIDER");
-  for (const auto& [name, value] : request.variant->component_variables()) environment.set(name, value);
+  if (request.variant->kind == Variant::Kind::kFabric) environment.erase("FARSIDE_PROVIDER");
+  for (const auto& [name, value] : request.variant->component_variables()) environment[name] = value;
   return environment;
 }
 
 Variables variables_for(const BenchRequest& request) {
-  const Environment current = Environment::current();
   Variables variables;
   const bool native = request.variant->native();
-  const std::string preload =
-      preload_list(current.get("LD_PRELOAD").value_or(""), native ? "" : request.runtime.library);
+  const std::string preload = preload_list(variable("LD_PRELOAD"), native ? "" : request.runtime.library);
   if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
   if (native) return variables;
   variables.emplace_back("FARSIDE_CHECK", request.variant->kind == Variant::Kind::kUnchecked ? "off" : "on");
   if (request.variant->kind == Variant::Kind::kFabric) {
     variables.emplace_back("FARSIDE_ROUTES", "fabric");
-    variables.emplace_back("FARSIDE_PROVIDER", request.provider);
+    variables.emplace_back("FARSIDE_PROVIDER", request.settings.provider);
     // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
-    if (request.nodes == 1 && !current.get("FI_TCP_IFACE")) variables.emplace_back("FI_TCP_IFACE", "lo");
+    if (request.nodes == 1 && std::getenv("FI_TCP_IFACE") == nullptr) variables.emplace_back("FI_TCP_IFACE", "lo");
   }
   return variables;
 }
@@ -52,20 +52,20 @@ std::vector<std::string> command_for(const BenchRequest& request,
                                      const std::vector<const bench::MeasureInfo*>& measures) {
   const Variables variables = variables_for(request);
   std::vector<std::string> words;
-  if (request.launcher.empty()) {
-    words = local_launch(request.runtime, request.ranks);
-    if (!request.hosts.empty())
-      words.insert(words.end(), {request.runtime.name == "openmpi" ? "--host" : "-hosts", request.hosts});
+  if (request.settings.launcher.empty()) {
+    words = local_launch(request.runtime, request.settings.ranks);
+    if (!request.settings.hosts.empty())
+      words.insert(words.end(), {request.runtime.name == "openmpi" ? "--host" : "-hosts", request.settings.hosts});
     const std::vector<std::string> set = words_for_ranks(request.runtime, variables);
     words.insert(words.end(), set.begin(), set.end());
-    words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
+    words.insert(words.end(), request.settings.launcher_options.begin(), request.settings.launcher_options.end());
   } else {
-    words = request.launcher;
+    words = shell_words(request.settings.launcher);
     for (std::string& word : words) {
       for (std::size_t at = 0; (at = word.find("{n}", at)) != std::string::npos;)
-        word.replace(at, 3, std::to_string(request.ranks));
+        word.replace(at, 3, std::to_string(request.settings.ranks));
     }
-    words.insert(words.end(), request.launcher_options.begin(), request.launcher_options.end());
+    words.insert(words.end(), request.settings.launcher_options.begin(), request.settings.launcher_options.end());
     // The option by which this launcher passes variables on is unknown; env(1) works under any launcher.
     words.emplace_back("env");
     for (const Variables& some : {request.variant->component_variables(), variables})
@@ -75,8 +75,8 @@ std::vector<std::string> command_for(const BenchRequest& request,
   for (const auto* info : measures) names.push_back(info->name);
   words.insert(words.end(),
                {request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")), "--window",
-                request.window, "--provider", bare_provider(request.provider), "--compute-seconds",
-                fmt::format("{}", request.compute_seconds)});
+                request.settings.window, "--provider", bare_provider(request.settings.provider), "--compute-seconds",
+                fmt::format("{}", request.settings.compute_seconds)});
   return words;
 }
 
@@ -118,7 +118,7 @@ std::string telling_lines(const std::string& errors) {
         line.find("ORTE_ERROR_LOG") != std::string::npos)
       continue;
     const auto add = [&line](std::vector<std::string>& to) {  // ranks repeat each other's lines
-      if (std::find(to.begin(), to.end(), line) == to.end()) to.push_back(line);
+      if (std::ranges::find(to, line) == to.end()) to.push_back(line);
     };
     add(all);
     if (line.find("farside:") != std::string::npos) add(ours);
@@ -135,7 +135,7 @@ Result verdict_of(const ChildEnd& end, double timeout) {
     result.reason = fmt::format("nothing for {:.0f} s, ended", timeout);
   } else if (end.how == ChildEnd::How::kNotStarted) {
     result.verdict = Verdict::kFailed;
-    result.reason = fmt::format("the launcher could not be started: {}", std::strerror(end.code));
+    result.reason = fmt::format("no process for the launcher: {}", std::strerror(end.code));
   } else if (const auto number = signal_of(end)) {
     result.verdict = Verdict::kCrashed;
     result.reason = strsignal(*number);
@@ -152,7 +152,7 @@ Result verdict_of(const ChildEnd& end, double timeout) {
 // `opened`: each window's route to the other ranks, as the window reported it; empty for a window of the runtime.
 void check_routes(const BenchRequest& request, int nodes, const std::vector<std::string>& opened,
                   std::vector<std::string>& warnings) {
-  const auto left = std::count(opened.begin(), opened.end(), "");
+  const auto left = std::ranges::count(opened, "");
   if (left > 0)
     warnings.push_back(fmt::format("NOT FARSIDE: {} of {} windows were left to the runtime", left, opened.size()));
   if (opened.empty()) warnings.push_back("NOT FARSIDE: no window was made");
@@ -169,33 +169,20 @@ void check_routes(const BenchRequest& request, int nodes, const std::vector<std:
 }  // namespace
 
 std::string_view verdict_name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kMeasured:
-      return "measured";
-    case Verdict::kWrong:
-      return "wrong";
-    case Verdict::kCrashed:
-      return "crashed";
-    case Verdict::kFailed:
-      return "failed";
-    case Verdict::kHung:
-      return "hung";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 5> kNames = {"measured", "wrong", "crashed", "failed", "hung"};
+  return kNames[static_cast<std::size_t>(verdict)];
 }
 
 bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure) {
-  const bool attentive =
-      info.target == bench::TargetState::kInBarrier || info.target == bench::TargetState::kTakesPart;
-  return attentive && info.unit == bench::Unit::kMicroseconds && figure.median >= 1000 &&
-         figure.preempted >= 0.25;
+  const bool attentive = info.target == bench::TargetState::kInBarrier || info.target == bench::TargetState::kTakesPart;
+  return attentive && info.unit == bench::Unit::kMicroseconds && figure.median >= 1000 && figure.preempted >= 0.25;
 }
 
 BenchOutcome run_benchmark(const BenchRequest& request) {
   BenchOutcome outcome;
   std::vector<const bench::MeasureInfo*> left = request.measures;
   const auto report = [&](const bench::MeasureInfo& info, Result result) {
-    left.erase(std::remove(left.begin(), left.end(), &info), left.end());
+    std::erase(left, &info);
     if (request.on_result) request.on_result(info, result);
     outcome.results[info.name] = std::move(result);
   };
@@ -208,7 +195,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     const std::vector<const bench::MeasureInfo*> now = alike(left);
     child.arguments = command_for(request, now);
     child.environment = environment_for(request);
-    child.silence_seconds = request.timeout_seconds + request.compute_seconds;
+    child.silence_seconds = request.settings.timeout_seconds + request.settings.compute_seconds;
     child.on_tick = request.on_tick;
     child.on_line = [&](std::string_view text) {
       const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
@@ -244,24 +231,21 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     }
     const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
     if (fine) {
-      const bool uses_mpi =
-          std::any_of(now.begin(), now.end(), [](const auto* info) { return !bench::is_bare(*info); });
-      if (!request.variant->native() && uses_mpi)
-        check_routes(request, outcome.nodes, opened, outcome.warnings);
+      const bool uses_mpi = std::ranges::any_of(now, [](const auto* info) { return !bench::is_bare(*info); });
+      if (!request.variant->native() && uses_mpi) check_routes(request, outcome.nodes, opened, outcome.warnings);
       // The run ended well. A measure that the program left out without an error would be retried for ever.
       for (const auto* info : now) {
-        if (std::find(left.begin(), left.end(), info) != left.end())
+        if (std::ranges::find(left, info) != left.end())
           report(*info, {Verdict::kFailed, {}, "the benchmark did not report it"});
       }
       continue;
     }
     const Result verdict = verdict_of(end, child.silence_seconds);
-    const auto next = std::find_if(now.begin(), now.end(), [&](const auto* info) {
-      return std::find(left.begin(), left.end(), info) != left.end();
-    });
+    const auto next =
+        std::ranges::find_if(now, [&](const auto* info) { return std::ranges::find(left, info) != left.end(); });
     if (next == now.end()) {
-      outcome.warnings.push_back(fmt::format("after its last measure the program {}: {}",
-                                             verdict_name(verdict.verdict), verdict.reason));
+      outcome.warnings.push_back(
+          fmt::format("after its last measure the program {}: {}", verdict_name(verdict.verdict), verdict.reason));
     } else if (!hello) {
       const auto rest = now;  // the program failed before its first measure, and fewer measures would not help
       for (const auto* info : rest) report(*info, verdict);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tools/bench/catalogue.hpp"
-#include "tools/bench_driver/variant.hpp"
+#include "tools/bench_driver/settings.hpp"
 #include "tools/runtime.hpp"
 
 namespace farside::tools {
@@ -44,18 +44,11 @@ struct Result {
 };
 
 struct BenchRequest {
+  const BenchSettings& settings;
   Runtime runtime;
   const Variant* variant = nullptr;
+  int nodes = 1;  // 0: not known before the run
   std::vector<const bench::MeasureInfo*> measures;
-  std::string provider;  // of libfabric, for Variant::Kind::kFabric
-  std::string window = "allocate";
-  double compute_seconds = 2;
-  double timeout_seconds = 60;  // for one measure, without the time for which the target is away
-  int ranks = 2;
-  int nodes = 1;                              // 0: not known before the run
-  std::vector<std::string> launcher;  // instead of the runtime's mpirun; "{n}": the number of ranks
-  std::string hosts;                          // for mpirun: "a:1,b:1"; empty: this machine
-  std::vector<std::string> launcher_options;  // passed to the launcher unchanged
   std::function<void(const bench::MeasureInfo&)> on_begin;
   std::function<void(const bench::MeasureInfo&, const Result&)> on_result;
   std::function<void()> on_tick;
@@ -63,8 +56,8 @@ struct BenchRequest {
 
 struct BenchOutcome {
   std::map<std::string_view, Result> results;  // by name; every measure of the request unless interrupted
-  std::vector<std::string> warnings;  // doubts about the run: farside was not used, ...
-  std::string library;                // the runtime's own name and version; empty if no run got so far
+  std::vector<std::string> warnings;           // doubts about the run: farside was not used, ...
+  std::string library;                         // the runtime's own name and version; empty if no run got so far
   int nodes = 0;
   bool interrupted = false;
 };

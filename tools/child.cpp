@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dirent.h>
+#include <exception>
 #include <fcntl.h>
 #include <fstream>
 #include <optional>
@@ -20,7 +19,10 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
-#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/base/unique_fd.hpp"
 
 namespace farside::tools {
 
@@ -35,34 +37,16 @@ std::vector<pid_t> not_ours;  // from before prepare_for_children (a shell may e
 
 void note_signal(int number) { stop_signal = number; }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() { close(); }
-  void close() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 struct Pipe {
-  Descriptor read;
-  Descriptor write;
+  UniqueFd read, write;
+  Pipe() {
+    std::array<int, 2> ends{-1, -1};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return;
+    read = UniqueFd(ends[0]);
+    write = UniqueFd(ends[1]);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  }
 };
-
-std::optional<Pipe> make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-  return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
-}
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> result;
@@ -71,45 +55,51 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// Runs between fork and exec: it may call async-signal-safe functions only (signal-safety(7)).
-[[noreturn]] void become(char** arguments, char** environment, pid_t parent, int in, int out, int err,
-                         int failure) {
+// Returns only on failure, with errno.
+int execute(std::vector<std::string> arguments, const Environment& environment) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : environment) lines.push_back(fmt::format("{}={}", name, value));
+  execvpe(arguments[0].c_str(), pointers(arguments).data(), pointers(lines).data());
+  return errno;
+}
+
+// Runs in the child of this process, which has one thread.
+[[noreturn]] void become(const ChildRequest& request, pid_t parent, int out, int err) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // ends the launcher if this process is killed
   if (getppid() != parent) _exit(127);
   const rlimit no_core{0, 0};  // native crashes are expected; no core files in the user's folder
   setrlimit(RLIMIT_CORE, &no_core);
-  dup2(in, STDIN_FILENO);
-  dup2(out, STDOUT_FILENO);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(number, SIG_DFL);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  dup2(null, STDIN_FILENO);
+  dup2(request.task ? null : out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
-    std::signal(number, SIG_DFL);
+  if (!request.task) {
+    const int reason = execute(request.arguments, request.environment);
+    dprintf(STDERR_FILENO, "%s: %s\n", request.arguments[0].c_str(), std::strerror(reason));
+    _exit(127);
   }
-  execvpe(arguments[0], arguments, environment);
-  const int reason = errno;
-  [[maybe_unused]] const ssize_t written = write(failure, &reason, sizeof reason);
-  _exit(127);
+  try {  // exit handlers are the parent's business
+    const std::string answer = request.task();
+    for (std::string_view left = answer; !left.empty();) {
+      const ssize_t written = write(out, left.data(), left.size());
+      if (written < 0 && errno != EINTR) _exit(1);
+      left.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+    }
+    _exit(0);
+  } catch (const std::exception&) {
+    _exit(1);
+  }
 }
 
 // Process ids whose parent is this process.
 std::vector<pid_t> children() {
   std::vector<pid_t> result;
-  DIR* processes = opendir("/proc");
-  if (processes == nullptr) return result;
-  while (const dirent* entry = readdir(processes)) {
-    if (std::isdigit(static_cast<unsigned char>(entry->d_name[0])) == 0) continue;
-    std::ifstream file("/proc/" + std::string(entry->d_name) + "/stat");
-    std::string line;
-    std::getline(file, line);
-    const std::size_t name_end = line.rfind(')');  // "pid (name) state parent ..."
-    int parent = 0;
-    const auto pid = static_cast<pid_t>(std::atol(entry->d_name));
-    if (name_end != std::string::npos && std::sscanf(line.c_str() + name_end + 1, " %*c %d", &parent) == 1 &&
-        parent == getpid() && std::find(not_ours.begin(), not_ours.end(), pid) == not_ours.end()) {
-      result.push_back(pid);
-    }
+  std::ifstream file("/proc/thread-self/children");
+  for (pid_t pid = 0; file >> pid;) {
+    if (std::ranges::find(not_ours, pid) == not_ours.end()) result.push_back(pid);
   }
-  closedir(processes);
   return result;
 }
 
@@ -127,34 +117,11 @@ void end_leftovers() {
   }
 }
 
-// Splits bytes into lines and passes each complete line on.
-class Lines {
- public:
-  explicit Lines(const std::function<void(std::string_view)>& sink) : sink_(sink) {}
-  void take(std::string_view bytes) {
-    for (const char byte : bytes) {
-      if (byte != '\n') {
-        line_.push_back(byte);
-      } else {
-        if (sink_) sink_(line_);
-        line_.clear();
-      }
-    }
-  }
-  void end() {
-    if (!line_.empty()) take("\n");
-  }
-
- private:
-  const std::function<void(std::string_view)>& sink_;
-  std::string line_;
-};
-
 // Reads the available bytes, and closes the descriptor at end of file. Returns true if there were any.
-bool drain(Descriptor& from, const std::function<void(std::string_view)>& take) {
+bool drain(UniqueFd& from, const std::function<void(std::string_view)>& take) {
   bool any = false;
   std::array<char, 4096> buffer{};
-  while (from.get() >= 0) {
+  while (from.valid()) {
     const ssize_t count = read(from.get(), buffer.data(), buffer.size());
     if (count > 0) {
       take({buffer.data(), static_cast<std::size_t>(count)});
@@ -162,7 +129,7 @@ bool drain(Descriptor& from, const std::function<void(std::string_view)>& take) 
     } else if (count < 0 && errno == EINTR) {
       continue;
     } else {
-      if (count == 0 || errno != EAGAIN) from.close();
+      if (count == 0 || errno != EAGAIN) from.reset();
       break;
     }
   }
@@ -170,6 +137,21 @@ bool drain(Descriptor& from, const std::function<void(std::string_view)>& take) 
 }
 
 }  // namespace
+
+Environment current_environment() {
+  Environment result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view line(*entry);
+    const std::size_t equals = line.find('=');
+    if (equals != std::string_view::npos) result.emplace(line.substr(0, equals), line.substr(equals + 1));
+  }
+  return result;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
 
 void prepare_for_children() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -183,8 +165,6 @@ void prepare_for_children() {
 }
 
 int become_program(const std::vector<std::string>& arguments, const Environment& environment) {
-  std::vector<std::string> argument_strings = arguments;
-  std::vector<std::string> environment_strings = environment.lines();
   // execve(2) resets handlers, but keeps ignored signals and the role of a subreaper.
   std::signal(SIGPIPE, SIG_DFL);
   prctl(PR_SET_CHILD_SUBREAPER, 0);
@@ -192,9 +172,7 @@ int become_program(const std::vector<std::string>& arguments, const Environment&
     std::signal(stop_signal, SIG_DFL);
     std::raise(stop_signal);
   }
-  execvpe(argument_strings[0].c_str(), pointers(argument_strings).data(),
-          pointers(environment_strings).data());
-  return errno;
+  return execute(arguments, environment);
 }
 
 ChildEnd run_child(const ChildRequest& request) {
@@ -203,39 +181,29 @@ ChildEnd run_child(const ChildRequest& request) {
     end.how = ChildEnd::How::kInterrupted;
     return end;
   }
-  std::vector<std::string> argument_strings = request.arguments;
-  std::vector<std::string> environment_strings = request.environment.lines();
-  const std::vector<char*> arguments = pointers(argument_strings);
-  const std::vector<char*> environment = pointers(environment_strings);
-  const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  std::optional<Pipe> out = make_pipe();
-  std::optional<Pipe> err = make_pipe();
-  std::optional<Pipe> failure = make_pipe();
+  Pipe out, err;
   const pid_t parent = getpid();
-  const pid_t child = out && err && failure && null.get() >= 0 ? fork() : -1;
+  const pid_t child = out.read.valid() && err.read.valid() ? fork() : -1;
   if (child < 0) {
     end.code = errno;
     return end;
   }
-  if (child == 0) {
-    become(const_cast<char**>(arguments.data()), const_cast<char**>(environment.data()), parent, null.get(),
-           out->write.get(), err->write.get(), failure->write.get());
-  }
+  if (child == 0) become(request, parent, out.write.get(), err.write.get());
   setpgid(child, child);  // parent and child both call it, since either may run first
-  out->write.close();
-  err->write.close();
-  failure->write.close();
-  int reason = 0;
-  if (read(failure->read.get(), &reason, sizeof reason) == static_cast<ssize_t>(sizeof reason)) {
-    waitpid(child, nullptr, 0);
-    end.code = reason;
-    return end;
-  }
-  fcntl(out->read.get(), F_SETFL, O_NONBLOCK);
-  fcntl(err->read.get(), F_SETFL, O_NONBLOCK);
+  out.write.reset();
+  err.write.reset();
 
-  Lines lines(request.on_line);
-  const auto take_output = [&](std::string_view bytes) { lines.take(bytes); };
+  std::string line;
+  const auto take_output = [&](std::string_view bytes) {
+    for (const char byte : bytes) {
+      if (byte != '\n') {
+        line.push_back(byte);
+        continue;
+      }
+      if (request.on_line) request.on_line(line);
+      line.clear();
+    }
+  };
   const auto take_errors = [&](std::string_view bytes) {
     end.error_output.append(bytes);
     if (end.error_output.size() > 2 * kErrorOutputKept) {
@@ -249,16 +217,15 @@ ChildEnd run_child(const ChildRequest& request) {
   bool killed = false;
   int status = 0;
   for (;;) {
-    std::array<pollfd, 2> waiting{{{out->read.get(), POLLIN, 0}, {err->read.get(), POLLIN, 0}}};
+    std::array<pollfd, 2> waiting{{{out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}}};
     // poll ignores closed descriptors (-1). If the child leaves its pipes to other processes, its end is noticed
     // after at most 100 ms.
     poll(waiting.data(), waiting.size(), 100);
-    if (drain(out->read, take_output) && !ended_by_us) deadline = Clock::now() + silence;
-    drain(err->read, take_errors);
+    if (drain(out.read, take_output) && !ended_by_us) deadline = Clock::now() + silence;
+    drain(err.read, take_errors);
     const pid_t gone = waitpid(child, &status, WNOHANG);
     if (gone == child) break;
-    if (out->read.get() < 0 && err->read.get() < 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!out.read.valid() && !err.read.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (request.on_tick) request.on_tick();
     if (!ended_by_us && (stop_signal != 0 || Clock::now() > deadline)) {
       ended_by_us = stop_signal != 0 ? ChildEnd::How::kInterrupted : ChildEnd::How::kSilent;
@@ -269,9 +236,9 @@ ChildEnd run_child(const ChildRequest& request) {
       killed = true;
     }
   }
-  drain(out->read, take_output);
-  drain(err->read, take_errors);
-  lines.end();
+  drain(out.read, take_output);
+  drain(err.read, take_errors);
+  if (!line.empty()) take_output("\n");
   end_leftovers();
   if (ended_by_us) {
     end.how = *ended_by_us;
@@ -283,6 +250,32 @@ ChildEnd run_child(const ChildRequest& request) {
     end.code = WEXITSTATUS(status);
   }
   return end;
+}
+
+Attempt attempt(const std::function<std::string()>& task, double seconds) {
+  Attempt result;
+  ChildRequest request;
+  request.task = task;
+  request.silence_seconds = seconds;
+  request.on_line = [&](std::string_view line) {
+    if (result.answered) result.answer += '\n';
+    result.answer += line;
+    result.answered = true;
+  };
+  const ChildEnd end = run_child(request);
+  result.answered = end.how == ChildEnd::How::kExited && end.code == 0;
+  if (result.answered) return result;
+  result.answer.clear();
+  switch (end.how) {
+    case ChildEnd::How::kExited: result.end = fmt::format("ended with exit status {}", end.code); break;
+    case ChildEnd::How::kSignalled:
+      result.end = fmt::format("ended by signal {} ({})", end.code, strsignal(end.code));
+      break;
+    case ChildEnd::How::kSilent: result.end = fmt::format("no answer for {:.0f} s", seconds); break;
+    case ChildEnd::How::kInterrupted: result.end = "was interrupted"; break;
+    case ChildEnd::How::kNotStarted: result.end = fmt::format("fork: {}", std::strerror(end.code)); break;
+  }
+  return result;
 }
 
 }  // namespace farside::tools

@@ -3,13 +3,18 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tools/environment.hpp"
-
 namespace farside::tools {
+
+using Environment = std::map<std::string, std::string>;
+Environment current_environment();
+
+// Returns the value of a variable of this process; empty if it is unset.
+std::string variable(const char* name);
 
 struct ChildEnd {
   enum class How {
@@ -17,7 +22,7 @@ struct ChildEnd {
     kSignalled,    // `code` is the signal
     kSilent,       // wrote no line for too long, and was ended
     kInterrupted,  // this process got SIGINT, SIGTERM or SIGHUP, and ended the child
-    kNotStarted,   // `code` is errno
+    kNotStarted,   // `code` is errno (a program that cannot be executed ends with 127 and says why on stderr)
   };
   How how = How::kNotStarted;
   int code = 0;
@@ -26,7 +31,8 @@ struct ChildEnd {
 
 struct ChildRequest {
   std::vector<std::string> arguments;  // the first is the program; searched in PATH if it has no slash
-  Environment environment;
+  Environment environment = current_environment();
+  std::function<std::string()> task;              // is done in place of a program; its result is the child's stdout
   double silence_seconds = 60;                    // after this time without a line of output the child is ended
   std::function<void(std::string_view)> on_line;  // each line of its stdout, without the newline
   std::function<void()> on_tick;                  // called several times a second, between lines; may be empty
@@ -43,5 +49,14 @@ ChildEnd run_child(const ChildRequest& request);
 // Replaces this process by the program (searched in PATH if it has no slash), with the signals and children of the
 // time before prepare_for_children. Returns only on failure, with errno.
 int become_program(const std::vector<std::string>& arguments, const Environment& environment);
+
+struct Attempt {
+  bool answered = false;
+  std::string answer;  // the result of the task
+  std::string end;     // if there is no answer: "ended by signal 11", "no answer for 20 s"
+};
+
+// Runs `task`, which may crash, hang or print, in a child of this process, which must have one thread only.
+Attempt attempt(const std::function<std::string()>& task, double seconds = 20);
 
 }  // namespace farside::tools

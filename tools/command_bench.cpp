@@ -20,7 +20,6 @@
 #include "tools/bench_driver/session.hpp"
 #include "tools/bench_driver/settings.hpp"
 #include "tools/bench_report/compare.hpp"
-#include "tools/bench_report/html.hpp"
 #include "tools/bench_report/result.hpp"
 #include "tools/bench_report/table.hpp"
 #include "tools/child.hpp"
@@ -42,8 +41,8 @@ bool can_write(const std::string& file) {
 }
 
 void print_next_steps(const std::vector<RuntimeReport>& reports) {
-  const bool any = std::any_of(reports.begin(), reports.end(),
-                               [](const RuntimeReport& report) { return !report.runtime.library.empty(); });
+  const bool any =
+      std::ranges::any_of(reports, [](const RuntimeReport& report) { return !report.runtime.library.empty(); });
   if (any) {
     fmt::print("\nNext, your own program, unchanged:\n  {}/farside run -n 2 -- ./your_program\nor by hand:\n",
                own_folder());
@@ -52,11 +51,10 @@ void print_next_steps(const std::vector<RuntimeReport>& reports) {
     if (report.runtime.library.empty()) continue;
     const bool as_root = report.runtime.name == "openmpi" && geteuid() == 0;
     fmt::print("  {}LD_PRELOAD={} {} -n 2 ./your_program\n",
-               as_root ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "",
-               report.runtime.library, report.runtime.launcher);
+               as_root ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "", report.runtime.library,
+               report.runtime.launcher);
   }
-  fmt::print("More measures: {}/farside bench; all options: {}/farside bench --help\n", own_folder(),
-             own_folder());
+  fmt::print("More measures: {}/farside bench; all options: {}/farside bench --help\n", own_folder(), own_folder());
 }
 
 int bench(const BenchSettings& settings, const std::string& command) {
@@ -74,12 +72,9 @@ int bench(const BenchSettings& settings, const std::string& command) {
   std::vector<std::string> missing;
   std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, missing);
   if (!settings.runtimes.empty()) {
-    runtimes.erase(std::remove_if(runtimes.begin(), runtimes.end(),
-                                  [&](const Runtime& runtime) {
-                                    return std::find(settings.runtimes.begin(), settings.runtimes.end(),
-                                                     runtime.name) == settings.runtimes.end();
-                                  }),
-                   runtimes.end());
+    std::erase_if(runtimes, [&](const Runtime& runtime) {
+      return std::ranges::find(settings.runtimes, runtime.name) == settings.runtimes.end();
+    });
   }
   bool good = true;
   std::vector<RuntimeReport> reports;
@@ -102,9 +97,8 @@ int bench(const BenchSettings& settings, const std::string& command) {
     }
     if (lacks_farside) {
       good = false;
-      missing.push_back(
-          fmt::format("{}: FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
-                      runtime.name, settings.library_folder, runtime.name));
+      missing.push_back(fmt::format("{}: FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
+                                    runtime.name, settings.library_folder, runtime.name));
     }
     if (variants[runtime.name].empty()) continue;
     total += static_cast<int>(variants[runtime.name].size() * measures.size()) * settings.rounds;
@@ -116,16 +110,14 @@ int bench(const BenchSettings& settings, const std::string& command) {
     return 1;
   }
   if (!settings.launcher.empty() && reports.size() > 1) {
-    fmt::print(stderr,
-               "farside bench: --launcher starts programs of one runtime; say by --runtime of which\n");
+    fmt::print(stderr, "farside bench: --launcher starts programs of one runtime; say by --runtime of which\n");
     return 2;
   }
   fmt::print("{} measures, {} run{} each; {}, {} hardware threads\n", measures.size(), settings.rounds,
              settings.rounds == 1 ? "" : "s", processor_name(), std::thread::hardware_concurrency());
   if (double load = 0; getloadavg(&load, 1) == 1 && load > 0.5) {
-    fmt::print(
-        "Note: this machine is busy (load {:.1f}); figures will suffer, most those of runtimes that spin.\n",
-        load);
+    fmt::print("Note: this machine is busy (load {:.1f}); figures will suffer, most those of runtimes that spin.\n",
+               load);
   }
   std::fflush(stdout);
 
@@ -148,10 +140,9 @@ int bench(const BenchSettings& settings, const std::string& command) {
     fmt::print("\nratio: how many times as fast as native; above 1x farside is faster.\n");
     if (wanted.back()->kind == Variant::Kind::kFabric) {
       fmt::print(
-          "Over {} the data takes the way to another node, here through this machine's own network stack, "
-          "while\n"
-          "native stays in shared memory: what counts there is that a computing target costs no more than an "
-          "idle one.\n",
+          "Over {} the data takes the way to another node, here through this machine's own network stack, while\n"
+          "native stays in shared memory: what counts there is that a computing target costs no more than an idle "
+          "one.\n",
           settings.provider);
     }
   }
@@ -159,7 +150,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
   const Json result = to_json(settings, command, measures, reports);
   bool written = true;
   const auto write = [&](const std::string& file, const char* what, const std::string& text) {
-    if (!write_file(file, text)) {
+    if (!write_file("bench", file, text)) {
       written = false;
     } else {
       fmt::print("{}: {}\n", what, file);
@@ -208,19 +199,17 @@ int compare_results(const CompareSettings& settings) {
       fmt::print(stderr, "farside bench: {} and {} have no figure in common\n", settings.a, settings.b);
       return 2;
     }
-    fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared,
-               regressions, improvements);
+    fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared, regressions,
+               improvements);
     if (only > 0) fmt::print("Only one of A and B has {} others (--all shows them).\n", only);
     if (native > 0) {
       fmt::print(
-          "Of native or bare figures {} changed too, which farside has no part in: compare the machine, or "
-          "measure "
+          "Of native or bare figures {} changed too, which farside has no part in: compare the machine, or measure "
           "again.\n",
           native);
     }
     fmt::print(
-        "noise: what the runs of A and of B differ by, multiplied; a change counts beyond it, and beyond "
-        "{:.0f}%.\n",
+        "noise: what the runs of A and of B differ by, multiplied; a change counts beyond it, and beyond {:.0f}%.\n",
         100 * settings.threshold);
     return regressions > 0 ? 1 : 0;
   } catch (const std::exception& error) {
@@ -232,8 +221,8 @@ int compare_results(const CompareSettings& settings) {
 int report_result(const std::string& json, const std::string& html, const std::string& csv) {
   try {
     const Json result = read_result(json);
-    if (!html.empty() && !write_file(html, html_report(result))) return 2;
-    if (!csv.empty() && !write_file(csv, to_csv(result))) return 2;
+    if (!html.empty() && !write_file("bench", html, html_report(result))) return 2;
+    if (!csv.empty() && !write_file("bench", csv, to_csv(result))) return 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "farside bench: {}\n", error.what());
     return 2;
@@ -256,8 +245,7 @@ void add_compare_command(CLI::App& bench_command, int& exit_code) {
 
 void add_report_command(CLI::App& bench_command, int& exit_code) {
   auto files = std::make_shared<std::array<std::string, 3>>();
-  CLI::App* command =
-      bench_command.add_subcommand("report", "make the HTML report, or CSV, of what --json wrote");
+  CLI::App* command = bench_command.add_subcommand("report", "make the HTML report, or CSV, of what --json wrote");
   command->add_option("JSON", (*files)[0], "what --json wrote")->required();
   auto* html = command->add_option("--html", (*files)[1], "write the report to this file");
   auto* csv = command->add_option("--csv", (*files)[2], "write the figures of all runs to this file");
@@ -272,7 +260,7 @@ void add_report_command(CLI::App& bench_command, int& exit_code) {
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   auto settings = std::make_shared<BenchSettings>();
   std::string list = "Measures (* in --demo; - only if named), or groups of them, or all:";
-  for (const bench::MeasureInfo& info : bench::kCatalogue) {
+  for (const bench::MeasureInfo& info : bench::catalogue()) {
     const std::string_view sign = info.selection == bench::Selection::kDemo    ? " *"
                                   : info.selection == bench::Selection::kNamed ? " -"
                                                                                : "";
@@ -304,33 +292,22 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       ->delimiter(',')
       ->check(a_measure);
   command->add_option("--skip", settings->skip, "but not these")->delimiter(',')->check(a_measure);
+  command->option_defaults()->always_capture_default();
   command
-      ->add_option("--window", settings->window,
-                   "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
-      ->check(CLI::IsMember({"allocate", "create"}))
-      ->capture_default_str();
-  command->add_option("--runs", settings->rounds, "runs of each variant")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command
-      ->add_option("--compute-seconds", settings->compute_seconds,
-                   "how long a computing target stays out of MPI")
-      ->check(CLI::Range(0.05, 3600.0))
-      ->capture_default_str();
-  command
-      ->add_option("--timeout", settings->timeout_seconds,
-                   "seconds after which a silent measure counts as hung")
-      ->check(CLI::Range(1.0, 86400.0))
-      ->capture_default_str();
-  command
-      ->add_option("-n,--ranks", settings->ranks, "ranks to start; two measure, more in contention and rate")
-      ->check(CLI::Range(2, 100000))
-      ->capture_default_str();
-  command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant")
-      ->capture_default_str();
-  command->add_option("--lib-dir", settings->library_folder,
-                      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where "
-                      "they were installed)");
+      ->add_option("--window", settings->window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
+      ->check(CLI::IsMember({"allocate", "create"}));
+  command->add_option("--runs", settings->rounds, "runs of each variant")->check(CLI::Range(1, 1000));
+  command->add_option("--compute-seconds", settings->compute_seconds, "how long a computing target stays out of MPI")
+      ->check(CLI::Range(0.05, 3600.0));
+  command->add_option("--timeout", settings->timeout_seconds, "seconds after which a silent measure counts as hung")
+      ->check(CLI::Range(1.0, 86400.0));
+  command->add_option("-n,--ranks", settings->ranks, "ranks to start; two measure, more in contention and rate")
+      ->check(CLI::Range(2, 100000));
+  command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant");
+  command->option_defaults()->always_capture_default(false);
+  command->add_option(
+      "--lib-dir", settings->library_folder,
+      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
   command->add_option("--launcher", settings->launcher,
                       "start the ranks by this instead of mpirun, {n} is their number: 'srun -n {n}'");
   command->add_option("--hosts", settings->hosts, "start them on these hosts (mpirun's own form: a:1,b:1)");
@@ -344,14 +321,13 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   command->add_option(
       "--html", settings->html_file,
       "write a report with plots to this file (and measure what it plots, unless --measures says what)");
-  command->footer(list);
   add_compare_command(*command, exit_code);
   add_report_command(*command, exit_code);
+  command->footer(list);  // after the subcommands, which would inherit it
   command->callback([settings, command, line, &exit_code] {
     if (!command->get_subcommands().empty()) return;  // the subcommand has run already
     if (!settings->launcher.empty() && !settings->hosts.empty())
-      throw CLI::ValidationError("--hosts",
-                                 "is for mpirun; with --launcher, say it in the launcher's own way");
+      throw CLI::ValidationError("--hosts", "is for mpirun; with --launcher, say it in the launcher's own way");
     exit_code = bench(*settings, line);
   });
 }

@@ -21,8 +21,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("explain",
                                          "where the time of a run went, and what would help\n"
                                          "farside explain PREFIX [--json]");
-  command->add_option("prefix", options->prefix, "what FARSIDE_STATS was: the files are PREFIX.RANK.json")
-      ->required();
+  command->add_option("prefix", options->prefix, "what FARSIDE_STATS was: the files are PREFIX.RANK.json")->required();
   command->add_flag("--json", options->json, "the advice as JSON");
   command->footer(
       "Run the program with FARSIDE_STATS=PREFIX set for all ranks, for instance by\n"
@@ -32,8 +31,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
     if (options->json) {
       nlohmann::json list = nlohmann::json::array();
       for (const explain::Advice& each : explain::advise(run)) {
-        list.push_back(
-            {{"rule", each.rule}, {"windows", each.kind}, {"seconds", each.weight}, {"text", each.text}});
+        list.push_back({{"rule", each.rule}, {"windows", each.kind}, {"seconds", each.weight}, {"text", each.text}});
       }
       fmt::print("{}\n", list.dump(2));
     } else {

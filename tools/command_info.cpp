@@ -23,16 +23,15 @@ struct Options {
 
 void add_info_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("info",
-                                         "runtimes, routes, libfabric providers, limits and settings of this "
-                                         "machine, and what farside makes of them");
+  CLI::App* command = app.add_subcommand(
+      "info",
+      "runtimes, routes, libfabric providers, limits and settings of this machine, and what farside makes of them");
   command->add_flag("--json", options->json, "as JSON");
-  command->add_option("--lib-dir", options->library_folder,
-                      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where "
-                      "they were installed)");
+  command->add_option(
+      "--lib-dir", options->library_folder,
+      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
   command->footer(
-      "Lines that begin with ! say what to change. It describes the machine, and the limits of the shell, "
-      "that it\n"
+      "Lines that begin with ! say what to change. It describes the machine, and the limits of the shell, that it\n"
       "runs on: mpirun -n 1 farside info shows those of a rank.");
   command->callback([options, &exit_code] {
     prepare_for_children();

@@ -53,9 +53,9 @@ Status take_settings(const std::vector<std::string>& set) {
     const std::string name = one.substr(0, equals);
     std::vector<std::string_view> names;
     for (const Setting& setting : settings_table()) names.emplace_back(setting.name);
-    if (equals == std::string::npos || std::find(names.begin(), names.end(), name) == names.end()) {
-      return Error{ErrorKind::kBadSetting, fmt::format("--set {}: it is --set NAME=VALUE, and NAME one of {}",
-                                                       one, fmt::join(names, ", "))};
+    if (equals == std::string::npos || std::ranges::find(names, name) == names.end()) {
+      return Error{ErrorKind::kBadSetting,
+                   fmt::format("--set {}: it is --set NAME=VALUE, and NAME one of {}", one, fmt::join(names, ", "))};
     }
     setenv(name.c_str(), one.c_str() + equals + 1, 1);
   }
@@ -71,21 +71,16 @@ std::string described(const std::vector<MpiLibrary>& libraries) {
 // Determines the runtime from the libraries of the program, or says why it cannot.
 Result<std::string> detect(const Linkage& linkage) {
   if (linkage.mpi.empty()) {
-    return Error{
-        ErrorKind::kOther,
-        fmt::format(
-            "{} is linked to no MPI library, so it does not say which runtime it is for; if it loads MPI "
-            "later, or starts a program that does, --runtime {} says which",
-            linkage.examined, fmt::join(runtime_names(), " or --runtime "))};
+    return cannot(
+        "{} is linked to no MPI library, so it does not say which runtime it is for; if it loads MPI later, or starts "
+        "a program that does, --runtime {} says which",
+        linkage.examined, fmt::join(runtime_names(), " or --runtime "));
   }
   for (const MpiLibrary& one : linkage.mpi) {
     if (one.runtime == linkage.mpi.front().runtime) continue;
-    return Error{
-        ErrorKind::kOther,
-        fmt::format(
-            "{} is linked to the libraries of two MPI runtimes, {}: rebuild it with one of them, or choose "
-            "by --runtime {}",
-            linkage.examined, described(linkage.mpi), fmt::join(runtime_names(), " or --runtime "))};
+    return cannot(
+        "{} is linked to the libraries of two MPI runtimes, {}: rebuild it with one of them, or choose by --runtime {}",
+        linkage.examined, described(linkage.mpi), fmt::join(runtime_names(), " or --runtime "));
   }
   return linkage.mpi.front().runtime;
 }
@@ -96,8 +91,7 @@ bool set_by_user(const std::vector<std::string>& launcher_options, std::string_v
     std::string_view option = launcher_options[i];
     while (option.starts_with('-')) option.remove_prefix(1);
     const std::string_view value = launcher_options[i + 1];
-    if ((option == "x" || option == "genv" || option == "env") && value.substr(0, value.find('=')) == name)
-      return true;
+    if ((option == "x" || option == "genv" || option == "env") && value.substr(0, value.find('=')) == name) return true;
   }
   return false;
 }
@@ -117,8 +111,8 @@ bool root_allowed(const Runtime& runtime, const Environment& environment,
                   const std::vector<std::string>& launcher_options) {
   if (runtime.name != "openmpi" || geteuid() != 0) return true;
   const bool told =
-      environment.get("OMPI_ALLOW_RUN_AS_ROOT") && environment.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
-  return told || std::any_of(launcher_options.begin(), launcher_options.end(), [](const std::string& word) {
+      environment.contains("OMPI_ALLOW_RUN_AS_ROOT") && environment.contains("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+  return told || std::ranges::any_of(launcher_options, [](const std::string& word) {
            return word == "--allow-run-as-root" || word == "-allow-run-as-root";
          });
 }
@@ -127,27 +121,22 @@ bool root_allowed(const Runtime& runtime, const Environment& environment,
 // program.
 Status check_library(const Runtime& runtime, const Options& options, const Linkage& linkage) {
   if (runtime.library.empty()) {
-    return Error{
-        ErrorKind::kOther,
-        fmt::format(
-            "there is no libfarside-{0}.so in {1}: farside was built without {2} (see -DFARSIDE_MPI), the package "
-            "farside-{0} is not installed, or --lib-dir says where it is",
-            runtime.name, options.library_folder, runtime.title)};
+    return cannot(
+        "there is no libfarside-{0}.so in {1}: farside was built without {2} (see -DFARSIDE_MPI), the package "
+        "farside-{0} is not installed, or --lib-dir says where it is",
+        runtime.name, options.library_folder, runtime.title);
   }
   if (runtime.library.find_first_of(": ") != std::string::npos) {
-    return Error{ErrorKind::kOther,
-                 fmt::format("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere",
-                             runtime.library)};
+    return cannot("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere", runtime.library);
   }
   const MpiLibrary ours = mpi_behind(runtime.library);
   for (const MpiLibrary& theirs : linkage.mpi) {
     if (theirs.runtime != runtime.name || theirs.name == ours.name) continue;
-    return Error{
-        ErrorKind::kOther,
-        fmt::format("{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the "
-                    "program was built with (-DFARSIDE_MPICC_{}=...)",
-                    linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path,
-                    runtime.library, ours.name.empty() ? "another" : ours.name, runtime.name)};
+    return cannot(
+        "{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the program was built "
+        "with (-DFARSIDE_MPICC_{}=...)",
+        linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path, runtime.library,
+        ours.name.empty() ? "another" : ours.name, runtime.name);
   }
   return {};
 }
@@ -156,11 +145,10 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
         const std::vector<std::string>& program) {
   if (program.empty()) {
     return refuse(
-        "no program: put -- in front of it, behind the options of mpirun: farside run -n 2 -- ./program "
-        "arguments");
+        "no program: put -- in front of it, behind the options of mpirun: farside run -n 2 -- ./program arguments");
   }
   prepare_for_children();
-  const Environment environment = Environment::current();
+  const Environment environment = current_environment();
   if (Status status = take_settings(options.set); !status) return refuse("{}", status.error().text);
 
   Result<Linkage> found = find_linkage(program[0]);
@@ -175,8 +163,7 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
     warn("{} is linked to {}, and --runtime says {}", linkage.examined, described(linkage.mpi), name);
   }
   if (!linkage.farside.empty() && linkage.farside != name) {
-    return refuse("{} is linked to libfarside-{}.so, which cannot run on {}", linkage.examined,
-                  linkage.farside, name);
+    return refuse("{} is linked to libfarside-{}.so, which cannot run on {}", linkage.examined, linkage.farside, name);
   }
   std::string mpi_library;
   for (const MpiLibrary& one : linkage.mpi) {
@@ -190,29 +177,25 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
 
   const Runtime runtime = find_runtime(name, options.library_folder, mpi_library);
   if (runtime.launcher.empty()) {
-    return refuse("no launcher of {} (neither mpirun.{} nor an mpirun of its own in PATH)", runtime.title,
-                  name);
+    return refuse("no launcher of {} (neither mpirun.{} nor an mpirun of its own in PATH)", runtime.title, name);
   }
-  const std::string old_preload = environment.get("LD_PRELOAD").value_or("");
+  const std::string old_preload = variable("LD_PRELOAD");
   std::string preload = old_preload;
   if (linkage.farside.empty()) {
-    if (Status status = check_library(runtime, options, linkage); !status)
-      return refuse("{}", status.error().text);
+    if (Status status = check_library(runtime, options, linkage); !status) return refuse("{}", status.error().text);
     preload = preload_list(old_preload, runtime.library);
   }
   if (set_by_user(launcher_options, "LD_PRELOAD")) {
     return refuse(
-        "LD_PRELOAD among the options of mpirun would displace farside's: put it in the environment, where "
-        "it "
-        "is kept (LD_PRELOAD=... farside run ...)");
+        "LD_PRELOAD among the options of mpirun would displace farside's: put it in the environment, where it is kept "
+        "(LD_PRELOAD=... farside run ...)");
   }
 
   Variables variables;
   if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
   for (const Setting& setting : settings_table()) {
     const char* value = std::getenv(setting.name);
-    if (value != nullptr && !set_by_user(launcher_options, setting.name))
-      variables.emplace_back(setting.name, value);
+    if (value != nullptr && !set_by_user(launcher_options, setting.name)) variables.emplace_back(setting.name, value);
   }
   const std::vector<std::string> set = words_for_ranks(runtime, variables);
   std::vector<std::string> words{runtime.launcher};
@@ -222,9 +205,8 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
   const bool root_refused = !root_allowed(runtime, environment, launcher_options);
   if (root_refused) {
     fmt::print(stderr,
-               "farside run: you are root, and Open MPI starts nothing as root unless it is told twice that "
-               "it may: export "
-               "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n");
+               "farside run: you are root, and Open MPI starts nothing as root unless it is told twice that it may: "
+               "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n");
   }
   if (options.dry_run) {
     fmt::print("{}\n", shell_line(words));
@@ -240,29 +222,27 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
 
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("run",
-                         "start an MPI program with farside, under the mpirun of its runtime:\n"
-                         "farside run [-n N] [mpirun options] [OPTIONS] -- program [arguments]");
+  CLI::App* command = app.add_subcommand("run",
+                                         "start an MPI program with farside, under the mpirun of its runtime:\n"
+                                         "farside run [-n N] [mpirun options] [OPTIONS] -- program [arguments]");
   // No short options: those are mpirun's (-n, -np, -host, ...).
   command->set_help_flag("--help", "Print this help message and exit");
   command->allow_extras();
   command
-      ->add_option("--runtime", options->runtime,
-                   "which runtime the program is for (default: the one it is linked to)")
+      ->add_option("--runtime", options->runtime, "which runtime the program is for (default: the one it is linked to)")
       ->check(CLI::IsMember(runtime_names()));
   command->add_option("--set", options->set, "a setting for this run (repeatable): NAME=VALUE")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--lib-dir", options->library_folder,
-                      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where "
-                      "they were installed)");
+  command->add_option(
+      "--lib-dir", options->library_folder,
+      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
   command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun, and start nothing");
   command->footer(
-      "The program may be an executable, a script, or python: its libraries say which runtime it needs. "
-      "Options that are\n"
-      "not listed here are mpirun's and reach it as they are. LD_PRELOAD and the FARSIDE_* of the "
-      "environment reach the\n"
+      "The program may be an executable, a script, or python: its libraries say which runtime it needs. Options that "
+      "are\n"
+      "not listed here are mpirun's and reach it as they are. LD_PRELOAD and the FARSIDE_* of the environment reach "
+      "the\n"
       "ranks. The exit code is mpirun's; 2 if it was not started.");
   command->callback(
       [options, command, &program, &exit_code] { exit_code = run(*options, command->remaining(), program); });

@@ -2,7 +2,6 @@
 // `farside simulate`: the lock at up to 65,536 ranks in simulated time, next to models of other locks.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "tools/commands.hpp"
 #include "tools/simulate/report.hpp"
 #include "tools/simulate/simulation.hpp"
+#include "tools/text.hpp"
 
 namespace farside::tools {
 namespace {
@@ -48,21 +48,12 @@ void run_protocol(const std::string& protocol, simulate::Settings settings, std:
   if (protocol == "farside") {
     figures = simulate::simulate<simulate::FarsideLock>(settings);
   } else {
-    const auto locks =
-        static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
+    const auto locks = static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
     settings.most_operations = std::max<std::uint64_t>(2'000'000, kMostPerLock * locks);
     figures = protocol == "polling" ? simulate::simulate<simulate::PollingLock>(settings)
                                     : simulate::simulate<simulate::QueueLock>(settings);
   }
   runs.push_back({protocol, settings, figures});
-}
-
-bool write(const std::string& file, const std::string& text) {
-  std::ofstream stream(file);
-  stream << text;
-  stream.close();
-  if (!stream) fmt::print(stderr, "farside simulate: cannot write {}\n", file);
-  return static_cast<bool>(stream);
 }
 
 int run(const Options& options) {
@@ -101,14 +92,12 @@ int run(const Options& options) {
   if (on_terminal) fmt::print(stderr, "\r\033[K");
   fmt::print("{}", simulate::table(runs));
   fmt::print(
-      "\noperations: remote ones per acquisition, lock and unlock together; contended: the same per "
-      "acquisition that met\n"
-      "others; trips: waited for one after another; looks: reads of waiters; overtaken: by later ones in "
-      "conflict, at most;\n"
-      "hot spot: operations at the busiest rank; bytes: per rank and window, + queue at the target; in all: "
-      "simulated\n"
-      "time; STUCK: a deadlock. A share less than 100% without it: stopped after {} operations per "
-      "acquisition.\n",
+      "\noperations: remote ones per acquisition, lock and unlock together; contended: the same per acquisition that "
+      "met\n"
+      "others; trips: waited for one after another; looks: reads of waiters; overtaken: by later ones in conflict, at "
+      "most;\n"
+      "hot spot: operations at the busiest rank; bytes: per rank and window, + queue at the target; in all: simulated\n"
+      "time; STUCK: a deadlock. A share less than 100% without it: stopped after {} operations per acquisition.\n",
       kMostPerLock);
   if (settings.lock_all) {
     fmt::print(
@@ -121,8 +110,8 @@ int run(const Options& options) {
     good = good && (whole || each.protocol != "farside");
   }
   if (!options.json_file.empty())
-    good = write(options.json_file, simulate::to_json(runs).dump(2) + "\n") && good;
-  if (!options.csv_file.empty()) good = write(options.csv_file, simulate::to_csv(runs)) && good;
+    good = write_file("simulate", options.json_file, simulate::to_json(runs).dump(2) + "\n") && good;
+  if (!options.csv_file.empty()) good = write_file("simulate", options.csv_file, simulate::to_csv(runs)) && good;
   if (!options.plot_file.empty()) {
     const std::string problem = simulate::plot(runs, options.plot_file);
     if (problem.empty()) {
@@ -138,60 +127,40 @@ int run(const Options& options) {
 
 void add_simulate_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("simulate", "the lock among many ranks, in simulated time, next to others");
-  command->add_option("--ranks", options->ranks, "numbers of ranks")
-      ->delimiter(',')
-      ->check(CLI::Range(2, 65536))
-      ->capture_default_str();
+  CLI::App* command = app.add_subcommand("simulate", "the lock among many ranks, in simulated time, next to others");
+  command->option_defaults()->always_capture_default();
+  command->add_option("--ranks", options->ranks, "numbers of ranks")->delimiter(',')->check(CLI::Range(2, 65536));
   command->add_option("--readers", options->readers, "per cent of the locks that are shared")
       ->delimiter(',')
-      ->check(CLI::Range(0, 100))
-      ->capture_default_str();
+      ->check(CLI::Range(0, 100));
   command->add_option("--arrival", options->arrival, "once: all at time 0; steady: at random")
-      ->check(CLI::IsMember({"once", "steady", "both"}))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"once", "steady", "both"}));
   command
       ->add_option("--protocol", options->protocol,
                    "farside; polling: foMPI's and osc/rdma's; queue: MPICH's, at the target")
-      ->check(CLI::IsMember({"all", "farside", "polling", "queue"}))
-      ->capture_default_str();
-  command->add_option("--rounds", options->settings.rounds, "locks per rank")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"all", "farside", "polling", "queue"}));
+  command->add_option("--rounds", options->settings.rounds, "locks per rank")->check(CLI::Range(1, 10000));
   command->add_option("--targets", options->settings.targets, "lock words; each lock takes one of them")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  command->add_flag("--lock-all", options->settings.lock_all,
-                    "readers do lock_all, writers lock any rank exclusively");
-  command->add_option("--section", options->section_us, "us inside the lock")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 65536));
+  command->add_flag("--lock-all", options->settings.lock_all, "readers do lock_all, writers lock any rank exclusively");
+  command->add_option("--section", options->section_us, "us inside the lock")->check(CLI::Range(0.0, 1e6));
   command->add_option("--load", options->settings.load, "of --arrival steady: above 1 the queue grows")
-      ->check(CLI::Range(0.001, 1000.0))
-      ->capture_default_str();
-  command->add_option("--latency", options->latency_us, "us, one way")
-      ->check(CLI::Range(0.01, 1e5))
-      ->capture_default_str();
+      ->check(CLI::Range(0.001, 1000.0));
+  command->add_option("--latency", options->latency_us, "us, one way")->check(CLI::Range(0.01, 1e5));
   command->add_option("--jitter", options->settings.network.jitter, "latency is up to this share longer")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
+      ->check(CLI::Range(0.0, 100.0));
   command->add_option("--service", options->service_us, "us of the target's NIC per operation")
-      ->check(CLI::Range(0.0, 1000.0))
-      ->capture_default_str();
+      ->check(CLI::Range(0.0, 1000.0));
   command
       ->add_option("--hand-off", options->hand_off_us, "us, what pauses of far waiters count in (default: 8 latencies)")
-      ->check(CLI::Range(0.1, 1e6));
+      ->check(CLI::Range(0.1, 1e6))
+      ->default_str("");
   command
       ->add_option("--busy", options->settings.network.busy,
                    "share of time in which a target handles no message (queue)")
-      ->check(CLI::Range(0.0, 0.999))
-      ->capture_default_str();
-  command->add_option("--busy-for", options->busy_for_us, "us at a stretch")
-      ->check(CLI::Range(0.1, 1e7))
-      ->capture_default_str();
-  command->add_option("--seed", options->settings.seed, "the same seed gives the same figures")
-      ->capture_default_str();
+      ->check(CLI::Range(0.0, 0.999));
+  command->add_option("--busy-for", options->busy_for_us, "us at a stretch")->check(CLI::Range(0.1, 1e7));
+  command->add_option("--seed", options->settings.seed, "the same seed gives the same figures");
   command->add_option("--json", options->json_file, "write the figures to this file");
   command->add_option("--csv", options->csv_file, "write the figures to this file");
   command->add_option("--plot", options->plot_file, "draw them, by gnuplot: a .png or .svg file");

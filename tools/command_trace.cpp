@@ -11,9 +11,7 @@
 #include <fmt/format.h>
 
 #include "tools/commands.hpp"
-#include "tools/trace/chrome.hpp"
-#include "tools/trace/page.hpp"
-#include "tools/trace/summary.hpp"
+#include "tools/trace/views.hpp"
 
 namespace farside::tools {
 namespace {
@@ -36,14 +34,11 @@ void write(const std::string& path, const std::function<void(std::ostream&)>& co
 
 void add_trace_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("trace",
-                         "who waited for whom: the traces of all ranks, put together\n"
-                         "farside trace PREFIX [-o FILE.json] [--html FILE.html] [--summary]");
-  command->add_option("prefix", options->prefix, "what FARSIDE_TRACE was: the files are PREFIX.RANK.trace")
-      ->required();
-  command->add_option("-o,--output", options->chrome_file,
-                      "write the trace for ui.perfetto.dev and chrome://tracing");
+  CLI::App* command = app.add_subcommand("trace",
+                                         "who waited for whom: the traces of all ranks, put together\n"
+                                         "farside trace PREFIX [-o FILE.json] [--html FILE.html] [--summary]");
+  command->add_option("prefix", options->prefix, "what FARSIDE_TRACE was: the files are PREFIX.RANK.trace")->required();
+  command->add_option("-o,--output", options->chrome_file, "write the trace for ui.perfetto.dev and chrome://tracing");
   command->add_option("--html", options->page_file,
                       "write a page to look at in a browser; it needs nothing but itself");
   command->add_flag("--summary", options->summary,
@@ -56,8 +51,7 @@ void add_trace_command(CLI::App& app, int& exit_code) {
     const bool files = !options->chrome_file.empty() || !options->page_file.empty();
     if (!options->chrome_file.empty())
       write(options->chrome_file, [&](std::ostream& out) { write_chrome(out, timeline); });
-    if (!options->page_file.empty())
-      write(options->page_file, [&](std::ostream& out) { write_page(out, timeline); });
+    if (!options->page_file.empty()) write(options->page_file, [&](std::ostream& out) { write_page(out, timeline); });
     if (options->summary || !files) fmt::print("{}", summary(timeline));
     exit_code = 0;
   });

@@ -21,7 +21,8 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
 void add_trace_command(CLI::App& app, int& exit_code);
 void add_explain_command(CLI::App& app, int& exit_code);
-// Must be added last, because it describes all others.
-void add_man_command(CLI::App& app, int& exit_code);
+// Prints what may stand for the last word of a command line, one candidate per line, with a tab and its help. Prints
+// nothing where a file may stand.
+void complete(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace farside::tools

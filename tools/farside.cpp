@@ -10,6 +10,7 @@
 
 #include "tools/commands.hpp"
 #include "tools/text.hpp"
+#include "transport/base/settings.hpp"
 
 int main(int argc, char** argv) {
   try {
@@ -17,7 +18,7 @@ int main(int argc, char** argv) {
     // The words after "--" belong to the program to be started and are not parsed here.
     std::vector<std::string> program;
     for (int i = 1; i < argc; ++i) {
-      if (std::string_view(argv[i]) != "--") continue;
+      if (std::string_view(argv[i]) != "--" || std::string_view(argv[1]) == "complete") continue;
       if (std::string_view(argv[1]) != "run") {
         fmt::print(stderr, "farside: only run starts a program (the words behind --)\n");
         return 2;
@@ -30,13 +31,24 @@ int main(int argc, char** argv) {
     const std::string line = farside::tools::shell_line(words);
     CLI::App app("farside: MPI one-sided communication over shared memory and libfabric", "farside");
     app.require_subcommand(1);
+    app.set_version_flag("--version", "farside " FARSIDE_VERSION);
     farside::tools::add_run_command(app, program, exit_code);
     farside::tools::add_info_command(app, exit_code);
     farside::tools::add_bench_command(app, line, exit_code);
     farside::tools::add_simulate_command(app, exit_code);
     farside::tools::add_trace_command(app, exit_code);
     farside::tools::add_explain_command(app, exit_code);
-    farside::tools::add_man_command(app, exit_code);
+    std::string settings = "Environment:";
+    for (const farside::Setting& setting : farside::settings_table()) {
+      const std::string_view unless = *setting.default_value == '\0' ? "unset" : setting.default_value;
+      settings +=
+          fmt::format("\n  {:<27} {}. Allowed: {}. Default: {}.", setting.name, setting.help, setting.allowed, unless);
+    }
+    app.footer(settings);  // after the subcommands, which would inherit it
+    if (words.size() > 1 && words[1] == "complete") {
+      farside::tools::complete(app, {words.begin() + 2, words.end()});
+      return 0;
+    }
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

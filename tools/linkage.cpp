@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <elf.h>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -15,7 +16,6 @@
 #include <fmt/format.h>
 
 #include "tools/child.hpp"
-#include "tools/elf.hpp"
 
 namespace farside::tools {
 namespace {
@@ -30,28 +30,30 @@ bool runnable(const fs::path& path) {
   return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path, failed);
 }
 
-Error cannot(std::string text) { return Error{ErrorKind::kOther, std::move(text)}; }
-
 Result<std::string> locate(const std::string& word) {
   if (word.find('/') != std::string::npos) {
     std::error_code failed;
-    if (!fs::exists(word, failed)) return cannot(fmt::format("there is no program {}", word));
-    if (!runnable(word))
-      return cannot(fmt::format("{} cannot be executed (is it a program? chmod +x)", word));
+    if (!fs::exists(word, failed)) return cannot("there is no program {}", word);
+    if (!runnable(word)) return cannot("{} cannot be executed (is it a program? chmod +x)", word);
     return fs::absolute(word).lexically_normal().string();
   }
   std::string found = in_path(word);
   if (!found.empty()) return found;
-  return cannot(fmt::format("there is no program {} in PATH{}", word,
-                            runnable(word) ? fmt::format("; the one in this folder is ./{}", word) : ""));
+  return cannot("there is no program {} in PATH{}", word,
+                runnable(word) ? fmt::format("; the one in this folder is ./{}", word) : "");
 }
 
 bool is_python(const fs::path& path) {
   std::string name = path.filename().string();
-  name.erase(std::find_if(name.begin(), name.end(),
-                          [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; }),
-             name.end());
+  name.erase(std::ranges::find_if(name, [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; }), name.end());
   return name == "python" || name == "pypy";
+}
+
+bool begins_with(const std::string& path, std::string_view what) {
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(what.size(), '\0');
+  return fs::is_regular_file(path) && file.read(begin.data(), static_cast<std::streamsize>(begin.size())) &&
+         begin == what;
 }
 
 // Returns the words after #!, or none. `env` and `env -S` are replaced by the program that they find in PATH.
@@ -85,22 +87,21 @@ Result<std::string> find_mpi4py(const std::string& python) {
   std::optional<std::string> origin;
   ChildRequest request;
   request.arguments = {python, "-c", kQuestion};
-  request.environment = Environment::current();
-  request.environment.unset("LD_PRELOAD");
+  request.environment.erase("LD_PRELOAD");
   request.silence_seconds = 60;
   request.on_line = [&](std::string_view line) {
     if (line.starts_with("farside:")) origin = line.substr(8);
   };
   const ChildEnd end = run_child(request);
   if (!origin) {
-    return cannot(fmt::format("{} could not be asked for its mpi4py (exit status {}): {}; {}", python,
-                              end.code, end.error_output.substr(0, end.error_output.find('\n')), kWhatThen));
+    return cannot("{} could not be asked for its mpi4py (exit status {}): {}; {}", python, end.code,
+                  end.error_output.substr(0, end.error_output.find('\n')), kWhatThen);
   }
   if (origin->empty()) {
-    return cannot(fmt::format(
-        "{} has no mpi4py: install it for this interpreter, or name another one (python3-mpi4py of "
-        "Debian belongs to /usr/bin/python3); if the script uses MPI by other means, {}",
-        python, kWhatThen));
+    return cannot(
+        "{} has no mpi4py: install it for this interpreter, or name another one (python3-mpi4py of Debian belongs to "
+        "/usr/bin/python3); if the script uses MPI by other means, {}",
+        python, kWhatThen);
   }
   return *origin;
 }
@@ -111,36 +112,23 @@ Result<std::string> follow(const std::string& program) {
   std::string chain = program;
   for (int depth = 0; depth < kMostInterpreters; ++depth) {
     if (is_python(file)) return find_mpi4py(file);
-    if (read_elf(file)) return file;
+    if (begins_with(file, ELFMAG)) return file;
     const std::vector<std::string> words = interpreter_of(file);
     if (words.empty()) {
-      return cannot(
-          fmt::format("{} is neither a program for this machine nor a script that begins with #!", chain));
+      return cannot("{} is neither a program for this machine nor a script that begins with #!", chain);
     }
     Result<std::string> interpreter = locate(words[0]);
-    if (!interpreter)
-      return cannot(fmt::format("{}, the interpreter of {}: {}", words[0], chain, interpreter.error().text));
+    if (!interpreter) return cannot("{}, the interpreter of {}: {}", words[0], chain, interpreter.error().text);
     file = interpreter.value();
     chain += " -> " + file;
   }
-  return cannot(fmt::format("{}: too many interpreters", chain));
+  return cannot("{}: too many interpreters", chain);
 }
 
-std::string runtime_by_name(const std::string& library) {
+// libmpi.so.12 is the name of MPICH where it is built from source, and of what is made from it.
+std::string runtime_of(const std::string& library) {
   if (library.starts_with("libmpich.so") || library == "libmpi.so.12") return "mpich";
-  return library == "libmpi.so.40" || library == "libmpi.so.20" ? "openmpi" : "";
-}
-
-// Decides by the symbols that the library defines, or if these do not suffice by its name.
-std::string runtime_of(const LoadedLibrary& library) {
-  if (library.path.empty()) return runtime_by_name(library.name);
-  const auto defined = defined_symbols(library.path, {"PMPI_Init", "ompi_mpi_comm_world", "MPIR_Dup_fn"});
-  const auto defines = [&](const char* name) {
-    return std::find(defined.begin(), defined.end(), name) != defined.end();
-  };
-  if (!defines("PMPI_Init")) return {};
-  if (defines("ompi_mpi_comm_world")) return "openmpi";
-  return defines("MPIR_Dup_fn") ? "mpich" : runtime_by_name(library.name);
+  return library.starts_with("libmpi.so") ? "openmpi" : "";
 }
 
 }  // namespace
@@ -157,10 +145,34 @@ std::string in_path(const std::string& program) {
   return {};
 }
 
+std::vector<LoadedLibrary> loaded_libraries(const std::string& file) {
+  std::vector<LoadedLibrary> result;
+  ChildRequest request;
+  request.arguments = {"ldd", file};
+  request.environment.erase("LD_PRELOAD");
+  // "libmpi.so.40 => /usr/lib/libmpi.so.40 (0x...)", "libmpi.so.20 => not found", "/lib64/ld-linux-x86-64.so.2 (0x...)"
+  request.on_line = [&](std::string_view line) {
+    line.remove_prefix(std::min(line.find_first_not_of('\t'), line.size()));
+    const std::size_t arrow = line.find(" => ");
+    const std::string_view path = arrow == std::string_view::npos ? line : line.substr(arrow + 4);
+    const std::size_t end = path.rfind(" (0x");
+    if (path.starts_with('/') && end != std::string_view::npos) {
+      const fs::path found(path.substr(0, end));
+      const std::string name =
+          arrow == std::string_view::npos ? found.filename().string() : std::string(line.substr(0, arrow));
+      result.push_back({name, found.lexically_normal().string()});
+    } else if (path == "not found") {
+      result.push_back({std::string(line.substr(0, arrow)), {}});
+    }
+  };
+  run_child(request);
+  return result;
+}
+
 std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedLibrary>& loaded) {
   std::vector<MpiLibrary> result;
   for (const LoadedLibrary& library : loaded) {
-    if (std::string runtime = runtime_of(library); !runtime.empty()) {
+    if (std::string runtime = runtime_of(library.name); !runtime.empty()) {
       result.push_back({std::move(runtime), library.name, library.path});
     }
   }
@@ -180,13 +192,13 @@ Result<Linkage> find_linkage(const std::string& word) {
   Result<std::string> examined = follow(result.program);
   if (!examined) return examined.error();
   result.examined = examined.value();
-  const std::optional<ElfFile> elf = read_elf(result.examined);
-  if (elf && !elf->dynamic) {
-    return cannot(fmt::format(
-        "{} is linked statically: nothing can be preloaded into it, link it with shared libraries",
-        result.examined));
-  }
   const std::vector<LoadedLibrary> loaded = loaded_libraries(result.examined);
+  if (loaded.empty()) {
+    return cannot(
+        "{} is linked statically, or for another kind of machine (ldd finds no library of it): nothing can be "
+        "preloaded into it, link it with shared libraries",
+        result.examined);
+  }
   result.mpi = mpi_libraries(loaded);
   for (const LoadedLibrary& library : loaded) {
     static constexpr std::string_view kBegin = "libfarside-", kEnd = ".so";

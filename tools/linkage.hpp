@@ -4,23 +4,39 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "tools/library_search.hpp"
+#include <fmt/format.h>
+
 #include "transport/base/result.hpp"
 
 namespace farside::tools {
 
+// Returns an error of the command with this text.
+template <class... Args>
+Error cannot(fmt::format_string<Args...> format, Args&&... args) {
+  return Error{ErrorKind::kOther, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+struct LoadedLibrary {
+  std::string name;  // as the file that needs it names it: libmpi.so.40
+  std::string path;  // absolute; empty: not found
+};
+
+// Returns the libraries that the dynamic loader would load with a program or a library, in its order, as ldd(1) says.
+// Empty if the file is linked statically or is no program for this machine.
+std::vector<LoadedLibrary> loaded_libraries(const std::string& file);
+
 struct MpiLibrary {
   std::string runtime;  // openmpi, mpich
-  std::string name;     // as DT_NEEDED names it: libmpi.so.40
+  std::string name;     // libmpi.so.40
   std::string path;     // empty: not found
 };
 
 struct Linkage {
-  std::string program;  // the path of the program in question
-  std::string
-      examined;  // the file whose libraries these are: the program, its interpreter, or Python's mpi4py
+  std::string program;          // the path of the program in question
+  std::string examined;         // the file whose libraries these are: the program, its interpreter, or Python's mpi4py
   std::vector<MpiLibrary> mpi;  // none, one, or (ambiguous) several
   std::string farside;          // the runtime whose libfarside-RUNTIME.so is linked in; empty if none is
 };

@@ -19,22 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// CMake sets these: the launchers that belong to the compiler wrappers of the build.
-#ifndef FARSIDE_MPIRUN_OPENMPI
-#define FARSIDE_MPIRUN_OPENMPI ""
-#endif
-#ifndef FARSIDE_MPIRUN_MPICH
-#define FARSIDE_MPIRUN_MPICH ""
-#endif
-// The folder of the installed libraries, relative to this program.
-#ifndef FARSIDE_INSTALLED_LIBRARIES
-#define FARSIDE_INSTALLED_LIBRARIES "../lib"
-#endif
-// The number in the libraries' sonames.
-#ifndef FARSIDE_SOVERSION
-#define FARSIDE_SOVERSION "0"
-#endif
-
+// CMake sets the launchers that belong to the compiler wrappers of the build (FARSIDE_MPIRUN_*, "" without one), the
+// folder of the installed libraries, relative to this program (FARSIDE_INSTALLED_LIBRARIES), and the number in the
+// sonames of the libraries (FARSIDE_SOVERSION).
 struct Known {
   std::string_view name;
   std::string_view title;
@@ -54,7 +41,6 @@ std::vector<std::string> version_lines(const std::string& launcher) {
   std::vector<std::string> lines;
   ChildRequest request;
   request.arguments = {launcher, "--version"};
-  request.environment = Environment::current();
   request.silence_seconds = 10;
   request.on_line = [&](std::string_view line) { lines.emplace_back(line); };
   run_child(request);
@@ -63,16 +49,15 @@ std::vector<std::string> version_lines(const std::string& launcher) {
 
 bool is_launcher_of(const std::string& launcher, const Known& known) {
   const auto lines = version_lines(launcher);
-  return std::any_of(lines.begin(), lines.end(),
-                     [&](const std::string& line) { return line.find(known.sign) != std::string::npos; });
+  return std::ranges::any_of(lines,
+                             [&](const std::string& line) { return line.find(known.sign) != std::string::npos; });
 }
 
 std::string find_launcher(const Known& known, const fs::path& mpi_library) {
   if (!mpi_library.empty()) {
     std::error_code failed;
     const fs::path library = fs::canonical(mpi_library, failed);
-    const fs::path launcher =
-        library.parent_path().parent_path() / "bin" / "mpirun";  // PREFIX/lib, PREFIX/bin
+    const fs::path launcher = library.parent_path().parent_path() / "bin" / "mpirun";  // PREFIX/lib, PREFIX/bin
     if (runnable(launcher) && is_launcher_of(launcher.string(), known)) return launcher.string();
   }
   if (!known.built_with.empty() && runnable(known.built_with)) return std::string(known.built_with);
@@ -119,16 +104,14 @@ std::vector<std::string> runtime_names() {
   return result;
 }
 
-Runtime find_runtime(const std::string& name, const std::string& library_folder,
-                     const std::string& mpi_library) {
+Runtime find_runtime(const std::string& name, const std::string& library_folder, const std::string& mpi_library) {
   Runtime runtime;
   for (const Known& known : kKnown) {
     if (known.name != name) continue;
     runtime.name = known.name;
     runtime.title = known.title;
     runtime.launcher = find_launcher(known, mpi_library);
-    runtime.benchmark =
-        absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", known.name));
+    runtime.benchmark = absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", known.name));
     runtime.library = library_in(library_folder, known.name);
   }
   return runtime;
@@ -160,8 +143,8 @@ std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vecto
 
 void allow_root(const Runtime& runtime, Environment& environment) {
   if (runtime.name != "openmpi" || geteuid() != 0) return;
-  environment.set_if_unset("OMPI_ALLOW_RUN_AS_ROOT", "1");
-  environment.set_if_unset("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+  environment.emplace("OMPI_ALLOW_RUN_AS_ROOT", "1");
+  environment.emplace("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
 }
 
 std::vector<std::string> local_launch(const Runtime& runtime, int ranks) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/environment.hpp"
+#include "tools/child.hpp"
 
 namespace farside::tools {
 
@@ -30,8 +30,7 @@ std::vector<std::string> runtime_names();
 
 // Returns one runtime by its name; its launcher or library is empty if there is none. `mpi_library`, if not empty, is
 // the path of the runtime's own library: a launcher in the bin of its prefix is preferred.
-Runtime find_runtime(const std::string& name, const std::string& library_folder,
-                     const std::string& mpi_library = {});
+Runtime find_runtime(const std::string& name, const std::string& library_folder, const std::string& mpi_library = {});
 
 // Returns the launcher's version text, for instance "Open MPI 4.1.4"; empty if it prints none.
 std::string launcher_version(const Runtime& runtime);

@@ -2,7 +2,11 @@
 #include "tools/text.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -83,6 +87,22 @@ std::vector<std::string> shell_words(std::string_view line) {
     }
   }
   return words;
+}
+
+bool write_file(std::string_view command, const std::string& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) fmt::print(stderr, "farside {}: cannot write {}: {}\n", command, file, std::strerror(errno));
+  return static_cast<bool>(out);
+}
+
+std::string page_with(std::string_view page, std::string_view json) {
+  constexpr std::string_view kPlace = "FARSIDE_DATA_HERE";
+  const std::size_t place = page.find(kPlace);
+  std::string result(page.substr(0, place));
+  for (const char byte : json) result += byte == '<' ? std::string("\\u003c") : std::string(1, byte);
+  return result.append(page.substr(place + kPlace.size()));
 }
 
 std::string Table::text() const {

@@ -23,6 +23,12 @@ std::string shell_line(const std::vector<std::string>& words);
 // Splits a command line into words as a shell does (quotes and backslashes only).
 std::vector<std::string> shell_words(std::string_view line);
 
+// Writes a file. On failure it prints the reason on stderr, as `farside COMMAND`, and returns false.
+bool write_file(std::string_view command, const std::string& file, const std::string& text);
+
+// Returns an HTML page of pages.hpp with the JSON in its script element, which must not contain an end tag.
+std::string page_with(std::string_view page, std::string_view json);
+
 class Table {
  public:
   explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }

@@ -6,9 +6,7 @@
 #include <stdexcept>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/trace/chrome.hpp"
-#include "tools/trace/page.hpp"
-#include "tools/trace/summary.hpp"
+#include "tools/trace/views.hpp"
 
 namespace farside::fuzz {
 namespace {

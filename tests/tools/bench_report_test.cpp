@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <cmath>
 
 #include <catch2/catch.hpp>
 
 #include "tools/bench_driver/session.hpp"
 #include "tools/bench_report/compare.hpp"
-#include "tools/bench_report/html.hpp"
-#include "tools/bench_report/plots.hpp"
-#include "tools/bench_report/scale.hpp"
-#include "tools/bench_report/svg.hpp"
+#include "tools/bench_report/result.hpp"
 #include "tools/text.hpp"
 
 using namespace farside;
@@ -19,8 +15,7 @@ namespace {
 
 // A result of one runtime and one measure, its runs in the variant "node" as given.
 Json result_of(const std::vector<double>& runs, const std::string& better = "less") {
-  Json figure{
-      {"verdict", "measured"}, {"median", median_of(runs)}, {"doubtful", false}, {"runs", Json::array()}};
+  Json figure{{"verdict", "measured"}, {"median", median_of(runs)}, {"doubtful", false}, {"runs", Json::array()}};
   for (const double run : runs) figure["runs"].push_back({{"median", run}, {"left_out", false}});
   Json measure{{"measure", "put_flush"},
                {"title", "put"},
@@ -40,8 +35,7 @@ Json result_of(const std::vector<double>& runs, const std::string& better = "les
   return result;
 }
 
-Change change(const std::vector<double>& a, const std::vector<double>& b,
-              const std::string& better = "less") {
+Change change(const std::vector<double>& a, const std::vector<double>& b, const std::string& better = "less") {
   return compare(result_of(a, better), result_of(b, better), 0.1).at(0).change;
 }
 
@@ -81,53 +75,10 @@ TEST_CASE("what is measured in one result only is said, and is no regression") {
   CHECK(found[1].change == Change::kOnlyA);
 }
 
-TEST_CASE("a logarithmic scale holds all its values, and has ticks where they can be read") {
-  for (const auto& values :
-       {std::vector<double>{0.021, 3870}, {1, 1}, {100, 1000}, {0.5, 2}, {3e-9, 7e9}, {10}}) {
-    const Scale scale = logarithmic_scale(values, 300, 0);
-    const auto [least, most] = std::minmax_element(values.begin(), values.end());
-    CHECK(scale.least <= *least * 1.000001);
-    CHECK(scale.most >= *most * 0.999999);
-    const auto ticks = logarithmic_ticks(scale);
-    CHECK(ticks.size() >= 2);
-    CHECK(ticks.size() <= 12);
-    for (const double tick : ticks) {
-      CHECK(scale.place(tick) >= -0.001);
-      CHECK(scale.place(tick) <= 300.001);
-    }
-  }
-  CHECK(logarithmic_scale({0.021, 3870}, 0, 1).least == Approx(0.02));
-  CHECK(logarithmic_scale({0.021, 3870}, 0, 1).most == Approx(5000));
-}
-
-TEST_CASE("labels have the unit that suits them") {
-  CHECK(bytes_label(8) == "8 B");
-  CHECK(bytes_label(4096) == "4 KiB");
-  CHECK(bytes_label(4 << 20) == "4 MiB");
-  CHECK(microseconds_label(0.1) == "100 ns");
-  CHECK(microseconds_label(std::pow(10, 3)) == "1 ms");
-  CHECK(seconds_label(0.05) == "50 ms");
-  CHECK(bandwidth_label(10000) == "10 GB/s");
-  CHECK(bandwidth_label(0.1) == "100 kB/s");
-  CHECK(rate_label(200000) == "200 k/s");
+TEST_CASE("figures have three digits and the unit that suits them") {
   CHECK(with_unit(46.8e6, bench::Unit::kPerSecond) == "46.8 M/s");
-}
-
-TEST_CASE("a measure of one size is no plot, of two it is one, with bandwidth from the same figures") {
-  Json result = result_of({2, 2});
-  Json& runtime = result["runtimes"][0];
-  CHECK(plots_of(result, runtime).empty());
-  Json large = runtime["measures"][0];
-  large["measure"] = "put_4kib";
-  large["x"] = 4096.0;
-  large["unit"] = "MB/s";
-  large["variants"]["node"]["median"] = 512.0;
-  runtime["measures"].push_back(large);
-  const auto plots = plots_of(result, runtime);
-  REQUIRE(plots.size() == 2);
-  REQUIRE(plots[0].lines.at(0).points.size() == 2);
-  CHECK(plots[0].lines[0].points[1].y == Approx(8));        // us: 4096 B at 512 B/us
-  CHECK(plots[1].lines.at(0).points.at(0).y == Approx(4));  // MB/s: 8 B in 2 us
+  CHECK(with_unit(0.0381, bench::Unit::kMicroseconds) == "0.0381 us");
+  CHECK(with_unit(12400, bench::Unit::kMicroseconds) == "12.4 ms");
 }
 
 TEST_CASE("nothing of a result becomes markup") {
@@ -137,7 +88,7 @@ TEST_CASE("nothing of a result becomes markup") {
   const std::string html = html_report(result);
   CHECK(html.find("<b>") == std::string::npos);
   CHECK(html.find("</script><script>") == std::string::npos);
-  CHECK(html.find("&lt;b&gt;&amp;&quot;") != std::string::npos);
+  CHECK(html.find(R"(\u003cb>&\")") != std::string::npos);
   CHECK(html.find("http") == std::string::npos);  // it needs no network
 }
 

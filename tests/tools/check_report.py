@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether the figures of a report of `farside bench` are those of its JSON:
+"""Whether the figures of a report of `farside bench`, as tests/tools/draw_report draws it, are those of its JSON:
 
-    check_report.py RESULT.json REPORT.html
+    check_report.py RESULT.json DRAWN.html
 
 The JSON embedded in it, the cells of its tables, the points of its plots (value and place), the labels of their axes.
 """
@@ -10,6 +10,7 @@ import json
 import math
 import re
 import sys
+from decimal import ROUND_HALF_UP, Decimal
 from html.parser import HTMLParser
 
 UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6, "kB/s": 1e-3, "MB/s": 1,
@@ -37,7 +38,7 @@ class Report(HTMLParser):
         elif tag == "span" and kind == "figure":
             self.reading = "cell"
         elif tag == "script":
-            self.reading = "json"
+            self.reading = "json" if a.get("type") == "application/json" else None
         elif tag == "svg":
             self.plots.append({"runtime": self.runtime, "id": a["data-plot"], "x": a["data-x-scale"].split(),
                                "y": a["data-y-scale"].split(), "points": [], "ticks": [], "legend": []})
@@ -70,13 +71,13 @@ class Report(HTMLParser):
 
 
 def three_digits(value):
-    """As the command's tables: three significant digits, never an exponent."""
+    """As the command's tables: three significant digits, never an exponent. (JavaScript rounds halves up.)"""
     if not value > 0:
         return f"{value:g}"
     decimals = 2 - math.floor(math.log10(value))
     if decimals > 0:
-        return f"{value:.{min(decimals, 6)}f}"
-    return f"{round(value / 10**-decimals) * 10**-decimals:.0f}"
+        return str(Decimal(value).quantize(Decimal(1).scaleb(-min(decimals, 6)), ROUND_HALF_UP))
+    return f"{math.floor(value / 10**-decimals + 0.5) * 10**-decimals:.0f}"
 
 
 def shown(value, unit):

@@ -12,7 +12,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tools/info/attempt.hpp"
+#include "tools/child.hpp"
 #include "tools/info/limits.hpp"
 #include "tools/info/routes.hpp"
 #include "tools/info/verbs.hpp"
@@ -25,9 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A /sys and a /dev of its own.
 class Machine {
@@ -108,8 +106,8 @@ TEST_CASE("a device that may not be opened is a matter of permission") {
   fs::permissions(machine / "dev/infiniband/uverbs0", fs::perms::none);
   // root may open everything.
   const Attempt tried = attempt([&] {
-    if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setresgid(65534, 65534, 65534) != 0 ||
-                           setresuid(65534, 65534, 65534) != 0)) {
+    if (geteuid() == 0 &&
+        (setgroups(0, nullptr) != 0 || setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0)) {
       return std::string("cannot become another user");
     }
     return machine.verbs().why;
@@ -131,8 +129,7 @@ TEST_CASE("CMA that is refused has a cause and an advice") {
   CHECK(contains(explain_cma(refused, {{}, 2, true}).advice, "SYS_PTRACE"));
   CHECK(contains(why({{}, 0, false}), "not dumpable"));
   CHECK(contains(why({0, 0, true}), "security module"));
-  CHECK(contains(explain_cma("process_vm_readv: Function not implemented", {}).why,
-                 "CONFIG_CROSS_MEMORY_ATTACH"));
+  CHECK(contains(explain_cma("process_vm_readv: Function not implemented", {}).why, "CONFIG_CROSS_MEMORY_ATTACH"));
 }
 
 TEST_CASE("the surroundings are read where the kernel has them") {
@@ -160,8 +157,7 @@ TEST_CASE("limits are those of the process, with what to change") {
     setrlimit(RLIMIT_FSIZE, &size);
     std::string all;
     for (const Limit& limit : find_limits()) {
-      all += limit.name + "=" + limit_text(limit.value, limit.bytes) + (limit.enough ? "+" : "-") +
-             limit.advice + "\n";
+      all += limit.name + "=" + limit_text(limit.value, limit.bytes) + (limit.enough ? "+" : "-") + limit.advice + "\n";
     }
     return all;
   });

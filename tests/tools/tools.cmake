@@ -22,6 +22,12 @@ function(farside_tool_test name seconds)
                        ENVIRONMENT "FARSIDE_TEST_BUILD=${PROJECT_BINARY_DIR}")
 endfunction()
 
+find_program(FARSIDE_NODE node)
+if(FARSIDE_NODE)
+  farside_tool_test(report_script 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/report_script
+                    ${PROJECT_SOURCE_DIR}/tools/bench_report/report.html)
+endif()
+
 if(FARSIDE_SANITIZE)
   return()  # a library with a sanitizer cannot be preloaded into a program without
 endif()

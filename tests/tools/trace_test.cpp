@@ -11,9 +11,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "tools/trace/chrome.hpp"
-#include "tools/trace/page.hpp"
-#include "tools/trace/summary.hpp"
+#include "tools/trace/views.hpp"
 
 using namespace farside;
 using namespace farside::tools::trace;
@@ -107,9 +105,8 @@ TEST_CASE("of a lock convoy each waiter names those that held the lock, in their
   const Timeline timeline = convoy();
   const std::vector<LockWait> waits = lock_waits(timeline);
   REQUIRE(waits.size() == 2);
-  CHECK_THAT(in_words(timeline, waits[0]),
-             Contains("rank 2 waited 1.98 ms for an exclusive lock at rank 0") &&
-                 Contains("held by rank 1 (980 us), rank 3 (985 us)"));
+  CHECK_THAT(in_words(timeline, waits[0]), Contains("rank 2 waited 1.98 ms for an exclusive lock at rank 0") &&
+                                               Contains("held by rank 1 (980 us), rank 3 (985 us)"));
   CHECK_THAT(in_words(timeline, waits[1]),
              Contains("rank 3 waited 995 us") && Contains("held by rank 1 (990 us)") && !Contains("rank 2"));
 }
@@ -170,8 +167,8 @@ TEST_CASE("clocks of other nodes are moved by their offset") {
     const std::vector<LockWait> waits = lock_waits(timeline);
     REQUIRE(waits.size() == 1);
     CHECK(waits[0].holders.size() == (known ? 1 : 0));
-    CHECK_THAT(summary(timeline), known ? Contains("aligned to 20.0 us")
-                                        : Contains("! the clock of rank 1 on node was not compared"));
+    CHECK_THAT(summary(timeline),
+               known ? Contains("aligned to 20.0 us") : Contains("! the clock of rank 1 on node was not compared"));
   }
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/bare_fabric.hpp"
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -22,6 +20,7 @@
 #include <rdma/fi_rma.h>
 
 #include "tools/bench/away.hpp"
+#include "tools/bench/bare.hpp"
 #include "tools/bench/sampler.hpp"
 
 namespace farside::bench {
@@ -59,19 +58,15 @@ class Endpoint {
     require(fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints.get(), &info), "fi_getinfo");
     info_.reset(info);
     open(fabric_, "fi_fabric", [&](fid_fabric** out) { return fi_fabric(info->fabric_attr, out, nullptr); });
-    open(domain_, "fi_domain",
-         [&](fid_domain** out) { return fi_domain(fabric_.get(), info, out, nullptr); });
+    open(domain_, "fi_domain", [&](fid_domain** out) { return fi_domain(fabric_.get(), info, out, nullptr); });
     fi_av_attr av_attr{};
     av_attr.type = FI_AV_TABLE;
-    open(peers_, "fi_av_open",
-         [&](fid_av** out) { return fi_av_open(domain_.get(), &av_attr, out, nullptr); });
+    open(peers_, "fi_av_open", [&](fid_av** out) { return fi_av_open(domain_.get(), &av_attr, out, nullptr); });
     fi_cq_attr cq_attr{};
     cq_attr.format = FI_CQ_FORMAT_CONTEXT;
     cq_attr.wait_obj = FI_WAIT_FD;
-    open(queue_, "fi_cq_open",
-         [&](fid_cq** out) { return fi_cq_open(domain_.get(), &cq_attr, out, nullptr); });
-    open(endpoint_, "fi_endpoint",
-         [&](fid_ep** out) { return fi_endpoint(domain_.get(), info, out, nullptr); });
+    open(queue_, "fi_cq_open", [&](fid_cq** out) { return fi_cq_open(domain_.get(), &cq_attr, out, nullptr); });
+    open(endpoint_, "fi_endpoint", [&](fid_ep** out) { return fi_endpoint(domain_.get(), info, out, nullptr); });
     require(fi_ep_bind(endpoint_.get(), &peers_->fid, 0), "fi_ep_bind");
     require(fi_ep_bind(endpoint_.get(), &queue_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
     require(fi_enable(endpoint_.get()), "fi_enable");
@@ -117,30 +112,15 @@ class Endpoint {
     wait_for(1);
   }
   std::uint64_t fetch_add(std::size_t word, std::uint64_t value) {
-    std::uint64_t before = 0;
-    const fi_ioc here{&value, 1};
-    fi_ioc result{&before, 1};
-    const fi_rma_ioc there{peer_.base + 8 * word, 1, peer_.key};
-    issue(0, [&](void* context) {
-      const fi_msg_atomic message{&here, nullptr, 1, address_, &there, 1, FI_UINT64, FI_SUM, context, 0};
+    return atomic(word, value, FI_SUM, [&](const fi_msg_atomic& message, fi_ioc& result) {
       return fi_fetch_atomicmsg(endpoint_.get(), &message, &result, nullptr, 1, FI_COMPLETION);
     });
-    wait_for(1);
-    return before;
   }
   std::uint64_t compare_swap(std::size_t word, std::uint64_t expected, std::uint64_t desired) {
-    std::uint64_t before = 0;
-    const fi_ioc here{&desired, 1};
     const fi_ioc compare{&expected, 1};
-    fi_ioc result{&before, 1};
-    const fi_rma_ioc there{peer_.base + 8 * word, 1, peer_.key};
-    issue(0, [&](void* context) {
-      const fi_msg_atomic message{&here, nullptr, 1, address_, &there, 1, FI_UINT64, FI_CSWAP, context, 0};
-      return fi_compare_atomicmsg(endpoint_.get(), &message, &compare, nullptr, 1, &result, nullptr, 1,
-                                  FI_COMPLETION);
+    return atomic(word, desired, FI_CSWAP, [&](const fi_msg_atomic& message, fi_ioc& result) {
+      return fi_compare_atomicmsg(endpoint_.get(), &message, &compare, nullptr, 1, &result, nullptr, 1, FI_COMPLETION);
     });
-    wait_for(1);
-    return before;
   }
   // Writes each word separately, with all writes under way at once.
   void write_each(std::size_t word, std::span<std::uint64_t> values) {
@@ -176,6 +156,19 @@ class Endpoint {
     const fi_rma_iov there{peer_.base + 8 * word, values.size_bytes(), peer_.key};
     const fi_msg_rma message{&here, nullptr, 1, address_, &there, 1, context, 0};
     return fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+  }
+  // Returns what was there before; `call(message, result)` starts the operation.
+  template <class Call>
+  std::uint64_t atomic(std::size_t word, std::uint64_t value, fi_op op, Call&& call) {
+    std::uint64_t before = 0;
+    const fi_ioc here{&value, 1};
+    fi_ioc result{&before, 1};
+    const fi_rma_ioc there{peer_.base + 8 * word, 1, peer_.key};
+    issue(0, [&](void* context) {
+      return call({&here, nullptr, 1, address_, &there, 1, FI_UINT64, op, context, 0}, result);
+    });
+    wait_for(1);
+    return before;
   }
   // `call(context)` starts an operation, which gets the i-th context.
   template <class Call>
@@ -216,8 +209,7 @@ constexpr std::uint64_t kPattern = 0x0123456789abcdef;
 // Carries out the origin's operations and checks the results.
 class Work {
  public:
-  Work(BareFabric what, Endpoint& endpoint, std::size_t bytes)
-      : what_(what), endpoint_(endpoint), values_(bytes / 8) {}
+  Work(BareFabric what, Endpoint& endpoint, std::size_t bytes) : what_(what), endpoint_(endpoint), values_(bytes / 8) {}
   void once() {
     switch (what_) {
       case BareFabric::kWrite:
@@ -233,9 +225,7 @@ class Work {
         endpoint_.read(Endpoint::kControl, values_);
         right_ = right_ && values_.front() == kPattern && values_.back() == kPattern;
         break;
-      case BareFabric::kFetchAdd:
-        right_ = right_ && endpoint_.fetch_add(kWord, 1) == done_++;
-        break;
+      case BareFabric::kFetchAdd: right_ = right_ && endpoint_.fetch_add(kWord, 1) == done_++; break;
       case BareFabric::kCompareSwap:
         right_ = right_ && endpoint_.compare_swap(kWord, done_, done_ + 1) == done_;
         ++done_;
@@ -257,8 +247,10 @@ class Work {
 // The work of the target's main thread while another thread serves the endpoint.
 void meanwhile(TargetState state, const std::atomic<bool>& served) {
   while (!served) {
-    if (state == TargetState::kServesBusy) compute_until(Clock::now() + std::chrono::milliseconds(1));
-    else std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (state == TargetState::kServesBusy)
+      compute_until(Clock::now() + std::chrono::milliseconds(1));
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

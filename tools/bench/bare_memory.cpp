@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/bare_memory.hpp"
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,6 +8,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdexcept>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "tools/bench/bare.hpp"
 #include "tools/bench/sampler.hpp"
 #include "transport/base/futex.hpp"
 #include "transport/base/relax.hpp"
@@ -33,7 +33,7 @@ struct Page {
 };
 constexpr std::uint64_t kEnd = ~std::uint64_t{0};
 
-// Memory that both ranks of the pair map; null at both ranks if they cannot.
+// Memory that both ranks of the pair map. Throws at both ranks if they cannot.
 class SharedMemory {
  public:
   SharedMemory(const Pair& pair, std::size_t bytes) : bytes_(bytes) {
@@ -55,13 +55,12 @@ class SharedMemory {
     MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_LAND, pair.comm);
     if (pair.origin) shm_unlink(name.data());
     if (good == 0 && mapped != MAP_FAILED) munmap(std::exchange(mapped, MAP_FAILED), bytes);
-    if (mapped != MAP_FAILED) memory_ = mapped;
+    if (mapped == MAP_FAILED) throw std::runtime_error("the two ranks share no memory");
+    memory_ = mapped;
   }
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
-  ~SharedMemory() {
-    if (memory_ != nullptr) munmap(memory_, bytes_);
-  }
+  ~SharedMemory() { munmap(memory_, bytes_); }
   void* get() const { return memory_; }
 
  private:
@@ -86,10 +85,6 @@ std::uint64_t wait_for_more(const std::atomic<std::uint64_t>& word, std::uint64_
 Outcome measure_words(BareMemory what, const Pair& pair, const Options& options) {
   Outcome outcome;
   const SharedMemory shared(pair, sizeof(Page));
-  if (shared.get() == nullptr) {
-    outcome.wrong = "the two ranks share no memory";
-    return outcome;
-  }
   Page& page = *static_cast<Page*>(shared.get());
   if (pair.origin) {
     std::uint64_t done = 0;
@@ -122,10 +117,6 @@ Outcome measure_echo(const Pair& pair, const Options& options) {
   };
   Outcome outcome;
   const SharedMemory shared(pair, sizeof(Words));
-  if (shared.get() == nullptr) {
-    outcome.wrong = "the two ranks share no memory";
-    return outcome;
-  }
   Words& words = *static_cast<Words*>(shared.get());
   if (pair.origin) {
     // The pause lets the thread fall asleep. Without it an answer takes a tenth of the time.
@@ -168,10 +159,6 @@ Outcome measure_echo(const Pair& pair, const Options& options) {
 Outcome measure_copy(std::size_t bytes, const Pair& pair, const Options& options) {
   Outcome outcome;
   const SharedMemory shared(pair, bytes);
-  if (shared.get() == nullptr) {
-    outcome.wrong = "the two ranks share no memory";
-    return outcome;
-  }
   std::vector<char> here(bytes, 'x');
   if (pair.origin) {
     outcome.values = sample_microseconds(options.sample_seconds, [&] {
@@ -215,7 +202,7 @@ Outcome measure_process_vm(BareMemory what, std::size_t bytes, const Pair& pair,
     if (outcome.wrong.empty()) outcome.values = sample_microseconds(options.sample_seconds, once);
   }
   MPI_Barrier(pair.comm);
-  int arrived = std::all_of(memory.begin(), memory.end(), [](char byte) { return byte == 'x'; }) ? 1 : 0;
+  int arrived = std::ranges::all_of(memory, [](char byte) { return byte == 'x'; }) ? 1 : 0;
   MPI_Bcast(&arrived, 1, MPI_INT, writes ? 1 : 0, pair.comm);
   if (arrived == 0 && outcome.wrong.empty()) outcome.wrong = "what was copied did not arrive";
   return outcome;
@@ -226,21 +213,17 @@ Outcome measure_process_vm(BareMemory what, std::size_t bytes, const Pair& pair,
 Outcome measure_bare_memory(BareMemory what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
                             const Options& options) {
   Outcome outcome;
-  switch (what) {
-    case BareMemory::kLock:
-    case BareMemory::kExchange:
-      outcome = measure_words(what, pair, options);
-      break;
-    case BareMemory::kEcho:
-      outcome = measure_echo(pair, options);
-      break;
-    case BareMemory::kCopy:
-      outcome = measure_copy(bytes, pair, options);
-      break;
-    case BareMemory::kVmWrite:
-    case BareMemory::kVmRead:
-      outcome = measure_process_vm(what, bytes, pair, options);
-      break;
+  try {
+    switch (what) {
+      case BareMemory::kLock:
+      case BareMemory::kExchange: outcome = measure_words(what, pair, options); break;
+      case BareMemory::kEcho: outcome = measure_echo(pair, options); break;
+      case BareMemory::kCopy: outcome = measure_copy(bytes, pair, options); break;
+      case BareMemory::kVmWrite:
+      case BareMemory::kVmRead: outcome = measure_process_vm(what, bytes, pair, options); break;
+    }
+  } catch (const std::runtime_error& error) {
+    outcome.wrong = error.what();
   }
   if (info.unit == Unit::kMegabytes) {
     for (double& value : outcome.values) value = static_cast<double>(bytes) / value;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/crowd.hpp"
-
 #include <array>
 #include <cstdint>
 
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 #include "tools/bench/window.hpp"
 
@@ -56,9 +55,7 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
   const Window window(crowd, options.window, sizeof(std::uint64_t));
   const bool takes_part = info.x > 1 || place.rank == 1;
   // The value names its writer and the number of the write.
-  const auto name = [](int rank, std::uint64_t turn) {
-    return static_cast<std::uint64_t>(rank) << 40 | turn;
-  };
+  const auto name = [](int rank, std::uint64_t turn) { return static_cast<std::uint64_t>(rank) << 40 | turn; };
   std::uint64_t turns = 0;
   std::uint64_t value = 0;
   const auto step = [&] {
@@ -105,8 +102,7 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
     ++rounds;
     for (int k = 0; k < kPuts; ++k) {
       values[static_cast<std::size_t>(k)] = rounds + static_cast<std::uint64_t>(k);
-      MPI_Put(&values[static_cast<std::size_t>(k)], 1, MPI_UINT64_T, to, 8 * k, 1, MPI_UINT64_T,
-              window.handle());
+      MPI_Put(&values[static_cast<std::size_t>(k)], 1, MPI_UINT64_T, to, 8 * k, 1, MPI_UINT64_T, window.handle());
     }
     MPI_Win_flush(to, window.handle());
     return kPuts;
@@ -122,8 +118,7 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   MPI_Win_unlock(to, window.handle());
   MPI_Barrier(crowd.comm);
   std::uint64_t expected = 0;
-  MPI_Sendrecv(&rounds, 1, MPI_UINT64_T, to, 0, &expected, 1, MPI_UINT64_T, from, 0, crowd.comm,
-               MPI_STATUS_IGNORE);
+  MPI_Sendrecv(&rounds, 1, MPI_UINT64_T, to, 0, &expected, 1, MPI_UINT64_T, from, 0, crowd.comm, MPI_STATUS_IGNORE);
   int right = 1;
   MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
   for (std::uint64_t k = 0; k < kPuts && expected > 0; ++k) {

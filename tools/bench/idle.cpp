@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/idle.hpp"
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,7 @@
 #include <unistd.h>
 
 #include "tools/bench/away.hpp"
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/window.hpp"
 
 namespace farside::bench {
@@ -55,16 +54,15 @@ Outcome measure_idle(const MeasureInfo& info, const Pair& pair, const Options& o
   const Usage before = usage_of_other_threads();
   compute_until(Clock::now() + std::chrono::seconds(1));
   const Usage after = usage_of_other_threads();
-  const double mine = info.name == "idle_cpu" ? after.cpu_microseconds - before.cpu_microseconds
-                                              : after.wakeups - before.wakeups;
+  const double mine =
+      info.name == "idle_cpu" ? after.cpu_microseconds - before.cpu_microseconds : after.wakeups - before.wakeups;
   double most = 0;
   int known = before.known && after.known ? 1 : 0;
   MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, pair.comm);
   MPI_Allreduce(MPI_IN_PLACE, &known, 1, MPI_INT, MPI_LAND, pair.comm);
   Outcome outcome;
   outcome.values.push_back(std::max(most, 0.0));
-  if (known == 0 && info.name == "idle_cpu")
-    outcome.wrong = "this kernel does not tell a thread's time (schedstat)";
+  if (known == 0 && info.name == "idle_cpu") outcome.wrong = "this kernel does not tell a thread's time (schedstat)";
   return outcome;
 }
 

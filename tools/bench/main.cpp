@@ -65,8 +65,7 @@ class Crowds {
   Crowds(const std::vector<const MeasureInfo*>& measures, int rank) {
     comms_[2] = MPI_COMM_NULL;
     for (const MeasureInfo* info : measures) comms_[info->ranks] = MPI_COMM_NULL;
-    for (auto& [ranks, comm] : comms_)
-      MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
+    for (auto& [ranks, comm] : comms_) MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
   }
   Crowds(const Crowds&) = delete;
   Crowds& operator=(const Crowds&) = delete;
@@ -102,8 +101,8 @@ void run_all(const Options& options, int rank) {
 void initialize(int argc, char** argv) {
   int ignored = 0;
   const auto options = read_options(argc, argv, false, ignored);
-  const bool threads = options && std::any_of(options->measures.begin(), options->measures.end(),
-                                              [](const MeasureInfo* info) { return info->threads; });
+  const bool threads =
+      options && std::ranges::any_of(options->measures, [](const MeasureInfo* info) { return info->threads; });
   int provided = 0;
   if (threads) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
@@ -128,8 +127,8 @@ int main(int argc, char** argv) {
   } else if (options) {
     const int nodes = count_nodes(MPI_COMM_WORLD);
     if (rank == 0) {
-      say_hello({library_version(), size, nodes,
-                 options->window == WindowKind::kAllocate ? "allocate" : "create", options->compute_seconds});
+      say_hello({library_version(), size, nodes, options->window == WindowKind::kAllocate ? "allocate" : "create",
+                 options->compute_seconds});
     }
     std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });
     run_all(*options, rank);

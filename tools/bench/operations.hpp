@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The measured operations, each on the window of rank 1:
-//   kBytes              the size of the window
+//   bytes               the size of the window
 //   prepare(memory)     initialises the target's memory
 //   issue(win, i)       issues the i-th operation, from 1, without completion
 //   returned(i)         after completion: whether the fetched data are right
@@ -21,22 +21,23 @@ namespace farside::bench {
 inline constexpr int kTarget = 1;
 inline constexpr std::int64_t kPattern = 0x0123456789abcdef;
 
-struct Put {
-  static constexpr std::size_t kBytes = 8;
-  std::int64_t value = 0;
+struct Operation {  // what most of them have in common
+  static constexpr std::size_t bytes = 8;
   static void prepare(void*) {}
+  static bool returned(std::int64_t) { return true; }
+  static bool arrived(const void*, std::int64_t) { return true; }
+};
+
+struct Put : Operation {
+  std::int64_t value = 0;
   void issue(MPI_Win win, std::int64_t i) {
     value = i;
     MPI_Put(&value, 1, MPI_INT64_T, kTarget, 0, 1, MPI_INT64_T, win);
   }
-  static bool returned(std::int64_t) { return true; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return *static_cast<const std::int64_t*>(memory) == n;
-  }
+  static bool arrived(const void* memory, std::int64_t n) { return *static_cast<const std::int64_t*>(memory) == n; }
 };
 
-struct Get {
-  static constexpr std::size_t kBytes = 8;
+struct Get : Operation {
   std::int64_t value = 0;
   static void prepare(void* memory) { *static_cast<std::int64_t*>(memory) = kPattern; }
   void issue(MPI_Win win, std::int64_t) {
@@ -44,37 +45,26 @@ struct Get {
     MPI_Get(&value, 1, MPI_INT64_T, kTarget, 0, 1, MPI_INT64_T, win);
   }
   bool returned(std::int64_t) const { return value == kPattern; }
-  static bool arrived(const void*, std::int64_t) { return true; }
 };
 
-struct FetchAndAdd {
-  static constexpr std::size_t kBytes = 8;
-  std::int64_t one = 1;
+struct Counting : Operation {  // the i-th fetches i - 1
   std::int64_t old = -1;
-  static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t) {
-    MPI_Fetch_and_op(&one, &old, MPI_INT64_T, kTarget, 0, MPI_SUM, win);
-  }
   bool returned(std::int64_t i) const { return old == i - 1; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return *static_cast<const std::int64_t*>(memory) == n;
-  }
+  static bool arrived(const void* memory, std::int64_t n) { return Put::arrived(memory, n); }
 };
 
-struct CompareAndSwap {
-  static constexpr std::size_t kBytes = 8;
+struct FetchAndAdd : Counting {
+  std::int64_t one = 1;
+  void issue(MPI_Win win, std::int64_t) { MPI_Fetch_and_op(&one, &old, MPI_INT64_T, kTarget, 0, MPI_SUM, win); }
+};
+
+struct CompareAndSwap : Counting {
   std::int64_t expected = 0;
   std::int64_t desired = 0;
-  std::int64_t old = -1;
-  static void prepare(void*) {}
   void issue(MPI_Win win, std::int64_t i) {
     expected = i - 1;
     desired = i;
     MPI_Compare_and_swap(&desired, &expected, &old, MPI_INT64_T, kTarget, 0, win);
-  }
-  bool returned(std::int64_t i) const { return old == i - 1; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return *static_cast<const std::int64_t*>(memory) == n;
   }
 };
 
@@ -95,32 +85,28 @@ T sum_of_ones(std::int64_t n) {
 }
 
 template <class T, int count>
-struct Accumulate {
-  static constexpr std::size_t kBytes = count * sizeof(T);
+struct Accumulate : Operation {
+  static constexpr std::size_t bytes = count * sizeof(T);
   std::vector<T> ones = std::vector<T>(count, T{1});
-  static void prepare(void*) {}
   void issue(MPI_Win win, std::int64_t) {
     MPI_Accumulate(ones.data(), count, mpi_type<T>(), kTarget, 0, count, mpi_type<T>(), MPI_SUM, win);
   }
-  static bool returned(std::int64_t) { return true; }
   static bool arrived(const void* memory, std::int64_t n) {
     const auto* sums = static_cast<const T*>(memory);
     return std::all_of(sums, sums + count, [n](T sum) { return sum == sum_of_ones<T>(n); });
   }
 };
 
-struct ManyPuts {
+struct ManyPuts : Operation {
   static constexpr int kPuts = 64;
-  static constexpr std::size_t kBytes = kPuts * 8;
+  static constexpr std::size_t bytes = kPuts * 8;
   std::array<std::int64_t, kPuts> values{};
-  static void prepare(void*) {}
   void issue(MPI_Win win, std::int64_t i) {
     for (int k = 0; k < kPuts; ++k) {
       values[static_cast<std::size_t>(k)] = i + k;
       MPI_Put(&values[static_cast<std::size_t>(k)], 1, MPI_INT64_T, kTarget, 8 * k, 1, MPI_INT64_T, win);
     }
   }
-  static bool returned(std::int64_t) { return true; }
   static bool arrived(const void* memory, std::int64_t n) {
     const auto* values = static_cast<const std::int64_t*>(memory);
     for (int k = 0; k < kPuts; ++k) {
@@ -130,50 +116,48 @@ struct ManyPuts {
   }
 };
 
-template <std::size_t bytes>
-struct LargePut {  // two words or more
-  static constexpr std::size_t kBytes = bytes;
-  static constexpr int kWords = kBytes / 8;
-  std::vector<std::int64_t> values = std::vector<std::int64_t>(kWords, kPattern);
-  static void prepare(void*) {}
+struct LargePut : Operation {  // two words or more
+  explicit LargePut(std::size_t size) : bytes(size), words(static_cast<int>(size / 8)) {}
+  std::size_t bytes;
+  int words;
+  std::vector<std::int64_t> values = std::vector<std::int64_t>(bytes / 8, kPattern);
   void issue(MPI_Win win, std::int64_t i) {
     values.front() = values.back() = i;
-    MPI_Put(values.data(), kWords, MPI_INT64_T, kTarget, 0, kWords, MPI_INT64_T, win);
+    MPI_Put(values.data(), words, MPI_INT64_T, kTarget, 0, words, MPI_INT64_T, win);
   }
-  static bool returned(std::int64_t) { return true; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    const auto* words = static_cast<const std::int64_t*>(memory);
-    return words[0] == n && words[kWords - 1] == n &&
-           std::all_of(words + 1, words + kWords - 1, [](std::int64_t word) { return word == kPattern; });
+  bool arrived(const void* memory, std::int64_t n) const {
+    const auto* all = static_cast<const std::int64_t*>(memory);
+    return all[0] == n && all[words - 1] == n &&
+           std::all_of(all + 1, all + words - 1, [](std::int64_t word) { return word == kPattern; });
   }
 };
 
-template <std::size_t bytes>
-struct LargeGet {
-  static constexpr std::size_t kBytes = bytes;
-  static constexpr int kWords = kBytes / 8;
-  std::vector<std::int64_t> values = std::vector<std::int64_t>(kWords, 0);
-  static void prepare(void* memory) {
-    auto* words = static_cast<std::int64_t*>(memory);
-    std::iota(words, words + kWords, kPattern);
+struct LargeGet : Operation {
+  explicit LargeGet(std::size_t size) : bytes(size), words(static_cast<int>(size / 8)) {}
+  std::size_t bytes;
+  int words;
+  std::vector<std::int64_t> values = std::vector<std::int64_t>(bytes / 8, 0);
+  std::size_t middle = bytes / 16;
+  void prepare(void* memory) const {
+    auto* all = static_cast<std::int64_t*>(memory);
+    std::iota(all, all + words, kPattern);
   }
   void issue(MPI_Win win, std::int64_t) {
-    values.front() = values[kWords / 2] = values.back() = 0;
-    MPI_Get(values.data(), kWords, MPI_INT64_T, kTarget, 0, kWords, MPI_INT64_T, win);
+    values.front() = values[middle] = values.back() = 0;
+    MPI_Get(values.data(), words, MPI_INT64_T, kTarget, 0, words, MPI_INT64_T, win);
   }
   bool returned(std::int64_t) const {
-    return values.front() == kPattern && values[kWords / 2] == kPattern + kWords / 2 &&
-           values.back() == kPattern + kWords - 1;
+    return values.front() == kPattern && values[middle] == kPattern + words / 2 &&
+           values.back() == kPattern + words - 1;
   }
-  static bool arrived(const void*, std::int64_t) { return true; }
 };
 
 // 1,024 words with stride 2 in the target's memory, contiguous at the origin. T has 8 bytes.
 template <class T>
-class Strided {
+class Strided : public Operation {
  public:
   static constexpr int kWords = 1024;
-  static constexpr std::size_t kBytes = 2 * kWords * sizeof(T);
+  static constexpr std::size_t bytes = 2 * kWords * sizeof(T);
   Strided() {
     MPI_Type_vector(kWords, 1, 2, mpi_type<T>(), &type_);
     MPI_Type_commit(&type_);
@@ -198,11 +182,7 @@ bool is_comb(const void* memory, int words, T value) {
 }
 
 struct StridedPut : Strided<std::int64_t> {
-  static void prepare(void*) {}
-  void issue(MPI_Win win, std::int64_t) {
-    MPI_Put(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win);
-  }
-  static bool returned(std::int64_t) { return true; }
+  void issue(MPI_Win win, std::int64_t) { MPI_Put(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win); }
   static bool arrived(const void* memory, std::int64_t) { return is_comb<std::int64_t>(memory, kWords, 1); }
 };
 
@@ -218,23 +198,17 @@ struct StridedGet : Strided<std::int64_t> {
   bool returned(std::int64_t) const {
     return values_.front() == kPattern && values_.back() == kPattern + 2 * (kWords - 1);
   }
-  static bool arrived(const void*, std::int64_t) { return true; }
 };
 
 struct StridedAccumulate : Strided<double> {
-  static void prepare(void*) {}
   void issue(MPI_Win win, std::int64_t) {
     MPI_Accumulate(values_.data(), kWords, MPI_DOUBLE, kTarget, 0, 1, type_, MPI_SUM, win);
   }
-  static bool returned(std::int64_t) { return true; }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return is_comb(memory, kWords, static_cast<double>(n));
-  }
+  static bool arrived(const void* memory, std::int64_t n) { return is_comb(memory, kWords, static_cast<double>(n)); }
 };
 
 struct StridedGetAccumulate : Strided<double> {
   std::vector<double> before = std::vector<double>(kWords, -1);
-  static void prepare(void*) {}
   void issue(MPI_Win win, std::int64_t) {
     MPI_Get_accumulate(values_.data(), kWords, MPI_DOUBLE, before.data(), kWords, MPI_DOUBLE, kTarget, 0, 1, type_,
                        MPI_SUM, win);
@@ -243,9 +217,7 @@ struct StridedGetAccumulate : Strided<double> {
     const auto expected = static_cast<double>(i - 1);
     return before.front() == expected && before[kWords / 2] == expected && before.back() == expected;
   }
-  static bool arrived(const void* memory, std::int64_t n) {
-    return is_comb(memory, kWords, static_cast<double>(n));
-  }
+  static bool arrived(const void* memory, std::int64_t n) { return is_comb(memory, kWords, static_cast<double>(n)); }
 };
 
 }  // namespace farside::bench

@@ -15,34 +15,25 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
       "sleep. One JSON object per line on stdout. Start it under mpirun with two ranks or more.",
       "farside-bench");
   const CLI::Validator known(
-      [](std::string& word) {
-        return known_word(word) ? std::string() : word + " is no measure (see --list)";
-      },
+      [](std::string& word) { return known_word(word) ? std::string() : word + " is no measure (see --list)"; },
       "NAME");
   std::vector<std::string> chosen;
   std::vector<std::string> skipped;
   bool list = false;
   app.add_flag("--list", list, "print all measures, their groups and units, and end");
-  app.add_option("--measures", chosen, "only these (a,b,c): measures, groups, or all")
-      ->delimiter(',')
-      ->check(known);
+  app.add_option("--measures", chosen, "only these (a,b,c): measures, groups, or all")->delimiter(',')->check(known);
   app.add_option("--skip", skipped, "but not these (a,b,c)")->delimiter(',')->check(known);
+  app.option_defaults()->always_capture_default();
   std::string window = "allocate";
   app.add_option("--window", window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
-      ->check(CLI::IsMember({"allocate", "create"}))
-      ->capture_default_str();
-  app.add_option("--provider", options.provider, "libfabric provider of the bare measures")
-      ->capture_default_str();
+      ->check(CLI::IsMember({"allocate", "create"}));
+  app.add_option("--provider", options.provider, "libfabric provider of the bare measures");
   app.add_option("--compute-seconds", options.compute_seconds, "how long a computing target stays out of MPI")
-      ->check(CLI::Range(0.05, 3600.0))
-      ->capture_default_str();
+      ->check(CLI::Range(0.05, 3600.0));
   app.add_option("--sleep-seconds", options.sleep_seconds, "how long a sleeping target stays out of MPI")
-      ->check(CLI::Range(0.05, 3600.0))
-      ->capture_default_str();
-  app.add_option("--sample-seconds", options.sample_seconds,
-                 "how long the samples of one measure take together")
-      ->check(CLI::Range(0.001, 60.0))
-      ->capture_default_str();
+      ->check(CLI::Range(0.05, 3600.0));
+  app.add_option("--sample-seconds", options.sample_seconds, "how long the samples of one measure take together")
+      ->check(CLI::Range(0.001, 60.0));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -50,21 +41,15 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
     return std::nullopt;
   }
   options.window = window == "create" ? WindowKind::kCreate : WindowKind::kAllocate;
-  const auto named = [](const std::vector<std::string>& words, const MeasureInfo& info) {
-    return std::any_of(words.begin(), words.end(),
-                       [&](const std::string& word) { return stands_for(word, info); });
-  };
-  for (const MeasureInfo& info : kCatalogue) {
+  for (const MeasureInfo& info : catalogue()) {
     const bool wanted = chosen.empty() ? list || info.selection != Selection::kNamed : named(chosen, info);
     if (wanted && !named(skipped, info)) options.measures.push_back(&info);
   }
   if (list) {
     for (const MeasureInfo* info : options.measures) {
       if (speaks) {
-        std::printf("%-26.*s %-16.*s %-5.*s %.*s\n", static_cast<int>(info->name.size()), info->name.data(),
-                    static_cast<int>(info->group.size()), info->group.data(),
-                    static_cast<int>(unit_name(info->unit).size()), unit_name(info->unit).data(),
-                    static_cast<int>(info->title.size()), info->title.data());
+        std::printf("%-26s %-16s %-5s %s\n", info->name.c_str(), info->group.c_str(), unit_name(info->unit).data(),
+                    info->title.c_str());
       }
     }
     exit_code = 0;

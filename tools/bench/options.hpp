@@ -13,8 +13,7 @@ namespace farside::bench {
 enum class WindowKind { kAllocate, kCreate };
 
 struct Options {
-  std::vector<const MeasureInfo*>
-      measures;  // in the catalogue's order; main() skips those that need more ranks
+  std::vector<const MeasureInfo*> measures;  // in the catalogue's order; main() skips those that need more ranks
   WindowKind window = WindowKind::kAllocate;
   std::string provider = "tcp;ofi_rxm";  // of bare libfabric
   double compute_seconds = 2.0;          // time for which a computing target stays out of MPI

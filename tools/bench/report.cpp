@@ -32,7 +32,7 @@ void say_begin(std::string_view measure) { say({{"begin", measure}}); }
 void say_opened(std::string_view route) { say({{"opened", route}}); }
 
 void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const auto at = [&](double share) {
     return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
   };
@@ -45,9 +45,7 @@ void say_result(const MeasureInfo& measure, std::vector<double> values, double p
        {"preempted", preempted}});
 }
 
-void say_wrong(std::string_view measure, std::string_view what) {
-  say({{"measure", measure}, {"error", what}});
-}
+void say_wrong(std::string_view measure, std::string_view what) { say({{"measure", measure}, {"error", what}}); }
 
 void say_end() { say({{"end", true}}); }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/threads.hpp"
-
 #include <atomic>
 #include <barrier>
 #include <cstdint>
 #include <thread>
 
 #include "tools/bench/operations.hpp"
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 #include "tools/bench/window.hpp"
 
@@ -69,8 +68,7 @@ Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options
       for (int i = 0; i < count; ++i) {
         threads.emplace_back([&, i] {
           start.arrive_and_wait();
-          work(fetch, i, window.handle(), options.sample_seconds / kRounds,
-               workers[static_cast<std::size_t>(i)]);
+          work(fetch, i, window.handle(), options.sample_seconds / kRounds, workers[static_cast<std::size_t>(i)]);
         });
       }
       for (std::thread& thread : threads) thread.join();

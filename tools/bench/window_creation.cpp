@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/window_creation.hpp"
-
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 #include "tools/bench/window.hpp"
 

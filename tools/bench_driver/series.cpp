@@ -7,7 +7,7 @@
 namespace farside::tools {
 
 double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const std::size_t n = values.size();
   return n == 0 ? 0 : (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
@@ -25,8 +25,8 @@ double Series::fastest() const {
 }
 
 bool Series::doubtful() const {
-  const auto [least, most] = std::minmax_element(
-      figures.begin(), figures.end(), [](const Figure& a, const Figure& b) { return a.median < b.median; });
+  const auto [least, most] = std::minmax_element(figures.begin(), figures.end(),
+                                                 [](const Figure& a, const Figure& b) { return a.median < b.median; });
   return figures.empty() || most->median > 2 * least->median;
 }
 

@@ -23,9 +23,8 @@ int nodes_of(const BenchSettings& settings) {
     }
     return static_cast<int>(hosts.size());
   }
-  const bool elsewhere =
-      std::any_of(settings.launcher_options.begin(), settings.launcher_options.end(),
-                  [](const std::string& word) { return word.find("host") != std::string::npos; });
+  const bool elsewhere = std::ranges::any_of(
+      settings.launcher_options, [](const std::string& word) { return word.find("host") != std::string::npos; });
   return settings.launcher.empty() && !elsewhere ? 1 : 0;
 }
 
@@ -39,21 +38,17 @@ bool belongs(const bench::MeasureInfo& info, const Variant& variant, int nodes) 
 }  // namespace
 
 std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& settings) {
-  const auto named = [](const std::vector<std::string>& words, const bench::MeasureInfo& info) {
-    return std::any_of(words.begin(), words.end(),
-                       [&](const std::string& word) { return bench::stands_for(word, info); });
-  };
   // A report has plots, and not all of their points are default measures.
   const std::vector<std::string> plotted{"put_size",       "get_size", "bare_write_size", "bare_read_size",
                                          "bare_copy_size", "progress", "contention",      "rate"};
   const bool report = !settings.html_file.empty() && !settings.demo;
   std::vector<const bench::MeasureInfo*> result;
-  for (const bench::MeasureInfo& info : bench::kCatalogue) {
+  for (const bench::MeasureInfo& info : bench::catalogue()) {
     const bool by_default = info.selection == bench::Selection::kDemo ||
                             (info.selection == bench::Selection::kDefault && !settings.demo) ||
-                            (report && named(plotted, info));
-    const bool wanted = settings.measures.empty() ? by_default : named(settings.measures, info);
-    if (wanted && info.ranks <= settings.ranks && !named(settings.skip, info)) result.push_back(&info);
+                            (report && bench::named(plotted, info));
+    const bool wanted = settings.measures.empty() ? by_default : bench::named(settings.measures, info);
+    if (wanted && info.ranks <= settings.ranks && !bench::named(settings.skip, info)) result.push_back(&info);
   }
   return result;
 }
@@ -68,9 +63,7 @@ bool measure_runtime(const BenchSettings& settings, const std::vector<const Vari
       const std::string title = variant->full_title(settings.provider);
       const std::string where =
           fmt::format("{}, {}, run {} of {}: ", report.runtime.name, title, round, settings.rounds);
-      BenchRequest request;
-      request.runtime = report.runtime;
-      request.variant = variant;
+      BenchRequest request{settings, report.runtime, variant, nodes, {}, {}, {}, {}};
       for (const auto* info : measures) {
         if (!belongs(*info, *variant, nodes) || series[info->name].broken()) {
           progress.skip();
@@ -79,18 +72,7 @@ bool measure_runtime(const BenchSettings& settings, const std::vector<const Vari
         }
       }
       if (request.measures.empty()) continue;
-      request.provider = settings.provider;
-      request.window = settings.window;
-      request.compute_seconds = settings.compute_seconds;
-      request.timeout_seconds = settings.timeout_seconds;
-      request.ranks = settings.ranks;
-      request.nodes = nodes;
-      request.launcher = shell_words(settings.launcher);
-      request.hosts = settings.hosts;
-      request.launcher_options = settings.launcher_options;
-      request.on_begin = [&](const bench::MeasureInfo& info) {
-        progress.begin(where + std::string(info.title));
-      };
+      request.on_begin = [&](const bench::MeasureInfo& info) { progress.begin(where + std::string(info.title)); };
       request.on_result = [&](const bench::MeasureInfo& info, const Result& result) {
         const std::string shown = result.verdict == Verdict::kMeasured
                                       ? with_unit(result.figure.median, info.unit)
@@ -113,8 +95,7 @@ bool measure_runtime(const BenchSettings& settings, const std::vector<const Vari
       if (outcome.nodes > 0) nodes = outcome.nodes;
       for (const std::string& warning : outcome.warnings) {
         std::string line = fmt::format("{}: {}", title, warning);
-        if (std::find(report.warnings.begin(), report.warnings.end(), line) != report.warnings.end())
-          continue;
+        if (std::ranges::find(report.warnings, line) != report.warnings.end()) continue;
         progress.say(fmt::format("WARNING: {}: {}", report.runtime.name, line));
         report.warnings.push_back(std::move(line));
       }

@@ -18,7 +18,6 @@ std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& sett
 // Runs all rounds of all variants of `report.runtime`, and fills the rest of the report. Returns false if
 // interrupted.
 bool measure_runtime(const BenchSettings& settings, const std::vector<const Variant*>& variants,
-                     const std::vector<const bench::MeasureInfo*>& measures, Progress& progress,
-                     RuntimeReport& report);
+                     const std::vector<const bench::MeasureInfo*>& measures, Progress& progress, RuntimeReport& report);
 
 }  // namespace farside::tools

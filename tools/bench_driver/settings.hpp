@@ -17,8 +17,8 @@ struct BenchSettings {
   std::string json_file;  // empty: none; so are the next two
   std::string csv_file;
   std::string html_file;
-  std::vector<std::string>
-      measures;  // names, groups, "all"; empty: the default ones, with html_file also those of the plots
+  // Names, groups, "all"; empty: the default ones, with html_file also those of the plots.
+  std::vector<std::string> measures;
   std::vector<std::string> skip;
   std::string window = "allocate";
   std::string provider = "tcp";

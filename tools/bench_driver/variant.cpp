@@ -48,7 +48,7 @@ std::span<const Variant> all_variants() { return kVariants; }
 std::vector<const Variant*> variants_named(const std::vector<std::string>& keys) {
   std::vector<const Variant*> result;
   for (const Variant& variant : kVariants) {
-    if (std::find(keys.begin(), keys.end(), variant.key) != keys.end()) result.push_back(&variant);
+    if (std::ranges::find(keys, variant.key) != keys.end()) result.push_back(&variant);
   }
   return result;
 }

@@ -2,6 +2,7 @@
 #include "tools/bench_report/compare.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -55,8 +56,8 @@ std::map<Key, Place> places_of(const Json& result) {
 // Judges the change by a factor of at least 1 in both directions: 1.25 is +25 % or the reverse.
 Comparison judge(const Json& measure, const Json& a, const Json& b, double threshold) {
   Comparison result;
-  result.a = median_in(&a);
-  result.b = median_in(&b);
+  result.a = median_in(a);
+  result.b = median_in(b);
   if (!result.a || !result.b) {
     if (result.a) result.change = Change::kLost;
     if (result.b) result.change = Change::kRegained;
@@ -82,23 +83,9 @@ Comparison judge(const Json& measure, const Json& a, const Json& b, double thres
 }  // namespace
 
 std::string_view change_name(Change change) {
-  switch (change) {
-    case Change::kNone:
-      return "";
-    case Change::kRegression:
-      return "REGRESSION";
-    case Change::kImprovement:
-      return "improvement";
-    case Change::kLost:
-      return "LOST";
-    case Change::kRegained:
-      return "measured again";
-    case Change::kOnlyA:
-      return "only in A";
-    case Change::kOnlyB:
-      return "only in B";
-  }
-  return "";
+  constexpr std::array<std::string_view, 7> kNames = {
+      "", "REGRESSION", "improvement", "LOST", "measured again", "only in A", "only in B"};
+  return kNames[static_cast<std::size_t>(change)];
 }
 
 std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) {
@@ -122,7 +109,7 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
           add(key, in_b.at(key), judge(measure, *before->second.figure, figure, threshold));
         } else {
           Comparison only;
-          only.b = median_in(&figure);
+          only.b = median_in(figure);
           only.change = Change::kOnlyB;
           add(key, in_b.at(key), only);
         }
@@ -132,7 +119,7 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
   for (const auto& [key, place] : in_a) {
     if (in_b.contains(key)) continue;
     Comparison only;
-    only.a = median_in(place.figure);
+    only.a = median_in(*place.figure);
     only.change = Change::kOnlyA;
     add(key, place, only);
   }
@@ -142,9 +129,7 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
 std::vector<std::string> differences(const Json& a, const Json& b) {
   std::vector<std::string> lines;
   const auto note = [&](const std::string& what, const Json& x, const Json& y) {
-    const auto text = [](const Json& value) {
-      return value.is_string() ? value.get<std::string>() : value.dump();
-    };
+    const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
     if (x != y) lines.push_back(fmt::format("{}: {} / {}", what, text(x), text(y)));
   };
   for (const char* key : {"host", "processor", "threads", "system", "kernel"})
@@ -165,13 +150,10 @@ std::string comparison_text(const std::vector<Comparison>& comparisons, bool all
   Table table({"measure", "runtime", "variant", "A", "B", "time B/A", "noise", ""});
   bool any = false;
   for (const Comparison& one : comparisons) {
-    const bool changed =
-        one.change != Change::kNone && one.change != Change::kOnlyA && one.change != Change::kOnlyB;
+    const bool changed = one.change != Change::kNone && one.change != Change::kOnlyA && one.change != Change::kOnlyB;
     if (!all && !changed) continue;
     any = true;
-    const auto shown = [&](const std::optional<double>& value) {
-      return value ? with_unit(*value, one.unit) : "-";
-    };
+    const auto shown = [&](const std::optional<double>& value) { return value ? with_unit(*value, one.unit) : "-"; };
     const bool both = one.a && one.b && one.factor > 0;
     table.add({one.title, one.runtime, one.variant, shown(one.a), shown(one.b),
                both ? fmt::format("{:.3g}", one.factor) : "-", both ? fmt::format("{:.3g}", one.noise) : "-",

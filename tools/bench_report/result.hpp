@@ -27,8 +27,7 @@ using Json = nlohmann::ordered_json;
 
 // `command`: the command line of the user.
 Json to_json(const BenchSettings& settings, const std::string& command,
-             const std::vector<const bench::MeasureInfo*>& measures,
-             const std::vector<RuntimeReport>& reports);
+             const std::vector<const bench::MeasureInfo*>& measures, const std::vector<RuntimeReport>& reports);
 
 // Returns CSV with one line per run: runtime, measure, variant, figures.
 std::string to_csv(const Json& result);
@@ -36,14 +35,13 @@ std::string to_csv(const Json& result);
 // Reads the output of --json. Throws std::runtime_error that says what is wrong with the file.
 Json read_result(const std::string& file);
 
-// Writes a file. On failure it prints the reason on stderr and returns false.
-bool write_file(const std::string& file, const std::string& text);
 std::string json_text(const Json& json);
 
-// Returns the figure of a variant of a measure; null if there is none. A figure that was not measured has no
-// "median".
-const Json* find_figure(const Json& measure, const std::string& variant);
-std::optional<double> median_in(const Json* figure);
+// Returns a self-contained HTML page, which draws the plots and tables of the result (report.html).
+std::string html_report(const Json& result);
+
+// Returns the median of a figure; nothing if it was not measured.
+std::optional<double> median_in(const Json& figure);
 bench::Unit unit_of(const Json& measure);
 std::string processor_name();
 

@@ -35,9 +35,8 @@ void print_cost_of_checks(const Measures& measures, const RuntimeReport& report)
     const Series& checked = report.find("node", info->name);
     const Series& unchecked = report.find("unchecked", info->name);
     if (!checked.measured() || !unchecked.measured() || info->unit != bench::Unit::kMicroseconds) continue;
-    fmt::print("  {}: what FARSIDE_CHECK=on costs: {:+.1f} ns (medians), {:+.1f} ns (fastest batches)\n",
-               info->title, 1000 * (checked.median() - unchecked.median()),
-               1000 * (checked.fastest() - unchecked.fastest()));
+    fmt::print("  {}: what FARSIDE_CHECK=on costs: {:+.1f} ns (medians), {:+.1f} ns (fastest batches)\n", info->title,
+               1000 * (checked.median() - unchecked.median()), 1000 * (checked.fastest() - unchecked.fastest()));
   }
 }
 
@@ -46,8 +45,7 @@ void print_cost_of_computing(const std::vector<const Variant*>& variants, const 
                              const RuntimeReport& report) {
   for (const auto* busy : measures) {
     if (!busy->name.ends_with("_compute")) continue;
-    const std::string_view stem =
-        busy->name.substr(0, busy->name.size() - std::string_view("_compute").size());
+    const std::string_view stem = busy->name.substr(0, busy->name.size() - std::string_view("_compute").size());
     for (const auto* idle : measures) {
       if (!attentive(*idle) || (idle->name != stem && idle->name != std::string(stem) + "_flush")) continue;
       std::vector<std::string> shares;
@@ -58,8 +56,7 @@ void print_cost_of_computing(const std::vector<const Variant*>& variants, const 
           shares.push_back(fmt::format("{} {:.3g}", variant->key, b.median() / a.median()));
       }
       if (!shares.empty())
-        fmt::print("  {}: times as long as when the target waits: {}\n", busy->title,
-                   fmt::join(shares, ", "));
+        fmt::print("  {}: times as long as when the target waits: {}\n", busy->title, fmt::join(shares, ", "));
     }
   }
 }
@@ -71,15 +68,13 @@ std::string cell(const Series& series, bench::Unit unit) {
 
 }  // namespace
 
-void print_table(const BenchSettings& settings, const std::vector<const Variant*>& variants,
-                 const Measures& measures, const RuntimeReport& report) {
-  const bool native =
-      std::any_of(variants.begin(), variants.end(), [](const Variant* v) { return v->key == "native"; });
+void print_table(const BenchSettings& settings, const std::vector<const Variant*>& variants, const Measures& measures,
+                 const RuntimeReport& report) {
+  const bool native = std::ranges::any_of(variants, [](const Variant* v) { return v->key == "native"; });
   const auto bare_of = [&](const bench::MeasureInfo& info) -> const Series& {
     return report.find("fabric", info.bare);
   };
-  const bool bare = std::any_of(measures.begin(), measures.end(),
-                                [&](const auto* info) { return bare_of(*info).measured(); });
+  const bool bare = std::ranges::any_of(measures, [&](const auto* info) { return bare_of(*info).measured(); });
   // With many variants the ratios have a table of their own, since no terminal is wide enough for one table.
   const bool apart = native && variants.size() > 4;
   std::vector<std::string> header{"measure"};
@@ -96,8 +91,7 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
   }
   Table table(header);
   Table ratios(ratio_header);
-  std::map<std::string, std::vector<std::string_view>>
-      notes;  // by variant and reason: the measures concerned
+  std::map<std::string, std::vector<std::string_view>> notes;  // by variant and reason: the measures concerned
   bool any_doubtful = false;
   std::size_t left_out = 0;
   for (const auto* info : measures) {
@@ -112,19 +106,17 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
       row.push_back(cell(series, info->unit));
       if (native && variant->key != "native") {
         const bool comparable = good && base.measured() && !series.figures.empty() && !base.figures.empty();
-        (apart ? ratio_row : row)
-            .push_back(comparable ? ratio(base.median(), series.median(), info->unit) : "-");
+        (apart ? ratio_row : row).push_back(comparable ? ratio(base.median(), series.median(), info->unit) : "-");
       }
       if (bare && variant->key == "fabric") row.push_back(cell(bare_of(*info), info->unit));
       if (series.broken()) {
-        notes[fmt::format("{} {}: {}", variant->full_title(settings.provider),
-                          verdict_name(series.bad.verdict), series.bad.reason)]
+        notes[fmt::format("{} {}: {}", variant->full_title(settings.provider), verdict_name(series.bad.verdict),
+                          series.bad.reason)]
             .push_back(info->title);
       }
     }
     table.add(std::move(row));
-    if (std::any_of(ratio_row.begin() + 1, ratio_row.end(),
-                    [](const std::string& text) { return text != "-"; }))
+    if (std::any_of(ratio_row.begin() + 1, ratio_row.end(), [](const std::string& text) { return text != "-"; }))
       ratios.add(std::move(ratio_row));
   }
   fmt::print("\n{} ({}), {} ranks, {} windows; median of {} run{}\n\n{}",
@@ -135,12 +127,11 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
   if (apart) fmt::print("\n{}", ratios.text());
   if (any_doubtful) {
     fmt::print(
-        "  ~ noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time "
-        "slices\n");
+        "  ~ noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time slices\n");
   }
   if (left_out > 0) {
-    fmt::print("  left out: {} figure{} of runs in which a spinning rank lost its core to another program\n",
-               left_out, left_out == 1 ? "" : "s");
+    fmt::print("  left out: {} figure{} of runs in which a spinning rank lost its core to another program\n", left_out,
+               left_out == 1 ? "" : "s");
   }
   for (const Variant* variant : variants) {
     if (variant->key == "fabric") print_round_trips(variant->full_title(settings.provider), measures, report);

@@ -37,9 +37,7 @@ std::string percent(double part, double whole) {
   const double share = 100 * part / whole;
   return share >= 10 ? fmt::format("{:.0f}%", share) : fmt::format("{:.1f}%", share);
 }
-std::string seconds(double value) {
-  return value <= 0 ? "0" : with_unit(value * 1e6, bench::Unit::kMicroseconds);
-}
+std::string seconds(double value) { return value <= 0 ? "0" : with_unit(value * 1e6, bench::Unit::kMicroseconds); }
 
 bool is(const std::string& kind, const char* flavor) { return kind.starts_with(std::string(flavor) + " "); }
 bool by(const std::string& kind, const char* route) { return kind.find(route) != std::string::npos; }
@@ -76,13 +74,13 @@ class Rules {
     const double time = std::max(sums.slow_operations.seconds, static_cast<double>(operations) * kSystemCall);
     if (operations == 0 || !matters(operations, time)) return;
     const char* instead = is(kind, "create_dynamic")
-                              ? "A dynamic window always goes this way; if its memory is there from the "
-                                "start, one window of MPI_Win_allocate would not"
+                              ? "A dynamic window always goes this way; if its memory is there from the start, one "
+                                "window of MPI_Win_allocate would not"
                               : "Let MPI_Win_allocate make the memory, or take it from MPI_Alloc_mem before "
                                 "MPI_Win_create: then they are loads and stores";
     add("private_memory", kind, time,
-        fmt::format("{} of its {} operations ({}) went to private memory of an on-node peer, by a system call "
-                    "each, some {} together. {}.",
+        fmt::format("{} of its {} operations ({}) went to private memory of an on-node peer, by a system call each, "
+                    "some {} together. {}.",
                     operations, sums.operations(),
                     percent(static_cast<double>(operations), static_cast<double>(sums.operations())), seconds(time),
                     instead));
@@ -96,12 +94,10 @@ class Rules {
     const double time = fabric ? sums.waited("flush") : static_cast<double>(flushes) * kFlush;
     if (!matters(flushes, time)) return;
     add("flush_after_every", kind, time,
-        fmt::format("{} flushes for {} operations: about one after each, {} {}. Issue several operations "
-                    "before one flush; {}.",
-                    flushes, operations, seconds(time),
-                    fabric ? "of waiting" : "in all, which is little inside a node",
-                    fabric ? "each flush over the fabric is a round trip"
-                           : "between nodes each would be a round trip"));
+        fmt::format(
+            "{} flushes for {} operations: about one after each, {} {}. Issue several operations before one flush; {}.",
+            flushes, operations, seconds(time), fabric ? "of waiting" : "in all, which is little inside a node",
+            fabric ? "each flush over the fabric is a round trip" : "between nodes each would be a round trip"));
   }
 
   void lock_each_time(const std::string& kind, const WindowKind& sums) {
@@ -119,17 +115,16 @@ class Rules {
     if (too_many(shared)) {
       const double time = time_of(shared);
       add("lock_each_time", kind, time,
-          fmt::format("{} shared locks for {} operations, and no exclusive one. One MPI_Win_lock_all after "
-                      "the window is made, MPI_Win_flush where "
-                      "the data must be there, and one MPI_Win_unlock_all at the end would do: some {} less.",
+          fmt::format("{} shared locks for {} operations, and no exclusive one. One MPI_Win_lock_all after the window "
+                      "is made, MPI_Win_flush where the data must be there, and one MPI_Win_unlock_all at the end "
+                      "would do: some {} less.",
                       shared, operations, seconds(time)));
     }
     if (all > 10 * sums.windows && too_many(all)) {
       const double time = time_of(all);
       add("lock_all_each_time", kind, time,
-          fmt::format("{} epochs by MPI_Win_lock_all for {} operations, and no exclusive lock. Open one and "
-                      "keep it; MPI_Win_flush completes "
-                      "operations without ending it: some {} less.",
+          fmt::format("{} epochs by MPI_Win_lock_all for {} operations, and no exclusive lock. Open one and keep it; "
+                      "MPI_Win_flush completes operations without ending it: some {} less.",
                       all, operations, seconds(time)));
     }
   }
@@ -137,15 +132,15 @@ class Rules {
   void accumulates(const std::string& kind, const WindowKind& sums) {
     static const std::map<std::string, const char*> kWhy = {
         {"type",
-         "their type is of 1 or 2 bytes, or wider than the 8 that the CPU adds at once. Integers of 4 or 8 "
-         "bytes go by atomics"},
+         "their type is of 1 or 2 bytes, or wider than the 8 that the CPU adds at once. Integers of 4 or 8 bytes go by "
+         "atomics"},
         {"unaligned", "they are not aligned to their size. Align them in the window"},
         {"floating_point",
-         "the CPU has no atomic addition of floating-point numbers. Inside a node that lock is the fast way; "
-         "many elements in one call share it"},
+         "the CPU has no atomic addition of floating-point numbers. Inside a node that lock is the fast way; many "
+         "elements in one call share it"},
         {"cma",
-         "some rank's memory is reached by system calls only, which have no atomics. MPI_Win_allocate, or "
-         "memory of MPI_Alloc_mem, would allow them"},
+         "some rank's memory is reached by system calls only, which have no atomics. MPI_Win_allocate, or memory of "
+         "MPI_Alloc_mem, would allow them"},
         {"provider",
          "the libfabric provider has no such atomic, or they cross from one attached region into the next"}};
     for (const auto& [how, reasons] : sums.slow) {
@@ -170,9 +165,8 @@ class Rules {
     const Waits& waits = found->second;
     add("lock_waits", kind, waits.seconds,
         fmt::format("{} calls waited {} for a lock, {} of the time; the longest {}. {} Keep exclusive locks shorter, "
-                    "spread what they protect over "
-                    "several ranks, or use MPI_Fetch_and_op and MPI_Accumulate under shared locks; FARSIDE_TRACE and "
-                    "farside trace show who held them.",
+                    "spread what they protect over several ranks, or use MPI_Fetch_and_op and MPI_Accumulate under "
+                    "shared locks; FARSIDE_TRACE and farside trace show who held them.",
                     waits.count, seconds(waits.seconds), percent(waits.seconds, run_.seconds), seconds(waits.longest),
                     by(kind, "fabric") ? "Over the fabric each lock is a round trip, which is part of this." : ""));
   }
@@ -180,20 +174,18 @@ class Rules {
   void waits_for_others(const std::string& kind, const WindowKind& sums) {
     const std::pair<const char*, const char*> kinds[] = {
         {"fence",
-         "Fences wait for the last rank: spread the work evenly, or use locks or post and start, which wait "
-         "for fewer"},
+         "Fences wait for the last rank: spread the work evenly, or use locks or post and start, which wait for fewer"},
         {"start", "MPI_Win_start waited for MPI_Win_post of its targets: let them post sooner"},
         {"wait",
-         "MPI_Win_wait waited for MPI_Win_complete of the origins: let them complete sooner, or do something "
-         "else before it"}};
+         "MPI_Win_wait waited for MPI_Win_complete of the origins: let them complete sooner, or do something else "
+         "before it"}};
     for (const auto& [call, advice] : kinds) {
       const auto found = sums.waits.find(call);
       if (found == sums.waits.end() || found->second.seconds < kShareWaited * run_.seconds) continue;
       const Waits& waits = found->second;
       add(fmt::format("{}_waits", call).c_str(), kind, waits.seconds,
-          fmt::format("{} calls waited {}, {} of the time; the longest {}. {}.", waits.count,
-                      seconds(waits.seconds), percent(waits.seconds, run_.seconds), seconds(waits.longest),
-                      advice));
+          fmt::format("{} calls waited {}, {} of the time; the longest {}. {}.", waits.count, seconds(waits.seconds),
+                      percent(waits.seconds, run_.seconds), seconds(waits.longest), advice));
     }
   }
 
@@ -201,18 +193,17 @@ class Rules {
     const std::uint64_t mapped = sums.operations("mapped") + sums.operations("self");
     if (mapped < kManyMapped) return;
     add("many_small", kind, static_cast<double>(mapped) * kMappedOperation,
-        fmt::format("{} operations by load and store. If they are small, the calls themselves are the cost: "
-                    "move more with each (a derived datatype), or "
-                    "load and store in place after MPI_Win_allocate_shared and MPI_Win_shared_query.",
+        fmt::format("{} operations by load and store. If they are small, the calls themselves are the cost: move more "
+                    "with each (a derived datatype), or load and store in place after MPI_Win_allocate_shared and "
+                    "MPI_Win_shared_query.",
                     mapped));
   }
 
   void runtime_windows() {
     if (run_.runtime_windows == 0) return;
     add("runtime_windows", "", 0,
-        fmt::format("{} windows (counted at each rank) stayed with the MPI runtime, and are not in these "
-                    "figures; farside has said why on stderr "
-                    "(farside info tells what this machine allows).",
+        fmt::format("{} windows (counted at each rank) stayed with the MPI runtime, and are not in these figures; "
+                    "farside has said why on stderr (farside info tells what this machine allows).",
                     run_.runtime_windows));
   }
 
@@ -257,8 +248,8 @@ double WindowKind::seconds() const {
 std::vector<Advice> advise(const Run& run) { return Rules(run).all(); }
 
 std::string in_words(const Run& run) {
-  std::string text = fmt::format("{} ranks, {} of all ranks together from their first window to the end\n",
-                                 run.ranks, seconds(run.seconds));
+  std::string text = fmt::format("{} ranks, {} of all ranks together from their first window to the end\n", run.ranks,
+                                 seconds(run.seconds));
   if (run.kinds.empty()) return text + "\nNo window was farside's.\n";
   Table time({"where the time went", "time", "share", "calls", "longest"});
   double known = 0;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -21,29 +18,24 @@ std::uint64_t whole(const json& number) {
   return number.get<std::uint64_t>();
 }
 
-Waits waits_in(const json& from) {
-  return {whole(from.at("count")), from.at("seconds").get<double>(), from.value("longest_seconds", 0.0)};
-}
-
-void add_waits(Waits& to, const Waits& more) {
-  to.count += more.count;
-  to.seconds += more.seconds;
-  to.longest = std::max(to.longest, more.longest);
+void add_waits(Waits& to, const json& from) {
+  to.count += whole(from.at("count"));
+  to.seconds += from.at("seconds").get<double>();
+  to.longest = std::max(to.longest, from.value("longest_seconds", 0.0));
 }
 
 const json& part(const json& from, const char* name) {
   static const json nothing = json::object();
   const auto found = from.find(name);
   if (found == from.end()) return nothing;
-  if (!found->is_object())
-    throw std::runtime_error(fmt::format("{} is {}, and no object", name, found->dump()));
+  if (!found->is_object()) throw std::runtime_error(fmt::format("{} is {}, and no object", name, found->dump()));
   return *found;
 }
 
 void add_kind(WindowKind& to, const json& from) {
   to.windows += whole(from.at("windows"));
   for (const auto& [kind, count] : part(from, "epochs").items()) to.epochs[kind] += whole(count);
-  for (const auto& [call, waits] : part(from, "waits").items()) add_waits(to.waits[call], waits_in(waits));
+  for (const auto& [call, waits] : part(from, "waits").items()) add_waits(to.waits[call], waits);
   for (const auto& [route, operations] : part(from, "routes").items()) {
     for (const auto& [operation, sums] : operations.items()) {
       Operations& sum = to.routes[route][operation];
@@ -56,7 +48,7 @@ void add_kind(WindowKind& to, const json& from) {
   }
   to.flushes += from.contains("flushes") ? whole(from.at("flushes")) : 0;
   to.flushes_all += from.contains("flushes_all") ? whole(from.at("flushes_all")) : 0;
-  if (from.contains("slow_operations")) add_waits(to.slow_operations, waits_in(from.at("slow_operations")));
+  if (from.contains("slow_operations")) add_waits(to.slow_operations, from.at("slow_operations"));
 }
 
 }  // namespace
@@ -71,25 +63,14 @@ void add(Run& run, const std::string& file, const std::string& text) {
     run.runtime_windows += all.at("windows").value("runtime", std::uint64_t{0});
     for (const auto& [kind, sums] : all.at("window_kinds").items()) add_kind(run.kinds[kind], sums);
   } catch (const std::exception& error) {
-    throw std::runtime_error(
-        fmt::format("{}: no statistics that farside explain can read: {}", file, error.what()));
+    throw std::runtime_error(fmt::format("{}: no statistics that farside explain can read: {}", file, error.what()));
   }
 }
 
 Run read(const std::string& prefix) {
   Run run;
-  std::error_code failed;
-  for (const auto& path : rank_files(prefix, ".json", failed)) {
-    std::ifstream file(path, std::ios::binary);
-    add(run, path.string(), {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
-  }
-  if (failed) throw std::runtime_error(fmt::format("{}.*.json: {}", prefix, failed.message()));
-  if (run.ranks == 0) {
-    throw std::runtime_error(fmt::format(
-        "{}.*.json: there is no such file; run the program with FARSIDE_STATS={} (and with farside), "
-        "to its MPI_Finalize",
-        prefix, prefix));
-  }
+  read_rank_files(prefix, ".json", "FARSIDE_STATS",
+                  [&](const std::string& file, const std::string& text) { add(run, file, text); });
   return run;
 }
 

@@ -10,8 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/elf.hpp"
-#include "tools/info/attempt.hpp"
+#include "tools/child.hpp"
 #include "tools/info/limits.hpp"
 #include "tools/info/routes.hpp"
 #include "tools/info/verbs.hpp"
@@ -34,12 +33,14 @@ Json runtimes(const std::string& library_folder) {
     if (runtime.launcher.empty()) {
       problem = fmt::format("no launcher: neither mpirun.{} nor an mpirun of its own in PATH", name);
     } else if (runtime.library.empty()) {
-      problem = fmt::format("no libfarside-{0}.so in {1}: build farside with {2} there (-DFARSIDE_MPI), or install the "
-                            "package farside-{0}", name, library_folder, runtime.title);
-    } else if (mpi.path.empty()) {
       problem = fmt::format(
-          "{}, which it is linked to, is not found: load the module of that MPI, or set LD_LIBRARY_PATH",
-          mpi.name.empty() ? "its MPI library" : mpi.name);
+          "no libfarside-{0}.so in {1}: build farside with {2} there (-DFARSIDE_MPI), or install the package "
+          "farside-{0}",
+          name, library_folder, runtime.title);
+    } else if (mpi.path.empty()) {
+      problem =
+          fmt::format("{}, which it is linked to, is not found: load the module of that MPI, or set LD_LIBRARY_PATH",
+                      mpi.name.empty() ? "its MPI library" : mpi.name);
     }
     all.push_back({{"runtime", name},
                    {"title", runtime.title},
@@ -102,15 +103,11 @@ Json provider(const std::string& name, const Settings& settings) {
 
 Json libfabric(const Settings& settings) {
   const Attempt listed = attempt([&] {
-    return Json{{"offered", offered_providers()},
-                {"registered", registered_providers()},
-                {"no_choice", no_choice(settings)}}
+    return Json{
+        {"offered", offered_providers()}, {"registered", registered_providers()}, {"no_choice", no_choice(settings)}}
         .dump();
   });
-  Json all{{"version", fabric_version()},
-           {"library", fabric_library()},
-           {"problem", ""},
-           {"providers", Json::array()}};
+  Json all{{"version", fabric_version()}, {"library", fabric_library()}, {"problem", ""}, {"providers", Json::array()}};
   std::vector<std::string> offered;
   if (listed.answered) {
     const Json list = Json::parse(listed.answer);
@@ -123,22 +120,18 @@ Json libfabric(const Settings& settings) {
   for (const std::string& name : offered) all["providers"].push_back(provider(name, settings));
 
   LibfabricVerbs verbs;
-  verbs.offered = std::any_of(offered.begin(), offered.end(), [](const std::string& name) {
-    return name == "verbs" || name.starts_with("verbs;");
-  });
-  const auto elf = read_elf(all["library"].get<std::string>());
+  verbs.offered = std::ranges::any_of(
+      offered, [](const std::string& name) { return name == "verbs" || name.starts_with("verbs;"); });
   // A provider inside the library makes the library need libibverbs. A provider beside it (libfabric/libverbs-fi.so)
   // is not looked for.
-  verbs.built_in = !elf || std::any_of(elf->needed.begin(), elf->needed.end(), [](const std::string& name) {
-    return name.starts_with("libibverbs.");
-  });
-  const char* filter = std::getenv("FI_PROVIDER");
-  verbs.filter = filter != nullptr ? filter : "";
+  const std::vector<LoadedLibrary> needed = loaded_libraries(all["library"].get<std::string>());
+  verbs.built_in = needed.empty() || std::ranges::any_of(needed, [](const LoadedLibrary& library) {
+                     return library.name.starts_with("libibverbs.");
+                   });
+  verbs.filter = variable("FI_PROVIDER");
   const VerbsReport report = find_verbs(verbs);
-  all["verbs"] = {{"available", report.available},
-                  {"devices", report.devices},
-                  {"why", report.why},
-                  {"advice", report.advice}};
+  all["verbs"] = {
+      {"available", report.available}, {"devices", report.devices}, {"why", report.why}, {"advice", report.advice}};
   return all;
 }
 
@@ -166,9 +159,8 @@ nlohmann::ordered_json gather_info(const std::string& library_folder) {
   Json info;
   info["farside_info"] = 1;  // the version of this format
   info["farside"] = FARSIDE_VERSION;
-  info["machine"] = {{"host", system.nodename},
-                     {"kernel", system.release},
-                     {"threads", std::thread::hardware_concurrency()}};
+  info["machine"] = {
+      {"host", system.nodename}, {"kernel", system.release}, {"threads", std::thread::hardware_concurrency()}};
   info["runtimes"] = runtimes(library_folder);
   Json table = settings_now(settings);
   info["libfabric"] = libfabric(settings);
@@ -183,8 +175,7 @@ nlohmann::ordered_json gather_info(const std::string& library_folder) {
   }
   if (!fabric.possible) fabric.advice = "see the providers";
   info["routes"] = {route("mapped", settings.mapped, try_mapped()),
-                    route("cma", settings.cma && settings.mapped, try_cma()),
-                    route("fabric", settings.fabric, fabric)};
+                    route("cma", settings.cma && settings.mapped, try_cma()), route("fabric", settings.fabric, fabric)};
   info["limits"] = limits();
   info["settings"] = std::move(table);
   info["unknown_settings"] = unknown_settings();

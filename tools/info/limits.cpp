@@ -14,31 +14,31 @@
 namespace farside::tools {
 namespace {
 
-Limit from_system(int resource, std::string name, bool bytes) {
-  rlimit limit{};
+// A limit of setrlimit(2), which is enough if there is none.
+Limit from_system(int resource, const char* name, const char* meaning, bool bytes = true) {
   Limit result;
-  result.name = std::move(name);
+  result.name = name;
+  result.meaning = meaning;
   result.bytes = bytes;
+  rlimit limit{};
   if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return result;
   if (limit.rlim_cur != RLIM_INFINITY) result.value = limit.rlim_cur;
   if (limit.rlim_max != RLIM_INFINITY) result.most = limit.rlim_max;
+  result.enough = result.value == kNoLimit;
   return result;
 }
 
 Limit locked_memory() {
-  Limit limit = from_system(RLIMIT_MEMLOCK, "locked memory", true);
-  limit.meaning = "RDMA adapters (verbs) lock the memory of windows; mapped, cma and TCP lock nothing";
-  limit.enough = limit.value == kNoLimit;
+  Limit limit = from_system(RLIMIT_MEMLOCK, "locked memory",
+                            "RDMA adapters (verbs) lock the memory of windows; mapped, cma and TCP lock nothing");
   if (!limit.enough) {
     limit.advice = fmt::format(
-        "{} is all that windows over an RDMA adapter could have{}: ulimit -l unlimited where the ranks "
-        "start{}; for good: "
-        "'* - memlock unlimited' in /etc/security/limits.conf, under Slurm LimitMEMLOCK=infinity in the unit "
-        "of slurmd",
+        "{} is all that windows over an RDMA adapter could have{}: ulimit -l unlimited where the ranks start{}; for "
+        "good: '* - memlock unlimited' in /etc/security/limits.conf, under Slurm LimitMEMLOCK=infinity in the unit of "
+        "slurmd",
         limit_text(limit.value, true), limit.value < (std::uint64_t{64} << 20) ? ", too little for most" : "",
-        limit.most == kNoLimit
-            ? ""
-            : fmt::format(" (this user may raise it to {} only)", limit_text(limit.most, true)));
+        limit.most == kNoLimit ? ""
+                               : fmt::format(" (this user may raise it to {} only)", limit_text(limit.most, true)));
   }
   return limit;
 }
@@ -48,33 +48,30 @@ Limit shared_memory() {
   Limit limit;
   limit.name = "shared memory";
   limit.value = limit.most = available.bytes;
-  limit.meaning = fmt::format(
-      "windows of MPI_Win_allocate, of all ranks on the node together, as {} has it left", available.limit);
+  limit.meaning =
+      fmt::format("windows of MPI_Win_allocate, of all ranks on the node together, as {} has it left", available.limit);
   limit.enough = available.bytes >= (std::uint64_t{256} << 20);
   if (!limit.enough) limit.advice = "end what uses the memory, or give the job more (cgroup: memory.max)";
   return limit;
 }
 
 Limit file_size() {
-  Limit limit = from_system(RLIMIT_FSIZE, "file size", true);
-  limit.meaning = "a rank's part of a window of MPI_Win_allocate counts as a file";
-  limit.enough = limit.value == kNoLimit;
-  if (!limit.enough)
-    limit.advice = fmt::format("ulimit -f {}", limit.most == kNoLimit ? "unlimited" : "higher");
+  Limit limit =
+      from_system(RLIMIT_FSIZE, "file size", "the memory of a window of MPI_Win_allocate, of a whole node, is a file");
+  if (!limit.enough) limit.advice = fmt::format("ulimit -f {}", limit.most == kNoLimit ? "unlimited" : "higher");
   return limit;
 }
 
 Limit address_space() {
-  Limit limit = from_system(RLIMIT_AS, "address space", true);
-  limit.meaning = "each rank maps the memory of all ranks on its node";
-  limit.enough = limit.value == kNoLimit;
+  Limit limit = from_system(RLIMIT_AS, "address space", "each rank maps the memory of all ranks on its node");
   if (!limit.enough) limit.advice = "ulimit -v unlimited";
   return limit;
 }
 
 Limit descriptors() {
-  Limit limit = from_system(RLIMIT_NOFILE, "descriptors", false);
-  limit.meaning = "one for each connection over TCP, and a few; farside raises the limit as far as it may";
+  Limit limit =
+      from_system(RLIMIT_NOFILE, "descriptors",
+                  "one for each connection over TCP, and a few; farside raises the limit as far as it may", false);
   const std::size_t connections = connections_within(limit.most, 0);
   limit.enough = connections >= Settings{}.connections;
   if (!limit.enough) {
@@ -99,8 +96,8 @@ Limit dev_shm() {
   limit.enough = limit.value > (std::uint64_t{64} << 20);
   if (!limit.enough) {
     limit.advice =
-        "the runtimes may fail to start or die of SIGBUS: make it larger (docker run --shm-size=1g; "
-        "mount -o remount,size=50% /dev/shm)";
+        "the runtimes may fail to start or die of SIGBUS: make it larger (docker run --shm-size=1g; mount -o "
+        "remount,size=50% /dev/shm)";
   }
   return limit;
 }

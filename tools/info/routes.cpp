@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/info/attempt.hpp"
+#include "tools/child.hpp"
 #include "transport/base/random.hpp"
 #include "transport/node/open_to_peers.hpp"
 #include "transport/node/process_memory.hpp"
@@ -21,8 +21,7 @@ namespace farside::tools {
 namespace {
 
 constexpr const char* kMapped = "shared memory: a memfd that the on-node peers map (no file in /dev/shm)";
-constexpr const char* kCma =
-    "process_vm_readv and process_vm_writev, for memory that the program allocated by itself";
+constexpr const char* kCma = "process_vm_readv and process_vm_writev, for memory that the program allocated by itself";
 constexpr std::size_t kBytes = 1 << 16;
 
 }  // namespace
@@ -69,11 +68,9 @@ RouteReport try_cma() {
   // The child is no ancestor of this process, and so has no more permission than another rank.
   const Attempt tried = attempt([parent = getpid(), address] {
     std::uint64_t seen = 0;
-    if (Status status = read_process_memory(parent, address, &seen, sizeof seen); !status)
-      return status.error().text;
+    if (Status status = read_process_memory(parent, address, &seen, sizeof seen); !status) return status.error().text;
     if (seen != kOld) return std::string("what was read is not what is there");
-    if (Status status = write_process_memory(parent, address, &kNew, sizeof kNew); !status)
-      return status.error().text;
+    if (Status status = write_process_memory(parent, address, &kNew, sizeof kNew); !status) return status.error().text;
     return std::string();
   });
   if (tried.answered && tried.answer.empty() && word == kNew) {
@@ -110,25 +107,24 @@ RouteReport explain_cma(const std::string& error, const Surroundings& around) {
   };
   const bool missing = error.find(std::strerror(ENOSYS)) != std::string::npos;
   if (around.ptrace_scope.value_or(0) >= 2) {
-    cause(fmt::format("kernel.yama.ptrace_scope is {}, which forbids it to all but administrators",
-                      *around.ptrace_scope),
-          *around.ptrace_scope >= 3
-              ? "it cannot be lowered before the next boot: set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d"
-              : "sysctl -w kernel.yama.ptrace_scope=1 (farside allows its peers what 1 asks for)");
+    cause(
+        fmt::format("kernel.yama.ptrace_scope is {}, which forbids it to all but administrators", *around.ptrace_scope),
+        *around.ptrace_scope >= 3
+            ? "it cannot be lowered before the next boot: set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d"
+            : "sysctl -w kernel.yama.ptrace_scope=1 (farside allows its peers what 1 asks for)");
   } else if (around.seccomp == 2) {
     cause("a seccomp filter is on this process, as containers have it",
           "allow process_vm_readv and process_vm_writev: docker run --cap-add=SYS_PTRACE, or --security-opt "
-          "seccomp=PROFILE "
-          "with both");
+          "seccomp=PROFILE with both");
   } else if (missing) {
     cause("the kernel is built without CONFIG_CROSS_MEMORY_ATTACH", "use a kernel with it");
   } else if (!around.dumpable) {
     cause("this process is not dumpable (prctl, a set-user-id program, or one that may not be read)",
           "make the program readable (chmod a+r), without set-user-id and file capabilities");
   } else {
-    cause("a security module or a user namespace forbids it",
-          "start all ranks as one user, in one user namespace, and look "
-          "at the rules of SELinux or AppArmor for ptrace");
+    cause(
+        "a security module or a user namespace forbids it",
+        "start all ranks as one user, in one user namespace, and look at the rules of SELinux or AppArmor for ptrace");
   }
   return report;
 }

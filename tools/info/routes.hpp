@@ -20,8 +20,8 @@ RouteReport try_cma();
 // The settings that may forbid process_vm_readv and process_vm_writev.
 struct Surroundings {
   std::optional<int> ptrace_scope;  // kernel.yama.ptrace_scope; nothing: no Yama
-  int seccomp = 0;       // of this process, as /proc/self/status has it: 0 none, 1 strict, 2 a filter
-  bool dumpable = true;  // prctl(2), PR_GET_DUMPABLE
+  int seccomp = 0;                  // of this process, as /proc/self/status has it: 0 none, 1 strict, 2 a filter
+  bool dumpable = true;             // prctl(2), PR_GET_DUMPABLE
 };
 Surroundings find_surroundings(const std::string& proc = "/proc");
 

@@ -44,8 +44,7 @@ void runtimes(Text& text, const Json& all) {
   for (const Json& one : all) {
     const std::string version = word(one["version"]);
     text.line("  {:<11} {}", word(one["runtime"]),
-              one["launcher"] == "" ? word(one["problem"])
-                                    : fmt::format("{} ({})", version, word(one["launcher"])));
+              one["launcher"] == "" ? word(one["problem"]) : fmt::format("{} ({})", version, word(one["launcher"])));
     if (one["library"] != "")
       text.line("              {}, linked to {}", word(one["library"]), word(one["mpi_library"]));
     if (one["launcher"] != "") text.more(one["problem"], "! ");
@@ -75,14 +74,12 @@ void providers(Text& text, const Json& libfabric) {
       text.line("              atomics:  {}", word(one["atomics"]));
       text.line("              progress: {}", word(one["progress"]));
     } else {
-      text.line("              it offers {}",
-                fmt::join(one["endpoints"].get<std::vector<std::string>>(), ", "));
+      text.line("              it offers {}", fmt::join(one["endpoints"].get<std::vector<std::string>>(), ", "));
     }
   }
   const Json& verbs = libfabric["verbs"];
   if (verbs["available"].get<bool>()) {
-    text.line("  InfiniBand verbs: available ({})",
-              fmt::join(verbs["devices"].get<std::vector<std::string>>(), ", "));
+    text.line("  InfiniBand verbs: available ({})", fmt::join(verbs["devices"].get<std::vector<std::string>>(), ", "));
     return;
   }
   text.line("  InfiniBand verbs: not available: {}", word(verbs["why"]));
@@ -94,8 +91,7 @@ void limits(Text& text, const Json& all) {
   for (const Json& one : all) {
     const bool bytes = one["unit"] == "bytes";
     text.line("  {:<15} {:<10} {}", word(one["limit"]), amount(one["value"], bytes), word(one["meaning"]));
-    if (const std::string advice = word(one["advice"]); !advice.empty())
-      text.line("                  ! {}", advice);
+    if (const std::string advice = word(one["advice"]); !advice.empty()) text.line("                  ! {}", advice);
   }
 }
 

@@ -23,7 +23,7 @@ std::vector<std::string> entries(const fs::path& folder) {
   for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
     result.push_back(at->path().filename().string());
   }
-  std::sort(result.begin(), result.end());
+  std::ranges::sort(result);
   return result;
 }
 
@@ -42,7 +42,7 @@ std::string barred(const fs::path& device) {
 
 bool some_port_active(const fs::path& device) {
   const auto ports = entries(device / "ports");
-  return std::any_of(ports.begin(), ports.end(), [&](const std::string& port) {
+  return std::ranges::any_of(ports, [&](const std::string& port) {
     return first_line(device / "ports" / port / "state").find("ACTIVE") != std::string::npos;
   });
 }
@@ -63,23 +63,20 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
     report.available = true;
     return report;
   }
-  const std::string without =
-      libfabric.built_in ? "" : "; and this libfabric is built without its verbs provider";
+  const std::string without = libfabric.built_in ? "" : "; and this libfabric is built without its verbs provider";
   if (report.devices.empty()) {
     return because(fmt::format("no RDMA device: {} {}{}", (classes / "infiniband").string(),
                                fs::exists(classes / "infiniband") ? "is empty" : "does not exist", without),
-                   "where there is an adapter, load its driver (mlx5_ib, irdma, bnxt_re, ...); without one, "
-                   "Soft-RoCE makes "
-                   "one of a network interface: rdma link add rxe0 type rxe netdev eth0");
+                   "where there is an adapter, load its driver (mlx5_ib, irdma, bnxt_re, ...); without one, Soft-RoCE "
+                   "makes one of a network interface: rdma link add rxe0 type rxe netdev eth0");
   }
   std::vector<std::string> files;
   for (const std::string& name : entries(classes / "infiniband_verbs")) {
     if (name.starts_with("uverbs")) files.push_back(name);
   }
   if (files.empty()) {
-    return because(
-        fmt::format("{} is there, but the kernel offers no verbs for it", fmt::join(report.devices, ", ")),
-        "modprobe ib_uverbs");
+    return because(fmt::format("{} is there, but the kernel offers no verbs for it", fmt::join(report.devices, ", ")),
+                   "modprobe ib_uverbs");
   }
   files.emplace_back("rdma_cm");  // the provider connects through this device
   for (const std::string& name : files) {
@@ -91,9 +88,9 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
                      name == "rdma_cm" ? "modprobe rdma_ucm; in a container: --device=/dev/infiniband"
                                        : "in a container: --device=/dev/infiniband");
     }
-    return because(fmt::format("no permission for {}: {}", file, cause),
-                   "it must be readable and writable for the user (often: be a member of the group rdma; "
-                   "udev rules set it)");
+    return because(
+        fmt::format("no permission for {}: {}", file, cause),
+        "it must be readable and writable for the user (often: be a member of the group rdma; udev rules set it)");
   }
   if (!libfabric.built_in) {
     return because("this libfabric is built without its verbs provider",
@@ -102,17 +99,15 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
   if (!libfabric.filter.empty()) {
     return because(fmt::format("FI_PROVIDER='{}' may leave it out", libfabric.filter), "unset FI_PROVIDER");
   }
-  if (std::none_of(report.devices.begin(), report.devices.end(), [&](const std::string& device) {
+  if (std::ranges::none_of(report.devices, [&](const std::string& device) {
         return some_port_active(classes / "infiniband" / device);
       })) {
-    return because(
-        fmt::format("no port of {} is active", fmt::join(report.devices, ", ")),
-        "look at the cable, the switch and (InfiniBand) the subnet manager; ibv_devinfo shows the ports");
+    return because(fmt::format("no port of {} is active", fmt::join(report.devices, ", ")),
+                   "look at the cable, the switch and (InfiniBand) the subnet manager; ibv_devinfo shows the ports");
   }
   return because(fmt::format("libfabric's verbs provider takes none of {}", fmt::join(report.devices, ", ")),
-                 "it needs a network interface with an IP address on the device (ip addr); FI_LOG_LEVEL=info "
-                 "fi_info -p verbs "
-                 "says what it tried");
+                 "it needs a network interface with an IP address on the device (ip addr); FI_LOG_LEVEL=info fi_info "
+                 "-p verbs says what it tried");
 }
 
 }  // namespace farside::tools

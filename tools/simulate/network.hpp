@@ -16,6 +16,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
 #include <vector>
 
 #include "epochs/protocols/control_block.hpp"
@@ -128,24 +131,17 @@ class Network {
   // Executes the next event; false if there is none.
   bool step() {
     if (events_.empty()) return false;
-    std::pop_heap(events_.begin(), events_.end(), Later());
-    const Event event = events_.back();
-    events_.pop_back();
+    const Event event = events_.top();
+    events_.pop();
     now_ = event.time;
     switch (event.what) {
       case What::kArrive:
         schedule(served(event.operation->target), What::kEffect, event.operation, event.handler);
         break;
-      case What::kEffect:
-        effect(*event.operation);
-        break;
-      case What::kHandle:
-        actor_.handle(*event.operation);
-        break;
+      case What::kEffect: effect(*event.operation); break;
+      case What::kHandle: actor_.handle(*event.operation); break;
       case What::kReplied: schedule(served(event.handler), What::kDone, event.operation, event.handler); break;
-      case What::kDone:
-        event.operation->is_done = true;
-        [[fallthrough]];
+      case What::kDone: event.operation->is_done = true; [[fallthrough]];
       case What::kAdvance: actor_.advance(event.handler); break;
     }
     return true;
@@ -160,11 +156,7 @@ class Network {
     Operation* operation;
     int handler;
     What what;
-  };
-  struct Later {
-    bool operator()(const Event& a, const Event& b) const {
-      return a.time != b.time ? a.time > b.time : a.number > b.number;
-    }
+    bool operator>(const Event& other) const { return std::pair(time, number) > std::pair(other.time, other.number); }
   };
   struct Rank {
     Time nic_free = 0;
@@ -177,8 +169,7 @@ class Network {
            static_cast<Time>(static_cast<double>(settings_.latency) * settings_.jitter * random_.fraction());
   }
   void schedule(Time time, What what, Operation* operation, int handler) {
-    events_.push_back({time, ++scheduled_, operation, handler, what});
-    std::push_heap(events_.begin(), events_.end(), Later());
+    events_.push({time, ++scheduled_, operation, handler, what});
   }
   // The time when the rank's NIC has served an operation that arrives now.
   Time served(int rank) {
@@ -206,17 +197,12 @@ class Network {
     std::uint64_t& place = word(operation.target, operation.word);
     operation.result = place;
     switch (operation.kind) {
-      case Operation::Kind::kFetchAdd:
-        place += operation.operand;
-        break;
+      case Operation::Kind::kFetchAdd: place += operation.operand; break;
       case Operation::Kind::kCompareAndSwap:
         if (place == operation.compare) place = operation.operand;
         break;
-      case Operation::Kind::kWrite:
-        place = operation.operand;
-        break;
-      default:
-        break;
+      case Operation::Kind::kWrite: place = operation.operand; break;
+      default: break;
     }
     const bool changed = place != operation.result;
     schedule(now_ + travel(), What::kDone, &operation, operation.handler);
@@ -233,7 +219,7 @@ class Network {
   Actor& actor_;
   std::vector<Rank> ranks_;
   std::vector<std::uint64_t> words_;
-  std::vector<Event> events_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // the next one on top
   Time now_ = 0;
   std::uint64_t scheduled_ = 0;
   std::uint64_t operations_ = 0;
@@ -286,8 +272,7 @@ class Memory {
   }
 
  private:
-  void issue(Operation& operation, Operation::Kind kind, int rank, std::uint32_t word,
-             std::uint64_t operand) {
+  void issue(Operation& operation, Operation::Kind kind, int rank, std::uint32_t word, std::uint64_t operand) {
     operation.kind = kind;
     operation.target = rank;
     operation.word = word;

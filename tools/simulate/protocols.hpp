@@ -131,9 +131,7 @@ struct PollingLock : WithoutGlobalLock {
     bool advance() {
       while (operation_.done()) {
         switch (step_) {
-          case Step::kCount:
-            global(1, Step::kCounted);
-            break;
+          case Step::kCount: global(1, Step::kCounted); break;
           case Step::kCounted:
             if (operation_.value() >= kLockAll) {
               global(-std::uint64_t{1}, Step::kTakenBack);
@@ -146,9 +144,7 @@ struct PollingLock : WithoutGlobalLock {
             if (operation_.value() == 0) return true;
             global(-std::uint64_t{1}, Step::kTakenBack);
             break;
-          case Step::kTakenBack:
-            back_off(Step::kCount);
-            break;
+          case Step::kTakenBack: back_off(Step::kCount); break;
 
           case Step::kShare:
             memory_.fetch_add(operation_, target_, kLocal, kReader);
@@ -163,9 +159,7 @@ struct PollingLock : WithoutGlobalLock {
             step_ = Step::kShared;
             break;
 
-          case Step::kShareAll:
-            global(kLockAll, Step::kAllShared);
-            break;
+          case Step::kShareAll: global(kLockAll, Step::kAllShared); break;
           case Step::kAllShared:
             if (operation_.value() % kLockAll == 0) return true;
             back_off(Step::kLookAll);

@@ -18,9 +18,7 @@
 namespace farside::simulate {
 namespace {
 
-std::string count(double value) {
-  return value < 100 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
-}
+std::string count(double value) { return value < 100 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value); }
 std::string time(double microseconds) { return tools::with_unit(microseconds, bench::Unit::kMicroseconds); }
 std::string_view name(Arrival arrival) { return arrival == Arrival::kOnce ? "once" : "steady"; }
 bool whole(const Run& run) { return run.figures.acquisitions == run.figures.asked; }
@@ -126,8 +124,8 @@ std::string to_csv(const std::vector<Run>& runs) {
   result += '\n';
   for (const Run& run : runs) {
     const Settings& s = run.settings;
-    result += fmt::format("{},{},{},{},{},{},{}", run.protocol, s.ranks, name(s.arrival), s.readers,
-                          s.lock_all, s.rounds, s.seed);
+    result += fmt::format("{},{},{},{},{},{},{}", run.protocol, s.ranks, name(s.arrival), s.readers, s.lock_all,
+                          s.rounds, s.seed);
     for (const Column& column : kColumns) result += fmt::format(",{}", column.value(run));
     result += '\n';
   }
@@ -137,23 +135,22 @@ std::string to_csv(const std::vector<Run>& runs) {
 std::string plot(const std::vector<Run>& runs, const std::string& file) {
   if (std::system("command -v gnuplot > /dev/null 2>&1") != 0) return "gnuplot is not installed (Debian: gnuplot-nox)";
   const bool svg = file.size() > 4 && file.substr(file.size() - 4) == ".svg";
-  const bool over_ranks = std::any_of(runs.begin(), runs.end(), [&](const Run& r) {
-    return r.settings.ranks != runs.front().settings.ranks;
-  });
+  const bool over_ranks =
+      std::ranges::any_of(runs, [&](const Run& r) { return r.settings.ranks != runs.front().settings.ranks; });
   // A line per protocol (and mix) with its points (x, operations, waiting), by kind of arrival.
   std::map<Arrival, std::map<std::pair<std::string, int>, std::string>> lines;
   for (const Run& run : runs) {
     // The operations and times of a stopped run are unknown.
     if (run.settings.lock_all || !whole(run)) continue;
     lines[run.settings.arrival][{run.protocol, over_ranks ? run.settings.readers : 0}] +=
-        fmt::format("{} {} {}\n", over_ranks ? run.settings.ranks : run.settings.readers,
-                    run.figures.operations.mean, run.figures.waiting.max);
+        fmt::format("{} {} {}\n", over_ranks ? run.settings.ranks : run.settings.readers, run.figures.operations.mean,
+                    run.figures.waiting.max);
   }
   if (lines.empty()) return "nothing to plot: lock_all only, or no run came to its end";
   FILE* gnuplot = popen("gnuplot", "w");
   if (gnuplot == nullptr) return "gnuplot does not start";
-  std::string script = fmt::format("set terminal {}\nset output '{}'\n",
-                                   svg ? "svg size 1200,1000" : "pngcairo size 1200,1000", file);
+  std::string script =
+      fmt::format("set terminal {}\nset output '{}'\n", svg ? "svg size 1200,1000" : "pngcairo size 1200,1000", file);
   std::set<int> mixes;
   std::size_t most_lines = 0;
   for (const auto& [arrival, by_line] : lines) {
@@ -164,10 +161,8 @@ std::string plot(const std::vector<Run>& runs, const std::string& file) {
   std::string plots;
   for (const auto& [arrival, by_line] : lines) {
     const int first = block;
-    for (const auto& [line, points] : by_line)
-      script += fmt::format("$d{} << EOD\n{}EOD\n", block++, points);
-    static constexpr const char* kPanels[] = {"remote operations per acquisition, mean",
-                                              "longest waiting, us"};
+    for (const auto& [line, points] : by_line) script += fmt::format("$d{} << EOD\n{}EOD\n", block++, points);
+    static constexpr const char* kPanels[] = {"remote operations per acquisition, mean", "longest waiting, us"};
     for (int panel = 0; panel < 2; ++panel) {
       plots += fmt::format("set title '{}'\nset ylabel '{}'\nplot ",
                            arrival == Arrival::kOnce ? "all at once" : "steady", kPanels[panel]);
@@ -178,7 +173,9 @@ std::string plot(const std::vector<Run>& runs, const std::string& file) {
         const int mark = static_cast<int>(std::distance(mixes.begin(), mixes.find(readers)));
         plots += fmt::format("{}$d{} using 1:{} with linespoints lw 2 ps 1.2 lc rgb '{}' dt {} pt {} title '{}'",
                              index == first ? "" : ", ", index, 2 + panel,
-                             protocol == "farside" ? "#0060ad" : protocol == "polling" ? "#d95f02" : "#606060",
+                             protocol == "farside"   ? "#0060ad"
+                             : protocol == "polling" ? "#d95f02"
+                                                     : "#606060",
                              1 + mark % 5, 4 + mark % 9,
                              over_ranks ? fmt::format("{}, {}% readers", protocol, readers) : protocol);
         ++index;
@@ -186,10 +183,11 @@ std::string plot(const std::vector<Run>& runs, const std::string& file) {
       plots += '\n';
     }
   }
-  script += fmt::format("set logscale y\nset grid\nset key below horizontal maxcols 3 spacing 1.2\nset bmargin {}\n"
-                        "set xlabel '{}'\n{}",
-                        5 + (most_lines + 2) / 3, over_ranks ? "ranks" : "readers, %",
-                        over_ranks ? "set logscale x 2\n" : "set xrange [-2:102]\n");
+  script += fmt::format(
+      "set logscale y\nset grid\nset key below horizontal maxcols 3 spacing 1.2\nset bmargin {}\n"
+      "set xlabel '{}'\n{}",
+      5 + (most_lines + 2) / 3, over_ranks ? "ranks" : "readers, %",
+      over_ranks ? "set logscale x 2\n" : "set xrange [-2:102]\n");
   script += fmt::format("set multiplot layout {},2\n{}unset multiplot\n", lines.size(), plots);
   std::fputs(script.c_str(), gnuplot);
   const int status = pclose(gnuplot);

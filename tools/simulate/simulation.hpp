@@ -11,6 +11,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <ext/pb_ds/assoc_container.hpp>
+#include <ext/pb_ds/tree_policy.hpp>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -27,10 +30,10 @@ enum class Arrival : std::uint8_t {
 struct Settings {
   NetworkSettings network;
   int ranks = 1024;
-  int targets = 1;   // lock words; each lock picks one of them at random
+  int targets = 1;        // lock words; each lock picks one of them at random
   int readers = 50;       // per cent of the locks that are shared; with lock_all: per cent that are lock_alls
   bool lock_all = false;  // the rest are exclusive locks of any rank
-  int rounds = 1;    // locks per rank
+  int rounds = 1;         // locks per rank
   Arrival arrival = Arrival::kOnce;
   Time section = 1000;  // nanoseconds for which the lock is held
   double load = 0.9;    // kSteady: demand, as a share of what the lock could serve without loss
@@ -57,10 +60,10 @@ struct Figures {
   double contended_mean = 0;  // operations per contended lock, plus those of other locks beyond the uncontended number
   std::uint64_t contended_at_global_lock = 0;
   double contended_mean_at_global_lock = 0;  // likewise, of the global lock alone
-  Spread round_trips;              // per acquisition: operations waited for one after another
-  Spread probes;                   // per acquisition: operations that only read
+  Spread round_trips;                        // per acquisition: operations waited for one after another
+  Spread probes;                             // per acquisition: operations that only read
   Spread waiting;  // microseconds from the request to holding the lock; to the end of the run if it was never held
-  std::uint64_t overtaken = 0;  // maximum over waiters: overtaken by later incompatible ones
+  std::uint64_t overtaken = 0;    // maximum over waiters: overtaken by later incompatible ones
   double slowest_to_fastest = 0;  // rank, by its time in lock, section and unlock over all rounds
   std::uint64_t hot_spot = 0;     // operations at the busiest rank
   std::uint64_t bytes_per_rank = 0;
@@ -73,38 +76,19 @@ struct Figures {
 // The order of arrivals and of service at one lock.
 class Order {
  public:
-  std::uint32_t arrive() {
-    const std::uint32_t number = ++arrived_;
-    while (served_[0].size() <= number) grow();
-    return number;
-  }
+  std::uint32_t arrive() { return ++arrived_; }
   // The number of locks of the type that arrived after `number` and have been served.
   std::uint64_t overtakers(std::uint32_t number, LockType type) const {
-    const Sums& sums = served_[static_cast<std::size_t>(type)];
-    return sum(sums, arrived_) - sum(sums, number);
+    const Numbers& served = served_[static_cast<std::size_t>(type)];
+    return served.size() - served.order_of_key(number + 1);
   }
-  void serve(std::uint32_t number, LockType type) { add(served_[static_cast<std::size_t>(type)], number); }
+  void serve(std::uint32_t number, LockType type) { served_[static_cast<std::size_t>(type)].insert(number); }
 
  private:
-  // Fenwick trees: node i holds the sum over the (i & -i) numbers up to i.
-  using Sums = std::vector<std::uint32_t>;
-  static std::uint64_t sum(const Sums& sums, std::uint32_t up_to) {
-    std::uint64_t total = 0;
-    for (std::uint32_t i = up_to; i != 0; i -= i & -i) total += sums[i];
-    return total;
-  }
-  static void add(Sums& sums, std::uint32_t number) {
-    for (std::uint32_t i = number; i < sums.size(); i += i & -i) ++sums[i];
-  }
-  // The size is a power of two plus one: the new last node covers all old ones.
-  void grow() {
-    for (Sums& sums : served_) {
-      const std::size_t last = sums.size() - 1;
-      sums.resize(2 * last + 1);
-      sums.back() = sums[last];
-    }
-  }
-  std::array<Sums, 2> served_{Sums(2), Sums(2)};  // by type
+  // A set that counts how many of its numbers are less than one (of libstdc++, whatever the compiler).
+  using Numbers = __gnu_pbds::tree<std::uint32_t, __gnu_pbds::null_type, std::less<std::uint32_t>,
+                                   __gnu_pbds::rb_tree_tag, __gnu_pbds::tree_order_statistics_node_update>;
+  std::array<Numbers, 2> served_;  // by type
   std::uint32_t arrived_ = 0;
 };
 
@@ -164,8 +148,7 @@ class Simulation final : public Actor {
           end_section(handler, at);
           break;
         }
-        case State::kFinished:
-          return;
+        case State::kFinished: return;
       }
     }
   }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/trace/chrome.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tools/trace/lanes.hpp"
-#include "tools/trace/summary.hpp"
+#include "tools/trace/views.hpp"
 
 namespace farside::tools::trace {
 namespace {
@@ -16,9 +14,7 @@ using nlohmann::json;
 
 class Events {
  public:
-  explicit Events(std::ostream& out) : out_(out) {
-    out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
-  }
+  explicit Events(std::ostream& out) : out_(out) { out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"; }
   void add(const json& event) {
     if (!first_) out_ << ",\n";
     first_ = false;
@@ -31,17 +27,15 @@ class Events {
   bool first_ = true;
 };
 
-double us(Nanoseconds time) { return static_cast<double>(time) * 1e-3; }
-
-json slice(const std::string& name, const char* category, const Lane& lane, std::size_t thread,
-           Nanoseconds begin, Nanoseconds end) {
+json slice(const std::string& name, const char* category, const Lane& lane, const Bar& bar, Nanoseconds begin,
+           Nanoseconds end) {
   return {{"name", name},
           {"cat", category},
           {"ph", "X"},
           {"pid", lane.process},
-          {"tid", thread},
-          {"ts", us(begin)},
-          {"dur", us(std::max<Nanoseconds>(end - begin, 0))}};
+          {"tid", bar.lane},
+          {"ts", microseconds(begin)},
+          {"dur", microseconds(std::max<Nanoseconds>(end - begin, 0))}};
 }
 
 }  // namespace
@@ -71,56 +65,32 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
   std::vector<std::size_t> lane_of(timeline.epochs.size());
   for (const Bar& bar : lanes.bars) {
     const Lane& lane = lanes.lanes[bar.lane];
-    if (bar.is_span) {
-      const Span& span = timeline.spans[bar.epoch];
-      const std::string name = span.kind == TraceKind::kFlush ? "flush"
-                               : span.kind == TraceKind::kServed
-                                   ? "request of another rank"
-                                   : kCountedNames[static_cast<std::size_t>(span.what)];
-      json event = slice(name, span.kind == TraceKind::kServed ? "progress" : "operation", lane, bar.lane,
-                         span.begin, span.end);
-      event["args"] = {{"bytes", span.bytes}, {"route", kRouteNames[static_cast<std::size_t>(span.route)]}};
-      if (const int target = timeline.process_of(span.window, span.target); target >= 0) {
-        event["args"]["target"] = timeline.processes[static_cast<std::size_t>(target)].name;
-      }
-      events.add(event);
-      continue;
-    }
-    const Epoch& epoch = timeline.epochs[bar.epoch];
-    lane_of[bar.epoch] = bar.lane;
-    json event = slice(kEpochNames[static_cast<std::size_t>(epoch.kind)], "epoch", lane, bar.lane,
-                       epoch.begin, epoch.end);
+    const char* category = bar.is_epoch() ? "epoch" : bar.kind == kServedBar ? "progress" : "operation";
+    json event = slice(bar.name, category, lane, bar, bar.begin, bar.end);
     json& args = event["args"] = json::object();
-    if (const int target = timeline.process_of(epoch.window, epoch.target); target >= 0) {
-      args["target"] = timeline.processes[static_cast<std::size_t>(target)].name;
+    if (bar.target >= 0) args["target"] = timeline.process(bar.target).name;
+    if (!bar.operations.empty()) args["operations"] = bar.operations;
+    const LockWait* waited = nullptr;
+    if (bar.is_epoch()) {
+      lane_of[bar.epoch] = bar.lane;
+      if (const auto found = wait_of.find(bar.epoch); found != wait_of.end()) waited = found->second;
     }
-    for (const Counts& counts : epoch.counts) {
-      json& sum = args[fmt::format("{} ({})", kCountedNames[static_cast<std::size_t>(counts.what)],
-                                   kRouteNames[static_cast<std::size_t>(counts.route)])];
-      if (sum.is_null()) sum = 0;
-      sum = sum.get<std::uint64_t>() + counts.count;
-    }
-    const auto waited = wait_of.find(bar.epoch);
-    if (waited != wait_of.end() && !waited->second->holders.empty()) {
-      json held = json::array();
-      for (const LockWait::Holder& holder : waited->second->holders) {
-        held.push_back(
-            timeline.processes[static_cast<std::size_t>(timeline.epochs[holder.epoch].process)].name);
-      }
-      args["waited for"] = held;
+    if (waited != nullptr) {
+      for (const LockWait::Holder& holder : waited->holders)
+        args["waited for"].push_back(timeline.process(timeline.epochs[holder.epoch].process).name);
     }
     events.add(event);
-    if (epoch.granted > epoch.begin) {
-      json wait = slice(epoch.kind == EpochKind::kStart ? "wait for posts" : "wait for lock", "wait", lane,
-                        bar.lane, epoch.begin, epoch.granted);
-      if (waited != wait_of.end()) wait["args"] = {{"in words", in_words(timeline, *waited->second)}};
+    if (bar.granted > bar.begin) {
+      const bool posts = bar.kind == static_cast<int>(EpochKind::kStart);
+      json wait = slice(posts ? "wait for posts" : "wait for lock", "wait", lane, bar, bar.begin, bar.granted);
+      if (waited != nullptr) wait["args"] = {{"in words", in_words(timeline, *waited)}};
       events.add(wait);
     }
-    if (epoch.end > epoch.closing) {
-      const char* name = epoch.kind == EpochKind::kFence  ? "MPI_Win_fence"
-                         : epoch.kind == EpochKind::kPost ? "MPI_Win_wait"
-                                                          : "end of epoch";
-      events.add(slice(name, "wait", lane, bar.lane, epoch.closing, epoch.end));
+    if (bar.end > bar.closing) {
+      const char* name = bar.kind == static_cast<int>(EpochKind::kFence)  ? "MPI_Win_fence"
+                         : bar.kind == static_cast<int>(EpochKind::kPost) ? "MPI_Win_wait"
+                                                                          : "end of epoch";
+      events.add(slice(name, "wait", lane, bar, bar.closing, bar.end));
     }
   }
   // Draws an arrow from the last holder to the waiter.
@@ -134,13 +104,13 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     arrow.update({{"ph", "s"},
                   {"pid", holder.process},
                   {"tid", lane_of[from]},
-                  {"ts", us(std::min(holder.closing, waiter.granted))}});
+                  {"ts", microseconds(std::min(holder.closing, waiter.granted))}});
     events.add(arrow);
     arrow.update({{"ph", "f"},
                   {"bp", "e"},
                   {"pid", waiter.process},
                   {"tid", lane_of[wait.epoch]},
-                  {"ts", us(waiter.granted)}});
+                  {"ts", microseconds(waiter.granted)}});
     events.add(arrow);
   }
   events.end();

@@ -13,43 +13,76 @@ namespace {
 // Windows come first, then lanes without a window: operations and flushes, requests served.
 enum class Group { kAccess, kExposure, kOperations, kServed };
 
+std::string operations_of(const Epoch& epoch) {
+  std::map<std::pair<Counted, RouteKind>, std::pair<std::uint64_t, std::uint64_t>> sums;
+  for (const Counts& counts : epoch.counts) {
+    auto& [count, bytes] = sums[{counts.what, counts.route}];
+    count += counts.count;
+    bytes += counts.bytes;
+  }
+  std::string text;
+  for (const auto& [which, sum] : sums) {
+    text += fmt::format("{}{} {} ({}, {} bytes)", text.empty() ? "" : ", ", sum.first, name(which.first),
+                        name(which.second), sum.second);
+  }
+  return text;
+}
+
+Bar bar_of(const Timeline& timeline, std::size_t index) {
+  const Epoch& epoch = timeline.epochs[index];
+  const int kind = static_cast<int>(epoch.kind), target = timeline.process_of(epoch.window, epoch.target);
+  return {0,         kind,   name(epoch.kind),     epoch.begin, epoch.granted, epoch.closing,
+          epoch.end, target, operations_of(epoch), index};
+}
+
+Bar bar_of(const Timeline& timeline, const Span& span) {
+  Bar bar;
+  bar.kind = kFlushBar;
+  bar.name = "flush";
+  bar.begin = bar.granted = span.begin;
+  bar.closing = bar.end = span.end;
+  bar.target = timeline.process_of(span.window, span.target);
+  if (span.kind == TraceKind::kFlush) return bar;
+  const bool served = span.kind == TraceKind::kServed;
+  bar.kind = served ? kServedBar : kOperationBar;
+  bar.name = served ? "request of another rank" : name(span.what);
+  bar.operations = fmt::format("{} ({}, {} bytes)", served ? "request" : bar.name, name(span.route), span.bytes);
+  return bar;
+}
+
 }  // namespace
 
 Lanes lay_out(const Timeline& timeline) {
   Lanes result;
-  std::map<std::tuple<int, Group, int>, std::vector<std::pair<std::size_t, Nanoseconds>>>
-      groups;  // lanes, and the times until which they are occupied
-  const auto place = [&](int process, Group group, int window, Nanoseconds begin, Nanoseconds end,
-                         std::size_t what, bool is_span) {
+  // Lanes, and the times until which they are occupied.
+  std::map<std::tuple<int, Group, int>, std::vector<std::pair<std::size_t, Nanoseconds>>> groups;
+  const auto place = [&](int process, Group group, int window, Bar bar) {
     auto& lanes = groups[{process, group, window}];
-    auto free = std::ranges::find_if(lanes, [&](const auto& lane) { return lane.second <= begin; });
+    auto free = std::ranges::find_if(lanes, [&](const auto& lane) { return lane.second <= bar.begin; });
     if (free == lanes.end()) {
-      std::string name = "progress";
-      if (group == Group::kOperations) name = "operations";
+      std::string name = group == Group::kServed ? "progress" : "operations";
       if (group == Group::kAccess || group == Group::kExposure) {
-        name = window < 0
-                   ? "window ?"
-                   : fmt::format("window {} ({})", timeline.windows[static_cast<std::size_t>(window)].number,
-                                 kFlavorNames[static_cast<std::size_t>(
-                                     timeline.windows[static_cast<std::size_t>(window)].flavor)]);
+        name = window < 0 ? "window ?"
+                          : fmt::format("window {} ({})", timeline.window(window).number,
+                                        trace::name(timeline.window(window).flavor));
         if (group == Group::kExposure) name += " exposed";
       }
       lanes.emplace_back(result.lanes.size(), 0);
       result.lanes.push_back({process, std::move(name)});
       free = std::prev(lanes.end());
     }
-    free->second = end;
-    result.bars.push_back({free->first, what, is_span});
+    free->second = bar.end;
+    bar.lane = free->first;
+    result.bars.push_back(std::move(bar));
   };
   for (std::size_t i = 0; i < timeline.epochs.size(); ++i) {
     const Epoch& epoch = timeline.epochs[i];
     place(epoch.process, epoch.kind == EpochKind::kPost ? Group::kExposure : Group::kAccess, epoch.window,
-          epoch.begin, epoch.end, i, false);
+          bar_of(timeline, i));
   }
-  for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
-    const Span& span = timeline.spans[i];
-    place(span.process, span.kind == TraceKind::kServed ? Group::kServed : Group::kOperations, -1, span.begin,
-          span.end, i, true);
+  for (const Span& span : timeline.spans) {
+    place(span.process, span.kind == TraceKind::kServed ? Group::kServed : Group::kOperations, -1,
+          bar_of(timeline, span));
   }
   // Lanes are ordered by process, and windows by their first occurrence.
   std::vector<std::size_t> order(result.lanes.size());

@@ -15,10 +15,20 @@ struct Lane {
   std::string name;
 };
 
+// The kinds of bars in page.html: those of epochs, then these.
+inline constexpr int kFlushBar = 6, kOperationBar = 7, kServedBar = 8;
+
+// An epoch or a span. A span waits for nothing.
 struct Bar {
-  std::size_t lane;
-  std::size_t epoch;  // index in timeline.epochs, or in timeline.spans if is_span
-  bool is_span;
+  std::size_t lane = 0;
+  int kind = 0;
+  std::string name;  // "lock_shared", "put"
+  Nanoseconds begin = 0, granted = 0, closing = 0, end = 0;
+  int target = -1;         // process; -1: none, or not known
+  std::string operations;  // "12 put (mapped, 96 bytes)"
+  std::size_t epoch = 0;   // index in timeline.epochs, if it is an epoch
+
+  bool is_epoch() const { return kind < kFlushBar; }
 };
 
 struct Lanes {

@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -29,8 +26,7 @@ class Clock {
   Clock(const std::string& file, const TraceHeader& header)
       : file_(file), header_(header), per_tick_(ns_per_tick(header.first, header.last)) {
     // The accepted frequencies are 1 Hz to 100 GHz.
-    if (!(per_tick_ > 0.01 && per_tick_ <= 1e9) || header.last.ns < header.first.ns ||
-        header.last.ns > kMost) {
+    if (!(per_tick_ > 0.01 && per_tick_ <= 1e9) || header.last.ns < header.first.ns || header.last.ns > kMost) {
       refuse(file_, "its clock does not run ({} ticks in {} ns); the file is damaged",
              header.last.ticks - header.first.ticks, header.last.ns - header.first.ns);
     }
@@ -82,28 +78,24 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
   trace.file = file;
   TraceHeader& header = trace.header;
   if (bytes.size() < sizeof header) {
-    refuse(file,
-           "{} bytes are less than the {} of a header; was the program ended before MPI_Finalize was over?",
+    refuse(file, "{} bytes are less than the {} of a header; was the program ended before MPI_Finalize was over?",
            bytes.size(), sizeof header);
   }
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != TraceHeader::kMagic) refuse(file, "this is no trace of farside");
-  if (header.order != TraceHeader::kOrder)
-    refuse(file, "written on a machine of another byte order; read it there");
+  if (header.order != TraceHeader::kOrder) refuse(file, "written on a machine of another byte order; read it there");
   if (header.version != TraceHeader::kVersion) {
     refuse(file, "of version {}; this farside reads version {}", header.version, TraceHeader::kVersion);
   }
   if (header.header_bytes != sizeof(TraceHeader) || header.record_bytes != sizeof(TraceRecord)) {
-    refuse(file, "its records are of {} bytes, not {}; the file is damaged", header.record_bytes,
-           sizeof(TraceRecord));
+    refuse(file, "its records are of {} bytes, not {}; the file is damaged", header.record_bytes, sizeof(TraceRecord));
   }
   const std::size_t room = (bytes.size() - sizeof header) / sizeof(TraceRecord);
   if (header.records != room || (bytes.size() - sizeof header) % sizeof(TraceRecord) != 0) {
     refuse(file, "{} records are announced and {} are there; the file was cut short", header.records, room);
   }
-  const auto end = std::find(header.host.begin(), header.host.end(), '\0');
-  for (const char c :
-       std::string_view(header.host.data(), static_cast<std::size_t>(end - header.host.begin()))) {
+  const auto end = std::ranges::find(header.host, '\0');
+  for (const char c : std::string_view(header.host.data(), static_cast<std::size_t>(end - header.host.begin()))) {
     trace.host += c > ' ' && c < 127 ? c : '?';
   }
   const Clock clock(file, header);
@@ -122,8 +114,7 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
           refuse(file, "record {} ends before it begins; the file is damaged", i);
         }
       }
-      if (record.kind != TraceKind::kWindow && record.kind != TraceKind::kCounts &&
-          record.begin > record.end) {
+      if (record.kind != TraceKind::kWindow && record.kind != TraceKind::kCounts && record.begin > record.end) {
         refuse(file, "record {} ends before it begins; the file is damaged", i);
       }
     } else if (record.kind == TraceKind::kClock) {
@@ -143,20 +134,8 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
 
 std::vector<RankTrace> read_all(const std::string& prefix) {
   std::vector<RankTrace> traces;
-  std::error_code failed;
-  for (const auto& path : rank_files(prefix, ".trace", failed)) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (file.bad()) refuse(path.string(), "cannot be read");
-    traces.push_back(parse(path.string(), bytes));
-  }
-  if (failed) refuse(prefix + ".*.trace", "{}", failed.message());
-  if (traces.empty()) {
-    refuse(prefix + ".*.trace",
-           "there is no such file; run the program with FARSIDE_TRACE={} (and with farside), to its "
-           "MPI_Finalize",
-           prefix);
-  }
+  read_rank_files(prefix, ".trace", "FARSIDE_TRACE",
+                  [&](const std::string& file, const std::string& bytes) { traces.push_back(parse(file, bytes)); });
   std::ranges::sort(traces, [](const RankTrace& a, const RankTrace& b) {
     return std::pair(a.header.rank, a.file) < std::pair(b.header.rank, b.file);
   });

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/trace/summary.hpp"
-
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include <fmt/format.h>
 
 #include "tools/text.hpp"
+#include "tools/trace/views.hpp"
 
 namespace farside::tools::trace {
 namespace {
@@ -17,30 +17,27 @@ constexpr std::size_t kMostHolders = 6;
 std::string name_of(const Timeline& timeline, int window, int target) {
   if (target < 0) return "all";
   const int process = timeline.process_of(window, target);
-  return process >= 0 ? timeline.processes[static_cast<std::size_t>(process)].name
-                      : fmt::format("rank {} of the window", target);
+  return process >= 0 ? timeline.process(process).name : fmt::format("rank {} of the window", target);
 }
 
 const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
-  return timeline.processes[static_cast<std::size_t>(timeline.epochs[epoch].process)].name;
+  return timeline.process(timeline.epochs[epoch].process).name;
 }
 
 std::string header(const Timeline& timeline) {
-  std::string text =
-      fmt::format("{} processes, {} windows, {} from the first to the last record\n",
-                  timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
+  std::string text = fmt::format("{} processes, {} windows, {} from the first to the last record\n",
+                                 timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
   Nanoseconds uncertain = 0;
   for (const Process& process : timeline.processes) {
     if (process.uncertain < 0) {
-      text += fmt::format(
-          "! the clock of {} on {} was not compared with that of {}: its times may be off by anything\n",
-          process.name, process.host, timeline.processes.front().name);
+      text +=
+          fmt::format("! the clock of {} on {} was not compared with that of {}: its times may be off by anything\n",
+                      process.name, process.host, timeline.processes.front().name);
     }
     uncertain = std::max(uncertain, process.uncertain);
     if (process.lost_epochs + process.lost_operations + process.lost_served > 0) {
       text += fmt::format(
-          "! {}: the oldest records were overwritten: {} of epochs and flushes, {} of operations, {} of "
-          "requests\n",
+          "! {}: the oldest records were overwritten: {} of epochs and flushes, {} of operations, {} of requests\n",
           process.name, process.lost_epochs, process.lost_operations, process.lost_served);
     }
   }
@@ -56,10 +53,22 @@ std::string epochs(const Timeline& timeline) {
   if (timeline.totals.empty()) return {};
   Table table({"epoch", "number", "time in them", "of which waiting"});
   for (const auto& [kind, total] : timeline.totals) {
-    table.add({kEpochNames[static_cast<std::size_t>(kind)], fmt::format("{}", total.count),
-               sum(total.seconds), sum(total.waited)});
+    table.add({name(kind), fmt::format("{}", total.count), sum(total.seconds), sum(total.waited)});
   }
   return "\nTime in epochs, of all processes together\n" + table.text();
+}
+
+using Sums = std::map<int, std::pair<Nanoseconds, std::size_t>>;  // time and number by process
+
+// Returns a table of the processes with the most time; nothing if there are none.
+std::string ranking(const Timeline& timeline, const std::vector<std::string>& header, const Sums& sums) {
+  if (sums.empty()) return {};
+  std::vector<std::pair<int, std::pair<Nanoseconds, std::size_t>>> most(sums.begin(), sums.end());
+  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
+  Table table(header);
+  for (const auto& [process, sum] : most | std::views::take(kMostLines))
+    table.add({timeline.process(process).name, duration(sum.first), fmt::format("{}", sum.second)});
+  return '\n' + table.text();
 }
 
 std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) {
@@ -76,12 +85,11 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
   if (held == 0) text += "  nobody waited for a lock that somebody held\n";
   if (held > kMostLines) text += fmt::format("  and {} more\n", held - kMostLines);
   if (held < waits.size()) {
-    text +=
-        fmt::format("  {} locks that nobody recorded held took {} together: the way to the target and back\n",
-                    waits.size() - held, duration(free));
+    text += fmt::format("  {} locks that nobody recorded held took {} together: the way to the target and back\n",
+                        waits.size() - held, duration(free));
   }
 
-  std::map<int, std::pair<Nanoseconds, std::size_t>> held_up;  // by holder
+  Sums held_up;  // by holder
   for (const LockWait& wait : waits) {
     for (const LockWait::Holder& holder : wait.holders) {
       auto& [time, count] = held_up[timeline.epochs[holder.epoch].process];
@@ -89,45 +97,26 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
       ++count;
     }
   }
-  if (held_up.empty()) return text;
-  std::vector<std::pair<int, std::pair<Nanoseconds, std::size_t>>> most(held_up.begin(), held_up.end());
-  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
-  Table table({"who held others up", "time, of all waiters", "waits"});
-  for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name,
-               duration(most[i].second.first), fmt::format("{}", most[i].second.second)});
-  }
-  return text + '\n' + table.text();
+  return text + ranking(timeline, {"who held others up", "time, of all waiters", "waits"}, held_up);
 }
 
 std::string fences(const Timeline& timeline) {
-  const std::vector<FenceWait> waits = fence_waits(timeline);
-  std::map<int, std::pair<Nanoseconds, std::size_t>> last;
+  Sums last;
   Nanoseconds all = 0;
-  for (const FenceWait& wait : waits) {
+  for (const FenceWait& wait : fence_waits(timeline)) {
     auto& [time, count] = last[timeline.epochs[wait.last].process];
     time += wait.together;
     ++count;
     all += wait.together;
   }
-  if (all == 0) return {};
-  std::vector<std::pair<int, std::pair<Nanoseconds, std::size_t>>> most(last.begin(), last.end());
-  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
-  Table table({"last at fences", "waited for by the others", "fences"});
-  for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    table.add({timeline.processes[static_cast<std::size_t>(most[i].first)].name,
-               duration(most[i].second.first), fmt::format("{}", most[i].second.second)});
-  }
-  return '\n' + table.text();
+  return all == 0 ? "" : ranking(timeline, {"last at fences", "waited for by the others", "fences"}, last);
 }
 
 std::string operations(const Timeline& timeline) {
-  std::array<std::array<std::pair<std::uint64_t, std::uint64_t>, kCountedNames.size()>, kRouteNames.size()>
-      sums{};
+  std::array<std::array<std::pair<std::uint64_t, std::uint64_t>, kCountedNames.size()>, kRouteNames.size()> sums{};
   for (const Epoch& epoch : timeline.epochs) {
     for (const Counts& counts : epoch.counts) {
-      auto& [count, bytes] =
-          sums[static_cast<std::size_t>(counts.route)][static_cast<std::size_t>(counts.what)];
+      auto& [count, bytes] = sums[static_cast<std::size_t>(counts.route)][static_cast<std::size_t>(counts.what)];
       count += counts.count;
       bytes += counts.bytes;
     }
@@ -169,15 +158,11 @@ std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits
   std::vector<std::pair<std::pair<int, int>, Costs>> most(costs.begin(), costs.end());
   std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.all(); });
   Table table({"slowest targets", "locks", "unlocks", "flushes", "operations"});
-  for (std::size_t i = 0; i < std::min(most.size(), kMostLines); ++i) {
-    const auto& [where, cost] = most[i];
-    table.add(
-        {fmt::format(
-             "{}{}", name_of(timeline, where.first, where.second),
-             where.first >= 0
-                 ? fmt::format(", window {}", timeline.windows[static_cast<std::size_t>(where.first)].number)
-                 : ""),
-         duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations)});
+  for (const auto& [where, cost] : most | std::views::take(kMostLines)) {
+    std::string name = name_of(timeline, where.first, where.second);
+    if (where.first >= 0) name += fmt::format(", window {}", timeline.window(where.first).number);
+    table.add({std::move(name), duration(cost.locks), duration(cost.unlocks), duration(cost.flushes),
+               duration(cost.operations)});
   }
   return '\n' + table.text();
 }
@@ -197,8 +182,7 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
   std::string text =
       fmt::format("{} waited {} for {}", process_name(timeline, wait.epoch), duration(wait.waited), kind);
   if (epoch.target >= 0) text += fmt::format(" at {}", name_of(timeline, epoch.window, epoch.target));
-  text += fmt::format(" (window {}, at {})", timeline.windows[static_cast<std::size_t>(epoch.window)].number,
-                      duration(epoch.begin));
+  text += fmt::format(" (window {}, at {})", timeline.window(epoch.window).number, duration(epoch.begin));
   if (wait.holders.empty()) return text + ", which nobody recorded held";
   text += ", held by";
   const std::size_t first = wait.holders.size() > kMostHolders ? wait.holders.size() - kMostHolders : 0;
@@ -212,8 +196,8 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
 
 std::string summary(const Timeline& timeline) {
   const std::vector<LockWait> waits = lock_waits(timeline);
-  return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) +
-         operations(timeline) + targets(timeline, waits);
+  return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) + operations(timeline) +
+         targets(timeline, waits);
 }
 
 }  // namespace farside::tools::trace

@@ -27,8 +27,7 @@ std::map<std::uint64_t, Offset> offsets(const std::vector<RankTrace>& traces) {
     for (const TraceRecord& record : trace.records) {
       if (record.kind != TraceKind::kClock) continue;
       const auto ahead = static_cast<Nanoseconds>(record.begin);
-      const auto uncertain =
-          static_cast<Nanoseconds>(std::min<std::uint64_t>(record.end, std::uint64_t{1} << 61));
+      const auto uncertain = static_cast<Nanoseconds>(std::min<std::uint64_t>(record.end, std::uint64_t{1} << 61));
       edges.push_back({trace.header.clock, record.granted, ahead, uncertain});
       edges.push_back({record.granted, trace.header.clock, -ahead, uncertain});
     }
@@ -56,9 +55,7 @@ bool conflict(const Epoch& one, const Epoch& other) {
     return one.target == other.target &&
            (one.kind == EpochKind::kLockExclusive || other.kind == EpochKind::kLockExclusive);
   }
-  const auto pair = [](EpochKind a, EpochKind b) {
-    return a == EpochKind::kLockAll && b == EpochKind::kLockExclusive;
-  };
+  const auto pair = [](EpochKind a, EpochKind b) { return a == EpochKind::kLockAll && b == EpochKind::kLockExclusive; };
   return pair(one.kind, other.kind) || pair(other.kind, one.kind);
 }
 
@@ -93,9 +90,9 @@ Timeline merge(const std::vector<RankTrace>& traces) {
     const auto clock = clocks.find(trace.header.clock);
     std::string name = fmt::format("rank {}", trace.header.rank);
     if (with_rank[trace.header.rank] > 1) name += fmt::format(" (process {})", trace.header.pid);
-    timeline.processes.push_back(
-        {trace.header.rank, std::move(name), trace.host, clock != clocks.end() ? clock->second.uncertain : -1,
-         trace.header.lost_epochs, trace.header.lost_operations, trace.header.lost_served});
+    timeline.processes.push_back({trace.header.rank, std::move(name), trace.host,
+                                  clock != clocks.end() ? clock->second.uncertain : -1, trace.header.lost_epochs,
+                                  trace.header.lost_operations, trace.header.lost_served});
     const auto at = [&](Ticks ns) { return static_cast<Nanoseconds>(ns) - shift[p] - zero; };
     timeline.length = std::max(timeline.length, at(trace.header.last.ns));
 
@@ -108,8 +105,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
     for (const TraceRecord& record : trace.records) {
       switch (record.kind) {
         case TraceKind::kWindow: {
-          const auto [entry, fresh] =
-              window_ids.try_emplace(record.granted, static_cast<int>(timeline.windows.size()));
+          const auto [entry, fresh] = window_ids.try_emplace(record.granted, static_cast<int>(timeline.windows.size()));
           const auto ranks = static_cast<int>(record.closing >> 32 & 0x7fffffff);
           if (fresh) {
             timeline.windows.push_back(
@@ -143,17 +139,17 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           if (const auto epoch = latest.find(record.window);
               epoch != latest.end() && timeline.epochs[epoch->second].end == at(record.end)) {
             timeline.epochs[epoch->second].counts.push_back({static_cast<Counted>(record.what),
-                                                             static_cast<RouteKind>(record.route),
-                                                             record.target, record.count, record.bytes});
+                                                             static_cast<RouteKind>(record.route), record.target,
+                                                             record.count, record.bytes});
           }
           break;
         case TraceKind::kFlush:
         case TraceKind::kOperation:
         case TraceKind::kServed:
-          timeline.spans.push_back({record.kind, process,
-                                    record.kind == TraceKind::kServed ? -1 : window_of(record), record.target,
-                                    static_cast<Counted>(record.what), static_cast<RouteKind>(record.route),
-                                    at(record.begin), at(record.end), record.bytes});
+          timeline.spans.push_back({record.kind, process, record.kind == TraceKind::kServed ? -1 : window_of(record),
+                                    record.target, static_cast<Counted>(record.what),
+                                    static_cast<RouteKind>(record.route), at(record.begin), at(record.end),
+                                    record.bytes});
           break;
         case TraceKind::kTotal: {
           EpochTotal& total = timeline.totals[static_cast<EpochKind>(record.detail)];
@@ -162,8 +158,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           total.waited += static_cast<double>(record.end) * 1e-9;
           break;
         }
-        case TraceKind::kClock:
-          break;
+        case TraceKind::kClock: break;
       }
     }
   }
@@ -224,8 +219,7 @@ std::vector<FenceWait> fence_waits(const Timeline& timeline) {
   std::map<int, std::map<int, std::vector<std::size_t>>> fences;  // by window and process
   for (std::size_t i = 0; i < timeline.epochs.size(); ++i) {
     const Epoch& epoch = timeline.epochs[i];
-    if (epoch.kind == EpochKind::kFence && epoch.window >= 0)
-      fences[epoch.window][epoch.process].push_back(i);
+    if (epoch.kind == EpochKind::kFence && epoch.window >= 0) fences[epoch.window][epoch.process].push_back(i);
   }
   for (auto& [window, ranks] : fences) {
     if (static_cast<int>(ranks.size()) != timeline.windows[static_cast<std::size_t>(window)].ranks) continue;

@@ -13,6 +13,12 @@ namespace farside::tools::trace {
 
 using Nanoseconds = std::int64_t;  // since the first event of any rank
 
+inline const char* name(EpochKind kind) { return kEpochNames[static_cast<std::size_t>(kind)]; }
+inline const char* name(Counted what) { return kCountedNames[static_cast<std::size_t>(what)]; }
+inline const char* name(RouteKind route) { return kRouteNames[static_cast<std::size_t>(route)]; }
+inline const char* name(TraceFlavor flavor) { return kFlavorNames[static_cast<std::size_t>(flavor)]; }
+inline double microseconds(Nanoseconds time) { return static_cast<double>(time) * 1e-3; }
+
 struct Process {
   int rank;          // in MPI_COMM_WORLD
   std::string name;  // "rank 3", with the process id if several processes have that rank (MPI_Comm_spawn)
@@ -72,6 +78,8 @@ struct Timeline {
   std::map<EpochKind, EpochTotal> totals;  // of all epochs, including overwritten ones
   Nanoseconds length = 0;
 
+  const Process& process(int index) const { return processes[static_cast<std::size_t>(index)]; }
+  const Window& window(int index) const { return windows[static_cast<std::size_t>(index)]; }
   // Returns the process of a target, or -1.
   int process_of(int window, int target) const;
 };

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What `farside trace` shows of a trace.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "tools/trace/timeline.hpp"
+
+namespace farside::tools::trace {
+
+// Returns a summary for a terminal.
+std::string summary(const Timeline& timeline);
+
+// "rank 3 waited 4.1 ms for the exclusive lock of rank 0, held by rank 1 (2.0 ms), rank 2 (2.1 ms)"
+std::string in_words(const Timeline& timeline, const LockWait& wait);
+
+// "1.23 ms"
+std::string duration(Nanoseconds time);
+
+// Writes Chrome's trace event format ("JSON object format") for chrome://tracing and ui.perfetto.dev: a process per
+// rank, a thread per lane of lanes.hpp, arrows from the holder of a lock to the waiter.
+void write_chrome(std::ostream& out, const Timeline& timeline);
+
+// Writes one self-contained HTML file: page.html with the data in it. With more bars than this the shortest are left
+// out, and the page says so.
+inline constexpr std::size_t kMostBars = 200000;
+void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_bars = kMostBars);
+
+}  // namespace farside::tools::trace
