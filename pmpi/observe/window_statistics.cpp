@@ -14,13 +14,10 @@ constexpr std::size_t kMostWindows = 4096;
 constexpr std::size_t kMostCounts = 32;
 
 std::string kind_of(const Space& space, TraceFlavor flavor) {
-  std::array<bool, kRouteNames.size()> used{};
-  for (int target = 0; target < space.ranks(); ++target) {
-    if (target != space.rank() || space.ranks() == 1) used[static_cast<std::size_t>(space.route(target))] = true;
-  }
   std::string routes;
-  for (std::size_t route = 0; route < used.size(); ++route) {
-    if (used[route]) routes += fmt::format("{}{}", routes.empty() ? "" : "+", kRouteNames[route]);
+  for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
+    if (space.uses(static_cast<RouteKind>(route)))
+      routes += fmt::format("{}{}", routes.empty() ? "" : "+", kRouteNames[route]);
   }
   return fmt::format("{} {}", kFlavorNames[static_cast<std::size_t>(flavor)], routes);
 }

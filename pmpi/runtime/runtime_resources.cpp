@@ -78,6 +78,8 @@ void RuntimeResources::release(bool others) {
     // A communicator that cannot be freed ends with the runtime.
     if (PMPI_Comm_free(&communicator_) != MPI_SUCCESS) communicator_ = MPI_COMM_NULL;
   }
+  for (KnownDirectory& known : directories_) (void)PMPI_Group_free(&known.group);  // a failure only loses memory
+  directories_.clear();
   if (!others) {
     // The runtime deletes the remaining attributes with their objects (MPI 4.0 section 7.7.2).
     if (int key = datatype_key_.exchange(MPI_KEYVAL_INVALID); key != MPI_KEYVAL_INVALID)
@@ -98,6 +100,16 @@ Status RuntimeResources::start() {
     if (failed_) return *failed_;
   }
   return Process::instance().settings().status();
+}
+
+std::vector<KnownDirectory> RuntimeResources::directories() const {
+  const std::scoped_lock held(mutex_);
+  return {directories_.rbegin(), directories_.rend()};
+}
+
+void RuntimeResources::add_directory(const KnownDirectory& known) {
+  const std::scoped_lock held(mutex_);
+  directories_.push_back(known);
 }
 
 int RuntimeResources::process_rank() const {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -22,8 +23,15 @@
 #include "pmpi/runtime/runtime_progress.hpp"
 #include "pmpi/runtime/sessions.hpp"
 #include "transport/base/result.hpp"
+#include "transport/fabric/peer_directory.hpp"
 
 namespace farside::pmpi {
+
+// The addresses of the processes of a group (transport/fabric/peer_directory.hpp), by their ranks in it.
+struct KnownDirectory {
+  MPI_Group group = MPI_GROUP_NULL;
+  std::shared_ptr<const PeerDirectory> directory;
+};
 
 class RuntimeResources {
  public:
@@ -46,11 +54,16 @@ class RuntimeResources {
   // Whether the world model or a session that has begun provides MPI_THREAD_MULTIPLE.
   bool is_threaded() const;
 
-  // The key of the attribute under which farside caches a translation of a datatype, or the on-node ranks of a
-  // communicator. Made at the first call, with the function that deletes an attribute; MPI_KEYVAL_INVALID if the
+  // The key of the attribute under which farside caches a translation of a datatype, or what it knows of the processes
+  // of a communicator. Made at the first call, with the function that deletes an attribute; MPI_KEYVAL_INVALID if the
   // runtime makes none.
   int datatype_key(MPI_Type_delete_attr_function* delete_attribute, void* extra);
   int communicator_key(MPI_Comm_delete_attr_function* delete_attribute);
+
+  // The directories of this process, the newest first. The groups live until the resources are released.
+  std::vector<KnownDirectory> directories() const;
+  // Keeps the directory, and the group, which is freed when the resources are released.
+  void add_directory(const KnownDirectory& known);
 
   // Called before the runtime ends the world model.
   void world_ends();
@@ -81,6 +94,7 @@ class RuntimeResources {
   MPI_Comm communicator_ = MPI_COMM_NULL;
   bool spawned_ = false;
   RuntimeProgress progress_;
+  std::vector<KnownDirectory> directories_;
   std::atomic<int> datatype_key_{MPI_KEYVAL_INVALID};  // read without the mutex
   std::atomic<int> communicator_key_{MPI_KEYVAL_INVALID};
 

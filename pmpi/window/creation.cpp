@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -16,7 +17,7 @@
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
-#include "pmpi/window/agreement.hpp"
+#include "pmpi/window/communicator_group.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/info_assertions.hpp"
 #include "pmpi/window/window.hpp"
@@ -24,6 +25,7 @@
 #include "transport/base/checked.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
+#include "transport/space/make_space.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -46,36 +48,14 @@ Outcome check_arguments(const CreationRequest& request) {
   return {};
 }
 
-// The contribution of each rank when its memory is made.
-struct Contribution {
-  SpaceDescriptor space;
-  RankArguments given;
-};
-
-constexpr unsigned kNeedsFabric = 1;
-constexpr unsigned kUsesCma = 2;
-constexpr unsigned kUnknownClock = 4;  // the rank records a trace, and clocks have not been compared yet
-constexpr unsigned kNoRecord = 8;      // the rank records no trace
-constexpr unsigned kNoEndpoint = 16;   // the rank has no endpoint yet
-constexpr unsigned kFirstProvider = 32;
+// What a rank says about itself to all (SpaceMaking::flags).
+constexpr std::uint64_t kUnknownClock = 1;  // the rank records a trace, and clocks have not been compared yet
+constexpr std::uint64_t kNoRecord = 2;      // the rank records no trace
+constexpr std::uint64_t kSameSize = 4;      // its info asserts same_size
+constexpr std::uint64_t kSameUnit = 8;      // its info asserts same_disp_unit
 
 // Like WindowLockTraits::kMostRanks, but for windows that need the fabric.
-constexpr std::size_t kMostRanksWithoutGlobalLockByFabric = 2;  // lock_all is one remote atomic either way
-
-struct Agreed {
-  std::unique_ptr<Space> space;
-  std::vector<int> displacement_units;
-  int global_lock_home = WindowLocks::kNoGlobalLock;
-  std::uint64_t id = 0;          // identifies the space, the same on all ranks
-};
-
-Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
-
-// The contribution of each rank before shared memory is made, because rank 0 makes the parts of all ranks.
-struct Share {
-  std::uint64_t bytes;
-  bool contiguous;
-};
+constexpr int kMostRanksWithoutGlobalLockByFabric = 2;  // lock_all is one remote atomic either way
 
 // The result is the same on all ranks, so no agreement is needed.
 Status check_ranks(int ranks) {
@@ -84,124 +64,68 @@ Status check_ranks(int ranks) {
                                                 epochs::WaiterId::kMostRanks)};
 }
 
-// Plans a shared window. All ranks must be on one node. The memory is contiguous unless all ranks allow otherwise
-// (MPI 4.0 section 12.2.3).
-Status plan_sharing(const CreationRequest& request, const std::vector<char>& near, Agreement& agreement,
-                    Space::Request& wanted) {
-  // The result is the same on all ranks: if one rank has all others on its node, each of them has, too.
-  if (!std::ranges::all_of(near, [](char here) { return here != 0; })) {
-    return Error{ErrorKind::kNotOneNode, "the ranks of the communicator are not all on one node; take one of "
-                                         "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
-  }
-  std::vector<Share> all;
-  const Share own{wanted.data_bytes, !is_true(request.info, "alloc_shared_noncontig")};
-  if (auto failed = agreement.exchange(own, Status(), all)) return *failed;
-  wanted.shared = true;
-  if (!std::ranges::any_of(all, &Share::contiguous)) return {};
-  for (const Share& share : all) {
-    if (share.bytes > kMostBytes - wanted.contiguous_bytes) {
-      return Error{ErrorKind::kNoMemory, "the sizes of all ranks are together more than an address space"};
-    }
-    wanted.contiguous_bytes += share.bytes;
-  }
-  return {};
-}
-
-// Returns the providers that every rank can use. `said`: the bits of all ranks (kNoEndpoint and so on). A rank that can
-// use no provider reports that when it opens its endpoint.
-Result<Providers> agree_on_providers(unsigned said, Agreement& agreement) {
-  const Providers in_use = said / kFirstProvider;
-  if ((said & kNoEndpoint) == 0 && std::has_single_bit(in_use)) return in_use;
-  const Providers own = Process::instance().usable_providers();
-  return agreement.all(own == 0 ? kAnyProvider : own);
-}
-
-// Carries out the steps of transport/space/space.hpp, with an agreement after each.
-Result<Agreed> make_space(const CreationRequest& request, Agreement& agreement) {
+Space::Request space_request(const CreationRequest& request, const Group& group, std::uint64_t id) {
   Space::Request wanted;
-  wanted.rank = agreement.rank();
-  wanted.ranks = agreement.ranks();
-  wanted.control_bytes = epochs::ControlBlock::bytes(agreement.ranks());
+  wanted.rank = group.rank();
+  wanted.ranks = group.ranks();
+  wanted.id = id;
+  wanted.control_bytes = epochs::ControlBlock::bytes(group.ranks());
   wanted.data_bytes = static_cast<std::uint64_t>(request.size);
   // An empty window on private memory is like an empty allocated one: it has no data to reach.
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0) wanted.private_data = request.base;
+  wanted.tag = static_cast<std::uint32_t>(request.displacement_unit);
   wanted.dynamic = request.flavor == MPI_WIN_FLAVOR_DYNAMIC;
+  wanted.shared = request.flavor == MPI_WIN_FLAVOR_SHARED;
+  // The memory is contiguous unless all ranks allow otherwise (MPI 4.0 section 12.2.3).
+  wanted.contiguous = wanted.shared && !is_true(request.info, "alloc_shared_noncontig");
   wanted.threaded = RuntimeResources::instance().is_threaded();
-  const Result<const std::vector<char>*> known = same_node(request.communicator);
-  if (!known) return known.error();
-  const std::vector<char>& near = *known.value();
-  if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
-    if (Status planned = plan_sharing(request, near, agreement, wanted); !planned) return planned.error();
-  }
-  Result<std::unique_ptr<Space>> made = Space::make(wanted);
+  return wanted;
+}
 
-  Contribution own{};
-  own.given = {info_assertions_in(request.info), static_cast<std::int32_t>(request.displacement_unit),
-               wanted.data_bytes};
-  if (made) own.space = made.value()->describe(std::ranges::count(near, char{0}) + 1 < std::ssize(near));
-  std::vector<Contribution> all;
-  if (auto failed = agreement.exchange(own, made.status(), all)) return in_words("memory of the window", *failed);
-  Agreed agreed;
-  agreed.space = std::move(made.value());
-  std::vector<SpaceDescriptor> descriptors;
-  std::vector<RankArguments> given;
-  std::vector<MemoryNeed> needs;
-  for (const Contribution& c : all) {
-    descriptors.push_back(c.space);
-    needs.push_back(c.space.memory);
-    agreed.displacement_units.push_back(c.given.displacement_unit);
-    given.push_back(c.given);
+// Makes the memory of a window. `last`: as in SpaceMaking.
+Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, Agreement& agreement,
+                              std::function<Status()> last) {
+  Group& group = agreement.group();
+  const Result<CommunicatorPeers*> peers = CommunicatorPeers::of(request.communicator, group);
+  if (!peers) return peers.error();
+  // The result is the same on all ranks: if one rank has all others on its node, each of them has, too.
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED && peers.value()->node().members() != group.ranks()) {
+    return Error{ErrorKind::kNotOneNode, "the ranks of the communicator are not all on one node; take one of "
+                                         "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
   }
-  // All ranks have the same numbers, so they get the same result.
-  if (Status enough = check_memory_needs(needs); !enough) return in_words("memory of the window", enough.error());
-  if (Status kept = check_info_assertions(given); !kept) return kept.error();
-  if (std::ranges::all_of(agreed.displacement_units, [&](int unit) { return unit == agreed.displacement_units[0]; })) {
-    agreed.displacement_units.resize(1);
+  SpaceMaking making;
+  making.request = space_request(request, group, id);
+  const InfoAssertions asserted = info_assertions_in(request.info);
+  making.flags = (asserted.same_size ? kSameSize : 0) | (asserted.same_unit ? kSameUnit : 0);
+  if (Trace::active() == nullptr) {
+    making.flags |= kNoRecord;
+  } else if (!clock_is_known()) {
+    making.flags |= kUnknownClock;
   }
+  making.differ = [&](std::uint64_t flags, bool same_bytes, bool same_tags) -> std::optional<Status> {
+    const InfoAssertions broken{(flags & kSameSize) != 0 && !same_bytes, (flags & kSameUnit) != 0 && !same_tags};
+    if (!broken.same_size && !broken.same_unit) return std::nullopt;
+    return check_info_assertions(request, broken, group);
+  };
+  making.allow_fabric = [&](const std::string& why) -> Status {
+    if (!why.empty()) log(LogLevel::kInfo, "{}: the fabric is needed: {}", request.call, why);
+    if (Process::instance().settings().value()->fabric) return {};
+    return Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
+                                                  why.empty() ? "another rank" : why)};
+  };
+  making.last = std::move(last);
+  Result<MadeSpace> made = make_space(making, agreement, *peers.value());
+  if (made && (made.value().flags & (kUnknownClock | kNoRecord)) == kUnknownClock) compare_clocks(request.communicator);
+  return made;
+}
 
-  const Space::Reach reach = agreed.space->map_peers(descriptors, near);
-  if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
-    // kNoRoute leaves the window to the runtime, which may have other means to share memory.
-    const Status shared = reach.unshared ? Status(Error{ErrorKind::kNoRoute, reach.why}) : Status();
-    if (auto failed = agreement.confirm(shared)) return *failed;
-  }
-  agreed.id = descriptors[0].nonce;
-  const unsigned clocks = Trace::active() == nullptr ? kNoRecord : clock_is_known() ? 0 : kUnknownClock;
-  const Providers in_use = Process::instance().provider_in_use();
-  const Result<unsigned> said =
-      agreement.any((reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) | clocks |
-                    (in_use == 0 ? kNoEndpoint : in_use * kFirstProvider));
-  if (!said) return said.error();
-  const unsigned needed = said.value();
-  const bool some_cma = (needed & kUsesCma) != 0;
-  // The home of the global lock differs from window to window, because all lock_alls of a window access its words. All
-  // ranks compute the same one.
-  const std::size_t most =
-      (needed & kNeedsFabric) != 0 ? kMostRanksWithoutGlobalLockByFabric : WindowLockTraits::kMostRanks;
-  if (static_cast<std::size_t>(agreement.ranks()) > most) {
-    agreed.global_lock_home = static_cast<int>(descriptors[0].nonce % static_cast<std::uint64_t>(agreement.ranks()));
-  }
-  if ((needed & kNeedsFabric) != 0) {
-    if (reach.needs_fabric) log(LogLevel::kInfo, "{}: the fabric is needed: {}", request.call, reach.why);
-    FabricDescriptor descriptor;
-    Status opened;
-    if (!Process::instance().settings().value()->fabric) {
-      opened = Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
-                                                      reach.needs_fabric ? reach.why : "another rank")};
-    } else {
-      const Result<Providers> among = agree_on_providers(needed, agreement);
-      if (!among) return among.error();
-      Result<FabricDescriptor> result = agreed.space->open_fabric(among.value());
-      opened = result.status();
-      if (result) descriptor = result.value();
-    }
-    std::vector<FabricDescriptor> peers;
-    if (auto failed = agreement.exchange(descriptor, opened, peers)) return *failed;
-    if (auto failed = agreement.confirm(agreed.space->connect(peers, some_cma))) return *failed;
-  }
-  agreed.space->finish(some_cma);
-  if ((needed & (kUnknownClock | kNoRecord)) == kUnknownClock) compare_clocks(request.communicator);
-  return agreed;
+// The rank that has the global lock of a window. It differs from window to window, because all lock_alls of a window
+// access its words. All ranks compute the same one.
+int global_lock_home(const MadeSpace& made, std::uint64_t id) {
+  const int ranks = made.space->ranks();
+  const int most =
+      made.needs_fabric ? kMostRanksWithoutGlobalLockByFabric : static_cast<int>(WindowLockTraits::kMostRanks);
+  return ranks > most ? static_cast<int>(id % static_cast<std::uint64_t>(ranks)) : WindowLocks::kNoGlobalLock;
 }
 
 // Makes a handle of the runtime, which then keeps name, attributes and error handler. The call is local: the
@@ -244,7 +168,9 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     *carrier = Carrier::kRuntime;
     return {};
   };
-  Agreement agreement(request.communicator);
+  const Result<std::unique_ptr<CommunicatorGroup>> group_of_ranks = CommunicatorGroup::of(request.communicator);
+  if (!group_of_ranks) return fault_of(group_of_ranks.error());
+  Agreement agreement(*group_of_ranks.value());
   Status ready = RuntimeResources::instance().start();
   if (ready) {
     prepare_datatypes();
@@ -253,11 +179,9 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   Outcome arguments = check_arguments(request);
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
-  if (auto failed = agreement.handshake(ready, request.call))
-    return arguments ? fault_of(*failed) : std::move(arguments);
+  const Result<std::uint64_t> id = agreement.handshake(ready, request.call);
+  if (!id) return arguments ? fault_of(id.error()) : std::move(arguments);
   if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
-  Result<Agreed> agreed = make_space(request, agreement);
-  if (!agreed) return decide(agreed.error());
 
   // The space for the logs of Strict, of the same size on all ranks.
   std::unique_ptr<Space> logs;
@@ -270,35 +194,38 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
         epochs::SharedLog::bytes(agreement.ranks(), epochs::SharedLog::capacity_for(agreement.ranks())));
     of_logs.displacement_unit = 1;
     of_logs.info = MPI_INFO_NULL;
-    Result<Agreed> made = make_space(of_logs, agreement);
+    Result<MadeSpace> made = make_memory(of_logs, ~id.value(), agreement, {});
     if (!made) return decide(made.error());
     logs = std::move(made.value().space);
   }
 
   MPI_Win handle = MPI_WIN_NULL;
   MPI_Group group = MPI_GROUP_NULL;
-  Status made = status_of(PMPI_Comm_group(request.communicator, &group), "MPI_Comm_group");
-  if (made) made = make_handle(request.info, &handle);
-  if (auto failed = agreement.confirm(made)) {
+  Result<MadeSpace> made = make_memory(request, id.value(), agreement, [&] {
+    Status known = status_of(PMPI_Comm_group(request.communicator, &group), "MPI_Comm_group");
+    return known ? make_handle(request.info, &handle) : std::move(known);
+  });
+  if (!made) {
     // A failure only loses memory.
     if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);
     if (group != MPI_GROUP_NULL) (void)PMPI_Group_free(&group);
-    return decide(*failed);
+    return decide(made.error());
   }
   Window::Attributes attributes;
   // The base of a dynamic window is MPI_BOTTOM (MPI 4.0 section 12.2.6), which its request contains.
   const bool made_here = request.flavor == MPI_WIN_FLAVOR_ALLOCATE || request.flavor == MPI_WIN_FLAVOR_SHARED;
-  attributes.base = made_here ? agreed.value().space->data() : request.base;
-  if (request.flavor == MPI_WIN_FLAVOR_SHARED) attributes.base = agreed.value().space->address(agreement.rank());
+  attributes.base = made_here ? made.value().space->data() : request.base;
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) attributes.base = made.value().space->address(agreement.rank());
   attributes.size = request.size;
   attributes.displacement_unit = static_cast<int>(request.displacement_unit);
   attributes.flavor = request.flavor;
   *base = attributes.base;
   *win = handle;
-  auto window = std::make_unique<Window>(
-      handle, group, attributes, std::move(agreed.value().displacement_units), std::move(agreed.value().space),
-      agreed.value().global_lock_home, Hints(request.flavor, request.info), RuntimeResources::instance().is_threaded(),
-      check, std::move(logs), agreed.value().id);
+  const int home = global_lock_home(made.value(), id.value());
+  auto window = std::make_unique<Window>(handle, group, attributes, std::move(made.value().space), home,
+                                         Hints(request.flavor, request.info),
+                                         RuntimeResources::instance().is_threaded(), check, std::move(logs),
+                                         id.value());
   WindowTable::instance().insert(handle, std::move(window));
   count_farside_window();
   return {};

@@ -2,8 +2,8 @@
 // Creation of windows. All ranks of the communicator agree on each step: a window is farside's on all ranks, or the
 // runtime's on all, or an error on all.
 //
-// Thread safety: any thread; concurrent calls need different communicators. Cost: 3 allgathers and 1 allreduce, over
-// the fabric 2 allgathers more (pmpi/README.md). Memory: 4 bytes per rank if the displacement units differ, besides the
+// Thread safety: any thread; concurrent calls need different communicators. Cost: 3 reductions of at most 32 bytes, and
+// two exchanges inside the node; more at the first window of a communicator (pmpi/README.md). Memory: that of the
 // space.
 #pragma once
 

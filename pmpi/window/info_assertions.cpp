@@ -2,16 +2,14 @@
 #include "pmpi/window/info_assertions.hpp"
 
 #include <array>
-#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 #include <fmt/format.h>
 
 namespace farside::pmpi {
 namespace {
-
-constexpr std::int32_t kSameSize = 1;
-constexpr std::int32_t kSameUnit = 2;
 
 bool says_true(MPI_Info info, const char* key) {
   std::array<char, 8> value{};
@@ -20,35 +18,29 @@ bool says_true(MPI_Info info, const char* key) {
   return found != 0 && std::string_view(value.data()) == "true";
 }
 
-template <class Value>
-Status check(std::span<const RankArguments> all, const char* assertion, Value&& value) {
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (value(all[rank]) == value(all[0])) continue;
-    return Error{ErrorKind::kAssertion,
-                 fmt::format("{} was promised, but rank {} has {} where rank 0 has {}; leave it out of the info "
-                             "(MPI 4.0 section 12.2.1)",
-                             assertion, rank, value(all[rank]), value(all[0]))};
-  }
-  return {};
+Status check(const char* assertion, int rank, std::int64_t own, std::int64_t first) {
+  if (own == first) return {};
+  return Error{ErrorKind::kAssertion,
+               fmt::format("{} was promised, but rank {} has {} where rank 0 has {}; leave it out of the info "
+                           "(MPI 4.0 section 12.2.1)",
+                           assertion, rank, own, first)};
 }
 
 }  // namespace
 
-std::int32_t info_assertions_in(MPI_Info info) {
-  if (info == MPI_INFO_NULL) return 0;
-  return (says_true(info, "same_size") ? kSameSize : 0) | (says_true(info, "same_disp_unit") ? kSameUnit : 0);
+InfoAssertions info_assertions_in(MPI_Info info) {
+  if (info == MPI_INFO_NULL) return {};
+  return {says_true(info, "same_size"), says_true(info, "same_disp_unit")};
 }
 
-Status check_info_assertions(std::span<const RankArguments> all) {
-  std::int32_t asserted = 0;
-  for (const RankArguments& given : all) asserted |= given.info_assertions;
-  if ((asserted & kSameUnit) != 0) {
-    Status held = check(all, "same_disp_unit", [](const RankArguments& given) { return given.displacement_unit; });
-    if (!held) return held;
+Status check_info_assertions(const CreationRequest& request, const InfoAssertions& broken, Group& group) {
+  const std::array<std::int64_t, 2> own{request.displacement_unit, request.size};
+  std::array<std::int64_t, 2> first = own;
+  if (Status carried = group.broadcast(std::as_writable_bytes(std::span(first)), 0); !carried) return carried;
+  if (broken.same_unit) {
+    if (Status kept = check("same_disp_unit", group.rank(), own[0], first[0]); !kept) return kept;
   }
-  if ((asserted & kSameSize) != 0)
-    return check(all, "same_size", [](const RankArguments& given) { return given.bytes; });
-  return {};
+  return broken.same_size ? check("same_size", group.rank(), own[1], first[1]) : Status();
 }
 
 }  // namespace farside::pmpi

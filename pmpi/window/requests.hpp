@@ -21,7 +21,7 @@
 #include <mpi.h>
 
 #include "pmpi/fault.hpp"
-#include "transport/space/outstanding.hpp"
+#include "transport/routes/outstanding.hpp"
 
 namespace farside::pmpi {
 

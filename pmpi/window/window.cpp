@@ -20,14 +20,12 @@ TraceFlavor flavor_of(int flavor) {
 
 }  // namespace
 
-Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-               std::unique_ptr<Space> space, int global_lock_home, Hints hints, bool threaded, Check check,
-               std::unique_ptr<Space> logs, std::uint64_t id)
+Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
+               int global_lock_home, Hints hints, bool threaded, Check check, std::unique_ptr<Space> logs,
+               std::uint64_t id)
     : handle_(handle),
       group_(group),
       attributes_(attributes),
-      displacement_units_(std::move(displacement_units)),
-      unit_mask_(displacement_units_.size() == 1 ? 0 : ~0U),
       space_(std::move(space)),
       control_(*space_),
       hints_(std::move(hints)),

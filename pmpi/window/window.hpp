@@ -81,13 +81,12 @@ class Window {
     int flavor = 0;
     int model = MPI_WIN_UNIFIED;
   };
-  // Owns its arguments. `displacement_units` has one unit per rank, or a single one if all are equal.
+  // Owns its arguments. The tags of the space are the displacement units of the ranks.
   // `global_lock_home` is the rank of the global lock, the same on all ranks, or WindowLocks::kNoGlobalLock. `logs` is
   // the memory of the logs with FARSIDE_CHECK=strict (pmpi/check/log_space.hpp), else null. `id` is the same on all
   // ranks, and unique.
-  Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::vector<int> displacement_units,
-         std::unique_ptr<Space> space, int global_lock_home, Hints hints, bool threaded, Check check,
-         std::unique_ptr<Space> logs, std::uint64_t id);
+  Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
+         int global_lock_home, Hints hints, bool threaded, Check check, std::unique_ptr<Space> logs, std::uint64_t id);
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
   ~Window();
@@ -175,8 +174,10 @@ class Window {
   Outcome shared_query(int rank, MPI_Aint* size, Unit* unit, void** base) const {
     if (Outcome o = check_shared(rank); !o) return o;
     const int owner = shared_rank(rank);
-    *size = static_cast<MPI_Aint>(space_->bytes(owner));
-    *unit = displacement_unit(owner);
+    const Result<Space::Facts> facts = space_->facts(owner);
+    if (!facts) return facts.status();
+    *size = static_cast<MPI_Aint>(facts.value().bytes);
+    *unit = static_cast<Unit>(facts.value().tag);
     *base = space_->address(owner);
     return {};
   }
@@ -200,7 +201,12 @@ class Window {
  private:
   bool try_combine(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
                    MPI_Aint displacement, MPI_Op op);
-  std::byte* fast_address(int rank, MPI_Aint displacement, std::size_t bytes) const;
+  // `bytes` bytes at a displacement in a mapped target, or null if an operation may not access them on the fast path.
+  struct FastPlace {
+    const NodeTarget* target;
+    std::byte* at;
+  };
+  FastPlace fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const;
   Space::Access access(int rank) const;
 
   // Guards the epoch state and the lock table if several threads may call. Never held while waiting.
@@ -308,13 +314,10 @@ class Window {
   // The members of a group, kept in `known` or, with several threads, in `own`.
   Outcome members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const;
   Status notify(epochs::Notify<ControlMemory>::What what, std::span<const int> members);
-  int displacement_unit(int rank) const { return displacement_units_[static_cast<unsigned>(rank) & unit_mask_]; }
 
   MPI_Win handle_;
   MPI_Group group_;
   Attributes attributes_;
-  std::vector<int> displacement_units_;
-  unsigned unit_mask_;  // applied to the rank: 0 if all units are equal
   std::unique_ptr<Space> space_;
   ControlMemory control_;
   Hints hints_;

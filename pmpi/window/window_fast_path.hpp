@@ -22,37 +22,32 @@ inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
   return static_cast<std::size_t>(count) * predefined_table.plain_size(type);
 }
 
-// The address in this process of `bytes` bytes at the displacement, or null if an operation may not access them on the
-// fast path.
-inline std::byte* Window::fast_address(int rank, MPI_Aint displacement, std::size_t bytes) const {
-  if (!fast_path_ || bytes == 0 || !epoch_.allows_fast_operation(rank)) return nullptr;
+inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const {
+  if (!fast_path_ || bytes == 0 || !epoch_.allows_fast_operation(rank)) return {};
+  const NodeTarget* target = space_->fast_target(rank);
+  if (target == nullptr) return {};
   std::uint64_t at = 0;
   // A negative displacement becomes an offset beyond any memory.
-  if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement),
-                             static_cast<std::uint64_t>(displacement_unit(rank)), &at)) {
-    return nullptr;
-  }
-  const std::uint64_t room = space_->bytes(rank);
-  if (at > room || bytes > room - at) return nullptr;
-  std::byte* data = space_->mapped(rank);
-  return data != nullptr ? data + at : nullptr;
+  if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement), std::uint64_t{target->tag}, &at)) return {};
+  if (at > target->bytes || bytes > target->bytes - at) return {};
+  return {target, target->data + at};
 }
 
 [[gnu::always_inline]] inline bool Window::try_put(const LocalBuffer& origin, const RemoteBuffer& target) {
   if (origin.type != target.type || origin.count != target.count) return false;
   const std::size_t bytes = plain_bytes(origin.type, origin.count);
-  std::byte* to = fast_address(target.rank, target.displacement, bytes);
-  if (to == nullptr || origin.address == nullptr) return false;
-  space_->put_at(target.rank, to, origin.address, bytes);
+  const FastPlace to = fast_place(target.rank, target.displacement, bytes);
+  if (to.at == nullptr || origin.address == nullptr) return false;
+  space_->put_at(*to.target, to.at, origin.address, bytes);
   return true;
 }
 
 [[gnu::always_inline]] inline bool Window::try_get(const LocalBuffer& origin, const RemoteBuffer& target) {
   if (origin.type != target.type || origin.count != target.count) return false;
   const std::size_t bytes = plain_bytes(origin.type, origin.count);
-  const std::byte* from = fast_address(target.rank, target.displacement, bytes);
-  if (from == nullptr || origin.address == nullptr) return false;
-  space_->get_at(target.rank, from, origin.address, bytes);
+  const FastPlace from = fast_place(target.rank, target.displacement, bytes);
+  if (from.at == nullptr || origin.address == nullptr) return false;
+  space_->get_at(*from.target, from.at, origin.address, bytes);
   return true;
 }
 
@@ -71,9 +66,9 @@ inline bool Window::try_combine(const void* origin, void* result, std::int64_t c
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
   if (found == nullptr || !found->basic || !reduce || !allowed(*reduce, *found->basic)) return false;
   if (result == nullptr && *reduce == ReduceOp::kNoOp) return false;
-  std::byte* at = fast_address(rank, displacement, plain_bytes(type, count));
-  if (at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
-  space_->accumulate_at(rank, at, *reduce, *found->basic, origin, result, static_cast<std::size_t>(count),
+  const FastPlace to = fast_place(rank, displacement, plain_bytes(type, count));
+  if (to.at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
+  space_->accumulate_at(*to.target, to.at, *reduce, *found->basic, origin, result, static_cast<std::size_t>(count),
                         access(rank));
   return true;
 }
@@ -97,9 +92,9 @@ inline bool Window::try_compare_and_swap(const void* origin, const void* compare
                                          int rank, MPI_Aint displacement) {
   const Datatype* found = predefined_table.find(type);
   if (found == nullptr || !found->basic || !can_compare_and_swap(*found->basic)) return false;
-  std::byte* at = fast_address(rank, displacement, plain_bytes(type, 1));
-  if (at == nullptr || origin == nullptr || compare == nullptr || result == nullptr) return false;
-  space_->compare_and_swap_at(rank, at, *found->basic, origin, compare, result);
+  const FastPlace to = fast_place(rank, displacement, plain_bytes(type, 1));
+  if (to.at == nullptr || origin == nullptr || compare == nullptr || result == nullptr) return false;
+  space_->compare_and_swap_at(*to.target, to.at, *found->basic, origin, compare, result);
   return true;
 }
 

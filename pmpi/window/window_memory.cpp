@@ -72,7 +72,8 @@ int Window::shared_rank(int rank) const {
   if (rank != MPI_PROC_NULL) return rank;
   // The lowest rank that has any memory (MPI 4.0 section 12.2.3).
   for (int r = 0; r < space_->ranks(); ++r) {
-    if (space_->bytes(r) > 0) return r;
+    const Result<Space::Facts> facts = space_->facts(r);
+    if (facts && facts.value().bytes > 0) return r;
   }
   return 0;
 }
@@ -88,19 +89,13 @@ Outcome Window::get_info(MPI_Info* info) {
     const auto held = guard();
     if (Outcome o = hints_.report(info); !o) return o;
   }
-  const auto reaches = [this](RouteKind kind) {
-    for (int rank = 0; rank < space_->ranks(); ++rank) {
-      if (space_->route(rank) == kind) return true;
-    }
-    return false;
-  };
   std::vector<const char*> routes;
   for (const RouteKind kind : {RouteKind::kMapped, RouteKind::kCma, RouteKind::kFabric}) {
-    if (reaches(kind)) routes.push_back(kRouteNames[static_cast<std::size_t>(kind)]);
+    if (space_->uses(kind)) routes.push_back(kRouteNames[static_cast<std::size_t>(kind)]);
   }
   if (routes.empty()) routes.push_back(kRouteNames[static_cast<std::size_t>(RouteKind::kSelf)]);
   const int set_route = PMPI_Info_set(*info, "farside_route", fmt::format("{}", fmt::join(routes, ",")).c_str());
-  const bool by_thread = reaches(RouteKind::kFabric) || reaches(RouteKind::kCma);
+  const bool by_thread = space_->uses(RouteKind::kFabric) || space_->uses(RouteKind::kCma);
   const int set_progress = PMPI_Info_set(*info, "farside_progress", by_thread ? "thread" : "origin");
   if (set_route != MPI_SUCCESS || set_progress != MPI_SUCCESS)
     return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};

@@ -103,11 +103,13 @@ Outcome Window::begin_operation(int rank, bool updates) {
 Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const {
   if (Outcome o = check_displacement(target.displacement); !o) return o;
   if (space_->regions() != nullptr) [[unlikely]] return locate_attached(target, type, origin_at);
-  const Wide at = static_cast<Wide>(target.displacement) * displacement_unit(target.rank);
+  const Result<Space::Facts> facts = space_->facts(target.rank);
+  if (!facts) return facts.status();
+  const std::uint64_t bytes = facts.value().bytes;
+  const Wide at = static_cast<Wide>(target.displacement) * facts.value().tag;
   const Wide stretch = static_cast<Wide>(target.count - 1) * type.layout->extent();
   const Wide first = at + type.layout->true_lower_bound() + std::min<Wide>(stretch, 0);
   const Wide last = at + type.layout->true_upper_bound() + std::max<Wide>(stretch, 0);
-  const std::uint64_t bytes = space_->bytes(target.rank);
   if (first >= 0 && last <= static_cast<Wide>(bytes)) [[likely]] {
     origin_at = static_cast<std::int64_t>(at);
     return {};
@@ -116,7 +118,7 @@ Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::in
       MPI_ERR_RMA_RANGE,
       fmt::format("displacement {} (unit {}) and count {} reach from byte {} to {}, beyond the {} bytes of rank "
                   "{}'s window; access only what lies within it (MPI 4.0 section 12.3.1)",
-                  target.displacement, displacement_unit(target.rank), target.count, in_digits(first), in_digits(last),
+                  target.displacement, facts.value().tag, target.count, in_digits(first), in_digits(last),
                   bytes, target.rank)};
 }
 
@@ -418,7 +420,7 @@ std::optional<Outcome> Window::combine_ranges(const std::byte* origin, std::byte
   const std::optional<Ranges> to = target_type.layout->ranges(static_cast<std::size_t>(target.count));
   if (!to || !from) return std::nullopt;
   const bool sends = origin != nullptr || fetched == nullptr;
-  std::byte* const there = space_->mapped(target.rank);
+  const NodeTarget* const there = space_->mapped_target(target.rank);
   std::optional<Space::Fragments> fragments;
   if (there == nullptr) {
     // The caller flushes after a fetch, so the request needs no counters of its own.
@@ -434,7 +436,7 @@ std::optional<Outcome> Window::combine_ranges(const std::byte* origin, std::byte
         std::byte* const back = fetched != nullptr ? fetched + origin_at : nullptr;
         const std::size_t elements = bytes / traits(element).size;
         if (!fragments) {
-          space_->accumulate_rows_at(target.rank, there + at + target_at, target_stride, op, element, sent, back,
+          space_->accumulate_rows_at(*there, there->data + at + target_at, target_stride, op, element, sent, back,
                                      origin_stride, elements, count, access(target.rank));
         } else if (status) {
           status = fragments->accumulate(static_cast<std::uint64_t>(at + target_at), op, element, sent, back, elements,
@@ -487,9 +489,13 @@ Outcome Window::compare_and_swap(const void* origin, const void* compare, void* 
 Outcome Window::begin_request_operation(int rank, std::unique_ptr<Outstanding>& own) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
-  own = space_->own_outstanding(rank);
-  const auto held = guard();
-  return epoch_.request_operation(rank);
+  {
+    const auto held = guard();
+    if (const epochs::Violation v = epoch_.request_operation(rank)) return v;
+  }
+  Result<std::unique_ptr<Outstanding>> made = space_->own_outstanding(rank);
+  if (made) own = std::move(made.value());
+  return made.status();
 }
 
 void Window::end_request_operation(int rank) {

@@ -108,7 +108,7 @@ Outcome Window::unlock_deferred(HeldLock& lock, bool& over) {
                                                                            : hand_off(lock, locked_result.release_step);
   }
   if (Outcome o = acquire(lock, locked_result.acquire_step); !o) return o;
-  space_->coalesce_again(lock.target, std::move(locked_result.list));
+  space_->keep_again(lock.target, std::move(locked_result.list));
   over = false;
   return {};
 }
@@ -127,8 +127,7 @@ Outcome Window::keep_lock(HeldLock lock, std::optional<std::uint64_t> before) {
       return Error{fault.error_class == MPI_ERR_RMA_CONFLICT ? ErrorKind::kConflict : ErrorKind::kPeer, fault.text,
                    fault.target};
     };
-    space_->defer_lock(lock.target, take);
-    return {};
+    return space_->defer_lock(lock.target, take);
   }
   if (lock.acquired) {
     if (Outcome o = acquire(lock, before); !o) {

@@ -24,7 +24,7 @@ enum Flags : std::uint8_t {
   kLocked = 8,        // every accumulate takes the lock
 };
 
-constexpr std::size_t kBytes = 4096, kGuard = 65536, kWords = 16, kRanks = 3;
+constexpr std::size_t kBytes = 4096, kGuard = 65536, kWords = 16, kRanks = 3, kDescription = 40;
 constexpr std::byte kFilling{0x5A};
 
 struct Memory {
@@ -59,7 +59,9 @@ Bytes request(std::uint8_t flags, const OperationList* list, std::initializer_li
   header.kind = kind;
   header.controls = static_cast<std::uint8_t>(steps.size());
   header.sender = 1;
-  header.count = kind == MessageKind::kRegions ? 1024 : 0;
+  header.identity = 7;
+  if (kind == MessageKind::kRegions) header.count = 1024;
+  if (kind == MessageKind::kDescribe) header.count = kDescription;
   append(input, header);
   if (list != nullptr) {
     for (const std::byte b : list->bytes()) input.push_back(static_cast<std::uint8_t>(b));
@@ -96,6 +98,7 @@ std::vector<Bytes> seeds() {
     all.push_back(request(flags, nullptr, {add}));
     all.push_back(request(flags, nullptr, {add, add}));
     all.push_back(request(flags, nullptr, {}, MessageKind::kRegions));
+    all.push_back(request(flags, nullptr, {}, MessageKind::kDescribe));
   }
   all.push_back(request(0, &many, {add}));
   return all;
@@ -133,9 +136,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   region.control = control.data();
   region.control_bytes = kWords * 8;
   region.attached = dynamic ? &attached : nullptr;
+  region.always_locked = (flags & kLocked) != 0;
+  region.ranks = kRanks;
+  for (std::size_t i = 0; i < kDescription; ++i) region.description[i] = std::byte(0xD0 + i);
+  region.description_bytes = kDescription;
   MessageHandler handler;
-  const std::uint64_t id = handler.publish(region);
-  handler.admit(id, std::vector<std::uint64_t>(kRanks, 7), (flags & kLocked) != 0);
+  constexpr std::uint64_t id = 0x8c6a3e9d27f1b054;
+  require(handler.publish(id, region), "the region is published");
 
   if ((flags & kRightRegion) != 0 && message.size() >= sizeof(RequestHeader)) {
     std::memcpy(message.data() + offsetof(RequestHeader, region), &id, sizeof id);
@@ -152,6 +159,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           "nothing is written to what is not attached");
   require(answer.fetched.size() <= kMaxPayload, "an answer fits into a message");
   require(answer.known_sender || answer.refused != nullptr, "only who is known is answered");
+  if (message.size() >= sizeof(RequestHeader) && message[0] == static_cast<std::uint8_t>(MessageKind::kDescribe)) {
+    const bool described = answer.refused == nullptr;
+    require(!described || (message.size() == sizeof(RequestHeader) && answer.fetched.size() == kDescription &&
+                           std::memcmp(answer.fetched.data(), region.description.data(), kDescription) == 0),
+            "a description is all of the region's, and nothing else");
+  }
   const bool refused = answer.refused != nullptr;
   require(refused == (answer.header.status == ReplyStatus::kRefused) || !answer.known_sender, "a refusal is told");
   if (refused) {

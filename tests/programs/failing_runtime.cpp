@@ -32,16 +32,12 @@ FORWARD(Iallgather,
         (const void* from, int count, MPI_Datatype type, void* to, int counts, MPI_Datatype types, MPI_Comm comm,
          MPI_Request* request),
         (from, count, type, to, counts, types, comm, request))
-FORWARD(Allgather,
-        (const void* from, int count, MPI_Datatype type, void* to, int counts, MPI_Datatype types, MPI_Comm comm),
-        (from, count, type, to, counts, types, comm))
-FORWARD(Allreduce, (const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
-        (from, to, count, type, op, comm))
+FORWARD(Iallreduce,
+        (const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request),
+        (from, to, count, type, op, comm, request))
 FORWARD(Comm_rank, (MPI_Comm comm, int* rank), (comm, rank))
 FORWARD(Comm_size, (MPI_Comm comm, int* size), (comm, size))
 FORWARD(Comm_group, (MPI_Comm comm, MPI_Group* group), (comm, group))
-FORWARD(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made),
-        (comm, type, key, info, made))
 FORWARD(Comm_get_attr, (MPI_Comm comm, int key, void* value, int* found), (comm, key, value, found))
 FORWARD(Comm_set_attr, (MPI_Comm comm, int key, void* value), (comm, key, value))
 FORWARD(Comm_test_inter, (MPI_Comm comm, int* inter), (comm, inter))
@@ -50,6 +46,14 @@ FORWARD(Group_translate_ranks, (MPI_Group group, int count, const int* ranks, MP
         (group, count, ranks, into, found))
 
 namespace {
+
+// Calls by which farside looks for addresses that it has already. Without them it asks the ranks again.
+bool has_substitute(const char* name) {
+  for (const char* call : {"Comm_group", "Group_size", "Group_translate_ranks"}) {
+    if (std::strcmp(name, call) == 0) return true;
+  }
+  return false;
+}
 
 // Makes a window and returns whether the call that fails was reached. The communicators are new, because some calls are
 // made once per communicator.
@@ -63,7 +67,7 @@ bool made_while_fails(const char* name, int nth, bool shared) {
   const int code = (shared ? MPI_Win_allocate_shared : MPI_Win_allocate)(4096, 1, MPI_INFO_NULL, comm, &base, &window);
   const bool failed = failing.failed;
   failing = {};
-  if (failed) {
+  if (failed && (code != MPI_SUCCESS || !has_substitute(name))) {
     int error_class = MPI_SUCCESS;
     CHECK(code != MPI_SUCCESS);
     CHECK_MPI(MPI_Error_class(code, &error_class));
@@ -86,17 +90,18 @@ int main(int argc, char** argv) {
     const check::Window first(program.memory(), 64, 8);
   }
   for (const char* name :
-       {"Iallgather", "Allgather", "Allreduce", "Comm_rank", "Comm_size", "Comm_group", "Comm_split_type",
-        "Comm_get_attr", "Comm_set_attr", "Comm_test_inter", "Group_size", "Group_translate_ranks"}) {
+       {"Iallgather", "Iallreduce", "Comm_rank", "Comm_size", "Comm_group", "Comm_get_attr", "Comm_set_attr",
+        "Comm_test_inter", "Group_size", "Group_translate_ranks"}) {
     for (const bool shared : {false, true}) {
       check::section(name);
       int nth = 1;
       while (made_while_fails(name, nth, shared)) ++nth;
-      CHECK(nth > 1);
+      // Only windows over the fabric look for addresses.
+      if (!has_substitute(name)) CHECK(nth > 1);
       failures += nth - 1;
     }
   }
-  CHECK(failures >= 24);
+  CHECK(failures >= 20);
   // The window works.
   const check::Window window(program.memory(), 64, 8);
   const std::int64_t value = check::rank();

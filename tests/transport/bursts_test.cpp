@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/space/bursts.hpp"
+#include "transport/routes/bursts.hpp"
 
 #include <catch2/catch.hpp>
 

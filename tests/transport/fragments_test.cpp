@@ -54,7 +54,7 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
         world.good(add.end(), "end");
       }
       world.good(world->flush(to), "flush");
-      const std::unique_ptr<Outstanding> own = world->own_outstanding(to);
+      const std::unique_ptr<Outstanding> own = std::move(world->own_outstanding(to).value());
       {
         Space::Fragments get(*world, to, own.get(), kFragments);
         for (std::size_t i = 0; i < kFragments; ++i) world.good(get.get(place(i), &back[i], 8), "get");

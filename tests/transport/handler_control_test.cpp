@@ -124,3 +124,46 @@ TEST_CASE("steps on control words do what they say and fetch what was there") {
   check_refused(on, message_of(header, payload));
   CHECK(on.words[3] == 9);
 }
+
+TEST_CASE("a region's description is answered to those who ask for its length, and for nothing else") {
+  HandlerFixture on;
+  const auto ask = [&](std::uint32_t count, const Bytes& payload = {}) {
+    RequestHeader header = on.header(MessageKind::kDescribe);
+    header.count = count;
+    return message_of(header, payload);
+  };
+  const MessageHandler::Answer answer = on.handler.execute(ask(HandlerFixture::kDescription));
+  CHECK(answer.refused == nullptr);
+  CHECK(answer.known_sender);
+  CHECK((answer.header.kind == MessageKind::kReply && answer.header.status == ReplyStatus::kDone));
+  CHECK((answer.header.operation == 42 && answer.header.generation == 5));
+  REQUIRE(answer.fetched.size() == HandlerFixture::kDescription);
+  for (std::size_t i = 0; i < answer.fetched.size(); ++i) CHECK(answer.fetched[i] == std::byte(i + 1));
+
+  for (const std::uint32_t count : {0U, HandlerFixture::kDescription - 1, HandlerFixture::kDescription + 1, 64U, 65U,
+                                    static_cast<std::uint32_t>(kMaxPayload), UINT32_MAX})
+    check_refused(on, ask(count));
+  for (const std::size_t bytes : {1, 8, 4096}) check_refused(on, ask(HandlerFixture::kDescription, Bytes(bytes)));
+  RequestHeader other = on.header(MessageKind::kDescribe);
+  other.count = HandlerFixture::kDescription;
+  other.sender = 3;
+  check_refused(on, message_of(other), false);
+  other.sender = 1;
+  other.region = on.region + 1;
+  check_refused(on, message_of(other), false);
+  on.handler.withdraw(on.region);
+  check_refused(on, ask(HandlerFixture::kDescription), false);
+}
+
+TEST_CASE("a region without a description has one of no bytes") {
+  HandlerFixture on;
+  MessageHandler::Region plain;
+  plain.ranks = 3;
+  REQUIRE(on.handler.publish(on.region + 1, plain));
+  RequestHeader header = on.header(MessageKind::kDescribe);
+  header.region = on.region + 1;
+  const MessageHandler::Answer answer = on.handler.execute(message_of(header));
+  CHECK((answer.refused == nullptr && answer.fetched.empty()));
+  header.count = HandlerFixture::kDescription;
+  check_refused(on, message_of(header));
+}

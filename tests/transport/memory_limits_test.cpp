@@ -2,6 +2,8 @@
 // The check of the memory that the processes of a node need together.
 #include "transport/node/memory_limits.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,10 +24,19 @@ MemoryNeed need(std::uint64_t bytes, MemoryNeed::Limit node, MemoryNeed::Limit i
   return made;
 }
 
+// Returns whether some process of these, each with its own reading of the limits, refuses them for this reason.
 bool refused(const std::vector<MemoryNeed>& needs, const char* why = "") {
-  const Status status = check_memory_needs(needs);
-  return !status.ok() && status.error().kind == ErrorKind::kNoMemory &&
-         status.error().text.find(why) != std::string::npos;
+  std::vector<MemoryShare> shares;
+  for (const MemoryNeed& each : needs) {
+    MemoryShare& share = shares.emplace_back();
+    share.bytes = each.bytes;
+    for (std::size_t i = 0; i < MemoryNeed::kLimits; ++i) share.limits[i] = each.limits[i].id;
+  }
+  return std::ranges::any_of(needs, [&](const MemoryNeed& each) {
+    const Status status = check_memory_needs(each, shares);
+    return !status.ok() && status.error().kind == ErrorKind::kNoMemory &&
+           status.error().text.find(why) != std::string::npos;
+  });
 }
 
 }  // namespace
@@ -56,6 +67,16 @@ TEST_CASE("sums that overflow are refused, and a need of nothing is not") {
   CHECK_FALSE(refused({MemoryNeed{}, MemoryNeed{}}));
 }
 
+TEST_CASE("a process refuses what exceeds its own limits only") {
+  const MemoryNeed::Limit node{7, 1000}, first{21, 60}, second{22, 1000};
+  const MemoryNeed in_first = need(70, node, first), in_second = need(70, node, second);
+  const std::vector<MemoryShare> shares = {{70, {7, 21}}, {70, {7, 22}}};
+  CHECK_FALSE(check_memory_needs(in_first, shares).ok());
+  CHECK(check_memory_needs(in_second, shares).ok());
+  CHECK_FALSE(check_memory_need(in_first).ok());
+  CHECK(check_memory_need(in_second).ok());
+}
+
 TEST_CASE("a process finds its node, and little is not worth the look") {
   const MemoryNeed large = find_memory_need(std::uint64_t{1} << 20);
   CHECK(large.bytes == std::uint64_t{1} << 20);
@@ -63,4 +84,6 @@ TEST_CASE("a process finds its node, and little is not worth the look") {
   CHECK(large.limits[0].left > 0);
   CHECK(large.limits[0].id == find_memory_need(std::uint64_t{1} << 20).limits[0].id);
   CHECK(find_memory_need(4096).bytes == 0);
+  const MemoryNeed::LimitIds ids = memory_limit_ids();
+  for (std::size_t i = 0; i < ids.size(); ++i) CHECK(ids[i] == large.limits[i].id);
 }

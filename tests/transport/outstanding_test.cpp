@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is under way towards a target, and what waits to be issued.
-#include "transport/space/outstanding.hpp"
+#include "transport/routes/outstanding.hpp"
 
 #include <array>
 #include <cstring>
@@ -10,10 +10,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "transport/routes/target_order.hpp"
+
 using namespace farside;
 
 TEST_CASE("operations that are followed by themselves count among all, and are done whatever else is under way") {
-  Outstanding all(5);
+  Outstanding all;
+  all.towards(5);
   auto own = std::make_unique<Outstanding>(all);
   all.writes.issued();
   own->writes.issued();
@@ -32,7 +35,9 @@ TEST_CASE("operations that are followed by themselves count among all, and are d
 }
 
 TEST_CASE("the error of an operation that is followed by itself is found there, once, and not among all") {
-  Outstanding all(5), own(all), other(all);
+  Outstanding all;
+  all.towards(5);
+  Outstanding own(all), other(all);
   own.atomics.issued();
   other.atomics.issued();
   own.atomics.failed(Error{ErrorKind::kOther, "lost"});
@@ -49,7 +54,8 @@ TEST_CASE("the error of an operation that is followed by itself is found there, 
 }
 
 TEST_CASE("of errors of several classes one is told, and none is left") {
-  Outstanding all(5);
+  Outstanding all;
+  all.towards(5);
   for (Pending* pending : {&all.requests, &all.writes}) {
     pending->issued();
     pending->failed(Error{ErrorKind::kOther, pending == &all.writes ? "write" : "request"});
@@ -60,55 +66,55 @@ TEST_CASE("of errors of several classes one is told, and none is left") {
 }
 
 TEST_CASE("an operation that is kept has copied its operands if they are small") {
-  Coalesced coalesced;
-  CHECK(coalesced.one() == nullptr);
+  KeptOperations kept;
+  CHECK(kept.one() == nullptr);
   std::vector<std::byte> small(kCopiedAtCall, std::byte{7});
-  CHECK(coalesced.add(DataOperation::put(8, small.data(), small.size())));
+  CHECK(kept.add(DataOperation::put(8, small.data(), small.size())));
   const std::vector<std::byte> given = small;
   small.assign(small.size(), std::byte{0});
   // It may be handed on.
-  const Coalesced taken = std::exchange(coalesced, {});
+  const KeptOperations taken = std::exchange(kept, {});
   REQUIRE(taken.one() != nullptr);
   CHECK(taken.one()->offset == 8);
   CHECK(std::memcmp(taken.one()->origin, given.data(), given.size()) == 0);
-  CHECK(coalesced.empty());
+  CHECK(kept.empty());
 
   const std::vector<std::byte> large(kCopiedAtCall + 1);
-  CHECK(coalesced.add(DataOperation::put(0, large.data(), large.size())));
-  CHECK(coalesced.one()->origin == large.data());
+  CHECK(kept.add(DataOperation::put(0, large.data(), large.size())));
+  CHECK(kept.one()->origin == large.data());
 }
 
 TEST_CASE("both operands of a compare_and_swap that is kept are copies") {
-  Coalesced coalesced;
+  KeptOperations kept;
   std::int64_t origin = 5, compare = 6, fetched = 0;
-  CHECK(coalesced.add(DataOperation::compare_and_swap(0, BasicType::kInt64, &origin, &compare, &fetched)));
+  CHECK(kept.add(DataOperation::compare_and_swap(0, BasicType::kInt64, &origin, &compare, &fetched)));
   origin = compare = -1;
-  std::array<std::int64_t, 2> kept{};
-  std::memcpy(&kept[0], coalesced.one()->origin, sizeof kept[0]);
-  std::memcpy(&kept[1], coalesced.one()->compare, sizeof kept[1]);
-  CHECK(kept == std::array<std::int64_t, 2>{5, 6});
-  CHECK(coalesced.one()->fetched == &fetched);
+  std::array<std::int64_t, 2> copies{};
+  std::memcpy(&copies[0], kept.one()->origin, sizeof copies[0]);
+  std::memcpy(&copies[1], kept.one()->compare, sizeof copies[1]);
+  CHECK(copies == std::array<std::int64_t, 2>{5, 6});
+  CHECK(kept.one()->fetched == &fetched);
 }
 
 TEST_CASE("operations without operands are kept as they are") {
-  Coalesced coalesced;
+  KeptOperations kept;
   std::int64_t fetched = 0;
-  CHECK(coalesced.add(DataOperation::accumulate(0, ReduceOp::kNoOp, BasicType::kInt64, nullptr, &fetched, 1)));
-  CHECK(coalesced.one()->origin == nullptr);
-  CHECK(coalesced.one()->compare == nullptr);
+  CHECK(kept.add(DataOperation::accumulate(0, ReduceOp::kNoOp, BasicType::kInt64, nullptr, &fetched, 1)));
+  CHECK(kept.one()->origin == nullptr);
+  CHECK(kept.one()->compare == nullptr);
 }
 
 TEST_CASE("a kept operation needs no memory where one was issued before") {
-  Coalesced coalesced;
+  KeptOperations kept;
   const int value = 1;
-  CHECK(coalesced.add(DataOperation::put(0, &value, sizeof value)));
-  const void* const first = coalesced.one()->origin;
-  Coalesced issued = std::exchange(coalesced, {});
-  coalesced.reuse(std::move(issued));
-  CHECK(coalesced.empty());
-  CHECK(coalesced.add(DataOperation::put(0, &value, sizeof value)));
-  CHECK(coalesced.one()->origin == first);
-  coalesced.make_list();
-  CHECK(coalesced.one() == nullptr);
-  CHECK_FALSE(coalesced.empty());
+  CHECK(kept.add(DataOperation::put(0, &value, sizeof value)));
+  const void* const first = kept.one()->origin;
+  KeptOperations issued = std::exchange(kept, {});
+  kept.reuse(std::move(issued));
+  CHECK(kept.empty());
+  CHECK(kept.add(DataOperation::put(0, &value, sizeof value)));
+  CHECK(kept.one()->origin == first);
+  kept.make_list();
+  CHECK(kept.one() == nullptr);
+  CHECK_FALSE(kept.empty());
 }

@@ -20,6 +20,7 @@
 
 #include "tests/support/seeds.hpp"
 #include "tests/transport/processes.hpp"
+#include "tests/transport/space_steps.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/space/space.hpp"
@@ -39,23 +40,8 @@ class World {
     setenv("FARSIDE_PROVIDER", "tcp", 1);
     setenv("FARSIDE_STATS", "/dev/null", 1);
     setenv("FI_TCP_IFACE", "lo", 1);
-    request.rank = ranks.rank();
-    request.ranks = ranks.size();
     request.control_bytes = kControlBytes;
-    Result<std::unique_ptr<Space>> made = Space::make(request);
-    require(made.status());
-    space_ = std::move(made.value());
-    const std::vector<char> same_node(static_cast<std::size_t>(ranks.size()), 1);
-    const Space::Reach reach = space_->map_peers(ranks.all_gather(space_->describe()), same_node);
-    ranks.check(!reach.unshared, "what is to be shared can be mapped");
-    if (fabric) {
-      const Result<FabricDescriptor> opened = space_->open_fabric();
-      require(opened.status());
-      require(space_->connect(ranks.all_gather(opened.value()), false));
-    }
-    ranks.barrier();
-    space_->finish(reach.uses_cma);
-    ranks.barrier();
+    space_ = std::move(make_space(ranks, request).space);
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -188,12 +174,17 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
   alignas(16) std::array<std::int64_t, 64> data{};
   MessageHandler handler;
   AccumulateLockWord lock;
-  const std::uint64_t id = handler.publish(
-      {reinterpret_cast<std::byte*>(Regions::kFirst), Regions::kBytes, &lock, false, {}, nullptr, 0, &regions});
-  const std::uint64_t other =
-      handler.publish({reinterpret_cast<std::byte*>(data.data()), sizeof data, &lock, false, {}});
-  handler.admit(id, {5, 6, 7}, false);
-  handler.admit(other, {5, 6, 7}, false);
+  constexpr std::uint64_t id = 5, other = 6;
+  MessageHandler::Region published;
+  published.base = reinterpret_cast<std::byte*>(data.data());
+  published.bytes = sizeof data;
+  published.lock = &lock;
+  published.ranks = 3;
+  REQUIRE(handler.publish(other, published));
+  published.base = reinterpret_cast<std::byte*>(Regions::kFirst);
+  published.bytes = Regions::kBytes;
+  published.attached = &regions;
+  REQUIRE(handler.publish(id, published));
   const auto ask = [&](RequestHeader header, const void* payload, std::size_t bytes) {
     std::vector<std::byte> message(sizeof header + bytes);
     std::memcpy(message.data(), &header, sizeof header);
@@ -205,7 +196,7 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
     OperationList list;
     list.add({OperationKind::kAccumulate, ReduceOp::kSum, BasicType::kInt64, address - Regions::kFirst, 1, &five,
               nullptr, nullptr});
-    return ask({MessageKind::kOperations, 0, 0, 1, id, 0, 0, 0, 0}, list.bytes().data(), list.bytes().size());
+    return ask({MessageKind::kOperations, 0, 0, 1, 0, id, 0, 0, 0, 0}, list.bytes().data(), list.bytes().size());
   };
   CHECK(add(address_of(&data[0])).refused != nullptr);
   REQUIRE(regions.attach({address_of(&data[0]), 12, {}}).ok());
@@ -220,7 +211,7 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
 
   using Page = AttachedRegions::Page;
   const auto read = [&](std::uint64_t region, std::uint64_t first, std::uint32_t bytes) {
-    return ask({MessageKind::kRegions, 0, 0, 2, region, first, bytes, 0, 0}, nullptr, 0);
+    return ask({MessageKind::kRegions, 0, 0, 2, 0, region, first, bytes, 0, 0}, nullptr, 0);
   };
   CHECK(read(other, 0, 1024).refused != nullptr);
   CHECK(read(id, 0, sizeof(Page) - 1).refused != nullptr);
@@ -403,7 +394,7 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
         Space::Request request;
         request.data_bytes = bytes;
         request.shared = true;
-        request.contiguous_bytes = contiguous ? 5104 : 0;
+        request.contiguous = contiguous;
         {
           World world(ranks, fabric, request);
           for (int r = 0; r < 3; ++r) {

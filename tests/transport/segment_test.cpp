@@ -79,7 +79,7 @@ TEST_CASE("a segment is zeroed, of the size asked for, sealed against resizing, 
 
 TEST_CASE("only what is reserved of a segment has pages before it is touched") {
   constexpr std::size_t kLarge = std::size_t{1} << 30, kReserved = 8192;
-  const Result<Segment> segment = make_segment(kLarge, kReserved);
+  const Result<Segment> segment = make_segment(kLarge, Reserve{0, kReserved});
   REQUIRE(segment.ok());
   const auto in_use = [&] {
     struct stat info {};
@@ -98,8 +98,8 @@ TEST_CASE("only what is reserved of a segment has pages before it is touched") {
 
 TEST_CASE("a large segment counts as promised once the peers have mapped it, as far as it has not been touched") {
   const std::uint64_t left = available_shared_memory().bytes;
-  Result<Segment> large = make_segment(left / 16, 4096);
-  Result<Segment> small = make_segment(1 << 20, 4096);
+  Result<Segment> large = make_segment(left / 16, Reserve{0, 4096});
+  Result<Segment> small = make_segment(1 << 20, Reserve{0, 4096});
   REQUIRE((large.ok() && small.ok()));
   constexpr std::uint64_t kMore = 1 << 20;
   CHECK(find_memory_need(kMore).bytes == kMore);
@@ -118,8 +118,8 @@ TEST_CASE("a large segment counts as promised once the peers have mapped it, as 
 TEST_CASE("the more processes share the memory, the smaller are the segments that count as promised") {
   const std::uint64_t left = available_shared_memory().bytes;
   constexpr std::size_t kProcesses = 16;
-  Result<Segment> alone = make_segment(left / 64 / kProcesses * 2, 4096);
-  Result<Segment> of_many = make_segment(left / 64 / kProcesses * 2, 4096);
+  Result<Segment> alone = make_segment(left / 64 / kProcesses * 2, Reserve{0, 4096});
+  Result<Segment> of_many = make_segment(left / 64 / kProcesses * 2, Reserve{0, 4096});
   REQUIRE((alone.ok() && of_many.ok()));
   alone.value().published(1);
   of_many.value().published(kProcesses);

@@ -164,7 +164,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         for (std::uint64_t round = 1; round <= 300; ++round, ++turns) {
           LockedResult all;
           words[0] = round;
-          world->defer_lock(1, take);
+          world.good(world->defer_lock(1, take), "defer_lock");
           world.good(world->put(1, 0, words.data(), 8), "put");
           if (round % 2 == 0) world.good(world->get(1, 0, &seen, 8), "get");
           world.good(world->execute_locked(1, draw, leave, all), "enclosed");
@@ -174,7 +174,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         }
         // Empty, too.
         LockedResult nothing;
-        world->defer_lock(1, take);
+        world.good(world->defer_lock(1, take), "defer_lock");
         world.good(world->execute_locked(1, draw, leave, nothing), "enclosed");
         ranks.check(!nothing.stopped && nothing.acquire_step == turns++, "an epoch without operations");
         // Somebody is: the operations come back, and are carried out later.
@@ -182,7 +182,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         finished(world, operation);
         words[0] = 4711;
         LockedResult stopped;
-        world->defer_lock(1, take);
+        world.good(world->defer_lock(1, take), "defer_lock");
         world.good(world->put(1, 8, words.data(), 8), "put");
         world.good(world->execute_locked(1, draw, leave, stopped), "enclosed");
         ranks.check(stopped.stopped && stopped.acquire_step == turns++ + kHolder && stopped.list != nullptr,
@@ -190,7 +190,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         world.good(world->get(1, 8, &seen, 8), "get");
         world.good(world->flush(1), "flush");
         ranks.check(seen == 0, "nothing was carried out");
-        world->coalesce_again(1, std::move(stopped.list));
+        world->keep_again(1, std::move(stopped.list));
         world.good(world->order_before_release(1), "order_before_release");
         memory.fetch_add(operation, 1, kLock, -kHolder);
         finished(world, operation);
@@ -200,7 +200,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         // Whatever cannot wait takes it before: a flush of what was coalesced, a long put, too many.
         const auto with = [&](const char* what, auto&& act) {
           const int before = taken;
-          world->defer_lock(1, take);
+          world.good(world->defer_lock(1, take), "defer_lock");
           act();
           ranks.check(taken == before + 1, what);
           world.good(world->order_before_release(1), "order_before_release");
@@ -218,7 +218,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         ranks.check(seen == 5, "and what was coalesced is carried out");
         with("a long put takes it", [&] { world.good(world->put(1, 24, words.data(), 8000), "put"); });
         with("a get that is followed by itself takes it", [&] {
-          const auto own = world->own_outstanding(1);
+          const auto own = std::move(world->own_outstanding(1).value());
           world.good(world->put(1, 16, words.data() + 6, 8), "put");
           world.good(world->get(1, 0, &seen, 8, own.get()), "get");
           while (!own->done()) Process::instance().poll();
@@ -229,7 +229,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         });
         // If it cannot be had, nothing is done.
         words[0] = 99;
-        world->defer_lock(1, [] { return Status(Error{ErrorKind::kConflict, "no"}); });
+        world.good(world->defer_lock(1, [] { return Status(Error{ErrorKind::kConflict, "no"}); }), "defer_lock");
         world.good(world->put(1, 8, words.data(), 8), "put");
         ranks.check(!world->flush(1), "who cannot have it is told");
       }

@@ -46,7 +46,7 @@ TEST_CASE("an error is reported by the operation's own counter, or by a flush on
     if (ranks.rank() == 1) return;
     const long double real = 1;
     for (const bool followed : {true, false}) {
-      std::unique_ptr<Outstanding> own = world->own_outstanding(1);
+      std::unique_ptr<Outstanding> own = std::move(world->own_outstanding(1).value());
       world.good(world->accumulate(1, 1UL << 40, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1,
                                    Space::Access::kShared, own.get()),
                  "issuing");
@@ -214,10 +214,7 @@ TEST_CASE("private memory that is gone is an error of the operation", "[native]"
   expect_well(run_processes(2, [](Ranks& ranks) {
     use_routes("mapped,cma");
     void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 4096, memory}).value());
-    space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
-    ranks.barrier();
-    space->finish(true);
+    const std::unique_ptr<Space> space = std::move(make_space(ranks, space_request(kControlBytes, 4096, memory)).space);
     if (ranks.rank() == 1) munmap(memory, 4096);
     ranks.barrier();
     if (ranks.rank() == 0) {

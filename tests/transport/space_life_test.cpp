@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,31 +31,25 @@ constexpr bool kOwnThread = false;
 TEST_CASE("a peer that cannot be mapped needs the fabric, and why is said") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     use_routes("mapped");
-    const auto reach_of = [&](SpaceDescriptor change(SpaceDescriptor), char same_node, void* memory) {
-      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 4096, memory}).value());
-      auto peers = ranks.all_gather(space->describe());
-      auto& other = peers[static_cast<std::size_t>(1 - ranks.rank())];
-      other = change(other);
-      const Space::Reach reach = space->map_peers(peers, std::vector<char>(2, same_node));
+    const std::unique_ptr<NodeGroup> both = make_node(ranks);
+    const std::unique_ptr<NodeGroup> alone = NodeGroup::alone(ranks.rank());
+    const auto reach_of = [&](NodeGroup& node, void* memory) {
+      Space::Request request = space_request(kControlBytes, 4096, memory);
+      request.rank = ranks.rank();
+      request.ranks = 2;
+      const std::unique_ptr<Space> space = std::move(Space::make(request, node).value());
       ranks.barrier();
-      return reach;
+      return space->reach();
     };
-    const auto same = [](SpaceDescriptor d) { return d; };
     const auto contains = [](const std::string& text, const char* part) {
       return text.find(part) != std::string::npos;
     };
-    Space::Reach reach = reach_of(same, 1, nullptr);
+    Space::Reach reach = reach_of(*both, nullptr);
     ranks.check(!reach.needs_fabric && !reach.uses_cma, "mapped");
-    reach = reach_of(same, 0, nullptr);
+    reach = reach_of(*alone, nullptr);
     ranks.check(reach.needs_fabric && contains(reach.why, "another node"), "another node");
-    reach = reach_of([](SpaceDescriptor d) { ++d.nonce; return d; }, 1, nullptr);
-    ranks.check(reach.needs_fabric && contains(reach.why, "another process"), "another process by that number");
-    reach = reach_of([](SpaceDescriptor d) { d.segment_fd = 999; return d; }, 1, nullptr);
-    ranks.check(reach.needs_fabric && contains(reach.why, "fd/999"), "no such descriptor");
-    reach = reach_of([](SpaceDescriptor d) { d.segment_bytes *= 2; return d; }, 1, nullptr);
-    ranks.check(reach.needs_fabric && contains(reach.why, "not the peer's segment"), "too short");
     static std::array<std::byte, 4096> memory;
-    reach = reach_of(same, 1, memory.data());
+    reach = reach_of(*both, memory.data());
     ranks.check(reach.needs_fabric && !reach.uses_cma && contains(reach.why, "cma"), "cma is not allowed");
   }));
 }
@@ -62,12 +57,18 @@ TEST_CASE("a peer that cannot be mapped needs the fabric, and why is said") {
 TEST_CASE("cma without mapped reaches oneself, and says what is missing for others") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     use_routes("cma");
+    const std::unique_ptr<NodeGroup> node = make_node(ranks);
     static std::array<std::byte, 4096> memory;
     for (void* data : {static_cast<void*>(memory.data()), static_cast<void*>(nullptr)}) {
-      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 4096, data}).value());
-      const Space::Reach reach = space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
+      Space::Request request = space_request(kControlBytes, 4096, data);
+      request.rank = ranks.rank();
+      request.ranks = 2;
+      const std::unique_ptr<Space> space = std::move(Space::make(request, *node).value());
+      const Space::Reach reach = space->reach();
       ranks.barrier();
-      space->finish(reach.uses_cma);
+      Space::Agreed agreed;
+      agreed.some_cma = reach.uses_cma;
+      space->finish(std::move(agreed));
       ranks.check(reach.needs_fabric && reach.why.find("cma without mapped") != std::string::npos, "why is said");
       ranks.check(space->route(ranks.rank()) == RouteKind::kSelf, "one's own memory needs no route");
       const std::uint64_t sent = 7;
@@ -83,8 +84,9 @@ TEST_CASE("a provider that does not exist is a bad setting, said again at every 
     use_routes("fabric");
     setenv("FARSIDE_PROVIDER", "nonsense", 1);
     for (int i = 0; i < 2; ++i) {
-      auto space = std::move(Space::make({0, 1, kControlBytes, 4096, nullptr}).value());
-      const Result<FabricDescriptor> opened = space->open_fabric();
+      const std::unique_ptr<NodeGroup> alone = NodeGroup::alone(0);
+      const auto space = std::move(Space::make(space_request(kControlBytes, 4096), *alone).value());
+      const Result<bool> opened = space->open_fabric(kAnyProvider, false);
       ranks.check(!opened.ok() && opened.error().kind == ErrorKind::kBadSetting, "a bad setting");
       ranks.check(!opened.ok() && opened.error().text.find("'nonsense'") != std::string::npos, "names the value");
       ranks.check(!opened.ok() && opened.error().text.find("tcp") != std::string::npos, "names those that exist");
@@ -96,10 +98,34 @@ TEST_CASE("a provider that does not exist is a bad setting, said again at every 
 TEST_CASE("data that no memory holds is refused") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     for (const std::uint64_t bytes : {std::uint64_t{1} << 46, UINT64_MAX, UINT64_MAX - 4095}) {
-      const auto made = Space::make({0, 1, kControlBytes, bytes, nullptr});
+      const auto made = Space::make(space_request(kControlBytes, bytes), *NodeGroup::alone(0));
       ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "no memory");
     }
   }));
+}
+
+TEST_CASE("data of all ranks of a node that its memory does not hold are refused on every route") {
+  for (const char* routes : {"mapped", "fabric"}) {
+    INFO(routes);
+    expect_well(run_processes(2, [&](Ranks& ranks) {
+      use_routes(routes);
+      const std::unique_ptr<NodeGroup> node = make_node(ranks);
+      const std::uint64_t left = ranks.all_gather(available_shared_memory().bytes).front();
+      const auto made_with = [&](std::uint64_t bytes) {
+        Space::Request request = space_request(kControlBytes, bytes);
+        request.rank = ranks.rank();
+        request.ranks = 2;
+        auto made = Space::make(request, *node);
+        ranks.barrier();
+        return made;
+      };
+      ranks.check(made_with(left / 5 * 2).ok(), "two fifths for each are enough");
+      const auto made = made_with(left / 5 * 3);
+      ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "three fifths are not");
+      ranks.check(!made.ok() && made.error().text.find("for 2 processes") != std::string::npos, "the error says so");
+      ranks.check(made_with(4096).ok(), "the node can be used again");
+    }));
+  }
 }
 
 TEST_CASE("a space may end while operations are under way") {
@@ -107,11 +133,7 @@ TEST_CASE("a space may end while operations are under way") {
     use_routes("fabric");
     std::vector<std::uint64_t> words(8192, 7);
     {
-      auto space = std::move(Space::make({ranks.rank(), 2, kControlBytes, 1 << 16, nullptr}).value());
-      space->map_peers(ranks.all_gather(space->describe()), std::vector<char>(2, 1));
-      ranks.check(space->connect(ranks.all_gather(space->open_fabric().value()), false).ok(), "connected");
-      ranks.barrier();
-      space->finish(false);
+      std::unique_ptr<Space> space = std::move(make_space(ranks, space_request(kControlBytes, 1 << 16)).space);
       if (ranks.rank() == 0) {
         for (int i = 0; i < 20; ++i) ranks.check(space->put(1, 0, words.data(), 8 * words.size()).ok(), "put");
         space.reset();
@@ -183,7 +205,7 @@ TEST_CASE("a process is open to its peers only if some of them may reach its pri
   expect_well(run_processes(1, [&](Ranks& ranks) {
     use_routes("mapped,cma");
     static std::array<std::byte, 4096> memory;
-    const auto space = std::move(Space::make({ranks.rank(), 1, kControlBytes, memory.size(), memory.data()}).value());
-    ranks.check(space->describe().data_address != 0 && !open(), "nobody needs it");
+    const OpenSpace alone = make_space(ranks, space_request(kControlBytes, memory.size(), memory.data()));
+    ranks.check(alone.space->data() == memory.data() && !open(), "nobody needs it");
   }));
 }

@@ -152,15 +152,16 @@ void do_harm(Ranks& ranks, const FabricAddress& victim, std::uint32_t seed) {
       try_key(ranks, victim, key, how);
   }
   Stranger stranger(victim);
-  for (const std::size_t bytes : {1, 15, 16, 39, 40, 41, 100, 1000, 6000}) stranger.send(garbage(random, bytes));
+  for (const std::size_t bytes : {1, 15, 16, 47, 48, 49, 100, 1000, 6000}) stranger.send(garbage(random, bytes));
   // Requests, as well formed as can be without knowing a region.
-  for (std::uint64_t region = 0; region < 16; ++region) {
+  for (std::uint64_t region = 0; region < 24; ++region) {
     const std::uint64_t word = 1;
     OperationList list;
     list.add(DataOperation::put(0, &word, sizeof word));
     RequestHeader header{};
-    header.kind = region % 2 == 0 ? MessageKind::kOperations : MessageKind::kRegions;
-    header.region = region < 8 ? region : random();
+    header.kind = std::array{MessageKind::kOperations, MessageKind::kRegions, MessageKind::kDescribe}[region % 3];
+    header.identity = victim.identity;
+    header.region = region < 12 ? region : random();
     std::vector<std::byte> message(sizeof header + list.bytes().size());
     std::memcpy(message.data(), &header, sizeof header);
     std::ranges::copy(list.bytes(), message.begin() + sizeof header);
@@ -183,35 +184,18 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
     setenv("FARSIDE_LOG", "error", 1);  // each refusal is a warning
     const bool foreign = ranks.rank() == 2;
     constexpr std::uint64_t kWords = 64;
-    std::unique_ptr<Space> space;
-    if (!foreign) {
-      Result<std::unique_ptr<Space>> made = Space::make({ranks.rank(), 2, kControlBytes, 2 * kWords * 8, nullptr});
-      ranks.check(made.ok(), "the space is made");
-      space = std::move(made.value());
-      std::fill_n(space->data(), 2 * kWords * 8, std::byte{0});
-    }
-    auto segments = ranks.all_gather(foreign ? decltype(space->describe()){} : space->describe());
-    segments.pop_back();
-    FabricDescriptor mine;
-    if (!foreign) {
-      space->map_peers(segments, std::vector<char>(2, 1));
-      const Result<FabricDescriptor> opened = space->open_fabric();
-      ranks.check(opened.ok(), "the fabric is opened");
-      mine = opened.value();
-    }
-    auto descriptors = ranks.all_gather(mine);
-    descriptors.pop_back();
-    if (!foreign) {
-      ranks.check(space->connect(descriptors, false).ok(), "the fabric is connected");
-      space->finish(false);
-    }
+    // The ranks tell each other all of the addresses, and the stranger hears it.
+    OpenSpace open = make_space(ranks, space_request(kControlBytes, 2 * kWords * 8), 2);
+    const FabricAddress victim = open.addresses[0];
+    std::unique_ptr<Space> space = std::move(open.space);
+    if (!foreign) std::fill_n(space->data(), 2 * kWords * 8, std::byte{0});
     const auto pids = ranks.all_gather(getpid());
     if (foreign) {
       ranks.barrier();
       while (!asked) usleep(1000);
-      answer_for_others(descriptors[0].address);
+      answer_for_others(victim);
       kill(pids[1], SIGCONT);
-      do_harm(ranks, descriptors[0].address, seed);
+      do_harm(ranks, victim, seed);
       over = true;
       ranks.barrier();
       return;

@@ -74,7 +74,7 @@ TEST_CASE("several threads lose no record of each other") {
 }
 
 TEST_CASE("operations are counted by target and kind, and given out once") {
-  OperationCounts counts(3, false);
+  OperationCounts counts(false);
   REQUIRE(counts.row(2) != nullptr);
   counts.add_here(*counts.row(2), Counted::kPut, 8);
   counts.add_here(*counts.row(2), Counted::kPut, 100);
@@ -87,7 +87,7 @@ TEST_CASE("operations are counted by target and kind, and given out once") {
 }
 
 TEST_CASE("concurrent threads lose no counts while another thread drains them") {
-  OperationCounts counts(2, true);
+  OperationCounts counts(true);
   CHECK(counts.row(0) == nullptr);
   std::uint64_t sum = 0;
   std::vector<std::thread> threads;

@@ -2,13 +2,10 @@
 #include "tests/transport/world.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
-
-#include "transport/node/process_memory.hpp"
 
 namespace farside::testing {
 
@@ -31,7 +28,7 @@ void use_routes(const char* routes, const char* provider) {
 
 World::World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misaligned) : ranks_(ranks) {
   use_routes(over_fabric(variant) ? "fabric" : "mapped,cma");
-  Space::Request request{ranks.rank(), ranks.size(), kControlBytes, bytes, nullptr};
+  Space::Request request = space_request(kControlBytes, bytes);
   if (on_private(variant) && misaligned == kAtPageEnd) {
     constexpr std::size_t kPage = 4096;
     auto* pages = static_cast<std::byte*>(
@@ -43,29 +40,23 @@ World::World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misal
     auto at = reinterpret_cast<std::uintptr_t>(private_.data());
     request.private_data = private_.data() + (63 - (at + 63) % 64) + misaligned;
   }
-  Result<std::unique_ptr<Space>> made = Space::make(request);
-  require(made.status(), "the space is made");
-  space_ = std::move(made.value());
+  const std::size_t files = open_memory_files();
+  space_ = std::move(make_space(ranks, request).space);
   std::fill_n(space_->data(), bytes, kFilling);
-  const std::vector<char> same_node(static_cast<std::size_t>(ranks.size()), 1);
-  const Space::Reach reach = space_->map_peers(ranks.all_gather(space_->describe()), same_node);
+  const Space::Reach reach = space_->reach();
   ranks.check(reach.needs_fabric == over_fabric(variant), "the fabric is needed where nothing else is allowed");
   ranks.check(reach.uses_cma == (variant == Variant::kCma), "cma is used on private memory");
-  if (over_fabric(variant)) {
-    const Result<FabricDescriptor> opened = space_->open_fabric();
-    require(opened.status(), "the fabric is opened");
-    require(space_->connect(ranks.all_gather(opened.value()), false), "the fabric is connected");
-  }
-  ranks.barrier();
-  space_->finish(variant == Variant::kCma);
-  ranks.check(space_->describe().segment_fd == -1, "no descriptor stays once the peers have mapped");
+  // The first space on private memory opens a message queue for the node, which stays.
+  ranks.check(open_memory_files() <= files + (variant == Variant::kCma ? 1 : 0),
+              "no descriptor stays once the peers have mapped");
   const RouteKind expected = over_fabric(variant)       ? RouteKind::kFabric
                              : variant == Variant::kCma ? RouteKind::kCma
                                                         : RouteKind::kMapped;
   for (int r = 0; r < ranks.size(); ++r) {
     const RouteKind route = r == ranks.rank() ? RouteKind::kSelf : expected;
     ranks.check(space_->route(r) == route, "the route is the one that was asked for");
-    ranks.check(space_->bytes(r) == bytes, "the size of a peer's data is known");
+    const Result<Space::Facts> facts = space_->facts(r);
+    ranks.check(facts.ok() && facts.value().bytes == bytes, "the size of a peer's data is known");
   }
   ranks.barrier();
 }
@@ -79,12 +70,6 @@ World::~World() {
 
 void World::good(const Status& status, std::string_view what, std::source_location where) {
   if (!status.ok()) ranks_.check(false, fmt::format("{}: {}", what, status.error().text), where);
-}
-
-void World::require(const Status& status, std::string_view what) {
-  if (status.ok()) return;
-  good(status, what);
-  _exit(1);
 }
 
 namespace {

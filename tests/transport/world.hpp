@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "tests/transport/processes.hpp"
+#include "tests/transport/space_steps.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
 
@@ -62,7 +63,6 @@ class World {
   void good(const Status& status, std::string_view what, std::source_location where = std::source_location::current());
 
  private:
-  void require(const Status& status, std::string_view what);
   Ranks& ranks_;
   std::vector<std::byte> private_;
   std::unique_ptr<Space> space_;

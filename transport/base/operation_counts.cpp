@@ -4,6 +4,12 @@
 namespace farside {
 
 // Not inline, as it is called once per epoch, target and kind.
-void OperationCounts::touch(std::int32_t target, Counted what) { touched_.push_back({target, what}); }
+void OperationCounts::touch(Row& row, Counted what) { touched_.push_back({&row, what}); }
+
+OperationCounts::Row& OperationCounts::find(int target) {
+  Row& row = rows_[target];
+  row.target = target;
+  return row;
+}
 
 }  // namespace farside

@@ -3,14 +3,14 @@
 // statistics or a trace. To count an operation takes two additions on the target's cache line. A list of the touched
 // counts makes the cost of drain() independent of the number of targets.
 //
-// Thread safety: add(), add_slow() and drain() any, after expect_threads(). Memory: 80 bytes per target.
+// Thread safety: add(), add_slow() and drain() any, after expect_threads(). Memory: 88 bytes per target that is used.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "transport/base/relaxed_flag.hpp"
@@ -28,25 +28,28 @@ class OperationCounts {
     std::uint64_t bytes = 0;
   };
   // The counts of one target, by Counted.
-  using Row = std::array<Cell, kKinds>;
+  struct Row {
+    std::int32_t target = 0;
+    std::array<Cell, kKinds> cells{};
+  };
 
   // `threaded`: several threads may count at once.
-  OperationCounts(int targets, bool threaded) : threaded_(threaded), rows_(static_cast<std::size_t>(targets)) {}
+  explicit OperationCounts(bool threaded) : threaded_(threaded) {}
 
   // From now on several threads may count at once, and row() returns null.
   void expect_threads() { threaded_ = true; }
 
-  // Returns the counts for add_here() if only one thread counts, otherwise null.
-  Row* row(int target) { return threaded_ ? nullptr : &rows_[static_cast<std::size_t>(target)]; }
+  // Returns the counts for add_here() if only one thread counts, otherwise null. They do not move.
+  Row* row(int target) { return threaded_ ? nullptr : &find(target); }
   // The same as add(), without the mutex.
   void add_here(Row& row, Counted what, std::size_t bytes) {
-    Cell& cell = row[static_cast<std::size_t>(what)];
+    Cell& cell = row.cells[static_cast<std::size_t>(what)];
     cell.bytes += bytes;
-    if (cell.count++ == 0) [[unlikely]] touch(static_cast<std::int32_t>(&row - rows_.data()), what);
+    if (cell.count++ == 0) [[unlikely]] touch(row, what);
   }
   void add(int target, Counted what, std::size_t bytes) {
     const std::scoped_lock held(mutex_);
-    add_here(rows_[static_cast<std::size_t>(target)], what, bytes);
+    add_here(find(target), what, bytes);
   }
 
   // Counts the reason why an accumulate did not use atomics, but the target's accumulate lock or the target's handler.
@@ -69,12 +72,12 @@ class OperationCounts {
     if (threaded_) held = std::unique_lock(mutex_);
     std::size_t kept = 0;
     for (const Touched& each : touched_) {
-      if (only >= 0 && each.target != only) {
+      if (only >= 0 && each.row->target != only) {
         touched_[kept++] = each;
         continue;
       }
-      Cell& cell = rows_[static_cast<std::size_t>(each.target)][static_cast<std::size_t>(each.what)];
-      take(each.target, each.what, cell.count, cell.bytes);
+      Cell& cell = each.row->cells[static_cast<std::size_t>(each.what)];
+      take(each.row->target, each.what, cell.count, cell.bytes);
       cell = {};
     }
     touched_.resize(kept);
@@ -82,13 +85,14 @@ class OperationCounts {
 
  private:
   struct Touched {
-    std::int32_t target;
+    Row* row;
     Counted what;
   };
-  void touch(std::int32_t target, Counted what);
+  void touch(Row& row, Counted what);
+  Row& find(int target);
 
   RelaxedFlag threaded_;
-  std::vector<Row> rows_;
+  std::unordered_map<int, Row> rows_;
   std::vector<Touched> touched_;
   Slow slow_{};
   std::mutex mutex_;

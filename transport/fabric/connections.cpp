@@ -115,6 +115,12 @@ Peer Connections::find(std::uint64_t identity) {
   return found->second;
 }
 
+std::optional<Peer> Connections::find_connected(std::uint64_t identity) const {
+  const auto found = by_identity_.find(identity);
+  if (found == by_identity_.end()) return {};
+  return found->second;
+}
+
 Peer Connections::insert(const FabricAddress& address) {
   // The peer may have connected before its address was inserted.
   const Peer peer = find(address.identity);
@@ -163,6 +169,8 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
     return 0;
   }
   if (known.current != nullptr) return -FI_EAGAIN;
+  // A peer that has connected to this process, and whose address no operation needed: it must connect again.
+  if (known.address.socket.family == 0) return -FI_ENOTCONN;
   if (!known.waits && !known.failed && Clock::now() >= known.not_before) {
     known.waits = true;
     waiting_.push_back(peer);
@@ -201,7 +209,6 @@ void Connections::look_for_shortage() {
 
 ssize_t Connections::connect(Peer peer) {
   Known& known = peers_[peer];
-  if (known.address.socket.family == 0) return -FI_EAGAIN;  // it is not inserted yet
   const Sockaddr there = to_sockaddr(known.address.socket);
   const InfoHandle info(fi_dupinfo(domain_.info));
   if (info == nullptr) return -FI_ENOMEM;

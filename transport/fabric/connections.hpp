@@ -71,6 +71,9 @@ class Connections {
   // Requests of this process that may be under way at once.
   static constexpr std::size_t kMostInitiated = 32;
 
+  // Returns the peer of this identity, if it has connected to this process or was connected to.
+  std::optional<Peer> find_connected(std::uint64_t identity) const;
+
   enum class What { kOwn, kAnswer };
   // Gives the endpoint of the peer, for this process's own operations or for answers to the peer's, and connects if
   // necessary. Returns 0 or a negative libfabric code: -FI_EAGAIN while a connection is being made or closed, waits for

@@ -106,9 +106,8 @@ Peer Fabric::insert(const FabricAddress& address) {
   return connections_->insert(address);
 }
 
-Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {
+Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes, std::uint64_t wanted) {
   const std::uint64_t mode = info_->domain_attr->mr_mode;
-  std::uint64_t wanted = random_bits();
   if (info_->domain_attr->mr_key_size < sizeof wanted) wanted &= (1ULL << (8 * info_->domain_attr->mr_key_size)) - 1;
   fid_mr* region = nullptr;
   const int code = fi_mr_reg(domain_.get(), base, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE, 0,
@@ -125,6 +124,11 @@ Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes) {
   return registration;
 }
 
+bool Fabric::keys_are_chosen() const {
+  const fi_domain_attr& domain = *info_->domain_attr;
+  return (domain.mr_mode & (FI_MR_PROV_KEY | FI_MR_VIRT_ADDR)) == 0 && domain.mr_key_size >= sizeof(std::uint64_t);
+}
+
 // May be called again for an operation if the provider had no room: the data are copied or registered only once.
 int Fabric::outgoing(Operation& operation, const void* from, std::size_t bytes, Local& local) {
   if (!local_memory_.needed()) {
@@ -134,8 +138,7 @@ int Fabric::outgoing(Operation& operation, const void* from, std::size_t bytes, 
   local = {const_cast<void*>(from), nullptr};
   if (bytes <= LocalMemory::kSlotBytes) {
     if (operation.slot == nullptr) {
-      operation.slot = local_memory_.take();
-      if (operation.slot == nullptr) return -FI_ENOMEM;
+      if (const int code = local_memory_.take(true, operation.slot); code != 0) return code;
       std::memcpy(operation.slot->bytes, from, bytes);
     }
     local = {operation.slot->bytes, operation.slot->descriptor};
@@ -152,8 +155,9 @@ int Fabric::incoming(Operation& operation, void* into, std::size_t bytes, Local&
   local = {into, nullptr};
   if (!local_memory_.needed()) return 0;
   if (bytes <= LocalMemory::kSlotBytes) {
-    if (operation.slot == nullptr) operation.slot = local_memory_.take();
-    if (operation.slot == nullptr) return -FI_ENOMEM;
+    if (operation.slot == nullptr) {
+      if (const int code = local_memory_.take(true, operation.slot); code != 0) return code;
+    }
     operation.into = into;
     operation.into_bytes = bytes;
     local = {operation.slot->bytes, operation.slot->descriptor};
@@ -249,6 +253,14 @@ Status Fabric::ask_for_regions(Pending& pending, const HandlerPlace& place, std:
   return send_request(pending, place, request, nullptr);
 }
 
+Status Fabric::ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) {
+  Request request;
+  request.header.kind = MessageKind::kDescribe;
+  request.header.count = static_cast<std::uint32_t>(description.size());
+  request.fetched = description;
+  return send_request(pending, place, request, nullptr);
+}
+
 Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request,
                             std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) {
@@ -260,6 +272,7 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     operation.steps = request.steps;
     operation.header = request.header;
     operation.header.sender = place.sender;
+    operation.header.identity = address().identity;
     operation.header.region = place.region;
     operation.header.operation = operations_.number(operation);
     operation.header.generation = operation.generation;
@@ -284,8 +297,9 @@ ssize_t Fabric::send(fid_ep* endpoint, const iovec* parts, std::size_t count, Lo
     const fi_msg message{parts, nullptr, count, FI_ADDR_UNSPEC, &context.reserved, 0};
     return fi_sendmsg(endpoint, &message, FI_COMPLETION);
   }
-  if (slot == nullptr) slot = local_memory_.take();
-  if (slot == nullptr) return -FI_ENOMEM;
+  if (slot == nullptr) {
+    if (const int code = local_memory_.take(context.kind == Context::Kind::kOperation, slot); code != 0) return code;
+  }
   iovec whole{slot->bytes, 0};
   for (std::size_t i = 0; i < count; ++i) {
     if (parts[i].iov_len > 0) std::memcpy(slot->bytes + whole.iov_len, parts[i].iov_base, parts[i].iov_len);
@@ -295,14 +309,9 @@ ssize_t Fabric::send(fid_ep* endpoint, const iovec* parts, std::size_t count, Lo
   return fi_sendmsg(endpoint, &message, FI_COMPLETION);
 }
 
-std::uint64_t Fabric::publish(MessageHandler::Region region) {
+bool Fabric::publish(std::uint64_t id, const MessageHandler::Region& region) {
   const std::scoped_lock held(mutex_);
-  return handler_.publish(std::move(region));
-}
-
-void Fabric::admit(std::uint64_t region, std::vector<Peer> peers, bool always_locked) {
-  const std::scoped_lock held(mutex_);
-  handler_.admit(region, std::move(peers), always_locked);
+  return handler_.publish(id, region);
 }
 
 void Fabric::withdraw(std::uint64_t region) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fabric: the endpoint of this process: RDMA writes and reads, remote atomics, requests to message handlers, and
-// their progress. The first window with a peer that only the fabric reaches opens it. connections.hpp has the
-// connections.
+// Fabric: the endpoint of this process (endpoint.hpp) by libfabric: RDMA writes and reads, remote atomics, requests to
+// message handlers, and their progress. The first window with a peer that only the fabric reaches opens it.
+// connections.hpp has the connections.
 //
 // Operations are issued here and complete later: each is counted in a Pending, and the thread that takes its
 // completion off the queue uncounts it. An operation is complete when it has taken effect at the target
@@ -47,6 +47,7 @@
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/adaptive_polling.hpp"
 #include "transport/fabric/connections.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/listening.hpp"
 #include "transport/fabric/operation.hpp"
@@ -56,7 +57,7 @@
 
 namespace farside {
 
-class Fabric {
+class Fabric final : public Endpoint {
  public:
   // Opens the provider that was found (provider.hpp), and starts the progress thread. Errors: kNoRoute, kNoMemory or
   // kOther.
@@ -64,60 +65,32 @@ class Fabric {
                                               Statistics& statistics);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
-  ~Fabric();
+  ~Fabric() override;
 
-  const FabricAddress& address() const { return connections_->address(); }
+  const FabricAddress& address() const override { return connections_->address(); }
   const char* provider() const { return info_->fabric_attr->prov_name; }
   const char* device() const { return info_->domain_attr->name; }
-  // Makes a peer known; the same address is the same peer.
-  Peer insert(const FabricAddress& address);
+  Peer insert(const FabricAddress& address) override;
 
-  // A registration of memory that peers may access with the key until the Registration is destroyed.
-  struct Registration {
-    FabricHandle<fid_mr> region;
-    RemoteKey key;
-  };
-  // Errors: kNoMemory.
-  Result<Registration> expose(void* base, std::size_t bytes);
-
-  // A place in a peer's exposed memory.
-  struct Place {
-    Peer peer;
-    RemoteKey key;
-    std::uint64_t offset;  // bytes from the base that was exposed
-  };
-
-  // The following calls return when the provider has taken the operation; their Status has the errors of issuing.
-  Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes);
-  Status read(Pending& pending, const Place& place, void* local, std::size_t bytes);
-  // Returns whether control words and 64-bit integers are changed by atomics of the target's adapter (the domain nic
-  // of transport/README.md), for which no thread there has to wake; otherwise the target's handler changes them.
-  // Adapter atomics are atomic only among themselves. They take effect behind all operations that were issued to the
-  // same peer before, and before all that are issued later.
-  bool nic_atomics() const { return nic_form_ != NicForm::kNone; }
-  // One step of the adapter on a control word of 64 bits. Precondition: nic_atomics(). The operands are copied;
-  // `fetched` stays in use until `pending` is done.
+  Result<Registration> expose(void* base, std::size_t bytes, std::uint64_t wanted) override;
+  bool keys_are_chosen() const override;
+  Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) override;
+  Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) override;
+  bool nic_atomics() const override { return nic_form_ != NicForm::kNone; }
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
-                 const std::uint64_t* compare, std::uint64_t* fetched);
-  // Returns whether a handler executes a request behind the writes that were issued to its process before.
-  bool orders_messages_behind_writes() const { return orders_messages_behind_writes_; }
-  // Sends one message to the handler of a peer. Fetched data go to the buffers of the list's operations.
-  Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list);
-  // The same, with a step on a control word after the operations; `fetched` receives the word's previous value.
-  // `list` may be null.
+                 const std::uint64_t* compare, std::uint64_t* fetched) override;
+  bool orders_messages_behind_writes() const override { return orders_messages_behind_writes_; }
+  Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) override;
   Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                             const ControlStep& step, std::uint64_t* fetched);
-  // The same, with an acquire step before the operations, which may stop them (message.hpp), and a release step after
-  // them. `result` stays in use until `pending` is done.
+                             const ControlStep& step, std::uint64_t* fetched) override;
   Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                        const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result);
-  // Requests a page of the peer's table of attached regions (AttachedRegions::Page).
-  Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first, std::span<std::byte> page);
-
-  // The regions of this process's handler (message_handler.hpp).
-  std::uint64_t publish(MessageHandler::Region region);
-  void admit(std::uint64_t region, std::vector<Peer> peers, bool always_locked);
-  void withdraw(std::uint64_t region);
+                        const ControlStep& acquire_step, const ControlStep& release_step,
+                        LockedResult& result) override;
+  Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first,
+                         std::span<std::byte> page) override;
+  Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) override;
+  bool publish(std::uint64_t id, const MessageHandler::Region& region) override;
+  void withdraw(std::uint64_t id) override;
 
   // For waiting application threads (Progress). Returns whether anything completed or arrived.
   bool poll();

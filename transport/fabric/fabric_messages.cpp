@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages that arrive: requests of peers, which the message handler executes and answers, and replies to requests of
 // this process.
+#include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include <rdma/fi_rma.h>
@@ -33,10 +35,14 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   if (kind == MessageKind::kReply) return take_reply(message);
   if (kind == MessageKind::kProbe) return;
   if (kind == MessageKind::kDisconnect) return receive_disconnect(message);
-  if (kind != MessageKind::kOperations && kind != MessageKind::kRegions) {
+  if (kind != MessageKind::kOperations && kind != MessageKind::kRegions && kind != MessageKind::kDescribe) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
   }
+  RequestHeader request{};
+  std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
+  const std::optional<Peer> sender = connections_->find_connected(request.identity);
+  if (!sender) return log(LogLevel::kWarn, "a request of an unknown process was dropped");
   const TraceServed served(RouteKind::kFabric, bytes);
   MessageHandler::Answer answer = handler_.execute(message);
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
@@ -45,7 +51,7 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   std::unique_ptr<Reply> reply = take_reply_buffer();
   reply->refused_since = {};
   reply->probe = false;
-  reply->peer = answer.peer;
+  reply->peer = *sender;
   reply->header = answer.header;
   reply->fetched = std::move(answer.fetched);
   unsent_.push_back(std::move(reply));

@@ -63,7 +63,7 @@ Status Fabric::control(Pending& pending, const Place& place, ControlCall call, c
 // their results are right.
 std::string Fabric::try_nic_atomics() {
   alignas(64) std::uint64_t words[8] = {};
-  const Result<Registration> exposed = expose(words, sizeof words);
+  const Result<Registration> exposed = expose(words, sizeof words, random_bits());
   if (!exposed) return exposed.error().text;
   const Place place{insert(address()), exposed.value().key, 0};
   const std::atomic_ref word(words[0]);

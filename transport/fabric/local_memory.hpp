@@ -2,6 +2,10 @@
 // LocalMemory: registration of the buffers of this process that a provider with FI_MR_LOCAL (fi_mr(3)) reads and
 // writes. Small buffers go through registered slots; large ones are registered while their operation is under way.
 //
+// Operations of this process hold at most kMostOwn slots at a time, so that registered memory does not grow with the
+// number of operations in an epoch. Answers to peers are exempt: processes that wait for each other's answers must be
+// able to send them.
+//
 // Not thread-safe: Fabric uses it under its mutex. Memory: 448 KiB for each 64 slots in use at once, never freed
 // before the end.
 #pragma once
@@ -12,6 +16,7 @@
 #include <vector>
 
 #include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
 
 #include "transport/base/result.hpp"
 #include "transport/fabric/handles.hpp"
@@ -24,9 +29,11 @@ class LocalMemory {
   // A message fits into a slot.
   static constexpr std::size_t kSlotBytes = 7168;
   static_assert(kMaxMessage <= kSlotBytes);
+  static constexpr std::size_t kMostOwn = 512;
   struct Slot {
     std::byte* bytes = nullptr;
     void* descriptor = nullptr;
+    bool own = false;  // an operation of this process holds it
   };
 
   LocalMemory() = default;
@@ -35,14 +42,21 @@ class LocalMemory {
   // If false, nothing here is used, and all descriptors are null.
   bool needed() const { return domain_ != nullptr; }
 
-  // Returns a free slot; null if no more memory can be registered.
-  Slot* take() {
-    if (free_.empty() && !grow()) return nullptr;
-    Slot* const slot = free_.back();
+  // Gives a free slot to an operation of this process (`own`) or to an answer. Returns 0, -FI_ENOMEM if no more memory
+  // can be registered, or -FI_EAGAIN until operations of this process complete.
+  int take(bool own, Slot*& slot) {
+    if (own && own_ == kMostOwn) return -FI_EAGAIN;
+    if (free_.empty() && !grow()) return -FI_ENOMEM;
+    slot = free_.back();
     free_.pop_back();
-    return slot;
+    slot->own = own;
+    own_ += own ? 1 : 0;
+    return 0;
   }
-  void release(Slot* slot) { free_.push_back(slot); }
+  void release(Slot* slot) {
+    own_ -= slot->own ? 1 : 0;
+    free_.push_back(slot);
+  }
 
   // `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE. Returns 0 or a negative libfabric code.
   int enroll(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) const {
@@ -64,7 +78,8 @@ class LocalMemory {
     if (enroll(slab.bytes.data(), slab.bytes.size(), FI_SEND | FI_RECV | FI_READ | FI_WRITE, slab.region) != 0)
       return false;
     for (std::size_t i = 0; i < kSlotsAtATime; ++i) {
-      free_.push_back(&slots_.emplace_back(Slot{slab.bytes.data() + i * kSlotBytes, fi_mr_desc(slab.region.get())}));
+      free_.push_back(
+          &slots_.emplace_back(Slot{slab.bytes.data() + i * kSlotBytes, fi_mr_desc(slab.region.get()), false}));
     }
     slabs_.push_back(std::move(slab));
     return true;
@@ -74,6 +89,7 @@ class LocalMemory {
   std::vector<Slab> slabs_;
   std::deque<Slot> slots_;     // never moved
   std::vector<Slot*> free_;
+  std::size_t own_ = 0;        // slots that operations of this process hold
 };
 
 }  // namespace farside

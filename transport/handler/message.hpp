@@ -8,6 +8,7 @@
 //                neither the list nor the release step.
 //   kRegions     RequestHeader. It asks for `count` bytes of the table of attached regions, from region `offset` on
 //                (AttachedRegions::Page).
+//   kDescribe    RequestHeader. It asks for the description of the region (MessageHandler::Region), of `count` bytes.
 //   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
 //                the list, only the former value of its word follows the header.
 //   kProbe       ReplyHeader. The receiver drops it: the sender only learns whether it can be sent.
@@ -20,7 +21,14 @@
 
 namespace farside {
 
-enum class MessageKind : std::uint8_t { kOperations = 1, kRegions = 2, kReply = 3, kProbe = 4, kDisconnect = 5 };
+enum class MessageKind : std::uint8_t {
+  kOperations = 1,
+  kRegions = 2,
+  kReply = 3,
+  kProbe = 4,
+  kDisconnect = 5,
+  kDescribe = 6
+};
 
 // One atomic step on a control word of 64 bits (remote_memory.hpp), in the region's own control block.
 enum class ControlCall : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite };
@@ -38,14 +46,15 @@ struct RequestHeader {
   MessageKind kind;
   std::uint8_t controls;       // kOperations: the number of ControlSteps
   std::uint16_t unused;
-  std::uint32_t sender;        // index of the origin in the region's list of peers
+  std::uint32_t sender;        // rank of the origin in the space
+  std::uint64_t identity;      // of the origin's process (FabricAddress); 0 between on-node peers
   std::uint64_t region;        // id of the target's region (MessageHandler::publish)
   std::uint64_t offset;        // kRegions: index of the first region
-  std::uint32_t count;         // kRegions: bytes of the answer
+  std::uint32_t count;         // kRegions, kDescribe: bytes of the answer
   std::uint32_t generation;    // of the origin's operation; copied into the reply
   std::uint64_t operation;     // the origin's operation; copied into the reply
 };
-static_assert(sizeof(RequestHeader) == 40);
+static_assert(sizeof(RequestHeader) == 48);
 
 enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1, kStopped = 2 };  // kStopped: by the acquire step
 

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <optional>
 
-#include "transport/base/random.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/handler/attached_regions.hpp"
 #include "transport/handler/operation_list.hpp"
@@ -132,19 +131,6 @@ bool execute_list(std::span<const std::byte> list, MessageHandler::Region& regio
 
 }  // namespace
 
-std::uint64_t MessageHandler::publish(Region region) {
-  std::uint64_t id = random_bits();
-  while (regions_.contains(id)) id = random_bits();
-  regions_.emplace(id, std::move(region));
-  return id;
-}
-
-void MessageHandler::admit(std::uint64_t id, std::vector<std::uint64_t> peers, bool always_locked) {
-  Region& region = regions_.at(id);
-  region.peers = std::move(peers);
-  region.always_locked = always_locked;
-}
-
 MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> message) {
   Answer answer;
   RequestHeader request;
@@ -154,14 +140,13 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   }
   std::memcpy(&request, message.data(), sizeof request);
   const auto found = regions_.find(request.region);
-  if (found == regions_.end() || request.sender >= found->second.peers.size()) {
+  if (found == regions_.end() || request.sender >= found->second.ranks) {
     answer.refused = "unknown region or sender";
     return answer;
   }
   Region& region = found->second;
   const std::span<const std::byte> payload = message.subspan(sizeof request);
   answer.known_sender = true;
-  answer.peer = region.peers[request.sender];
   answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
   const auto refuse = [&](const char* why) {
     answer.refused = why;
@@ -174,6 +159,15 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     } else {
       answer.fetched.resize(request.count);
       region.attached->read_page(static_cast<int>(request.sender), request.offset, answer.fetched);
+    }
+    return answer;
+  }
+  if (request.kind == MessageKind::kDescribe) {
+    const std::span<const std::byte> description(region.description.data(), region.description_bytes);
+    if (!payload.empty() || request.count != description.size()) {
+      refuse("bad length");
+    } else {
+      answer.fetched.assign(description.begin(), description.end());
     }
     return answer;
   }

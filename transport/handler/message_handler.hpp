@@ -5,9 +5,10 @@
 // calls MPI and never waits for the application.
 //
 // Not thread-safe: the caller serializes all calls. Errors: a refused request is reported by Answer::refused and by
-// ReplyStatus::kRefused. Memory: 8 bytes per region and peer.
+// ReplyStatus::kRefused. Memory: some 200 bytes per region, for any number of peers.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,21 +29,22 @@ class MessageHandler {
     std::uint64_t bytes = 0;
     AccumulateLockWord* lock = nullptr;
     bool always_locked = false;           // every accumulate takes the lock (some peer has no CPU atomics here)
-    std::vector<std::uint64_t> peers;     // fabric addresses of the permitted senders, by their index
+    std::uint32_t ranks = 0;              // senders have ranks below this number
     std::byte* control = nullptr;         // the control block, if any
     std::uint64_t control_bytes = 0;
     AttachedRegions* attached = nullptr;  // of a dynamic space: the memory that may be accessed
+    // What an origin must know to reach the region without the handler; the handler does not interpret it.
+    std::array<std::byte, 64> description{};
+    std::uint32_t description_bytes = 0;
   };
 
-  // Adds a region and returns its id, which is random so that no other process can guess it. Until admit() the handler
-  // refuses all requests that name the region.
-  std::uint64_t publish(Region region);
-  void admit(std::uint64_t id, std::vector<std::uint64_t> peers, bool always_locked);
+  // Adds a region. `id` is random, so that only those can name it whom the ranks of the space have told. Returns
+  // false, and changes nothing, if there is such a region already.
+  bool publish(std::uint64_t id, const Region& region) { return regions_.try_emplace(id, region).second; }
   void withdraw(std::uint64_t id) { regions_.erase(id); }
 
   struct Answer {
-    bool known_sender = false;    // false: no answer can be sent
-    std::uint64_t peer = 0;
+    bool known_sender = false;    // false: no answer is sent
     ReplyHeader header{};
     std::vector<std::byte> fetched;
     const char* refused = nullptr;  // the reason, if the request was not executed to its end

@@ -63,11 +63,9 @@ NodeHandler::~NodeHandler() {
   thread_.join();
 }
 
-NodeHandlerDescriptor NodeHandler::publish(MessageHandler::Region region, int ranks) {
+bool NodeHandler::publish(std::uint64_t id, const MessageHandler::Region& region) {
   const std::scoped_lock held(mutex_);
-  const std::uint64_t id = handler_.publish(std::move(region));
-  handler_.admit(id, std::vector<std::uint64_t>(static_cast<std::size_t>(ranks)), true);
-  return {segment_.fd.get(), message_queue_.nonce(), id};
+  return handler_.publish(id, region);
 }
 
 void NodeHandler::withdraw(std::uint64_t region) {
@@ -133,14 +131,15 @@ void NodeHandler::run() {
 
 Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid, std::uint64_t nonce_address,
                                                                std::uint64_t nonce,
-                                                               const NodeHandlerDescriptor& descriptor) {
+                                                               const NodeHandlerPlace& place,
+                                                               std::uint64_t region) {
   const std::scoped_lock held(on_node_peers().mutex);
-  std::weak_ptr<Mapping>& known = on_node_peers().message_queues[descriptor.nonce];
+  std::weak_ptr<Mapping>& known = on_node_peers().message_queues[place.nonce];
   std::shared_ptr<Mapping> mapping = known.lock();
   if (mapping == nullptr) {
-    Result<Mapping> mapped = map_peer_segment(pid, descriptor.fd, sizeof(MessageQueue));
+    Result<Mapping> mapped = map_peer_segment(pid, place.fd, sizeof(MessageQueue));
     if (!mapped) return mapped.error();
-    if (MessageQueue::at(mapped.value().base()).nonce() != descriptor.nonce) {
+    if (MessageQueue::at(mapped.value().base()).nonce() != place.nonce) {
       return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", pid)};
     }
     mapping = std::make_shared<Mapping>(std::move(mapped.value()));
@@ -148,7 +147,7 @@ Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid,
   }
   std::erase_if(on_node_peers().message_queues, [](const auto& entry) { return entry.second.expired(); });
   return std::unique_ptr<PeerNodeHandler>(
-      new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, descriptor.region));
+      new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, region));
 }
 
 bool PeerNodeHandler::lives() const {

@@ -22,16 +22,11 @@
 #include "transport/handler/message_handler.hpp"
 #include "transport/handler/operation_list.hpp"
 #include "transport/node/message_queue.hpp"
+#include "transport/node/node_group.hpp"
 #include "transport/node/segment.hpp"
 
 namespace farside {
 
-// The location of a process's message queue, and a region of its handler. Plain bytes.
-struct NodeHandlerDescriptor {
-  std::int32_t fd = -1;        // -1: no message queue
-  std::uint64_t nonce = 0;     // of the message queue
-  std::uint64_t region = 0;
-};
 
 class NodeHandler {
  public:
@@ -41,9 +36,10 @@ class NodeHandler {
   NodeHandler& operator=(const NodeHandler&) = delete;
   ~NodeHandler();
 
-  // Ignores the region's `peers` and admits every rank below `ranks`: a process that can map the message queue has
-  // wider rights anyway.
-  NodeHandlerDescriptor publish(MessageHandler::Region region, int ranks);
+  // The location of the message queue, for on-node peers.
+  NodeHandlerPlace place() const { return {segment_.fd.get(), message_queue_.nonce()}; }
+  // As MessageHandler::publish.
+  bool publish(std::uint64_t id, const MessageHandler::Region& region);
   void withdraw(std::uint64_t region);
 
   // For application threads that wait. Executes the messages in the queue, and returns whether there were any.
@@ -71,7 +67,8 @@ class PeerNodeHandler {
  public:
   // Maps the peer's message queue, unless this process has mapped it already. Errors: kNoRoute.
   static Result<std::unique_ptr<PeerNodeHandler>> find(std::int32_t pid, std::uint64_t nonce_address,
-                                                       std::uint64_t nonce, const NodeHandlerDescriptor& descriptor);
+                                                       std::uint64_t nonce, const NodeHandlerPlace& place,
+                                                       std::uint64_t region);
   // Executes lists, in any order, and returns when all are complete, with the first error. `sender`: this process's
   // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer
   // if the target's process has ended, or if its answer has a wrong length.

@@ -168,33 +168,37 @@ MemoryNeed find_memory_need(std::uint64_t bytes) {
   return need;
 }
 
-Status check_memory_needs(std::span<const MemoryNeed> needs) {
-  struct Sum {
-    std::uint64_t bytes = 0;
-    std::uint64_t left = kUnlimited;
+MemoryNeed::LimitIds memory_limit_ids() {
+  MemoryNeed::LimitIds ids{};
+  const MemoryNeed need = find_memory_need(kSmall + 1);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = need.limits[i].id;
+  return ids;
+}
+
+Status check_memory_needs(const MemoryNeed& own, std::span<const MemoryShare> all) {
+  for (std::size_t i = 0; i < own.limits.size(); ++i) {
+    const MemoryNeed::Limit& limit = own.limits[i];
+    if (limit.id == 0) continue;
+    std::uint64_t sum = 0;
     std::size_t processes = 0;
-    bool node = false;
-  };
-  std::map<std::uint64_t, Sum> sums;
-  for (const MemoryNeed& need : needs) {
-    for (std::size_t i = 0; i < need.limits.size(); ++i) {
-      const MemoryNeed::Limit& limit = need.limits[i];
-      if (limit.id == 0) continue;
-      Sum& sum = sums[limit.id];
-      sum.bytes += std::min(need.bytes, kUnlimited - sum.bytes);
-      sum.left = std::min(sum.left, limit.left);
-      sum.node = i == 0;
-      ++sum.processes;
+    for (const MemoryShare& share : all) {
+      if (std::ranges::find(share.limits, limit.id) == share.limits.end()) continue;
+      sum += std::min(share.bytes, kUnlimited - sum);
+      ++processes;
     }
-  }
-  for (const auto& [id, sum] : sums) {
-    if (sum.bytes <= sum.left) continue;
+    if (sum <= limit.left) continue;
     return Error{ErrorKind::kNoMemory,
-                 fmt::format("shared memory of {} bytes{} is more than {} left ({} bytes)", sum.bytes,
-                             sum.processes > 1 ? fmt::format(" for {} processes", sum.processes) : "",
-                             sum.node ? "this node has" : "their control group has", sum.left)};
+                 fmt::format("shared memory of {} bytes{} is more than {} left ({} bytes)", sum,
+                             processes > 1 ? fmt::format(" for {} processes", processes) : "",
+                             i == 0 ? "this node has" : "their control group has", limit.left)};
   }
   return {};
+}
+
+Status check_memory_need(const MemoryNeed& own) {
+  MemoryShare share{own.bytes, {}};
+  for (std::size_t i = 0; i < own.limits.size(); ++i) share.limits[i] = own.limits[i].id;
+  return check_memory_needs(own, std::span(&share, 1));
 }
 
 UntouchedMemory::UntouchedMemory(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes) {

@@ -3,8 +3,8 @@
 // kernel allocates the pages of a memfd at their first use, and kills a process rather than refuse a page. So a process
 // reads the limits before it makes a segment: the memory of the node (MemAvailable and, where vm.overcommit_memory is
 // 2, what may still be committed), and the limits of its control group and of the groups above it (versions 1 and 2).
-// The need of a process is the size of the new segment and the untouched part of its earlier ones. The ranks of a space
-// exchange their needs and limits, and each rank adds up the needs under the same limit, so all reach the same result.
+// The need of a process is the size of its part of the new segment and the untouched part of its earlier ones. The
+// processes of a node exchange their needs, and each adds up the needs of all that share one of its limits.
 #pragma once
 
 #include <array>
@@ -26,21 +26,33 @@ AvailableMemory available_shared_memory();
 // Returns whether `bytes` are available. At most 64 KiB are not checked.
 bool enough_memory_for(std::uint64_t bytes);
 
-// The need and the limits of one process. Plain bytes.
+// The need and the limits of one process.
 struct MemoryNeed {
   struct Limit {
     std::uint64_t id = 0;     // the same in all processes under the same limit; 0: no limit
     std::uint64_t left = 0;   // bytes
   };
-  std::uint64_t bytes = 0;           // of the new segment, and the untouched bytes of earlier ones
-  std::array<Limit, 5> limits;       // of the node, then of control groups, the innermost first
+  static constexpr std::size_t kLimits = 5;
+  using LimitIds = std::array<std::uint64_t, kLimits>;
+  std::uint64_t bytes = 0;             // of the new segment, and the untouched bytes of earlier ones
+  std::array<Limit, kLimits> limits;   // of the node, then of control groups, the innermost first
 };
 
 // Returns the need of this process for `bytes` more; no need and no limits for at most 64 KiB. Thread safety: any.
 MemoryNeed find_memory_need(std::uint64_t bytes);
+// Returns the ids of the limits that apply to this process. Thread safety: any. Cost: some 50 us.
+MemoryNeed::LimitIds memory_limit_ids();
 
-// Checks that the sum of the needs fits into each limit. Errors: kNoMemory, with the limit that is exceeded.
-Status check_memory_needs(std::span<const MemoryNeed> needs);
+// The need of a process of the node, and the limits that apply to it.
+struct MemoryShare {
+  std::uint64_t bytes = 0;
+  MemoryNeed::LimitIds limits{};
+};
+// Checks that each limit of this process, which has the need `own`, has room for the needs of all processes under it.
+// `all` has the shares of the whole node, this process's included. Errors: kNoMemory, with the limit that is exceeded.
+Status check_memory_needs(const MemoryNeed& own, std::span<const MemoryShare> all);
+// The same for this process alone.
+Status check_memory_need(const MemoryNeed& own);
 
 // A sparse file of this process. While the object lives, the untouched part of the file belongs to the process's need.
 // Thread safety: any.

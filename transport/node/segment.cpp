@@ -20,7 +20,7 @@ namespace farside {
 namespace {
 
 // Returns the need of a new segment, if it is within all limits.
-Result<MemoryNeed> check_limits(std::uint64_t offset, std::size_t bytes) {
+Result<MemoryNeed> check_limits(std::uint64_t offset, std::size_t bytes, std::size_t own) {
   rlimit limit{};
   // Beyond RLIMIT_FSIZE ftruncate(2) raises SIGXFSZ; RLIMIT_AS makes mmap fail by itself.
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
@@ -29,19 +29,19 @@ Result<MemoryNeed> check_limits(std::uint64_t offset, std::size_t bytes) {
                  fmt::format("shared memory of {} bytes is more than the file size limit of this process ({} bytes); "
                              "raise it with ulimit -f", bytes, static_cast<std::uint64_t>(limit.rlim_cur))};
   }
-  const MemoryNeed need = find_memory_need(bytes);
-  if (Status enough = check_memory_needs(std::span(&need, 1)); !enough) return enough.error();
+  const MemoryNeed need = find_memory_need(own);
+  if (Status enough = check_memory_need(need); !enough) return enough.error();
   return need;
 }
 
 // Before Linux 6.11 a signal makes fallocate(2) on a memfd undo its work, so with a profiler's timer a large call would
 // never end. This function blocks signals for one piece at a time.
-int reserve(int fd, std::size_t bytes) {
+int allocate_pages(int fd, const Reserve& part) {
   constexpr std::size_t kPiece = std::size_t{256} << 20;
-  for (std::size_t done = 0; done < bytes; done += std::min(bytes - done, kPiece)) {
+  for (std::size_t done = 0; done < part.bytes; done += std::min(part.bytes - done, kPiece)) {
     const SignalsBlocked blocked;
-    if (fallocate(fd, 0, static_cast<off_t>(done), static_cast<off_t>(std::min(bytes - done, kPiece))) != 0)
-      return errno;
+    const auto bytes = static_cast<off_t>(std::min(part.bytes - done, kPiece));
+    if (fallocate(fd, 0, static_cast<off_t>(part.offset + done), bytes) != 0) return errno;
   }
   return 0;
 }
@@ -78,16 +78,16 @@ Result<UniqueFd> make_memory_file() {
 }
 
 Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes) {
-  if (Result<MemoryNeed> need = check_limits(offset, bytes); !need) return need.error();
+  if (Result<MemoryNeed> need = check_limits(offset, bytes, bytes); !need) return need.error();
   return map_more(fd, offset, bytes);
 }
 
-Result<Segment> make_segment(std::size_t bytes, std::size_t reserved) {
-  Result<MemoryNeed> need = check_limits(0, bytes);
+Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own) {
+  Result<MemoryNeed> need = check_limits(0, bytes, own);
   if (!need) return need.error();
   Result<UniqueFd> file = make_memory_file();
   if (!file) return file.error();
-  if (const int code = reserve(file.value().get(), reserved); code != 0) {
+  if (const int code = allocate_pages(file.value().get(), reserve); code != 0) {
     errno = code;
     return failed("fallocate", bytes);
   }
@@ -98,7 +98,7 @@ Result<Segment> make_segment(std::size_t bytes, std::size_t reserved) {
   return Segment{std::move(mapping.value()), std::move(file.value()), need.value(), nullptr};
 }
 
-void Segment::published(std::size_t processes) {
+void Segment::published(std::size_t bytes, std::size_t processes) {
   std::uint64_t left = 0;
   for (const MemoryNeed::Limit& limit : need.limits) {
     if (limit.id != 0 && (left == 0 || limit.left < left)) left = limit.left;
@@ -106,14 +106,14 @@ void Segment::published(std::size_t processes) {
   // Without a limit the segment was too small for a check. The segments of all processes together have at most the
   // available memory, so on average a process keeps at most kMostKept descriptors.
   constexpr std::uint64_t kMostKept = 64;
-  if (left != 0 && mapping.bytes() >= left / kMostKept / std::max<std::size_t>(processes, 1)) {
-    reserve = std::make_unique<UntouchedMemory>(fd.get(), mapping.bytes());
+  if (left != 0 && bytes >= left / kMostKept / std::max<std::size_t>(processes, 1)) {
+    reserve = std::make_unique<UntouchedMemory>(fd.get(), bytes);
   } else {
     fd.reset();
   }
 }
 
-Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset) {
+Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset, const Reserve& reserve) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   const auto failed_on = [&](const char* call) {
     return Error{ErrorKind::kNoRoute, fmt::format("{} {}: {}", call, path, std::strerror(errno))};
@@ -125,6 +125,10 @@ Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint
   if (fstat(peer.get(), &info) != 0) return failed_on("fstat");
   if (!S_ISREG(info.st_mode) || static_cast<std::uint64_t>(info.st_size) < offset + bytes) {
     return Error{ErrorKind::kNoRoute, fmt::format("{} is not the peer's segment", path)};
+  }
+  if (const int code = allocate_pages(peer.get(), reserve); code != 0) {
+    errno = code;
+    return failed("fallocate", reserve.bytes);
   }
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer.get(), static_cast<off_t>(offset));
   if (base == MAP_FAILED) return failed_on("mmap");

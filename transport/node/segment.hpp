@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that other processes of the node can map: an unnamed memfd, so that no name can leak and no limit of /dev/shm
-// applies. Peers open it through /proc/PID/fd/N while a window is created; then the owner closes it. The pages that
-// farside itself needs are reserved when the segment is made. The kernel allocates the other pages, as zeroes, when and
-// where the application first touches them. A check beforehand makes a shortage an error (memory_limits.hpp).
+// applies. Peers open it through /proc/PID/fd/N while a window is created; then the owner closes it. A process reserves
+// the pages that farside itself needs. The kernel allocates the other pages, as zeroes, when and where the application
+// first touches them. A check beforehand makes a shortage an error (memory_limits.hpp).
 //
 // Thread safety: any for different objects. Errors: kNoMemory for own memory, kNoRoute for a peer's.
 #pragma once
@@ -49,13 +49,24 @@ struct Segment {
   // To be called when the peers have mapped the segment. Closes the descriptor of a small segment. A large one keeps
   // it, so that the need of later segments includes the untouched part of this one. A segment is large from 1/64 of a
   // process's share in the available memory on; `processes` have equal shares.
-  void published(std::size_t processes);
+  void published(std::size_t processes) { published(mapping.bytes(), processes); }
+  // The same for a segment of `bytes` whose mapping has another owner.
+  void published(std::size_t bytes, std::size_t processes);
 };
 
-// Makes a segment. The first `reserved` bytes get their pages at once, and only these take time. Errors: kNoMemory,
-// with the limit that is exceeded.
-Result<Segment> make_segment(std::size_t bytes, std::size_t reserved);
-inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(bytes, bytes); }
+// A part of a segment whose pages are allocated at once.
+struct Reserve {
+  std::uint64_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+// Makes a segment, of which this process needs `own` bytes for itself. Only the reserved part takes time. Errors:
+// kNoMemory, with the limit that is exceeded.
+Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own);
+inline Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve) {
+  return make_segment(bytes, reserve, bytes);
+}
+inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(bytes, {0, bytes}); }
 
 // The same in steps: an empty memory file, and its extension by a mapping of `bytes` from `offset` on. `offset` is a
 // multiple of the page size and not below the end of the file. No pages are reserved.
@@ -63,7 +74,9 @@ Result<UniqueFd> make_memory_file();
 Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes);
 
 // Maps `bytes` of the segment that process `pid` of this node has open as `fd`, from `offset` on, a multiple of the
-// page size. The caller must verify the segment by a nonce in it, because process ids differ between pid namespaces.
-Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset = 0);
+// page size, and reserves a part of it. The caller must verify the segment by a nonce in it, because process ids differ
+// between pid namespaces. Errors: kNoRoute; kNoMemory if the part cannot be reserved.
+Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset = 0,
+                                 const Reserve& reserve = {});
 
 }  // namespace farside

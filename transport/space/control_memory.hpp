@@ -53,10 +53,7 @@ class ControlMemory {
   };
 
   explicit ControlMemory(Space& space) : space_(space) {
-    for (int rank = 0; rank < space.ranks(); ++rank) {
-      if (space.control_word(rank, 0) == nullptr) all_mapped_ = false;
-    }
-    if (!all_mapped_) hand_off_time_ = kFabricHandOff;
+    if (!space.all_words_mapped()) hand_off_time_ = kFabricHandOff;
   }
 
   // control_word.hpp defines the memory orders on mapped words.
@@ -90,7 +87,7 @@ class ControlMemory {
   }
   bool mapped(int rank) const { return space_.control_word(rank, 0) != nullptr; }
   // True if all ranks share a node.
-  bool all_mapped() const { return all_mapped_; }
+  bool all_mapped() const { return space_.all_words_mapped(); }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
                         std::uint64_t desired) {
     if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
@@ -169,7 +166,6 @@ class ControlMemory {
   }
 
   Space& space_;
-  bool all_mapped_ = true;
   std::atomic<std::int64_t> hand_off_time_{kMappedHandOff};
 };
 static_assert(RemoteMemory<ControlMemory>);

@@ -29,21 +29,25 @@ Status for_each(const Blocks& blocks, Work&& work) {
 }  // namespace
 
 Space::Fragments::Fragments(Space& space, int rank, Outstanding* own, std::size_t expected)
-    : space_(space), rank_(rank), own_(own), expected_(expected) {}
+    : space_(space),
+      rank_(rank),
+      here_(space.node_.find(rank)),
+      more_(here_ != nullptr ? space.node_.more(*here_) : nullptr),
+      handler_(more_ != nullptr ? more_->handler.get() : nullptr),
+      own_(own),
+      expected_(expected) {}
 
 bool Space::Fragments::in_lists(std::size_t few_for_process_memory) const {
-  const Target& to = space_.target(rank_);
-  if (to.handler != nullptr) return expected_ > (to.handler->is_polling() ? 1 : few_for_process_memory);
-  return to.outstanding != nullptr && expected_ > kFewForFabric;
+  if (handler_ != nullptr) return expected_ > (handler_->is_polling() ? 1 : few_for_process_memory);
+  return !space_.immediate(rank_) && expected_ > kFewForFabric;
 }
 
 Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size_t bytes, const Blocks& blocks) {
-  const Target& to = space_.target(rank_);
   const bool dense = blocks.stride == static_cast<std::ptrdiff_t>(bytes);
-  if (to.route == RouteKind::kCma && blocks.count > 1 && (dense || !in_lists(kFewForOneCall))) {
+  if (by_cma() && blocks.count > 1 && (dense || !in_lists(kFewForOneCall))) {
     space_.count(rank_, Counted::kPut, bytes * blocks.count);
-    return write_process_memory(to.pid, to.address + offset, blocks.stride, static_cast<const std::byte*>(origin),
-                                blocks.origin_stride, bytes, blocks.count);
+    return write_process_memory(more_->pid, more_->address + offset, blocks.stride,
+                                static_cast<const std::byte*>(origin), blocks.origin_stride, bytes, blocks.count);
   }
   if (in_lists(kFewToMove)) {
     space_.count(rank_, Counted::kPut, bytes * blocks.count);
@@ -56,11 +60,9 @@ Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size
 }
 
 Status Space::Fragments::get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks) {
-  const Target& from = space_.target(rank_);
   // Attached memory may have holes between the blocks.
-  if (from.route == RouteKind::kCma && space_.regions_ == nullptr &&
-      pays_to_read_stretches(bytes, blocks.count, blocks.stride)) {
-    const Status read = read_process_memory(from.pid, from.address + offset, blocks.stride,
+  if (by_cma() && space_.regions_ == nullptr && pays_to_read_stretches(bytes, blocks.count, blocks.stride)) {
+    const Status read = read_process_memory(more_->pid, more_->address + offset, blocks.stride,
                                             static_cast<std::byte*>(origin), blocks.origin_stride, bytes, blocks.count);
     if (read) {
       space_.count(rank_, Counted::kGet, bytes * blocks.count);
@@ -94,14 +96,13 @@ Status Space::Fragments::accumulate(std::uint64_t offset, ReduceOp op, BasicType
 }
 
 Status Space::Fragments::add(const DataOperation& operation, const Blocks& blocks) {
-  Target& to = space_.target(rank_);
-  if (operation.bytes() > kMostCoalesced || (operation.atomic() && space_.control_by_nic_)) {
+  if (operation.bytes() > kMostCoalesced || (operation.atomic() && space_.rules_.by_nic)) {
     return for_each(blocks, [&](std::ptrdiff_t block) {
       const DataOperation one = blocks.on(operation, static_cast<std::size_t>(block));
-      const bool alone = one.bytes() > kMostCoalesced || space_.by_nic(one.type, Space::place_of(to, one.offset));
+      const bool alone = one.bytes() > kMostCoalesced || (here_ == nullptr && space_.fabric_->by_nic(rank_, one));
       if (!alone) return add_to_list(one, {});
       if (Status status = issue(); !status) return status;
-      return space_.operate(to, one, own_);
+      return space_.operate(rank_, here_, one, own_);
     });
   }
   return add_to_list(operation, blocks);
@@ -120,8 +121,7 @@ Status Space::Fragments::add_to_list(DataOperation operation, Blocks blocks) {
 
 Status Space::Fragments::issue() {
   if (list_ == nullptr) return {};
-  Target& to = space_.target(rank_);
-  if (to.handler == nullptr) return space_.send_behind_coalesced(to, own_, std::move(list_));
+  if (handler_ == nullptr) return space_.fabric_->send_behind_kept(rank_, own_, std::move(list_));
   full_.push_back(std::move(list_));
   return full_.size() < MessageQueue::kSlots ? Status() : execute_full();
 }
@@ -130,13 +130,12 @@ Status Space::Fragments::issue() {
 Status Space::Fragments::execute_full() {
   if (full_.empty()) return {};
   const std::vector<std::unique_ptr<OperationList>> lists = std::exchange(full_, {});
-  return space_.target(rank_).handler->execute(space_.process_, static_cast<std::uint32_t>(space_.rank_), lists);
+  return space_.cma_.execute(*more_, lists);
 }
 
 Status Space::Fragments::end() {
   if (list_ == nullptr) return execute_full();
-  if (space_.target(rank_).handler == nullptr && own_ == nullptr)
-    return space_.keep_coalesced(space_.target(rank_), std::move(list_));
+  if (handler_ == nullptr && own_ == nullptr) return space_.fabric_->keep(rank_, std::move(list_));
   Status status = issue();
   Status rest = execute_full();
   return status ? std::move(rest) : std::move(status);

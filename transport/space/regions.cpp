@@ -8,8 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/random.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/fabric.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
@@ -23,7 +24,7 @@ constexpr std::uint64_t kWord = sizeof(std::uint64_t);
 
 struct Regions::Registrations {
   std::mutex mutex;
-  std::multimap<std::uint64_t, Fabric::Registration> by_address;
+  std::multimap<std::uint64_t, Endpoint::Registration> by_address;
 };
 
 Regions::Regions(Space& space, std::uint32_t words, std::byte* own_words, int ranks)
@@ -42,13 +43,14 @@ Status Regions::attach(const void* base, std::uint64_t bytes) {
     return Error{ErrorKind::kAttach, fmt::format("{:#x} is no address of memory", region.address)};
   }
   // Registered before any peer can find the region in the table.
-  Fabric::Registration registration;
-  if (space_.exposed_ != nullptr && bytes > 0) {
+  Endpoint::Registration registration;
+  if (space_.fabric_ != nullptr && bytes > 0) {
     // Adapter atomics change whole words, whose other bytes may belong to another region.
-    const std::uint64_t before = space_.control_by_nic_ ? region.address % kWord : 0;
-    const std::uint64_t behind = space_.control_by_nic_ ? -region.end() % kWord : 0;
+    const std::uint64_t before = space_.rules_.by_nic ? region.address % kWord : 0;
+    const std::uint64_t behind = space_.rules_.by_nic ? -region.end() % kWord : 0;
     std::byte* const from = static_cast<std::byte*>(const_cast<void*>(base)) - before;
-    Result<Fabric::Registration> exposed = space_.fabric().expose(from, before + bytes + behind);
+    Result<Endpoint::Registration> exposed =
+        space_.fabric_->endpoint().expose(from, before + bytes + behind, random_bits());
     if (!exposed) return Error{ErrorKind::kAttach, exposed.error().text};
     registration = std::move(exposed.value());
     region.key = registration.key;
@@ -119,8 +121,8 @@ Result<Regions::Table> Regions::read_on_node(int rank) {
     const auto copy = [&](const RegionWords::Place& place) {
       regions.resize(place.count);
       if (place.count == 0) return;
-      status =
-          read_process_memory(space_.target(rank).pid, place.address, regions.data(), place.count * sizeof(Region));
+      const std::int32_t pid = space_.node_.more(*space_.node_.find(rank))->pid;
+      status = read_process_memory(pid, place.address, regions.data(), place.count * sizeof(Region));
     };
     if (words.read(copy)) {
       // The error counts only if the table has not moved: a table that has moved may be unmapped.
@@ -137,7 +139,7 @@ Result<Regions::Table> Regions::ask_handler(int rank) {
   Page first{};
   for (std::uint64_t known = 0; known == 0 || known < first.count;) {
     alignas(Region) std::array<std::byte, kMaxPayload> answer;
-    if (Status asked = space_.ask_for_regions(rank, known, answer); !asked) return asked.error();
+    if (Status asked = space_.fabric_->ask_for_regions(rank, known, answer); !asked) return asked.error();
     Page page;
     std::memcpy(&page, answer.data(), sizeof page);
     if (known > 0 && page.version != first.version) {

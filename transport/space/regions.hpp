@@ -32,17 +32,18 @@
 #include "transport/base/result.hpp"
 #include "transport/handler/attached_regions.hpp"
 #include "transport/handler/region_table.hpp"
+#include "transport/routes/fabric_route.hpp"
 
 namespace farside {
 
 class Space;
 
-class Regions {
+class Regions final : public RegionFinder {
  public:
   static constexpr std::uint64_t kFirst = 4096;
   static constexpr std::uint64_t kBytes = ~std::uint64_t{0} - 2 * kFirst;
 
-  // `words` is the offset of RegionWords in every rank's segment, `own_words` the address of this rank's.
+  // `words` is the offset of RegionWords in every rank's control block, `own_words` the address of this rank's.
   Regions(Space& space, std::uint32_t words, std::byte* own_words, int ranks);
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
@@ -56,8 +57,7 @@ class Regions {
 
   // Returns whether all of this memory of a rank is attached there.
   Result<bool> covered(int rank, std::uint64_t address, std::uint64_t bytes);
-  // Returns the region that holds this byte of a rank's memory. Errors: kRange, or those of reading the table.
-  Result<Region> find(int rank, std::uint64_t address);
+  Result<Region> find(int rank, std::uint64_t address) override;
 
  private:
   struct Registrations;                 // of regions with the endpoint, by address

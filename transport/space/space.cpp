@@ -1,77 +1,322 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// How a space is made, and how it ends.
 #include "transport/space/space.hpp"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstring>
 #include <new>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "transport/base/global_membarrier.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/random.hpp"
 #include "transport/fabric/fabric.hpp"
+#include "transport/handler/node_handler.hpp"
 #include "transport/node/open_to_peers.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/space/regions.hpp"
 
 namespace farside {
+namespace {
 
-struct Space::Exposed {
-  Fabric& fabric;
-  Fabric::Registration control;
-  Fabric::Registration data;
-  std::uint64_t region = 0;
+// A control block up to the first size gets all its pages at once. Of a longer one only the start does, which has the
+// words that every rank uses; the words behind it belong to posts, and in a large job few ranks post.
+constexpr std::size_t kWholeControl = 8192, kStartOfControl = 4096;
 
-  explicit Exposed(Fabric& owner) : fabric(owner) {}
-  Exposed(const Exposed&) = delete;
-  Exposed& operator=(const Exposed&) = delete;
-  ~Exposed() { fabric.withdraw(region); }
+std::size_t in_pages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+// What a rank tells its on-node peers about its memory.
+struct Space::Offer {
+  std::uint64_t allocated = 0;   // bytes of data in the segment of the node
+  std::uint64_t need = 0;        // of memory, as MemoryNeed says
+  std::uint64_t data_bytes = 0;
+  std::uint64_t data_place = 0;  // of private data: the address in the process, or the offset in `data_fd`
+  std::int32_t data_fd = -1;     // of private data in a file that peers can map (ShareableMemory)
+  std::uint32_t tag = 0;
+  std::int32_t failed = 0;       // 0, or 1 + ErrorKind
+  bool contiguous = false;
+  bool handled = false;          // the rank's node handler has a region
 };
 
-Result<std::unique_ptr<Space>> Space::make(const Request& request) {
-  std::unique_ptr<Space> space(new Space());
-  space->rank_ = request.rank;
-  space->private_data_ = request.private_data != nullptr || request.dynamic;
-  space->data_bytes_ = request.dynamic ? Regions::kBytes : request.data_bytes;
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t region_words = (request.control_bytes + 63) / 64 * 64;
-  const std::size_t control_bytes = region_words + (request.dynamic ? RegionWords::bytes(request.ranks) : 0);
-  space->control_bytes_ = (control_bytes + sizeof(IntegerWords) + page - 1) / page * page;
-  space->threaded_ = request.threaded;
-  space->shared_ = request.shared;
-  space->contiguous_ = request.contiguous_bytes > 0;
-  std::uint64_t allocated = space->private_data_ ? 0 : request.data_bytes;
-  if (space->contiguous_) allocated = request.rank == 0 ? request.contiguous_bytes : 0;
-  if (allocated > SIZE_MAX / 2 - space->control_bytes_) {
-    return Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", allocated)};
+Space::Space(const Request& request)
+    : process_(Process::instance()),
+      rank_(request.rank),
+      ranks_(request.ranks),
+      id_(request.id),
+      tag_(request.tag),
+      private_data_(request.private_data != nullptr || request.dynamic),
+      shared_(request.shared),
+      cma_(process_, request.rank, offsetof(Header, accumulate_lock)) {
+  region_words_ = (request.control_bytes + 63) / 64 * 64;
+  const std::size_t control = region_words_ + (request.dynamic ? RegionWords::bytes(request.ranks) : 0);
+  control_bytes_ = in_pages(control + sizeof(IntegerWords));
+  data_bytes_ = request.dynamic ? Regions::kBytes : request.data_bytes;
+  threaded_ = request.threaded;
+}
+
+Result<std::unique_ptr<Space>> Space::make(const Request& request, NodeGroup& node) {
+  std::unique_ptr<Space> space(new Space(request));
+  const Settings& settings = *space->process_.settings().value();
+  if (!request.shared && !settings.mapped) {
+    const std::unique_ptr<NodeGroup> alone = NodeGroup::alone(request.rank);
+    Result<std::unique_ptr<Space>> made = make_here(std::move(space), request, node, *alone);
+    if (made && request.ranks > 1) {
+      made.value()->needs_fabric_ = true;
+      made.value()->why_ = std::make_unique<std::string>(
+          settings.cma ? "FARSIDE_ROUTES allows cma without mapped, by which cma reaches the control block"
+                       : "FARSIDE_ROUTES does not allow mapped");
+    }
+    return made;
   }
-  Result<Segment> segment = make_segment(space->control_bytes_ + allocated, space->control_bytes_);
-  if (!segment) return segment.error();
-  space->segment_ = std::move(segment.value());
-  std::byte* base = space->segment_.mapping.base();
-  space->data_ = space->private_data_ ? static_cast<std::byte*>(request.private_data) : base + space->control_bytes_;
-  new (base) Header{random_bits(), {}, {}};
-  new (base + space->control_bytes_ - sizeof(IntegerWords)) IntegerWords;
-  if (request.dynamic) {
-    space->data_ = reinterpret_cast<std::byte*>(Regions::kFirst);  // NOLINT(performance-no-int-to-ptr)
-    space->regions_ = std::make_unique<Regions>(*space, static_cast<std::uint32_t>(region_words), base + region_words,
-                                                request.ranks);
+  return make_here(std::move(space), request, node, node);
+}
+
+// `mapped`: the members of the node whose memory is mapped, or this process alone. The limits of memory concern all
+// members.
+Result<std::unique_ptr<Space>> Space::make_here(std::unique_ptr<Space> space, const Request& request,
+                                                NodeGroup& node, NodeGroup& mapped) {
+  Status failed;
+  const Offer own = space->offer(request, mapped, failed);
+  std::vector<Offer> offers = node.exchange(own, space->process_);
+  if (!failed) return failed.error();
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    if (offers[i].failed != 0) {
+      return Error{static_cast<ErrorKind>(offers[i].failed - 1),
+                   fmt::format("rank {} could not make its memory", node.member(static_cast<int>(i)).rank)};
+    }
   }
-  space->targets_.resize(static_cast<std::size_t>(request.ranks));
+  const Status enough = space->check_memory(node, offers);
+  if (mapped.members() < node.members()) offers = {own};
+  // Collective, so that a member that has too little memory takes part.
+  const Status made = space->make_memory(request, mapped, offers);
+  if (!enough) return enough.error();
+  if (!made) return made.error();
+  space->find_routes(mapped, offers);
   return space;
 }
 
-Space::Space() : process_(Process::instance()), counting_(false) {}
+Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& failed) {
+  Offer own;
+  own.allocated = private_data_ ? 0 : request.data_bytes;
+  own.data_bytes = request.dynamic ? 0 : request.data_bytes;
+  own.tag = tag_;
+  own.contiguous = request.contiguous;
+  if (own.allocated > SIZE_MAX / 2 - control_bytes_) {
+    failed = Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", own.allocated)};
+    own.failed = 1 + static_cast<std::int32_t>(ErrorKind::kNoMemory);
+    return own;
+  }
+  own.need = find_memory_need(control_bytes_ + own.allocated).bytes;
+  if (!private_data_) return own;
+  data_ = request.dynamic ? reinterpret_cast<std::byte*>(Regions::kFirst)  // NOLINT(performance-no-int-to-ptr)
+                          : static_cast<std::byte*>(request.private_data);
+  own.data_place = reinterpret_cast<std::uint64_t>(data_);
+  if (!request.dynamic) {
+    if (const auto place = process_.shareable_memory().find(data_, data_bytes_)) {
+      own.data_fd = place->fd;
+      own.data_place = place->offset;
+      return own;
+    }
+  }
+  if (node.members() == 1 || !process_.settings().value()->cma) return own;
+  PeerPermission::instance().need();  // the peers try it before they choose a route
+  // Without a handler on-node peers move fragments one by one.
+  if (const Result<NodeHandler*> handler = process_.node_handler()) {
+    own.handled = true;
+    node.set_handler(handler.value()->place());
+  } else {
+    log(LogLevel::kInfo, "no handler for the on-node peers: {}", handler.error().text);
+  }
+  return own;
+}
+
+Status Space::check_memory(NodeGroup& node, std::span<const Offer> offers) const {
+  std::vector<MemoryShare> shares;
+  for (std::size_t i = 0; i < offers.size(); ++i)
+    shares.push_back({offers[i].need, node.member(static_cast<int>(i)).limits});
+  const std::uint64_t own = offers[static_cast<std::size_t>(node.index())].allocated;
+  return check_memory_needs(find_memory_need(control_bytes_ + own), shares);
+}
+
+Status Space::make_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers) {
+  NodeSegment::Layout layout;
+  layout.control_bytes = control_bytes_;
+  layout.reserved = control_bytes_ <= kWholeControl ? control_bytes_ : kStartOfControl;
+  layout.contiguous = contiguous_ = shared_ && std::ranges::any_of(offers, &Offer::contiguous);
+  for (const Offer& each : offers) layout.data.push_back(each.allocated);
+  Result<NodeSegment> made = NodeSegment::make(node, layout, process_);
+  if (!made) return made.error();
+  segment_ = std::move(made.value());
+  control_ = segment_.control(node.index());
+  if (!private_data_) data_ = segment_.data(node.index());
+  auto* const header = reinterpret_cast<Header*>(control_);
+  new (&header->accumulate_lock) AccumulateLockWord{};
+  new (&header->wake_event) WakeEvent;
+  // Where they are not used, they get no page.
+  if (node.members() == ranks_) new (control_ + control_bytes_ - sizeof(IntegerWords)) IntegerWords;
+  if (request.dynamic) {
+    regions_ = std::make_unique<Regions>(*this, static_cast<std::uint32_t>(region_words_), control_ + region_words_,
+                                         ranks_);
+  }
+  if (offers[static_cast<std::size_t>(node.index())].handled)
+    served_by_node_handler_ = process_.node_handler().value()->publish(id_, handler_region(true));
+  return {};
+}
+
+MessageHandler::Region Space::handler_region(bool always_locked) const {
+  MessageHandler::Region region;
+  region.base = data_;
+  region.bytes = data_bytes_;
+  region.lock = &reinterpret_cast<Header*>(control_)->accumulate_lock;
+  region.always_locked = always_locked;
+  region.ranks = static_cast<std::uint32_t>(ranks_);
+  region.attached = regions_ != nullptr ? &regions_->own() : nullptr;
+  return region;
+}
+
+void Space::find_routes(NodeGroup& node, std::span<const Offer> offers) {
+  node_.reserve(offers.size());
+  if (node.members() < ranks_) {
+    needs_fabric_ = true;
+    why_ = std::make_unique<std::string>("some rank is on another node");
+  }
+  for (int i = 0; i < node.members(); ++i) node_.add(node.member(i).rank);
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    const NodeMember member = node.member(static_cast<int>(i));
+    NodeTarget& target = node_.all()[i];
+    target.bytes = offers[i].data_bytes;
+    target.tag = offers[i].tag;
+    all_support_membarrier_ = all_support_membarrier_ && member.membarrier == 1;
+    if (member.rank == rank_) {
+      target.data = data_;
+      target.control = control_;
+      continue;
+    }
+    target.control = segment_.control(static_cast<int>(i));
+    std::byte* memory = segment_.data(static_cast<int>(i));
+    std::string why;
+    const bool reached = find_route(target, member, offers[i], memory, why);
+    const bool unshared = shared_ && memory == nullptr;
+    if ((!reached && !needs_fabric_) || (unshared && !unshared_))
+      why_ = std::make_unique<std::string>(fmt::format("rank {}: {}", member.rank, why));
+    needs_fabric_ = needs_fabric_ || !reached;
+    unshared_ = unshared_ || unshared;
+    uses_cma_ = uses_cma_ || node_.route(target) == RouteKind::kCma;
+  }
+  node_.arrange();
+  segment_.forget_places();
+}
+
+// `memory`: where the target's data are if they lie in the segment; afterwards where they are mapped, or null. Returns
+// false, and why, if no route inside the node reaches the target.
+bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer& offer, std::byte*& memory,
+                       std::string& why) {
+  const Settings& settings = *process_.settings().value();
+  const auto unreached = [&](std::string reason) {
+    why = std::move(reason);
+    target.control = nullptr;
+    return false;
+  };
+  if (offer.data_bytes == 0 && regions_ == nullptr) {
+    // There are no data to reach.
+  } else if (offer.data_fd >= 0) {
+    // From the page on in which the data begin.
+    const std::uint64_t before = offer.data_place % in_pages(1);
+    Result<Mapping> mapping =
+        map_peer_segment(member.pid, offer.data_fd, before + offer.data_bytes, offer.data_place - before);
+    memory = nullptr;
+    if (!mapping) return unreached(mapping.error().text);
+    memory = mapping.value().base() + before;
+    node_.make_more(target).mapping = std::move(mapping.value());
+  } else if (offer.allocated == 0) {
+    memory = nullptr;
+    if (!settings.cma) return unreached("its memory is private and FARSIDE_ROUTES does not allow cma");
+    std::uint64_t nonce = 0;
+    if (Status status = read_process_memory(member.pid, member.nonce_address, &nonce, sizeof nonce); !status)
+      return unreached(status.error().text);
+    if (nonce != member.nonce)
+      return unreached(fmt::format("process id {} is that of another process here", member.pid));
+    NodeTargetMore& more = node_.make_more(target);
+    more.pid = member.pid;
+    more.address = offer.data_place;
+    if (!offer.handled) return true;
+    auto handler = PeerNodeHandler::find(member.pid, member.nonce_address, member.nonce, member.handler, id_);
+    if (handler) {
+      more.handler = std::move(handler.value());
+    } else {
+      log(LogLevel::kInfo, "the handler of process {}: {}", member.pid, handler.error().text);
+    }
+    return true;
+  }
+  if (settings.mapped) {
+    target.data = memory;
+    return true;
+  }
+  // A shared space is mapped whatever the routes of operations are.
+  node_.make_more(target).memory = memory;
+  return unreached("FARSIDE_ROUTES does not allow mapped");
+}
+
+Result<bool> Space::open_fabric(Providers among, bool some_cma) {
+  Result<Fabric*> fabric = process_.fabric(among);
+  if (!fabric) return fabric.error();
+  return open_fabric(*fabric.value(), some_cma);
+}
+
+Result<bool> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
+  fabric_ = std::make_unique<FabricRoute>(
+      FabricRoute::Setup{endpoint, process_, wake_event(), process_.statistics(), rank_, id_});
+  MessageHandler::Region region = handler_region(some_cma);
+  region.control = control_;
+  region.control_bytes = control_bytes_;
+  if (Status exposed = fabric_->expose(region, data_bytes_, tag_); !exposed) return exposed.error();
+  return endpoint.nic_atomics();
+}
+
+void Space::finish(Agreed agreed) {
+  counting_ = process_.statistics().enabled();
+  rules_.always_locked = agreed.some_cma;
+  // Either all ranks have opened the fabric or none has.
+  rules_.floats_locked = fabric_ == nullptr;
+  rules_.by_nic = fabric_ != nullptr && agreed.nic_atomics;
+  cma_.set_rules(rules_);
+  if (fabric_ != nullptr) {
+    fabric_->agree({std::move(agreed.addresses), rules_, agreed.same_bytes, agreed.same_tags, regions_.get(),
+                    regions_ != nullptr ? Regions::kFirst : 0});
+  }
+  const auto all_here = [&](auto&& holds) {
+    return static_cast<int>(node_.size()) == ranks_ && std::ranges::all_of(node_.all(), holds);
+  };
+  all_words_mapped_ = !rules_.by_nic && all_here([](const NodeTarget& each) { return each.control != nullptr; });
+  all_immediate_ =
+      !rules_.by_nic && all_here([&](const NodeTarget& each) { return node_.route(each) != RouteKind::kFabric; });
+  // If so, every rank maps every target, and all ranks can change their method together.
+  if (!rules_.always_locked && fabric_ == nullptr && all_support_membarrier_) {
+    std::vector<IntegerWords*> words;
+    for (const NodeTarget& target : node_.all()) words.push_back(integer_words(target));
+    integers_.start(std::move(words), rank_, threaded_);
+  }
+  segment_.published(1);
+  why_.reset();
+}
+
+Space::~Space() {
+  fabric_.reset();
+  if (served_by_node_handler_) process_.node_handler().value()->withdraw(id_);
+}
 
 OperationCounts& Space::count_by_target(bool threaded) {
-  counts_ = std::make_unique<OperationCounts>(ranks(), threaded);
+  counts_ = std::make_unique<OperationCounts>(threaded);
   counting_ = true;
-  for (int target = 0; target < ranks(); ++target) this->target(target).counts = counts_->row(target);
+  for (NodeTarget& target : node_.all()) node_.make_more(target).counts = counts_->row(target.rank);
+  cma_.count_in(counts_.get());
+  if (fabric_ != nullptr) fabric_->count_in(counts_.get());
   return *counts_;
 }
 
@@ -80,239 +325,29 @@ void Space::expect_threads() {
   integers_.expect_threads();
   if (counts_ == nullptr) return;
   counts_->expect_threads();
-  for (int target = 0; target < ranks(); ++target) this->target(target).counts = nullptr;
+  for (NodeTarget& target : node_.all()) node_.make_more(target).counts = nullptr;
 }
 
-Space::~Space() {
-  // After an error the caller may not have flushed. The endpoint still uses operations that are under way: each
-  // completes, or its peer is abandoned. Coalesced operations belong to an epoch that never ended, and are dropped.
-  for (Target& to : targets_) {
-    if (to.outstanding != nullptr) to.outstanding->coalesced = {};
-    (void)complete(to);
-  }
-  if (served_by_node_handler_) process_.node_handler().value()->withdraw(*served_by_node_handler_);
+bool Space::uses(RouteKind route) const {
+  if (ranks_ == 1) return route == RouteKind::kSelf;
+  if (route == RouteKind::kFabric && static_cast<int>(node_.size()) < ranks_) return true;
+  return std::ranges::any_of(node_.all(), [&](const NodeTarget& each) {
+    return each.rank != rank_ && node_.route(each) == route;
+  });
 }
 
-SpaceDescriptor Space::describe(bool on_node_peers) {
-  SpaceDescriptor descriptor;
-  const auto* header = reinterpret_cast<const Header*>(segment_.mapping.base());
-  descriptor.nonce = header->nonce;
-  descriptor.nonce_address = reinterpret_cast<std::uint64_t>(&header->nonce);
-  descriptor.pid = getpid();
-  descriptor.segment_fd = segment_.fd.get();
-  descriptor.segment_bytes = segment_.mapping.bytes();
-  descriptor.data_bytes = data_bytes_;
-  descriptor.memory = segment_.need;
-  descriptor.membarrier = supports_global_membarrier() ? 1 : 0;
-  if (!private_data_) return descriptor;
-  descriptor.data_address = reinterpret_cast<std::uint64_t>(data_);
-  if (regions_ == nullptr) {
-    if (const auto place = process_.shareable_memory().find(data_, data_bytes_)) {
-      descriptor.data_fd = place->fd;
-      descriptor.data_offset = place->offset;
-      return descriptor;
-    }
-  }
-  const Settings& settings = *process_.settings().value();
-  if (!on_node_peers || targets_.size() == 1 || !settings.mapped || !settings.cma) return descriptor;
-  PeerPermission::instance().need();  // the peers try it before they choose a route
-  descriptor.handler = serve_on_node_peers();
-  return descriptor;
+Result<Space::Facts> Space::facts(int target) {
+  const NodeTarget* const here = node_.find(target);
+  if (here != nullptr) return Facts{here->bytes, here->tag};
+  return fabric_->facts(target);
 }
 
-// If there is no handler, on-node peers move fragments one by one.
-NodeHandlerDescriptor Space::serve_on_node_peers() {
-  Result<NodeHandler*> handler = process_.node_handler();
-  if (!handler) {
-    log(LogLevel::kInfo, "no handler for the on-node peers on this node: {}", handler.error().text);
-    return {};
-  }
-  auto* header = reinterpret_cast<Header*>(segment_.mapping.base());
-  const NodeHandlerDescriptor descriptor =
-      handler.value()->publish({data_,
-                                regions_ != nullptr ? Regions::kBytes : data_bytes_,
-                                &header->accumulate_lock,
-                                true,
-                                {},
-                                nullptr,
-                                0,
-                                regions_ != nullptr ? &regions_->own() : nullptr},
-                               ranks());
-  served_by_node_handler_ = descriptor.region;
-  return descriptor;
+std::byte* Space::address(int target) const {
+  const NodeTarget* const here = node_.find(target);
+  if (here == nullptr || (here->bytes == 0 && !contiguous_)) return nullptr;
+  if (here->data != nullptr) return here->data;
+  const NodeTargetMore* const more = node_.more(*here);
+  return more != nullptr ? more->memory : nullptr;
 }
-
-// Maps a peer's data that are part of its file of shareable memory, from the page on in which they begin.
-Result<std::byte*> Space::map_data(Target& target, const SpaceDescriptor& peer) {
-  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  const std::uint64_t before = peer.data_offset % page;
-  Result<Mapping> mapping =
-      map_peer_segment(peer.pid, peer.data_fd, before + peer.data_bytes, peer.data_offset - before);
-  if (!mapping) return mapping.error();
-  target.data_mapping = std::move(mapping.value());
-  return target.data_mapping.base() + before;
-}
-
-// Maps the peer's segment and, for private data, tries process_vm_readv. Returns false, and why, if neither route
-// works.
-bool Space::map_peer(Target& target, const SpaceDescriptor& peer, std::string& why) {
-  const Settings& settings = *process_.settings().value();
-  if (!settings.mapped) {
-    why = settings.cma ? "FARSIDE_ROUTES allows cma without mapped, by which cma reaches the control block"
-                       : "FARSIDE_ROUTES does not allow mapped";
-    if (!shared_) return false;
-  }
-  Result<Mapping> mapping = map_peer_segment(peer.pid, peer.segment_fd, peer.segment_bytes);
-  if (!mapping) {
-    why = mapping.error().text;
-    return false;
-  }
-  if (reinterpret_cast<const Header*>(mapping.value().base())->nonce != peer.nonce) {
-    why = fmt::format("process id {} is that of another process here", peer.pid);
-    return false;
-  }
-  if (settings.mapped && peer.data_fd >= 0) {
-    Result<std::byte*> data = map_data(target, peer);
-    if (!data) {
-      why = data.error().text;
-      return false;
-    }
-    target.memory = data.value();
-  } else if (peer.data_address != 0 && peer.data_bytes > 0) {
-    if (!settings.cma) {
-      why = "its memory is private and FARSIDE_ROUTES does not allow cma";
-      return false;
-    }
-    std::uint64_t nonce = 0;
-    if (Status status = read_process_memory(peer.pid, peer.nonce_address, &nonce, sizeof nonce); !status) {
-      why = status.error().text;
-      return false;
-    }
-    if (nonce != peer.nonce) {
-      why = fmt::format("process id {} is that of another process here", peer.pid);
-      return false;
-    }
-    target.route = RouteKind::kCma;
-    if (peer.handler.fd >= 0) {
-      auto handler = PeerNodeHandler::find(peer.pid, peer.nonce_address, peer.nonce, peer.handler);
-      if (handler) {
-        target.handler = std::move(handler.value());
-      } else {
-        log(LogLevel::kInfo, "the handler of process {}: {}", peer.pid, handler.error().text);
-      }
-    }
-  } else {
-    target.memory = mapping.value().base() + control_bytes_;
-  }
-  target.mapping = std::move(mapping.value());
-  if (!settings.mapped) return false;
-  if (target.memory != nullptr) target.route = RouteKind::kMapped;
-  target.data = target.memory;
-  target.control = target.mapping.base();
-  return true;
-}
-
-// All data lie in rank 0's segment, in rank order.
-void Space::place_contiguously() {
-  const Mapping& all = rank_ == 0 ? segment_.mapping : targets_[0].mapping;
-  std::uint64_t before = 0;
-  for (Target& target : targets_) {
-    target.memory = all.base() + control_bytes_ + before;
-    if (target.data != nullptr) target.data = target.memory;
-    target.address = reinterpret_cast<std::uint64_t>(target.memory);
-    before += target.bytes;
-  }
-  data_ = target(rank_).memory;
-}
-
-Space::Reach Space::map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node) {
-  Reach reach;
-  for (std::size_t r = 0; r < targets_.size(); ++r) {
-    Target& target = targets_[r];
-    target.bytes = regions_ == nullptr ? peers[r].data_bytes : 0;
-    target.pid = peers[r].pid;
-    target.address = peers[r].data_address;
-    all_support_membarrier_ = all_support_membarrier_ && peers[r].membarrier == 1;
-    if (static_cast<int>(r) == rank_) {
-      target.route = RouteKind::kSelf;
-      target.memory = data_;
-      target.data = data_;
-      target.control = segment_.mapping.base();
-      continue;
-    }
-    std::string why = "on another node";
-    const bool reached = same_node[r] != 0 && map_peer(target, peers[r], why);
-    const bool unshared = shared_ && target.memory == nullptr;
-    if ((!reached && !reach.needs_fabric) || (unshared && !reach.unshared)) {
-      reach.needs_fabric = true;
-      reach.why = fmt::format("rank {}: {}", r, why);
-    }
-    reach.unshared = reach.unshared || unshared;
-    reach.uses_cma = reach.uses_cma || target.route == RouteKind::kCma;
-  }
-  if (contiguous_ && !reach.unshared) place_contiguously();
-  return reach;
-}
-
-Result<FabricDescriptor> Space::open_fabric(Providers among) {
-  Result<Fabric*> fabric = process_.fabric(among);
-  if (!fabric) return fabric.error();
-  exposed_ = std::make_unique<Exposed>(*fabric.value());
-  FabricDescriptor descriptor;
-  descriptor.address = fabric.value()->address();
-  Result<Fabric::Registration> control = fabric.value()->expose(segment_.mapping.base(), control_bytes_);
-  if (!control) return control.error();
-  exposed_->control = std::move(control.value());
-  descriptor.control = exposed_->control.key;
-  // Regions are exposed when they are attached.
-  if (data_bytes_ > 0 && regions_ == nullptr) {
-    Result<Fabric::Registration> data = fabric.value()->expose(data_, data_bytes_);
-    if (!data) return data.error();
-    exposed_->data = std::move(data.value());
-    descriptor.data = exposed_->data.key;
-  }
-  exposed_->region = fabric.value()->publish({data_, data_bytes_, &accumulate_lock(target(rank_)), false, {},
-                                               segment_.mapping.base(), control_bytes_,
-                                               regions_ != nullptr ? &regions_->own() : nullptr});
-  descriptor.region = exposed_->region;
-  descriptor.nic_atomics = fabric.value()->nic_atomics() ? 1 : 0;
-  return descriptor;
-}
-
-Status Space::connect(std::span<const FabricDescriptor> peers, bool some_cma) {
-  std::vector<Peer> known;
-  for (std::size_t r = 0; r < targets_.size(); ++r) {
-    Target& target = targets_[r];
-    target.peer = exposed_->fabric.insert(peers[r].address);
-    known.push_back(target.peer);
-    target.control_key = peers[r].control;
-    target.data_key = peers[r].data;
-    target.region = peers[r].region;
-    if (target.route == RouteKind::kFabric) target.outstanding = std::make_unique<AllOutstanding>(static_cast<int>(r));
-  }
-  control_by_nic_ =
-      std::all_of(peers.begin(), peers.end(), [](const FabricDescriptor& peer) { return peer.nic_atomics == 1; });
-  exposed_->fabric.admit(exposed_->region, std::move(known), some_cma);
-  return {};
-}
-
-void Space::finish(bool some_cma) {
-  counting_ = process_.statistics().enabled();
-  always_locked_ = some_cma;
-  // Either all ranks have opened the fabric or none has.
-  floats_locked_ = exposed_ == nullptr;
-  // If so, every rank maps every target, and all ranks can change their method together.
-  if (!always_locked_ && exposed_ == nullptr && all_support_membarrier_) {
-    std::vector<IntegerWords*> words;
-    for (const Target& target : targets_) words.push_back(integer_words(target));
-    integers_.start(std::move(words), rank_, threaded_);
-  }
-  all_immediate_ = !control_by_nic_ && std::none_of(targets_.begin(), targets_.end(),
-                                [](const Target& target) { return target.route == RouteKind::kFabric; });
-  segment_.published(static_cast<std::size_t>(
-      std::ranges::count_if(targets_, [](const Target& t) { return t.route != RouteKind::kFabric; })));
-}
-
-Fabric& Space::fabric() const { return exposed_->fabric; }
 
 }  // namespace farside

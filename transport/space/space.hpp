@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Space: the memory that the ranks of a group have made reachable to each other. Each rank contributes a control block
-// (words for protocols) and data (allocated here, or private memory of the application). Each target has one route,
-// chosen when the space is made; operations then dispatch without searching.
+// (words for protocols) and data (allocated here, or private memory of the application). The ranks of this node, and
+// the others as they are reached, are targets; each has one route.
 //
-// A rank's segment:   | header (nonce, accumulate lock, wake event) | control words ... | data, if allocated here |
-//                     0                                64                  control_bytes, whole pages
+// A rank's control block:   | header (accumulate lock, wake event) | control words ... | integer words |
+//                           0                                      64                  whole pages
 //
-// A space is made in four steps. Between them the caller exchanges their results among all ranks:
-//   make -> map_peers(all SpaceDescriptors) -> [open_fabric -> connect(all FabricDescriptors)] -> finish
+// A space is made in three steps. Between them the ranks of the group agree (pmpi/window/creation.cpp):
+//
+//   make (collective over the node)  ->  [open_fabric, if some rank needs it]  ->  finish
+//
+// Nothing here grows with the number of ranks, but for two bits of shared memory per rank in the control words of
+// epochs/, which get no pages before they are used.
 //
 // Thread safety: with Request::threaded or after expect_threads(), several threads may be in operations, flushes and
 // control calls at once; the steps above are for one thread, and deferred locks for processes with one thread.
@@ -16,21 +20,18 @@
 // operation failed; kRange: the memory is not attached, or the target's handler refused; kNoMemory. Making a space
 // also returns kNoRoute and kBadSetting.
 //
-// Cost: transport/README.md, "Routes and costs". Memory: 160 bytes per rank, 208 more per rank that the fabric
-// reaches.
+// Cost: transport/README.md, "Routes and costs". Memory: 32 bytes per rank of this node, and those of FabricTargets per
+// rank that was reached over the fabric.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
+#include <utility>
 
-#include "transport/base/address.hpp"
 #include "transport/base/copy.hpp"
 #include "transport/base/operation_counts.hpp"
 #include "transport/base/result.hpp"
@@ -38,44 +39,22 @@
 #include "transport/base/stores.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/data/reduce_op.hpp"
-#include "transport/handler/node_handler.hpp"
 #include "transport/node/accumulate_lock.hpp"
 #include "transport/node/integer_method.hpp"
-#include "transport/node/segment.hpp"
+#include "transport/node/node_group.hpp"
+#include "transport/node/node_segment.hpp"
 #include "transport/process.hpp"
-#include "transport/space/outstanding.hpp"
+#include "transport/routes/cma_route.hpp"
+#include "transport/routes/fabric_route.hpp"
+#include "transport/routes/node_targets.hpp"
 
 namespace farside {
 
 class Regions;
 
-// What a rank publishes about its memory; exchanged as bytes.
-struct SpaceDescriptor {
-  std::uint64_t nonce = 0;
-  std::uint64_t nonce_address = 0;  // in that process, to try process_vm_readv on
-  std::int32_t pid = 0;
-  std::int32_t segment_fd = -1;
-  std::uint64_t segment_bytes = 0;
-  std::uint64_t data_bytes = 0;
-  std::uint64_t data_address = 0;   // of private data, else 0
-  std::int32_t data_fd = -1;        // of private data in a file that peers can map (ShareableMemory)
-  std::uint64_t data_offset = 0;
-  NodeHandlerDescriptor handler;  // of private data that peers cannot map
-  MemoryNeed memory;  // of the segment: the ranks check together whether it suffices (check_memory_needs)
-  std::uint64_t membarrier = 0;  // 1: takes part in global_membarrier()
-};
-
-struct FabricDescriptor {
-  FabricAddress address;
-  RemoteKey control;
-  RemoteKey data;
-  std::uint64_t region = 0;         // of the message handler
-  std::uint64_t nic_atomics = 0;    // 1: adapter atomics reach its control words
-};
-
 class Space {
   struct Header {
-    std::uint64_t nonce;
+    std::uint64_t nonce;  // of the segment, in the first control block (node/node_segment.hpp)
     AccumulateLockWord accumulate_lock;
     WakeEvent wake_event;
   };
@@ -87,43 +66,52 @@ class Space {
   struct Request {
     int rank = 0;
     int ranks = 1;
+    std::uint64_t id = 0;           // random, and equal on all ranks
     std::size_t control_bytes = 0;  // includes the header; equal on all ranks
     std::uint64_t data_bytes = 0;
     void* private_data = nullptr;   // null: allocate the data
-    // Every rank maps every other rank's data for loads and stores, whatever the routes of operations are.
+    std::uint32_t tag = 0;          // a number that origins learn together with the bytes of the data
+    // Every rank maps every other rank's data for loads and stores, whatever the routes of operations are. All ranks
+    // must be members of the node.
     bool shared = false;
-    // If not 0: the data of all ranks, this many bytes in total, lie contiguously in rank order in rank 0's segment.
-    std::uint64_t contiguous_bytes = 0;
+    // Of a shared space: this rank wants the data of all ranks to lie contiguously in rank order. They do if one does.
+    bool contiguous = false;
     // The only data are the regions that ranks attach later (space/regions.hpp).
     bool dynamic = false;
     // Several threads of this process may be in operations at once.
     bool threaded = false;
   };
-  static Result<std::unique_ptr<Space>> make(const Request& request);
+  // Collective over the members of the node, even after an error of one of them.
+  static Result<std::unique_ptr<Space>> make(const Request& request, NodeGroup& node);
   Space(const Space&) = delete;
   Space& operator=(const Space&) = delete;
   ~Space();
 
-  // `on_node_peers`: some peer may be on this node. Then private data get a handler (handler/node_handler.hpp).
-  SpaceDescriptor describe(bool on_node_peers = true);
-
-  // The result of mapping peers; the ranks combine their flags by "or".
+  // What make() has found; the ranks combine it by "or".
   struct Reach {
     bool needs_fabric = false;     // some peer has no route inside the node
     bool uses_cma = false;         // some peer has the route cma
-    std::string why;               // the reason of needs_fabric or unshared, for a message
+    std::string why;               // the reason of needs_fabric or unshared, for a message; empty after finish()
     bool unshared = false;         // the space is shared, and some peer's data could not be mapped
   };
-  // same_node[r]: rank r may be on this node (MPI_Comm_split_type); it counts as on-node if its segment can be mapped.
-  Reach map_peers(std::span<const SpaceDescriptor> peers, std::span<const char> same_node);
+  Reach reach() const { return {needs_fabric_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_}; }
 
-  // All ranks call these two if some rank needs the fabric. `among`: the providers that all of them can use
-  // (Process::usable_providers). Errors of open_fabric: those of Process::fabric() and Fabric::expose(); connect has
-  // none.
-  Result<FabricDescriptor> open_fabric(Providers among = kAnyProvider);
-  Status connect(std::span<const FabricDescriptor> peers, bool some_cma);
-  // Precondition: all ranks have mapped what they need.
-  void finish(bool some_cma);
+  // All ranks call this if some rank needs the fabric. `among`: the providers that all of them can use
+  // (Process::usable_providers). `some_cma`: some rank uses cma. Returns whether the endpoint has adapter atomics.
+  // Errors: those of Process::fabric() and FabricRoute::expose().
+  Result<bool> open_fabric(Providers among, bool some_cma);
+  // The same with another endpoint, for tests and simulations.
+  Result<bool> open_fabric(Endpoint& endpoint, bool some_cma);
+  // What the ranks have agreed on. The members that follow some_cma concern spaces that need the fabric.
+  struct Agreed {
+    bool some_cma = false;     // some rank uses cma
+    PeerAddresses addresses;   // of all ranks
+    bool nic_atomics = false;  // all ranks have them
+    bool same_bytes = false;   // all ranks have the same Request::data_bytes
+    bool same_tags = false;
+  };
+  // Precondition: all ranks have made their memory and their regions accessible.
+  void finish(Agreed agreed);
 
   // From now on operations are counted by target in the returned object, and not in the process's statistics.
   OperationCounts& count_by_target(bool threaded);
@@ -131,21 +119,39 @@ class Space {
   void expect_threads();
 
   int rank() const { return rank_; }
-  int ranks() const { return static_cast<int>(targets_.size()); }
+  int ranks() const { return ranks_; }
   std::byte* data() const { return data_; }
   // Null unless the space is dynamic.
   Regions* regions() const { return regions_.get(); }
-  RouteKind route(int target) const { return targets_[static_cast<std::size_t>(target)].route; }
-  // 0 in a dynamic space.
-  std::uint64_t bytes(int target) const { return targets_[static_cast<std::size_t>(target)].bytes; }
-  // The target's data where operations on them are loads and stores of this process (self, mapped), or null.
-  std::byte* mapped(int target) const { return targets_[static_cast<std::size_t>(target)].data; }
-  // The address at which the application loads and stores a target's data, or null. In a shared space it is null only
-  // for data of no bytes in a segment of their own.
-  std::byte* address(int target) const {
-    const Target& to = targets_[static_cast<std::size_t>(target)];
-    return to.bytes > 0 || contiguous_ ? to.memory : nullptr;
+  RouteKind route(int target) const {
+    const NodeTarget* const here = node_.find(target);
+    if (here == nullptr) return RouteKind::kFabric;
+    return target == rank_ ? RouteKind::kSelf : node_.route(*here);
   }
+  // Returns whether some rank other than this one (or, in a space of one rank, this one) has the route.
+  bool uses(RouteKind route) const;
+
+  // The bytes of a rank's data, 0 in a dynamic space, and its tag. One round trip at the first call for a rank on
+  // another node, if the ranks differ in them; then nothing. Errors: kPeer.
+  using Facts = FabricRoute::Facts;
+  Result<Facts> facts(int target);
+  // The target if operations on its data are loads and stores of this process (self, mapped), or null.
+  const NodeTarget* mapped_target(int target) const {
+    const NodeTarget* const here = node_.find(target);
+    return here != nullptr && here->data != nullptr ? here : nullptr;
+  }
+  // The same for the fast path: null also for some placements of ranks (NodeTargets::find_regular).
+  const NodeTarget* fast_target(int target) const {
+    const NodeTarget* const here = node_.find_regular(target);
+    return here != nullptr && here->data != nullptr ? here : nullptr;
+  }
+  std::byte* mapped(int target) const {
+    const NodeTarget* const here = node_.find(target);
+    return here != nullptr ? here->data : nullptr;
+  }
+  // Of a shared space: the address at which the application loads and stores a target's data, or null. It is null only
+  // for data of no bytes that are not contiguous with others.
+  std::byte* address(int target) const;
 
   // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. An operation
   // returns when it is issued or coalesced. Local buffers stay in use until flush, except operands of at most
@@ -153,16 +159,16 @@ class Space {
   Status put(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr);
   Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr);
   // The same on a mapped target, at an address in its data: complete when they return.
-  void put_at(int target, std::byte* at, const void* origin, std::size_t bytes) {
+  void put_at(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes) {
     if (counting_ || !copy_small(at, origin, bytes)) return put_at_slow(target, at, origin, bytes);
     stores_.made();
   }
-  void get_at(int target, const std::byte* at, void* origin, std::size_t bytes) const {
+  void get_at(const NodeTarget& target, const std::byte* at, void* origin, std::size_t bytes) const {
     if (counting_ || !copy_small(origin, at, bytes)) get_at_slow(target, at, origin, bytes);
   }
   // Counts `bytes` that the caller has put to or got from a mapped target by its own loads and stores.
   void moved(int target, Counted what, std::size_t bytes) {
-    count(target, what, bytes);
+    count(*node_.find(target), what, bytes);
     if (what == Counted::kPut) stores_.made();
   }
   // kAlone: no other process or thread accesses the target's data meanwhile (this process holds an exclusive lock and
@@ -171,240 +177,184 @@ class Space {
   // Atomic per element. `fetched` may be null.
   Status accumulate(int target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
                     std::size_t count, Access access = Access::kShared, Outstanding* own = nullptr);
-  void accumulate_at(int target, std::byte* at, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                     std::size_t count, Access access = Access::kShared);
+  void accumulate_at(const NodeTarget& target, std::byte* at, ReduceOp op, BasicType type, const void* origin,
+                     void* fetched, std::size_t count, Access access = Access::kShared);
   // Accumulates `rows` rows of `count` elements. `stride` and `origin_stride` are in bytes; fetched rows have the
   // origin's stride.
-  void accumulate_rows_at(int target, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type,
+  void accumulate_rows_at(const NodeTarget& target, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type,
                           const std::byte* origin, std::byte* fetched, std::ptrdiff_t origin_stride, std::size_t count,
                           std::size_t rows, Access access);
   Status compare_and_swap(int target, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
                           void* fetched);
-  void compare_and_swap_at(int target, std::byte* at, BasicType type, const void* origin, const void* compare,
-                           void* fetched);
+  void compare_and_swap_at(const NodeTarget& target, std::byte* at, BasicType type, const void* origin,
+                           const void* compare, void* fetched);
   // Waits until all operations towards the target are complete there; returns the first error among them.
-  Status flush(int target);
+  Status flush(int target) {
+    Status status = fabric_ != nullptr ? fabric_->flush(target) : Status();
+    drain_stores();
+    return status;
+  }
+  Status flush_all() {
+    Status status = fabric_ != nullptr ? fabric_->flush_all() : Status();
+    drain_stores();
+    return status;
+  }
   // Returns whether operations towards the target are complete when they return. Then a flush is only drain_stores(),
   // and an atomic that releases a mapped lock replaces even that.
-  bool immediate(int target) const { return route(target) != RouteKind::kFabric; }
+  bool immediate(int target) const { return all_immediate_ || route(target) != RouteKind::kFabric; }
   // Returns whether this holds for all targets; then all control words are mapped, too.
   bool all_immediate() const { return all_immediate_; }
   void drain_stores() { stores_.drain(); }
+  void stores_drained_by_atomic() { stores_.drained_by_atomic(); }
   // Returns a counter for request-based operations on the target; null where operations are complete when they
-  // return.
-  std::unique_ptr<Outstanding> own_outstanding(int target);
+  // return. Errors: kPeer.
+  Result<std::unique_ptr<Outstanding>> own_outstanding(int target) {
+    if (immediate(target)) return std::unique_ptr<Outstanding>();
+    return fabric_->own_outstanding(target);
+  }
   // Abandons the operations of `own`: a flush of the target returns their errors.
-  void abandon(int target, std::unique_ptr<Outstanding> own);
+  void abandon(int target, std::unique_ptr<Outstanding> own) {
+    if (own != nullptr) fabric_->abandon(target, std::move(own));
+  }
   // The fragments of one operation (fragments.hpp).
   class Fragments;
-  void stores_drained_by_atomic() { stores_.drained_by_atomic(); }
-  Status flush_all();
 
   // Waits for the operations that a control fetch-add towards the target would overtake if it were issued next.
   // Precedes the fetch-add that ends an epoch (a lock's release, complete's notification). It does not complete
   // operations: a flush does.
-  Status order_before_release(int target);
+  Status order_before_release(int target) {
+    return fabric_ != nullptr ? fabric_->order_before_release(target) : Status();
+  }
   // Announces such a fetch-add: small operations on this target are coalesced until then, and travel in one message
   // with it. A flush of the target withdraws the announcement.
   void expect_release(int target) {
-    AllOutstanding* const all = this->target(target).outstanding.get();
-    if (all == nullptr) return;
-    const std::scoped_lock held(coalesced_mutex_);
-    all->release_expected = true;
+    if (!immediate(target)) fabric_->expect_release(target);
   }
 
   // Defers a lock of the target in a process with one thread, so that the lock can travel with the operations of its
   // epoch. The operations are coalesced behind the lock; before the first one that cannot wait, `take` takes the
-  // lock. The deferral ends by `take`, or by one of the following calls.
-  bool may_defer_lock(int target) const;
-  void defer_lock(int target, std::function<Status()> take);
+  // lock. The deferral ends by `take`, or by one of the following calls. Not in a dynamic space: if memory was detached
+  // meanwhile, the handler would not execute the release step.
+  bool may_defer_lock(int target) const {
+    return !immediate(target) && control_word(target, 0) == nullptr && fabric_->may_defer_lock();
+  }
+  Status defer_lock(int target, TargetOrder::Acquire take) { return fabric_->defer_lock(target, std::move(take)); }
   // Ends the deferral: `take` takes the lock by itself, while the coalesced operations stay coalesced.
   template <class Take>
   auto acquire_deferred_lock(int target, Take&& take) {
-    AllOutstanding& all = *this->target(target).outstanding;
-    all.deferred = nullptr;
-    Coalesced coalesced = take_coalesced(all, true);
-    coalesced_sent(all, {});
-    auto taken = take();
-    if (taken) coalesce_again(all, std::move(coalesced));
-    return taken;
+    return fabric_->acquire_deferred_lock(target, std::forward<Take>(take));
   }
   // Sends one message with the acquire step, the coalesced operations and the release step, and waits for its reply.
   // If the acquire step stops it, only the ticket is taken: the caller must wait for the lock, and the result has the
   // coalesced operations.
   Status execute_locked(int target, const ControlStep& acquire_step, const ControlStep& release_step,
-                        LockedResult& result);
+                        LockedResult& result) {
+    return fabric_->execute_locked(target, acquire_step, release_step, result);
+  }
   // Puts the operations that were stopped back, to travel with the release of the lock, which is taken now.
-  void coalesce_again(int target, std::unique_ptr<OperationList> list);
+  void keep_again(int target, std::unique_ptr<OperationList> list) { fabric_->keep_again(target, std::move(list)); }
 
   // Returns a target's control word if CPU atomics change it and it is mapped, else null. `word` is a byte offset,
-  // from kHeaderBytes, in the target's segment (control_memory.hpp).
+  // from kHeaderBytes, in the target's control block (control_memory.hpp).
   std::uint64_t* control_word(int target, std::uint32_t word) const {
-    if (control_by_nic_) return nullptr;
-    std::byte* control = targets_[static_cast<std::size_t>(target)].control;
-    return control == nullptr ? nullptr : reinterpret_cast<std::uint64_t*>(control + word);
+    const NodeTarget* const here = node_.find(target);
+    if (here == nullptr || here->control == nullptr || rules_.by_nic) return nullptr;
+    return reinterpret_cast<std::uint64_t*>(here->control + word);
   }
+  // Returns whether all ranks' control words are mapped, and CPU atomics change them.
+  bool all_words_mapped() const { return all_words_mapped_; }
   // Returns this rank's own word, for reading. Changes go through control_word or, in the domain nic, through
   // control.
   std::uint64_t* own_control_word(std::uint32_t word) const {
-    return reinterpret_cast<std::uint64_t*>(segment_.mapping.base() + word);
+    return reinterpret_cast<std::uint64_t*>(control_ + word);
   }
   // Wakes a mapped target if it sleeps; called after a change of its control words.
-  void wake(int target) const {
-    std::byte* control = targets_[static_cast<std::size_t>(target)].control;
-    reinterpret_cast<Header*>(control)->wake_event.wake_if_armed();
-  }
-  WakeEvent& wake_event() const { return reinterpret_cast<Header*>(segment_.mapping.base())->wake_event; }
+  void wake(int target) const { reinterpret_cast<Header*>(node_.find(target)->control)->wake_event.wake_if_armed(); }
+  WakeEvent& wake_event() const { return reinterpret_cast<Header*>(control_)->wake_event; }
   // Issues a step on a control word for which control_word() is null: one message, or one operation of the adapter.
   // `operand`, `compare` and `fetched` stay in use until `pending` is done.
   Status control(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
-                 const std::uint64_t* compare, std::uint64_t* fetched);
+                 const std::uint64_t* compare, std::uint64_t* fetched) {
+    return fabric_->control(call, target, word, pending, operand, compare, fetched);
+  }
+  // Null until open_fabric().
+  const FabricRoute* fabric_route() const { return fabric_.get(); }
 
  private:
-  struct Target {
-    RouteKind route = RouteKind::kFabric;
-    std::byte* data = nullptr;         // if operations are loads and stores
-    std::byte* memory = nullptr;       // if the data are mapped; in a shared space also for other routes
-    std::byte* control = nullptr;      // if mapped
-    std::uint64_t bytes = 0;
-    OperationCounts::Row* counts = nullptr;  // in a process with one thread
-    std::uint64_t address = 0;         // of private data, in its process; of contiguous data, here
-    std::int32_t pid = 0;
-    Peer peer = 0;
-    RemoteKey control_key, data_key;
-    std::uint64_t region = 0;
-    Mapping mapping;
-    Mapping data_mapping;              // of data in a file of ShareableMemory
-    std::unique_ptr<PeerNodeHandler> handler;            // of the route cma, if the peer has one
-    std::unique_ptr<AllOutstanding> outstanding;         // of the route fabric, else null
-  };
-
-  // The most that is combined under the accumulate lock at a time.
-  static constexpr std::size_t kLockedBytes = 16384;
-  // Operations of more bytes are not coalesced: RDMA moves them in parallel. Before a release a larger operation pays
-  // as well, since coalescing saves a round trip.
-  static constexpr std::size_t kMostCoalesced = 2048;
-  static constexpr std::size_t kMostBeforeRelease = 4096;
-  static_assert(kMostCoalesced <= OperationList::kMostInOne && kMostBeforeRelease <= OperationList::kMostInOne);
-  // The most lists under way towards one target: lists hold copies.
-  static constexpr std::uint32_t kMostLists = 64;
-
+  struct Offer;
   friend class Regions;
-  Space();
-  Target& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
-  NodeHandlerDescriptor serve_on_node_peers();
-  Result<std::byte*> map_data(Target& target, const SpaceDescriptor& peer);
-  bool map_peer(Target& target, const SpaceDescriptor& peer, std::string& why);
-  void place_contiguously();
+  explicit Space(const Request& request);
+  static Result<std::unique_ptr<Space>> make_here(std::unique_ptr<Space> space, const Request& request,
+                                                  NodeGroup& node, NodeGroup& mapped);
+  Offer offer(const Request& request, NodeGroup& node, Status& failed);
+  Status check_memory(NodeGroup& node, std::span<const Offer> offers) const;
+  Status make_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers);
+  void find_routes(NodeGroup& node, std::span<const Offer> offers);
+  bool find_route(NodeTarget& target, const NodeMember& member, const Offer& offer, std::byte*& memory,
+                  std::string& why);
+  MessageHandler::Region handler_region(bool always_locked) const;
+  void count(const NodeTarget& target, Counted what, std::size_t bytes) const {
+    if (!counting_) [[likely]] return;
+    const NodeTargetMore* const more = node_.more(target);
+    if (more != nullptr && more->counts != nullptr) return counts_->add_here(*more->counts, what, bytes);
+    count_slow_row(target.rank, what, bytes);
+  }
   void count(int target, Counted what, std::size_t bytes) const {
     if (!counting_) [[likely]] return;
-    if (OperationCounts::Row* row = targets_[static_cast<std::size_t>(target)].counts)
-      return counts_->add_here(*row, what, bytes);
-    count_shared_row(target, what, bytes);
+    count_slow_row(target, what, bytes);
   }
   // Slow paths of put_at and get_at: counting, and sizes that copy_small does not copy. They are tail calls, so that
   // the fast paths need no frame.
-  void put_at_slow(int target, std::byte* at, const void* origin, std::size_t bytes);
-  void get_at_slow(int target, const std::byte* at, void* origin, std::size_t bytes) const;
-  void count_shared_row(int target, Counted what, std::size_t bytes) const;
-  void count_slow(BasicType type, const void* address, bool by_handler) const;
-  Status operate(Target& target, const DataOperation& operation, Outstanding* own);
-  Status operate_by_cma(Target& target, const DataOperation& operation);
-  Status accumulate_by_cma(Target& target, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
-                           void* fetched, std::size_t count);
-  // The part of a range of a target's data that one key gives access to: all of it, unless a region ends before.
-  struct Keyed {
-    RemoteKey key;
-    std::uint64_t offset = 0;   // from the start of the key's memory
-    std::size_t bytes = 0;
-  };
-  // Operations over the fabric (space_fabric.cpp).
-  Status operate_over_fabric(Target& target, const DataOperation& operation, Outstanding* own);
-  bool coalesces(const AllOutstanding& all, bool atomic, bool in_burst) const;
-  Status keep_coalesced(Target& target, std::unique_ptr<OperationList> list);
-  static Status acquire_deferred_lock_first(AllOutstanding& all);
-  void coalesce_again(AllOutstanding& all, Coalesced coalesced);
-  Coalesced take_coalesced(AllOutstanding& all, bool even_nothing);
-  // Ends what take_coalesced began. `sent`: the operations that were issued, whose memory is reused.
-  void coalesced_sent(AllOutstanding& all, Coalesced sent);
-  Status issue_coalesced(Target& target);
-  Status issue_before_flush(Target& target);
-  Status issue(Target& target, Outstanding& among, const DataOperation& operation);
-  Status issue_parts(Target& target, Outstanding& among, const DataOperation& operation);
-  Status issue_atomic(Target& target, Outstanding& among, const DataOperation& operation);
-  Status issue_by_handler(Target& target, Outstanding& among, const DataOperation& operation);
-  Status send_behind_coalesced(Target& target, Outstanding* own, std::unique_ptr<OperationList> list);
-  Status send_list(Target& target, Pending& among, std::unique_ptr<OperationList> list);
-  Status control_behind_coalesced(Target& target, Pending& pending, const ControlStep& step, std::uint64_t* fetched);
-  Status complete(Target& target);
-  // Returns whether aligned elements of the type are combined by CPU atomics, or as integers_ says once the space has
-  // changed.
-  bool may_take_atomics(BasicType type) const { return !always_locked_ && (!floats_locked_ || traits(type).cpu_adds); }
-  AtomicMethod method(BasicType type, const void* address) const {
-    return may_take_atomics(type) ? atomic_method(type, address) : AtomicMethod::kLocked;
+  void put_at_slow(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes);
+  void get_at_slow(const NodeTarget& target, const std::byte* at, void* origin, std::size_t bytes) const;
+  void count_slow_row(int target, Counted what, std::size_t bytes) const;
+  void count_slow(BasicType type, const void* address) const {
+    rules_.count_slow(counts_.get(), type, address, false);
   }
-  // Returns whether the adapter executes accumulates of this type at this address. Then it does so for all ranks,
-  // also for the owner and its on-node peers.
-  bool by_nic(BasicType type, const void* address) const {
-    return control_by_nic_ && (type == BasicType::kInt64 || type == BasicType::kUint64) &&
-           method(type, address) == AtomicMethod::kAtomic;
+  // For a target that is not mapped; `here` is null for one of another node.
+  Status operate(int target, NodeTarget* here, const DataOperation& operation, Outstanding* own) {
+    const NodeTargetMore* const more = here != nullptr ? node_.more(*here) : nullptr;
+    return more != nullptr && more->address != 0 ? cma_.operate(*here, *more, operation)
+                                                 : fabric_->operate(target, operation, own);
   }
-  // Returns an address with the alignment of this offset at the target. Mapped data have the same alignment in every
-  // process; private data have one address.
-  static const void* place_of(const Target& to, std::uint64_t offset) {
-    return reinterpret_cast<const void*>(to.address != 0 ? to.address + offset
-                                                         : offset);  // NOLINT(performance-no-int-to-ptr)
+  void atomic_by_nic_at(const NodeTarget& target, const std::byte* at, DataOperation operation);
+  AccumulateLockWord& accumulate_lock(const NodeTarget& target) const {
+    return target.accumulate_lock(offsetof(Header, accumulate_lock));
   }
-  // Accumulates by the adapter (space_nic.cpp).
-  Status atomic_by_nic(Target& target, Pending& among, const DataOperation& operation);
-  Status combine_by_nic(Target& target, const DataOperation& operation);
-  Status control_element(Target& target, Pending& among, ControlCall call, std::uint64_t offset,
-                         const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
-  void atomic_by_nic_at(int rank, const std::byte* at, DataOperation operation);
-  AccumulateLockWord& accumulate_lock(const Target& target) const {
-    return reinterpret_cast<Header*>(target.control)->accumulate_lock;
-  }
-  IntegerWords* integer_words(const Target& target) const {
+  IntegerWords* integer_words(const NodeTarget& target) const {
     return reinterpret_cast<IntegerWords*>(target.control + control_bytes_ - sizeof(IntegerWords));
   }
-  Status wait_for(Pending& pending);
-  void await_end(const Pending& pending);  // leaves the error in `pending`
-  Fabric& fabric() const;
-  HandlerPlace handler_of(const Target& target) const {
-    return {target.peer, target.region, static_cast<std::uint32_t>(rank_)};
-  }
-  Result<Keyed> keyed(const Target& target, std::uint64_t offset, std::size_t bytes);
-  // Calls transfer(place, bytes done before, bytes) for each part of the range that has one key.
-  template <class Transfer>
-  Status by_keys(const Target& target, std::uint64_t offset, std::size_t bytes, Transfer&& transfer);
-  // Requests a page of a target's table of regions, and waits for it.
-  Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);
 
   Process& process_;
-  bool counting_;
+  bool counting_ = false;
   std::unique_ptr<OperationCounts> counts_;
-  int rank_ = 0;
+  const int rank_;
+  const int ranks_;
+  const std::uint64_t id_;
+  const std::uint32_t tag_;
+  std::size_t region_words_ = 0;  // of a dynamic space: the offset of RegionWords in a control block
   std::size_t control_bytes_ = 0;
-  Segment segment_;
+  std::byte* control_ = nullptr;
   std::byte* data_ = nullptr;
   std::uint64_t data_bytes_ = 0;
-  bool private_data_ = false;
-  bool shared_ = false;
+  const bool private_data_;
+  const bool shared_;
   bool contiguous_ = false;
-  bool always_locked_ = false;         // every accumulate takes the accumulate lock: some rank uses CMA
-  bool floats_locked_ = false;         // those of floating-point types take it: no rank uses the fabric
-  bool all_support_membarrier_ = true;  // all ranks take part in global_membarrier()
-  RelaxedFlag threaded_;
-  IntegerMethod integers_;  // the method of other types where memory is mapped
+  bool all_support_membarrier_ = true;  // all ranks of the node take part in global_membarrier()
   bool all_immediate_ = false;
-  bool control_by_nic_ = false;        // the domain is nic: adapters change all control words, a rank's own too
+  bool all_words_mapped_ = false;
+  bool served_by_node_handler_ = false;
+  RelaxedFlag threaded_;
+  AccumulateRules rules_;
+  IntegerMethod integers_;  // the method of other types where memory is mapped
   Stores stores_;
-  std::vector<Target> targets_;
-  std::mutex coalesced_mutex_;  // guards AllOutstanding
+  bool needs_fabric_ = false, uses_cma_ = false, unshared_ = false;  // Reach
+  std::unique_ptr<std::string> why_;                                 // Reach::why, until finish()
+  NodeSegment segment_;
+  NodeTargets node_;
+  CmaRoute cma_;
   std::unique_ptr<Regions> regions_;
-  std::optional<std::uint64_t> served_by_node_handler_;  // the region's id there
-  struct Exposed;                                        // registrations, and the message handler's region
-  std::unique_ptr<Exposed> exposed_;
+  std::unique_ptr<FabricRoute> fabric_;  // null until open_fabric(); uses regions_
 };
 
 }  // namespace farside

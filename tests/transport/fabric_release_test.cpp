@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The end of an epoch over the fabric: releases, deferred locks, requests, dynamic spaces and adapter atomics.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/fabric_route_fixture.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+namespace {
+
+constexpr ControlStep kAcquire{ControlCall::kFetchAdd, {}, 64, 1, 2}, kRelease{ControlCall::kFetchAdd, {}, 64, 1, 0};
+
+// Two regions that touch, of every rank.
+struct TwoRegions final : RegionFinder {
+  Result<Region> find(int rank, std::uint64_t address) override {
+    ++asked;
+    if (address < 4096 + 1000) return Region{4096, 1000, {0, static_cast<std::uint64_t>(10 * rank)}};
+    if (address < 4096 + 9000) return Region{4096 + 1000, 8000, {0, static_cast<std::uint64_t>(10 * rank + 1)}};
+    return Error{ErrorKind::kRange, "nothing is attached"};
+  }
+  int asked = 0;
+};
+
+}  // namespace
+
+TEST_CASE("operations before a release travel with it, and one that follows a flush does not") {
+  RouteFixture on;
+  on.agree();
+  on.route->expect_release(7);
+  CHECK(on.put(7).ok());
+  CHECK(on.get(7).ok());
+  CHECK(on.asked().empty());
+  CHECK(on.route->order_before_release(7).ok());
+  CHECK(on.release(7).ok());
+  CHECK(on.asked() == "message 7 of 2 and 1");
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.asked().empty());
+  CHECK(on.route->targets().active() == 0);
+  CHECK(on.put(7).ok());
+  CHECK(on.asked() == "write 7");
+}
+
+TEST_CASE("only a fetch-add carries kept operations along, and only those of its target") {
+  RouteFixture on;
+  on.agree();
+  on.route->expect_release(7);
+  CHECK(on.put(7).ok());
+  const std::uint64_t operand = 0;
+  std::uint64_t fetched = 0;
+  for (const ControlCall call : {ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
+    Pending pending;
+    CHECK(on.route->control(call, 7, 64, pending, &operand, &operand, &fetched).ok());
+  }
+  CHECK(on.release(8).ok());
+  CHECK(on.asked() == "message 7 of 0 and 1, message 7 of 0 and 1, message 7 of 0 and 1, message 8 of 0 and 1");
+  CHECK(on.release(7).ok());
+  CHECK(on.asked() == "message 7 of 1 and 1");
+}
+
+TEST_CASE("a release waits for what it would overtake: reads, and writes where messages may overtake them") {
+  for (const bool ordered : {true, false}) {
+    INFO((ordered ? "ordered" : "not ordered"));
+    RouteFixture on;
+    on.endpoint.ordered = ordered;
+    on.agree();
+    on.endpoint.held = true;
+    CHECK(on.put(7, 8000).ok());
+    CHECK(on.route->order_before_release(7).ok());
+    CHECK(on.endpoint.under_way() == (ordered ? 1 : 0));
+    CHECK(on.get(7, 8000).ok());
+    CHECK(on.route->order_before_release(7).ok());
+    CHECK(on.endpoint.under_way() == 0);
+    CHECK(on.route->flush(7).ok());
+  }
+}
+
+TEST_CASE("a lock that is deferred travels with the operations of its epoch, if it is free") {
+  RouteFixture on;
+  on.agree();
+  int acquired = 0;
+  const auto acquire = [&] {
+    ++acquired;
+    return Status();
+  };
+  CHECK(on.route->may_defer_lock());
+  CHECK(on.route->defer_lock(7, acquire).ok());
+  CHECK(on.put(7).ok());
+  CHECK(on.add(7).ok());
+  CHECK(on.asked().empty());
+  LockedResult free;
+  CHECK(on.route->execute_locked(7, kAcquire, kRelease, free).ok());
+  CHECK(on.asked() == "message 7 of 2 and 2");
+  CHECK_FALSE(free.stopped);
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.route->targets().active() == 0);
+
+  // If it is not, the operations are kept again, for the release.
+  on.endpoint.lock_is_free = false;
+  CHECK(on.route->defer_lock(7, acquire).ok());
+  CHECK(on.put(7).ok());
+  LockedResult stopped;
+  CHECK(on.route->execute_locked(7, kAcquire, kRelease, stopped).ok());
+  REQUIRE((stopped.stopped && stopped.list != nullptr));
+  on.route->keep_again(7, std::move(stopped.list));
+  CHECK(on.asked() == "message 7 of 1 and 2");
+  CHECK(on.release(7).ok());
+  CHECK(on.asked() == "message 7 of 1 and 1");
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.route->targets().active() == 0);
+  CHECK(acquired == 0);
+}
+
+TEST_CASE("a deferred lock is acquired, once, before the first operation leaves, and not by an empty flush") {
+  struct Case {
+    const char* what;
+    const char* asked;
+    std::function<void(RouteFixture&)> act;
+  };
+  const Case cases[] = {
+      {"a large put", "message 7 of 0 and 1, write 7, write 7", [](RouteFixture& on) { CHECK(on.put(7, 8000).ok()); }},
+      {"a flush", "message 7 of 0 and 1, write 7", [](RouteFixture& on) { CHECK(on.route->flush(7).ok()); }},
+      {"a flush of all", "message 7 of 0 and 1, write 7", [](RouteFixture& on) { CHECK(on.route->flush_all().ok()); }},
+      {"a request", "message 7 of 0 and 1, read 7",
+       [](RouteFixture& on) {
+         const auto own = std::move(on.route->own_outstanding(7).value());
+         CHECK(on.route->operate(7, DataOperation::get(0, on.data.data(), 8), own.get()).ok());
+       }},
+      {"a list", "message 7 of 0 and 1, write 7, message 7 of 1",
+       [](RouteFixture& on) {
+         auto list = std::make_unique<OperationList>();
+         list->add(DataOperation::put(0, on.data.data(), 8));
+         CHECK(on.route->send_behind_kept(7, nullptr, std::move(list)).ok());
+       }},
+  };
+  for (const Case& each : cases) {
+    INFO(each.what);
+    RouteFixture on;
+    on.agree();
+    int acquired = 0;
+    const auto defer = [&] {
+      CHECK(on.route
+                ->defer_lock(7,
+                             [&] {
+                               return on.route->acquire_deferred_lock(7, [&] {
+                                 ++acquired;
+                                 return on.release(7);
+                               });
+                             })
+                .ok());
+    };
+    defer();
+    CHECK(on.route->flush(7).ok());
+    CHECK(on.route->flush_all().ok());
+    CHECK(acquired == 0);
+    CHECK(on.asked().empty());
+    CHECK(on.put(7).ok());
+    each.act(on);
+    CHECK(acquired == 1);
+    CHECK(on.asked() == each.asked);
+    each.act(on);
+    CHECK(acquired == 1);
+    CHECK(on.route->flush_all().ok());
+  }
+}
+
+TEST_CASE("a deferred lock that cannot be acquired is an error of the operation, which does not leave") {
+  RouteFixture on;
+  on.agree();
+  const auto refuse = [&] {
+    return on.route->acquire_deferred_lock(7, [] { return Status(Error{ErrorKind::kConflict, "no"}); });
+  };
+  CHECK(on.route->defer_lock(7, refuse).ok());
+  CHECK(on.put(7).ok());
+  CHECK(on.put(7, 8000).error().kind == ErrorKind::kConflict);
+  CHECK(on.asked().empty());
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.asked().empty());
+  CHECK(on.route->targets().active() == 0);
+}
+
+TEST_CASE("a request has its own counter and errors, and a flush returns those of an abandoned one") {
+  RouteFixture on;
+  on.agree();
+  on.endpoint.held = true;
+  std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(7).value());
+  on.endpoint.fail_next(Asked::kWrite, false);
+  CHECK(on.put(7, 8, own.get()).ok());
+  CHECK(on.put(7, 8000).ok());
+  CHECK_FALSE(own->done());
+  on.endpoint.complete();
+  CHECK(own->done());
+  CHECK(on.route->flush(7).ok());
+  CHECK(own->take_error().error().rank == 7);
+
+  own = std::move(on.route->own_outstanding(7).value());
+  on.endpoint.fail_next(Asked::kWrite, false);
+  CHECK(on.put(7, 8, own.get()).ok());
+  on.route->abandon(7, std::move(own));
+  CHECK_FALSE(on.route->flush(7).ok());
+  CHECK(on.route->flush(7).ok());
+  // Without an error there is nothing to return.
+  on.route->abandon(7, nullptr);
+  own = std::move(on.route->own_outstanding(7).value());
+  CHECK(on.put(7, 8, own.get()).ok());
+  on.route->abandon(7, std::move(own));
+  CHECK(on.route->flush_all().ok());
+}
+
+TEST_CASE("an atomic request keeps its place behind the kept operations, and a put need not") {
+  RouteFixture on;
+  on.agree();
+  on.route->expect_release(7);
+  CHECK(on.add(7).ok());
+  CHECK(on.add(7).ok());
+  const auto own = std::move(on.route->own_outstanding(7).value());
+  CHECK(on.put(7, 8, own.get()).ok());
+  CHECK(on.asked() == "write 7");
+  CHECK(on.add(7, own.get()).ok());
+  CHECK(on.asked() == "message 7 of 2, message 7 of 1");
+}
+
+TEST_CASE("an operation over two regions is one for each, and a release in a dynamic space waits for all") {
+  RouteFixture on;
+  TwoRegions regions;
+  on.agreed.regions = &regions;
+  on.agreed.first_address = 4096;
+  on.agree();
+  on.endpoint.held = true;
+  CHECK_FALSE(on.route->may_defer_lock());
+  CHECK(on.put(7, 4000, nullptr, 500).ok());
+  const std::vector<Call> calls = on.endpoint.take_calls();
+  REQUIRE(in_words(calls) == "write 7, write 7");
+  CHECK((calls[0].key == 70 && calls[0].offset == 500 && calls[0].bytes == 500));
+  CHECK((calls[1].key == 71 && calls[1].offset == 0 && calls[1].bytes == 3500));
+  CHECK(on.route->order_before_release(7).ok());
+  CHECK(on.endpoint.under_way() == 0);
+  // What is not attached is an error, after the part that was issued.
+  CHECK(on.put(7, 8000, nullptr, 5000).error().kind == ErrorKind::kRange);
+  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.route->flush(7).ok());
+}
+
+TEST_CASE("where adapters have atomics they change words and integers, and puts are not kept") {
+  RouteFixture on;
+  on.endpoint.chosen_keys = false;
+  on.endpoint.atomics = true;
+  on.agreed.rules.by_nic = true;
+  on.agree();
+  CHECK_FALSE(on.route->may_defer_lock());
+  CHECK(on.release(7).ok());
+  std::vector<Call> calls = on.endpoint.take_calls();
+  CHECK(in_words(calls) == "description 7, control 7");
+  CHECK((calls[1].key == 7007 && calls[1].offset == 64));
+  on.route->expect_release(7);
+  CHECK(on.put(7).ok());
+  CHECK(on.put(7).ok());
+  CHECK(on.add(7, nullptr, 3).ok());
+  CHECK(on.asked() == "write 7, write 7, control 7, control 7, control 7");
+  // Other accumulates are messages, which a release does not overtake.
+  on.endpoint.held = true;
+  const double one = 1;
+  CHECK(
+      on.route->operate(7, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kDouble, &one, nullptr, 1), nullptr)
+          .ok());
+  CHECK(on.route->order_before_release(7).ok());
+  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.asked() == "message 7 of 1");
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.route->targets().active() == 0);
+}

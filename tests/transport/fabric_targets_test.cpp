@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The ranks that were reached over the fabric: which of them are active, and for how long.
+#include "transport/routes/fabric_targets.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace farside;
+
+namespace {
+
+using Use = FabricTargets::Use;
+
+FabricTarget& reach(FabricTargets& targets, int rank) {
+  FabricTarget made;
+  made.peer = static_cast<std::uint32_t>(rank) + 100;
+  return targets.add(rank, made);
+}
+
+std::set<int> active_in(FabricTargets& targets) {
+  std::set<int> ranks;
+  targets.for_each_active([&](Use& use) { ranks.insert(use->rank); });
+  return ranks;
+}
+
+void keep_one(ActiveTarget& target) {
+  static const std::uint64_t word = 1;
+  const DataOperation operation = DataOperation::put(0, &word, sizeof word);
+  TargetOrder::Offer offer{operation};
+  CHECK(target.order.offer(offer, {false, false, false}) == TargetOrder::Next::kKept);
+}
+
+}  // namespace
+
+TEST_CASE("a rank has an entry once it is reached, which is never replaced and does not move") {
+  FabricTargets targets;
+  CHECK(targets.find(0) == nullptr);
+  std::vector<FabricTarget*> entries;
+  for (int rank = 0; rank < 1000; ++rank) entries.push_back(&reach(targets, 3 * rank));
+  CHECK(targets.reached() == 1000);
+  for (int rank = 0; rank < 1000; ++rank) {
+    REQUIRE(targets.find(3 * rank) == entries[static_cast<std::size_t>(rank)]);
+    REQUIRE(targets.find(3 * rank)->peer == 3U * static_cast<unsigned>(rank) + 100);
+    REQUIRE(targets.find(3 * rank + 1) == nullptr);
+  }
+  FabricTarget other;
+  other.peer = 7;
+  CHECK(&targets.add(3, other) == entries[1]);
+  CHECK(entries[1]->peer == 103);
+  CHECK(targets.reached() == 1000);
+  CHECK_FALSE(targets.any_active());
+}
+
+TEST_CASE("a target is active while it is used, by however many") {
+  FabricTargets targets;
+  FabricTarget& target = reach(targets, 5);
+  CHECK_FALSE(Use(targets, target));
+  {
+    const Use first(targets, target, 5);
+    CHECK(targets.any_active());
+    CHECK((first->rank == 5 && first->target == &target && target.active == &*first));
+    {
+      Use second(targets, target, 5);
+      const Use third(targets, target);
+      const Use moved(std::move(second));
+      CHECK((&*moved == &*first && &*third == &*first));
+      CHECK_FALSE(second);  // NOLINT(bugprone-use-after-move)
+      CHECK(targets.active() == 1);
+    }
+    CHECK(target.active == &*first);
+  }
+  CHECK(target.active == nullptr);
+  CHECK_FALSE(targets.any_active());
+  CHECK_FALSE(Use(targets, target));
+}
+
+TEST_CASE("a target stays active while anything is outstanding, and no longer") {
+  FabricTargets targets;
+  FabricTarget& target = reach(targets, 5);
+  const auto again = [&](auto&& act) {
+    const Use use(targets, target, 5);
+    act(*use);
+  };
+  SECTION("an operation of each class") {
+    for (Pending Outstanding::*const pending :
+         {&Outstanding::writes, &Outstanding::reads, &Outstanding::atomics, &Outstanding::requests}) {
+      again([&](ActiveTarget& active) { (active.*pending).issued(); });
+      REQUIRE(targets.active() == 1);
+      // The endpoint completes it, which a later call notices.
+      (target.active->*pending).completed();
+      REQUIRE(targets.active() == 1);
+      again([](ActiveTarget&) {});
+      REQUIRE(targets.active() == 0);
+    }
+  }
+  SECTION("an error that nobody has taken") {
+    again([&](ActiveTarget& active) {
+      active.reads.issued();
+      active.reads.failed(Error{ErrorKind::kPeer, "lost"});
+      active.reads.completed();
+    });
+    CHECK(targets.active() == 1);
+    again([](ActiveTarget& active) {
+      const Status status = active.take_error();
+      CHECK_FALSE(status.ok());
+      CHECK(status.error().rank == 5);
+    });
+  }
+  SECTION("a kept operation") {
+    again(keep_one);
+    CHECK(targets.active() == 1);
+    again([](ActiveTarget& active) { active.order.drop(); });
+  }
+  SECTION("operations that a thread issues") {
+    again([](ActiveTarget& active) { CHECK(active.order.take(true).has_value()); });
+    CHECK(targets.active() == 1);
+    again([](ActiveTarget& active) { active.order.sent({}); });
+  }
+  SECTION("an expected release") {
+    again([](ActiveTarget& active) { active.order.expect_release(); });
+    CHECK(targets.active() == 1);
+    again([](ActiveTarget& active) { active.order.flushed(); });
+  }
+  SECTION("a deferred lock") {
+    again([](ActiveTarget& active) { active.order.defer([] { return Status(); }); });
+    CHECK(targets.active() == 1);
+    again([](ActiveTarget& active) { (void)active.order.end_deferral(); });
+    CHECK(targets.active() == 1);
+    again([](ActiveTarget& active) { active.order.flushed(); });
+  }
+  CHECK(targets.active() == 0);
+  CHECK(target.active == nullptr);
+}
+
+TEST_CASE("a target to whose counters requests refer stays active with the same object") {
+  FabricTargets targets;
+  FabricTarget& target = reach(targets, 5);
+  ActiveTarget* object = nullptr;
+  {
+    const Use use(targets, target, 5);
+    use->pinned = true;
+    object = &*use;
+  }
+  CHECK(target.active == object);
+  for (int rank = 6; rank < 10; ++rank) {
+    const Use other(targets, reach(targets, rank), rank);
+    CHECK(&*other != object);
+  }
+  CHECK(active_in(targets) == std::set<int>{5});
+}
+
+TEST_CASE("an object that is used again for another target has nothing of the one before") {
+  FabricTargets targets;
+  {
+    const Use use(targets, reach(targets, 5), 5);
+    use->writes.issued();
+    use->writes.completed();
+    use->order.expect_release();
+    use->order.flushed();
+  }
+  const Use use(targets, reach(targets, 6), 6);
+  CHECK((use->rank == 6 && use->target == targets.find(6)));
+  CHECK(use->order.at_rest());
+  CHECK(use->users == 1);
+  use->writes.issued();
+  use->writes.failed(Error{ErrorKind::kPeer, "lost"});
+  use->writes.completed();
+  CHECK(use->take_error().error().rank == 6);
+}
+
+TEST_CASE("a target that expects a burst does so when it is active again, and others do not") {
+  FabricTargets targets;
+  FabricTarget& target = reach(targets, 5);
+  target.expects_burst = true;
+  {
+    const Use use(targets, target, 5);
+    CHECK(use->order.expects_burst());
+    const Use other(targets, reach(targets, 6), 6);
+    CHECK_FALSE(other->order.expects_burst());
+    use->order = TargetOrder(false);
+  }
+  CHECK_FALSE(target.expects_burst);
+  {
+    const Use use(targets, target, 5);
+    use->order = TargetOrder(true);
+  }
+  CHECK(target.expects_burst);
+}
+
+TEST_CASE("only active targets are visited, and each as long as it is active") {
+  FabricTargets targets;
+  for (int rank = 0; rank < 100; ++rank) reach(targets, rank);
+  CHECK(active_in(targets).empty());
+  for (const int rank : {3, 50, 99, 7}) {
+    const Use use(targets, *targets.find(rank), rank);
+    use->order.expect_release();
+  }
+  CHECK(active_in(targets) == std::set<int>{3, 7, 50, 99});
+  CHECK(targets.active() == 4);
+  // In any order they come to rest, the others remain.
+  std::set<int> left = {3, 7, 50, 99};
+  for (const int rank : {50, 3, 99, 7}) {
+    targets.for_each_active([&](Use& use) {
+      if (use->rank == rank) use->order.flushed();
+    });
+    left.erase(rank);
+    REQUIRE(active_in(targets) == left);
+    REQUIRE(targets.active() == left.size());
+  }
+}
+
+TEST_CASE("threads may use, complete and visit the same targets at once") {
+  constexpr int kRanks = 12, kThreads = 4;
+  constexpr int kRounds = 6000;
+  FabricTargets targets;
+  std::atomic<std::uint64_t> issued{0}, failed{0}, told{0};
+  std::atomic<bool> over{false};
+  // Takes errors, as a flush does.
+  const auto take = [&](Use& use) {
+    while (!use->take_error()) ++told;
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (int i = 0; i < kRounds; ++i) {
+        const int rank = static_cast<int>(random() % kRanks);
+        FabricTarget& target = reach(targets, rank);
+        Use use(targets, target, rank);
+        if (use->rank != rank || use->target != &target) std::abort();
+        Pending& pending = random() % 2 == 0 ? use->writes : use->requests;
+        pending.issued();
+        ++issued;
+        if (random() % 64 == 0) {
+          ++failed;
+          pending.failed(Error{ErrorKind::kPeer, std::to_string(rank)});
+          take(use);  // a second error before the first is taken is dropped
+        }
+        pending.completed();
+      }
+    });
+  }
+  std::thread visitor([&] {
+    while (!over) {
+      targets.for_each_active([&](Use& use) {
+        if (use->target != targets.find(use->rank)) std::abort();
+      });
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  over = true;
+  visitor.join();
+  targets.for_each_active(take);
+  CHECK(issued == std::uint64_t{kThreads} * kRounds);
+  CHECK(failed > 0);
+  CHECK(told > 0);
+  CHECK(told <= failed);
+  CHECK(targets.reached() == kRanks);
+  CHECK(targets.active() == 0);
+  CHECK(active_in(targets).empty());
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An endpoint without a network. It notes what is asked of it, and completes operations at once or when it is told to.
+// No data move; only descriptions are answered.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "transport/base/waiter.hpp"
+#include "transport/fabric/endpoint.hpp"
+#include "transport/routes/fabric_route.hpp"
+
+namespace farside::testing {
+
+class FakeEndpoint final : public Endpoint {
+ public:
+  enum class Asked : std::uint8_t { kWrite, kRead, kControl, kMessage, kRegions, kDescription };
+  struct Call {
+    Asked asked;
+    int rank;                    // of the target
+    std::uint64_t key = 0;       // of its memory
+    std::uint64_t offset = 0;
+    std::size_t bytes = 0;       // of a write or read
+    std::size_t operations = 0;  // in the list of a message
+    int steps = 0;               // of a message
+  };
+
+  // The address of a rank.
+  static FabricAddress address_of(int rank) {
+    FabricAddress address;
+    address.identity = static_cast<std::uint64_t>(rank) + 1;
+    return address;
+  }
+
+  // How it behaves.
+  bool held = false;          // operations stay under way until complete()
+  bool chosen_keys = true;
+  bool atomics = false;       // of an adapter
+  bool ordered = true;        // messages stay behind writes
+  bool lock_is_free = true;   // an acquire step does not stop the operations
+  std::map<int, TargetDescription> descriptions;
+
+  // The next call of this kind fails, at once or later.
+  void fail_next(Asked asked, bool at_once) { failing_ = {asked, at_once}; }
+  // Completes what is under way. Thread safety: any.
+  void complete() {
+    std::vector<UnderWay> all;
+    {
+      const std::scoped_lock lock(mutex_);
+      all.swap(under_way_);
+    }
+    for (UnderWay& each : all) each.end();
+  }
+  std::size_t under_way() {
+    const std::scoped_lock lock(mutex_);
+    return under_way_.size();
+  }
+
+  // What was asked since the last call of this, in order.
+  std::vector<Call> take_calls() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(calls_, {});
+  }
+  std::size_t inserted() const { return ranks_.size(); }
+  const MessageHandler::Region* published(std::uint64_t id) const {
+    const auto found = published_.find(id);
+    return found != published_.end() ? &found->second : nullptr;
+  }
+
+  const FabricAddress& address() const override { return own_; }
+  Peer insert(const FabricAddress& address) override {
+    const std::scoped_lock lock(mutex_);
+    const int rank = static_cast<int>(address.identity) - 1;
+    const auto found = std::ranges::find(ranks_, rank);
+    if (found != ranks_.end()) return static_cast<Peer>(found - ranks_.begin());
+    ranks_.push_back(rank);
+    return ranks_.size() - 1;
+  }
+  Result<Registration> expose(void* base, std::size_t, std::uint64_t wanted) override {
+    Registration made;
+    made.key.key = chosen_keys ? wanted : 0xfee1'0000 + next_key_++;
+    if (!chosen_keys) made.key.base = reinterpret_cast<std::uint64_t>(base);
+    return made;
+  }
+  bool keys_are_chosen() const override { return chosen_keys; }
+  Status write(Pending& pending, const Place& place, const void*, std::size_t bytes) override {
+    return issue(pending, place.peer, {Asked::kWrite, 0, place.key.key, place.offset, bytes});
+  }
+  Status read(Pending& pending, const Place& place, void*, std::size_t bytes) override {
+    return issue(pending, place.peer, {Asked::kRead, 0, place.key.key, place.offset, bytes});
+  }
+  bool nic_atomics() const override { return atomics; }
+  Status control(Pending& pending, const Place& place, ControlCall, const std::uint64_t*, const std::uint64_t*,
+                 std::uint64_t*) override {
+    return issue(pending, place.peer, {Asked::kControl, 0, place.key.key, place.offset});
+  }
+  bool orders_messages_behind_writes() const override { return ordered; }
+  Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) override {
+    return issue(pending, place.peer, message(list, 0));
+  }
+  Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
+                             const ControlStep&, std::uint64_t*) override {
+    return issue(pending, place.peer, message(list, 1));
+  }
+  Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
+                        const ControlStep&, const ControlStep&, LockedResult& result) override {
+    const Call call = message(list, 2);
+    result.stopped = !lock_is_free;
+    if (result.stopped) result.list = std::move(list);
+    return issue(pending, place.peer, call);
+  }
+  Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t, std::span<std::byte>) override {
+    return issue(pending, place.peer, {Asked::kRegions, 0});
+  }
+  Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) override {
+    return issue(pending, place.peer, {Asked::kDescription, 0}, [this, description](int rank) {
+      std::memcpy(description.data(), &descriptions.at(rank), description.size());
+    });
+  }
+  bool publish(std::uint64_t id, const MessageHandler::Region& region) override {
+    return published_.try_emplace(id, region).second;
+  }
+  void withdraw(std::uint64_t id) override { published_.erase(id); }
+
+ private:
+  struct UnderWay {
+    Pending* pending;
+    std::optional<Error> error;
+    std::function<void()> answer;
+    void end() {
+      if (error) {
+        pending->failed(std::move(*error));
+      } else if (answer) {
+        answer();
+      }
+      pending->completed();
+    }
+  };
+
+  static Call message(const std::unique_ptr<OperationList>& list, int steps) {
+    Call call{Asked::kMessage, 0};
+    call.steps = steps;
+    if (list == nullptr) return call;
+    OperationListReader reader(list->bytes());
+    ListEntry entry;
+    for (std::span<const std::byte> data; reader.next(entry, data);) call.operations += entry.blocks;
+    return call;
+  }
+
+  Status issue(Pending& pending, Peer peer, Call call, const std::function<void(int)>& answer = nullptr) {
+    UnderWay operation{&pending, {}, nullptr};
+    {
+      const std::scoped_lock lock(mutex_);
+      call.rank = ranks_.at(peer);
+      calls_.push_back(call);
+      if (answer) operation.answer = [answer, rank = call.rank] { answer(rank); };
+      if (failing_ && failing_->first == call.asked) {
+        const bool at_once = std::exchange(failing_, {})->second;
+        if (at_once) return pending.named(Error{ErrorKind::kPeer, "lost"});
+        operation.error = Error{ErrorKind::kPeer, "lost"};
+      }
+      pending.issued();
+      if (held) {
+        under_way_.push_back(std::move(operation));
+        return {};
+      }
+    }
+    operation.end();
+    return {};
+  }
+
+  FabricAddress own_ = address_of(0);
+  std::mutex mutex_;
+  std::vector<int> ranks_;  // by peer
+  std::vector<Call> calls_;
+  std::vector<UnderWay> under_way_;
+  std::optional<std::pair<Asked, bool>> failing_;
+  std::map<std::uint64_t, MessageHandler::Region> published_;
+  std::uint64_t next_key_ = 0;
+};
+
+// A thread that waits completes what is under way: nothing else does.
+class CompletesWhileWaiting final : public Progress {
+ public:
+  explicit CompletesWhileWaiting(FakeEndpoint& endpoint) : endpoint_(endpoint) {}
+  void poll() override {
+    ++polls;
+    endpoint_.complete();
+  }
+  void poll_runtime() override {}
+  void listen(WakeEvent&) override {}
+  void stop_listening(WakeEvent&) override {}
+  std::atomic<std::uint64_t> polls{0};
+
+ private:
+  FakeEndpoint& endpoint_;
+};
+
+}  // namespace farside::testing

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Registered memory for small buffers does not grow with the number of operations that are under way. The domain is one
+// of libfabric's tcp provider, which registers memory as any other does.
+#include "transport/fabric/local_memory.hpp"
+
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+
+using namespace farside;
+
+TEST_CASE("operations of this process wait for slots, and answers do not") {
+  const InfoHandle hints(fi_allocinfo());
+  hints->ep_attr->type = FI_EP_MSG;
+  hints->fabric_attr->prov_name = strdup("tcp");
+  fi_info* found = nullptr;
+  REQUIRE(fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints.get(), &found) == 0);
+  const InfoHandle info(found);
+  info->domain_attr->mr_mode |= FI_MR_PROV_KEY;  // as adapters: the provider chooses the keys
+  fid_fabric* fabric = nullptr;
+  REQUIRE(fi_fabric(info->fabric_attr, &fabric, nullptr) == 0);
+  const FabricHandle<fid_fabric> fabric_owner(fabric);
+  fid_domain* domain = nullptr;
+  REQUIRE(fi_domain(fabric, info.get(), &domain, nullptr) == 0);
+  const FabricHandle<fid_domain> domain_owner(domain);
+
+  LocalMemory memory;
+  memory.begin(domain);
+  std::vector<LocalMemory::Slot*> slots(LocalMemory::kMostOwn);
+  for (LocalMemory::Slot*& slot : slots) REQUIRE(memory.take(true, slot) == 0);
+  LocalMemory::Slot* more = nullptr;
+  CHECK(memory.take(true, more) == -FI_EAGAIN);
+  CHECK(more == nullptr);
+  LocalMemory::Slot* answer = nullptr;
+  CHECK(memory.take(false, answer) == 0);
+  // The end of an answer makes no room for operations, the end of an operation does.
+  memory.release(answer);
+  CHECK(memory.take(true, more) == -FI_EAGAIN);
+  memory.release(slots.back());
+  CHECK(memory.take(true, more) == 0);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finding a rank among few: those of a node, and those that were reached.
+#include "transport/routes/node_targets.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cstddef>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/seeds.hpp"
+#include "transport/routes/rank_index.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+namespace {
+
+NodeTargets targets_of(const std::vector<int>& ranks) {
+  NodeTargets targets;
+  targets.reserve(ranks.size());
+  for (const int rank : ranks) targets.add(rank).tag = static_cast<std::uint32_t>(rank);
+  targets.arrange();
+  return targets;
+}
+
+// Returns the ranks that are not found as they should be, in words.
+std::string wrong_in(const std::vector<int>& ranks) {
+  NodeTargets targets = targets_of(ranks);
+  std::set<int> near;  // the ranks, and those around them
+  for (const int rank : ranks) {
+    for (const long more : {-4096L, -3L, -2L, -1L, 0L, 1L, 2L, 3L, 4096L}) {
+      const long at = rank + more;
+      if (at >= 0 && at <= INT_MAX) near.insert(static_cast<int>(at));
+    }
+  }
+  for (const int rank : {0, 1, 1 << 30, INT_MAX - 1, INT_MAX}) near.insert(rank);
+  std::string wrong;
+  for (const int rank : near) {
+    const NodeTarget* const found = targets.find(rank);
+    const auto at = std::ranges::find(ranks, rank);
+    const bool right =
+        at == ranks.end() ? found == nullptr : found == &targets.all()[static_cast<std::size_t>(at - ranks.begin())];
+    if (!right || (found != nullptr && (found->rank != rank || found->tag != static_cast<std::uint32_t>(rank))))
+      wrong += std::to_string(rank) + " ";
+  }
+  return wrong;
+}
+
+std::vector<int> row(int first, long distance, std::size_t count) {
+  std::vector<int> ranks;
+  for (std::size_t i = 0; i < count; ++i) ranks.push_back(static_cast<int>(first + distance * static_cast<long>(i)));
+  return ranks;
+}
+
+}  // namespace
+
+TEST_CASE("each rank of a node is found, and no other, however the ranks are placed") {
+  CHECK(NodeTargets().find(0) == nullptr);
+  CHECK(wrong_in({0}).empty());
+  CHECK(wrong_in({17}).empty());
+  CHECK(wrong_in({INT_MAX}).empty());
+  for (const int first : {0, 1, 7, 1000}) {
+    INFO("from " << first);
+    for (const long distance : {1L, 2L, 4L, 64L, 1L << 20}) {
+      INFO("distance " << distance);
+      CHECK(wrong_in(row(first, distance, 40)).empty());
+      CHECK(wrong_in(row(first, distance, 2)).empty());
+    }
+    for (const long distance : {3L, 6L, 100L, 65535L}) {
+      INFO("distance " << distance);
+      CHECK(wrong_in(row(first, distance, 40)).empty());
+    }
+  }
+  CHECK(wrong_in(row(INT_MAX - 63, 1, 64)).empty());
+  CHECK(wrong_in(row(INT_MAX - 63 * 4, 4, 64)).empty());
+  CHECK(wrong_in({0, 1 << 30}).empty());
+  CHECK(wrong_in({0, INT_MAX}).empty());
+  CHECK(wrong_in({INT_MAX - 1, INT_MAX}).empty());
+  // Regular but for one.
+  CHECK(wrong_in({0, 1, 2, 3, 5}).empty());
+  CHECK(wrong_in({0, 2, 3, 4, 5}).empty());
+  CHECK(wrong_in({0, 4, 8, 12, 13, 16}).empty());
+  CHECK(wrong_in({3, 4, INT_MAX}).empty());
+}
+
+TEST_CASE("each rank of a node is found, and no other, wherever the ranks happen to be") {
+  for (const std::uint32_t seed : many_seeds(100)) {
+    INFO(named(seed));
+    std::mt19937 random(seed);
+    std::set<int> ranks;
+    const int within = 1 + static_cast<int>(random() % (seed % 2 == 0 ? 50 : INT_MAX));
+    const std::size_t count = std::min<std::size_t>(1 + random() % 40, static_cast<std::size_t>(within));
+    while (ranks.size() < count) ranks.insert(static_cast<int>(random() % static_cast<std::uint32_t>(within)));
+    CHECK(wrong_in({ranks.begin(), ranks.end()}).empty());
+  }
+}
+
+TEST_CASE("only a target that needs more has more, and its route follows from it") {
+  NodeTargets targets = targets_of({4, 5, 6});
+  CHECK(targets.more(*targets.find(5)) == nullptr);
+  std::byte data{};
+  targets.find(4)->data = &data;
+  targets.make_more(*targets.find(5)).address = 4096;
+  CHECK(targets.route(*targets.find(4)) == RouteKind::kMapped);
+  CHECK(targets.route(*targets.find(5)) == RouteKind::kCma);
+  CHECK(targets.route(*targets.find(6)) == RouteKind::kFabric);
+  CHECK(&targets.make_more(*targets.find(5)) == targets.more(*targets.find(5)));
+  CHECK(targets.more(*targets.find(4)) == nullptr);
+  targets.make_more(*targets.find(6)).memory = &data;  // mapped, but not for operations
+  CHECK(targets.route(*targets.find(6)) == RouteKind::kFabric);
+}
+
+TEST_CASE("an index of ranks finds what was added, and nothing else, in little memory") {
+  CHECK(RankIndex().find(0) == -1);
+  CHECK(RankIndex().bytes() == 0);
+  for (const std::uint32_t seed : many_seeds(50)) {
+    INFO(named(seed));
+    std::mt19937 random(seed);
+    RankIndex index;
+    std::map<int, int> model;
+    // Everywhere, close together, or at a distance that is a power of two.
+    const std::uint32_t distance = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 1U << 16 : 7919;
+    const auto any = [&] { return static_cast<int>(random() % 10'000 * distance % (std::uint64_t{1} << 31)); };
+    for (const int rank : {0, INT_MAX}) {
+      index.add(rank, rank == 0 ? 0 : 12345);
+      model[rank] = rank == 0 ? 0 : 12345;
+    }
+    for (int i = 0; i < 2000; ++i) {
+      const int rank = any();
+      if (!model.contains(rank)) {
+        index.add(rank, i);
+        model[rank] = i;
+      }
+      const int other = any();
+      const auto found = model.find(other);
+      REQUIRE(index.find(other) == (found == model.end() ? -1 : found->second));
+      REQUIRE(index.bytes() <= 32 * model.size());
+    }
+    for (const auto& [rank, number] : model) REQUIRE(index.find(rank) == number);
+  }
+}

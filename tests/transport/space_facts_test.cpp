@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a rank learns of the others: the bytes of their data and their tags, where the ranks differ in them.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/world.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+namespace {
+
+std::uint64_t questions_served() { return counted(RouteKind::kFabric, Counted::kHandler); }
+
+// Runs the program on three ranks, whose data and tags differ.
+void run_differing(const char* routes, bool dynamic, const std::function<void(Ranks&, Space&)>& program) {
+  INFO(routes);
+  expect_well(run_processes(3, [&](Ranks& ranks) {
+    use_routes(routes);
+    {
+      Space::Request request = space_request(kControlBytes, 4096 * (static_cast<std::uint64_t>(ranks.rank()) + 1));
+      request.tag = 10 + static_cast<std::uint32_t>(ranks.rank());
+      request.dynamic = dynamic;
+      const OpenSpace open = make_space(ranks, request);
+      program(ranks, *open.space);
+      ranks.check(open.space->flush_all().ok(), "the last flush succeeds");
+      ranks.barrier();
+    }
+    ranks.barrier();
+    Process::instance().shut_down();
+    ranks.barrier();
+  }));
+}
+
+}  // namespace
+
+TEST_CASE("ranks that differ know the bytes and the tag of each other, after one question where it takes one") {
+  for (const char* routes : {"mapped", "fabric"}) {
+    run_differing(routes, false, [&](Ranks& ranks, Space& space) {
+      for (int round = 0; round < 3; ++round) {
+        for (int r = 0; r < 3; ++r) {
+          const Result<Space::Facts> facts = space.facts(r);
+          ranks.check(facts.ok() && facts.value().bytes == 4096 * (static_cast<std::uint64_t>(r) + 1) &&
+                          facts.value().tag == 10 + static_cast<std::uint32_t>(r),
+                      fmt::format("the facts of rank {}", r));
+        }
+      }
+      ranks.barrier();
+      const std::uint64_t expected = space.uses(RouteKind::kFabric) ? 2 : 0;
+      ranks.check(questions_served() == expected, "each of the others has asked once");
+      ranks.barrier();
+      // At the end of the data of each.
+      const auto own = static_cast<std::uint64_t>(ranks.rank());
+      for (int r = 0; r < 3; ++r) {
+        const std::uint64_t end = 4096 * (static_cast<std::uint64_t>(r) + 1);
+        ranks.check(space.put(r, end - 8 * (own + 1), &own, 8).ok(), "put");
+      }
+      ranks.check(space.flush_all().ok(), "flush");
+      ranks.barrier();
+      for (std::uint64_t r = 0; r < 3; ++r) {
+        std::uint64_t word = 9;
+        read_memory(space.data() + 4096 * (own + 1) - 8 * (r + 1), &word, sizeof word);
+        ranks.check(word == r, "what was put is here");
+      }
+    });
+  }
+}
+
+TEST_CASE("an operation on a rank that differs asks for its description by itself") {
+  run_differing("fabric", false, [](Ranks& ranks, Space& space) {
+    const int next = (ranks.rank() + 1) % 3;
+    const std::uint64_t word = 5;
+    ranks.check(space.put(next, 0, &word, 8).ok() && space.flush(next).ok(), "put");
+    ranks.check(space.put(next, 8, &word, 8).ok() && space.flush(next).ok(), "put");
+    ranks.barrier();
+    ranks.check(questions_served() == 1, "the other one has asked once");
+    ranks.barrier();
+  });
+}
+
+TEST_CASE("ranks of a dynamic space differ in their tags only, and their data have no bytes of their own") {
+  for (const char* routes : {"mapped,cma", "fabric"}) {
+    run_differing(routes, true, [](Ranks& ranks, Space& space) {
+      for (int r = 0; r < 3; ++r) {
+        const Result<Space::Facts> facts = space.facts(r);
+        ranks.check(facts.ok() && facts.value().bytes == 0 && facts.value().tag == 10 + static_cast<std::uint32_t>(r),
+                    fmt::format("the facts of rank {}", r));
+      }
+      ranks.barrier();
+    });
+  }
+}
+
+TEST_CASE("a rank that is gone before it has described itself is an error of the question") {
+  expect_well(run_processes(
+                  3,
+                  [](Ranks& ranks) {
+                    use_routes("fabric");
+                    setenv("FARSIDE_PEER_TIMEOUT", "2", 1);
+                    Space::Request request =
+                        space_request(kControlBytes, 4096 * (static_cast<std::uint64_t>(ranks.rank()) + 1));
+                    const OpenSpace open = make_space(ranks, request);
+                    const auto pids = ranks.all_gather(getpid());
+                    if (ranks.rank() == 1) {
+                      ranks.barrier();
+                      while (true) raise(SIGSTOP);
+                    }
+                    ranks.barrier();
+                    if (ranks.rank() == 2) {
+                      await_dead(pids[0]);
+                      _exit(0);
+                    }
+                    await_stopped(pids[1]);
+                    kill(pids[1], SIGKILL);
+                    await_dead(pids[1]);
+                    const Result<Space::Facts> gone = open.space->facts(1);
+                    ranks.check(!gone.ok() && gone.error().kind == ErrorKind::kPeer && gone.error().rank == 1,
+                                "the error names the rank");
+                    ranks.check(open.space->facts(2).ok(), "another one describes itself");
+                    _exit(ranks.failures() == 0 ? 0 : 1);
+                  },
+                  30),
+              "rank 1: ended by signal 9\n");
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the ranks of a test make a space: as in a job (transport/space/make_space.hpp), but the collective calls are
+// those of Ranks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <vector>
+
+#include "tests/transport/processes.hpp"
+#include "transport/base/address.hpp"
+#include "transport/node/node_group.hpp"
+#include "transport/space/group.hpp"
+#include "transport/space/group_peers.hpp"
+#include "transport/space/space.hpp"
+
+namespace farside::testing {
+
+// The first `members` ranks. Each collective call is one gather of all ranks, in which the others must take part, too.
+class RankGroup final : public Group {
+ public:
+  RankGroup(Ranks& ranks, int members) : Group(ranks.rank(), members), ranks_(ranks) {}
+  explicit RankGroup(Ranks& ranks) : RankGroup(ranks, ranks.size()) {}
+  Status combine(std::span<std::uint64_t> words, const char* warning) override;
+  Status take_lowest(int& number) override;
+  Status broadcast(std::span<std::byte> bytes, int root) override;
+  Status gather(std::span<const std::byte> own, std::span<std::byte> all) override;
+
+  struct Message {
+    bool last = false;
+    std::array<std::byte, 512> bytes{};
+  };
+
+ private:
+  std::vector<Message> exchange(std::span<const std::byte> own);
+  Ranks& ranks_;
+};
+
+// Collective: the node of all ranks.
+std::unique_ptr<NodeGroup> make_node(Ranks& ranks);
+
+struct OpenSpace {
+  std::unique_ptr<GroupPeers> peers;
+  std::unique_ptr<Space> space;
+  std::vector<FabricAddress> addresses;  // of the endpoints
+};
+// Collective over all ranks: a space of the first `members` ranks, which are on one node. The others get the addresses.
+// Rank, number of ranks and id of the request are filled in here. An error is a failure of the test, and ends the rank.
+OpenSpace make_space(Ranks& ranks, Space::Request request, int members,
+                     std::source_location where = std::source_location::current());
+inline OpenSpace make_space(Ranks& ranks, const Space::Request& request,
+                            std::source_location where = std::source_location::current()) {
+  return make_space(ranks, request, ranks.size(), where);
+}
+// A request for `bytes` of data, in this private memory unless it is null.
+Space::Request space_request(std::size_t control_bytes, std::uint64_t bytes, void* private_data = nullptr);
+
+// The files of memory that this process has open for its peers.
+std::size_t open_memory_files();
+
+}  // namespace farside::testing

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Endpoint: how the routes of a space reach other processes. Fabric (fabric.hpp) implements it with libfabric, and
+// documents its behaviour; a simulation counts what is asked of it.
+//
+// Thread safety, errors and cost: those of Fabric.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <rdma/fi_domain.h>
+
+#include "transport/base/address.hpp"
+#include "transport/base/result.hpp"
+#include "transport/fabric/handles.hpp"
+#include "transport/fabric/pending.hpp"
+#include "transport/handler/message_handler.hpp"
+#include "transport/handler/operation_list.hpp"
+
+namespace farside {
+
+class Endpoint {
+ public:
+  Endpoint() = default;
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+  virtual ~Endpoint() = default;
+
+  virtual const FabricAddress& address() const = 0;
+  // Makes a peer known; the same address is the same peer.
+  virtual Peer insert(const FabricAddress& address) = 0;
+
+  // A registration of memory that peers may access with the key until the Registration is destroyed.
+  struct Registration {
+    FabricHandle<fid_mr> region;
+    RemoteKey key;
+  };
+  // `wanted`: the key, if keys_are_chosen(); else the provider chooses one. Errors: kNoMemory.
+  virtual Result<Registration> expose(void* base, std::size_t bytes, std::uint64_t wanted) = 0;
+  // Returns whether a process chooses the keys of its memory, and offsets begin at its start. If all ranks of a space
+  // choose the same keys, no rank needs to tell its own.
+  virtual bool keys_are_chosen() const = 0;
+
+  // A place in a peer's exposed memory.
+  struct Place {
+    Peer peer;
+    RemoteKey key;
+    std::uint64_t offset;  // bytes from the base that was exposed
+  };
+
+  // The following calls return when the provider has taken the operation; their Status has the errors of issuing.
+  virtual Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) = 0;
+  virtual Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) = 0;
+  // Returns whether control words and 64-bit integers are changed by atomics of the target's adapter (the domain nic
+  // of transport/README.md), for which no thread there has to wake; otherwise the target's handler changes them.
+  // Adapter atomics are atomic only among themselves. They take effect behind all operations that were issued to the
+  // same peer before, and before all that are issued later.
+  virtual bool nic_atomics() const = 0;
+  // One step of the adapter on a control word of 64 bits. Precondition: nic_atomics(). The operands are copied;
+  // `fetched` stays in use until `pending` is done.
+  virtual Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
+                         const std::uint64_t* compare, std::uint64_t* fetched) = 0;
+  // Returns whether a handler executes a request behind the writes that were issued to its process before.
+  virtual bool orders_messages_behind_writes() const = 0;
+  // Sends one message to the handler of a peer. Fetched data go to the buffers of the list's operations.
+  virtual Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) = 0;
+  // The same, with a step on a control word after the operations; `fetched` receives the word's previous value.
+  // `list` may be null.
+  virtual Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
+                                     const ControlStep& step, std::uint64_t* fetched) = 0;
+  // The same, with an acquire step before the operations, which may stop them (message.hpp), and a release step after
+  // them. `result` stays in use until `pending` is done.
+  virtual Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
+                                const ControlStep& acquire_step, const ControlStep& release_step,
+                                LockedResult& result) = 0;
+  // Requests a page of the peer's table of attached regions (AttachedRegions::Page).
+  virtual Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first,
+                                 std::span<std::byte> page) = 0;
+  // Requests the description of a region (MessageHandler::Region).
+  virtual Status ask_for_description(Pending& pending, const HandlerPlace& place,
+                                     std::span<std::byte> description) = 0;
+
+  // The regions of this process's handler. As MessageHandler::publish.
+  virtual bool publish(std::uint64_t id, const MessageHandler::Region& region) = 0;
+  virtual void withdraw(std::uint64_t id) = 0;
+};
+
+}  // namespace farside

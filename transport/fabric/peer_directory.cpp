@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/fabric/peer_directory.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/log.hpp"
+#include "transport/base/random.hpp"
+
+namespace farside {
+namespace {
+
+// The table begins behind its nonce.
+constexpr std::size_t kHeader = 64;
+
+struct Announcement {
+  std::int32_t fd = -1;
+  std::uint64_t nonce = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const PeerDirectory> PeerDirectory::share(NodeGroup& node, std::span<const FabricAddress> all,
+                                                          Progress& progress) {
+  auto directory = std::make_shared<PeerDirectory>();
+  const std::size_t bytes = kHeader + all.size_bytes();
+  Segment made;
+  Announcement announcement;
+  if (node.members() > 1 && node.leads()) {
+    if (Result<Segment> segment = make_segment(bytes)) {
+      made = std::move(segment.value());
+      announcement = {made.fd.get(), random_bits()};
+      std::memcpy(made.mapping.base(), &announcement.nonce, sizeof announcement.nonce);
+      std::memcpy(made.mapping.base() + kHeader, all.data(), all.size_bytes());
+      directory->mapping_ = std::move(made.mapping);
+    } else {
+      log(LogLevel::kInfo, "each process keeps the addresses of its peers: {}", segment.error().text);
+    }
+  }
+  if (node.members() > 1) announcement = node.exchange(announcement, progress).front();
+  if (announcement.fd >= 0 && !node.leads()) {
+    Result<Mapping> mapped = map_peer_segment(node.member(0).pid, announcement.fd, bytes);
+    if (mapped && std::memcmp(mapped.value().base(), &announcement.nonce, sizeof announcement.nonce) == 0)
+      directory->mapping_ = std::move(mapped.value());
+  }
+  // The leader's descriptor is closed when all have mapped the table.
+  if (announcement.fd >= 0) (void)node.exchange('\0', progress);
+  if (const std::byte* base = directory->mapping_.base()) {
+    (void)mprotect(directory->mapping_.base(), bytes, PROT_READ);
+    directory->addresses_ = {reinterpret_cast<const FabricAddress*>(base + kHeader), all.size()};
+  } else {
+    directory->own_.assign(all.begin(), all.end());
+    directory->addresses_ = directory->own_;
+  }
+  return directory;
+}
+
+PeerAddresses::PeerAddresses(std::shared_ptr<const PeerDirectory> directory, std::vector<int> indexes)
+    : directory_(std::move(directory)) {
+  first_ = indexes.front();
+  stride_ = indexes.size() > 1 ? indexes[1] - first_ : 1;
+  for (std::size_t rank = 0; rank < indexes.size(); ++rank) {
+    if (indexes[rank] == first_ + static_cast<int>(rank) * stride_) continue;
+    listed_ = std::make_shared<const std::vector<int>>(std::move(indexes));
+    return;
+  }
+}
+
+}  // namespace farside

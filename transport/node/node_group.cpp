@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/node_group.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "transport/base/global_membarrier.hpp"
+#include "transport/base/random.hpp"
+#include "transport/base/wake_event.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+// In private memory, for the life of the process.
+const std::uint64_t& process_nonce() {
+  static const std::uint64_t nonce = random_bits();
+  return nonce;
+}
+
+std::size_t in_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+struct NodeGroup::Board {
+  std::uint64_t nonce = 0;
+  WakeEvent wake_event;
+  alignas(kLine) std::atomic<std::uint64_t> arrivals[2] = {0, 0};  // of even and odd exchanges, since the start
+};
+
+std::size_t NodeGroup::bytes(int members) {
+  return in_lines(sizeof(Board)) + static_cast<std::size_t>(members) * (in_lines(sizeof(NodeMember)) + 2 * kSlotBytes);
+}
+
+NodeGroup::~NodeGroup() = default;
+
+Result<std::unique_ptr<NodeGroup>> NodeGroup::lead(int members) {
+  if (members == 1) return alone(0);
+  std::unique_ptr<NodeGroup> group(new NodeGroup(0, members));
+  Result<Segment> made = make_segment(bytes(members));
+  if (!made) return made.error();
+  group->segment_ = std::move(made.value());
+  new (group->segment_.mapping.base()) Board{random_bits(), {}, {}};
+  return group;
+}
+
+Result<std::unique_ptr<NodeGroup>> NodeGroup::join(const Place& place, int index, int members) {
+  std::unique_ptr<NodeGroup> group(new NodeGroup(index, members));
+  Result<Mapping> mapped = map_peer_segment(place.pid, place.fd, bytes(members));
+  if (!mapped) return mapped.error();
+  group->mapping_ = std::move(mapped.value());
+  if (group->board().nonce != place.nonce) {
+    return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", place.pid)};
+  }
+  return group;
+}
+
+std::unique_ptr<NodeGroup> NodeGroup::alone(int rank) {
+  std::unique_ptr<NodeGroup> group(new NodeGroup(0, 1));
+  group->alone_ = std::make_unique<std::byte[]>(bytes(1) + kLine);
+  new (&group->board()) Board{};
+  new (group->member_at(0)) NodeMember{};
+  group->member_at(0)->rank = rank;
+  return group;
+}
+
+NodeGroup::Place NodeGroup::place() const { return {getpid(), segment_.fd.get(), board().nonce}; }
+
+NodeGroup::Board& NodeGroup::board() const {
+  std::byte* base = mapping_.base() != nullptr ? mapping_.base() : segment_.mapping.base();
+  if (base == nullptr) {
+    base = alone_.get();
+    base += -reinterpret_cast<std::uintptr_t>(base) % kLine;
+  }
+  return *reinterpret_cast<Board*>(base);
+}
+
+NodeMember* NodeGroup::member_at(int index) const {
+  return reinterpret_cast<NodeMember*>(reinterpret_cast<std::byte*>(&board()) + in_lines(sizeof(Board)) +
+                                       static_cast<std::size_t>(index) * in_lines(sizeof(NodeMember)));
+}
+
+std::byte* NodeGroup::slot(int index) const {
+  const auto set = static_cast<std::size_t>(exchanges_ % 2);
+  return reinterpret_cast<std::byte*>(member_at(members_)) +
+         (set * static_cast<std::size_t>(members_) + static_cast<std::size_t>(index)) * kSlotBytes;
+}
+
+NodeMember NodeGroup::member(int index) const { return *member_at(index); }
+
+void NodeGroup::set_handler(const NodeHandlerPlace& handler) { member_at(index_)->handler = handler; }
+
+void NodeGroup::introduce(int rank, Progress& progress) {
+  *member_at(index_) = {rank,
+                        getpid(),
+                        reinterpret_cast<std::uint64_t>(&process_nonce()),
+                        process_nonce(),
+                        supports_global_membarrier() ? 1U : 0U,
+                        memory_limit_ids(),
+                        {}};
+  (void)exchange('\0', progress);
+  segment_.fd.reset();
+}
+
+// Sequentially consistent: the release side publishes the slot, and the wake event requires it.
+void NodeGroup::await_all(Progress& progress) {
+  Board& on = board();
+  std::atomic<std::uint64_t>& arrivals = on.arrivals[exchanges_ % 2];
+  const std::uint64_t all = (exchanges_ / 2 + 1) * static_cast<std::uint64_t>(members_);
+  if (arrivals.fetch_add(1, std::memory_order_seq_cst) + 1 == all) return on.wake_event.wake_if_armed();
+  for (Waiter waiter(progress, on.wake_event); arrivals.load(std::memory_order_acquire) < all;) waiter.pause();
+}
+
+}  // namespace farside

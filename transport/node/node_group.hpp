@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// NodeGroup: the processes of a group that share the memory of this node, and their board. The board is shared memory
+// in which the members exchange small values while they make a space: no message, and no collective call of the MPI
+// runtime. The member with index 0 leads: it makes what all of them map.
+//
+//   leader    NodeGroup::lead(members)           ->  place()
+//   others    NodeGroup::join(place, index, members)
+//   all       introduce(own), then exchange(...) in the same order
+//
+// The board:  | nonce, wake event | arrivals of even, odd exchanges | members | slots of even, odd exchanges |
+//
+// A member writes its slot, counts itself, waits until all members are counted, and reads all slots. Two sets of slots
+// suffice: a member writes a slot again two exchanges later, and the exchange between them has shown that all members
+// have read it.
+//
+// Thread safety: one call at a time per object. Errors: kNoMemory and kNoRoute of the board. Cost of exchange: two
+// atomics, and O(members) reads. Memory per node: 256 bytes per member.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "transport/base/result.hpp"
+#include "transport/base/waiter.hpp"
+#include "transport/node/memory_limits.hpp"
+#include "transport/node/segment.hpp"
+
+namespace farside {
+
+// The location of a process's message queue (handler/node_handler.hpp). Plain bytes.
+struct NodeHandlerPlace {
+  std::int32_t fd = -1;        // -1: no message queue
+  std::uint64_t nonce = 0;     // of the message queue
+};
+
+// What the members know of each other. Plain bytes.
+struct NodeMember {
+  std::int32_t rank = 0;            // in the group
+  std::int32_t pid = 0;
+  std::uint64_t nonce_address = 0;  // of a nonce in its private memory, to try process_vm_readv(2) on
+  std::uint64_t nonce = 0;
+  std::uint64_t membarrier = 0;     // 1: the process takes part in global_membarrier()
+  MemoryNeed::LimitIds limits{};    // that apply to the process
+  NodeHandlerPlace handler;         // set before the first exchange that concerns private data
+};
+
+class NodeGroup {
+ public:
+  static constexpr std::size_t kSlotBytes = 64;
+
+  // The location of the board. Plain bytes.
+  struct Place {
+    std::int32_t pid = 0;
+    std::int32_t fd = -1;
+    std::uint64_t nonce = 0;
+  };
+  static Result<std::unique_ptr<NodeGroup>> lead(int members);
+  static Result<std::unique_ptr<NodeGroup>> join(const Place& place, int index, int members);
+  // A group of one process, which is `rank`.
+  static std::unique_ptr<NodeGroup> alone(int rank);
+  NodeGroup(const NodeGroup&) = delete;
+  NodeGroup& operator=(const NodeGroup&) = delete;
+  ~NodeGroup();
+
+  // Valid until introduce().
+  Place place() const;
+  // Collective: makes this process, which is `rank`, known to the other members. `progress` is made while it waits.
+  void introduce(int rank, Progress& progress);
+
+  int members() const { return members_; }
+  int index() const { return index_; }
+  bool leads() const { return index_ == 0; }
+  NodeMember member(int index) const;
+  // Tells the members where this process's message queue is, from the next exchange on.
+  void set_handler(const NodeHandlerPlace& handler);
+
+  // Collective: returns the values of all members, by their indexes.
+  template <class T>
+  std::vector<T> exchange(const T& own, Progress& progress) {
+    static_assert(sizeof(T) <= kSlotBytes && std::is_trivially_copyable_v<T>);
+    std::vector<T> all(static_cast<std::size_t>(members_));
+    std::memcpy(own_slot(), &own, sizeof own);
+    await_all(progress);
+    for (int i = 0; i < members_; ++i) std::memcpy(&all[static_cast<std::size_t>(i)], slot(i), sizeof(T));
+    ++exchanges_;
+    return all;
+  }
+
+ private:
+  struct Board;
+  NodeGroup(int index, int members) : index_(index), members_(members) {}
+  static std::size_t bytes(int members);
+  Board& board() const;
+  NodeMember* member_at(int index) const;
+  std::byte* slot(int index) const;
+  std::byte* own_slot() const { return slot(index_); }
+  void await_all(Progress& progress);
+
+  int index_;
+  int members_;
+  std::uint64_t exchanges_ = 0;
+  Segment segment_;                     // of the leader
+  Mapping mapping_;                     // of the others
+  std::unique_ptr<std::byte[]> alone_;  // of a group of one
+};
+
+}  // namespace farside

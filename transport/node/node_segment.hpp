@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// NodeSegment: the memory of one space on this node, in one segment that all members of the node map as a whole. A
+// process therefore has one mapping per space, however many on-node peers it has.
+//
+//   | control blocks, of equal size, by index | data by index; each begins a page, or all are contiguous |
+//
+// A control block consists of whole pages. Each member reserves the first `reserved` bytes of its own control block, so
+// that their pages lie on its NUMA node and a shortage is an error.
+//
+// Thread safety: none. Errors: kNoMemory if memory is short. If the leader fails, the others get an error of the same
+// kind; the failure of another member is its own until the ranks agree (space/make_space.hpp). Cost: one exchange and
+// one mapping per member.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/base/result.hpp"
+#include "transport/base/waiter.hpp"
+#include "transport/node/node_group.hpp"
+#include "transport/node/segment.hpp"
+
+namespace farside {
+
+class NodeSegment {
+ public:
+  struct Layout {
+    std::size_t control_bytes = 0;        // of one control block: whole pages
+    std::size_t reserved = 0;             // of each control block, from its start
+    std::vector<std::uint64_t> data;      // bytes of data of each member
+    bool contiguous = false;              // no gaps between the data
+  };
+  NodeSegment() = default;
+  // Collective over the members of the group; `layout` is equal on all of them. Errors: kNoMemory, kNoRoute.
+  static Result<NodeSegment> make(NodeGroup& group, const Layout& layout, Progress& progress);
+
+  std::byte* control(int index) const {
+    return mapping_.base() + static_cast<std::size_t>(index) * control_bytes_;
+  }
+  std::byte* data(int index) const { return mapping_.base() + data_at_[static_cast<std::size_t>(index)]; }
+  // Frees the memory of data(), which must not be called any more.
+  void forget_places() { data_at_ = {}; }
+  // To be called when all members have mapped the segment (Segment::published).
+  void published(std::size_t processes);
+  bool has_descriptor() const { return made_ != nullptr && made_->fd.valid(); }
+
+ private:
+  std::size_t control_bytes_ = 0;
+  std::vector<std::uint64_t> data_at_;
+  Mapping mapping_;
+  std::unique_ptr<Segment> made_;  // of the leader, without its mapping
+};
+
+}  // namespace farside

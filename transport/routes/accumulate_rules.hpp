@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// AccumulateRules: which method combines elements in one space (transport/README.md, "Methods of accumulates"). All
+// ranks of the space have the same rules. Thread safety: any, once the rules are set.
+#pragma once
+
+#include "transport/base/operation_counts.hpp"
+#include "transport/data/reduce_op.hpp"
+
+namespace farside {
+
+struct AccumulateRules {
+  bool always_locked = false;  // every accumulate takes the accumulate lock: some rank uses cma
+  bool floats_locked = false;  // those of floating-point types take it: no rank uses the fabric
+  bool by_nic = false;         // the atomicity domain is nic: adapters change control words and 64-bit integers
+
+  // Returns whether aligned elements of the type are combined by CPU atomics, or as IntegerMethod says.
+  bool may_take_atomics(BasicType type) const { return !always_locked && (!floats_locked || traits(type).cpu_adds); }
+  AtomicMethod method(BasicType type, const void* address) const {
+    return may_take_atomics(type) ? atomic_method(type, address) : AtomicMethod::kLocked;
+  }
+  // Returns whether the adapter executes accumulates of this type at this address. Then it does so for all ranks,
+  // also for the owner and its on-node peers.
+  bool nic(BasicType type, const void* address) const {
+    return by_nic && (type == BasicType::kInt64 || type == BasicType::kUint64) &&
+           method(type, address) == AtomicMethod::kAtomic;
+  }
+  // Counts, in `counts` unless it is null, why an accumulate took no atomics.
+  void count_slow(OperationCounts* counts, BasicType type, const void* address, bool by_handler) const {
+    if (counts == nullptr) [[likely]] return;
+    SlowAccumulate why = SlowAccumulate::kProvider;
+    if (always_locked) {
+      why = SlowAccumulate::kCma;
+    } else if (!traits(type).cpu_atomics) {
+      why = SlowAccumulate::kType;
+    } else if (atomic_method(type, address) == AtomicMethod::kLocked) {
+      why = SlowAccumulate::kUnaligned;
+    } else if (method(type, address) == AtomicMethod::kLocked) {
+      why = SlowAccumulate::kFloatingPoint;
+    }
+    counts->add_slow(why, by_handler);
+  }
+};
+
+// The most that is combined under the accumulate lock at a time, so that no other rank waits long for the lock.
+inline constexpr std::size_t kLockedBytes = 16384;
+
+}  // namespace farside

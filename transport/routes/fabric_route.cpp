@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How ranks become known, which operations are kept, and what a release and a flush wait for. Adapter atomics:
+// fabric_route_nic.cpp.
+#include "transport/routes/fabric_route.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace farside {
+namespace {
+
+// The keys of a space's memory, where processes choose them. Only the ranks of the space know its id.
+constexpr std::uint64_t kControlKey = 0x9e3779b97f4a7c15;
+constexpr std::uint64_t kDataKey = 0xc2b2ae3d27d4eb4f;
+
+}  // namespace
+
+FabricRoute::FabricRoute(const Setup& setup)
+    : endpoint_(setup.endpoint),
+      waiting_(setup.waiting),
+      wake_event_(setup.wake_event),
+      statistics_(setup.statistics),
+      rank_(setup.rank),
+      region_(setup.region) {}
+
+FabricRoute::~FabricRoute() {
+  // After an error the caller may not have flushed. The endpoint still uses operations that are under way: each
+  // completes, or its peer is abandoned. Kept operations belong to an epoch that never ended, and are dropped.
+  targets_.for_each_active([this](FabricTargets::Use& use) {
+    {
+      const std::scoped_lock held(targets_.mutex());
+      use->order.drop();
+    }
+    (void)complete(*use);
+  });
+  if (published_) endpoint_.withdraw(region_);
+}
+
+Status FabricRoute::expose(const MessageHandler::Region& region, std::uint64_t data_bytes, std::uint32_t tag) {
+  Result<Endpoint::Registration> control =
+      endpoint_.expose(region.control, region.control_bytes, region_ ^ kControlKey);
+  if (!control) return control.error();
+  control_ = std::move(control.value().region);
+  own_.control_key = control.value().key;
+  if (region.attached == nullptr && data_bytes > 0) {
+    Result<Endpoint::Registration> data = endpoint_.expose(region.base, data_bytes, region_ ^ kDataKey);
+    if (!data) return data.error();
+    data_ = std::move(data.value().region);
+    own_.data_key = data.value().key;
+  }
+  own_.bytes = region.attached == nullptr ? data_bytes : 0;
+  own_.tag = tag;
+  MessageHandler::Region published = region;
+  static_assert(sizeof own_ <= sizeof published.description);
+  std::memcpy(published.description.data(), &own_, sizeof own_);
+  published.description_bytes = sizeof own_;
+  if (!endpoint_.publish(region_, published))
+    return Error{ErrorKind::kOther, "another window of this process has the same id"};
+  published_ = true;
+  return {};
+}
+
+void FabricRoute::agree(Agreed agreed) {
+  agreed_ = std::move(agreed);
+  all_alike_ = agreed_.same_bytes && agreed_.same_tags && endpoint_.keys_are_chosen();
+}
+
+// A rank is added at its first use. Its description follows when its data are used.
+Result<FabricTarget*> FabricRoute::reach(int rank) {
+  if (FabricTarget* known = targets_.find(rank)) [[likely]] return known;
+  FabricTarget made;
+  made.peer = static_cast<std::uint32_t>(endpoint_.insert(agreed_.addresses.of(rank)));
+  if (all_alike_) {
+    made.control_key.key = region_ ^ kControlKey;
+    made.data_key.key = region_ ^ kDataKey;
+    made.bytes = own_.bytes;
+    made.tag = own_.tag;
+    made.described = true;
+  }
+  return &targets_.add(rank, made);
+}
+
+Result<FabricTarget*> FabricRoute::describe(int rank) {
+  Result<FabricTarget*> reached = reach(rank);
+  if (!reached) return reached;
+  FabricTarget& target = *reached.value();
+  {
+    const std::scoped_lock held(targets_.mutex());
+    if (target.described) return &target;
+  }
+  TargetDescription description;
+  Pending pending;
+  pending.towards(rank);
+  Status asked = endpoint_.ask_for_description(pending, handler_of(target),
+                                               std::as_writable_bytes(std::span(&description, 1)));
+  if (asked) asked = wait_for(pending);
+  if (!asked) return asked.error();
+  const std::scoped_lock held(targets_.mutex());
+  if (target.described) return &target;  // another thread has asked, too, and may use it already
+  target.control_key = description.control_key;
+  target.data_key = description.data_key;
+  target.bytes = description.bytes;
+  target.tag = description.tag;
+  target.described = true;
+  return &target;
+}
+
+Result<FabricRoute::Facts> FabricRoute::facts(int rank) {
+  if (agreed_.same_bytes && agreed_.same_tags) return Facts{own_.bytes, own_.tag};
+  const Result<FabricTarget*> target = describe(rank);
+  if (!target) return target.error();
+  return Facts{target.value()->bytes, target.value()->tag};
+}
+
+Result<FabricTargets::Use> FabricRoute::use(int rank) {
+  const Result<FabricTarget*> target = describe(rank);
+  if (!target) return target.error();
+  return FabricTargets::Use(targets_, *target.value(), rank);
+}
+
+Result<FabricRoute::Keyed> FabricRoute::keyed(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes) {
+  if (agreed_.regions == nullptr) [[likely]] return Keyed{to.target->data_key, offset, bytes};
+  const std::uint64_t address = agreed_.first_address + offset;
+  const Result<Region> region = agreed_.regions->find(to.rank, address);
+  if (!region) return region.error();
+  return Keyed{region.value().key, address - region.value().address, std::min(bytes, region.value().end() - address)};
+}
+
+template <class Transfer>
+Status FabricRoute::by_keys(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes, Transfer&& transfer) {
+  for (std::size_t done = 0; done < bytes;) {
+    const Result<Keyed> part = keyed(to, offset + done, bytes - done);
+    if (!part) return part.error();
+    const Keyed& here = part.value();
+    if (Status status = transfer(Endpoint::Place{to.target->peer, here.key, here.offset}, done, here.bytes); !status)
+      return status;
+    done += here.bytes;
+  }
+  return {};
+}
+
+Status FabricRoute::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page) {
+  const Result<FabricTarget*> target = reach(rank);
+  if (!target) return target.error();
+  Pending pending;
+  pending.towards(rank);
+  if (Status asked = endpoint_.ask_for_regions(pending, handler_of(*target.value()), first, page); !asked) return asked;
+  return wait_for(pending);
+}
+
+bool FabricRoute::by_nic(int rank, const DataOperation& operation) {
+  if (!operation.atomic() || !agreed_.rules.by_nic) return false;
+  const Result<FabricTarget*> target = describe(rank);
+  return target && agreed_.rules.nic(operation.type, place_of(*target.value(), operation.offset));
+}
+
+Status FabricRoute::operate(int rank, const DataOperation& operation, Outstanding* own) {
+  if (operation.count == 0) return {};
+  TargetOrder::Offer offer{operation};
+  std::optional<TargetOrder::Next> next;
+  if (own == nullptr && !(operation.atomic() && agreed_.rules.by_nic)) {
+    // Most operations in a burst are kept, behind others of an active target.
+    const std::scoped_lock held(targets_.mutex());
+    const FabricTarget* const known = targets_.find_locked(rank);
+    if (known != nullptr && known->described && known->active != nullptr) {
+      next = known->active->order.offer(offer, traffic(*known->active));
+      if (*next == TargetOrder::Next::kKept) return {};
+    }
+  }
+  const Result<FabricTargets::Use> used = use(rank);
+  if (!used) return used.error();
+  ActiveTarget& to = *used.value();
+  if (operation.atomic() && agreed_.rules.nic(operation.type, place_of(*to.target, operation.offset)))
+    return issue(to, own != nullptr ? *own : to, operation);
+  if (own != nullptr) {
+    // Keeps the order behind the kept operations.
+    Status before = operation.atomic() ? issue_kept(to) : Status();
+    return before ? issue(to, *own, operation) : std::move(before);
+  }
+  while (true) {
+    if (!next) {
+      const std::scoped_lock held(targets_.mutex());
+      next = to.order.offer(offer, traffic(to));
+    }
+    if (*next == TargetOrder::Next::kKept) return {};
+    if (*next == TargetOrder::Next::kIssue) return issue(to, to, operation);
+    next.reset();
+    if (Status status = issue_kept(to); !status) return status;
+  }
+}
+
+Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
+  const Result<FabricTargets::Use> used = use(rank);
+  if (!used) return used.error();
+  ActiveTarget& to = *used.value();
+  while (true) {
+    TargetOrder::Next next{};
+    {
+      const std::scoped_lock held(targets_.mutex());
+      next = to.order.offer(list, traffic(to));
+    }
+    if (next == TargetOrder::Next::kKept) return {};
+    if (next == TargetOrder::Next::kIssue) return send_behind_kept(to, nullptr, std::move(list));
+    if (Status status = issue_kept(to); !status) return status;
+  }
+}
+
+KeptOperations FabricRoute::take_kept(ActiveTarget& to, bool even_nothing) {
+  for (Waiter waiter(waiting_, wake_event_);; waiter.pause()) {
+    const std::scoped_lock held(targets_.mutex());
+    if (std::optional<KeptOperations> taken = to.order.take(even_nothing)) return std::move(*taken);
+  }
+}
+
+void FabricRoute::kept_sent(ActiveTarget& to, KeptOperations sent) {
+  const std::scoped_lock held(targets_.mutex());
+  to.order.sent(std::move(sent));
+}
+
+Status FabricRoute::defer_lock(int rank, TargetOrder::Acquire acquire) {
+  const Result<FabricTargets::Use> used = use(rank);
+  if (!used) return used.error();
+  const std::scoped_lock held(targets_.mutex());
+  used.value()->order.defer(std::move(acquire));
+  return {};
+}
+
+// Ends the deferral, and takes the kept operations out of the way of the acquire step.
+KeptOperations FabricRoute::hold_back(ActiveTarget& to) {
+  (void)to.order.end_deferral();
+  KeptOperations kept = take_kept(to, true);
+  kept_sent(to, {});
+  return kept;
+}
+
+void FabricRoute::keep_again(ActiveTarget& to, KeptOperations kept) {
+  const std::scoped_lock held(targets_.mutex());
+  to.order.keep_again(std::move(kept));
+}
+
+void FabricRoute::keep_again(int rank, std::unique_ptr<OperationList> list) {
+  const FabricTargets::Use use(targets_, *targets_.find(rank), rank);
+  KeptOperations kept;
+  kept.list = std::move(list);
+  keep_again(*use, std::move(kept));
+}
+
+// Called before an operation leaves.
+Status FabricRoute::acquire_first(ActiveTarget& to) {
+  if (!to.order.deferred()) [[likely]]
+    return {};
+  const TargetOrder::Acquire acquire = to.order.end_deferral();
+  return acquire();
+}
+
+Status FabricRoute::execute_locked(int rank, const ControlStep& acquire_step, const ControlStep& release_step,
+                                   LockedResult& result) {
+  const FabricTargets::Use use(targets_, *targets_.find(rank), rank);
+  (void)use->order.end_deferral();
+  statistics_.add(RouteKind::kFabric, Counted::kControl, 2 * sizeof acquire_step.operand, 2);
+  KeptOperations taken = take_kept(*use, true);
+  if (!taken.empty()) taken.make_list();
+  Pending pending;
+  pending.towards(rank);
+  Status status = endpoint_.execute_locked(pending, handler_of(*use->target), std::move(taken.list), acquire_step,
+                                           release_step, result);
+  kept_sent(*use, std::move(taken));
+  return status ? wait_for(pending) : std::move(status);
+}
+
+Status FabricRoute::issue_kept(ActiveTarget& to) {
+  if (to.order.deferred() && to.order.keeps_any()) [[unlikely]] {
+    if (Status status = acquire_first(to); !status) return status;
+  }
+  KeptOperations taken = take_kept(to, false);
+  if (taken.empty()) return {};
+  Status status =
+      taken.list != nullptr ? send_list(to, to.requests, std::move(taken.list)) : issue(to, to, *taken.one());
+  kept_sent(to, std::move(taken));
+  return status;
+}
+
+Status FabricRoute::issue_before_flush(ActiveTarget& to) {
+  {
+    const std::scoped_lock held(targets_.mutex());
+    to.order.flush_begins();
+  }
+  return issue_kept(to);
+}
+
+Status FabricRoute::issue(ActiveTarget& to, Outstanding& among, const DataOperation& operation) {
+  if (Status status = acquire_first(to); !status) return status;
+  Status issued = issue_parts(to, among, operation);
+  if (issued) [[likely]] return issued;
+  // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
+  // were issued. Their errors, and those of other operations, are left to the call that completes them.
+  for (Pending* pending : {&among.writes, &among.reads, &among.atomics, &among.requests}) await_end(*pending);
+  return issued;
+}
+
+// Accumulates towards one target take effect in the order in which they are issued (accumulate_ordering, MPI 4.0
+// section 12.7.2): requests are ordered among themselves, and so are atomics of an adapter. No element is combined by
+// both. The address at the target decides on the method, as it does at the target.
+Status FabricRoute::issue_parts(ActiveTarget& to, Outstanding& among, const DataOperation& operation) {
+  const auto fragment = [](auto* buffer, std::size_t done) { return buffer + done; };
+  switch (operation.kind) {
+    case OperationKind::kPut:
+      return by_keys(
+          to, operation.offset, operation.count, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
+            return endpoint_.write(among.writes, place, fragment(static_cast<const std::byte*>(operation.origin), done),
+                                   part);
+          });
+    case OperationKind::kGet:
+      return by_keys(
+          to, operation.offset, operation.count, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
+            return endpoint_.read(among.reads, place, fragment(static_cast<std::byte*>(operation.fetched), done), part);
+          });
+    case OperationKind::kAccumulate:
+    case OperationKind::kCompareAndSwap: break;
+  }
+  const void* const address = place_of(*to.target, operation.offset);
+  if (agreed_.rules.nic(operation.type, address)) return atomic_by_nic(to, among.atomics, operation);
+  agreed_.rules.count_slow(counts_, operation.type, address, true);
+  return issue_by_handler(to, among, operation);
+}
+
+Status FabricRoute::issue_by_handler(ActiveTarget& to, Outstanding& among, const DataOperation& operation) {
+  const std::size_t extent = traits(operation.type).extent;
+  DataOperation part = operation;
+  for (std::size_t done = 0; done < operation.count; done += part.count) {
+    const auto fragment = [&](auto* buffer) { return buffer != nullptr ? buffer + done * extent : nullptr; };
+    part.offset = operation.offset + done * extent;
+    part.count = std::min(operation.count - done, OperationList::kMostInOne / extent);
+    part.origin = fragment(static_cast<const std::byte*>(operation.origin));
+    part.fetched = fragment(static_cast<std::byte*>(operation.fetched));
+    auto list = std::make_unique<OperationList>();
+    list->add(part);
+    if (Status status = send_list(to, among.requests, std::move(list)); !status) return status;
+  }
+  return {};
+}
+
+Status FabricRoute::send_behind_kept(int rank, Outstanding* own, std::unique_ptr<OperationList> list) {
+  const Result<FabricTargets::Use> used = use(rank);
+  return used ? send_behind_kept(*used.value(), own, std::move(list)) : Status(used.error());
+}
+
+Status FabricRoute::send_behind_kept(ActiveTarget& to, Outstanding* own, std::unique_ptr<OperationList> list) {
+  Status before = issue_kept(to);
+  Status sent = send_list(to, own != nullptr ? own->requests : to.requests, std::move(list));
+  return before ? std::move(sent) : std::move(before);
+}
+
+Status FabricRoute::send_list(ActiveTarget& to, Pending& among, std::unique_ptr<OperationList> list) {
+  if (Status status = acquire_first(to); !status) return status;
+  // An earlier error is returned, but the list is sent all the same: its operations were accepted.
+  Status before;
+  if (list->has_atomics()) before = wait_for(to.atomics);
+  for (Waiter waiter(waiting_, wake_event_); to.requests.count() >= kMostLists;) waiter.pause();
+  Status issued = endpoint_.execute(among, handler_of(*to.target), std::move(list));
+  return before ? std::move(issued) : std::move(before);
+}
+
+void FabricRoute::await_end(const Pending& pending) {
+  for (Waiter waiter(waiting_, wake_event_); !pending.done();) waiter.pause();
+}
+
+Status FabricRoute::wait_for(Pending& pending) {
+  await_end(pending);
+  return pending.take_error();
+}
+
+Result<std::unique_ptr<Outstanding>> FabricRoute::own_outstanding(int rank) {
+  const Result<FabricTargets::Use> used = use(rank);
+  if (!used) return used.error();
+  {
+    const std::scoped_lock held(targets_.mutex());
+    used.value()->pinned = true;
+  }
+  return std::make_unique<Outstanding>(static_cast<Outstanding&>(*used.value()));
+}
+
+void FabricRoute::abandon(int rank, std::unique_ptr<Outstanding> own) {
+  if (own == nullptr) return;
+  const FabricTargets::Use use(targets_, *targets_.find(rank), rank);
+  const std::scoped_lock held(targets_.mutex());
+  use->abandoned.push_back(std::move(own));
+}
+
+Status FabricRoute::flush(int rank) {
+  FabricTarget* const target = targets_.find(rank);
+  if (target == nullptr) return {};
+  const FabricTargets::Use use(targets_, *target);
+  return use ? complete(*use) : Status();
+}
+
+Status FabricRoute::flush_all() {
+  if (!targets_.any_active()) [[likely]] return {};
+  Status first;
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  // Issues towards all targets before it waits for any.
+  targets_.for_each_active([&](FabricTargets::Use& use) { keep(issue_before_flush(*use)); });
+  targets_.for_each_active([&](FabricTargets::Use& use) { keep(complete(*use)); });
+  return first;
+}
+
+Status FabricRoute::complete(ActiveTarget& to) {
+  Status first;
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  keep(issue_before_flush(to));
+  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.requests}) keep(wait_for(*pending));
+  const std::scoped_lock held(targets_.mutex());
+  to.order.flushed();
+  std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
+    const bool done = own->done();
+    if (done) keep(own->take_error());
+    return done;
+  });
+  return first;
+}
+
+// An error of reaching the rank is left to the operations that follow.
+void FabricRoute::expect_release(int rank) {
+  const Result<FabricTarget*> target = reach(rank);
+  if (!target) return;
+  const FabricTargets::Use use(targets_, *target.value(), rank);
+  const std::scoped_lock held(targets_.mutex());
+  use->order.expect_release();
+}
+
+Status FabricRoute::order_before_release(int rank) {
+  FabricTarget* const target = targets_.find(rank);
+  if (target == nullptr) return {};
+  const FabricTargets::Use use(targets_, *target);
+  if (!use) return {};
+  ActiveTarget& to = *use;
+  // A handler that finds memory detached would not execute the release.
+  if (agreed_.regions != nullptr) return complete(to);
+  Status first;
+  const auto keep = [&](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  if (agreed_.rules.by_nic) {
+    // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
+    // which the handler executes.
+    keep(issue_kept(to));
+    keep(wait_for(to.requests));
+    return first;
+  }
+  // The release is a message to the handler, together with the kept operations.
+  if (!endpoint_.orders_messages_behind_writes()) keep(wait_for(to.writes));
+  keep(wait_for(to.reads));
+  keep(wait_for(to.atomics));
+  return first;
+}
+
+Status FabricRoute::control_behind_kept(FabricTarget& to, Pending& pending, const ControlStep& step,
+                                        std::uint64_t* fetched) {
+  const FabricTargets::Use use(targets_, to);
+  // Operations behind a deferred lock stay kept.
+  if (!use || use->order.deferred())
+    return endpoint_.execute_and_control(pending, handler_of(to), nullptr, step, fetched);
+  KeptOperations taken = take_kept(*use, true);
+  if (!taken.empty()) taken.make_list();
+  Status status = endpoint_.execute_and_control(pending, handler_of(to), std::move(taken.list), step, fetched);
+  kept_sent(*use, std::move(taken));
+  return status;
+}
+
+Status FabricRoute::control(ControlCall call, int rank, std::uint32_t word, Pending& pending,
+                            const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) {
+  statistics_.add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
+  if (agreed_.rules.by_nic) {
+    const Result<FabricTarget*> to = describe(rank);
+    if (!to) return to.error();
+    return endpoint_.control(pending, {to.value()->peer, to.value()->control_key, word}, call, operand, compare,
+                             fetched);
+  }
+  const Result<FabricTarget*> to = reach(rank);
+  if (!to) return to.error();
+  const ControlStep step{call, {}, word, *operand, *compare};
+  // Only a fetch-add may be a release; other steps do not carry kept operations along.
+  if (call == ControlCall::kFetchAdd) return control_behind_kept(*to.value(), pending, step, fetched);
+  return endpoint_.execute_and_control(pending, handler_of(*to.value()), nullptr, step, fetched);
+}
+
+}  // namespace farside

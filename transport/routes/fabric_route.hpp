@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// FabricRoute: operations on the data and control words of the ranks that a space reaches over the fabric, and their
+// order (transport/README.md, "Operations over the fabric"). In the atomicity domain nic it also carries out the
+// atomics on this rank and its on-node peers.
+//
+// A rank becomes known at the first operation on it: its address is in the directory, and where keys, sizes or tags are
+// not the same on all ranks, its handler is asked for its description, in one round trip.
+//
+// Thread safety: any, except deferred locks, which are for processes with one thread. Errors: kPeer, kRange, kNoMemory
+// of the endpoint. Cost: transport/README.md, "Routes and costs"; of flush_all() what is active, else one load. Memory:
+// fabric_targets.hpp.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "transport/base/operation_counts.hpp"
+#include "transport/base/waiter.hpp"
+#include "transport/fabric/endpoint.hpp"
+#include "transport/fabric/peer_directory.hpp"
+#include "transport/handler/region_table.hpp"
+#include "transport/routes/accumulate_rules.hpp"
+#include "transport/routes/fabric_targets.hpp"
+
+namespace farside {
+
+// What an origin must know of a rank's memory besides its address. Exchanged as bytes.
+struct TargetDescription {
+  RemoteKey control_key;
+  RemoteKey data_key;
+  std::uint64_t bytes = 0;  // of data
+  std::uint32_t tag = 0;
+  std::uint32_t unused = 0;
+};
+
+// The attached regions of a dynamic space's ranks (space/regions.hpp).
+class RegionFinder {
+ public:
+  // Returns the region that holds this byte of a rank's memory. Errors: kRange, or those of reading the table.
+  virtual Result<Region> find(int rank, std::uint64_t address) = 0;
+
+ protected:
+  ~RegionFinder() = default;
+};
+
+class FabricRoute {
+ public:
+  // `waiting`, `wake_event`: how a thread of this process waits. `region`: the id of the space at all handlers.
+  struct Setup {
+    Endpoint& endpoint;
+    Progress& waiting;
+    WakeEvent& wake_event;
+    Statistics& statistics;
+    int rank = 0;
+    std::uint64_t region = 0;
+  };
+  explicit FabricRoute(const Setup& setup);
+  FabricRoute(const FabricRoute&) = delete;
+  FabricRoute& operator=(const FabricRoute&) = delete;
+  // Waits for what is under way, and withdraws the region.
+  ~FabricRoute();
+
+  // Makes this rank's memory accessible, and its handler's region. `region.description` is filled in here. Errors:
+  // kNoMemory.
+  Status expose(const MessageHandler::Region& region, std::uint64_t data_bytes, std::uint32_t tag);
+
+  // What all ranks have agreed on. Precondition of all operations.
+  struct Agreed {
+    PeerAddresses addresses;
+    AccumulateRules rules;
+    bool same_bytes = false;  // of data, on all ranks
+    bool same_tags = false;
+    RegionFinder* regions = nullptr;  // of a dynamic space
+    std::uint64_t first_address = 0;  // of its data: an offset plus this is an address
+  };
+  void agree(Agreed agreed);
+  void count_in(OperationCounts* counts) { counts_ = counts; }
+  Endpoint& endpoint() const { return endpoint_; }
+
+  // The bytes of data and the tag of a rank. One round trip at the first call for a rank, if ranks differ. Errors:
+  // kPeer.
+  struct Facts {
+    std::uint64_t bytes = 0;
+    std::uint32_t tag = 0;
+  };
+  Result<Facts> facts(int rank);
+
+  // Returns whether the rank's adapter executes the operation. Precondition: facts() of the rank are known.
+  bool by_nic(int rank, const DataOperation& operation);
+  // Returns when the operation is issued or kept. `own`: see own_outstanding().
+  Status operate(int rank, const DataOperation& operation, Outstanding* own);
+  // An atomic on mapped memory in the domain nic: complete when it returns, and errors are logged.
+  void atomic_at(int rank, const DataOperation& operation);
+  // A list of fragments, like a small operation: kept under the same rules, or issued.
+  Status keep(int rank, std::unique_ptr<OperationList> list);
+  // Issues a list behind the kept operations.
+  Status send_behind_kept(int rank, Outstanding* own, std::unique_ptr<OperationList> list);
+  // Returns a counter for request-based operations on the rank.
+  Result<std::unique_ptr<Outstanding>> own_outstanding(int rank);
+  // Abandons the operations of `own`: a flush of the rank returns their errors.
+  void abandon(int rank, std::unique_ptr<Outstanding> own);
+
+  // Wait until all operations are complete at the rank, or at all ranks; return the first error among them.
+  Status flush(int rank);
+  Status flush_all();
+  // Announces the fetch-add that ends an epoch: small operations are kept until then.
+  void expect_release(int rank);
+  // Waits for the operations that this fetch-add would overtake if it were issued next.
+  Status order_before_release(int rank);
+
+  // Deferred locks (TargetOrder).
+  bool may_defer_lock() const { return !agreed_.rules.by_nic && agreed_.regions == nullptr; }
+  Status defer_lock(int rank, TargetOrder::Acquire acquire);
+  template <class Take>
+  auto acquire_deferred_lock(int rank, Take&& take) {
+    const FabricTargets::Use use(targets_, *targets_.find(rank));
+    KeptOperations kept = hold_back(*use);
+    auto taken = take();
+    if (taken) keep_again(*use, std::move(kept));
+    return taken;
+  }
+  // One message with the acquire step, the kept operations and the release step, and its reply. If the acquire step
+  // stops it, `result` has the operations.
+  Status execute_locked(int rank, const ControlStep& acquire_step, const ControlStep& release_step,
+                        LockedResult& result);
+  void keep_again(int rank, std::unique_ptr<OperationList> list);
+
+  // Issues a step on a control word. The operands and `fetched` stay in use until `pending` is done.
+  Status control(ControlCall call, int rank, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
+                 const std::uint64_t* compare, std::uint64_t* fetched);
+  // Requests a page of a rank's table of regions, and waits for it.
+  Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);
+
+  const FabricTargets& targets() const { return targets_; }
+
+ private:
+  // The part of a range of a rank's data that one key gives access to: all of it, unless a region ends before.
+  struct Keyed {
+    RemoteKey key;
+    std::uint64_t offset = 0;   // from the start of the key's memory
+    std::size_t bytes = 0;
+  };
+  Result<FabricTarget*> reach(int rank);
+  Result<FabricTarget*> describe(int rank);
+  Result<FabricTargets::Use> use(int rank);
+  Result<Keyed> keyed(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes);
+  // Calls transfer(place, bytes done before, bytes) for each part of the range that has one key.
+  template <class Transfer>
+  Status by_keys(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes, Transfer&& transfer);
+  TargetOrder::Traffic traffic(const ActiveTarget& to) const {
+    return {to.done(), to.requests.done(), agreed_.rules.by_nic};
+  }
+  HandlerPlace handler_of(const FabricTarget& to) const {
+    return {to.peer, region_, static_cast<std::uint32_t>(rank_)};
+  }
+  // An address with the alignment of this offset at the target. With chosen keys the base is unknown, and such
+  // endpoints have no adapter atomics.
+  static const void* place_of(const FabricTarget& to, std::uint64_t offset) {
+    return reinterpret_cast<const void*>(to.data_key.base + offset);  // NOLINT(performance-no-int-to-ptr)
+  }
+  KeptOperations take_kept(ActiveTarget& to, bool even_nothing);
+  void kept_sent(ActiveTarget& to, KeptOperations sent);
+  KeptOperations hold_back(ActiveTarget& to);
+  void keep_again(ActiveTarget& to, KeptOperations kept);
+  Status acquire_first(ActiveTarget& to);
+  Status issue_kept(ActiveTarget& to);
+  Status issue_before_flush(ActiveTarget& to);
+  Status issue(ActiveTarget& to, Outstanding& among, const DataOperation& operation);
+  Status issue_parts(ActiveTarget& to, Outstanding& among, const DataOperation& operation);
+  Status issue_by_handler(ActiveTarget& to, Outstanding& among, const DataOperation& operation);
+  Status send_list(ActiveTarget& to, Pending& among, std::unique_ptr<OperationList> list);
+  Status send_behind_kept(ActiveTarget& to, Outstanding* own, std::unique_ptr<OperationList> list);
+  Status complete(ActiveTarget& to);
+  Status control_behind_kept(FabricTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched);
+  // Accumulates by the adapter (fabric_route_nic.cpp).
+  Status atomic_by_nic(ActiveTarget& to, Pending& among, const DataOperation& operation);
+  Status combine_by_nic(ActiveTarget& to, const DataOperation& operation);
+  Status control_element(ActiveTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
+                         const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
+  Status wait_for(Pending& pending);
+  void await_end(const Pending& pending);  // leaves the error in `pending`
+
+  Endpoint& endpoint_;
+  Progress& waiting_;
+  WakeEvent& wake_event_;
+  Statistics& statistics_;
+  const int rank_;
+  const std::uint64_t region_;
+  FabricHandle<fid_mr> control_, data_;  // registrations; own_ has their keys
+  TargetDescription own_;
+  Agreed agreed_;
+  bool published_ = false;
+  bool all_alike_ = false;  // no rank needs to be asked for its description
+  OperationCounts* counts_ = nullptr;
+  FabricTargets targets_;
+};
+
+}  // namespace farside

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/routes/fabric_targets.hpp"
+
+namespace farside {
+
+FabricTarget& FabricTargets::add(int rank, const FabricTarget& made) {
+  const std::scoped_lock held(mutex_);
+  if (FabricTarget* known = find_locked(rank)) return *known;
+  if (reached_ % kTogether == 0) chunks_.push_back(std::make_unique<Chunk>());
+  FabricTarget& added = target_at(reached_);
+  added = made;
+  index_.add(rank, static_cast<int>(reached_++));
+  return added;
+}
+
+ActiveTarget& FabricTargets::begin(FabricTarget& target, int rank) {
+  const std::scoped_lock held(mutex_);
+  ActiveTarget* active = target.active;
+  if (active == nullptr) {
+    std::unique_ptr<ActiveTarget> object;
+    if (spare_.empty()) {
+      object = std::make_unique<ActiveTarget>();
+    } else {
+      object = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    active = object.get();
+    active->towards(rank);
+    active->target = &target;
+    active->rank = rank;
+    active->order = TargetOrder(target.expects_burst);
+    active->place = active_.size();
+    target.active = active;
+    active_.push_back(std::move(object));
+    active_count_.store(active_.size(), std::memory_order_release);
+  }
+  ++active->users;
+  return *active;
+}
+
+ActiveTarget* FabricTargets::join(FabricTarget& target) {
+  const std::scoped_lock held(mutex_);
+  if (target.active != nullptr) ++target.active->users;
+  return target.active;
+}
+
+void FabricTargets::end(ActiveTarget& active) {
+  const std::scoped_lock held(mutex_);
+  if (--active.users > 0 || active.pinned || !active.done() || active.has_error() || !active.order.at_rest()) return;
+  active.target->expects_burst = active.order.expects_burst();
+  active.target->active = nullptr;
+  const std::size_t place = active.place;
+  std::swap(active_[place], active_.back());
+  active_[place]->place = place;
+  std::unique_ptr<ActiveTarget> ended = std::move(active_.back());
+  active_.pop_back();
+  active_count_.store(active_.size(), std::memory_order_release);
+  if (spare_.size() < kMostSpare) spare_.push_back(std::move(ended));
+}
+
+}  // namespace farside

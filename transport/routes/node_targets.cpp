@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/routes/node_targets.hpp"
+
+#include <bit>
+
+namespace farside {
+
+NodeTarget& NodeTargets::add(int rank) {
+  NodeTarget& target = targets_.emplace_back();
+  target.rank = rank;
+  return target;
+}
+
+NodeTargetMore& NodeTargets::make_more(const NodeTarget& target) {
+  if (more_.empty()) more_.resize(targets_.size());
+  std::unique_ptr<NodeTargetMore>& more = more_[index_of(target)];
+  if (more == nullptr) more = std::make_unique<NodeTargetMore>();
+  return *more;
+}
+
+void NodeTargets::arrange() {
+  begin_ = targets_.data();
+  first_ = static_cast<std::uint32_t>(targets_.front().rank);
+  const std::uint32_t distance = targets_.size() > 1 ? static_cast<std::uint32_t>(targets_[1].rank) - first_ : 1;
+  bool regular = std::has_single_bit(distance);
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    const std::uint64_t expected = first_ + std::uint64_t{i} * distance;
+    regular = regular && static_cast<std::uint64_t>(targets_[i].rank) == expected;
+  }
+  if (regular) {
+    shift_ = static_cast<std::uint32_t>(std::countr_zero(distance));
+    regular_ = static_cast<std::uint32_t>(targets_.size());
+    return;
+  }
+  irregular_ = std::make_unique<RankIndex>();
+  for (std::size_t i = 0; i < targets_.size(); ++i) irregular_->add(targets_[i].rank, static_cast<int>(i));
+}
+
+const NodeTarget* NodeTargets::find_irregular(int rank) const {
+  const int at = irregular_->find(rank);
+  return at < 0 ? nullptr : &targets_[static_cast<std::size_t>(at)];
+}
+
+}  // namespace farside

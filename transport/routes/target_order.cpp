@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/routes/target_order.hpp"
+
+namespace farside {
+
+// The first small operation leaves at once, so that it is under way while the application computes. Operations that
+// follow before it completes would each cost about 10 us in the provider. In a burst the first operation is kept, too.
+bool TargetOrder::keeps(bool atomic, bool in_burst, const Traffic& traffic) const {
+  if ((release_expected_ && !traffic.by_nic) || !kept_.empty()) return true;
+  if (traffic.by_nic && !atomic) return false;
+  if (in_burst && traffic.idle) return true;
+  return atomic ? !traffic.requests_idle : !traffic.idle;
+}
+
+TargetOrder::Next TargetOrder::offer(Offer& offer, const Traffic& traffic) {
+  const bool small = offer.operation.bytes() <= (release_expected_ ? kMostBeforeRelease : kMostCoalesced);
+  // Before a release all small operations are kept anyway.
+  if (small && !offer.burst && !release_expected_) {
+    offer.burst = bursts_.comes();
+  } else if (offer.burst == Bursts::Next::kTooLate) {
+    offer.burst = Bursts::Next::kAsEver;
+  }
+  const bool waits = offer.burst == Bursts::Next::kWaits;
+  if (small && offer.burst != Bursts::Next::kTooLate && keeps(offer.operation.atomic(), waits, traffic)) {
+    if (offer.burst) bursts_.joined();
+    return kept_.add(offer.operation) ? Next::kKept : Next::kIssueKept;
+  }
+  return kept_.empty() && !issuing_ ? Next::kIssue : Next::kIssueKept;
+}
+
+TargetOrder::Next TargetOrder::offer(std::unique_ptr<OperationList>& list, const Traffic& traffic) {
+  if (!keeps(list->has_atomics(), false, traffic)) return Next::kIssue;
+  if (!kept_.empty()) return Next::kIssueKept;
+  kept_.list = std::move(list);
+  return Next::kKept;
+}
+
+std::optional<KeptOperations> TargetOrder::take(bool even_nothing) {
+  if (issuing_) return std::nullopt;
+  if (kept_.empty() && !even_nothing) return KeptOperations();
+  issuing_ = true;
+  return std::exchange(kept_, {});
+}
+
+void TargetOrder::sent(KeptOperations issued) {
+  issuing_ = false;
+  kept_.reuse(std::move(issued));
+}
+
+}  // namespace farside

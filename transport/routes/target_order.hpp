@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// TargetOrder: in which order the operations towards one target over the fabric leave, and what waits for what. It is a
+// state machine that issues nothing itself: the route asks it about each operation, and issues what it is told to.
+//
+// Kept operations are small operations that were called and are not issued yet; they leave as one message. Phases:
+//
+//   free              the first small operation leaves at once; what follows before it completes is kept
+//   release expected  every small operation is kept, to leave in one message with the release that ends the epoch
+//   deferred          likewise, behind a lock that is not acquired yet: nothing may leave before acquire() is called
+//
+//     free  --expect_release-->  release expected  --flushed-->  free
+//     free or release expected  --defer-->  deferred  --end_deferral-->  release expected
+//
+// An operation that is not kept must not overtake kept ones: offer() says kIssueKept until they have left. While a
+// thread issues what it has taken, no other thread takes or issues anything.
+//
+// Not thread-safe: the mutex of the route guards it. Cost: no remote operation. Memory: 88 bytes, and a list and a
+// KeptOperation while operations are kept.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "transport/base/result.hpp"
+#include "transport/handler/operation_list.hpp"
+#include "transport/routes/bursts.hpp"
+#include "transport/routes/coalescing_limits.hpp"
+
+namespace farside {
+
+// A single operation is kept as it is, so that it can still travel alone; several are in a list.
+class KeptOperations {
+ public:
+  bool empty() const { return !alone_ && list == nullptr; }
+  // The single operation, or null.
+  const DataOperation* one() const { return alone_ ? &kept_->get() : nullptr; }
+  // Returns false, and changes nothing, if the list has no room.
+  bool add(const DataOperation& operation) {
+    if (empty()) {
+      if (kept_ == nullptr) kept_ = std::make_unique<KeptOperation>();
+      kept_->keep(operation);
+      alone_ = true;
+      return true;
+    }
+    make_list();
+    return list->add(operation);
+  }
+  // Precondition: a single operation fits into a list (OperationList::kMostInOne).
+  void make_list() {
+    if (list == nullptr) list = std::make_unique<OperationList>();
+    if (alone_) list->add(kept_->get());
+    alone_ = false;
+  }
+  // Takes over the memory of operations that were issued.
+  void reuse(KeptOperations issued) {
+    if (kept_ == nullptr) kept_ = std::move(issued.kept_);
+  }
+
+  std::unique_ptr<OperationList> list;
+
+ private:
+  bool alone_ = false;
+  std::unique_ptr<KeptOperation> kept_;
+};
+
+class TargetOrder {
+ public:
+  // What is under way towards the target.
+  struct Traffic {
+    bool idle;           // nothing
+    bool requests_idle;  // nothing to its handler
+    bool by_nic;         // the adapter takes each put and get at once, and needs no process at the target
+  };
+  enum class Next : std::uint8_t {
+    kKept,       // the operation is kept: nothing is to be done
+    kIssueKept,  // the kept operations must leave first; then offer the operation again
+    kIssue       // the operation leaves by itself
+  };
+  // One operation on its way through offer(), which may be called several times for it.
+  struct Offer {
+    const DataOperation& operation;
+    std::optional<Bursts::Next> burst{};
+  };
+  using Acquire = std::function<Status()>;
+
+  explicit TargetOrder(bool burst_expected = false) : bursts_(burst_expected) {}
+
+  Next offer(Offer& offer, const Traffic& traffic);
+  // The same for a list of fragments. If it is kept, `list` is null afterwards.
+  Next offer(std::unique_ptr<OperationList>& list, const Traffic& traffic);
+
+  // Takes the kept operations, to be issued. Returns nothing if another thread issues now: the caller then tries again.
+  // `even_nothing`: the caller issues something of its own behind them, and excludes other threads although nothing may
+  // be kept. If something was taken or `even_nothing` holds, sent() follows.
+  std::optional<KeptOperations> take(bool even_nothing);
+  // The taken operations were issued; their memory is reused.
+  void sent(KeptOperations issued);
+  // The taken operations could not be executed, and are kept again. Precondition: nothing is kept.
+  void keep_again(KeptOperations operations) { kept_ = std::move(operations); }
+
+  void expect_release() { release_expected_ = true; }
+  // `acquire` acquires the lock, and is called by the route before the first operation leaves.
+  void defer(Acquire acquire) {
+    acquire_ = std::move(acquire);
+    release_expected_ = true;
+  }
+  bool deferred() const { return acquire_ != nullptr; }
+  // Ends the deferral, and returns what acquires the lock; null if no lock is deferred.
+  Acquire end_deferral() { return std::exchange(acquire_, nullptr); }
+
+  // A flush begins: the burst of operations is over.
+  void flush_begins() { bursts_.flushed(); }
+  // A flush has completed everything. A lock that it did not need is still deferred.
+  void flushed() { release_expected_ = deferred(); }
+
+  // Returns whether the object is as a new one, but for expects_burst().
+  bool at_rest() const { return kept_.empty() && !issuing_ && !release_expected_ && !deferred(); }
+  bool keeps_any() const { return !kept_.empty(); }
+  bool expects_burst() const { return bursts_.expected(); }
+  // Drops what is kept: the epoch never ended.
+  void drop() { kept_ = {}; }
+
+ private:
+  bool keeps(bool atomic, bool in_burst, const Traffic& traffic) const;
+
+  KeptOperations kept_;
+  Bursts bursts_;
+  Acquire acquire_;
+  bool issuing_ = false;
+  bool release_expected_ = false;
+};
+
+}  // namespace farside

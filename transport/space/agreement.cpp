@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/space/agreement.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "transport/base/random.hpp"
+#include "transport/process.hpp"
+
+namespace farside {
+namespace {
+
+// Change it with everything that ranks must have in common: descriptions, control block, messages, the sequence of
+// collectives.
+constexpr std::uint32_t kProtocol = 9;
+constexpr int kFailureBits = 64 - Agreement::kFlags;  // of the first word: one per ErrorKind
+static_assert(static_cast<int>(ErrorKind::kConflict) < kFailureBits);
+
+std::uint32_t hash(const std::string& text) {
+  std::uint32_t value = 0x811c9dc5;  // FNV-1a
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x01000193;
+  return value;
+}
+
+// What must agree: version 8 bits, routes 3, the provider's name 21.
+constexpr std::uint32_t kVersionMask = 0xff;
+std::uint32_t settings_word(const Settings& settings) {
+  const std::uint32_t routes = (settings.mapped ? 1U : 0U) | (settings.cma ? 2U : 0U) | (settings.fabric ? 4U : 0U);
+  return (hash(settings.provider) & ~0x7ffU) | routes << 8 | kProtocol;
+}
+
+std::uint64_t failure_bit(const Status& status) {
+  return status ? 0 : std::uint64_t{1} << (Agreement::kFlags + static_cast<int>(status.error().kind));
+}
+
+}  // namespace
+
+// All ranks decide by the kind, so it is the same on all; the text may be this rank's.
+Error Agreement::explain(const Status& own, ErrorKind kind) {
+  const bool mine = !own && own.error().kind == kind;
+  int lowest = mine ? rank() : std::numeric_limits<int>::max();
+  if (Status carried = group_.take_lowest(lowest); !carried) return carried.error();
+  std::array<char, 512> text{};
+  if (rank() == lowest) own.error().text.copy(text.data(), text.size() - 1);
+  if (Status carried = group_.broadcast(std::as_writable_bytes(std::span(text)), lowest); !carried)
+    return carried.error();
+  if (mine) return own.error();
+  return Error{kind, fmt::format("rank {}: {}", lowest, text.data())};
+}
+
+Result<std::uint64_t> Agreement::handshake(const Status& own, const char* call) {
+  const std::uint32_t word = own ? settings_word(*Process::instance().settings().value()) : kProtocol;
+  std::array<std::uint64_t, 3> all{failure_bit(own), pair(word), rank() == 0 ? random_bits() : 0};
+  const std::string warning = fmt::format(
+      "{}: a rank has not made this call for 10 s; is farside loaded on every rank (mpirun -x LD_PRELOAD)?", call);
+  if (Status carried = group_.combine(all, warning.c_str()); !carried) return carried.error();
+  const std::uint64_t failures = all[0] >> kFlags;
+  if (failures != 0) return explain(own, static_cast<ErrorKind>(std::countr_zero(failures)));
+  if (is_equal(all[1])) return all[2];
+  // The ranks that differ from rank 0 say so.
+  std::uint32_t first = word;
+  if (Status carried = group_.broadcast(std::as_writable_bytes(std::span(&first, 1)), 0); !carried)
+    return carried.error();
+  Status differs;
+  if ((first & kVersionMask) != (word & kVersionMask)) {
+    differs = Error{ErrorKind::kBadSetting, "this rank runs another version of farside than rank 0"};
+  } else if (first != word) {
+    differs = Error{ErrorKind::kBadSetting, "this rank has other values of FARSIDE_ROUTES or FARSIDE_PROVIDER than "
+                                            "rank 0; they must agree"};
+  }
+  return explain(differs, ErrorKind::kBadSetting);
+}
+
+Result<Agreement::Said> Agreement::agree(const Status& own, std::uint64_t flags, const Words& words) {
+  std::array<std::uint64_t, kWords + 1> all{failure_bit(own) | flags};
+  std::copy(words.begin(), words.end(), all.begin() + 1);
+  if (Status carried = group_.combine(all, nullptr); !carried) return carried.error();
+  const std::uint64_t failures = all[0] >> kFlags;
+  if (failures != 0) return explain(own, static_cast<ErrorKind>(std::countr_zero(failures)));
+  Said said{all[0], {}};
+  std::copy(all.begin() + 1, all.end(), said.words.begin());
+  return said;
+}
+
+}  // namespace farside

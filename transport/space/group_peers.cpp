@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/space/group_peers.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/base/log.hpp"
+#include "transport/node/node_identity.hpp"
+
+namespace farside {
+namespace {
+
+template <class T>
+Result<std::vector<T>> gather(Group& group, const T& own) {
+  std::vector<T> all(static_cast<std::size_t>(group.ranks()));
+  Status done = group.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  if (!done) return done.error();
+  return all;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NodeGroup>> GroupPeers::find_node(Group& group, Progress& progress) {
+  const Result<std::vector<std::uint64_t>> identities = gather(group, node_identity());
+  if (!identities) return identities.error();
+  const std::vector<std::uint64_t>& all = identities.value();
+  const std::uint64_t own = all[static_cast<std::size_t>(group.rank())];
+  const auto members = static_cast<int>(std::ranges::count(all, own));
+  const auto index = static_cast<int>(std::count(all.begin(), all.begin() + group.rank(), own));
+  const auto leader = static_cast<std::size_t>(std::ranges::find(all, own) - all.begin());
+
+  NodeGroup::Place place;
+  Result<std::unique_ptr<NodeGroup>> made = NodeGroup::alone(group.rank());
+  if (index == 0) {
+    made = NodeGroup::lead(members);
+    if (made) place = made.value()->place();
+  }
+  const Result<std::vector<NodeGroup::Place>> places = gather(group, place);
+  if (!places) return places.error();
+  if (index > 0) made = NodeGroup::join(places.value()[leader], index, members);
+  // A member that has not joined cannot tell the others by the board.
+  std::uint64_t failed = made ? 0 : 1;
+  if (Status done = group.combine({&failed, 1}, nullptr); !done) return done.error();
+  if (failed != 0) {
+    const Result<std::vector<char>> failures = gather(group, made ? '\0' : '\1');
+    if (!failures) return failures.error();
+    failed = 0;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank] == own && failures.value()[rank] != 0) failed = 1;
+    }
+  }
+  if (failed != 0) {
+    if (!made) log(LogLevel::kWarn, "this rank shares no memory with its node: {}", made.error().text);
+    made = NodeGroup::alone(group.rank());
+  }
+  made.value()->introduce(group.rank(), progress);
+  return made;
+}
+
+bool GroupPeers::knows_addresses(int rank, const Endpoint* endpoint) {
+  if (endpoint == nullptr) return false;
+  // An endpoint that was opened again has another identity.
+  const auto current = [&](const PeerAddresses& addresses) {
+    return addresses.known() && addresses.of(rank).identity == endpoint->address().identity;
+  };
+  if (!current(addresses_)) addresses_ = find_addresses();
+  return current(addresses_);
+}
+
+Status GroupPeers::gather_addresses(Group& group, const Endpoint* endpoint, Progress& progress) {
+  const Result<std::vector<FabricAddress>> all =
+      gather(group, endpoint != nullptr ? endpoint->address() : FabricAddress{});
+  if (!all) return all.status();
+  if (std::ranges::any_of(all.value(), [](const FabricAddress& address) { return address.identity == 0; })) return {};
+  const std::shared_ptr<const PeerDirectory> directory = PeerDirectory::share(*node_, all.value(), progress);
+  addresses_ = PeerAddresses(directory);
+  gathered(directory);
+  return {};
+}
+
+}  // namespace farside
