@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "tools/commands.hpp"
+#include "tools/simulate/job.hpp"
 #include "tools/simulate/report.hpp"
 #include "tools/simulate/simulation.hpp"
 #include "tools/text.hpp"
@@ -36,6 +37,9 @@ struct Options {
   std::string json_file;
   std::string csv_file;
   std::string plot_file;
+  simulate::JobSettings job;
+  bool is_job = false;
+  bool differ = false;  // of the job
 };
 
 // The operations of polling grow with the square of the ranks, so a lock is not followed beyond this many operations.
@@ -56,7 +60,22 @@ void run_protocol(const std::string& protocol, simulate::Settings settings, std:
   runs.push_back({protocol, settings, figures});
 }
 
+int run_job(const Options& options) {
+  simulate::JobSettings settings = options.job;
+  settings.ranks = options.ranks.front();
+  settings.alike = !options.differ;
+  const Result<simulate::JobFigures> figures = simulate::simulate_job(settings);
+  if (!figures) {
+    fmt::print(stderr, "farside simulate: {}\n", figures.error().text);
+    return 1;
+  }
+  fmt::print("{}", simulate::table(settings, figures.value()));
+  const std::string json = simulate::to_json(settings, figures.value()).dump(2) + "\n";
+  return options.json_file.empty() || write_file("simulate", options.json_file, json) ? 0 : 1;
+}
+
 int run(const Options& options) {
+  if (options.is_job) return run_job(options);
   simulate::Settings settings = options.settings;
   settings.network.latency = nanoseconds(options.latency_us);
   settings.network.service = nanoseconds(options.service_us);
@@ -161,6 +180,16 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0.0, 0.999));
   command->add_option("--busy-for", options->busy_for_us, "us at a stretch")->check(CLI::Range(0.1, 1e7));
   command->add_option("--seed", options->settings.seed, "the same seed gives the same figures");
+  command->add_flag("--job", options->is_job,
+                    "not the lock, but what a job of --ranks needs: memory, collectives, visited targets");
+  command->add_option("--per-node", options->job.per_node, "of --job: ranks per node; those of one node really exist")
+      ->check(CLI::Range(1, 512));
+  command->add_option("--windows", options->job.windows, "of --job: windows beside the first one")
+      ->check(CLI::Range(1, 10000));
+  command->add_option("--touched", options->job.touched, "of --job: targets of other nodes that each rank reaches")
+      ->check(CLI::Range(0, 10000));
+  command->add_flag("--differ", options->differ,
+                    "of --job: the ranks' sizes and memory keys differ (default: they are alike)");
   command->add_option("--json", options->json_file, "write the figures to this file");
   command->add_option("--csv", options->csv_file, "write the figures to this file");
   command->add_option("--plot", options->plot_file, "draw them, by gnuplot: a .png or .svg file");
