@@ -32,7 +32,7 @@ struct PutCall {
           Count target_count, MPI_Datatype target_type)
       : from{const_cast<void*>(origin), origin_count, origin_type},
         target{rank, displacement, target_count, target_type} {}
-  bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_put(from, to); }
+  [[gnu::always_inline]] bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_put(from, to); }
   Outcome operate(Window& window, const RemoteBuffer& to) const { return window.put(from, to); }
   LocalBuffer from;
   RemoteBuffer target;
@@ -43,7 +43,9 @@ struct GetCall {
   GetCall(void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
           Count target_count, MPI_Datatype target_type)
       : to{origin, origin_count, origin_type}, target{rank, displacement, target_count, target_type} {}
-  bool attempt(Window& window, const RemoteBuffer& from) const { return window.try_get(to, from); }
+  [[gnu::always_inline]] bool attempt(Window& window, const RemoteBuffer& from) const {
+    return window.try_get(to, from);
+  }
   Outcome operate(Window& window, const RemoteBuffer& from) const { return window.get(to, from); }
   LocalBuffer to;
   RemoteBuffer target;

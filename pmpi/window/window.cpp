@@ -31,6 +31,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       hints_(std::move(hints)),
       fast_path_(!threaded && check != Check::kStrict),
       fast_locks_(!threaded && check != Check::kStrict),
+      fast_targets_(fast_path_ ? space_->consecutive_targets() : std::span<const NodeTarget>()),
       epoch_(space_->ranks()),
       locks_(space_->rank(), space_->ranks(), global_lock_home),
       marks_exposure_(check != Check::kOff) {
@@ -56,6 +57,7 @@ void Window::expect_threads() {
   }
   locks_.mutex().threaded = true;
   for (RelaxedFlag* flag : {&fast_path_, &fast_locks_, &fast_notifications_}) *flag = false;
+  fast_targets_.clear();
   space_->expect_threads();
   if (statistics_ != nullptr) statistics_->expect_threads();
 }
@@ -105,7 +107,8 @@ int Window::raise(const CallSite& call, const Fault& fault) {
 Outcome Window::check_rank(int rank) const {
   if (rank >= 0 && rank < space_->ranks()) return {};
   return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {}; use 0 to {} or MPI_PROC_NULL "
-                                         "(MPI 4.0 section 12.3)", rank, space_->ranks(), space_->ranks() - 1)};
+                                         "(MPI 4.0 section 12.3)",
+                                         rank, space_->ranks(), space_->ranks() - 1)};
 }
 
 void Window::look_after_runtime_now() { Process::instance().poll_runtime(); }

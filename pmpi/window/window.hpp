@@ -100,9 +100,9 @@ class Window {
   bool try_accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
   bool try_fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
                         MPI_Op op);
-  bool try_compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
-                            MPI_Aint displacement);
-  bool try_flush(int rank);
+  [[gnu::always_inline]] bool try_compare_and_swap(const void* origin, const void* compare, void* result,
+                                                   MPI_Datatype type, int rank, MPI_Aint displacement);
+  [[gnu::always_inline]] bool try_flush(int rank);
   // kContended: the atomic of the lock or unlock has found other processes in the lock word. Its previous value is in
   // `before`, and lock_contended() or hand_off_lock() completes the call.
   enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
@@ -206,7 +206,7 @@ class Window {
     const NodeTarget* target;
     std::byte* at;
   };
-  FastPlace fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const;
+  [[gnu::always_inline]] FastPlace fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const;
   Space::Access access(int rank) const;
 
   // Guards the epoch state and the lock table if several threads may call. Never held while waiting.
@@ -321,9 +321,10 @@ class Window {
   std::unique_ptr<Space> space_;
   ControlMemory control_;
   Hints hints_;
-  RelaxedFlag fast_path_;           // one thread, and no strict checks
-  RelaxedFlag fast_locks_;          // moreover no window statistics: the entry points of lock and unlock try it
-  RelaxedFlag fast_notifications_;  // moreover all ranks on the node: also those of fence, post, start, complete, wait
+  RelaxedFlag fast_path_;            // one thread, and no strict checks
+  RelaxedFlag fast_locks_;           // moreover no window statistics: the entry points of lock and unlock try it
+  RelaxedFlag fast_notifications_;   // moreover all ranks on the node: also those of fence, post, start, complete, wait
+  ConsecutiveTargets fast_targets_;  // with fast_path_: the targets of this node, if their ranks are consecutive
 
   epochs::EpochState epoch_;
   WindowLocks locks_;

@@ -41,8 +41,13 @@ std::string wrong_in(const std::vector<int>& ranks) {
   }
   for (const int rank : {0, 1, 1 << 30, INT_MAX - 1, INT_MAX}) near.insert(rank);
   std::string wrong;
+  const ConsecutiveTargets consecutive(targets.consecutive());
+  const bool gapless = static_cast<std::size_t>(ranks.back()) - static_cast<std::size_t>(ranks.front()) < ranks.size();
   for (const int rank : near) {
     const NodeTarget* const found = targets.find(rank);
+    if (consecutive.contains(rank) != (gapless && found != nullptr) ||
+        (consecutive.contains(rank) && &consecutive[rank] != found))
+      wrong += std::to_string(rank) + " (consecutive) ";
     const auto at = std::ranges::find(ranks, rank);
     const bool right =
         at == ranks.end() ? found == nullptr : found == &targets.all()[static_cast<std::size_t>(at - ranks.begin())];
@@ -99,6 +104,15 @@ TEST_CASE("each rank of a node is found, and no other, wherever the ranks happen
     while (ranks.size() < count) ranks.insert(static_cast<int>(random() % static_cast<std::uint32_t>(within)));
     CHECK(wrong_in({ranks.begin(), ranks.end()}).empty());
   }
+}
+
+TEST_CASE("a fast path that may no longer be taken finds no target") {
+  const NodeTargets targets = targets_of({4, 5, 6});
+  ConsecutiveTargets fast(targets.consecutive());
+  CHECK(fast.contains(4));
+  fast.clear();
+  for (const int rank : {-1, 0, 4, 5, 6, 7}) CHECK(!fast.contains(rank));
+  CHECK(!ConsecutiveTargets({}).contains(0));
 }
 
 TEST_CASE("only a target that needs more has more, and its route follows from it") {

@@ -9,7 +9,7 @@
 namespace farside {
 
 // Returns false, and copies nothing, if no single load and store copies this many bytes.
-inline bool copy_small(void* to, const void* from, std::size_t bytes) {
+[[gnu::always_inline]] inline bool copy_small(void* to, const void* from, std::size_t bytes) {
   if (bytes == 8) [[likely]] {
     std::memcpy(to, from, 8);
     return true;

@@ -7,6 +7,7 @@
 // target, and 80 more for one whose data are private memory, or whose operations are counted.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,32 @@ struct NodeTarget {
 };
 static_assert(sizeof(NodeTarget) == 32);
 
+// Targets whose ranks are consecutive: what a fast path keeps at hand of them. Thread safety: any.
+class ConsecutiveTargets {
+ public:
+  // `targets` may be empty, and must not move.
+  explicit ConsecutiveTargets(std::span<const NodeTarget> targets)
+      : of_rank_0_(reinterpret_cast<std::uintptr_t>(targets.data())),
+        count_(static_cast<std::uint32_t>(targets.size())) {
+    if (targets.empty()) return;
+    first_ = static_cast<std::uint32_t>(targets.front().rank);
+    of_rank_0_ -= std::uint64_t{first_} * sizeof(NodeTarget);
+  }
+  void clear() { count_.store(0, std::memory_order_relaxed); }
+  bool contains(int rank) const {
+    return static_cast<std::uint32_t>(rank) - first_ < count_.load(std::memory_order_relaxed);
+  }
+  // Precondition: contains(rank).
+  const NodeTarget& operator[](int rank) const {
+    return *reinterpret_cast<const NodeTarget*>(of_rank_0_ + static_cast<std::uint32_t>(rank) * sizeof(NodeTarget));
+  }
+
+ private:
+  std::uintptr_t of_rank_0_;  // where the target of rank 0 would be
+  std::uint32_t first_ = 0;
+  std::atomic<std::uint32_t> count_;
+};
+
 class NodeTargets {
  public:
   // Targets are added in ascending order of ranks. Adding moves all of them.
@@ -66,6 +93,8 @@ class NodeTargets {
     const std::uint32_t at = (static_cast<std::uint32_t>(rank) - first_) >> shift_;
     return at < regular_ && begin_[at].rank == rank ? begin_ + at : nullptr;
   }
+  // All targets, or none if their ranks are not consecutive.
+  std::span<const NodeTarget> consecutive() const { return {begin_, shift_ == 0 ? regular_ : 0}; }
   // Of a peer. (This rank has data.)
   RouteKind route(const NodeTarget& target) const {
     if (target.data != nullptr) return RouteKind::kMapped;

@@ -69,8 +69,8 @@ class Space {
     std::uint64_t id = 0;           // random, and equal on all ranks
     std::size_t control_bytes = 0;  // includes the header; equal on all ranks
     std::uint64_t data_bytes = 0;
-    void* private_data = nullptr;   // null: allocate the data
-    std::uint32_t tag = 0;          // a number that origins learn together with the bytes of the data
+    void* private_data = nullptr;  // null: allocate the data
+    std::uint32_t tag = 0;         // a number that origins learn together with the bytes of the data
     // Every rank maps every other rank's data for loads and stores, whatever the routes of operations are. All ranks
     // must be members of the node.
     bool shared = false;
@@ -89,10 +89,10 @@ class Space {
 
   // What make() has found; the ranks combine it by "or".
   struct Reach {
-    bool needs_fabric = false;     // some peer has no route inside the node
-    bool uses_cma = false;         // some peer has the route cma
-    std::string why;               // the reason of needs_fabric or unshared, for a message; empty after finish()
-    bool unshared = false;         // the space is shared, and some peer's data could not be mapped
+    bool needs_fabric = false;  // some peer has no route inside the node
+    bool uses_cma = false;      // some peer has the route cma
+    std::string why;            // the reason of needs_fabric or unshared, for a message; empty after finish()
+    bool unshared = false;      // the space is shared, and some peer's data could not be mapped
   };
   Reach reach() const { return {needs_fabric_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_}; }
 
@@ -140,6 +140,7 @@ class Space {
     const NodeTarget* const here = node_.find(target);
     return here != nullptr && here->data != nullptr ? here : nullptr;
   }
+  std::span<const NodeTarget> consecutive_targets() const { return node_.consecutive(); }
   // The same for the fast path: null also for some placements of ranks (NodeTargets::find_regular).
   const NodeTarget* fast_target(int target) const {
     const NodeTarget* const here = node_.find_regular(target);
@@ -159,11 +160,12 @@ class Space {
   Status put(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr);
   Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr);
   // The same on a mapped target, at an address in its data: complete when they return.
-  void put_at(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes) {
+  [[gnu::always_inline]] void put_at(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes) {
     if (counting_ || !copy_small(at, origin, bytes)) return put_at_slow(target, at, origin, bytes);
     stores_.made();
   }
-  void get_at(const NodeTarget& target, const std::byte* at, void* origin, std::size_t bytes) const {
+  [[gnu::always_inline]] void get_at(const NodeTarget& target, const std::byte* at, void* origin,
+                                     std::size_t bytes) const {
     if (counting_ || !copy_small(origin, at, bytes)) get_at_slow(target, at, origin, bytes);
   }
   // Counts `bytes` that the caller has put to or got from a mapped target by its own loads and stores.
@@ -202,6 +204,8 @@ class Space {
   // Returns whether operations towards the target are complete when they return. Then a flush is only drain_stores(),
   // and an atomic that releases a mapped lock replaces even that.
   bool immediate(int target) const { return all_immediate_ || route(target) != RouteKind::kFabric; }
+  // The same for the fast path: false also for some placements of ranks (NodeTargets::find_regular).
+  bool fast_immediate(int target) const { return all_immediate_ || fast_target(target) != nullptr; }
   // Returns whether this holds for all targets; then all control words are mapped, too.
   bool all_immediate() const { return all_immediate_; }
   void drain_stores() { stores_.drain(); }
@@ -261,6 +265,14 @@ class Space {
     if (here == nullptr || here->control == nullptr || rules_.by_nic) return nullptr;
     return reinterpret_cast<std::uint64_t*>(here->control + word);
   }
+  // The same for the fast path: null also where operations towards the target are not complete when they return, and
+  // for some placements of ranks (NodeTargets::find_regular).
+  std::uint64_t* fast_control_word(int target, std::uint32_t word) const {
+    const NodeTarget* const here = node_.find_regular(target);
+    if (here == nullptr || here->control == nullptr || rules_.by_nic) return nullptr;
+    if (!all_immediate_ && target != rank_ && node_.route(*here) == RouteKind::kFabric) return nullptr;
+    return reinterpret_cast<std::uint64_t*>(here->control + word);
+  }
   // Returns whether all ranks' control words are mapped, and CPU atomics change them.
   bool all_words_mapped() const { return all_words_mapped_; }
   // Returns this rank's own word, for reading. Changes go through control_word or, in the domain nic, through
@@ -284,8 +296,8 @@ class Space {
   struct Offer;
   friend class Regions;
   explicit Space(const Request& request);
-  static Result<std::unique_ptr<Space>> make_here(std::unique_ptr<Space> space, const Request& request,
-                                                  NodeGroup& node, NodeGroup& mapped);
+  static Result<std::unique_ptr<Space>> make_here(std::unique_ptr<Space> space, const Request& request, NodeGroup& node,
+                                                  NodeGroup& mapped);
   Offer offer(const Request& request, NodeGroup& node, Status& failed);
   Status check_memory(NodeGroup& node, std::span<const Offer> offers) const;
   Status make_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers);
@@ -294,13 +306,15 @@ class Space {
                   std::string& why);
   MessageHandler::Region handler_region(bool always_locked) const;
   void count(const NodeTarget& target, Counted what, std::size_t bytes) const {
-    if (!counting_) [[likely]] return;
+    if (!counting_) [[likely]]
+      return;
     const NodeTargetMore* const more = node_.more(target);
     if (more != nullptr && more->counts != nullptr) return counts_->add_here(*more->counts, what, bytes);
     count_slow_row(target.rank, what, bytes);
   }
   void count(int target, Counted what, std::size_t bytes) const {
-    if (!counting_) [[likely]] return;
+    if (!counting_) [[likely]]
+      return;
     count_slow_row(target, what, bytes);
   }
   // Slow paths of put_at and get_at: counting, and sizes that copy_small does not copy. They are tail calls, so that
@@ -308,9 +322,7 @@ class Space {
   void put_at_slow(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes);
   void get_at_slow(const NodeTarget& target, const std::byte* at, void* origin, std::size_t bytes) const;
   void count_slow_row(int target, Counted what, std::size_t bytes) const;
-  void count_slow(BasicType type, const void* address) const {
-    rules_.count_slow(counts_.get(), type, address, false);
-  }
+  void count_slow(BasicType type, const void* address) const { rules_.count_slow(counts_.get(), type, address, false); }
   // For a target that is not mapped; `here` is null for one of another node.
   Status operate(int target, NodeTarget* here, const DataOperation& operation, Outstanding* own) {
     const NodeTargetMore* const more = here != nullptr ? node_.more(*here) : nullptr;
