@@ -3,10 +3,16 @@
 // while it lives, as an attribute of it. Both serve every window of the communicator.
 //
 // Thread safety: one thread per communicator. Errors: kPeer if a call of the runtime fails; kNoMemory if the runtime
-// makes no attribute key. Cost: one collective call of the runtime per function of the group.
+// makes no attribute key. Cost: one collective call of the runtime per function of the group. Memory: that of
+// GroupPeers; with several nodes a communicator of the runtime per leader.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include <mpi.h>
 
@@ -33,18 +39,30 @@ class CommunicatorGroup final : public Group {
 
 class CommunicatorPeers final : public GroupPeers {
  public:
-  // Collective at the first call for a communicator, of which `group` has the ranks (GroupPeers::find_node); then
-  // local. Valid as long as the communicator.
-  static Result<CommunicatorPeers*> of(MPI_Comm communicator, Group& group);
+  // Returns what is known of the communicator; null before make().
+  static CommunicatorPeers* find(MPI_Comm communicator);
+  // Collective: finds the peers of a new communicator, of which `group` has the ranks. `id`: random bits, the same on
+  // all ranks. They are valid as long as the communicator.
+  static Result<CommunicatorPeers*> make(MPI_Comm communicator, Group& group, std::uint64_t id);
+  ~CommunicatorPeers() override;
+
+  // Collective, after next_id(): returns whether the ranks can combine words by nodes. If there are several nodes, their
+  // leaders make a communicator at the second window: programs that make one window per communicator need no more
+  // communicators than their own.
+  bool can_combine();
 
  private:
-  CommunicatorPeers(MPI_Comm communicator, std::unique_ptr<NodeGroup> node)
-      : GroupPeers(std::move(node)), communicator_(communicator) {}
+  CommunicatorPeers(MPI_Comm communicator, Nodes nodes, int ranks, std::uint64_t id);
   // Looks through the directories of this process, whose groups may contain the communicator's. Local.
   PeerAddresses find_addresses() override;
   void gathered(const std::shared_ptr<const PeerDirectory>& directory) override;
+  Status combine_leaders(std::span<std::uint64_t> words) override;
+  bool make_leaders_communicator();
 
   MPI_Comm communicator_;
+  std::size_t nodes_;         // 0: words are not combined by nodes
+  std::vector<int> leaders_;  // of the nodes; kept by leaders, until they have their communicator
+  MPI_Comm leaders_communicator_ = MPI_COMM_NULL;
 };
 
 }  // namespace farside::pmpi

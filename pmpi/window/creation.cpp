@@ -43,7 +43,8 @@ Outcome check_arguments(const CreationRequest& request) {
   }
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.base == nullptr && request.size > 0) {
     return Fault{MPI_ERR_BASE, fmt::format("the base address is null, and the size {} bytes; give it memory "
-                                           "(MPI 4.0 section 12.2.1)", request.size)};
+                                           "(MPI 4.0 section 12.2.1)",
+                                           request.size)};
   }
   return {};
 }
@@ -82,19 +83,19 @@ Space::Request space_request(const CreationRequest& request, const Group& group,
   return wanted;
 }
 
-// Makes the memory of a window. `last`: as in SpaceMaking.
-Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, Agreement& agreement,
-                              std::function<Status()> last) {
-  Group& group = agreement.group();
-  const Result<CommunicatorPeers*> peers = CommunicatorPeers::of(request.communicator, group);
-  if (!peers) return peers.error();
+// Makes the memory of a window. `own`, `last`: as in SpaceMaking.
+Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, const Status& own, Agreement& agreement,
+                              CommunicatorPeers& peers, std::function<Status()> last) {
+  const Group& group = agreement.group();
   // The result is the same on all ranks: if one rank has all others on its node, each of them has, too.
-  if (request.flavor == MPI_WIN_FLAVOR_SHARED && peers.value()->node().members() != group.ranks()) {
-    return Error{ErrorKind::kNotOneNode, "the ranks of the communicator are not all on one node; take one of "
-                                         "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED && peers.node().members() != group.ranks()) {
+    return Error{ErrorKind::kNotOneNode,
+                 "the ranks of the communicator are not all on one node; take one of "
+                 "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
   }
   SpaceMaking making;
   making.request = space_request(request, group, id);
+  if (!own) making.own = &own.error();
   const InfoAssertions asserted = info_assertions_in(request.info);
   making.flags = (asserted.same_size ? kSameSize : 0) | (asserted.same_unit ? kSameUnit : 0);
   if (Trace::active() == nullptr) {
@@ -105,7 +106,7 @@ Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, 
   making.differ = [&](std::uint64_t flags, bool same_bytes, bool same_tags) -> std::optional<Status> {
     const InfoAssertions broken{(flags & kSameSize) != 0 && !same_bytes, (flags & kSameUnit) != 0 && !same_tags};
     if (!broken.same_size && !broken.same_unit) return std::nullopt;
-    return check_info_assertions(request, broken, group);
+    return check_info_assertions(request, broken, agreement.group());
   };
   making.allow_fabric = [&](const std::string& why) -> Status {
     if (!why.empty()) log(LogLevel::kInfo, "{}: the fabric is needed: {}", request.call, why);
@@ -114,7 +115,7 @@ Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, 
                                                   why.empty() ? "another rank" : why)};
   };
   making.last = std::move(last);
-  Result<MadeSpace> made = make_space(making, agreement, *peers.value());
+  Result<MadeSpace> made = make_space(making, agreement, peers);
   if (made && (made.value().flags & (kUnknownClock | kNoRecord)) == kUnknownClock) compare_clocks(request.communicator);
   return made;
 }
@@ -179,9 +180,20 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   Outcome arguments = check_arguments(request);
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
-  const Result<std::uint64_t> id = agreement.handshake(ready, request.call);
-  if (!id) return arguments ? fault_of(id.error()) : std::move(arguments);
-  if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
+  const auto refuse = [&](const Error& failed) { return arguments ? decide(failed) : std::move(arguments); };
+  // At the first window of a communicator. Later ones contain this step in the making of their memory.
+  CommunicatorPeers* peers = CommunicatorPeers::find(request.communicator);
+  if (peers == nullptr) {
+    const Result<std::uint64_t> agreed = agreement.handshake(ready, request.call);
+    if (!agreed) return arguments ? fault_of(agreed.error()) : std::move(arguments);
+    if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
+    const Result<CommunicatorPeers*> made =
+        CommunicatorPeers::make(request.communicator, agreement.group(), agreed.value());
+    if (!made) return decide(made.error());
+    peers = made.value();
+  }
+  const std::uint64_t id = peers->next_id();
+  if (peers->can_combine()) agreement.combine_by_nodes(*peers);
 
   // The space for the logs of Strict, of the same size on all ranks.
   std::unique_ptr<Space> logs;
@@ -194,14 +206,14 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
         epochs::SharedLog::bytes(agreement.ranks(), epochs::SharedLog::capacity_for(agreement.ranks())));
     of_logs.displacement_unit = 1;
     of_logs.info = MPI_INFO_NULL;
-    Result<MadeSpace> made = make_memory(of_logs, ~id.value(), agreement, {});
-    if (!made) return decide(made.error());
+    Result<MadeSpace> made = make_memory(of_logs, ~id, ready, agreement, *peers, {});
+    if (!made) return refuse(made.error());
     logs = std::move(made.value().space);
   }
 
   MPI_Win handle = MPI_WIN_NULL;
   MPI_Group group = MPI_GROUP_NULL;
-  Result<MadeSpace> made = make_memory(request, id.value(), agreement, [&] {
+  Result<MadeSpace> made = make_memory(request, id, ready, agreement, *peers, [&] {
     Status known = status_of(PMPI_Comm_group(request.communicator, &group), "MPI_Comm_group");
     return known ? make_handle(request.info, &handle) : std::move(known);
   });
@@ -209,7 +221,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     // A failure only loses memory.
     if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);
     if (group != MPI_GROUP_NULL) (void)PMPI_Group_free(&group);
-    return decide(made.error());
+    return refuse(made.error());
   }
   Window::Attributes attributes;
   // The base of a dynamic window is MPI_BOTTOM (MPI 4.0 section 12.2.6), which its request contains.
@@ -221,11 +233,10 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   attributes.flavor = request.flavor;
   *base = attributes.base;
   *win = handle;
-  const int home = global_lock_home(made.value(), id.value());
+  const int home = global_lock_home(made.value(), id);
   auto window = std::make_unique<Window>(handle, group, attributes, std::move(made.value().space), home,
                                          Hints(request.flavor, request.info),
-                                         RuntimeResources::instance().is_threaded(), check, std::move(logs),
-                                         id.value());
+                                         RuntimeResources::instance().is_threaded(), check, std::move(logs), id);
   WindowTable::instance().insert(handle, std::move(window));
   count_farside_window();
   return {};

@@ -24,7 +24,6 @@ inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
 }
 
 inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const {
-  if (bytes == 0 || !epoch_.allows_fast_operation(rank)) return {};
   const NodeTarget* target = nullptr;
   if (fast_targets_.contains(rank)) [[likely]] {
     target = &fast_targets_[rank];
@@ -32,7 +31,7 @@ inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std
     target = fast_path_ ? space_->fast_target(rank) : nullptr;
     if (target == nullptr) return {};
   }
-  if (target->data == nullptr) return {};
+  if (target->data == nullptr || bytes == 0 || !epoch_.allows_fast_operation(rank)) return {};
   std::uint64_t at = 0;
   // A negative displacement becomes an offset beyond any memory.
   if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement), std::uint64_t{target->tag}, &at)) return {};

@@ -2,10 +2,6 @@
 // The board of a node: what the members exchange, who may join, and what stays open.
 #include "transport/node/node_group.hpp"
 
-#include <sched.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,7 +10,11 @@
 #include <memory>
 #include <new>
 #include <random>
+#include <sched.h>
+#include <span>
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -23,6 +23,7 @@
 #include "tests/support/seeds.hpp"
 #include "tests/transport/space_steps.hpp"
 #include "transport/node/process_memory.hpp"
+#include "transport/space/group_peers.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -69,8 +70,7 @@ TEST_CASE("each exchange returns the values of all members, and none of another 
             continue;
           }
           const std::vector<Value> all = group->exchange(value_of(round, ranks.rank()), progress);
-          for (int i = 0; i < members; ++i)
-            wrong += all[static_cast<std::size_t>(i)] == value_of(round, i) ? 0 : 1;
+          for (int i = 0; i < members; ++i) wrong += all[static_cast<std::size_t>(i)] == value_of(round, i) ? 0 : 1;
         }
         ranks.check(wrong == 0, fmt::format("{} values are wrong", wrong));
         ranks.barrier();
@@ -99,6 +99,78 @@ TEST_CASE("an exchange waits for a member that is late, which wakes the others")
     ranks.barrier();
   }));
   munmap(shared, 4096);
+}
+
+TEST_CASE("members that meet get the values of all, and the leader's result of them, between other exchanges") {
+  for (const int members : {1, 2, 3, 5}) {
+    for (const std::uint32_t seed : seeds({6})) {
+      INFO(members << " members, " << named(seed));
+      expect_well(run_processes(members, [&](Ranks& ranks) {
+        Sleeper progress;
+        const std::unique_ptr<NodeGroup> group = members == 1 ? NodeGroup::alone(0) : make_node(ranks);
+        std::mt19937 random(seed + static_cast<std::uint32_t>(ranks.rank()));
+        std::mt19937 kinds(seed);  // equal on all members
+        std::uint64_t wrong = 0, led = 0, meetings = 0;
+        for (std::uint64_t round = 0; round < 4000; ++round) {
+          for (std::uint32_t late = random() % 16; late > 12; --late) sched_yield();
+          std::vector<Value> all;
+          if (kinds() % 3 == 0) {
+            all = group->exchange(value_of(round, ranks.rank()), progress);
+          } else {
+            ++meetings;
+            const auto met =
+                group->meet(value_of(round, ranks.rank()), progress, [&](const std::vector<Value>& values) {
+                  ++led;
+                  Value sum{};
+                  for (const Value& each : values) {
+                    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += each[i];
+                  }
+                  return sum;
+                });
+            all = met.values;
+            const auto count = static_cast<std::uint64_t>(members);
+            for (const std::uint64_t word : met.result)
+              wrong += word == 1000 * round * count + count * (count - 1) / 2 ? 0 : 1;
+          }
+          for (int i = 0; i < members; ++i) wrong += all[static_cast<std::size_t>(i)] == value_of(round, i) ? 0 : 1;
+        }
+        ranks.check(wrong == 0, fmt::format("{} values are wrong", wrong));
+        ranks.check(led == (ranks.rank() == 0 ? meetings : 0), "only the leader makes results");
+        ranks.barrier();
+      }));
+    }
+  }
+}
+
+TEST_CASE("words are combined inside the node, then by the leaders, and a leader's failure reaches its node") {
+  struct Peers final : GroupPeers {
+    using GroupPeers::GroupPeers;
+    Status combine_leaders(std::span<std::uint64_t> words) override {
+      ++calls;
+      if (fails) return Error{ErrorKind::kPeer, "no way"};
+      words[0] |= 1024;
+      words[1] |= words.size() << 32;
+      return {};
+    }
+    int calls = 0;
+    bool fails = false;
+  };
+  expect_well(run_processes(3, [](Ranks& ranks) {
+    Sleeper progress;
+    Peers peers(make_node(ranks), 7);
+    ranks.check(peers.next_id() != peers.next_id() && peers.spaces() == 2, "ids differ");
+    std::array<std::uint64_t, 2> words{std::uint64_t{1} << ranks.rank(), std::uint64_t{16} << ranks.rank()};
+    ranks.check(peers.combine(words, progress).ok(), "all goes well");
+    ranks.check(words[0] == (1024 | 7) && words[1] == (std::uint64_t{2} << 32 | 112), "the words are those of all");
+    peers.fails = true;
+    const Status failed = peers.combine(words, progress);
+    ranks.check(!failed.ok() && failed.error().kind == ErrorKind::kPeer, "all have the error");
+    ranks.check(contains(failed.error().text, "no way") == (ranks.rank() == 0), "the leader says why");
+    ranks.check(peers.calls == (ranks.rank() == 0 ? 2 : 0), "only the leader takes part among leaders");
+    peers.fails = false;
+    ranks.check(peers.combine(words, progress).ok() && (words[0] & 7) == 7, "the next one goes well");
+    ranks.barrier();
+  }));
 }
 
 TEST_CASE("members know each other, and where a member's message queue is once it has told them") {

@@ -65,6 +65,17 @@ std::size_t memory_in_use() {
   return bytes;
 }
 
+// Collective over the members of the group.
+Result<NodeSegment> make_segment_of(NodeGroup& group, const NodeSegment::Layout& layout) {
+  Result<NodeSegment> made = NodeSegment();
+  const auto met = group.meet('\0', Process::instance(), [&](const std::vector<char>&) {
+    NodeSegment::Announcement announcement;
+    made = NodeSegment::lead(group, layout, announcement);
+    return announcement;
+  });
+  return group.leads() ? std::move(made) : NodeSegment::join(group, layout, met.result);
+}
+
 // Limits a resource of this process during its life.
 class Limited {
  public:
@@ -93,7 +104,7 @@ TEST_CASE("each member finds the control blocks and data of all, in one mapping"
         const std::unique_ptr<NodeGroup> group = make_node(ranks);
         const std::size_t mappings = mapped_segments();
         const std::size_t files = open_memory_files();
-        Result<NodeSegment> made = NodeSegment::make(*group, layout_of(data, contiguous), Process::instance());
+        Result<NodeSegment> made = make_segment_of(*group, layout_of(data, contiguous));
         ranks.check(made.ok(), "the segment is made");
         NodeSegment& segment = made.value();
         ranks.check(mapped_segments() == mappings + 1, "there is one mapping");
@@ -140,7 +151,7 @@ TEST_CASE("each member finds the control blocks and data of all, in one mapping"
 TEST_CASE("the reserved part of each control block has pages, and nothing else has") {
   expect_well(run_processes(3, [](Ranks& ranks) {
     const std::unique_ptr<NodeGroup> group = make_node(ranks);
-    const Result<NodeSegment> made = NodeSegment::make(*group, layout_of({kPage, 0, kPage}), Process::instance());
+    const Result<NodeSegment> made = make_segment_of(*group, layout_of({kPage, 0, kPage}));
     ranks.check(made.ok(), "the segment is made");
     ranks.barrier();
     if (ranks.rank() == 0) {
@@ -165,7 +176,7 @@ TEST_CASE("the descriptor of a large segment stays, as its untouched memory is n
     constexpr std::uint64_t kMore = 1 << 20;
     {
       Result<NodeSegment> made =
-          NodeSegment::make(*group, layout_of({left / 16, left / 16}), Process::instance());
+          make_segment_of(*group, layout_of({left / 16, left / 16}));
       ranks.check(made.ok(), "the segment is made");
       ranks.barrier();
       made.value().published(1);
@@ -190,7 +201,7 @@ TEST_CASE("if the leader cannot make a segment, no member has one, and another m
         // Without a descriptor a segment can neither be made nor opened.
         std::unique_ptr<Limited> few;
         if (ranks.rank() == failing) few = std::make_unique<Limited>(RLIMIT_NOFILE, 3);
-        const Result<NodeSegment> made = NodeSegment::make(*group, layout_of({100, 100, 100}), Process::instance());
+        const Result<NodeSegment> made = make_segment_of(*group, layout_of({100, 100, 100}));
         few.reset();
         const bool fails = failing == 0 || ranks.rank() == failing;
         ranks.check(made.ok() != fails, "the members that have one are those");
@@ -200,7 +211,7 @@ TEST_CASE("if the leader cannot make a segment, no member has one, and another m
         ranks.barrier();
       }
       ranks.check(mapped_segments() == mappings && open_memory_files() == files, "nothing is left");
-      const Result<NodeSegment> made = NodeSegment::make(*group, layout_of({100, 100, 100}), Process::instance());
+      const Result<NodeSegment> made = make_segment_of(*group, layout_of({100, 100, 100}));
       ranks.check(made.ok(), "the next one is made");
       ranks.barrier();
     }));
@@ -215,7 +226,7 @@ TEST_CASE("a member that cannot map the memory of its node makes no space, and a
       setenv("FARSIDE_ROUTES", "mapped", 1);
       RankGroup group(ranks);
       Agreement agreement(group);
-      GroupPeers peers(make_node(ranks));
+      GroupPeers peers(make_node(ranks), 1);
       SpaceMaking making;
       making.request = space_request(kControl, 64 << 20);
       making.request.rank = ranks.rank();
@@ -239,12 +250,12 @@ TEST_CASE("a member that cannot map the memory of its node makes no space, and a
   }
 }
 
-TEST_CASE("data that are together more than an address space are refused without an exchange") {
+TEST_CASE("data that are together more than an address space are refused") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     const std::unique_ptr<NodeGroup> group = make_node(ranks);
     for (const std::vector<std::uint64_t>& data :
          {std::vector<std::uint64_t>{SIZE_MAX / 4, SIZE_MAX / 4}, {0, UINT64_MAX}, {UINT64_MAX, 1}}) {
-      const Result<NodeSegment> made = NodeSegment::make(*group, layout_of(data), Process::instance());
+      const Result<NodeSegment> made = make_segment_of(*group, layout_of(data));
       ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "they are refused");
     }
     ranks.barrier();
@@ -253,7 +264,7 @@ TEST_CASE("data that are together more than an address space are refused without
 
 TEST_CASE("a process alone has a segment of its own") {
   const std::unique_ptr<NodeGroup> alone = NodeGroup::alone(3);
-  Result<NodeSegment> made = NodeSegment::make(*alone, layout_of({100}), Process::instance());
+  Result<NodeSegment> made = make_segment_of(*alone, layout_of({100}));
   REQUIRE(made.ok());
   CHECK(made.value().data(0) == made.value().control(0) + kControl);
   made.value().published(1);

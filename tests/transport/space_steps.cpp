@@ -58,7 +58,7 @@ Status RankGroup::gather(std::span<const std::byte> own, std::span<std::byte> al
 
 std::unique_ptr<NodeGroup> make_node(Ranks& ranks) {
   RankGroup group(ranks);
-  return std::move(GroupPeers::find_node(group, Process::instance()).value());
+  return std::move(GroupPeers::find_nodes(group, Process::instance()).value().own);
 }
 
 Space::Request space_request(std::size_t control_bytes, std::uint64_t bytes, void* private_data) {
@@ -85,8 +85,9 @@ OpenSpace make_space(Ranks& ranks, Space::Request request, int members, std::sou
     Agreement agreement(group);
     const Result<std::uint64_t> id = agreement.handshake(Process::instance().settings().status(), "make_space");
     require(id.status(), "the settings agree");
-    request.id = id.value();
-    open.peers = std::make_unique<GroupPeers>(std::move(GroupPeers::find_node(group, Process::instance()).value()));
+    open.peers = std::make_unique<GroupPeers>(
+        std::move(GroupPeers::find_nodes(group, Process::instance()).value().own), id.value());
+    request.id = open.peers->next_id();
     SpaceMaking making;
     making.request = request;
     making.allow_fabric = [](const std::string&) { return Status(); };

@@ -82,16 +82,28 @@ class CountingGroup final : public Group {
     return count(own.size());
   }
 
-  std::size_t collectives = 0, bytes = 0, largest = 0;
-
- private:
   Status count(std::size_t more) {
     ++collectives;
     bytes += more;
     largest = std::max(largest, more);
     return {};
   }
+
+  std::size_t collectives = 0, bytes = 0, largest = 0;
+
+ private:
   Meeting& meeting_;
+};
+
+// The peers of a rank. The other nodes have nothing to add to the words of this one.
+class CountingPeers final : public GroupPeers {
+ public:
+  CountingPeers(std::unique_ptr<NodeGroup> node, std::uint64_t id, CountingGroup& group)
+      : GroupPeers(std::move(node), id), group_(group) {}
+
+ private:
+  Status combine_leaders(std::span<std::uint64_t> words) override { return group_.count(words.size_bytes()); }
+  CountingGroup& group_;
 };
 
 // Takes operations, and completes them when it is told to.
@@ -270,12 +282,10 @@ class Job {
   }
   Result<std::unique_ptr<SimulatedWindow>> make_window(Agreement& agreement, GroupPeers& peers,
                                                        CountingEndpoint& endpoint) {
-    const Result<std::uint64_t> id = agreement.handshake({}, "a window");
-    if (!id) return id.error();
     SpaceMaking making;
     making.request.rank = agreement.rank();
     making.request.ranks = agreement.ranks();
-    making.request.id = id.value();
+    making.request.id = peers.next_id();
     making.request.control_bytes = epochs::ControlBlock::bytes(agreement.ranks());
     making.request.data_bytes = static_cast<std::uint64_t>(settings_.data_bytes);
     if (!settings_.alike) making.request.data_bytes += static_cast<std::uint64_t>(agreement.rank());
@@ -284,7 +294,7 @@ class Job {
     making.endpoint = &endpoint;
     Result<MadeSpace> made = make_space(making, agreement, peers);
     if (!made) return made.error();
-    return std::make_unique<SimulatedWindow>(std::move(made.value().space), id.value());
+    return std::make_unique<SimulatedWindow>(std::move(made.value().space), making.request.id);
   }
   void live(int rank);
   void use(int rank, SimulatedWindow& window) const;
@@ -321,7 +331,9 @@ void Job::live(int rank) {
   meeting_.wait();
   if (failed_) return;
   node->introduce(rank, Process::instance());
-  GroupPeers peers(std::move(node));
+  const Result<std::uint64_t> id = agreement.handshake({}, "a window");
+  if (!id) return fail(id.error());
+  CountingPeers peers(std::move(node), id.value(), group);
   const auto make_one = [&] {
     Result<std::unique_ptr<SimulatedWindow>> window = make_window(agreement, peers, endpoint);
     if (!window) return fail(window.error());
@@ -333,6 +345,7 @@ void Job::live(int rank) {
   const Moment first = measure(rank);
   const std::size_t collectives = group.collectives, bytes = group.bytes;
   group.largest = 0;
+  agreement.combine_by_nodes(peers);
   for (std::size_t i = 0; i < windows; ++i) make_one();
   meeting_.wait();
   if (failed_) return;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/node_group.hpp"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <new>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -29,8 +28,11 @@ std::size_t in_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * k
 
 struct NodeGroup::Board {
   std::uint64_t nonce = 0;
-  WakeEvent wake_event;
+  WakeEvent wake_event;                                            // of members that wait for the others or the leader
+  alignas(kLine) WakeEvent leader_wake_event;                      // of the leader that waits for arrivals
   alignas(kLine) std::atomic<std::uint64_t> arrivals[2] = {0, 0};  // of even and odd exchanges, since the start
+  std::atomic<std::uint64_t> released[2] = {0, 0};                 // the number of even and odd meetings released last
+  alignas(kLine) std::byte results[2][kSlotBytes] = {};
 };
 
 std::size_t NodeGroup::bytes(int members) {
@@ -91,6 +93,8 @@ std::byte* NodeGroup::slot(int index) const {
          (set * static_cast<std::size_t>(members_) + static_cast<std::size_t>(index)) * kSlotBytes;
 }
 
+std::byte* NodeGroup::result() const { return board().results[exchanges_ % 2]; }
+
 NodeMember NodeGroup::member(int index) const { return *member_at(index); }
 
 void NodeGroup::set_handler(const NodeHandlerPlace& handler) { member_at(index_)->handler = handler; }
@@ -107,13 +111,35 @@ void NodeGroup::introduce(int rank, Progress& progress) {
   segment_.fd.reset();
 }
 
-// Sequentially consistent: the release side publishes the slot, and the wake event requires it.
+// Arrivals and releases are sequentially consistent: this publishes the slot or the result, and wake events require it.
 void NodeGroup::await_all(Progress& progress) {
   Board& on = board();
   std::atomic<std::uint64_t>& arrivals = on.arrivals[exchanges_ % 2];
-  const std::uint64_t all = (exchanges_ / 2 + 1) * static_cast<std::uint64_t>(members_);
-  if (arrivals.fetch_add(1, std::memory_order_seq_cst) + 1 == all) return on.wake_event.wake_if_armed();
-  for (Waiter waiter(progress, on.wake_event); arrivals.load(std::memory_order_acquire) < all;) waiter.pause();
+  if (arrivals.fetch_add(1, std::memory_order_seq_cst) + 1 == all_arrived()) return on.wake_event.wake_if_armed();
+  for (Waiter waiter(progress, on.wake_event); arrivals.load(std::memory_order_acquire) < all_arrived();)
+    waiter.pause();
+}
+
+void NodeGroup::await_arrivals(Progress& progress) {
+  Board& on = board();
+  std::atomic<std::uint64_t>& arrivals = on.arrivals[exchanges_ % 2];
+  arrivals.fetch_add(1, std::memory_order_seq_cst);
+  for (Waiter waiter(progress, on.leader_wake_event); arrivals.load(std::memory_order_acquire) < all_arrived();)
+    waiter.pause();
+}
+
+void NodeGroup::await_release(Progress& progress) {
+  Board& on = board();
+  if (on.arrivals[exchanges_ % 2].fetch_add(1, std::memory_order_seq_cst) + 1 == all_arrived())
+    on.leader_wake_event.wake_if_armed();
+  const std::atomic<std::uint64_t>& released = on.released[exchanges_ % 2];
+  for (Waiter waiter(progress, on.wake_event); released.load(std::memory_order_acquire) <= exchanges_;) waiter.pause();
+}
+
+void NodeGroup::release() {
+  Board& on = board();
+  on.released[exchanges_ % 2].store(exchanges_ + 1, std::memory_order_seq_cst);
+  on.wake_event.wake_if_armed();
 }
 
 }  // namespace farside

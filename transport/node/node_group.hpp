@@ -5,16 +5,20 @@
 //
 //   leader    NodeGroup::lead(members)           ->  place()
 //   others    NodeGroup::join(place, index, members)
-//   all       introduce(own), then exchange(...) in the same order
+//   all       introduce(own), then exchange(...) and meet(...) in the same order
 //
-// The board:  | nonce, wake event | arrivals of even, odd exchanges | members | slots of even, odd exchanges |
+// The board, where each part but the members exists twice, for even and for odd exchanges:
 //
-// A member writes its slot, counts itself, waits until all members are counted, and reads all slots. Two sets of slots
-// suffice: a member writes a slot again two exchanges later, and the exchange between them has shown that all members
-// have read it.
+//   | nonce, wake events | arrivals, released | results of the leader | members | slots |
 //
-// Thread safety: one call at a time per object. Errors: kNoMemory and kNoRoute of the board. Cost of exchange: two
-// atomics, and O(members) reads. Memory per node: 256 bytes per member.
+// exchange: a member writes its slot, counts itself, waits until all members are counted, and reads all slots.
+// meet: the same, but the others wait until the leader has read all slots, made a result of them, and released it.
+//
+// Two sets suffice: a member writes a slot again two exchanges later, and the exchange between them has shown that all
+// members have read it.
+//
+// Thread safety: one call at a time per object. Errors: kNoMemory and kNoRoute of the board. Cost of exchange and meet:
+// two atomics, and O(members) reads; a member that waits sleeps once. Memory per node: 256 bytes per member.
 #pragma once
 
 #include <array>
@@ -23,6 +27,7 @@
 #include <cstring>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "transport/base/result.hpp"
@@ -34,19 +39,19 @@ namespace farside {
 
 // The location of a process's message queue (handler/node_handler.hpp). Plain bytes.
 struct NodeHandlerPlace {
-  std::int32_t fd = -1;        // -1: no message queue
-  std::uint64_t nonce = 0;     // of the message queue
+  std::int32_t fd = -1;     // -1: no message queue
+  std::uint64_t nonce = 0;  // of the message queue
 };
 
 // What the members know of each other. Plain bytes.
 struct NodeMember {
-  std::int32_t rank = 0;            // in the group
+  std::int32_t rank = 0;  // in the group
   std::int32_t pid = 0;
   std::uint64_t nonce_address = 0;  // of a nonce in its private memory, to try process_vm_readv(2) on
   std::uint64_t nonce = 0;
-  std::uint64_t membarrier = 0;     // 1: the process takes part in global_membarrier()
-  MemoryNeed::LimitIds limits{};    // that apply to the process
-  NodeHandlerPlace handler;         // set before the first exchange that concerns private data
+  std::uint64_t membarrier = 0;   // 1: the process takes part in global_membarrier()
+  MemoryNeed::LimitIds limits{};  // that apply to the process
+  NodeHandlerPlace handler;       // set before the first exchange that concerns private data
 };
 
 class NodeGroup {
@@ -79,6 +84,12 @@ class NodeGroup {
   // Tells the members where this process's message queue is, from the next exchange on.
   void set_handler(const NodeHandlerPlace& handler);
 
+  template <class T, class Result>
+  struct Met {
+    std::vector<T> values;  // of the members, by their indexes
+    Result result;
+  };
+
   // Collective: returns the values of all members, by their indexes.
   template <class T>
   std::vector<T> exchange(const T& own, Progress& progress) {
@@ -90,6 +101,26 @@ class NodeGroup {
     ++exchanges_;
     return all;
   }
+  // Collective: the leader calls lead(values of all members), and all members get its result, too.
+  template <class T, class Lead>
+  auto meet(const T& own, Progress& progress, Lead&& lead) {
+    using Result = std::invoke_result_t<Lead, const std::vector<T>&>;
+    static_assert(sizeof(T) <= kSlotBytes && std::is_trivially_copyable_v<T>);
+    static_assert(sizeof(Result) <= kSlotBytes && std::is_trivially_copyable_v<Result>);
+    Met<T, Result> met{std::vector<T>(static_cast<std::size_t>(members_)), Result{}};
+    std::memcpy(own_slot(), &own, sizeof own);
+    leads() ? await_arrivals(progress) : await_release(progress);
+    for (int i = 0; i < members_; ++i) std::memcpy(&met.values[static_cast<std::size_t>(i)], slot(i), sizeof(T));
+    if (leads()) {
+      met.result = lead(std::as_const(met.values));
+      std::memcpy(result(), &met.result, sizeof met.result);
+      release();
+    } else {
+      std::memcpy(&met.result, result(), sizeof met.result);
+    }
+    ++exchanges_;
+    return met;
+  }
 
  private:
   struct Board;
@@ -99,7 +130,12 @@ class NodeGroup {
   NodeMember* member_at(int index) const;
   std::byte* slot(int index) const;
   std::byte* own_slot() const { return slot(index_); }
+  std::byte* result() const;
+  std::uint64_t all_arrived() const { return (exchanges_ / 2 + 1) * static_cast<std::uint64_t>(members_); }
   void await_all(Progress& progress);
+  void await_arrivals(Progress& progress);
+  void await_release(Progress& progress);
+  void release();
 
   int index_;
   int members_;

@@ -7,9 +7,11 @@
 // A control block consists of whole pages. Each member reserves the first `reserved` bytes of its own control block, so
 // that their pages lie on its NUMA node and a shortage is an error.
 //
+// The leader makes the segment, and tells the others by an announcement (NodeGroup::meet), with which they join.
+//
 // Thread safety: none. Errors: kNoMemory if memory is short. If the leader fails, the others get an error of the same
-// kind; the failure of another member is its own until the ranks agree (space/make_space.hpp). Cost: one exchange and
-// one mapping per member.
+// kind; the failure of another member is its own until the ranks agree (space/make_space.hpp). Cost: one mapping per
+// member.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +34,16 @@ class NodeSegment {
     std::vector<std::uint64_t> data;      // bytes of data of each member
     bool contiguous = false;              // no gaps between the data
   };
+  // What the leader tells the others. Plain bytes.
+  struct Announcement {
+    std::int32_t fd = -1;
+    std::int32_t failed = 0;  // 0, or 1 + ErrorKind
+    std::uint64_t nonce = 0;  // the first word of the segment
+  };
   NodeSegment() = default;
-  // Collective over the members of the group; `layout` is equal on all of them. Errors: kNoMemory, kNoRoute.
-  static Result<NodeSegment> make(NodeGroup& group, const Layout& layout, Progress& progress);
+  // `layout` is equal on all members. Errors: kNoMemory, kNoRoute. An error is in the announcement, too.
+  static Result<NodeSegment> lead(const NodeGroup& group, const Layout& layout, Announcement& announcement);
+  static Result<NodeSegment> join(const NodeGroup& group, const Layout& layout, const Announcement& announcement);
 
   std::byte* control(int index) const {
     return mapping_.base() + static_cast<std::size_t>(index) * control_bytes_;
@@ -47,6 +56,8 @@ class NodeSegment {
   bool has_descriptor() const { return made_ != nullptr && made_->fd.valid(); }
 
  private:
+  Result<std::uint64_t> arrange(const NodeGroup& group, const Layout& layout);
+
   std::size_t control_bytes_ = 0;
   std::vector<std::uint64_t> data_at_;
   Mapping mapping_;

@@ -39,6 +39,10 @@ std::uint64_t failure_bit(const Status& status) {
 
 }  // namespace
 
+Status Agreement::combine(std::span<std::uint64_t> words, const char* warning) {
+  return peers_ != nullptr ? peers_->combine(words, Process::instance()) : group_.combine(words, warning);
+}
+
 // All ranks decide by the kind, so it is the same on all; the text may be this rank's.
 Error Agreement::explain(const Status& own, ErrorKind kind) {
   const bool mine = !own && own.error().kind == kind;
@@ -57,7 +61,7 @@ Result<std::uint64_t> Agreement::handshake(const Status& own, const char* call) 
   std::array<std::uint64_t, 3> all{failure_bit(own), pair(word), rank() == 0 ? random_bits() : 0};
   const std::string warning = fmt::format(
       "{}: a rank has not made this call for 10 s; is farside loaded on every rank (mpirun -x LD_PRELOAD)?", call);
-  if (Status carried = group_.combine(all, warning.c_str()); !carried) return carried.error();
+  if (Status carried = combine(all, warning.c_str()); !carried) return carried.error();
   const std::uint64_t failures = all[0] >> kFlags;
   if (failures != 0) return explain(own, static_cast<ErrorKind>(std::countr_zero(failures)));
   if (is_equal(all[1])) return all[2];
@@ -78,7 +82,7 @@ Result<std::uint64_t> Agreement::handshake(const Status& own, const char* call) 
 Result<Agreement::Said> Agreement::agree(const Status& own, std::uint64_t flags, const Words& words) {
   std::array<std::uint64_t, kWords + 1> all{failure_bit(own) | flags};
   std::copy(words.begin(), words.end(), all.begin() + 1);
-  if (Status carried = group_.combine(all, nullptr); !carried) return carried.error();
+  if (Status carried = combine(all, nullptr); !carried) return carried.error();
   const std::uint64_t failures = all[0] >> kFlags;
   if (failures != 0) return explain(own, static_cast<ErrorKind>(std::countr_zero(failures)));
   Said said{all[0], {}};

@@ -9,7 +9,8 @@
 // collective fails (a rank has died), the ranks that notice get an error of kind kPeer.
 //
 // Thread safety: one thread per object, and no concurrent collective call in the group. Cost: one reduction of at most
-// 32 bytes per step.
+// 32 bytes per step. After combine_by_nodes() the words of a node are combined by its board, and only the leaders of the
+// nodes take part in a collective.
 #pragma once
 
 #include <array>
@@ -18,6 +19,7 @@
 
 #include "transport/base/result.hpp"
 #include "transport/space/group.hpp"
+#include "transport/space/group_peers.hpp"
 
 namespace farside {
 
@@ -34,6 +36,8 @@ class Agreement {
 
   explicit Agreement(Group& group) : group_(group) {}
   Group& group() const { return group_; }
+  // From now on by `peers`. To be called by all ranks between the same steps.
+  void combine_by_nodes(GroupPeers& peers) { peers_ = &peers; }
   int rank() const { return group_.rank(); }
   int ranks() const { return group_.ranks(); }
 
@@ -50,9 +54,11 @@ class Agreement {
   static bool is_equal(std::uint64_t pair) { return (static_cast<std::uint32_t>(pair >> 32) & pair) == 0; }
 
  private:
+  Status combine(std::span<std::uint64_t> words, const char* warning);
   Error explain(const Status& own, ErrorKind kind);
 
   Group& group_;
+  GroupPeers* peers_ = nullptr;
 };
 
 }  // namespace farside

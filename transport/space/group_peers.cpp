@@ -2,8 +2,10 @@
 #include "transport/space/group_peers.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "transport/base/log.hpp"
@@ -22,7 +24,7 @@ Result<std::vector<T>> gather(Group& group, const T& own) {
 
 }  // namespace
 
-Result<std::unique_ptr<NodeGroup>> GroupPeers::find_node(Group& group, Progress& progress) {
+Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress) {
   const Result<std::vector<std::uint64_t>> identities = gather(group, node_identity());
   if (!identities) return identities.error();
   const std::vector<std::uint64_t>& all = identities.value();
@@ -43,7 +45,13 @@ Result<std::unique_ptr<NodeGroup>> GroupPeers::find_node(Group& group, Progress&
   // A member that has not joined cannot tell the others by the board.
   std::uint64_t failed = made ? 0 : 1;
   if (Status done = group.combine({&failed, 1}, nullptr); !done) return done.error();
-  if (failed != 0) {
+  std::vector<int> leaders;
+  if (failed == 0) {
+    std::unordered_set<std::uint64_t> seen;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (seen.insert(all[rank]).second) leaders.push_back(static_cast<int>(rank));
+    }
+  } else {
     const Result<std::vector<char>> failures = gather(group, made ? '\0' : '\1');
     if (!failures) return failures.error();
     failed = 0;
@@ -56,7 +64,31 @@ Result<std::unique_ptr<NodeGroup>> GroupPeers::find_node(Group& group, Progress&
     made = NodeGroup::alone(group.rank());
   }
   made.value()->introduce(group.rank(), progress);
-  return made;
+  return Nodes{std::move(made.value()), std::move(leaders)};
+}
+
+Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {
+  struct Combined {
+    std::array<std::uint64_t, kMostWords> words{};
+    std::uint64_t failed = 0;
+  };
+  static_assert(sizeof(Combined) <= NodeGroup::kSlotBytes);
+  Combined own;
+  std::ranges::copy(words, own.words.begin());
+  Status carried;
+  const Combined all = node_->meet(own, progress, [&](const std::vector<Combined>& said) {
+    Combined of_node;
+    for (const Combined& each : said) {
+      for (std::size_t i = 0; i < kMostWords; ++i) of_node.words[i] |= each.words[i];
+    }
+    carried = combine_leaders(std::span(of_node.words).first(words.size()));
+    of_node.failed = carried ? 0 : 1;
+    return of_node;
+  }).result;
+  if (!carried) return carried;
+  if (all.failed != 0) return Error{ErrorKind::kPeer, "the rank that leads this node could not reach the other nodes"};
+  std::ranges::copy(std::span(all.words).first(words.size()), words.begin());
+  return {};
 }
 
 bool GroupPeers::knows_addresses(int rank, const Endpoint* endpoint) {

@@ -5,9 +5,14 @@
 // Thread safety: one thread at a time. Memory: that of NodeGroup, PeerDirectory and PeerAddresses.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
+#include "transport/base/random.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/peer_directory.hpp"
@@ -16,19 +21,35 @@
 
 namespace farside {
 
+// The processes of this node, after NodeGroup::introduce(), and the ranks that lead the nodes of the group, in ascending
+// order. Empty on all ranks if some rank is alone because it cannot map the board of its node.
+struct Nodes {
+  std::unique_ptr<NodeGroup> own;
+  std::vector<int> leaders;
+};
+
 class GroupPeers {
  public:
   // Collective: finds the processes of this node (node/node_identity.hpp). If one of them cannot map the board, each is
   // alone, with a warning. Errors: kPeer. Cost: two gathers of at most 16 bytes per rank, and one reduction.
-  static Result<std::unique_ptr<NodeGroup>> find_node(Group& group, Progress& progress);
+  static Result<Nodes> find_nodes(Group& group, Progress& progress);
 
-  // `node`: the processes of this node, after NodeGroup::introduce().
-  explicit GroupPeers(std::unique_ptr<NodeGroup> node) : node_(std::move(node)) {}
+  // `id`: random bits, the same on all ranks (Agreement::handshake).
+  GroupPeers(std::unique_ptr<NodeGroup> node, std::uint64_t id) : node_(std::move(node)), id_(id) {}
   GroupPeers(const GroupPeers&) = delete;
   GroupPeers& operator=(const GroupPeers&) = delete;
   virtual ~GroupPeers() = default;
 
   NodeGroup& node() { return *node_; }
+  // Collective, but local: returns the id of the group's next space, the same on all ranks.
+  std::uint64_t next_id() { return mixed(id_ + ++spaces_); }
+  // The number of ids so far.
+  std::uint64_t spaces() const { return spaces_; }
+
+  // Collective: replaces each word by the bitwise "or" of the words of all ranks. Inside a node by its board; only
+  // combine_leaders() is left to the leaders. At most kMostWords words. Errors: kPeer.
+  static constexpr std::size_t kMostWords = NodeGroup::kSlotBytes / 8 - 1;
+  Status combine(std::span<std::uint64_t> words, Progress& progress);
 
   // Returns whether the addresses of all ranks are known, and that of this rank, `rank`, is of `endpoint`.
   bool knows_addresses(int rank, const Endpoint* endpoint);
@@ -40,11 +61,15 @@ class GroupPeers {
  protected:
   // Looks for the addresses in directories of other groups. Returns unknown ones if there are none.
   virtual PeerAddresses find_addresses() { return {}; }
+  // Collective over the leaders: the same as combine().
+  virtual Status combine_leaders(std::span<std::uint64_t>) { return {}; }
   // Called after the addresses were gathered.
   virtual void gathered(const std::shared_ptr<const PeerDirectory>&) {}
 
  private:
   std::unique_ptr<NodeGroup> node_;
+  const std::uint64_t id_;
+  std::uint64_t spaces_ = 0;
   PeerAddresses addresses_;
 };
 

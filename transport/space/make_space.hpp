@@ -2,15 +2,17 @@
 // The making of a space by all ranks of a group, in the steps of space.hpp with an agreement after each: all ranks get
 // a space, or all get an error of the same kind.
 //
-//   1. Space::make        exchanges inside the node
-//      agreement          some rank needs the fabric? sizes and tags equal? providers? addresses known?
-//   2. open_fabric        and at the first space of the group one gather of addresses
-//      agreement          all are accessible, and all have done `last`
+//   1. Space::make        the members of a node meet once
+//      open_fabric        where the endpoint is open, the addresses are known, and no rank brings private memory
+//      agreement          some rank needs the fabric? all have opened it? sizes and tags equal? providers? addresses
+//                         known? `last` done?
+//   2. open_fabric        unless all ranks have; at the first space of the group one gather of addresses
+//      agreement          all are accessible
 //   3. Space::finish
 //
-// Thread safety: one thread per group. Errors: those of the steps, in words for the user. Cost: two reductions of 32
-// bytes, and two exchanges inside the node; at the first space that needs the fabric a reduction of 32 bytes and, in a
-// group with unknown addresses, a gather more.
+// Thread safety: one thread per group. Errors: those of the steps, in words for the user. Cost: one meeting inside the
+// node, and one reduction of 32 bytes, or two where step 2 is needed; at the first space that needs the fabric a
+// reduction of 32 bytes and, in a group with unknown addresses, a gather more.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +31,14 @@ namespace farside {
 struct SpaceMaking {
   static constexpr std::uint64_t kMostFlags = 0xffff;
   Space::Request request;
-  std::uint64_t flags = 0;  // of the caller; all ranks get the "or" of them. At most kMostFlags
+  const Error* own = nullptr;  // why this rank makes no space; all ranks then get an error of this kind
+  std::uint64_t flags = 0;     // of the caller; all ranks get the "or" of them. At most kMostFlags
   // Called if not all ranks have the same bytes, or the same tags. `flags`: of all ranks. Returns nothing, on all
   // ranks, if they need not be the same; else this rank's status.
   std::function<std::optional<Status>(std::uint64_t flags, bool same_bytes, bool same_tags)> differ;
-  // Called before the last agreement, unless this rank has failed.
+  // Called before the first agreement, unless this rank has failed.
   std::function<Status()> last;
-  // Called once the rank knows that the fabric is needed. `why` is empty if only another rank needs it.
+  // Called once the rank knows that the fabric is needed, or twice. `why` is empty if only another rank needs it.
   std::function<Status(const std::string& why)> allow_fabric;
   // Another endpoint than the process's, for tests and simulations.
   Endpoint* endpoint = nullptr;

@@ -81,24 +81,39 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request, NodeGroup& no
 // members.
 Result<std::unique_ptr<Space>> Space::make_here(std::unique_ptr<Space> space, const Request& request,
                                                 NodeGroup& node, NodeGroup& mapped) {
+  const bool apart = mapped.members() < node.members();
   Status failed;
   const Offer own = space->offer(request, mapped, failed);
-  std::vector<Offer> offers = node.exchange(own, space->process_);
-  if (!failed) return failed.error();
-  for (std::size_t i = 0; i < offers.size(); ++i) {
-    if (offers[i].failed != 0) {
-      return Error{static_cast<ErrorKind>(offers[i].failed - 1),
-                   fmt::format("rank {} could not make its memory", node.member(static_cast<int>(i)).rank)};
+  Result<NodeSegment> segment = NodeSegment();
+  // The leader makes the memory as soon as it has all offers.
+  auto [offers, announcement] = node.meet(own, space->process_, [&](const std::vector<Offer>& all) {
+    NodeSegment::Announcement made;
+    if (apart) return made;
+    if (const Status possible = space->check_offers(node, all)) {
+      segment = NodeSegment::lead(mapped, space->layout(all), made);
+    } else {
+      made.failed = 1 + static_cast<std::int32_t>(possible.error().kind);
     }
+    return made;
+  });
+  if (!failed) return failed.error();
+  if (Status possible = space->check_offers(node, offers); !possible) return possible.error();
+  if (apart) {
+    offers = {own};
+    segment = NodeSegment::lead(mapped, space->layout(offers), announcement);
+  } else if (!node.leads()) {
+    segment = NodeSegment::join(mapped, space->layout(offers), announcement);
   }
-  const Status enough = space->check_memory(node, offers);
-  if (mapped.members() < node.members()) offers = {own};
-  // Collective, so that a member that has too little memory takes part.
-  const Status made = space->make_memory(request, mapped, offers);
-  if (!enough) return enough.error();
-  if (!made) return made.error();
+  if (!segment) return segment.error();
+  space->take_memory(request, mapped, offers, std::move(segment.value()));
   space->find_routes(mapped, offers);
   return space;
+}
+
+void Space::decline(ErrorKind why, NodeGroup& node, Progress& progress) {
+  Offer none;
+  none.failed = 1 + static_cast<std::int32_t>(why);
+  (void)node.meet(none, progress, [](const std::vector<Offer>&) { return NodeSegment::Announcement(); });
 }
 
 Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& failed) {
@@ -136,23 +151,32 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
   return own;
 }
 
-Status Space::check_memory(NodeGroup& node, std::span<const Offer> offers) const {
+Status Space::check_offers(const NodeGroup& node, std::span<const Offer> offers) const {
   std::vector<MemoryShare> shares;
-  for (std::size_t i = 0; i < offers.size(); ++i)
-    shares.push_back({offers[i].need, node.member(static_cast<int>(i)).limits});
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    const NodeMember member = node.member(static_cast<int>(i));
+    if (offers[i].failed != 0) {
+      return Error{static_cast<ErrorKind>(offers[i].failed - 1),
+                   fmt::format("rank {} could not make its memory", member.rank)};
+    }
+    shares.push_back({offers[i].need, member.limits});
+  }
   const std::uint64_t own = offers[static_cast<std::size_t>(node.index())].allocated;
   return check_memory_needs(find_memory_need(control_bytes_ + own), shares);
 }
 
-Status Space::make_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers) {
+NodeSegment::Layout Space::layout(std::span<const Offer> offers) const {
   NodeSegment::Layout layout;
   layout.control_bytes = control_bytes_;
   layout.reserved = control_bytes_ <= kWholeControl ? control_bytes_ : kStartOfControl;
-  layout.contiguous = contiguous_ = shared_ && std::ranges::any_of(offers, &Offer::contiguous);
+  layout.contiguous = shared_ && std::ranges::any_of(offers, &Offer::contiguous);
   for (const Offer& each : offers) layout.data.push_back(each.allocated);
-  Result<NodeSegment> made = NodeSegment::make(node, layout, process_);
-  if (!made) return made.error();
-  segment_ = std::move(made.value());
+  return layout;
+}
+
+void Space::take_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers, NodeSegment segment) {
+  segment_ = std::move(segment);
+  contiguous_ = shared_ && std::ranges::any_of(offers, &Offer::contiguous);
   control_ = segment_.control(node.index());
   if (!private_data_) data_ = segment_.data(node.index());
   auto* const header = reinterpret_cast<Header*>(control_);
@@ -166,7 +190,6 @@ Status Space::make_memory(const Request& request, NodeGroup& node, std::span<con
   }
   if (offers[static_cast<std::size_t>(node.index())].handled)
     served_by_node_handler_ = process_.node_handler().value()->publish(id_, handler_region(true));
-  return {};
 }
 
 MessageHandler::Region Space::handler_region(bool always_locked) const {

@@ -83,6 +83,8 @@ class Space {
   };
   // Collective over the members of the node, even after an error of one of them.
   static Result<std::unique_ptr<Space>> make(const Request& request, NodeGroup& node);
+  // Takes part in make() for a rank that makes no space: the others get an error of this kind.
+  static void decline(ErrorKind why, NodeGroup& node, Progress& progress);
   Space(const Space&) = delete;
   Space& operator=(const Space&) = delete;
   ~Space();
@@ -299,8 +301,9 @@ class Space {
   static Result<std::unique_ptr<Space>> make_here(std::unique_ptr<Space> space, const Request& request, NodeGroup& node,
                                                   NodeGroup& mapped);
   Offer offer(const Request& request, NodeGroup& node, Status& failed);
-  Status check_memory(NodeGroup& node, std::span<const Offer> offers) const;
-  Status make_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers);
+  Status check_offers(const NodeGroup& node, std::span<const Offer> offers) const;
+  NodeSegment::Layout layout(std::span<const Offer> offers) const;
+  void take_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers, NodeSegment segment);
   void find_routes(NodeGroup& node, std::span<const Offer> offers);
   bool find_route(NodeTarget& target, const NodeMember& member, const Offer& offer, std::byte*& memory,
                   std::string& why);
