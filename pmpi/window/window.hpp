@@ -288,7 +288,8 @@ class Window {
   int shared_rank(int rank) const;
   Outcome flush_local_strictly(int rank);
   Outcome flush_local_all_strictly();
-  // Makes progress of the runtime at every 64th call: a program that only flushes must still move its messages.
+  // Makes progress of the runtime at every 64th call, unless it was made just before: a program that only flushes must
+  // still move its messages.
   void look_after_runtime() { look_after_runtime(calls_); }
   static void look_after_runtime(std::atomic<std::uint64_t>& calls);
   static void look_after_runtime_now();
