@@ -50,8 +50,8 @@ class Process final : public Progress {
   Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
   // Returns the handler for on-node peers, and opens it at the first call. An error is kept.
   Result<NodeHandler*> node_handler();
-  // Closes the endpoint and ends both threads. Precondition: all windows are freed. Waits for a poll_from_runtime() in
-  // another thread; a later one finds nothing to do.
+  // Closes the endpoint and ends all threads of farside. Precondition: all windows are freed. Waits for a
+  // poll_from_runtime() in another thread; a later one finds nothing to do.
   void shut_down();
 
   // `hook` progresses the MPI runtime without blocking (for instance MPI_Iprobe). Only waiting application threads call

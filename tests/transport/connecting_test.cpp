@@ -7,64 +7,26 @@
 #include <cerrno>
 #include <chrono>
 #include <deque>
-#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
-#include <rdma/fi_domain.h>
 
+#include "tests/transport/opened_connections.hpp"
 #include "tests/transport/silent_listener.hpp"
 #include "tests/transport/world.hpp"
 #include "transport/fabric/connections.hpp"
 #include "transport/fabric/descriptor_limit.hpp"
-#include "transport/fabric/provider.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/fabric/node_share.hpp"
 
 using namespace farside;
 using namespace farside::testing;
 using namespace std::chrono_literals;
 
 namespace {
-
-// Connections without the rest of an endpoint.
-struct Opened {
-  InfoHandle info = std::move(find_provider("tcp").value());
-  FabricHandle<fid_fabric> fabric;
-  FabricHandle<fid_domain> domain;
-  FabricHandle<fid_cq> queue;
-  std::unique_ptr<Connections> connections;
-
-  Opened() {
-    fid_fabric* f = nullptr;
-    fid_domain* d = nullptr;
-    fid_cq* q = nullptr;
-    fi_cq_attr attributes{};
-    attributes.format = FI_CQ_FORMAT_MSG;
-    attributes.wait_obj = FI_WAIT_FD;
-    if (fi_fabric(info->fabric_attr, &f, nullptr) == 0) fabric.reset(f);
-    if (fi_domain(f, info.get(), &d, nullptr) == 0) domain.reset(d);
-    if (fi_cq_open(d, &attributes, &q, nullptr) == 0) queue.reset(q);
-    connections = std::move(Connections::open({info.get(), f, d, q}, [](Peer, const std::string&) {}).value());
-  }
-  Connections* operator->() { return connections.get(); }
-  ssize_t reach(Peer peer) {
-    fid_ep* endpoint = nullptr;
-    return connections->reach(peer, endpoint);
-  }
-};
-
-// What `done` says within ten seconds, while connections make progress.
-template <class Done>
-bool soon(Opened& opened, Done&& done) {
-  const auto end = Clock::now() + 10s;
-  bool is = false;
-  while (!(is = done()) && Clock::now() < end) {
-    opened->progress();
-    std::this_thread::sleep_for(1ms);
-  }
-  return is;
-}
 
 // Sets the limits so that this process can open so many descriptors more.
 void leave_descriptors(std::size_t more, bool hard_too) {
@@ -75,15 +37,6 @@ void leave_descriptors(std::size_t more, bool hard_too) {
   limit.rlim_cur = static_cast<rlim_t>(more > 0 ? free.back().get() + 1 : UniqueFd(dup(STDIN_FILENO)).get());
   if (hard_too) limit.rlim_max = limit.rlim_cur;
   setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-std::size_t open_sockets() {
-  std::size_t sockets = 0;
-  std::error_code gone;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", gone)) {
-    sockets += std::filesystem::read_symlink(entry.path(), gone).string().starts_with("socket:") ? 1U : 0U;
-  }
-  return sockets;
 }
 
 // One process puts to many others in turn.
@@ -203,7 +156,7 @@ TEST_CASE("connections leave descriptors to the application") {
       return limit.rlim_cur;
     };
     DescriptorLimit descriptors;
-    const std::size_t open = 150 - descriptors.most_connections();
+    const std::size_t open = 150 - descriptors.most_connections(1);
     ranks.check(open > 2 && open < 40, fmt::format("{} are open", open));
     descriptors.allow(75 - open);
     ranks.check(soft() == 100, "as many as there may be without a change");
@@ -212,6 +165,58 @@ TEST_CASE("connections leave descriptors to the application") {
     descriptors.allow(1000);
     ranks.check(soft() == 200, "the hard limit stays");
     ranks.check(!descriptors.raise(1), "there are no more");
+  }));
+}
+
+TEST_CASE("the processes of a node share what there is for connections, and leave a quarter to others") {
+  CHECK(share_of_node(1000, 1) == 750);
+  CHECK(share_of_node(1000, 50) == 15);
+  CHECK(share_of_node(1003, 2) == 376);
+  CHECK(share_of_node(UINT64_MAX, 1) == UINT64_MAX - UINT64_MAX / 4);
+  CHECK(share_of_node(10, 0) == 8);
+  CHECK(connections_of_node(1000, 50, 5) == 10);
+  CHECK(connections_of_node(1000, 50, 15) == 0);
+  CHECK(connections_of_adapter(262'144, 96) == 2048);
+  CHECK(connections_of_adapter(100, 96) == 1);
+  CHECK(connections_of_adapter(0, 96) == 0);
+  std::uint64_t files = 0;
+  std::ifstream("/proc/sys/fs/file-max") >> files;
+  const DescriptorLimit descriptors;
+  CHECK(descriptors.most_connections(files) == 0);
+  CHECK(descriptors.most_connections(files / 4000) < 3000);
+  CHECK(descriptors.most_connections(1) <= connections_of_node(files, 1, 0));
+}
+
+TEST_CASE("a process closes connections beyond its share of what the node has") {
+  expect_well(run_world(6, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+    Fabric& fabric = *Process::instance().fabric().value();
+    const std::size_t before = open_sockets();
+    ranks.check(fabric.most_connections() > 4, "the share of six processes");
+    if (ranks.rank() == 0 && std::string_view(test_provider()) == "tcp") {
+      put_to_all(ranks, world);
+      ranks.check(open_sockets() == before + 5, fmt::format("{} sockets after {}", open_sockets(), before));
+      fabric.share_node(SIZE_MAX);
+      ranks.check(fabric.most_connections() == 1, fmt::format("{} connections", fabric.most_connections()));
+      fabric.share_node(1);
+      ranks.check(fabric.most_connections() == 1, "the largest number of processes counts");
+      for (const auto end = Clock::now() + 20s; open_sockets() > before + 1 && Clock::now() < end;) {
+        std::this_thread::sleep_for(10ms);
+      }
+      ranks.check(open_sockets() <= before + 1, fmt::format("{} sockets after {}", open_sockets(), before));
+      put_to_all(ranks, world);
+    }
+    ranks.barrier();
+    if (ranks.rank() != 0) ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+    ranks.barrier();
+  }));
+}
+
+// A large number of open files of the node would hide the number of processes.
+TEST_CASE("a space tells the endpoint how many processes of its group are on the node") {
+  expect_well(run_world(3, Variant::kFabric, 64, [](Ranks& ranks, World&) {
+    Fabric& fabric = *Process::instance().fabric().value();
+    ranks.check(fabric.node_processes() == 3, fmt::format("{} processes", fabric.node_processes()));
+    ranks.barrier();
   }));
 }
 
@@ -259,4 +264,29 @@ TEST_CASE("a process without descriptors closes connections that it does not use
     if (ranks.rank() == 0) ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
     ranks.barrier();
   }));
+}
+
+TEST_CASE("the peer of a connection is found by the connection's number, while the connection is the present one") {
+  Opened one, other;
+  const Peer there = one->insert(other->address()), here = other->insert(one->address());
+  CHECK_FALSE(one->peer_of(0));
+  const auto connect = [&] {
+    return soon(one, [&] {
+      other->progress();
+      return one.reach(there) == 0 && other.reach(here) == 0;
+    });
+  };
+  REQUIRE(connect());
+  const std::uint64_t number = one->number(there);
+  CHECK(number != 0);
+  CHECK(number == other->number(here));
+  CHECK(one->peer_of(number) == there);
+  CHECK(other->peer_of(number) == here);
+  CHECK_FALSE(one->peer_of(number + 1));
+  one->stop(there);
+  CHECK_FALSE(one->peer_of(number));
+  REQUIRE(connect());
+  CHECK(one->number(there) != number);
+  CHECK(one->peer_of(one->number(there)) == there);
+  CHECK_FALSE(other->peer_of(number));
 }

@@ -99,9 +99,9 @@ constexpr Setting kSettings[] = {
      "self-test; off: by the target's progress thread",
      parse_nic_atomics},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
-     "connections that a process keeps to its peers (providers verbs and tcp), fewer over tcp if the limit of "
-     "descriptors (ulimit -Hn) is low; beyond this limit the least recently used are closed, and reopened on demand; "
-     "0: no limit",
+     "connections that a process keeps to its peers (providers verbs and tcp), fewer if its share of what the node has "
+     "for them is smaller (descriptors: ulimit -Hn, fs.file-max; queue pairs of the adapter); beyond this limit the "
+     "least recently used are closed, and reopened on demand; 0: no limit",
      parse_connections},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",

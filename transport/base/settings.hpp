@@ -28,7 +28,7 @@ struct Settings {
   std::string device;
   // FARSIDE_NIC_ATOMICS: whether control words may be changed by atomics of network adapters.
   bool nic_atomics = true;
-  // FARSIDE_CONNECTIONS; 0: no limit.
+  // FARSIDE_CONNECTIONS: the limit, where the share of what the node has is not smaller; 0: no limit.
   std::uint32_t connections = 1024;
   // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.
   std::uint32_t peer_timeout = 60;

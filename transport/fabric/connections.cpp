@@ -48,14 +48,22 @@ std::optional<TcpEnds> ends_of(fid_ep* endpoint) {
 
 }  // namespace
 
-Result<std::unique_ptr<Connections>> Connections::open(const Domain& domain, Lost lost) {
-  std::unique_ptr<Connections> opened(new Connections(domain, std::move(lost)));
+Result<std::unique_ptr<Connections>> Connections::open(const Domain& domain, Lost lost, Opening opening) {
+  std::unique_ptr<Connections> opened(new Connections(domain, std::move(lost), std::move(opening)));
   if (Status status = opened->set_up(); !status) return status.error();
   return opened;
 }
 
-Connections::Connections(const Domain& domain, Lost lost)
-    : domain_(domain), by_adapter_(is_adapter(*domain.info)), lost_(std::move(lost)) {}
+Connections::Connections(const Domain& domain, Lost lost, Opening opening)
+    : domain_(domain),
+      by_adapter_(is_adapter(*domain.info)),
+      lost_(std::move(lost)),
+      how_to_open_(std::move(opening)) {
+  if (!how_to_open_.by_thread) return;
+  opener_ = std::make_unique<EndpointOpener>(
+      [this](const SocketAddress& address, FabricHandle<fid_ep>& out) { return open_towards(address, out); },
+      how_to_open_.opened);
+}
 
 Status Connections::set_up() {
   fi_eq_attr eq_attr{};
@@ -101,7 +109,8 @@ Status Connections::set_up() {
 }
 
 Connections::~Connections() {
-  // Endpoints before what they are bound to.
+  // Endpoints before what they are bound to; before all, the thread that opens some.
+  opener_.reset();
   listener_.reset();
   for (auto& [_, connection] : connections_) {
     if (connection->carries()) fi_shutdown(connection->endpoint.get(), 0);
@@ -128,7 +137,8 @@ Peer Connections::insert(const FabricAddress& address) {
   return peer;
 }
 
-ssize_t Connections::open_endpoint(fi_info* info, FabricHandle<fid_ep>& out) {
+// The opener's thread calls this and open_towards: they read only what set_up() has made.
+ssize_t Connections::open_endpoint(fi_info* info, FabricHandle<fid_ep>& out) const {
   info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
   fid_ep* endpoint = nullptr;
   int code = fi_endpoint(domain_.domain, info, &endpoint, nullptr);
@@ -139,6 +149,20 @@ ssize_t Connections::open_endpoint(fi_info* info, FabricHandle<fid_ep>& out) {
   if (code == 0) code = fi_ep_bind(endpoint, &receives_->fid, 0);
   if (code == 0) code = fi_enable(endpoint);
   return code;
+}
+
+ssize_t Connections::open_towards(const SocketAddress& address, FabricHandle<fid_ep>& out) const {
+  if (how_to_open_.resolve) {
+    if (const int code = how_to_open_.resolve(address); code != 0) return code;
+  }
+  const Sockaddr there = to_sockaddr(address);
+  const InfoHandle info(fi_dupinfo(domain_.info));
+  if (info == nullptr) return -FI_ENOMEM;
+  info->dest_addrlen = there.bytes;
+  info->dest_addr = std::malloc(there.bytes);  // fi_freeinfo frees it: NOLINT(cppcoreguidelines-no-malloc)
+  if (info->dest_addr == nullptr) return -FI_ENOMEM;
+  std::memcpy(info->dest_addr, &there.any, there.bytes);
+  return open_endpoint(info.get(), out);
 }
 
 Connections::Connection* Connections::add(FabricHandle<fid_ep> endpoint, Peer peer, State state,
@@ -171,7 +195,7 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
   if (known.current != nullptr) return -FI_EAGAIN;
   // A peer that has connected to this process, and whose address no operation needed: it must connect again.
   if (known.address.socket.family == 0) return -FI_ENOTCONN;
-  if (!known.waits && !known.failed && Clock::now() >= known.not_before) {
+  if (!known.waits && !known.opening && !known.failed && Clock::now() >= known.not_before) {
     known.waits = true;
     waiting_.push_back(peer);
   }
@@ -182,18 +206,22 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
 
 // Connects to the peers that wait, as far as there are places. An error is left for those who asked (reach).
 void Connections::connect_waiting() {
-  while (initiated_ < kMostInitiated && !waiting_.empty()) {
+  while (initiated_ + opening_ < kMostInitiated && !waiting_.empty()) {
     const Peer peer = waiting_.front();
     waiting_.pop_front();
     Known& known = peers_[peer];
     if (!std::exchange(known.waits, false) || known.current != nullptr) continue;
-    const auto error = static_cast<int>(-connect(peer));
-    if (error == 0) continue;
-    known.trouble = static_cast<std::uint16_t>(error);
-    known.failed = !passes(error);
-    note_shortage(error);
-    back_off(known);
+    if (const ssize_t code = connect(peer); code != 0) not_connected(known, code);
   }
+}
+
+// Notes why there is no connection, and when to try again.
+void Connections::not_connected(Known& known, ssize_t code) {
+  const auto error = static_cast<int>(-code);
+  known.trouble = static_cast<std::uint16_t>(error);
+  known.failed = !passes(error);
+  note_shortage(error);
+  back_off(known);
 }
 
 // Where the process has no descriptor left, its soft limit may have been lowered, or others need many.
@@ -209,19 +237,48 @@ void Connections::look_for_shortage() {
 
 ssize_t Connections::connect(Peer peer) {
   Known& known = peers_[peer];
-  const Sockaddr there = to_sockaddr(known.address.socket);
-  const InfoHandle info(fi_dupinfo(domain_.info));
-  if (info == nullptr) return -FI_ENOMEM;
-  info->dest_addrlen = there.bytes;
-  info->dest_addr = std::malloc(there.bytes);  // fi_freeinfo frees it: NOLINT(cppcoreguidelines-no-malloc)
-  if (info->dest_addr == nullptr) return -FI_ENOMEM;
-  std::memcpy(info->dest_addr, &there.any, there.bytes);
+  if (opener_ != nullptr) {
+    if (const Status asked = opener_->request(peer, known.address.socket); !asked) {
+      log(LogLevel::kInfo, "connecting to a peer is tried again: {}", asked.error().text);
+      return -FI_EAGAIN;
+    }
+    known.opening = true;
+    ++opening_;
+    return 0;
+  }
   FabricHandle<fid_ep> endpoint;
-  if (const ssize_t code = open_endpoint(info.get(), endpoint); code != 0) return code;
-  const Hello hello{kMagic, kVersion, address_.identity, known.address.secret, random_bits(), ++attempts_};
+  if (const ssize_t code = open_towards(known.address.socket, endpoint); code != 0) return code;
+  return request(peer, std::move(endpoint));
+}
+
+// Requests a connection by an endpoint that is open.
+ssize_t Connections::request(Peer peer, FabricHandle<fid_ep> endpoint) {
+  const FabricAddress& address = peers_[peer].address;
+  const Sockaddr there = to_sockaddr(address.socket);
+  const Hello hello{kMagic, kVersion, address_.identity, address.secret, random_bits(), ++attempts_};
   if (const int code = fi_connect(endpoint.get(), &there.any, &hello, sizeof hello); code != 0) return code;
-  known.current = add(std::move(endpoint), peer, State::kConnecting, true, hello.number);
+  set_current(peer, add(std::move(endpoint), peer, State::kConnecting, true, hello.number));
   return 0;
+}
+
+// Takes the endpoints that the opener has opened. Returns whether there were any.
+bool Connections::take_opened() {
+  bool any = false;
+  while (std::optional<EndpointOpener::Opened> opened = opener_->take()) {
+    Known& known = peers_[opened->peer];
+    known.opening = false;
+    --opening_;
+    const ssize_t code = opened->code != 0 ? opened->code : request(opened->peer, std::move(opened->endpoint));
+    if (code != 0) not_connected(known, code);
+    any = true;
+  }
+  return any;
+}
+
+void Connections::cancel_opening(Peer peer) {
+  if (!std::exchange(peers_[peer].opening, false)) return;
+  --opening_;
+  opener_->cancel(peer);
 }
 
 // `hello` null: the request did not come from farside.
@@ -233,12 +290,13 @@ void Connections::take_request(fi_info* info, const Hello* hello) {
   }
   const Peer peer = find(hello->from);
   const bool self = hello->from == address_.identity;
+  if (!self) cancel_opening(peer);  // no request of this process is under way
   // A loop, since `ended` takes completions, and answers to them may have begun another connection.
   while (Connection* mine = self ? nullptr : peers_[peer].current) {
     if (mine->state == State::kConnecting) {
       if (address_.identity < hello->from) return refuse();
       end(*mine);  // it is freed when its refusal arrives
-      peers_[peer].current = nullptr;
+      set_current(peer, nullptr);
     } else {
       if (hello->attempt <= peers_[peer].attempt) return refuse();
       shut_down(*mine);
@@ -261,7 +319,7 @@ void Connections::take_request(fi_info* info, const Hello* hello) {
     return;
   }
   Connection* connection = add(std::move(endpoint), peer, State::kAccepting, false, hello->number);
-  if (!self) peers_[peer].current = connection;
+  if (!self) set_current(peer, connection);
 }
 
 void Connections::established(Connection& connection, const Hello* hello) {
@@ -285,6 +343,11 @@ Connections::Clock::duration Connections::age(Peer peer) const {
   return stays ? Clock::duration::zero() : Clock::now() - connection->since;
 }
 
+std::size_t Connections::most_connections(std::size_t processes) const {
+  if (!by_adapter_) return std::max<std::size_t>(descriptors_.most_connections(processes), 1);
+  return connections_of_adapter(domain_.info->domain_attr->ep_cnt, processes);
+}
+
 std::uint64_t Connections::number(Peer peer) const {
   return peers_[peer].current != nullptr ? peers_[peer].current->number : 0;
 }
@@ -300,12 +363,20 @@ std::optional<Connections::TcpPath> Connections::tcp_path(Peer peer) const {
 void Connections::found_socket(Peer peer, int socket) { peers_[peer].current->socket = socket; }
 
 std::optional<Peer> Connections::peer_of(std::uint64_t number) const {
-  const auto found =
-      std::ranges::find_if(connections_, [&](const auto& each) { return each.second->number == number; });
-  if (found == connections_.end()) return {};
-  const Connection& connection = *found->second;
-  if (peers_[connection.peer].current != &connection) return {};
-  return connection.peer;
+  const auto found = by_number_.find(number);
+  if (found == by_number_.end()) return {};
+  return found->second;
+}
+
+// Numbers of peers' requests come from the network: where two are equal, peer_of knows the first one.
+void Connections::set_current(Peer peer, Connection* connection) {
+  Connection*& current = peers_[peer].current;
+  if (current != nullptr) {
+    const auto found = by_number_.find(current->number);
+    if (found != by_number_.end() && found->second == peer) by_number_.erase(found);
+  }
+  current = connection;
+  if (connection != nullptr) by_number_.try_emplace(connection->number, peer);
 }
 
 void Connections::begin_disconnect(Peer peer) {
@@ -332,7 +403,7 @@ bool Connections::disconnect(Peer peer) {
 void Connections::forget(Connection& connection) {
   Known& known = peers_[connection.peer];
   if (known.current != &connection) return;
-  known.current = nullptr;
+  set_current(connection.peer, nullptr);
   back_off(known);
 }
 
@@ -402,8 +473,13 @@ void Connections::failed(Peer peer, const fid_ep* endpoint, const std::string& w
 }
 
 void Connections::stop(Peer peer) {
-  peers_[peer].waits = peers_[peer].failed = false;
-  Connection* const connection = peers_[peer].current;
+  Known& known = peers_[peer];
+  known.waits = known.failed = false;
+  if (known.opening) {
+    cancel_opening(peer);
+    back_off(known);
+  }
+  Connection* const connection = known.current;
   if (connection == nullptr) return;
   forget(*connection);
   const State before = end(*connection);
@@ -462,6 +538,7 @@ bool Connections::progress() {
     }
     any = true;
   }
+  if (opening_ > 0) any = take_opened() || any;
   if (!waiting_.empty()) connect_waiting();
   return any;
 }

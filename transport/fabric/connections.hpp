@@ -14,11 +14,14 @@
 // therefore says that the peer has closed that connection, although this side saw no event (the cable may have been
 // cut). Requests are numbered for this (Hello::attempt).
 //
+// Opening an endpoint may wait until the peer's address is resolved. Then a thread of its own does it
+// (endpoint_opener.hpp), and progress() requests the connection when the endpoint is there. No request is under way
+// before, so a peer's own request just takes its place. No other call of libfabric here waits for a peer.
+//
 // Not thread-safe: Fabric calls it under its mutex. Cost of reach on a connected peer: a few loads. Memory: 72 bytes
-// per peer and 48 in a map, and about 100 per connection, without what libfabric keeps.
+// per peer and 48 in a map, and about 140 per connection, without what libfabric keeps.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +40,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/descriptor_limit.hpp"
+#include "transport/fabric/endpoint_opener.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/tcp_path.hpp"
 
@@ -56,8 +60,18 @@ class Connections {
   // Called when the connection to a peer has ended: the provider fails operations on it, and no reply arrives by it
   // any more.
   using Lost = std::function<void(Peer, const std::string&)>;
+  // How the endpoints for this process's own requests are opened.
+  struct Opening {
+    // By a thread of its own, else by reach() and progress().
+    bool by_thread = false;
+    // Called by that thread when progress() has an endpoint to take.
+    std::function<void()> opened;
+    // For tests: called before an endpoint is opened, in place of a resolution of the address. A negative libfabric
+    // code is the result.
+    std::function<int(const SocketAddress&)> resolve;
+  };
   // Errors: kNoRoute.
-  static Result<std::unique_ptr<Connections>> open(const Domain& domain, Lost lost);
+  static Result<std::unique_ptr<Connections>> open(const Domain& domain, Lost lost, Opening opening);
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
   ~Connections();
@@ -68,7 +82,7 @@ class Connections {
   Peer insert(const FabricAddress& address);
   const FabricAddress& address_of(Peer peer) const { return peers_[peer].address; }
 
-  // Requests of this process that may be under way at once.
+  // Requests of this process that may be under way at once, their endpoints being opened included.
   static constexpr std::size_t kMostInitiated = 32;
 
   // Returns the peer of this identity, if it has connected to this process or was connected to.
@@ -86,14 +100,16 @@ class Connections {
   // Returns whether some connection has ended and was not freed yet (clear_lost).
   bool any_lost() const { return !ended_.empty(); }
   // Returns whether some connection is being made; a waiting thread should then call progress.
-  bool connecting() const { return in_progress_ > 0; }
-  // Returns whether the peer waits for a place among the requests that are under way.
-  bool waits_for_place(Peer peer) const { return peers_[peer].waits; }
-  // Returns how many connections the process may have by its limit of descriptors; 0: any number, since an adapter's
-  // connections have none.
-  std::size_t most_by_descriptors() const {
-    return by_adapter_ ? 0 : std::max<std::size_t>(descriptors_.most_connections(), 1);
+  bool connecting() const { return in_progress_ > 0 || opening_ > 0; }
+  // Returns whether the peer waits for a place among the requests that are under way, or behind other peers for the
+  // thread that opens endpoints. Nothing was tried yet that could show whether it is in reach.
+  bool waits_for_place(Peer peer) const {
+    return peers_[peer].waits || (peers_[peer].opening && !opener_->begun(peer));
   }
+  // Returns how many connections the process may have if so many processes of its node, with this one, share what there
+  // is for connections: over TCP descriptors, else the queue pairs of the adapter. (All connections of a process use
+  // one completion queue.) 0: any number, because the provider does not say how many queue pairs there are.
+  std::size_t most_connections(std::size_t processes) const;
   // Returns whether the process, or its node, had no descriptor or no memory for a connection since the last
   // clear_shortage(). Then connections that are not used should be closed.
   bool shortage() const { return shortage_; }
@@ -104,7 +120,7 @@ class Connections {
   // The error of the last attempt to connect to the peer; empty if it succeeded.
   std::string trouble(Peer peer) const { return peers_[peer].trouble == 0 ? "" : fi_strerror(peers_[peer].trouble); }
   // The number of connections that exist or are being made, without those that are being closed.
-  std::size_t count() const { return to_stay_; }
+  std::size_t count() const { return to_stay_ + opening_; }
   // The age of the connection to the peer; zero if there is none, or if it must not be evicted.
   Clock::duration age(Peer peer) const;
   // The number of the present connection, the same on both sides and unlike that of any other; 0 if there is none.
@@ -183,17 +199,24 @@ class Connections {
     std::uint16_t refused = 0;        // attempts since the last connection, which lengthen the back-off
     std::uint16_t trouble = 0;        // libfabric's error of the last attempt
     bool waits = false;               // for a place; it is in waiting_
+    bool opening = false;             // its endpoint was requested from opener_; `current` is null
     bool failed = false;              // the last attempt had an error that does not pass, and nobody was told
   };
 
-  Connections(const Domain& domain, Lost lost);
+  Connections(const Domain& domain, Lost lost, Opening opening);
   Status set_up();
   Peer find(std::uint64_t identity);
-  ssize_t open_endpoint(fi_info* info, FabricHandle<fid_ep>& out);
+  ssize_t open_endpoint(fi_info* info, FabricHandle<fid_ep>& out) const;
+  ssize_t open_towards(const SocketAddress& address, FabricHandle<fid_ep>& out) const;
   Connection* add(FabricHandle<fid_ep> endpoint, Peer peer, State state, bool initiated, std::uint64_t number);
   void connect_waiting();
   void note_shortage(int error);
   ssize_t connect(Peer peer);
+  ssize_t request(Peer peer, FabricHandle<fid_ep> endpoint);
+  void not_connected(Known& known, ssize_t code);
+  bool take_opened();
+  void cancel_opening(Peer peer);
+  void set_current(Peer peer, Connection* connection);
   void take_request(fi_info* info, const Hello* hello);
   void established(Connection& connection, const Hello* hello);
   void ended(Connection& connection, const std::string& why);
@@ -210,6 +233,7 @@ class Connections {
   Domain domain_;
   const bool by_adapter_;
   Lost lost_;
+  Opening how_to_open_;
   FabricAddress address_;
   std::uint64_t attempts_ = 0;
   FabricHandle<fid_eq> events_;
@@ -219,13 +243,16 @@ class Connections {
   std::vector<Known> peers_;
   std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::unordered_map<fid*, std::unique_ptr<Connection>> connections_;
+  std::unordered_map<std::uint64_t, Peer> by_number_;  // of the present connections
   std::vector<Connection*> ended_;                   // in kEnded
   DescriptorLimit descriptors_;
   std::size_t to_stay_ = 0;  // connections to other processes that are neither being evicted nor in kEnded
   std::size_t in_progress_ = 0;                      // connections in kConnecting or kAccepting
   std::size_t initiated_ = 0;                        // connections in kConnecting
   std::deque<Peer> waiting_;                         // for a place; entries without Known::waits are void
+  std::size_t opening_ = 0;                          // peers with Known::opening
   bool shortage_ = false;
+  std::unique_ptr<EndpointOpener> opener_;           // null: endpoints are opened here
 };
 
 }  // namespace farside

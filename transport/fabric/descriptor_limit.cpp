@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 
 #include "transport/base/log.hpp"
@@ -19,9 +20,14 @@ std::size_t open_descriptors() {
   return count > 3 ? count - 3 : 0;  // ".", ".." and the folder itself
 }
 
+std::uint64_t files_of_node() {
+  std::uint64_t most = 0;
+  return std::ifstream("/proc/sys/fs/file-max") >> most ? most : UINT64_MAX;
+}
+
 }  // namespace
 
-DescriptorLimit::DescriptorLimit() : open_(open_descriptors()) {
+DescriptorLimit::DescriptorLimit() : open_(open_descriptors()), of_node_(files_of_node()) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   hard_ = limit.rlim_max;

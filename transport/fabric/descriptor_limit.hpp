@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The descriptors that this process may have (RLIMIT_NOFILE), of which each connection over TCP takes one. Connections
-// leave a reserve to the application. The soft limit is raised, as far as the hard limit permits, only when
-// connections need it: descriptors above 1023 do not fit into the fd_set of select(2).
+// The descriptors that this process may have (RLIMIT_NOFILE, and its share of the node's open files), of which each
+// connection over TCP takes one. Connections leave a reserve to the application. The soft limit is raised, as far as
+// the hard limit permits, only when connections need it: descriptors above 1023 do not fit into the fd_set of
+// select(2).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+
+#include "transport/fabric/node_share.hpp"
 
 namespace farside {
 
@@ -16,12 +20,21 @@ constexpr std::size_t connections_within(std::uint64_t limit, std::size_t open) 
   return others < limit ? static_cast<std::size_t>(limit - others) : 0;
 }
 
+// Returns how many connections fit into this process's share of the node's open files.
+constexpr std::size_t connections_of_node(std::uint64_t files, std::size_t processes, std::size_t open) {
+  const std::uint64_t share = share_of_node(files, processes);
+  return open < share ? static_cast<std::size_t>(share - open) : 0;
+}
+
 class DescriptorLimit {
  public:
   // Reads the limits, and counts the descriptors that are open now.
   DescriptorLimit();
-  // Returns how many connections fit when the soft limit is raised to the hard limit.
-  std::size_t most_connections() const { return connections_within(hard_, open_); }
+  // Returns how many connections fit when the soft limit is raised to the hard limit, and so many processes, with this
+  // one, share the open files of the node.
+  std::size_t most_connections(std::size_t processes) const {
+    return std::min(connections_within(hard_, open_), connections_of_node(of_node_, processes, open_));
+  }
   // Raises the soft limit if so many connections need it.
   void allow(std::size_t connections) {
     if (connections > allowed_) [[unlikely]]
@@ -33,6 +46,7 @@ class DescriptorLimit {
  private:
   std::size_t open_ = 0;
   std::uint64_t hard_ = 0;
+  std::uint64_t of_node_ = 0;  // open files that the node may have
   std::size_t allowed_ = 0;  // connections that fit below the soft limit
 };
 

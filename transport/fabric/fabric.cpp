@@ -24,15 +24,15 @@ constexpr std::size_t kReceives = 32;
 }  // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& settings, Progress& progress,
-                                             Statistics& statistics) {
+                                             Statistics& statistics, Resolve resolve) {
   std::unique_ptr<Fabric> fabric(new Fabric(std::move(info), settings, progress, statistics));
-  if (Status status = fabric->set_up(settings); !status) {
+  if (Status status = fabric->set_up(settings, std::move(resolve)); !status) {
     return Error{status.error().kind, fmt::format("provider {}: {}", fabric->provider(), status.error().text)};
   }
   return fabric;
 }
 
-Status Fabric::set_up(const Settings& settings) {
+Status Fabric::set_up(const Settings& settings, Resolve resolve) {
   fid_fabric* fabric = nullptr;
   if (Status s = open_step("fi_fabric", fi_fabric(info_->fabric_attr, &fabric, nullptr), fabric, fabric_); !s) return s;
   fid_domain* domain = nullptr;
@@ -45,15 +45,19 @@ Status Fabric::set_up(const Settings& settings) {
   fid_cq* cq = nullptr;
   if (Status s = open_step("fi_cq_open", fi_cq_open(domain, &cq_attr, &cq, nullptr), cq, queue_); !s) return s;
 
-  Result<std::unique_ptr<Connections>> connections = Connections::open(
-      {info_.get(), fabric, domain, cq}, [this](Peer peer, const std::string& why) { drop_replies(peer, why); });
+  wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
+  Connections::Opening opening;
+  opening.by_thread = is_adapter(*info_) || resolve;
+  opening.opened = [this] { eventfd_write(wake_fd_.get(), 1); };
+  opening.resolve = std::move(resolve);
+  Result<std::unique_ptr<Connections>> connections =
+      Connections::open({info_.get(), fabric, domain, cq},
+                        [this](Peer peer, const std::string& why) { drop_replies(peer, why); }, std::move(opening));
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
-  if (const std::size_t most = connections_->most_by_descriptors(); most > 0 && most < most_connections_) {
-    log(LogLevel::kInfo, "FARSIDE_CONNECTIONS={}, but the limit of descriptors (ulimit -Hn) admits {} connections",
-        most_connections_, most);
-    most_connections_ = most;
-  }
+  most_connections_ = asked_connections_;
+  share_node(1);
   const int code = fi_control(&cq->fid, FI_GETWAIT, &queue_fd_);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
   orders_messages_behind_writes_ = (info_->tx_attr->msg_order & info_->rx_attr->msg_order & FI_ORDER_SAW) != 0;
@@ -68,9 +72,6 @@ Status Fabric::set_up(const Settings& settings) {
     }
     if (Status s = post_receive(*receives_.back()); !s) return s;
   }
-  wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
-
   // Without its thread the endpoint is useless: no route.
   if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) {
     return Error{ErrorKind::kNoRoute, s.error().text};
@@ -104,6 +105,30 @@ Fabric::~Fabric() {
 Peer Fabric::insert(const FabricAddress& address) {
   const std::scoped_lock held(mutex_);
   return connections_->insert(address);
+}
+
+void Fabric::share_node(std::size_t processes) {
+  const std::scoped_lock held(mutex_);
+  if (processes <= node_processes_) return;
+  node_processes_ = processes;
+  const std::size_t most = connections_->most_connections(processes);
+  if (most == 0 || most >= most_connections_) return;
+  most_connections_ = most;
+  log(LogLevel::kInfo, "FARSIDE_CONNECTIONS={}, but {}, shared by {} processes of the node, admit {} connections",
+      asked_connections_, is_adapter(*info_) ? "the adapter's queue pairs" : "descriptors (ulimit -Hn, fs.file-max)",
+      processes, most);
+  // The progress thread may sleep while there are too many connections now.
+  if (too_many_connections()) eventfd_write(wake_fd_.get(), 1);
+}
+
+std::size_t Fabric::most_connections() {
+  const std::scoped_lock held(mutex_);
+  return most_connections_;
+}
+
+std::size_t Fabric::node_processes() {
+  const std::scoped_lock held(mutex_);
+  return node_processes_;
 }
 
 Result<Fabric::Registration> Fabric::expose(void* base, std::size_t bytes, std::uint64_t wanted) {

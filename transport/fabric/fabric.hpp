@@ -29,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -59,10 +60,12 @@ namespace farside {
 
 class Fabric final : public Endpoint {
  public:
+  // For tests: what Connections::Opening::resolve is, and that a thread opens endpoints over every provider.
+  using Resolve = std::function<int(const SocketAddress&)>;
   // Opens the provider that was found (provider.hpp), and starts the progress thread. Errors: kNoRoute, kNoMemory or
   // kOther.
   static Result<std::unique_ptr<Fabric>> open(InfoHandle info, const Settings& settings, Progress& progress,
-                                              Statistics& statistics);
+                                              Statistics& statistics, Resolve resolve = nullptr);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
   ~Fabric() override;
@@ -71,6 +74,13 @@ class Fabric final : public Endpoint {
   const char* provider() const { return info_->fabric_attr->prov_name; }
   const char* device() const { return info_->domain_attr->name; }
   Peer insert(const FabricAddress& address) override;
+  // Says that so many processes of this node, this one included, use the fabric or may do so. They share what the node
+  // has for connections (node_share.hpp). The largest number that was said counts; before the first call it is 1.
+  void share_node(std::size_t processes);
+  // The limit of connections: FARSIDE_CONNECTIONS, or the process's share if that is smaller; 0: none.
+  std::size_t most_connections();
+  // As share_node() was told.
+  std::size_t node_processes();
 
   Result<Registration> expose(void* base, std::size_t bytes, std::uint64_t wanted) override;
   bool keys_are_chosen() const override;
@@ -106,13 +116,13 @@ class Fabric final : public Endpoint {
   static constexpr std::chrono::milliseconds kRoomAgain{20};
 
   Fabric(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics)
-      : info_(std::move(info)), peer_timeout_(settings.peer_timeout), most_connections_(settings.connections),
+      : info_(std::move(info)), peer_timeout_(settings.peer_timeout), asked_connections_(settings.connections),
         progress_(progress), statistics_(statistics) {}
   // How the provider takes the operands of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an
   // operand as its value (issue 10911), so the value must be given as the address.
   enum class NicForm : std::uint8_t { kNone, kByAddress, kByValue };
 
-  Status set_up(const Settings& settings);
+  Status set_up(const Settings& settings, Resolve resolve);
   bool claims_nic_atomics() const;
   std::string try_nic_atomics();
   Status nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand, const std::uint64_t* compare,
@@ -174,7 +184,7 @@ class Fabric final : public Endpoint {
 
   InfoHandle info_;
   std::chrono::seconds peer_timeout_;               // 0: no limit
-  std::size_t most_connections_;                    // 0: no limit
+  const std::size_t asked_connections_;             // FARSIDE_CONNECTIONS; 0: no limit
   Progress& progress_;
   Statistics& statistics_;
   // libfabric objects, in the order of opening.
@@ -192,6 +202,8 @@ class Fabric final : public Endpoint {
   LocalMemory local_memory_;
   OperationPool operations_;
   PeerStates peer_states_;
+  std::size_t node_processes_ = 0;                  // that share what the node has for connections
+  std::size_t most_connections_ = 0;                // 0: no limit
   std::vector<Peer> disconnecting_;     // peers that have sent DISCONNECT
   Clock::time_point make_room_again_{};
   std::uint64_t activations_then_ = 0;  // of peers, when the progress thread last checked them

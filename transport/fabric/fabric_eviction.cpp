@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connection eviction (FARSIDE_CONNECTIONS): beyond this limit the least recently used connections are closed, and
-// reopened on demand. Eviction must lose nothing, and a process does not see the operations that its peer has under
-// way. To evict an idle connection, a process therefore stops issuing on it and sends DISCONNECT. The peer stops
-// issuing as well, and ends the connection when nothing of its own is under way: its requests have been answered by
-// then. If both send DISCONNECT, both end it.
+// Connection eviction (FARSIDE_CONNECTIONS, or the process's share of what the node has for connections, if that is
+// less): beyond this limit the least recently used connections are closed, and reopened on demand. Eviction must lose
+// nothing, and a process does not see the operations that its peer has under way. To evict an idle connection, a
+// process therefore stops issuing on it and sends DISCONNECT. The peer stops issuing as well, and ends the connection
+// when nothing of its own is under way: its requests have been answered by then. If both send DISCONNECT, both end it.
 //
 // The same happens, whatever the limit is, when a connection cannot be made for lack of descriptors or memory.
 //
@@ -73,8 +73,8 @@ void Fabric::make_room() {
       log(LogLevel::kInfo, "{} connections, and no descriptor or memory for another: one that was not used is to be "
                            "closed", count);
     } else {
-      log(LogLevel::kInfo, "{} connections, FARSIDE_CONNECTIONS={}: one that was not used is to be closed", count,
-          most_connections_);
+      log(LogLevel::kInfo, "{} connections, {}={}: one that was not used is to be closed", count,
+          most_connections_ == asked_connections_ ? "FARSIDE_CONNECTIONS" : "the process's share", most_connections_);
     }
     const bool soon = connections_->age(peer) < kComesBackSoon * patience(peer_state);
     peer_state.patience = soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : kUnused;

@@ -62,6 +62,7 @@ Space::Space(const Request& request)
 
 Result<std::unique_ptr<Space>> Space::make(const Request& request, NodeGroup& node) {
   std::unique_ptr<Space> space(new Space(request));
+  space->node_members_ = node.members();
   const Settings& settings = *space->process_.settings().value();
   if (!request.shared && !settings.mapped) {
     const std::unique_ptr<NodeGroup> alone = NodeGroup::alone(request.rank);
@@ -289,6 +290,7 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
 Result<bool> Space::open_fabric(Providers among, bool some_cma) {
   Result<Fabric*> fabric = process_.fabric(among);
   if (!fabric) return fabric.error();
+  fabric.value()->share_node(static_cast<std::size_t>(node_members_));
   return open_fabric(*fabric.value(), some_cma);
 }
 

@@ -363,6 +363,7 @@ class Space {
   AccumulateRules rules_;
   IntegerMethod integers_;  // the method of other types where memory is mapped
   Stores stores_;
+  int node_members_ = 1;                                             // of the group, on this node
   bool needs_fabric_ = false, uses_cma_ = false, unshared_ = false;  // Reach
   std::unique_ptr<std::string> why_;                                 // Reach::why, until finish()
   NodeSegment segment_;
