@@ -21,9 +21,7 @@ namespace {
 using Use = FabricTargets::Use;
 
 FabricTarget& reach(FabricTargets& targets, int rank) {
-  FabricTarget made;
-  made.peer = static_cast<std::uint32_t>(rank) + 100;
-  return targets.add(rank, made);
+  return targets.add(rank, static_cast<Peer>(rank) + 100, nullptr);
 }
 
 std::set<int> active_in(FabricTargets& targets) {
@@ -52,12 +50,31 @@ TEST_CASE("a rank has an entry once it is reached, which is never replaced and d
     REQUIRE(targets.find(3 * rank)->peer == 3U * static_cast<unsigned>(rank) + 100);
     REQUIRE(targets.find(3 * rank + 1) == nullptr);
   }
-  FabricTarget other;
-  other.peer = 7;
-  CHECK(&targets.add(3, other) == entries[1]);
+  CHECK(&targets.add(3, 7, nullptr) == entries[1]);
   CHECK(entries[1]->peer == 103);
   CHECK(targets.reached() == 1000);
   CHECK_FALSE(targets.any_active());
+}
+
+TEST_CASE("targets have a common description, or each its own, which is never replaced and does not move") {
+  FabricTargets targets;
+  TargetDescription common;
+  CHECK(targets.add(1, 1, &common).description == &common);
+  targets.describe(*targets.find(1), TargetDescription{{}, {}, 5, 5, 0});
+  CHECK(targets.find(1)->description == &common);
+  std::vector<const TargetDescription*> own;
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    FabricTarget& target = reach(targets, static_cast<int>(i) + 2);
+    CHECK(target.description == nullptr);
+    targets.describe(target, TargetDescription{{}, {}, i, i, 0});
+    targets.describe(target, TargetDescription{{}, {}, 7, 7, 0});
+    own.push_back(target.description);
+  }
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    const FabricTarget* const target = targets.find(static_cast<int>(i) + 2);
+    REQUIRE(target->description == own[i]);
+    REQUIRE((target->description->bytes == i && target->description->tag == i));
+  }
 }
 
 TEST_CASE("a target is active while it is used, by however many") {
@@ -180,7 +197,7 @@ TEST_CASE("an object that is used again for another target has nothing of the on
 TEST_CASE("a target that expects a burst does so when it is active again, and others do not") {
   FabricTargets targets;
   FabricTarget& target = reach(targets, 5);
-  target.expects_burst = true;
+  target.expects_burst = 1;
   {
     const Use use(targets, target, 5);
     CHECK(use->order.expects_burst());

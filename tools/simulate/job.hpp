@@ -31,7 +31,8 @@ struct JobFigures {
   double window_shared = 0, window_private = 0;      // per window; shared without the data
   bool shared_counted = true;                        // false: this user may not look at the pages
   double process_private = 0;                        // per window and process
-  double touched_private = 0;                        // per window, process and touched target, after the flush
+  double first_touched_private = 0;                  // per window and process, for the first target, after the flush
+  double touched_private = 0;                        // the same for each further touched target
   double outstanding_private = 0;                    // the same, with a put outstanding
   // Per window, at rank 0, after the first one.
   double collectives = 0, collective_bytes = 0, largest_collective = 0;

@@ -67,21 +67,16 @@ Status FabricRoute::expose(const MessageHandler::Region& region, std::uint64_t d
 void FabricRoute::agree(Agreed agreed) {
   agreed_ = std::move(agreed);
   all_alike_ = agreed_.same_bytes && agreed_.same_tags && endpoint_.keys_are_chosen();
+  common_ = own_;
+  common_.control_key = {0, region_ ^ kControlKey};
+  common_.data_key = {0, region_ ^ kDataKey};
 }
 
 // A rank is added at its first use. Its description follows when its data are used.
 Result<FabricTarget*> FabricRoute::reach(int rank) {
   if (FabricTarget* known = targets_.find(rank)) [[likely]] return known;
-  FabricTarget made;
-  made.peer = static_cast<std::uint32_t>(endpoint_.insert(agreed_.addresses.of(rank)));
-  if (all_alike_) {
-    made.control_key.key = region_ ^ kControlKey;
-    made.data_key.key = region_ ^ kDataKey;
-    made.bytes = own_.bytes;
-    made.tag = own_.tag;
-    made.described = true;
-  }
-  return &targets_.add(rank, made);
+  const Peer peer = endpoint_.insert(agreed_.addresses.of(rank));
+  return &targets_.add(rank, peer, all_alike_ ? &common_ : nullptr);
 }
 
 Result<FabricTarget*> FabricRoute::describe(int rank) {
@@ -90,7 +85,7 @@ Result<FabricTarget*> FabricRoute::describe(int rank) {
   FabricTarget& target = *reached.value();
   {
     const std::scoped_lock held(targets_.mutex());
-    if (target.described) return &target;
+    if (target.description != nullptr) return &target;
   }
   TargetDescription description;
   Pending pending;
@@ -99,13 +94,7 @@ Result<FabricTarget*> FabricRoute::describe(int rank) {
                                                std::as_writable_bytes(std::span(&description, 1)));
   if (asked) asked = wait_for(pending);
   if (!asked) return asked.error();
-  const std::scoped_lock held(targets_.mutex());
-  if (target.described) return &target;  // another thread has asked, too, and may use it already
-  target.control_key = description.control_key;
-  target.data_key = description.data_key;
-  target.bytes = description.bytes;
-  target.tag = description.tag;
-  target.described = true;
+  targets_.describe(target, description);
   return &target;
 }
 
@@ -113,7 +102,7 @@ Result<FabricRoute::Facts> FabricRoute::facts(int rank) {
   if (agreed_.same_bytes && agreed_.same_tags) return Facts{own_.bytes, own_.tag};
   const Result<FabricTarget*> target = describe(rank);
   if (!target) return target.error();
-  return Facts{target.value()->bytes, target.value()->tag};
+  return Facts{target.value()->description->bytes, target.value()->description->tag};
 }
 
 Result<FabricTargets::Use> FabricRoute::use(int rank) {
@@ -123,7 +112,7 @@ Result<FabricTargets::Use> FabricRoute::use(int rank) {
 }
 
 Result<FabricRoute::Keyed> FabricRoute::keyed(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes) {
-  if (agreed_.regions == nullptr) [[likely]] return Keyed{to.target->data_key, offset, bytes};
+  if (agreed_.regions == nullptr) [[likely]] return Keyed{to.target->description->data_key, offset, bytes};
   const std::uint64_t address = agreed_.first_address + offset;
   const Result<Region> region = agreed_.regions->find(to.rank, address);
   if (!region) return region.error();
@@ -166,7 +155,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
     // Most operations in a burst are kept, behind others of an active target.
     const std::scoped_lock held(targets_.mutex());
     const FabricTarget* const known = targets_.find_locked(rank);
-    if (known != nullptr && known->described && known->active != nullptr) {
+    if (known != nullptr && known->description != nullptr && known->active != nullptr) {
       next = known->active->order.offer(offer, traffic(*known->active));
       if (*next == TargetOrder::Next::kKept) return {};
     }
@@ -481,7 +470,7 @@ Status FabricRoute::control(ControlCall call, int rank, std::uint32_t word, Pend
   if (agreed_.rules.by_nic) {
     const Result<FabricTarget*> to = describe(rank);
     if (!to) return to.error();
-    return endpoint_.control(pending, {to.value()->peer, to.value()->control_key, word}, call, operand, compare,
+    return endpoint_.control(pending, {to.value()->peer, to.value()->description->control_key, word}, call, operand, compare,
                              fetched);
   }
   const Result<FabricTarget*> to = reach(rank);

@@ -28,15 +28,6 @@
 
 namespace farside {
 
-// What an origin must know of a rank's memory besides its address. Exchanged as bytes.
-struct TargetDescription {
-  RemoteKey control_key;
-  RemoteKey data_key;
-  std::uint64_t bytes = 0;  // of data
-  std::uint32_t tag = 0;
-  std::uint32_t unused = 0;
-};
-
 // The attached regions of a dynamic space's ranks (space/regions.hpp).
 class RegionFinder {
  public:
@@ -160,7 +151,7 @@ class FabricRoute {
   // An address with the alignment of this offset at the target. With chosen keys the base is unknown, and such
   // endpoints have no adapter atomics.
   static const void* place_of(const FabricTarget& to, std::uint64_t offset) {
-    return reinterpret_cast<const void*>(to.data_key.base + offset);  // NOLINT(performance-no-int-to-ptr)
+    return reinterpret_cast<const void*>(to.description->data_key.base + offset);  // NOLINT(performance-no-int-to-ptr)
   }
   KeptOperations take_kept(ActiveTarget& to, bool even_nothing);
   void kept_sent(ActiveTarget& to, KeptOperations sent);
@@ -194,7 +185,8 @@ class FabricRoute {
   TargetDescription own_;
   Agreed agreed_;
   bool published_ = false;
-  bool all_alike_ = false;  // no rank needs to be asked for its description
+  TargetDescription common_;
+  bool all_alike_ = false;  // all ranks have common_, and none needs to be asked for its description
   OperationCounts* counts_ = nullptr;
   FabricTargets targets_;
 };

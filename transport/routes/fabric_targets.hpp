@@ -4,7 +4,7 @@
 // that no flush has completed, kept operations, an expected release, a deferred lock.
 //
 // Thread safety: any; one mutex guards all members, and the order of each target. Cost: O(1). Memory per reached rank:
-// 64 bytes, and 16 to 32 of an index; per active target some 370 bytes more.
+// 24 bytes, 5 to 11 of an index, and 48 of its description where ranks differ; per active target some 370 bytes more.
 #pragma once
 
 #include <array>
@@ -25,26 +25,33 @@ namespace farside {
 
 struct ActiveTarget;
 
+// What an origin must know of a rank's memory besides its address. Exchanged as bytes.
+struct TargetDescription {
+  RemoteKey control_key;  // of the control block, for adapter atomics
+  RemoteKey data_key;
+  std::uint64_t bytes = 0;  // of data
+  std::uint32_t tag = 0;    // a number of the space's owner (Space::Request)
+  std::uint32_t unused = 0;
+};
+
 // A rank that was reached.
 struct FabricTarget {
+  ActiveTarget* active = nullptr;                  // null while nothing is outstanding
+  const TargetDescription* description = nullptr;  // null while it is unknown; many targets may have the same
   std::uint32_t peer = 0;
-  std::uint32_t tag = 0;            // a number of the space's owner (Space::Request)
-  RemoteKey control_key;            // of the control block, for adapter atomics
-  RemoteKey data_key;
-  std::uint64_t bytes = 0;          // of data
-  ActiveTarget* active = nullptr;   // null while nothing is outstanding
-  bool described = false;           // keys, bytes and tag are known
-  bool expects_burst = false;       // Bursts::expected(), while the target is not active
+  // Only with the mutex held.
+  std::uint32_t rank : 31 = 0;
+  std::uint32_t expects_burst : 1 = 0;  // Bursts::expected(), while the target is not active
 };
-static_assert(sizeof(FabricTarget) == 64);
+static_assert(sizeof(FabricTarget) == 24);
 
 // The operations towards a target.
 struct ActiveTarget : Outstanding {
   FabricTarget* target = nullptr;
   std::int32_t rank = 0;
-  std::uint32_t users = 0;          // calls that use this object now
-  std::size_t place = 0;            // in the list of active targets
-  bool pinned = false;              // requests refer to this object, which therefore stays the target's
+  std::uint32_t users = 0;  // calls that use this object now
+  std::size_t place = 0;    // in the list of active targets
+  bool pinned = false;      // requests refer to this object, which therefore stays the target's
   TargetOrder order;
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
 };
@@ -63,12 +70,11 @@ class FabricTargets {
     return find_locked(rank);
   }
   // The same for a caller that holds the mutex.
-  FabricTarget* find_locked(int rank) {
-    const int number = index_.find(rank);
-    return number < 0 ? nullptr : &target_at(static_cast<std::size_t>(number));
-  }
-  // Returns the entry of the rank; adds `made` if it has none.
-  FabricTarget& add(int rank, const FabricTarget& made);
+  FabricTarget* find_locked(int rank);
+  // Returns the entry of the rank; adds one if it has none.
+  FabricTarget& add(int rank, Peer peer, const TargetDescription* description);
+  // Keeps a description of its own for the target, unless it has one.
+  void describe(FabricTarget& target, const TargetDescription& description);
 
   // The use of an active target during a call. The target stays active while it is used.
   class Use {
@@ -112,25 +118,40 @@ class FabricTargets {
   }
 
   // For measurements.
-  std::size_t reached() const { return reached_; }
+  std::size_t reached() const { return targets_.size(); }
   std::size_t active() const { return active_count_.load(std::memory_order_relaxed); }
 
  private:
-  // The targets that share an allocation.
-  static constexpr std::size_t kTogether = 8;
-  using Chunk = std::array<FabricTarget, kTogether>;
+  // A list whose elements do not move. Several share an allocation.
+  template <class T>
+  class List {
+   public:
+    std::size_t size() const { return size_; }
+    T& operator[](std::size_t number) { return (*chunks_[number / kTogether])[number % kTogether]; }
+    T& add(const T& made) {
+      if (size_ % kTogether == 0) chunks_.push_back(std::make_unique<std::array<T, kTogether>>());
+      return (*this)[size_++] = made;
+    }
+
+   private:
+    static constexpr std::size_t kTogether = 8;
+    std::vector<std::unique_ptr<std::array<T, kTogether>>> chunks_;
+    std::size_t size_ = 0;
+  };
   // The most objects that are kept for later targets. One suffices for programs that complete each operation.
   static constexpr std::size_t kMostSpare = 1;
 
-  FabricTarget& target_at(std::size_t number) { return (*chunks_[number / kTogether])[number % kTogether]; }
+  auto rank_of() {
+    return [this](int number) { return static_cast<int>(targets_[static_cast<std::size_t>(number)].rank); };
+  }
   ActiveTarget& begin(FabricTarget& target, int rank);
   ActiveTarget* join(FabricTarget& target);
   void end(ActiveTarget& active);
 
   std::mutex mutex_;
   RankIndex index_;
-  std::vector<std::unique_ptr<Chunk>> chunks_;  // of targets, which do not move
-  std::size_t reached_ = 0;
+  List<FabricTarget> targets_;
+  List<TargetDescription> descriptions_;
   std::vector<std::unique_ptr<ActiveTarget>> active_;
   std::atomic<std::size_t> active_count_{0};
   std::vector<std::unique_ptr<ActiveTarget>> spare_;

@@ -33,11 +33,11 @@ void NodeTargets::arrange() {
     return;
   }
   irregular_ = std::make_unique<RankIndex>();
-  for (std::size_t i = 0; i < targets_.size(); ++i) irregular_->add(targets_[i].rank, static_cast<int>(i));
+  for (std::size_t i = 0; i < targets_.size(); ++i) irregular_->add(static_cast<int>(i), rank_of());
 }
 
 const NodeTarget* NodeTargets::find_irregular(int rank) const {
-  const int at = irregular_->find(rank);
+  const int at = irregular_->find(rank, rank_of());
   return at < 0 ? nullptr : &targets_[static_cast<std::size_t>(at)];
 }
 

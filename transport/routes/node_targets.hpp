@@ -112,6 +112,9 @@ class NodeTargets {
 
  private:
   const NodeTarget* find_irregular(int rank) const;
+  auto rank_of() const {
+    return [this](int number) { return targets_[static_cast<std::size_t>(number)].rank; };
+  }
   std::size_t index_of(const NodeTarget& target) const { return static_cast<std::size_t>(&target - targets_.data()); }
 
   std::vector<NodeTarget> targets_;

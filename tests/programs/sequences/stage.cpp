@@ -77,15 +77,15 @@ int Stage::call(const Step& step) {
     case Kind::kPut:
       return MPI_Put(&value_, count, type, step.target, at, count, type, window_);
     case Kind::kGet:
-      return MPI_Get(&result_, count, type, step.target, at, count, type, window_);
+      return MPI_Get(&results_.emplace_back(), count, type, step.target, at, count, type, window_);
     case Kind::kAccumulate:
       return MPI_Accumulate(&value_, count, type, step.target, at, count, type, op, window_);
     case Kind::kFetchAndOp:
-      return MPI_Fetch_and_op(&value_, &result_, type, step.target, at, op, window_);
+      return MPI_Fetch_and_op(&value_, &results_.emplace_back(), type, step.target, at, op, window_);
     case Kind::kRput:
       return wait(MPI_Rput(&out, count, type, step.target, at, count, type, window_, &request));
     case Kind::kRget:
-      return wait(MPI_Rget(&result_, count, type, step.target, at, count, type, window_, &request));
+      return wait(MPI_Rget(&results_.emplace_back(), count, type, step.target, at, count, type, window_, &request));
     case Kind::kFlush:
       return MPI_Win_flush(step.target, window_);
     case Kind::kFlushAll:

@@ -2,6 +2,7 @@
 // Makes the calls of a sequence on a window, and checks the result and the output of each call.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ class Stage {
   MPI_Win window_ = MPI_WIN_NULL;
   int memory_of_window_[kInts] = {};
   int value_ = 1;
-  int result_ = 0;
+  std::deque<int> results_;  // one per call, since calls may be outstanding together
   int flag_ = 0;
   std::string name_;
   char section_[200] = "";
