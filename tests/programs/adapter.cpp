@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The operations of a network adapter alone: all threads of the target's process are stopped while an origin locks,
-// puts, gets, adds, swaps and unlocks there. Then all ranks increment one counter under its lock.
+// puts, gets, adds, swaps and unlocks there. Then all ranks increment one counter under its lock, and get into many
+// buffers in one epoch.
 //
-//   adapter [rounds N] [needs target]
+//   adapter [rounds N] [gets N] [needs target]
 //
-// rounds: increments per rank, 500 by default. needs target: no process is stopped.
+// rounds: increments per rank, 500 by default. gets: gets per rank, 1,000 by default. needs target: no process is
+// stopped.
+#include <algorithm>
+#include <cstdio>
 #include <dirent.h>
-
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "stopped.hpp"
 
@@ -104,6 +108,53 @@ void count_together(const check::Window& window, int rounds) {
   barrier();
 }
 
+// The memory that adapters have pinned for this process, in KiB.
+long pinned() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmPin:")) return std::stol(line.substr(6));
+  }
+  return 0;
+}
+
+// In one fence epoch, all into different buffers, most of them small and on different pages. The pinned memory must not
+// grow with the number of gets: a page per get would be 400 MB for 100,000.
+void get_much(check::Memory memory, long gets) {
+  constexpr long kMostMore = 24 * 1024, kApart = 1024, kLarge = 16 * 1024, kLargeEvery = 100;
+  const check::Window window(memory, kLarge, 1);
+  const auto source = static_cast<std::size_t>(kLarge);
+  for (std::size_t i = 0; i < source; ++i) window.as<unsigned char>()[i] = static_cast<unsigned char>(i + 7U * rank);
+  std::vector<unsigned char> into(static_cast<std::size_t>(gets * kApart + kLarge));
+  const int target = (rank + 1) % size;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  const long before = pinned();
+  long most = before;
+  for (long i = 0; i < gets; ++i) {
+    const bool large = i % kLargeEvery == 0 && i + kLarge / kApart < gets;
+    const int bytes = large ? static_cast<int>(kLarge) : 8;
+    // What follows a large one is written by it; the small ones in its range are left out.
+    if (!large && i % kLargeEvery < kLarge / kApart) continue;
+    const MPI_Aint at = large ? 0 : i % (kLarge - 8);
+    CHECK_MPI(
+        MPI_Get(&into[static_cast<std::size_t>(i * kApart)], bytes, MPI_BYTE, target, at, bytes, MPI_BYTE, window));
+    if (i % 1000 == 0) most = std::max(most, pinned());
+  }
+  most = std::max(most, pinned());
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (long i = 0; i < gets; ++i) {
+    const bool large = i % kLargeEvery == 0 && i + kLarge / kApart < gets;
+    if (!large && i % kLargeEvery < kLarge / kApart) continue;
+    const long bytes = large ? kLarge : 8, at = large ? 0 : i % (kLarge - 8);
+    for (long k = 0; k < bytes; ++k) {
+      CHECK_EQ(into[static_cast<std::size_t>(i * kApart + k)],
+               static_cast<unsigned char>(at + k + 7 * ((rank + 1) % size)));
+    }
+  }
+  std::printf("rank %d: %ld KiB pinned before, at most %ld KiB more during %ld gets\n", rank, before, most - before,
+              gets);
+  CHECK(most - before <= kMostMore);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -118,4 +169,6 @@ int main(int argc, char** argv) {
   target_stopped(window, !program.has("needs"));
   check::section("all ranks count under one lock");
   count_together(window, program.number("rounds", 500));
+  check::section("gets into many buffers in one epoch");
+  get_much(program.memory(), program.number("gets", 1000));
 }
