@@ -317,7 +317,8 @@ void very_many(check::Memory memory) {
   if (route == nullptr || std::string(route) != "fabric") return;  // else each is complete on return
   constexpr int kFew = 1000;
   constexpr int kVeryMany = 60000;
-  constexpr double kMostTimes = 4;
+  // A linear search takes 60 times as long; caches and noise have been seen to take up to 5 times.
+  constexpr double kMostTimes = 15;
   check::Window window(memory, kVeryMany * sizeof(int), sizeof(int));
   if (rank == 0 && size > 1) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));

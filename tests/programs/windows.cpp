@@ -87,11 +87,10 @@ void sizes_and_units() {
       if (allocated) {
         CHECK_MPI(MPI_Win_allocate(bytes, unit_of(rank), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
       } else {
-        CHECK_MPI(MPI_Win_create(bytes > 0 ? base : nullptr, bytes, unit_of(rank), MPI_INFO_NULL,
-                                 MPI_COMM_WORLD, &window));
+        CHECK_MPI(
+            MPI_Win_create(bytes > 0 ? base : nullptr, bytes, unit_of(rank), MPI_INFO_NULL, MPI_COMM_WORLD, &window));
       }
-      check_attributes(window, base, bytes, unit_of(rank),
-                       allocated ? MPI_WIN_FLAVOR_ALLOCATE : MPI_WIN_FLAVOR_CREATE);
+      check_attributes(window, base, bytes, unit_of(rank), allocated ? MPI_WIN_FLAVOR_ALLOCATE : MPI_WIN_FLAVOR_CREATE);
       if (bytes > 0) std::memset(base, 0, static_cast<std::size_t>(bytes));
       CHECK_MPI(MPI_Win_fence(0, window));
       const int target = (rank + 1) % size;
@@ -206,13 +205,16 @@ std::string hint(MPI_Win window, const char* key) {
 
 void hints() {
   const std::vector<std::pair<const char*, const char*>> given = {
-      {"no_locks", "true"},           {"accumulate_ordering", "rar,waw"}, {"accumulate_ops", "same_op"},
-      {"same_size", "true"},          {"same_disp_unit", "true"},         {"which_accumulate_ops", "sum,no_op"},
-      {"epochs_used", "lock_all"},    {"mpi_assert_something", "true"},
+      {"no_locks", "true"},        {"accumulate_ordering", "rar,waw"}, {"accumulate_ops", "same_op"},
+      {"same_size", "true"},       {"same_disp_unit", "true"},         {"which_accumulate_ops", "sum,no_op"},
+      {"epochs_used", "lock_all"}, {"mpi_assert_something", "true"},
   };
   const std::vector<std::pair<const char*, const char*>> defaults = {
-      {"no_locks", "false"},   {"accumulate_ordering", "rar,raw,war,waw"}, {"accumulate_ops", "same_op_no_op"},
-      {"same_size", "false"}, {"same_disp_unit", "false"},
+      {"no_locks", "false"},
+      {"accumulate_ordering", "rar,raw,war,waw"},
+      {"accumulate_ops", "same_op_no_op"},
+      {"same_size", "false"},
+      {"same_disp_unit", "false"},
   };
   const auto make_info = [](const std::vector<std::pair<const char*, const char*>>& hints) {
     MPI_Info info;
@@ -244,8 +246,11 @@ void hints() {
   check_works(window, base, MPI_COMM_WORLD);
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
   // Invalid values change nothing; unknown keys are not reported.
-  info = make_info({{"no_locks", "perhaps"}, {"accumulate_ordering", "rar,wow"}, {"accumulate_ops", "any"},
-                    {"nobody_knows", "42"}, {"alloc_shared_noncontig", "true"}});
+  info = make_info({{"no_locks", "perhaps"},
+                    {"accumulate_ordering", "rar,wow"},
+                    {"accumulate_ops", "any"},
+                    {"nobody_knows", "42"},
+                    {"alloc_shared_noncontig", "true"}});
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
   for (const auto& [key, value] : given) CHECK_EQ(hint(window, key), std::string(value));
@@ -386,6 +391,37 @@ void disjoint_communicators() {
   CHECK_MPI(MPI_Comm_free(&half));
 }
 
+// Each with several windows, one of which some rank refuses; some end before their windows. What farside keeps of a
+// communicator must come and go with it.
+void communicators_come_and_go() {
+  for (int round = 0; round < 40; ++round) {
+    MPI_Comm comm;
+    CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    CHECK_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    const int refused = round % 4;  // the window that is refused; with none in the last round of four
+    const bool refuses = rank == round % size;
+    std::vector<MPI_Win> windows;
+    std::vector<int*> bases;
+    for (int i = 0; i < 3; ++i) {
+      int* base = nullptr;
+      MPI_Win window;
+      const MPI_Aint bytes = i == refused && refuses ? -1 : 64;
+      const int code = MPI_Win_allocate(bytes, sizeof(int), MPI_INFO_NULL, comm, &base, &window);
+      CHECK((code != MPI_SUCCESS) == (i == refused));
+      if (code != MPI_SUCCESS) continue;
+      windows.push_back(window);
+      bases.push_back(base);
+    }
+    MPI_Comm own;
+    CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &own));
+    if (round % 2 == 0) CHECK_MPI(MPI_Comm_free(&comm));
+    for (std::size_t i = 0; i < windows.size(); ++i) check_works(windows[i], bases[i], own);
+    for (MPI_Win& window : windows) CHECK_MPI(MPI_Win_free(&window));
+    if (round % 2 != 0) CHECK_MPI(MPI_Comm_free(&comm));
+    CHECK_MPI(MPI_Comm_free(&own));
+  }
+}
+
 void several_at_once() {
   constexpr int kWindows = 12;
   std::vector<MPI_Win> windows(kWindows);
@@ -442,6 +478,7 @@ int main(int argc, char** argv) {
       {"error handlers", error_handlers},
       {"communicators", communicators},
       {"disjoint communicators", disjoint_communicators},
+      {"communicators come and go", communicators_come_and_go},
       {"several at once", several_at_once},
       {"many rounds", many_rounds},
   };

@@ -64,7 +64,7 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
     Result<std::unique_ptr<Space>> made = Space::make(request, peers.node());
     if (made) {
       space = std::move(made.value());
-    } else {
+    } else if (!made.error().text.empty()) {
       status = in_words("memory of the window", made.error());
     }
   } else {

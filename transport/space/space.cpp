@@ -156,10 +156,7 @@ Status Space::check_offers(const NodeGroup& node, std::span<const Offer> offers)
   std::vector<MemoryShare> shares;
   for (std::size_t i = 0; i < offers.size(); ++i) {
     const NodeMember member = node.member(static_cast<int>(i));
-    if (offers[i].failed != 0) {
-      return Error{static_cast<ErrorKind>(offers[i].failed - 1),
-                   fmt::format("rank {} could not make its memory", member.rank)};
-    }
+    if (offers[i].failed != 0) return Error{static_cast<ErrorKind>(offers[i].failed - 1), {}};
     shares.push_back({offers[i].need, member.limits});
   }
   const std::uint64_t own = offers[static_cast<std::size_t>(node.index())].allocated;

@@ -81,7 +81,8 @@ class Space {
     // Several threads of this process may be in operations at once.
     bool threaded = false;
   };
-  // Collective over the members of the node, even after an error of one of them.
+  // Collective over the members of the node, even after an error of one of them: then the others get an error of the
+  // same kind without a text, since that one says why.
   static Result<std::unique_ptr<Space>> make(const Request& request, NodeGroup& node);
   // Takes part in make() for a rank that makes no space: the others get an error of this kind.
   static void decline(ErrorKind why, NodeGroup& node, Progress& progress);
