@@ -97,14 +97,15 @@ CommunicatorPeers::CommunicatorPeers(MPI_Comm communicator, Nodes nodes, int ran
   if (nodes_ > 1 && node().leads()) leaders_ = std::move(nodes.leaders);
 }
 
-CommunicatorPeers* CommunicatorPeers::find(MPI_Comm communicator) {
+Result<CommunicatorPeers*> CommunicatorPeers::find(MPI_Comm communicator) {
   const int key = RuntimeResources::instance().communicator_key(delete_peers);
+  if (key == MPI_KEYVAL_INVALID)
+    return Error{ErrorKind::kNoMemory, "the runtime made no key for an attribute of communicators"};
   void* known = nullptr;
   int found = 0;
-  if (key == MPI_KEYVAL_INVALID ||
-      PMPI_Comm_get_attr(communicator, key, static_cast<void*>(&known), &found) != MPI_SUCCESS || found == 0)
-    return nullptr;
-  return static_cast<CommunicatorPeers*>(known);
+  const int code = PMPI_Comm_get_attr(communicator, key, static_cast<void*>(&known), &found);
+  if (Status status = status_of(code, "MPI_Comm_get_attr"); !status) return status.error();
+  return found != 0 ? static_cast<CommunicatorPeers*>(known) : nullptr;
 }
 
 Result<CommunicatorPeers*> CommunicatorPeers::make(MPI_Comm communicator, Group& group, std::uint64_t id) {
@@ -113,8 +114,6 @@ Result<CommunicatorPeers*> CommunicatorPeers::make(MPI_Comm communicator, Group&
   std::unique_ptr<CommunicatorPeers> peers(
       new CommunicatorPeers(communicator, std::move(nodes.value()), group.ranks(), id));
   const int key = RuntimeResources::instance().communicator_key(delete_peers);
-  if (key == MPI_KEYVAL_INVALID)
-    return Error{ErrorKind::kNoMemory, "the runtime made no key for an attribute of communicators"};
   if (Status status = status_of(PMPI_Comm_set_attr(communicator, key, peers.get()), "MPI_Comm_set_attr"); !status)
     return status.error();
   return peers.release();

@@ -40,15 +40,15 @@ class CommunicatorGroup final : public Group {
 class CommunicatorPeers final : public GroupPeers {
  public:
   // Returns what is known of the communicator; null before make().
-  static CommunicatorPeers* find(MPI_Comm communicator);
+  static Result<CommunicatorPeers*> find(MPI_Comm communicator);
   // Collective: finds the peers of a new communicator, of which `group` has the ranks. `id`: random bits, the same on
   // all ranks. They are valid as long as the communicator.
   static Result<CommunicatorPeers*> make(MPI_Comm communicator, Group& group, std::uint64_t id);
   ~CommunicatorPeers() override;
 
-  // Collective, after next_id(): returns whether the ranks can combine words by nodes. If there are several nodes, their
-  // leaders make a communicator at the second window: programs that make one window per communicator need no more
-  // communicators than their own.
+  // Collective, after next_id(): returns whether the ranks can combine words by nodes. If there are several nodes,
+  // their leaders make a communicator at the second window: programs that make one window per communicator need no
+  // more communicators than their own.
   bool can_combine();
 
  private:

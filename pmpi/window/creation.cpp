@@ -182,7 +182,9 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
   const auto refuse = [&](const Error& failed) { return arguments ? decide(failed) : std::move(arguments); };
   // At the first window of a communicator. Later ones contain this step in the making of their memory.
-  CommunicatorPeers* peers = CommunicatorPeers::find(request.communicator);
+  const Result<CommunicatorPeers*> earlier = CommunicatorPeers::find(request.communicator);
+  if (!earlier) return fault_of(earlier.error());
+  CommunicatorPeers* peers = earlier.value();
   if (peers == nullptr) {
     const Result<std::uint64_t> agreed = agreement.handshake(ready, request.call);
     if (!agreed) return arguments ? fault_of(agreed.error()) : std::move(arguments);

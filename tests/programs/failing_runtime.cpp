@@ -28,10 +28,6 @@ bool fails(const char* name) {
     static auto* const original = reinterpret_cast<int(*) parameters>(dlsym(RTLD_NEXT, "PMPI_" #name)); \
     return original arguments;                                                                   \
   }
-FORWARD(Iallgather,
-        (const void* from, int count, MPI_Datatype type, void* to, int counts, MPI_Datatype types, MPI_Comm comm,
-         MPI_Request* request),
-        (from, count, type, to, counts, types, comm, request))
 FORWARD(Iallreduce,
         (const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request),
         (from, to, count, type, op, comm, request))
@@ -90,7 +86,7 @@ int main(int argc, char** argv) {
     const check::Window first(program.memory(), 64, 8);
   }
   for (const char* name :
-       {"Iallgather", "Iallreduce", "Comm_rank", "Comm_size", "Comm_group", "Comm_get_attr", "Comm_set_attr",
+       {"Iallreduce", "Comm_rank", "Comm_size", "Comm_group", "Comm_get_attr", "Comm_set_attr",
         "Comm_test_inter", "Group_size", "Group_translate_ranks"}) {
     for (const bool shared : {false, true}) {
       check::section(name);
@@ -101,7 +97,8 @@ int main(int argc, char** argv) {
       failures += nth - 1;
     }
   }
-  CHECK(failures >= 20);
+  std::printf("%d calls failed\n", failures);
+  CHECK(failures >= 16);
   // The window works.
   const check::Window window(program.memory(), 64, 8);
   const std::int64_t value = check::rank();

@@ -67,16 +67,13 @@ Status FabricRoute::expose(const MessageHandler::Region& region, std::uint64_t d
 void FabricRoute::agree(Agreed agreed) {
   agreed_ = std::move(agreed);
   all_alike_ = agreed_.same_bytes && agreed_.same_tags && endpoint_.keys_are_chosen();
-  common_ = own_;
-  common_.control_key = {0, region_ ^ kControlKey};
-  common_.data_key = {0, region_ ^ kDataKey};
 }
 
 // A rank is added at its first use. Its description follows when its data are used.
 Result<FabricTarget*> FabricRoute::reach(int rank) {
   if (FabricTarget* known = targets_.find(rank)) [[likely]] return known;
   const Peer peer = endpoint_.insert(agreed_.addresses.of(rank));
-  return &targets_.add(rank, peer, all_alike_ ? &common_ : nullptr);
+  return &targets_.add(rank, peer, all_alike_ ? &own_ : nullptr);
 }
 
 Result<FabricTarget*> FabricRoute::describe(int rank) {
@@ -470,7 +467,8 @@ Status FabricRoute::control(ControlCall call, int rank, std::uint32_t word, Pend
   if (agreed_.rules.by_nic) {
     const Result<FabricTarget*> to = describe(rank);
     if (!to) return to.error();
-    return endpoint_.control(pending, {to.value()->peer, to.value()->description->control_key, word}, call, operand, compare,
+    const FabricTarget& target = *to.value();
+    return endpoint_.control(pending, {target.peer, target.description->control_key, word}, call, operand, compare,
                              fetched);
   }
   const Result<FabricTarget*> to = reach(rank);

@@ -185,8 +185,7 @@ class FabricRoute {
   TargetDescription own_;
   Agreed agreed_;
   bool published_ = false;
-  TargetDescription common_;
-  bool all_alike_ = false;  // all ranks have common_, and none needs to be asked for its description
+  bool all_alike_ = false;  // all ranks have the description own_, and none needs to be asked for it
   OperationCounts* counts_ = nullptr;
   FabricTargets targets_;
 };

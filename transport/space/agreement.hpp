@@ -9,8 +9,8 @@
 // collective fails (a rank has died), the ranks that notice get an error of kind kPeer.
 //
 // Thread safety: one thread per object, and no concurrent collective call in the group. Cost: one reduction of at most
-// 32 bytes per step. After combine_by_nodes() the words of a node are combined by its board, and only the leaders of the
-// nodes take part in a collective.
+// 32 bytes per step. After combine_by_nodes() the words of a node are combined by its board, and only the leaders of
+// the nodes take part in a collective.
 #pragma once
 
 #include <array>

@@ -21,8 +21,8 @@
 
 namespace farside {
 
-// The processes of this node, after NodeGroup::introduce(), and the ranks that lead the nodes of the group, in ascending
-// order. Empty on all ranks if some rank is alone because it cannot map the board of its node.
+// The processes of this node, after NodeGroup::introduce(), and the ranks that lead the nodes of the group, in
+// ascending order. Empty on all ranks if some rank is alone because it cannot map the board of its node.
 struct Nodes {
   std::unique_ptr<NodeGroup> own;
   std::vector<int> leaders;
