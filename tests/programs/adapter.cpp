@@ -118,9 +118,10 @@ long pinned() {
 }
 
 // In one fence epoch, all into different buffers, most of them small and on different pages. The pinned memory must not
-// grow with the number of gets: a page per get would be 400 MB for 100,000.
+// grow with the number of gets: a page per get would be 400 MB for 100,000. (libfabric keeps the registrations of up to
+// 1,024 large buffers for later use: fi_mr(3), FI_MR_CACHE_MAX_COUNT.)
 void get_much(check::Memory memory, long gets) {
-  constexpr long kMostMore = 24 * 1024, kApart = 1024, kLarge = 16 * 1024, kLargeEvery = 100;
+  constexpr long kMostMore = 24 * 1024, kApart = 256, kLarge = 16 * 1024, kLargeEvery = 100;
   const check::Window window(memory, kLarge, 1);
   const auto source = static_cast<std::size_t>(kLarge);
   for (std::size_t i = 0; i < source; ++i) window.as<unsigned char>()[i] = static_cast<unsigned char>(i + 7U * rank);
@@ -164,7 +165,8 @@ int main(int argc, char** argv) {
   check::Window window(program.memory(), sizeof(Cells), sizeof(long long));
   *window.as<Cells>() = {};
   barrier();
-  CHECK_EQ(threads_of_farside(), 1);
+  // That of progress and, once the endpoint has connected to anything, that which opens endpoints.
+  CHECK(threads_of_farside() >= 1 && threads_of_farside() <= 2);
   check::section("all that the adapter does, while the target is stopped");
   target_stopped(window, !program.has("needs"));
   check::section("all ranks count under one lock");

@@ -40,4 +40,15 @@ TEST_CASE("operations of this process wait for slots, and answers do not") {
   CHECK(memory.take(true, more) == -FI_EAGAIN);
   memory.release(slots.back());
   CHECK(memory.take(true, more) == 0);
+
+  // Large buffers.
+  std::vector<char> buffer(64);
+  std::vector<FabricHandle<fid_mr>> large(LocalMemory::kMostLarge);
+  for (FabricHandle<fid_mr>& each : large) REQUIRE(memory.begin_large(buffer.data(), 64, FI_WRITE, each) == 0);
+  FabricHandle<fid_mr> another;
+  CHECK(memory.begin_large(buffer.data(), 64, FI_WRITE, another) == -FI_EAGAIN);
+  CHECK(another == nullptr);
+  memory.end_large(large.front());
+  CHECK(large.front() == nullptr);
+  CHECK(memory.begin_large(buffer.data(), 64, FI_WRITE, another) == 0);
 }

@@ -170,7 +170,7 @@ int Fabric::outgoing(Operation& operation, const void* from, std::size_t bytes, 
     return 0;
   }
   if (operation.registered == nullptr) {
-    if (const int code = local_memory_.enroll(from, bytes, FI_WRITE, operation.registered); code != 0) return code;
+    if (const int code = local_memory_.begin_large(from, bytes, FI_WRITE, operation.registered); code != 0) return code;
   }
   local.descriptor = fi_mr_desc(operation.registered.get());
   return 0;
@@ -189,7 +189,7 @@ int Fabric::incoming(Operation& operation, void* into, std::size_t bytes, Local&
     return 0;
   }
   if (operation.registered == nullptr) {
-    if (const int code = local_memory_.enroll(into, bytes, FI_READ, operation.registered); code != 0) return code;
+    if (const int code = local_memory_.begin_large(into, bytes, FI_READ, operation.registered); code != 0) return code;
   }
   local.descriptor = fi_mr_desc(operation.registered.get());
   return 0;
@@ -197,6 +197,7 @@ int Fabric::incoming(Operation& operation, void* into, std::size_t bytes, Local&
 
 void Fabric::recycle(Operation& operation) {
   if (operation.slot != nullptr) local_memory_.release(std::exchange(operation.slot, nullptr));
+  if (operation.registered != nullptr) local_memory_.end_large(operation.registered);
   operations_.release(operation);
 }
 

@@ -2,8 +2,8 @@
 // LocalMemory: registration of the buffers of this process that a provider with FI_MR_LOCAL (fi_mr(3)) reads and
 // writes. Small buffers go through registered slots; large ones are registered while their operation is under way.
 //
-// Operations of this process hold at most kMostOwn slots at a time, so that registered memory does not grow with the
-// number of operations in an epoch. Answers to peers are exempt: processes that wait for each other's answers must be
+// Operations of this process hold at most kMostOwn slots at a time, and at most kMostLarge registrations of large
+// buffers, so that registered memory does not grow with the number of operations in an epoch. Answers to peers are exempt: processes that wait for each other's answers must be
 // able to send them.
 //
 // Not thread-safe: Fabric uses it under its mutex. Memory: 448 KiB for each 64 slots in use at once, never freed
@@ -30,6 +30,7 @@ class LocalMemory {
   static constexpr std::size_t kSlotBytes = 7168;
   static_assert(kMaxMessage <= kSlotBytes);
   static constexpr std::size_t kMostOwn = 512;
+  static constexpr std::size_t kMostLarge = 128;
   struct Slot {
     std::byte* bytes = nullptr;
     void* descriptor = nullptr;
@@ -56,6 +57,19 @@ class LocalMemory {
   void release(Slot* slot) {
     own_ -= slot->own ? 1 : 0;
     free_.push_back(slot);
+  }
+
+  // Registers the large buffer of an operation, for its time. Returns 0, a negative libfabric code, or -FI_EAGAIN until
+  // operations of this process complete.
+  int begin_large(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) {
+    if (large_ == kMostLarge) return -FI_EAGAIN;
+    const int code = enroll(base, bytes, access, out);
+    large_ += code == 0 ? 1 : 0;
+    return code;
+  }
+  void end_large(FabricHandle<fid_mr>& registered) {
+    registered.reset();
+    --large_;
   }
 
   // `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE. Returns 0 or a negative libfabric code.
@@ -90,6 +104,7 @@ class LocalMemory {
   std::deque<Slot> slots_;     // never moved
   std::vector<Slot*> free_;
   std::size_t own_ = 0;        // slots that operations of this process hold
+  std::size_t large_ = 0;      // large buffers that are registered
 };
 
 }  // namespace farside
