@@ -3,8 +3,8 @@
 // writes. Small buffers go through registered slots; large ones are registered while their operation is under way.
 //
 // Operations of this process hold at most kMostOwn slots at a time, and at most kMostLarge registrations of large
-// buffers, so that registered memory does not grow with the number of operations in an epoch. Answers to peers are exempt: processes that wait for each other's answers must be
-// able to send them.
+// buffers, so that registered memory does not grow with the number of operations in an epoch. Answers to peers are
+// exempt: processes that wait for each other's answers must be able to send them.
 //
 // Not thread-safe: Fabric uses it under its mutex. Memory: 448 KiB for each 64 slots in use at once, never freed
 // before the end.
