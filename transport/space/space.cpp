@@ -86,11 +86,13 @@ Result<std::unique_ptr<Space>> Space::make_here(std::unique_ptr<Space> space, co
   Status failed;
   const Offer own = space->offer(request, mapped, failed);
   Result<NodeSegment> segment = NodeSegment();
+  Status possible;
   // The leader makes the memory as soon as it has all offers.
   auto [offers, announcement] = node.meet(own, space->process_, [&](const std::vector<Offer>& all) {
     NodeSegment::Announcement made;
     if (apart) return made;
-    if (const Status possible = space->check_offers(node, all)) {
+    possible = space->check_offers(node, all);
+    if (possible) {
       segment = NodeSegment::lead(mapped, space->layout(all), made);
     } else {
       made.failed = 1 + static_cast<std::int32_t>(possible.error().kind);
@@ -98,7 +100,8 @@ Result<std::unique_ptr<Space>> Space::make_here(std::unique_ptr<Space> space, co
     return made;
   });
   if (!failed) return failed.error();
-  if (Status possible = space->check_offers(node, offers); !possible) return possible.error();
+  if (apart || !node.leads()) possible = space->check_offers(node, offers);
+  if (!possible) return possible.error();
   if (apart) {
     offers = {own};
     segment = NodeSegment::lead(mapped, space->layout(offers), announcement);
