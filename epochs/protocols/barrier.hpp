@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The barrier of fence and free: dissemination over control words. In round k rank r notifies rank r + 2^k and waits
-// for the notification of rank r - 2^k: ceil(log2(ranks)) rounds of one remote write each. The words count barriers
-// and only grow, so a peer that is one barrier ahead can be told apart.
+// The barrier of fence and free, over control words. The words count barriers and only grow, so a peer that is one
+// barrier ahead can be told apart. Each word has one writer.
+//
+//   flat        dissemination: in round k rank r notifies rank r + 2^k and waits for the notification of rank r - 2^k;
+//               ceil(log2(ranks)) rounds of one remote write each
+//   by nodes    inside each node a binomial tree, whose root leads the node: its ranks report to the leader, the
+//               leaders disseminate, and the leader releases its node. Between nodes ceil(log2(nodes)) writes per node,
+//               inside a node two per rank, on mapped words
 //
 // The word also carries the assertions of the call, so that ranks whose calls do not match notice without a further
-// message. Each rank hears from ceil(log2(ranks)) others:
+// message. Each rank hears from the ranks that notify it:
 //
-//    63          8 7        4 3    0
-//   |    count    |  before  | said |
+//    63          16 15       8 7    0
+//   |    count     |  before  | said |
 //
 //   count   barriers that the writer has entered, including this one
 //   said    flags of this barrier (BarrierWord)
 //   before  flags of the preceding barrier, for a reader that is still in that one
 //
-// The object is not thread-safe, and no call waits. A failed write ends the barrier: failed_operation() returns it.
+// The objects are not thread-safe, and no call waits. Memory: a schedule has 16 bytes per step, at most
+// ceil(log2(ranks)) steps if it is flat, and 2 ceil(log2(ranks)) + 1 by nodes.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "epochs/protocols/control_block.hpp"
 #include "transport/base/remote_memory.hpp"
@@ -28,71 +37,154 @@ struct BarrierWord {
   static constexpr std::uint8_t kNoPrecede = 1;  // likewise the others: the assertion was given to MPI_Win_fence
   static constexpr std::uint8_t kNoSucceed = 2;
   static constexpr std::uint8_t kNoPut = 4;
-  static constexpr std::uint8_t kFree = 8;  // the call is MPI_Win_free
+  static constexpr std::uint8_t kFree = 8;     // the call is MPI_Win_free
+  static constexpr std::uint8_t kFailed = 16;  // the writer could not notify some rank, or has heard of that
 
   static constexpr std::uint64_t make(std::uint64_t count, std::uint8_t said, std::uint8_t before) {
-    return count << 8 | static_cast<std::uint64_t>(before) << 4 | said;
+    return count << 16 | static_cast<std::uint64_t>(before) << 8 | said;
   }
-  static constexpr std::uint64_t count(std::uint64_t word) { return word >> 8; }
-  static constexpr std::uint8_t said_now(std::uint64_t word) { return word & 15; }
-  static constexpr std::uint8_t said_before(std::uint64_t word) { return word >> 4 & 15; }
+  static constexpr std::uint64_t count(std::uint64_t word) { return word >> 16; }
+  static constexpr std::uint8_t said_now(std::uint64_t word) { return word & 0xff; }
+  static constexpr std::uint8_t said_before(std::uint64_t word) { return word >> 8 & 0xff; }
   // The flags of barrier `count`, given the word of a writer that is in that barrier or one ahead.
   static constexpr std::uint8_t said(std::uint64_t word, std::uint64_t count) {
     return BarrierWord::count(word) == count ? said_now(word) : said_before(word);
   }
 };
 
-template <RemoteMemory M>
-class Barrier {
+// What one rank does in each barrier of a window.
+class BarrierSchedule {
  public:
-  // `count`: barriers that this rank has entered in this window, including this one. `said`: flags of this barrier.
-  // `before`: flags of the preceding barrier.
-  Barrier(M& memory, int rank, int ranks, std::uint64_t count, std::uint8_t said = 0, std::uint8_t before = 0)
-      : Barrier(memory, rank, ranks, Word{BarrierWord::make(count, said, before)}) {}
-  // The same, given the word to be written. Peers may have it already: writing it again changes nothing.
-  struct Word {
-    std::uint64_t value;
+  // First notifies `to` by its word `there`, then waits for `from` at the own word `here`.
+  struct Step {
+    std::int32_t to = -1;    // -1: nobody
+    std::int32_t from = -1;  // -1: nobody
+    std::uint32_t there = 0;
+    std::uint32_t here = 0;
   };
-  Barrier(M& memory, int rank, int ranks, Word word) : memory_(memory), rank_(rank), ranks_(ranks), word_(word.value) {}
+  // Of a schedule by nodes: the most ranks of one node.
+  static constexpr std::size_t kMostMembers = std::size_t{1} << ControlBlock::kBarrierLevels;
 
-  bool advance() {
-    while (round_ < rounds()) {
-      if (!notified_) {
-        if (!operation_.done()) return false;
-        const auto peer = static_cast<int>((rank_ + (std::int64_t{1} << round_)) % ranks_);
-        memory_.write(operation_, peer, ControlBlock::barrier_word(round_), word_);
-        notified_ = true;
-      }
-      const std::uint64_t word = memory_.own(ControlBlock::barrier_word(round_));
-      const std::uint64_t count = BarrierWord::count(word_);
-      if (BarrierWord::count(word) < count) return false;
-      heard_[static_cast<std::size_t>(round_)] = BarrierWord::said(word, count);
-      notified_ = false;
-      ++round_;
+  static BarrierSchedule flat(int rank, int ranks) {
+    BarrierSchedule schedule;
+    for (int k = 0; std::int64_t{1} << k < ranks; ++k) {
+      const std::int64_t distance = std::int64_t{1} << k;
+      schedule.add_round(k, static_cast<int>((rank + distance) % ranks),
+                         static_cast<int>((rank + ranks - distance) % ranks));
     }
-    return operation_.done();
+    return schedule;
   }
-  // The peers of each round, and, after the barrier, their flags.
-  int rounds() const {
-    int rounds = 0;
-    while ((std::int64_t{1} << rounds) < ranks_) ++rounds;
-    return rounds;
+  // `members`: the ranks of this rank's node, at most kMostMembers; `index`: its place among them. The first member
+  // leads. `leaders`: of all nodes, in the same order on all ranks; the other members do not use it.
+  static BarrierSchedule by_nodes(std::span<const int> members, std::size_t index, std::span<const int> leaders) {
+    BarrierSchedule schedule;
+    // The parent of a member in the tree has its index without the lowest bit that is set.
+    int below = 0;  // levels of the tree below this member
+    while (index == 0 ? std::size_t{1} << below < members.size() : (index >> below & 1) == 0) ++below;
+    const auto child = [&](int level) { return index + (std::size_t{1} << level); };
+    for (int level = 0; level < below && child(level) < members.size(); ++level)
+      schedule.steps_.push_back({.from = members[child(level)], .here = ControlBlock::barrier_arrival(level)});
+    if (index == 0) {
+      const BarrierSchedule rounds = flat(place_of(members[0], leaders), static_cast<int>(leaders.size()));
+      for (const Step& round : rounds.steps_) {
+        schedule.steps_.push_back({leaders[static_cast<std::size_t>(round.to)],
+                                   leaders[static_cast<std::size_t>(round.from)], round.there, round.here});
+      }
+    } else {
+      const int parent = members[index & (index - 1)];
+      schedule.steps_.push_back({parent, parent, ControlBlock::barrier_arrival(below), ControlBlock::kBarrierRelease});
+    }
+    // The largest part of the tree first.
+    for (int level = below - 1; level >= 0; --level) {
+      if (child(level) < members.size())
+        schedule.steps_.push_back({.to = members[child(level)], .there = ControlBlock::kBarrierRelease});
+    }
+    return schedule;
   }
-  int peer(int round) const {
-    const std::int64_t distance = std::int64_t{1} << round;
-    return static_cast<int>((rank_ + ranks_ - distance) % ranks_);
-  }
-  std::uint8_t heard(int round) const { return heard_[static_cast<std::size_t>(round)]; }
-  typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }
+
+  std::span<const Step> steps() const { return steps_; }
 
  private:
+  void add_round(int k, int to, int from) {
+    steps_.push_back({to, from, ControlBlock::barrier_round(k), ControlBlock::barrier_round(k)});
+  }
+  static int place_of(int rank, std::span<const int> ranks) {
+    int place = 0;
+    while (ranks[static_cast<std::size_t>(place)] != rank) ++place;
+    return place;
+  }
+
+  std::vector<Step> steps_;
+};
+
+// One barrier of one rank. Errors: a failed write ends it: failed_operation() returns that write. Before, the rank
+// releases those that wait for its release, with BarrierWord::kFailed; theirs ends well, and they hear that flag.
+template <RemoteMemory M>
+class Barrier {
+  using Step = BarrierSchedule::Step;
+
+ public:
+  static constexpr std::size_t kMostSteps = ControlBlock::kBarrierRounds + 2 * ControlBlock::kBarrierLevels;
+
+  // `schedule` outlives the barrier. `word`: of BarrierWord, with the number of barriers that this rank has entered in
+  // this window, including this one. Peers may have the word already: writing it again changes nothing.
+  Barrier(M& memory, const BarrierSchedule& schedule, std::uint64_t word)
+      : memory_(memory), schedule_(schedule), word_(word) {}
+
+  bool advance() {
+    if (failed_operation() != nullptr) return release_after_failure();
+    const std::span<const Step> steps = schedule_.steps();
+    for (; at_ < steps.size(); ++at_, notified_ = false) {
+      const Step& step = steps[at_];
+      if (step.to >= 0 && !notified_) {
+        // Two operations take turns, so that the acknowledgement of a write overlaps with the next step.
+        typename M::Operation& operation = operations_[writes_ % 2];
+        if (!operation.done()) return false;
+        memory_.write(operation, step.to, step.there, word_);
+        ++writes_;
+        notified_ = true;
+      }
+      if (step.from < 0) continue;
+      const std::uint64_t seen = memory_.own(step.here);
+      const std::uint64_t count = BarrierWord::count(word_);
+      if (BarrierWord::count(seen) < count) return false;
+      heard_[at_] = BarrierWord::said(seen, count);
+      if ((heard_[at_] & BarrierWord::kFailed) != 0) word_ |= BarrierWord::kFailed;
+    }
+    return operations_[0].done() && operations_[1].done();
+  }
+
+  // After the barrier: the steps, and what the rank `from` of each has said.
+  std::span<const Step> steps() const { return schedule_.steps(); }
+  std::uint8_t heard(std::size_t step) const { return heard_[step]; }
+  typename M::Operation* failed_operation() {
+    for (typename M::Operation& operation : operations_) {
+      if (operation.failed()) return &operation;
+    }
+    return nullptr;
+  }
+
+ private:
+  // Writes to those that wait for nothing but this rank's release, and waits for nothing. Returns false: the barrier
+  // has failed.
+  bool release_after_failure() {
+    const std::span<const Step> steps = schedule_.steps();
+    for (; at_ < steps.size(); ++at_) {
+      if (steps[at_].there != ControlBlock::kBarrierRelease) continue;
+      if (!last_.done()) break;
+      memory_.write(last_, steps[at_].to, steps[at_].there, word_ | BarrierWord::kFailed);
+    }
+    return false;
+  }
+
   M& memory_;
-  typename M::Operation operation_;
-  std::int64_t rank_;
-  std::int64_t ranks_;
+  const BarrierSchedule& schedule_;
+  std::array<typename M::Operation, 2> operations_;
+  typename M::Operation last_;  // after a failure
   std::uint64_t word_;
-  std::array<std::uint8_t, ControlBlock::kBarrierRounds> heard_{};
-  int round_ = 0;
+  std::size_t at_ = 0;
+  std::size_t writes_ = 0;
+  std::array<std::uint8_t, kMostSteps> heard_{};
   bool notified_ = false;
 };
 

@@ -6,7 +6,8 @@
 //    64  lock                   the passive-target lock of this rank (lock.hpp)
 //    72  drain                  its readers that a waiting writer waits for
 //   128  completed              completed access epochs towards this rank (exposure.hpp); only grows
-//   192  barrier[32]            per round: barriers entered by the peer of the round, and its flags (barrier.hpp)
+//   192  barrier[32]            barriers entered by a rank that this one waits for, and its flags (barrier.hpp): per
+//                              round, per level of the tree of a node, and of the rank that releases this one
 //   448  wake[8]                wake words: this rank waits here for locks of other ranks, one word per lock
 //   512  ring[256]              waiters for this rank's lock
 //  2560  global lock            of the window, at its home rank: lock_alls and exclusive locks (lock.hpp)
@@ -28,8 +29,10 @@ struct ControlBlockOf {
   static constexpr std::uint32_t kDrain = 72;
   static constexpr std::uint32_t kCompleted = 128;
   static constexpr std::uint32_t kBarrier = 192;
-  static constexpr std::uint32_t kBarrierRounds = 32;
-  static constexpr std::uint32_t kWake = kBarrier + 8 * kBarrierRounds;
+  static constexpr std::uint32_t kBarrierRounds = 20;
+  static constexpr std::uint32_t kBarrierLevels = 11;
+  static constexpr std::uint32_t kBarrierRelease = kBarrier + 8 * (kBarrierRounds + kBarrierLevels);
+  static constexpr std::uint32_t kWake = kBarrierRelease + 8;
   static constexpr std::uint32_t kWakeWords = 8;
   static constexpr std::uint32_t kRing = kWake + 8 * kWakeWords;
   static constexpr std::uint32_t kRingSlots = kSlots;
@@ -38,7 +41,10 @@ struct ControlBlockOf {
   static constexpr std::uint32_t kGlobalLockRing = kGlobalLock + 64;
   static constexpr std::uint32_t kPosted = kGlobalLockRing + 8 * kRingSlots;
 
-  static constexpr std::uint32_t barrier_word(int round) { return kBarrier + 8U * static_cast<std::uint32_t>(round); }
+  static constexpr std::uint32_t barrier_round(int round) { return kBarrier + 8U * static_cast<std::uint32_t>(round); }
+  static constexpr std::uint32_t barrier_arrival(int level) {
+    return kBarrier + 8U * (kBarrierRounds + static_cast<std::uint32_t>(level));
+  }
   static constexpr std::uint32_t wake_word(std::uint32_t index) { return kWake + 8U * index; }
   static constexpr std::uint32_t ring_word(std::uint64_t ticket) {
     return kRing + 8U * static_cast<std::uint32_t>(ticket % kRingSlots);

@@ -103,6 +103,7 @@ struct WaiterId {
   }
 };
 static_assert(ControlBlock::kWakeWords <= WaiterId::kWakeIndexes);
+static_assert(WaiterId::kMostRanks <= std::uint64_t{1} << ControlBlock::kBarrierRounds);
 
 // Drain word, beside a lock or the global lock: counts the members of one group that must depart before a waiter of
 // the other group holds the lock.

@@ -13,13 +13,19 @@ using epochs::BarrierWord;
 
 std::uint8_t said_by_fence(int assert) {
   unsigned said = 0;
-  if ((assert & MPI_MODE_NOPRECEDE) != 0) said |= BarrierWord::kNoPrecede;
-  if ((assert & MPI_MODE_NOSUCCEED) != 0) said |= BarrierWord::kNoSucceed;
-  if ((assert & MPI_MODE_NOPUT) != 0) said |= BarrierWord::kNoPut;
+  if ((assert& MPI_MODE_NOPRECEDE) != 0) said |= BarrierWord::kNoPrecede;
+  if ((assert& MPI_MODE_NOSUCCEED) != 0) said |= BarrierWord::kNoSucceed;
+  if ((assert& MPI_MODE_NOPUT) != 0) said |= BarrierWord::kNoPut;
   return static_cast<std::uint8_t>(said);
 }
 
 Outcome check_agreement(int rank, std::uint8_t said, int other_rank, std::uint8_t other_said) {
+  if ((other_said & BarrierWord::kFailed) != 0) {
+    return fault_of(
+        Error{ErrorKind::kPeer, fmt::format("rank {}, which releases this rank from the barrier of its node, could not "
+                                            "notify some rank; an error of a rank of this node names it",
+                                            other_rank)});
+  }
   const unsigned differs = static_cast<unsigned>(said ^ other_said) & ~unsigned{BarrierWord::kNoPut};
   if (differs == 0) return {};
   const auto who = [&](std::uint8_t bit) {

@@ -90,10 +90,15 @@ Status CommunicatorGroup::gather(std::span<const std::byte> own, std::span<std::
 }
 
 // With one rank on each of several nodes, the leaders are all ranks.
-CommunicatorPeers::CommunicatorPeers(MPI_Comm communicator, Nodes nodes, int ranks, std::uint64_t id)
+CommunicatorPeers::CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const Group& group, std::uint64_t id)
     : GroupPeers(std::move(nodes.own), id),
       communicator_(communicator),
-      nodes_(nodes.leaders.size() > 1 && static_cast<int>(nodes.leaders.size()) == ranks ? 0 : nodes.leaders.size()) {
+      nodes_(nodes.largest == 1 && nodes.leaders.size() > 1 ? 0 : nodes.leaders.size()),
+      flat_(std::make_shared<epochs::BarrierSchedule>(epochs::BarrierSchedule::flat(group.rank(), group.ranks()))) {
+  if (nodes_ > 1 && nodes.largest <= epochs::BarrierSchedule::kMostMembers) {
+    by_nodes_ = std::make_shared<epochs::BarrierSchedule>(
+        epochs::BarrierSchedule::by_nodes(nodes.members, static_cast<std::size_t>(node().index()), nodes.leaders));
+  }
   if (nodes_ > 1 && node().leads()) leaders_ = std::move(nodes.leaders);
 }
 
@@ -111,8 +116,7 @@ Result<CommunicatorPeers*> CommunicatorPeers::find(MPI_Comm communicator) {
 Result<CommunicatorPeers*> CommunicatorPeers::make(MPI_Comm communicator, Group& group, std::uint64_t id) {
   Result<Nodes> nodes = find_nodes(group, Process::instance());
   if (!nodes) return nodes.error();
-  std::unique_ptr<CommunicatorPeers> peers(
-      new CommunicatorPeers(communicator, std::move(nodes.value()), group.ranks(), id));
+  std::unique_ptr<CommunicatorPeers> peers(new CommunicatorPeers(communicator, std::move(nodes.value()), group, id));
   const int key = RuntimeResources::instance().communicator_key(delete_peers);
   if (Status status = status_of(PMPI_Comm_set_attr(communicator, key, peers.get()), "MPI_Comm_set_attr"); !status)
     return status.error();

@@ -16,6 +16,7 @@
 
 #include <mpi.h>
 
+#include "epochs/protocols/barrier.hpp"
 #include "transport/base/result.hpp"
 #include "transport/space/group.hpp"
 #include "transport/space/group_peers.hpp"
@@ -50,9 +51,13 @@ class CommunicatorPeers final : public GroupPeers {
   // their leaders make a communicator at the second window: programs that make one window per communicator need no
   // more communicators than their own.
   bool can_combine();
+  // Returns the schedule of barriers. `mapped`: the control words of the ranks of a node are mapped, on all nodes.
+  std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule(bool mapped) const {
+    return mapped && by_nodes_ != nullptr ? by_nodes_ : flat_;
+  }
 
  private:
-  CommunicatorPeers(MPI_Comm communicator, Nodes nodes, int ranks, std::uint64_t id);
+  CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const Group& group, std::uint64_t id);
   // Looks through the directories of this process, whose groups may contain the communicator's. Local.
   PeerAddresses find_addresses() override;
   void gathered(const std::shared_ptr<const PeerDirectory>& directory) override;
@@ -63,6 +68,8 @@ class CommunicatorPeers final : public GroupPeers {
   std::size_t nodes_;         // 0: words are not combined by nodes
   std::vector<int> leaders_;  // of the nodes; kept by leaders, until they have their communicator
   MPI_Comm leaders_communicator_ = MPI_COMM_NULL;
+  std::shared_ptr<const epochs::BarrierSchedule> flat_;
+  std::shared_ptr<const epochs::BarrierSchedule> by_nodes_;  // null if there is one node, or one rank per node
 };
 
 }  // namespace farside::pmpi

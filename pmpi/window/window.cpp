@@ -24,7 +24,7 @@ TraceFlavor flavor_of(int flavor) {
 }  // namespace
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
-               int global_lock_home, Hints hints, bool threaded, Check check, std::unique_ptr<Space> logs,
+               std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints, bool threaded, Check check, std::unique_ptr<Space> logs,
                std::uint64_t id)
     : handle_(handle),
       group_(group),
@@ -37,6 +37,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       fast_targets_(fast_path_ ? space_->consecutive_targets() : std::span<const NodeTarget>()),
       epoch_(space_->ranks()),
       locks_(space_->rank(), space_->ranks(), global_lock_home),
+      barrier_schedule_(std::move(barriers)),
       marks_exposure_(check != Check::kOff) {
   locks_.locks().reserve(1);
   locks_.mutex().threaded = threaded;

@@ -82,11 +82,12 @@ class Window {
     int model = MPI_WIN_UNIFIED;
   };
   // Owns its arguments. The tags of the space are the displacement units of the ranks.
-  // `global_lock_home` is the rank of the global lock, the same on all ranks, or WindowLocks::kNoGlobalLock. `logs` is
+  // `barriers`: the schedules of all ranks fit each other. `global_lock_home` is the rank of the global lock, the same
+  // on all ranks, or WindowLocks::kNoGlobalLock. `logs` is
   // the memory of the logs with FARSIDE_CHECK=strict (pmpi/check/log_space.hpp), else null. `id` is the same on all
   // ranks, and unique.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
-         int global_lock_home, Hints hints, bool threaded, Check check, std::unique_ptr<Space> logs, std::uint64_t id);
+         std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints, bool threaded, Check check, std::unique_ptr<Space> logs, std::uint64_t id);
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
   ~Window();
@@ -331,6 +332,7 @@ class Window {
   WindowLocks locks_;
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
+  std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule_;
   std::uint64_t barriers_ = 0;
   int fast_target_ = -1;                       // target of the last lock on the fast path
   std::uint64_t* fast_word_ = nullptr;         // its lock word

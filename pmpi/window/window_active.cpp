@@ -79,16 +79,17 @@ Outcome Window::barrier(std::uint8_t said) { return meet(enter_barrier(said)); }
 Outcome Window::meet(std::uint64_t word) {
   const int rank = space_->rank();
   const std::uint8_t said = epochs::BarrierWord::said_now(word);
-  using Barrier = epochs::Barrier<ControlMemory>;
-  Barrier barrier(control_, rank, space_->ranks(), Barrier::Word{word});
+  epochs::Barrier<ControlMemory> barrier(control_, *barrier_schedule_, word);
   if (Status met = run(space_->wake_event(), barrier); !met) return met;
   Outcome agreed;
   const auto held = guard();
   if ((said & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(rank);
-  for (int round = 0; round < barrier.rounds(); ++round) {
-    const std::uint8_t heard = barrier.heard(round);
-    if ((heard & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(barrier.peer(round));
-    if (agreed && heard != said) agreed = check_agreement(rank, said, barrier.peer(round), heard);
+  for (std::size_t i = 0; i < barrier.steps().size(); ++i) {
+    const int peer = barrier.steps()[i].from;
+    const std::uint8_t heard = barrier.heard(i);
+    if (peer < 0) continue;
+    if ((heard & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(peer);
+    if (agreed && heard != said) agreed = check_agreement(rank, said, peer, heard);
   }
   return agreed;
 }

@@ -191,7 +191,7 @@ inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
   epoch_.fast_fenced();
   word = enter_barrier(0);
   for (int round = 0, distance = 1; distance < ranks; ++round, distance *= 2) {
-    const std::uint32_t at = ControlBlock::barrier_word(round);
+    const std::uint32_t at = ControlBlock::barrier_round(round);
     control_.notify_by_write(rank + distance < ranks ? rank + distance : rank + distance - ranks, at, word);
     std::uint64_t heard = 0;
     const bool met = spin_briefly([&] {

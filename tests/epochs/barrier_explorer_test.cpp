@@ -1,66 +1,155 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The barrier of fence in all interleavings of two to four ranks; and barriers with one defect, each of which must be
-// caught.
+// The barrier of fence in all interleavings of two to four ranks, flat and by nodes; and barriers with one defect, each
+// of which must be caught.
+#include <cstdint>
+#include <deque>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "tests/epochs/barrier_program.hpp"
+#include "tests/epochs/failing_memory.hpp"
 
 namespace {
 
 using namespace farside::explore;
+using farside::epochs::BarrierWord, farside::epochs::FailingMemory, farside::epochs::Words;
 
-void must_hold(int ranks, std::uint64_t barriers, const Options& options) {
-  const Report report = explore_barriers(ranks, barriers, options);
-  INFO(ranks << " ranks, " << barriers << " barriers: " << report.text());
+void must_hold(const Schedules& schedules, std::uint64_t barriers, const Options& options) {
+  const Report report = explore_barriers(schedules, barriers, options);
+  INFO(schedules.size() << " ranks, " << barriers << " barriers: " << report.text());
   CHECK(report.failure.empty());
   CHECK(report.complete);
   CHECK(report.ends > 0);
 }
 
-std::string fault(int ranks, const Sabotage& sabotage) {
-  return explore_barriers(ranks, 2, {.sabotage = sabotage}).failure;
+std::string fault(const Schedules& schedules, const Sabotage& sabotage) {
+  return explore_barriers(schedules, 2, {.sabotage = sabotage}).failure;
 }
+
+const Schedules kTwoNodes = schedules_by_nodes({{0, 1}, {2, 3}});
 
 const std::string kDeadlock = "deadlock: nothing can happen any more, and not all are done";
 const std::string kEarly = "a rank leaves a barrier that another has not entered";
+const std::string kNotSaid = "a rank hears what its peer has not said in this barrier";
 
 }  // namespace
 
 TEST_CASE("no rank leaves a barrier before all have entered it, and all leave, in successive barriers") {
   for (const bool late : {false, true}) {
-    must_hold(1, 2, {.late = late});
-    must_hold(2, 3, {.late = late});
-    must_hold(3, 3, {.late = late});
-    must_hold(4, 2, {.late = late});
+    must_hold(flat_schedules(1), 2, {.late = late});
+    must_hold(flat_schedules(2), 3, {.late = late});
+    must_hold(flat_schedules(3), 3, {.late = late});
+    must_hold(flat_schedules(4), 2, {.late = late});
+  }
+}
+
+TEST_CASE("the same holds for barriers by nodes") {
+  for (const bool late : {false, true}) {
+    must_hold(kTwoNodes, 3, {.late = late});
+    must_hold(schedules_by_nodes({{0, 2}, {1, 3}}), 2, {.late = late});
+    must_hold(schedules_by_nodes({{0}, {1, 2, 3}}), 3, {.late = late});
+    must_hold(schedules_by_nodes({{0, 3}, {1}, {2}}), 2, {.late = late});
+    must_hold(schedules_by_nodes({{0, 1, 2, 3}}), 3, {.late = late});
   }
 }
 
 TEST_CASE("a barrier holds when no interleaving is left out for being like another") {
-  must_hold(3, 2, {.late = true, .reduce = false});
+  must_hold(flat_schedules(3), 2, {.late = true, .reduce = false});
+  must_hold(schedules_by_nodes({{0}, {1, 2}}), 2, {.late = true, .reduce = false});
 }
 
-TEST_CASE("a barrier that skips the wait of its last round is caught") {
-  CHECK(fault(3, [](Request& r) {
-          if (r.kind == Kind::kOwnRead && r.word == ControlBlock::barrier_word(1)) r.operand = 2 << 8;
-        }) == kEarly);
+TEST_CASE("a barrier that skips a wait is caught") {
+  const auto skip = [](std::uint32_t word) {
+    return [word](Request& r) {
+      if (r.kind == Kind::kOwnRead && r.word == word) r.operand = 2 << 16;
+    };
+  };
+  CHECK(fault(flat_schedules(3), skip(ControlBlock::barrier_round(1))) == kEarly);
+  CHECK(fault(kTwoNodes, skip(ControlBlock::barrier_round(0))) == kEarly);
+  CHECK(fault(kTwoNodes, skip(ControlBlock::barrier_arrival(0))) == kEarly);
+  CHECK(fault(kTwoNodes, skip(ControlBlock::kBarrierRelease)) == kEarly);
 }
 
 TEST_CASE("a barrier that a rank enters twice for one is caught") {
-  CHECK(fault(2, [](Request& r) {
-          if (r.kind == Kind::kWrite) r.operand += 1 << 8;
-        }).find("what its peer has not said") != std::string::npos);
+  const auto twice = [](Request& r) {
+    if (r.kind == Kind::kWrite) r.operand += 1 << 16;
+  };
+  CHECK(fault(flat_schedules(2), twice).find("what its peer has not said") != std::string::npos);
+  CHECK(fault(kTwoNodes, twice).find("what its peer has not said") != std::string::npos);
 }
 
-TEST_CASE("a barrier whose arrival is lost is caught") {
-  CHECK(fault(3, [](Request& r) {
-          r.dropped = r.kind == Kind::kWrite && r.word == ControlBlock::barrier_word(1);
-        }) == kDeadlock);
+TEST_CASE("a barrier whose notification is lost is caught") {
+  const auto lose = [](std::uint32_t word) {
+    return [word](Request& r) { r.dropped = r.kind == Kind::kWrite && r.word == word; };
+  };
+  CHECK(fault(flat_schedules(3), lose(ControlBlock::barrier_round(1))) == kDeadlock);
+  CHECK(fault(kTwoNodes, lose(ControlBlock::barrier_round(0))) == kDeadlock);
+  CHECK(fault(kTwoNodes, lose(ControlBlock::barrier_arrival(0))) == kDeadlock);
+  CHECK(fault(kTwoNodes, lose(ControlBlock::kBarrierRelease)) == kDeadlock);
 }
 
 TEST_CASE("a barrier whose peers, one ahead, forget what they said before is caught") {
-  CHECK(fault(2, [](Request& r) {
-          if (r.kind == Kind::kWrite) r.operand &= ~std::uint64_t{0xf0};
-        }) == "a rank hears what its peer has not said in this barrier");
+  const auto forget = [](Request& r) {
+    if (r.kind == Kind::kWrite) r.operand &= ~std::uint64_t{0xff00};
+  };
+  CHECK(fault(flat_schedules(2), forget) == kNotSaid);
+  CHECK(fault(kTwoNodes, forget) == kNotSaid);
+}
+
+TEST_CASE("the leader of a node that cannot notify another node releases its own, which hears of the failure") {
+  const Schedules schedules = schedules_by_nodes({{0, 1, 2, 3}, {4, 5}});
+  Words words;
+  std::deque<FailingMemory> memories;
+  std::deque<farside::epochs::Barrier<FailingMemory>> barriers;
+  for (int rank = 0; rank < 4; ++rank) {
+    memories.emplace_back(words, rank).fails = [](int to, std::uint32_t) { return to == 4; };
+    barriers.emplace_back(memories.back(), schedules[static_cast<std::size_t>(rank)], BarrierWord::make(1, 0, 0));
+  }
+  for (int turn = 0; turn < 4; ++turn) {
+    for (auto& barrier : barriers) (void)barrier.advance();
+  }
+  CHECK(barriers[0].failed_operation() != nullptr);
+  for (std::size_t rank = 1; rank < 4; ++rank) {
+    INFO("rank " << rank);
+    CHECK(barriers[rank].advance());
+    CHECK(barriers[rank].failed_operation() == nullptr);
+    bool told = false;
+    for (std::size_t i = 0; i < barriers[rank].steps().size(); ++i)
+      told = told || (barriers[rank].heard(i) & BarrierWord::kFailed) != 0;
+    CHECK(told);
+  }
+}
+
+TEST_CASE("the schedules of up to 40 ranks on up to 7 nodes fit each other") {
+  for (int nodes = 1; nodes <= 7; ++nodes) {
+    for (int ranks = nodes; ranks <= 40; ++ranks) {
+      for (const bool round_robin : {false, true}) {
+        std::vector<std::vector<int>> on(static_cast<std::size_t>(nodes));
+        for (int rank = 0; rank < ranks; ++rank)
+          on[static_cast<std::size_t>(round_robin ? rank % nodes : rank * nodes / ranks)].push_back(rank);
+        const Schedules schedules = schedules_by_nodes(on);
+        // Each word that a rank waits for is written by the rank that it expects, once.
+        std::map<std::pair<int, std::uint32_t>, int> written, awaited;
+        std::size_t writes = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto steps = schedules[static_cast<std::size_t>(rank)].steps();
+          REQUIRE(steps.size() <= farside::epochs::Barrier<FailingMemory>::kMostSteps);
+          for (const auto& step : steps) {
+            if (step.to >= 0) written[{step.to, step.there}] = rank, ++writes;
+            if (step.from >= 0) awaited[{rank, step.here}] = step.from;
+          }
+        }
+        int rounds = 0;
+        while (1 << rounds < nodes) ++rounds;
+        INFO(ranks << " ranks on " << nodes << " nodes");
+        REQUIRE(written == awaited);
+        REQUIRE(written.size() == writes);
+        REQUIRE(static_cast<int>(writes) == 2 * (ranks - nodes) + nodes * rounds);
+      }
+    }
+  }
 }

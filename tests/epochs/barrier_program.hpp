@@ -24,7 +24,8 @@ class BarrierProgram {
   };
 
   BarrierProgram() = default;
-  BarrierProgram(int ranks, std::uint64_t barriers) : barriers_(barriers), ranks_(ranks) {}
+  BarrierProgram(const epochs::BarrierSchedule& schedule, int ranks, std::uint64_t barriers)
+      : schedule_(&schedule), barriers_(barriers), ranks_(ranks) {}
 
   bool over() const { return left_ == barriers_; }
   bool begins() const { return !running_; }
@@ -32,8 +33,9 @@ class BarrierProgram {
   void step(Memory& memory, Shared& shared) {
     if (!running_) {
       const std::uint64_t count = ++shared.entered[memory.rank()];
-      running_.begin<Barrier>(memory, memory.rank(), ranks_, count, said(memory.rank(), count),
-                              said(memory.rank(), count - 1));
+      const std::uint64_t word =
+          epochs::BarrierWord::make(count, said(memory.rank(), count), said(memory.rank(), count - 1));
+      running_.begin<Barrier>(memory, *schedule_, word);
     }
     auto& barrier = running_.get<Barrier>();
     if (!barrier.advance()) return;
@@ -41,8 +43,9 @@ class BarrierProgram {
     for (int rank = 0; rank < ranks_; ++rank) {
       if (shared.entered[rank] < left_) memory.broken("a rank leaves a barrier that another has not entered");
     }
-    for (int round = 0; round < barrier.rounds(); ++round) {
-      if (barrier.heard(round) != said(barrier.peer(round), left_))
+    for (std::size_t i = 0; i < barrier.steps().size(); ++i) {
+      const int from = barrier.steps()[i].from;
+      if (from >= 0 && barrier.heard(i) != said(from, left_))
         memory.broken("a rank hears what its peer has not said in this barrier");
     }
     running_.end();
@@ -52,23 +55,22 @@ class BarrierProgram {
 
   std::uint64_t hash(std::uint64_t seed) const { return running_.hash(mix(seed, left_)); }
   static bool own_word(std::uint32_t word) {
-    return word >= ControlBlock::kBarrier && word < ControlBlock::barrier_word(ControlBlock::kBarrierRounds);
+    return word >= ControlBlock::kBarrier && word <= ControlBlock::kBarrierRelease;
   }
   static void check_end(const World& world, const Shared& shared, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
       const std::uint64_t entered = shared.entered[rank];
-      for (int round = 0; round < static_cast<int>(ControlBlock::kBarrierRounds); ++round) {
-        const std::uint64_t arrived = world.at(rank, ControlBlock::barrier_word(round));
+      for (std::uint32_t word = ControlBlock::kBarrier; word <= ControlBlock::kBarrierRelease; word += 8) {
+        const std::uint64_t arrived = world.at(rank, word);
         if (arrived != 0 && epochs::BarrierWord::count(arrived) != entered)
-          failure = "in the end a round has another count than the barriers";
+          failure = "in the end a word has another count than the barriers";
       }
     }
   }
 
   std::string describe_position() const {
     return over() ? ""
-                  : std::string(" (") + (running_ ? "in" : "begins") + " barrier " +
-                        std::to_string(left_ + 1) + ")";
+                  : std::string(" (") + (running_ ? "in" : "begins") + " barrier " + std::to_string(left_ + 1) + ")";
   }
   std::string describe(int actor) const {
     return "then actor " + std::to_string(actor) + (over() ? " is done" : " is at" + describe_position());
@@ -80,6 +82,7 @@ class BarrierProgram {
     return static_cast<std::uint8_t>((static_cast<unsigned>(rank) * 5 + barrier * 3) % 16);
   }
 
+  const epochs::BarrierSchedule* schedule_ = nullptr;
   std::uint64_t left_ = 0;
   std::uint64_t barriers_ = 0;
   int ranks_ = 0;
@@ -87,10 +90,36 @@ class BarrierProgram {
 };
 static_assert(std::has_unique_object_representations_v<BarrierProgram::Shared>);
 
-inline Report explore_barriers(int ranks, std::uint64_t barriers, const Options& options) {
-  return Explorer<BarrierProgram>(
-             std::vector<BarrierProgram>(static_cast<std::size_t>(ranks), {ranks, barriers}), options)
-      .run();
+// One schedule per rank.
+using Schedules = std::vector<epochs::BarrierSchedule>;
+
+inline Schedules flat_schedules(int ranks) {
+  Schedules schedules;
+  for (int rank = 0; rank < ranks; ++rank) schedules.push_back(epochs::BarrierSchedule::flat(rank, ranks));
+  return schedules;
+}
+
+// `nodes`: the ranks of each node.
+inline Schedules schedules_by_nodes(const std::vector<std::vector<int>>& nodes) {
+  std::vector<int> leaders;
+  std::size_t ranks = 0;
+  for (const std::vector<int>& node : nodes) {
+    leaders.push_back(node.front());
+    ranks += node.size();
+  }
+  Schedules schedules(ranks);
+  for (const std::vector<int>& node : nodes) {
+    for (std::size_t i = 0; i < node.size(); ++i)
+      schedules[static_cast<std::size_t>(node[i])] = epochs::BarrierSchedule::by_nodes(node, i, leaders);
+  }
+  return schedules;
+}
+
+inline Report explore_barriers(const Schedules& schedules, std::uint64_t barriers, const Options& options) {
+  std::vector<BarrierProgram> programs;
+  for (const epochs::BarrierSchedule& schedule : schedules)
+    programs.emplace_back(schedule, static_cast<int>(schedules.size()), barriers);
+  return Explorer<BarrierProgram>(programs, options).run();
 }
 
 }  // namespace farside::explore

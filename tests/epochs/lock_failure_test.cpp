@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Failing operations while a lock and the global lock are acquired together: what is held is released, and what is
-// not held is never released. The explorer has no failures; here operations take effect at once, or fail.
+// not held is never released.
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,71 +9,15 @@
 #include <catch2/catch.hpp>
 
 #include "epochs/protocols/lock.hpp"
-#include "epochs/protocols/lock_with_global.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_target.hpp"
-#include "transport/base/result.hpp"
+#include "epochs/protocols/lock_with_global.hpp"
+#include "tests/epochs/failing_memory.hpp"
 
 namespace {
 
 using namespace farside;
 using namespace farside::epochs;
-
-struct Words {
-  std::map<std::pair<int, std::uint32_t>, std::uint64_t> words;
-  std::uint64_t& at(int rank, std::uint32_t word) { return words[{rank, word}]; }
-};
-
-// The memory of one rank. `fails` selects failing operations by rank and word.
-class FailingMemory {
- public:
-  class Operation {
-   public:
-    bool done() const { return !failed_; }
-    bool failed() const { return failed_; }
-    std::uint64_t value() const { return value_; }
-    Status take_error() {
-      failed_ = false;
-      return Error{ErrorKind::kPeer, "lost"};
-    }
-
-   private:
-    friend class FailingMemory;
-    bool failed_ = false;
-    std::uint64_t value_ = 0;
-  };
-
-  FailingMemory(Words& words, int rank) : words_(words), rank_(rank) {}
-  std::function<bool(int, std::uint32_t)> fails = [](int, std::uint32_t) { return false; };
-
-  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    if (begin(operation, rank, word)) words_.at(rank, word) += value;
-  }
-  void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
-                        std::uint64_t desired) {
-    if (begin(operation, rank, word) && operation.value_ == expected) words_.at(rank, word) = desired;
-  }
-  void read(Operation& operation, int rank, std::uint32_t word) { begin(operation, rank, word); }
-  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    if (begin(operation, rank, word)) words_.at(rank, word) = value;
-  }
-  void pause(Operation&, std::uint64_t) {}
-  void paused(std::uint64_t, std::uint64_t) {}
-  std::uint64_t own(std::uint32_t word) const { return words_.at(rank_, word); }
-  std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
-    return std::exchange(words_.at(rank_, word), own(word) + value);
-  }
-
- private:
-  bool begin(Operation& operation, int rank, std::uint32_t word) {
-    operation.failed_ = fails(rank, word);
-    operation.value_ = words_.at(rank, word);
-    return !operation.failed_;
-  }
-  Words& words_;
-  int rank_;
-};
-static_assert(RemoteMemory<FailingMemory>);
 
 constexpr int kHome = 0, kTarget = 1, kSelf = 2, kOther = 3;
 using Both = AcquireWithGlobalLock<FailingMemory>;

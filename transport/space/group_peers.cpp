@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "transport/base/log.hpp"
@@ -45,11 +45,14 @@ Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress) {
   // A member that has not joined cannot tell the others by the board.
   std::uint64_t failed = made ? 0 : 1;
   if (Status done = group.combine({&failed, 1}, nullptr); !done) return done.error();
-  std::vector<int> leaders;
+  Nodes nodes;
   if (failed == 0) {
-    std::unordered_set<std::uint64_t> seen;
+    std::unordered_map<std::uint64_t, std::size_t> ranks;  // by node
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      if (seen.insert(all[rank]).second) leaders.push_back(static_cast<int>(rank));
+      const std::size_t count = ++ranks[all[rank]];
+      nodes.largest = std::max(nodes.largest, count);
+      if (count == 1) nodes.leaders.push_back(static_cast<int>(rank));
+      if (all[rank] == own) nodes.members.push_back(static_cast<int>(rank));
     }
   } else {
     const Result<std::vector<char>> failures = gather(group, made ? '\0' : '\1');
@@ -64,7 +67,8 @@ Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress) {
     made = NodeGroup::alone(group.rank());
   }
   made.value()->introduce(group.rank(), progress);
-  return Nodes{std::move(made.value()), std::move(leaders)};
+  nodes.own = std::move(made.value());
+  return nodes;
 }
 
 Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {

@@ -21,11 +21,13 @@
 
 namespace farside {
 
-// The processes of this node, after NodeGroup::introduce(), and the ranks that lead the nodes of the group, in
-// ascending order. Empty on all ranks if some rank is alone because it cannot map the board of its node.
+// The processes of this node, after NodeGroup::introduce(), and the nodes of the group. All ranks have no leaders if some
+// rank is alone because it cannot map the board of its node.
 struct Nodes {
   std::unique_ptr<NodeGroup> own;
-  std::vector<int> leaders;
+  std::vector<int> members;  // the ranks of this node, ascending; the first one leads it
+  std::vector<int> leaders;  // the ranks that lead the nodes, ascending
+  std::size_t largest = 0;   // the number of ranks of the largest node
 };
 
 class GroupPeers {

@@ -278,6 +278,9 @@ class Space {
   }
   // Returns whether all ranks' control words are mapped, and CPU atomics change them.
   bool all_words_mapped() const { return all_words_mapped_; }
+  // Returns whether the control words of on-node peers are mapped, the same on all ranks. (A rank may still have to go
+  // over the fabric to some of them.)
+  bool words_mapped_in_nodes() const { return process_.settings().value()->mapped && !rules_.by_nic; }
   // Returns this rank's own word, for reading. Changes go through control_word or, in the domain nic, through
   // control.
   std::uint64_t* own_control_word(std::uint32_t word) const {
