@@ -237,8 +237,8 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   *win = handle;
   const int home = global_lock_home(made.value(), id);
   auto barriers = peers->barrier_schedule(made.value().space->words_mapped_in_nodes());
-  auto window = std::make_unique<Window>(handle, group, attributes, std::move(made.value().space), std::move(barriers), home,
-                                         Hints(request.flavor, request.info),
+  auto window = std::make_unique<Window>(handle, group, attributes, std::move(made.value().space), std::move(barriers),
+                                         home, Hints(request.flavor, request.info),
                                          RuntimeResources::instance().is_threaded(), check, std::move(logs), id);
   WindowTable::instance().insert(handle, std::move(window));
   count_farside_window();

@@ -24,8 +24,8 @@ TraceFlavor flavor_of(int flavor) {
 }  // namespace
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
-               std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints, bool threaded, Check check, std::unique_ptr<Space> logs,
-               std::uint64_t id)
+               std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints,
+               bool threaded, Check check, std::unique_ptr<Space> logs, std::uint64_t id)
     : handle_(handle),
       group_(group),
       attributes_(attributes),

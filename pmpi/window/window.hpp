@@ -87,7 +87,8 @@ class Window {
   // the memory of the logs with FARSIDE_CHECK=strict (pmpi/check/log_space.hpp), else null. `id` is the same on all
   // ranks, and unique.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
-         std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints, bool threaded, Check check, std::unique_ptr<Space> logs, std::uint64_t id);
+         std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints, bool threaded,
+         Check check, std::unique_ptr<Space> logs, std::uint64_t id);
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
   ~Window();

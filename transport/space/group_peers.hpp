@@ -21,7 +21,7 @@
 
 namespace farside {
 
-// The processes of this node, after NodeGroup::introduce(), and the nodes of the group. All ranks have no leaders if some
+// The processes of this node, after NodeGroup::introduce(), and the nodes of the group. No rank knows leaders if some
 // rank is alone because it cannot map the board of its node.
 struct Nodes {
   std::unique_ptr<NodeGroup> own;
