@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <initializer_list>
 #include <iomanip>
@@ -181,6 +182,7 @@ class Program {
   }
   ~Program() {
     section("MPI_Finalize");
+    run_events_of_init();
     MPI_Finalize();
   }
   Program(const Program&) = delete;
@@ -205,6 +207,16 @@ class Program {
   Memory memory() const { return has("create") ? Memory::kCreate : Memory::kAllocate; }
 
  private:
+  // Open MPI 4.1 unloads its PMIx component before it ends the thread that may still have to run an event of MPI_Init
+  // there, and that thread then crashes (tests/README.md, "Errors of the runtimes"). A pause waits for its events.
+  static void run_events_of_init() {
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
+    for (const char* name : {"opal_progress_thread_pause", "opal_progress_thread_resume"}) {
+      if (auto* const call = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, name))) call(nullptr);
+    }
+#endif
+  }
+
   std::vector<std::string> arguments_;
 };
 

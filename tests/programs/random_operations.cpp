@@ -10,6 +10,7 @@
 // create: only windows on memory of the program (create, create_dynamic). fixed: no create_dynamic. Q: runs one case
 // only, to repeat a failure; a case does not depend on earlier cases. show: prints the operations. T: runs cases for so
 // many seconds; at the end, descriptors, threads and memory must be as after the first quarter.
+#include <array>
 #include <chrono>
 #include <cinttypes>
 #include <climits>
@@ -83,6 +84,7 @@ class Case {
       ++phases_;
       *operations += static_cast<long>(phase_.operations.size());
       if (options_.show && rank_ == 0) show();
+      check_same_plan();
       buffers_.clear();
       store();
       switch (phase_.sync) {
@@ -96,6 +98,28 @@ class Case {
   }
 
  private:
+  // Each rank draws the plan of all ranks by itself. Where they differed, a correct result would count as an error.
+  void check_same_plan() {
+    std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+    const auto add = [&](unsigned byte) { hash = (hash ^ byte) * 1099511628211U; };
+    const auto add_all = [&](const auto& cells, bool wild_too) {
+      for (const Cell& cell : cells) {
+        add(cell.wild ? 1 : 0);
+        if (wild_too || !cell.wild) add(cell.value);
+      }
+    };
+    for (const Operation& operation : phase_.operations) {
+      for (const Buffer* buffer : {&operation.from, &operation.compare, &operation.to}) {
+        add_all(buffer->before, true);
+        add_all(buffer->after, false);
+      }
+    }
+    for (const ModelWindow& window : windows_) add_all(window.cells, false);
+    const std::array<std::uint64_t, 2> own{hash, ~hash};
+    std::array<std::uint64_t, 2> common{};
+    CHECK_MPI(MPI_Allreduce(own.data(), common.data(), 2, MPI_UINT64_T, MPI_BAND, comm_));
+    CHECK_EQ(common[0], ~common[1]);
+  }
   ModelWindow& of(int rank) { return windows_[static_cast<std::size_t>(rank)]; }
 
   // ---- the window

@@ -524,7 +524,11 @@ class Planner {
     });
     element.combine(op, a, b);
     const bool spoiled = wild(element, origin) || (op != Op::kReplace && wild(element, target));
-    each_byte(element, [&](std::size_t i, bool has_value) { target[i] = {a[i], spoiled || !has_value}; });
+    // Padding keeps its bytes: what the compiler leaves there differs from rank to rank, and a compare_and_swap of
+    // another type may take its operand from there.
+    each_byte(element, [&](std::size_t i, bool has_value) {
+      target[i] = {has_value ? a[i] : target[i].value, spoiled || !has_value};
+    });
   }
   static void swap(const Element& element, Cell* target, const Cell* origin, const Cell* compare, Cell* to) {
     bool equal = true;
