@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <set>
 #include <string>
@@ -37,6 +38,8 @@ void keep_one(ActiveTarget& target) {
   CHECK(target.order.offer(offer, {false, false, false}) == TargetOrder::Next::kKept);
 }
 
+bool same(const TargetDescription& a, const TargetDescription& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
 }  // namespace
 
 TEST_CASE("a rank has an entry once it is reached, which is never replaced and does not move") {
@@ -56,24 +59,47 @@ TEST_CASE("a rank has an entry once it is reached, which is never replaced and d
   CHECK_FALSE(targets.any_active());
 }
 
+TEST_CASE("a description in 32 bytes is the same, and one that does not fit is recognised") {
+  const TargetDescription most{
+      {(1ULL << 48) - 1, 0xffff'ffff}, {(1ULL << 48) - 2, 0xffff'fffe}, (1ULL << 48) - 3, ~0U, 0};
+  REQUIRE(CompactDescription::fits(most));
+  CHECK(same(CompactDescription(most).full(), most));
+  const TargetDescription other{{0x1234'5678'9abc, 1}, {0xfedc'ba98'7654, 2}, 0x1111'2222'3333, 3, 0};
+  REQUIRE(CompactDescription::fits(other));
+  CHECK(same(CompactDescription(other).full(), other));
+  const auto fits = [&](auto&& change) {
+    TargetDescription changed = most;
+    change(changed);
+    return CompactDescription::fits(changed);
+  };
+  CHECK_FALSE(fits([](TargetDescription& d) { ++d.control_key.key; }));
+  CHECK_FALSE(fits([](TargetDescription& d) { d.data_key.key = 1ULL << 32; }));
+  CHECK_FALSE(fits([](TargetDescription& d) { d.control_key.base = 1ULL << 48; }));
+  CHECK_FALSE(fits([](TargetDescription& d) { d.data_key.base = 1ULL << 63; }));
+  CHECK_FALSE(fits([](TargetDescription& d) { d.bytes = 1ULL << 48; }));
+}
+
 TEST_CASE("targets have a common description, or each its own, which is never replaced and does not move") {
   FabricTargets targets;
-  TargetDescription common;
-  CHECK(targets.add(1, 1, &common).description == &common);
-  targets.describe(*targets.find(1), TargetDescription{{}, {}, 5, 5, 0});
-  CHECK(targets.find(1)->description == &common);
-  std::vector<const TargetDescription*> own;
+  const TargetDescription common{{}, {}, 4, 4, 0};
+  targets.describe(targets.add(1, 1, &common), TargetDescription{{}, {}, 5, 5, 0});
+  CHECK(same(targets.find(1)->description.get(), common));
+  // Each second one does not fit the compact form.
+  const auto own = [](std::uint32_t i) {
+    const std::uint64_t key = i % 2 == 0 ? i : std::uint64_t{i} << 32;
+    return TargetDescription{{i, key}, {}, i, i, 0};
+  };
+  std::vector<KnownDescription> known;
   for (std::uint32_t i = 0; i < 1000; ++i) {
     FabricTarget& target = reach(targets, static_cast<int>(i) + 2);
-    CHECK(target.description == nullptr);
-    targets.describe(target, TargetDescription{{}, {}, i, i, 0});
+    CHECK_FALSE(target.description);
+    targets.describe(target, own(i));
     targets.describe(target, TargetDescription{{}, {}, 7, 7, 0});
-    own.push_back(target.description);
+    known.push_back(target.description);
   }
   for (std::uint32_t i = 0; i < 1000; ++i) {
-    const FabricTarget* const target = targets.find(static_cast<int>(i) + 2);
-    REQUIRE(target->description == own[i]);
-    REQUIRE((target->description->bytes == i && target->description->tag == i));
+    REQUIRE(same(targets.find(static_cast<int>(i) + 2)->description.get(), own(i)));
+    REQUIRE(same(known[i].get(), own(i)));
   }
 }
 

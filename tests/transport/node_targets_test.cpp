@@ -147,7 +147,7 @@ TEST_CASE("an index of ranks finds what was added, and nothing else, in little m
     const auto add = [&](int rank) {
       model[rank] = static_cast<int>(ranks.size());
       ranks.push_back(rank);
-      index.add(model[rank], rank_of);
+      index.add(rank_of);
     };
     add(0);
     add(INT_MAX);
@@ -157,8 +157,23 @@ TEST_CASE("an index of ranks finds what was added, and nothing else, in little m
       const int other = any();
       const auto found = model.find(other);
       REQUIRE(index.find(other, rank_of) == (found == model.end() ? -1 : found->second));
-      REQUIRE(index.bytes() <= std::max<std::size_t>(32, 11 * model.size()));
+      REQUIRE(index.bytes() <= std::max<std::size_t>(16, 11 * model.size() / 2));
     }
     for (const auto& [rank, number] : model) REQUIRE(index.find(rank, rank_of) == number);
+  }
+}
+
+TEST_CASE("an index finds the ranks of a large job, where numbers take four bytes") {
+  constexpr int kRanks = 100'000;
+  const auto rank_of = [](int number) { return 3 * number; };
+  RankIndex index;
+  for (int number = 0; number < kRanks; ++number) {
+    index.add(rank_of);
+    const std::size_t most = number < 49'152 ? 6 : 11;
+    REQUIRE(index.bytes() <= std::max<std::size_t>(16, most * static_cast<std::size_t>(number + 1)));
+  }
+  for (int number = 0; number < kRanks; ++number) {
+    REQUIRE(index.find(3 * number, rank_of) == number);
+    REQUIRE(index.find(3 * number + 1, rank_of) == -1);
   }
 }

@@ -82,7 +82,7 @@ Result<FabricTarget*> FabricRoute::describe(int rank) {
   FabricTarget& target = *reached.value();
   {
     const std::scoped_lock held(targets_.mutex());
-    if (target.description != nullptr) return &target;
+    if (target.description) return &target;
   }
   TargetDescription description;
   Pending pending;
@@ -99,7 +99,8 @@ Result<FabricRoute::Facts> FabricRoute::facts(int rank) {
   if (agreed_.same_bytes && agreed_.same_tags) return Facts{own_.bytes, own_.tag};
   const Result<FabricTarget*> target = describe(rank);
   if (!target) return target.error();
-  return Facts{target.value()->description->bytes, target.value()->description->tag};
+  const TargetDescription description = target.value()->description.get();
+  return Facts{description.bytes, description.tag};
 }
 
 Result<FabricTargets::Use> FabricRoute::use(int rank) {
@@ -109,7 +110,7 @@ Result<FabricTargets::Use> FabricRoute::use(int rank) {
 }
 
 Result<FabricRoute::Keyed> FabricRoute::keyed(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes) {
-  if (agreed_.regions == nullptr) [[likely]] return Keyed{to.target->description->data_key, offset, bytes};
+  if (agreed_.regions == nullptr) [[likely]] return Keyed{to.target->description.get().data_key, offset, bytes};
   const std::uint64_t address = agreed_.first_address + offset;
   const Result<Region> region = agreed_.regions->find(to.rank, address);
   if (!region) return region.error();
@@ -152,7 +153,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
     // Most operations in a burst are kept, behind others of an active target.
     const std::scoped_lock held(targets_.mutex());
     const FabricTarget* const known = targets_.find_locked(rank);
-    if (known != nullptr && known->description != nullptr && known->active != nullptr) {
+    if (known != nullptr && known->description && known->active != nullptr) {
       next = known->active->order.offer(offer, traffic(*known->active));
       if (*next == TargetOrder::Next::kKept) return {};
     }
@@ -468,7 +469,7 @@ Status FabricRoute::control(ControlCall call, int rank, std::uint32_t word, Pend
     const Result<FabricTarget*> to = describe(rank);
     if (!to) return to.error();
     const FabricTarget& target = *to.value();
-    return endpoint_.control(pending, {target.peer, target.description->control_key, word}, call, operand, compare,
+    return endpoint_.control(pending, {target.peer, target.description.get().control_key, word}, call, operand, compare,
                              fetched);
   }
   const Result<FabricTarget*> to = reach(rank);

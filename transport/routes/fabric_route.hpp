@@ -151,7 +151,8 @@ class FabricRoute {
   // An address with the alignment of this offset at the target. With chosen keys the base is unknown, and such
   // endpoints have no adapter atomics.
   static const void* place_of(const FabricTarget& to, std::uint64_t offset) {
-    return reinterpret_cast<const void*>(to.description->data_key.base + offset);  // NOLINT(performance-no-int-to-ptr)
+    const std::uint64_t address = to.description.get().data_key.base + offset;
+    return reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
   }
   KeptOperations take_kept(ActiveTarget& to, bool even_nothing);
   void kept_sent(ActiveTarget& to, KeptOperations sent);

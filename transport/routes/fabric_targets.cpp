@@ -11,19 +11,21 @@ FabricTarget* FabricTargets::find_locked(int rank) {
 FabricTarget& FabricTargets::add(int rank, Peer peer, const TargetDescription* description) {
   const std::scoped_lock held(mutex_);
   if (FabricTarget* known = find_locked(rank)) return *known;
-  const auto number = static_cast<int>(targets_.size());
   FabricTarget made;
   made.rank = static_cast<std::uint32_t>(rank) & 0x7fffffff;
   made.peer = static_cast<std::uint32_t>(peer);
-  made.description = description;
+  made.description = KnownDescription(description);
   FabricTarget& added = targets_.add(made);
-  index_.add(number, rank_of());
+  index_.add(rank_of());
   return added;
 }
 
 void FabricTargets::describe(FabricTarget& target, const TargetDescription& description) {
   const std::scoped_lock held(mutex_);
-  if (target.description == nullptr) target.description = &descriptions_.add(description);
+  if (target.description) return;
+  target.description = CompactDescription::fits(description)
+                           ? KnownDescription(&compact_descriptions_.add(CompactDescription(description)))
+                           : KnownDescription(&descriptions_.add(description));
 }
 
 ActiveTarget& FabricTargets::begin(FabricTarget& target, int rank) {

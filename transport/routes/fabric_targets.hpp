@@ -4,7 +4,8 @@
 // that no flush has completed, kept operations, an expected release, a deferred lock.
 //
 // Thread safety: any; one mutex guards all members, and the order of each target. Cost: O(1). Memory per reached rank:
-// 24 bytes, 5 to 11 of an index, and 48 of its description where ranks differ; per active target some 370 bytes more.
+// 24 bytes, 3 to 6 of an index, and 32 of its description where ranks differ (48 if it is not compact); per active
+// target some 370 bytes more.
 #pragma once
 
 #include <array>
@@ -19,25 +20,17 @@
 #include "transport/base/address.hpp"
 #include "transport/routes/outstanding.hpp"
 #include "transport/routes/rank_index.hpp"
+#include "transport/routes/target_description.hpp"
 #include "transport/routes/target_order.hpp"
 
 namespace farside {
 
 struct ActiveTarget;
 
-// What an origin must know of a rank's memory besides its address. Exchanged as bytes.
-struct TargetDescription {
-  RemoteKey control_key;  // of the control block, for adapter atomics
-  RemoteKey data_key;
-  std::uint64_t bytes = 0;  // of data
-  std::uint32_t tag = 0;    // a number of the space's owner (Space::Request)
-  std::uint32_t unused = 0;
-};
-
 // A rank that was reached.
 struct FabricTarget {
-  ActiveTarget* active = nullptr;                  // null while nothing is outstanding
-  const TargetDescription* description = nullptr;  // null while it is unknown; many targets may have the same
+  ActiveTarget* active = nullptr;  // null while nothing is outstanding
+  KnownDescription description;    // none while it is unknown; many targets may have the same
   std::uint32_t peer = 0;
   // Only with the mutex held.
   std::uint32_t rank : 31 = 0;
@@ -151,6 +144,7 @@ class FabricTargets {
   std::mutex mutex_;
   RankIndex index_;
   List<FabricTarget> targets_;
+  List<CompactDescription> compact_descriptions_;
   List<TargetDescription> descriptions_;
   std::vector<std::unique_ptr<ActiveTarget>> active_;
   std::atomic<std::size_t> active_count_{0};

@@ -33,7 +33,7 @@ void NodeTargets::arrange() {
     return;
   }
   irregular_ = std::make_unique<RankIndex>();
-  for (std::size_t i = 0; i < targets_.size(); ++i) irregular_->add(static_cast<int>(i), rank_of());
+  for (std::size_t i = 0; i < targets_.size(); ++i) irregular_->add(rank_of());
 }
 
 const NodeTarget* NodeTargets::find_irregular(int rank) const {
