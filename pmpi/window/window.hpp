@@ -335,8 +335,8 @@ class Window {
   KnownGroup last_posted_, last_started_;
   std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule_;
   std::uint64_t barriers_ = 0;
-  int fast_target_ = -1;                       // target of the last lock on the fast path
-  std::uint64_t* fast_word_ = nullptr;         // its lock word
+  int last_locked_ = -1;                       // target of the last lock on the fast path
+  std::uint64_t* last_lock_word_ = nullptr;    // its lock word
   static inline Window* deferring_ = nullptr;  // the window of the process whose lock table has the deferred lock
   // Calls that make progress of the runtime at every 64th: flushes on the fast path, and others.
   std::atomic<std::uint64_t> fast_flushes_{0}, calls_{0};

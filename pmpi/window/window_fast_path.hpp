@@ -113,12 +113,12 @@ inline bool Window::try_flush(int rank) {
 
 // The lock word of a target that is mapped and whose operations are complete when they return; else null.
 inline std::uint64_t* Window::fast_lock_word(int rank) {
-  if (rank == fast_target_) [[likely]]
-    return fast_word_;
+  if (rank == last_locked_) [[likely]]
+    return last_lock_word_;
   std::uint64_t* word = space_->fast_control_word(rank, epochs::TargetLock::kWord);
   if (word == nullptr) return nullptr;
-  fast_target_ = rank;
-  fast_word_ = word;
+  last_locked_ = rank;
+  last_lock_word_ = word;
   return word;
 }
 
@@ -151,8 +151,8 @@ inline Window::FastPath Window::try_unlock(int rank, std::uint64_t& before) {
   if (locks.empty() || locks.back().target != rank || !locks.back().fast || !epoch_.allows_fast_unlock(rank))
     return FastPath::kNotTaken;
   const epochs::LockType type = locks.back().type;
-  // The data have arrived already. fast_word_ is the word of this lock, since it is the last lock of the fast path.
-  before = ControlMemory::fetch_add_now(*fast_word_, LockWord::depart(type));
+  // The data have arrived already. last_lock_word_ is the word of this lock, since it is the last lock of the fast path.
+  before = ControlMemory::fetch_add_now(*last_lock_word_, LockWord::depart(type));
   if (!TargetLock::nobody_waits(before, type)) [[unlikely]]
     return FastPath::kContended;
   end_fast_lock();
