@@ -151,7 +151,7 @@ inline Window::FastPath Window::try_unlock(int rank, std::uint64_t& before) {
   if (locks.empty() || locks.back().target != rank || !locks.back().fast || !epoch_.allows_fast_unlock(rank))
     return FastPath::kNotTaken;
   const epochs::LockType type = locks.back().type;
-  // The data have arrived already. last_lock_word_ is the word of this lock, since it is the last lock of the fast path.
+  // The data have arrived already. The last lock of the fast path is this one.
   before = ControlMemory::fetch_add_now(*last_lock_word_, LockWord::depart(type));
   if (!TargetLock::nobody_waits(before, type)) [[unlikely]]
     return FastPath::kContended;
