@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Active target: fence with its assertions, and post/start/complete/wait with groups of all kinds.
+//
+//   fences N   nothing but N fences: statistics tell how many messages they took
 #include <sched.h>
 #include <time.h>
 
@@ -308,12 +310,22 @@ void groups_come_and_go(check::Memory memory) {
   }
 }
 
+void only_fences(check::Memory memory, int count) {
+  check::section("only fences");
+  const check::Window window(memory, sizeof(int), sizeof(int));
+  for (int i = 0; i < count; ++i) CHECK_MPI(MPI_Win_fence(0, window));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
+  if (program.has("fences")) {
+    only_fences(program.memory(), program.number("fences", 1));
+    return 0;
+  }
   const check::Section<check::Memory> sections[] = {
       {"fence with assertions", fence_asserts},
       {"late fences", late_fences},

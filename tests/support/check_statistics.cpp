@@ -4,7 +4,7 @@
 //   check-statistics PREFIX RANKS used=ROUTE unused=ROUTE,... counted=ROUTE.OPERATION windows=farside|both|runtime|none
 //     used=ROUTE      with two ranks or more, this route moved something (of all ranks together)
 //     unused=ROUTES   no rank used any of these
-//     counted=ROUTE.OPERATION  there was some of it (of all ranks together)
+//     counted=ROUTE.OPERATION  there was some of it (of all ranks together); with <=N behind it, at most N
 //     windows         farside: all windows were farside's, at least one on each rank; both: some of either
 //                     kind; runtime: all the runtime's, at least one on each rank; none: there were none, and
 //                     a rank need not have written a file
@@ -32,7 +32,7 @@ void problem(const std::string& text) {
 int main(int argc, char** argv) {
   if (argc < 3) {
     std::cerr << "usage: check-statistics PREFIX RANKS [used=ROUTE] [unused=ROUTE,...] "
-                 "[counted=ROUTE.OPERATION] [windows=farside|both|runtime|none]\n";
+                 "[counted=ROUTE.OPERATION[<=N]] [windows=farside|both|runtime|none]\n";
     return 2;
   }
   const std::string prefix = argv[1];
@@ -55,8 +55,7 @@ int main(int argc, char** argv) {
     const std::string path = prefix + "." + std::to_string(rank) + ".json";
     std::ifstream file(path);
     if (!file) {
-      if (windows != "none")
-        problem("rank " + std::to_string(rank) + " wrote no " + path + "; was farside loaded?");
+      if (windows != "none") problem("rank " + std::to_string(rank) + " wrote no " + path + "; was farside loaded?");
       continue;
     }
     const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
@@ -92,7 +91,14 @@ int main(int argc, char** argv) {
   if (!wanted["used"].empty() && ranks >= 2 && used[wanted["used"]] == 0) {
     problem("route " + wanted["used"] + " was not used");
   }
-  if (!wanted["counted"].empty() && counted[wanted["counted"]] == 0) problem("there was no " + wanted["counted"]);
+  const std::string operation = wanted["counted"].substr(0, wanted["counted"].find("<="));
+  const std::uint64_t done = counted[operation];
+  if (!operation.empty() && done == 0) problem("there was no " + operation);
+  if (operation.size() < wanted["counted"].size()) {
+    const std::uint64_t most = std::stoull(wanted["counted"].substr(operation.size() + 2));
+    if (done > most)
+      problem("there were " + std::to_string(done) + " " + operation + ", more than " + std::to_string(most));
+  }
   std::istringstream unused(wanted["unused"]);
   for (std::string route; std::getline(unused, route, ',');) {
     if (used[route] != 0) problem("route " + route + " was used, " + std::to_string(used[route]) + " times");
