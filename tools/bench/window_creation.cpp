@@ -22,28 +22,19 @@ Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const
     MPI_Win_free(&win);
   };
   // Both ranks make as many windows as the origin announces before each batch.
+  const auto announced = [&pair](long count) { return of_rank(0, count, pair.comm); };
+  const auto batch = [&](long count) { return time_of(count, [&] { make_and_free(false); }); };
   Outcome outcome;
   if (!pair.origin) {
-    for (;;) {
-      long count = 0;
-      MPI_Bcast(&count, 1, MPI_LONG, 0, pair.comm);
-      if (count == 0) return outcome;
-      for (long i = 0; i < count; ++i) make_and_free(false);
-    }
+    while (const long count = announced(0)) batch(count);
+    return outcome;
   }
-  const auto announce = [&](long count) { MPI_Bcast(&count, 1, MPI_LONG, 0, pair.comm); };
-  const auto batch = [&](long count) {
-    announce(count);
-    const Clock::time_point start = Clock::now();
-    for (long i = 0; i < count; ++i) make_and_free(false);
-    return seconds_since(start);
-  };
-  announce(1);
+  announced(1);
   make_and_free(true);  // sets up what a runtime or library needs once
-  Budget budget;
-  budget.sample_seconds = options.sample_seconds;
-  outcome.values = in_unit(info, 0, take_samples(budget, batch));
-  announce(0);
+  outcome.values = in_unit(info, 0, take_samples({.sample_seconds = options.sample_seconds}, [&](long count) {
+                             return batch(announced(count));
+                           }));
+  announced(0);
   return outcome;
 }
 
