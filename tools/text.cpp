@@ -9,7 +9,6 @@
 #include <fstream>
 #include <string_view>
 
-#include <fmt/format.h>
 
 namespace farside::tools {
 namespace {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "tools/bench/catalogue.hpp"
 
 namespace farside::tools {
@@ -33,6 +35,11 @@ class Table {
  public:
   explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  // Adds a row of cells that fmt formats.
+  template <class... Cells>
+  void add(const Cells&... cells) {
+    rows_.push_back({fmt::format("{}", cells)...});
+  }
   // Aligns the first column to the left and the others to the right, with a line under the header.
   std::string text() const;
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/simulate/job.hpp"
 
-#include <malloc.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <barrier>
@@ -11,11 +8,13 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <malloc.h>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <sys/stat.h>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -129,8 +128,8 @@ class CountingEndpoint final : public Endpoint {
   Status execute(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>) override {
     return take(pending);
   }
-  Status execute_and_control(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>,
-                             const ControlStep&, std::uint64_t*) override {
+  Status execute_and_control(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
+                             std::uint64_t*) override {
     return take(pending);
   }
   Status execute_locked(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
@@ -402,7 +401,8 @@ namespace {
 
 std::string bytes(double count) {
   return count < 10'000 ? fmt::format("{:.0f} B", count)
-                        : count < 1e7 ? fmt::format("{:.1f} KB", count / 1e3) : fmt::format("{:.1f} MB", count / 1e6);
+         : count < 1e7  ? fmt::format("{:.1f} KB", count / 1e3)
+                        : fmt::format("{:.1f} MB", count / 1e6);
 }
 
 }  // namespace
@@ -440,8 +440,7 @@ std::string table(const JobSettings& settings, const JobFigures& figures) {
       "16 B x ranks x processes");
   row("osc/rdma (Open MPI): a share of a table of the ranks", bytes(8 * processes),
       "8 B x processes, and what was touched");
-  row("ch4/ofi (MPICH): base, key, unit per rank and process",
-      settings.alike ? "0 B" : bytes(24 * ranks * processes),
+  row("ch4/ofi (MPICH): base, key, unit per rank and process", settings.alike ? "0 B" : bytes(24 * ranks * processes),
       settings.alike ? "24 B x ranks x processes if keys or units differ" : "24 B x ranks x processes");
   row("foMPI: a symmetric heap", "O(log ranks)", "per process");
   return text;
