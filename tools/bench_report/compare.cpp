@@ -155,9 +155,9 @@ std::string comparison_text(const std::vector<Comparison>& comparisons, bool all
     any = true;
     const auto shown = [&](const std::optional<double>& value) { return value ? with_unit(*value, one.unit) : "-"; };
     const bool both = one.a && one.b && one.factor > 0;
-    table.add({one.title, one.runtime, one.variant, shown(one.a), shown(one.b),
-               both ? fmt::format("{:.3g}", one.factor) : "-", both ? fmt::format("{:.3g}", one.noise) : "-",
-               std::string(change_name(one.change))});
+    table.add(one.title, one.runtime, one.variant, shown(one.a), shown(one.b),
+              both ? fmt::format("{:.3g}", one.factor) : "-", both ? fmt::format("{:.3g}", one.noise) : "-",
+              change_name(one.change));
   }
   return any ? table.text() : std::string();
 }
