@@ -7,8 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/info/gather.hpp"
-#include "tools/info/limits.hpp"
+#include "tools/info/info.hpp"
 
 namespace farside::tools {
 namespace {
