@@ -19,8 +19,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-#include "tools/bench/away.hpp"
-#include "tools/bench/bare.hpp"
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 
 namespace farside::bench {

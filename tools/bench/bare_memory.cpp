@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "tools/bench/bare.hpp"
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 #include "transport/base/futex.hpp"
 #include "transport/base/relax.hpp"

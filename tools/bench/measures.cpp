@@ -10,8 +10,6 @@
 #include <thread>
 #include <type_traits>
 
-#include "tools/bench/away.hpp"
-#include "tools/bench/bare.hpp"
 #include "tools/bench/operations.hpp"
 #include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"

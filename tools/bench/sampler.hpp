@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <thread>
 #include <vector>
 
 namespace farside::bench {
@@ -74,6 +76,19 @@ double repeat_for(double seconds, Step&& step) {
     if (taken < 20e-6) steps *= 2;
   }
   return elapsed;
+}
+
+// The following two are what a target outside of MPI does until the deadline. The first sleeps.
+inline void sleep_until(Clock::time_point deadline) {
+  while (Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Computes on this process's own memory, without system calls or MPI.
+inline void compute_until(Clock::time_point deadline) {
+  std::array<volatile double, 512> numbers{};
+  do {
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = numbers[i] * 0.999 + static_cast<double>(i);
+  } while (Clock::now() < deadline);
 }
 
 }  // namespace farside::bench
