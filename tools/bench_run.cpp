@@ -110,10 +110,8 @@ std::string without_place(const std::string& line) {
 std::string telling_lines(const std::string& errors) {
   std::vector<std::string> all;
   std::vector<std::string> ours;
-  for (std::size_t at = 0; at < errors.size();) {
-    const std::size_t end = std::min(errors.find('\n', at), errors.size());
-    const std::string line = without_place(errors.substr(at, end - at));
-    at = end + 1;
+  for (const std::string& whole : split(errors, "\n")) {
+    const std::string line = without_place(whole);
     if (line.find_first_not_of("-=* \t") == std::string::npos || line.starts_with("reported by process") ||
         line.find("ORTE_ERROR_LOG") != std::string::npos)
       continue;

@@ -13,6 +13,7 @@
 
 #include "tools/child.hpp"
 #include "tools/linkage.hpp"
+#include "tools/text.hpp"
 
 namespace farside::tools {
 namespace {
@@ -33,8 +34,6 @@ constexpr auto kKnown = std::to_array<Known>({
     {"openmpi", "Open MPI", FARSIDE_MPIRUN_OPENMPI, "Open MPI"},
     {"mpich", "MPICH", FARSIDE_MPIRUN_MPICH, "HYDRA"},
 });
-
-bool runnable(const fs::path& path) { return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path); }
 
 // Returns the output of `launcher --version`.
 std::vector<std::string> version_lines(const std::string& launcher) {
@@ -160,13 +159,8 @@ std::vector<std::string> local_launch(const Runtime& runtime, int ranks) {
 
 std::string preload_list(const std::string& old, const std::string& library) {
   std::string list = library;
-  for (std::size_t at = 0; at < old.size();) {
-    const std::size_t end = std::min(old.find_first_of(": ", at), old.size());
-    const std::string entry = old.substr(at, end - at);
-    if (!entry.empty() && entry.find("libfarside-") == std::string::npos) {
-      list += (list.empty() ? "" : ":") + entry;
-    }
-    at = end + 1;
+  for (const std::string& entry : split(old, ": ")) {
+    if (!entry.empty() && entry.find("libfarside-") == std::string::npos) list += (list.empty() ? "" : ":") + entry;
   }
   return list;
 }

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <string_view>
 
-
 namespace farside::tools {
 namespace {
 
@@ -86,6 +85,16 @@ std::vector<std::string> shell_words(std::string_view line) {
     }
   }
   return words;
+}
+
+std::vector<std::string> split(std::string_view text, std::string_view separators) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find_first_of(separators, at), text.size());
+    parts.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
 }
 
 bool write_file(std::string_view command, const std::string& file, const std::string& text) {

@@ -25,6 +25,9 @@ std::string shell_line(const std::vector<std::string>& words);
 // Splits a command line into words as a shell does (quotes and backslashes only).
 std::vector<std::string> shell_words(std::string_view line);
 
+// Splits a text at each of the separators; parts may be empty.
+std::vector<std::string> split(std::string_view text, std::string_view separators);
+
 // Writes a file. On failure it prints the reason on stderr, as `farside COMMAND`, and returns false.
 bool write_file(std::string_view command, const std::string& file, const std::string& text);
 

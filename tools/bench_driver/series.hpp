@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/bench_driver/variant.hpp"
 #include "tools/bench_run.hpp"
 
 namespace farside::tools {
@@ -27,6 +28,7 @@ struct Series {
 
 struct RuntimeReport {
   Runtime runtime;
+  std::vector<const Variant*> variants;                                   // in the order of measuring
   std::string library;                                                    // the runtime's own name and version
   std::map<std::string_view, std::map<std::string_view, Series>> series;  // by variant and measure
   std::vector<std::string> warnings;

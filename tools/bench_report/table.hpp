@@ -10,7 +10,7 @@
 
 namespace farside::tools {
 
-void print_table(const BenchSettings& settings, const std::vector<const Variant*>& variants,
-                 const std::vector<const bench::MeasureInfo*>& measures, const RuntimeReport& report);
+void print_table(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
+                 const RuntimeReport& report);
 
 }  // namespace farside::tools
