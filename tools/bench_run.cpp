@@ -82,12 +82,10 @@ std::vector<std::string> command_for(const BenchRequest& request,
 
 // Returns the measures that may share a run with the first one: measures with threads initialize MPI with
 // MPI_THREAD_MULTIPLE, which would slow down the others.
-std::vector<const bench::MeasureInfo*> alike(const std::vector<const bench::MeasureInfo*>& measures) {
-  std::vector<const bench::MeasureInfo*> result;
-  for (const auto* info : measures) {
-    if (info->threads == measures.front()->threads) result.push_back(info);
-  }
-  return result;
+std::vector<const bench::MeasureInfo*> alike(std::vector<const bench::MeasureInfo*> measures) {
+  const bool threads = measures.front()->threads;
+  std::erase_if(measures, [&](const auto* info) { return info->threads != threads; });
+  return measures;
 }
 
 // Returns the signal that ended a rank: launchers pass it on as exit code 128 + signal.

@@ -65,9 +65,7 @@ std::vector<std::string> interpreter_of(const std::string& script) {
   const auto command = std::find_if(words.begin() + 1, words.end(), [](const std::string& word) {
     return !word.starts_with('-') && word.find('=') == std::string::npos;
   });
-  if (command == words.end()) return words;
-  words.erase(words.begin(), command);
-  return words;
+  return command == words.end() ? words : std::vector(command, words.end());
 }
 
 // Returns the extension module of mpi4py that this interpreter would import.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -88,13 +87,10 @@ std::string own_folder() {
 
 std::string default_library_folder() {
   const fs::path own(own_folder());
-  for (const char* folder : {FARSIDE_INSTALLED_LIBRARIES, "../lib"}) {
-    const fs::path candidate = (own / folder).lexically_normal();
-    for (const Known& known : kKnown) {
-      if (!library_in(candidate, known.name).empty()) return candidate.string();
-    }
-  }
-  return (own / "../lib").lexically_normal().string();
+  const fs::path installed = (own / FARSIDE_INSTALLED_LIBRARIES).lexically_normal();
+  const bool there =
+      std::ranges::any_of(kKnown, [&](const Known& known) { return !library_in(installed, known.name).empty(); });
+  return there ? installed.string() : (own / "../lib").lexically_normal().string();
 }
 
 std::vector<std::string> runtime_names() {
@@ -104,16 +100,11 @@ std::vector<std::string> runtime_names() {
 }
 
 Runtime find_runtime(const std::string& name, const std::string& library_folder, const std::string& mpi_library) {
-  Runtime runtime;
-  for (const Known& known : kKnown) {
-    if (known.name != name) continue;
-    runtime.name = known.name;
-    runtime.title = known.title;
-    runtime.launcher = find_launcher(known, mpi_library);
-    runtime.benchmark = absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", known.name));
-    runtime.library = library_in(library_folder, known.name);
-  }
-  return runtime;
+  const auto known = std::ranges::find(kKnown, name, &Known::name);
+  if (known == kKnown.end()) return {};
+  return {name, std::string(known->title), find_launcher(*known, mpi_library),
+          absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", name)),
+          library_in(library_folder, name)};
 }
 
 std::string launcher_version(const Runtime& runtime) {
@@ -131,11 +122,10 @@ std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vecto
   for (const std::string& name : runtime_names()) {
     Runtime runtime = find_runtime(name, library_folder);
     if (runtime.launcher.empty()) {
-      missing.push_back(
-          fmt::format("{}: no launcher (neither mpirun.{} nor an mpirun of its own in PATH)", name, name));
-      continue;
+      missing.push_back(fmt::format("{0}: no launcher (neither mpirun.{0} nor an mpirun of its own in PATH)", name));
+    } else {
+      result.push_back(std::move(runtime));
     }
-    result.push_back(std::move(runtime));
   }
   return result;
 }

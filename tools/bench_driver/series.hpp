@@ -21,7 +21,7 @@ struct Series {
   bool measured() const { return !broken() && (!figures.empty() || !slices.empty()); }
   const std::vector<Figure>& counted() const { return figures.empty() ? slices : figures; }
   double median() const;   // of the runs' medians
-  double fastest() const;  // the smallest minimum of the runs
+  double fastest() const;  // the smallest minimum of the runs; precondition: measured()
   // Whether the figure is unreliable: only time slices, or a factor of more than two between the medians of the runs.
   bool doubtful() const;
 };

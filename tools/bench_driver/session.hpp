@@ -2,7 +2,6 @@
 // Makes all runs of a benchmark: the variants of a runtime in alternation, for the requested number of rounds.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "tools/bench_driver/progress.hpp"

@@ -2,7 +2,6 @@
 // Prints the table of one runtime for a terminal, and below it comparisons of its figures.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "tools/bench_driver/series.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The report of `farside info` as text: one line per item, and below it, marked, the advice.
 #include <algorithm>
-#include <iterator>
 #include <string>
 
 #include <fmt/format.h>

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <malloc.h>
 #include <memory>
 #include <mutex>

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <optional>
 
 #include <fmt/format.h>
 
