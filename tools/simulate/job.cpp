@@ -264,18 +264,15 @@ class Job {
     if (!failed_) failed_ = error;
   }
   std::unique_ptr<NodeGroup> join_node(int rank) {
+    std::optional<Result<std::unique_ptr<NodeGroup>>> node;
     if (rank == 0) {
-      Result<std::unique_ptr<NodeGroup>> leading = NodeGroup::lead(members_);
-      if (leading) place_ = leading.value()->place();
-      meeting_.wait();
-      if (leading) return std::move(leading.value());
-      fail(leading.error());
-      return nullptr;
+      node = NodeGroup::lead(members_);
+      if (*node) place_ = node->value()->place();
     }
     meeting_.wait();
-    Result<std::unique_ptr<NodeGroup>> joined = NodeGroup::join(place_, rank, members_);
-    if (joined) return std::move(joined.value());
-    fail(joined.error());
+    if (rank != 0) node = NodeGroup::join(place_, rank, members_);
+    if (*node) return std::move(node->value());
+    fail(node->error());
     return nullptr;
   }
   Result<std::unique_ptr<SimulatedWindow>> make_window(Agreement& agreement, GroupPeers& peers,
