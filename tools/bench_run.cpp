@@ -52,20 +52,22 @@ std::vector<std::string> command_for(const BenchRequest& request,
                                      const std::vector<const bench::MeasureInfo*>& measures) {
   const Variables variables = variables_for(request);
   std::vector<std::string> words;
+  const auto append = [&](const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+  };
   if (request.settings.launcher.empty()) {
     words = local_launch(request.runtime, request.settings.ranks);
     if (!request.settings.hosts.empty())
-      words.insert(words.end(), {request.runtime.name == "openmpi" ? "--host" : "-hosts", request.settings.hosts});
-    const std::vector<std::string> set = words_for_ranks(request.runtime, variables);
-    words.insert(words.end(), set.begin(), set.end());
-    words.insert(words.end(), request.settings.launcher_options.begin(), request.settings.launcher_options.end());
+      append({request.runtime.name == "openmpi" ? "--host" : "-hosts", request.settings.hosts});
+    append(words_for_ranks(request.runtime, variables));
+    append(request.settings.launcher_options);
   } else {
     words = shell_words(request.settings.launcher);
     for (std::string& word : words) {
       for (std::size_t at = 0; (at = word.find("{n}", at)) != std::string::npos;)
         word.replace(at, 3, std::to_string(request.settings.ranks));
     }
-    words.insert(words.end(), request.settings.launcher_options.begin(), request.settings.launcher_options.end());
+    append(request.settings.launcher_options);
     // The option by which this launcher passes variables on is unknown; env(1) works under any launcher.
     words.emplace_back("env");
     for (const Variables& some : {request.variant->component_variables(), variables})
@@ -73,21 +75,18 @@ std::vector<std::string> command_for(const BenchRequest& request,
   }
   std::vector<std::string_view> names;
   for (const auto* info : measures) names.push_back(info->name);
-  words.insert(words.end(),
-               {request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")), "--window",
-                request.settings.window, "--provider", bare_provider(request.settings.provider), "--compute-seconds",
-                fmt::format("{}", request.settings.compute_seconds)});
+  append({request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")), "--window",
+          request.settings.window, "--provider", bare_provider(request.settings.provider), "--compute-seconds",
+          fmt::format("{}", request.settings.compute_seconds)});
   return words;
 }
 
 // Returns the measures that may share a run with the first one: measures with threads initialize MPI with
 // MPI_THREAD_MULTIPLE, which would slow down the others.
-std::vector<const bench::MeasureInfo*> alike(const std::vector<const bench::MeasureInfo*>& measures) {
-  std::vector<const bench::MeasureInfo*> result;
-  for (const auto* info : measures) {
-    if (info->threads == measures.front()->threads) result.push_back(info);
-  }
-  return result;
+std::vector<const bench::MeasureInfo*> alike(std::vector<const bench::MeasureInfo*> measures) {
+  const bool threads = measures.front()->threads;
+  std::erase_if(measures, [&](const auto* info) { return info->threads != threads; });
+  return measures;
 }
 
 // Returns the signal that ended a rank: launchers pass it on as exit code 128 + signal.
@@ -110,10 +109,8 @@ std::string without_place(const std::string& line) {
 std::string telling_lines(const std::string& errors) {
   std::vector<std::string> all;
   std::vector<std::string> ours;
-  for (std::size_t at = 0; at < errors.size();) {
-    const std::size_t end = std::min(errors.find('\n', at), errors.size());
-    const std::string line = without_place(errors.substr(at, end - at));
-    at = end + 1;
+  for (const std::string& whole : split(errors, "\n")) {
+    const std::string line = without_place(whole);
     if (line.find_first_not_of("-=* \t") == std::string::npos || line.starts_with("reported by process") ||
         line.find("ORTE_ERROR_LOG") != std::string::npos)
       continue;
@@ -129,23 +126,14 @@ std::string telling_lines(const std::string& errors) {
 }
 
 Result verdict_of(const ChildEnd& end, double timeout) {
-  Result result;
+  if (const auto number = signal_of(end)) return {Verdict::kCrashed, {}, strsignal(*number)};
+  Result result{Verdict::kFailed, {}, fmt::format("exit status {}", end.code)};
   if (end.how == ChildEnd::How::kSilent) {
-    result.verdict = Verdict::kHung;
-    result.reason = fmt::format("nothing for {:.0f} s, ended", timeout);
+    result = {Verdict::kHung, {}, fmt::format("nothing for {:.0f} s, ended", timeout)};
   } else if (end.how == ChildEnd::How::kNotStarted) {
-    result.verdict = Verdict::kFailed;
     result.reason = fmt::format("no process for the launcher: {}", std::strerror(end.code));
-  } else if (const auto number = signal_of(end)) {
-    result.verdict = Verdict::kCrashed;
-    result.reason = strsignal(*number);
-  } else {
-    result.verdict = Verdict::kFailed;
-    result.reason = fmt::format("exit status {}", end.code);
   }
-  if (result.verdict != Verdict::kCrashed) {
-    if (const std::string said = telling_lines(end.error_output); !said.empty()) result.reason += "; " + said;
-  }
+  if (const std::string said = telling_lines(end.error_output); !said.empty()) result.reason += "; " + said;
   return result;
 }
 
@@ -158,8 +146,7 @@ void check_routes(const BenchRequest& request, int nodes, const std::vector<std:
   if (opened.empty()) warnings.push_back("NOT FARSIDE: no window was made");
   if (nodes > 1) return;
   const bool fabric = request.variant->kind == Variant::Kind::kFabric;
-  const std::set<std::string> routes(opened.begin(), opened.end());
-  for (const std::string& route : routes) {
+  for (const std::string& route : std::set(opened.begin(), opened.end())) {
     if (!route.empty() && fabric != (route == "fabric"))
       warnings.push_back(fmt::format("WRONG ROUTE: {} within a node, where {} the fabric was to be measured", route,
                                      fabric ? "only" : "not"));
@@ -211,15 +198,13 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
         opened.push_back(line.value("opened", ""));
       } else if (const auto* info = bench::find_measure(line.value("measure", "")); info != nullptr) {
         begun = nullptr;
-        Result result;
         if (line.contains("error")) {
-          result.verdict = Verdict::kWrong;
-          result.reason = line.value("error", "");
+          report(*info, {Verdict::kWrong, {}, line.value("error", "")});
         } else {
-          result.figure = {line.value("median", 0.0), line.value("min", 0.0), line.value("p90", 0.0),
-                           line.value("samples", 0L), line.value("preempted", 0.0)};
+          const Figure figure{line.value("median", 0.0), line.value("min", 0.0), line.value("p90", 0.0),
+                              line.value("samples", 0L), line.value("preempted", 0.0)};
+          report(*info, {Verdict::kMeasured, figure, {}});
         }
-        report(*info, std::move(result));
       } else if (line.contains("end")) {
         ended = true;
       }

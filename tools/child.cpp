@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "transport/base/unique_fd.hpp"
 
@@ -126,11 +126,10 @@ bool drain(UniqueFd& from, const std::function<void(std::string_view)>& take) {
     if (count > 0) {
       take({buffer.data(), static_cast<std::size_t>(count)});
       any = true;
-    } else if (count < 0 && errno == EINTR) {
-      continue;
-    } else {
-      if (count == 0 || errno != EAGAIN) from.reset();
+    } else if (count < 0 && errno == EAGAIN) {
       break;
+    } else if (count == 0 || errno != EINTR) {
+      from.reset();
     }
   }
   return any;
@@ -176,23 +175,17 @@ int become_program(const std::vector<std::string>& arguments, const Environment&
 }
 
 ChildEnd run_child(const ChildRequest& request) {
-  ChildEnd end;
-  if (stop_signal != 0) {
-    end.how = ChildEnd::How::kInterrupted;
-    return end;
-  }
+  if (stop_signal != 0) return {ChildEnd::How::kInterrupted, 0, {}};
   Pipe out, err;
   const pid_t parent = getpid();
   const pid_t child = out.read.valid() && err.read.valid() ? fork() : -1;
-  if (child < 0) {
-    end.code = errno;
-    return end;
-  }
+  if (child < 0) return {ChildEnd::How::kNotStarted, errno, {}};
   if (child == 0) become(request, parent, out.write.get(), err.write.get());
   setpgid(child, child);  // parent and child both call it, since either may run first
   out.write.reset();
   err.write.reset();
 
+  ChildEnd end;
   std::string line;
   const auto take_output = [&](std::string_view bytes) {
     for (const char byte : bytes) {
@@ -240,42 +233,30 @@ ChildEnd run_child(const ChildRequest& request) {
   drain(err.read, take_errors);
   if (!line.empty()) take_output("\n");
   end_leftovers();
-  if (ended_by_us) {
-    end.how = *ended_by_us;
-  } else if (WIFSIGNALED(status)) {
-    end.how = ChildEnd::How::kSignalled;
-    end.code = WTERMSIG(status);
-  } else {
-    end.how = ChildEnd::How::kExited;
-    end.code = WEXITSTATUS(status);
-  }
+  const bool signalled = WIFSIGNALED(status);
+  end.how = ended_by_us.value_or(signalled ? ChildEnd::How::kSignalled : ChildEnd::How::kExited);
+  if (!ended_by_us) end.code = signalled ? WTERMSIG(status) : WEXITSTATUS(status);
   return end;
 }
 
 Attempt attempt(const std::function<std::string()>& task, double seconds) {
-  Attempt result;
+  std::vector<std::string> lines;
   ChildRequest request;
   request.task = task;
   request.silence_seconds = seconds;
-  request.on_line = [&](std::string_view line) {
-    if (result.answered) result.answer += '\n';
-    result.answer += line;
-    result.answered = true;
-  };
+  request.on_line = [&](std::string_view line) { lines.emplace_back(line); };
   const ChildEnd end = run_child(request);
-  result.answered = end.how == ChildEnd::How::kExited && end.code == 0;
-  if (result.answered) return result;
-  result.answer.clear();
   switch (end.how) {
-    case ChildEnd::How::kExited: result.end = fmt::format("ended with exit status {}", end.code); break;
+    case ChildEnd::How::kExited:
+      if (end.code == 0) return {true, fmt::format("{}", fmt::join(lines, "\n")), {}};
+      return {false, {}, fmt::format("ended with exit status {}", end.code)};
     case ChildEnd::How::kSignalled:
-      result.end = fmt::format("ended by signal {} ({})", end.code, strsignal(end.code));
-      break;
-    case ChildEnd::How::kSilent: result.end = fmt::format("no answer for {:.0f} s", seconds); break;
-    case ChildEnd::How::kInterrupted: result.end = "was interrupted"; break;
-    case ChildEnd::How::kNotStarted: result.end = fmt::format("fork: {}", std::strerror(end.code)); break;
+      return {false, {}, fmt::format("ended by signal {} ({})", end.code, strsignal(end.code))};
+    case ChildEnd::How::kSilent: return {false, {}, fmt::format("no answer for {:.0f} s", seconds)};
+    case ChildEnd::How::kInterrupted: return {false, {}, "was interrupted"};
+    case ChildEnd::How::kNotStarted: break;
   }
-  return result;
+  return {false, {}, fmt::format("fork: {}", std::strerror(end.code))};
 }
 
 }  // namespace farside::tools

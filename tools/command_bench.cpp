@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <exception>
+#include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,7 +16,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "tools/bench_driver/progress.hpp"
 #include "tools/bench_driver/session.hpp"
@@ -30,31 +31,21 @@
 namespace farside::tools {
 namespace {
 
-bool can_write(const std::string& file) {
-  FILE* opened = std::fopen(file.c_str(), "ab");
-  if (opened == nullptr) {
-    fmt::print(stderr, "farside bench: cannot write {}: {}\n", file, std::strerror(errno));
-    return false;
-  }
-  std::fclose(opened);
-  return true;
-}
-
 void print_next_steps(const std::vector<RuntimeReport>& reports) {
-  const bool any =
-      std::ranges::any_of(reports, [](const RuntimeReport& report) { return !report.runtime.library.empty(); });
-  if (any) {
-    fmt::print("\nNext, your own program, unchanged:\n  {}/farside run -n 2 -- ./your_program\nor by hand:\n",
-               own_folder());
-  }
+  std::string by_hand;
   for (const RuntimeReport& report : reports) {
     if (report.runtime.library.empty()) continue;
     const bool as_root = report.runtime.name == "openmpi" && geteuid() == 0;
-    fmt::print("  {}LD_PRELOAD={} {} -n 2 ./your_program\n",
-               as_root ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "", report.runtime.library,
-               report.runtime.launcher);
+    by_hand += fmt::format("  {}LD_PRELOAD={} {} -n 2 ./your_program\n",
+                           as_root ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "",
+                           report.runtime.library, report.runtime.launcher);
   }
-  fmt::print("More measures: {}/farside bench; all options: {}/farside bench --help\n", own_folder(), own_folder());
+  const std::string own = own_folder();
+  if (!by_hand.empty()) {
+    fmt::print("\nNext, your own program, unchanged:\n  {}/farside run -n 2 -- ./your_program\nor by hand:\n{}", own,
+               by_hand);
+  }
+  fmt::print("More measures: {0}/farside bench; all options: {0}/farside bench --help\n", own);
 }
 
 int bench(const BenchSettings& settings, const std::string& command) {
@@ -67,7 +58,9 @@ int bench(const BenchSettings& settings, const std::string& command) {
   }
   // Fails now rather than after an hour of measuring.
   for (const std::string* file : {&settings.json_file, &settings.csv_file, &settings.html_file}) {
-    if (!file->empty() && !can_write(*file)) return 2;
+    if (file->empty() || std::ofstream(*file, std::ios::app)) continue;
+    fmt::print(stderr, "farside bench: cannot write {}: {}\n", *file, std::strerror(errno));
+    return 2;
   }
   std::vector<std::string> missing;
   std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, missing);
@@ -78,31 +71,24 @@ int bench(const BenchSettings& settings, const std::string& command) {
   }
   bool good = true;
   std::vector<RuntimeReport> reports;
-  std::map<std::string, std::vector<const Variant*>> variants;
-  int total = 0;
+  std::size_t total = 0;
   for (Runtime& runtime : runtimes) {
     if (runtime.benchmark.empty()) {
       missing.push_back(fmt::format("{}: no {}/farside-bench-{} (not built for this runtime)", runtime.name,
                                     own_folder(), runtime.name));
       continue;
     }
-    bool lacks_farside = false;
-    for (const Variant* variant : wanted) {
-      if (!variant->exists_in(runtime)) continue;
-      if (variant->native() || !runtime.library.empty()) {
-        variants[runtime.name].push_back(variant);
-      } else {
-        lacks_farside = true;
-      }
-    }
-    if (lacks_farside) {
+    std::vector<const Variant*> variants = wanted;
+    std::erase_if(variants, [&](const Variant* variant) { return !variant->exists_in(runtime); });
+    const auto of_farside = [](const Variant* variant) { return !variant->native(); };
+    if (runtime.library.empty() && std::erase_if(variants, of_farside) > 0) {
       good = false;
       missing.push_back(fmt::format("{}: FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
                                     runtime.name, settings.library_folder, runtime.name));
     }
-    if (variants[runtime.name].empty()) continue;
-    total += static_cast<int>(variants[runtime.name].size() * measures.size()) * settings.rounds;
-    reports.push_back({std::move(runtime), {}, {}, {}});
+    if (variants.empty()) continue;
+    total += variants.size() * measures.size() * static_cast<std::size_t>(settings.rounds);
+    reports.push_back({std::move(runtime), std::move(variants), {}, {}, {}});
   }
   for (const std::string& line : missing) fmt::print("{}\n", line);
   if (reports.empty()) {
@@ -121,19 +107,18 @@ int bench(const BenchSettings& settings, const std::string& command) {
   }
   std::fflush(stdout);
 
-  Progress progress(total, stdout_rewrites());
+  Progress progress(static_cast<int>(total), stdout_rewrites());
   bool whole = true;
   for (RuntimeReport& report : reports) {
-    whole = whole && measure_runtime(settings, variants[report.runtime.name], measures, progress, report);
+    whole = whole && measure_runtime(settings, measures, progress, report);
   }
   progress.clear();
   for (const RuntimeReport& report : reports) {
-    print_table(settings, variants[report.runtime.name], measures, report);
+    print_table(settings, measures, report);
     good = good && report.warnings.empty();
-    for (const auto& [variant, by_name] : report.series) {
-      const bool native = variants_named({std::string(variant)}).front()->native();
-      for (const auto& [name, series] : by_name)
-        good = good && (native || bench::is_bare(*bench::find_measure(name)) || !series.broken());
+    for (const Variant* variant : report.variants) {
+      for (const auto* info : measures)
+        good = good && (variant->native() || bench::is_bare(*info) || !report.find(variant->key, info->name).broken());
     }
   }
   if (wanted.size() > 1 && wanted.front()->key == "native") {
@@ -150,15 +135,16 @@ int bench(const BenchSettings& settings, const std::string& command) {
   const Json result = to_json(settings, command, measures, reports);
   bool written = true;
   const auto write = [&](const std::string& file, const char* what, const std::string& text) {
-    if (!write_file("bench", file, text)) {
-      written = false;
-    } else {
+    if (file.empty()) return;
+    if (write_file("bench", file, text)) {
       fmt::print("{}: {}\n", what, file);
+    } else {
+      written = false;
     }
   };
-  if (!settings.json_file.empty()) write(settings.json_file, "Figures of all runs", json_text(result));
-  if (!settings.csv_file.empty()) write(settings.csv_file, "Figures of all runs", to_csv(result));
-  if (!settings.html_file.empty()) write(settings.html_file, "Report", html_report(result));
+  write(settings.json_file, "Figures of all runs", json_text(result));
+  write(settings.csv_file, "Figures of all runs", to_csv(result));
+  write(settings.html_file, "Report", html_report(result));
   if (!whole) {
     fmt::print("Interrupted.\n");
     return 130;
@@ -174,60 +160,47 @@ struct CompareSettings {
 };
 
 int compare_results(const CompareSettings& settings) {
-  try {
-    const Json a = read_result(settings.a);
-    const Json b = read_result(settings.b);
-    fmt::print("A: {}, {}\nB: {}, {}\n", settings.a, a.at("date").get<std::string>(), settings.b,
-               b.at("date").get<std::string>());
-    for (const std::string& line : differences(a, b)) fmt::print("NOT THE SAME in A and B: {}\n", line);
-    const std::vector<Comparison> comparisons = compare(a, b, settings.threshold);
-    const std::string text = comparison_text(comparisons, settings.all);
-    if (!text.empty()) fmt::print("\n{}\n", text);
-    int compared = 0, only = 0, regressions = 0, improvements = 0, native = 0;
-    for (const Comparison& one : comparisons) {
-      compared += one.a && one.b ? 1 : 0;
-      only += one.change == Change::kOnlyA || one.change == Change::kOnlyB ? 1 : 0;
-      const bool worse = one.change == Change::kRegression || one.change == Change::kLost;
-      if (one.native) {
-        native += worse || one.change == Change::kImprovement ? 1 : 0;
-      } else {
-        regressions += worse ? 1 : 0;
-        improvements += one.change == Change::kImprovement ? 1 : 0;
-      }
-    }
-    if (compared == 0) {
-      fmt::print(stderr, "farside bench: {} and {} have no figure in common\n", settings.a, settings.b);
-      return 2;
-    }
-    fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared, regressions,
-               improvements);
-    if (only > 0) fmt::print("Only one of A and B has {} others (--all shows them).\n", only);
-    if (native > 0) {
-      fmt::print(
-          "Of native or bare figures {} changed too, which farside has no part in: compare the machine, or measure "
-          "again.\n",
-          native);
-    }
-    fmt::print(
-        "noise: what the runs of A and of B differ by, multiplied; a change counts beyond it, and beyond {:.0f}%.\n",
-        100 * settings.threshold);
-    return regressions > 0 ? 1 : 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "farside bench: {}\n", error.what());
+  const Json a = read_result(settings.a);
+  const Json b = read_result(settings.b);
+  fmt::print("A: {}, {}\nB: {}, {}\n", settings.a, a.at("date").get<std::string>(), settings.b,
+             b.at("date").get<std::string>());
+  for (const std::string& line : differences(a, b)) fmt::print("NOT THE SAME in A and B: {}\n", line);
+  const std::vector<Comparison> comparisons = compare(a, b, settings.threshold);
+  const std::string text = comparison_text(comparisons, settings.all);
+  if (!text.empty()) fmt::print("\n{}\n", text);
+  const auto number = [&](const auto& condition) { return std::ranges::count_if(comparisons, condition); };
+  const auto compared = number([](const Comparison& one) { return one.a && one.b; });
+  const auto only = number([](const Comparison& one) { return one.only_in_one(); });
+  const auto native = number([](const Comparison& one) { return one.native && (one.worse() || one.better()); });
+  const auto regressions = number([](const Comparison& one) { return !one.native && one.worse(); });
+  const auto improvements = number([](const Comparison& one) { return !one.native && one.better(); });
+  if (compared == 0) {
+    fmt::print(stderr, "farside bench: {} and {} have no figure in common\n", settings.a, settings.b);
     return 2;
   }
+  fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared, regressions,
+             improvements);
+  if (only > 0) fmt::print("Only one of A and B has {} others (--all shows them).\n", only);
+  if (native > 0) {
+    fmt::print(
+        "Of native or bare figures {} changed too, which farside has no part in: compare the machine, or measure "
+        "again.\n",
+        native);
+  }
+  fmt::print(
+      "noise: what the runs of A and of B differ by, multiplied; a change counts beyond it, and beyond {:.0f}%.\n",
+      100 * settings.threshold);
+  return regressions > 0 ? 1 : 0;
 }
 
-int report_result(const std::string& json, const std::string& html, const std::string& csv) {
+// Runs a command on results. One that cannot be read is an error of the user.
+int on_results(const std::function<int()>& command) {
   try {
-    const Json result = read_result(json);
-    if (!html.empty() && !write_file("bench", html, html_report(result))) return 2;
-    if (!csv.empty() && !write_file("bench", csv, to_csv(result))) return 2;
+    return command();
   } catch (const std::exception& error) {
     fmt::print(stderr, "farside bench: {}\n", error.what());
     return 2;
   }
-  return 0;
 }
 
 void add_compare_command(CLI::App& bench_command, int& exit_code) {
@@ -240,18 +213,26 @@ void add_compare_command(CLI::App& bench_command, int& exit_code) {
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
   command->add_flag("--all", settings->all, "show also what has not changed, and what only one of them has");
-  command->callback([settings, &exit_code] { exit_code = compare_results(*settings); });
+  command->callback([settings, &exit_code] { exit_code = on_results([&] { return compare_results(*settings); }); });
 }
 
 void add_report_command(CLI::App& bench_command, int& exit_code) {
-  auto files = std::make_shared<std::array<std::string, 3>>();
+  struct Files {
+    std::string json, html, csv;
+  };
+  auto files = std::make_shared<Files>();
   CLI::App* command = bench_command.add_subcommand("report", "make the HTML report, or CSV, of what --json wrote");
-  command->add_option("JSON", (*files)[0], "what --json wrote")->required();
-  auto* html = command->add_option("--html", (*files)[1], "write the report to this file");
-  auto* csv = command->add_option("--csv", (*files)[2], "write the figures of all runs to this file");
-  command->callback([files, html, csv, &exit_code] {
-    if (html->count() + csv->count() == 0) throw CLI::RequiredError("--html or --csv");
-    exit_code = report_result((*files)[0], (*files)[1], (*files)[2]);
+  command->add_option("JSON", files->json, "what --json wrote")->required();
+  command->add_option("--html", files->html, "write the report to this file");
+  command->add_option("--csv", files->csv, "write the figures of all runs to this file");
+  command->callback([files, &exit_code] {
+    if (files->html.empty() && files->csv.empty()) throw CLI::RequiredError("--html or --csv");
+    exit_code = on_results([&] {
+      const Json result = read_result(files->json);
+      const bool written = (files->html.empty() || write_file("bench", files->html, html_report(result))) &&
+                           (files->csv.empty() || write_file("bench", files->csv, to_csv(result)));
+      return written ? 0 : 2;
+    });
   });
 }
 

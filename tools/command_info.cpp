@@ -8,7 +8,7 @@
 
 #include "tools/child.hpp"
 #include "tools/commands.hpp"
-#include "tools/info/gather.hpp"
+#include "tools/info/info.hpp"
 #include "tools/runtime.hpp"
 
 namespace farside::tools {

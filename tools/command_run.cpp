@@ -2,11 +2,11 @@
 // `farside run`: starts a program under the launcher of the runtime that it is linked to, with farside
 // preloaded.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unistd.h>
@@ -87,13 +87,11 @@ Result<std::string> detect(const Linkage& linkage) {
 
 // Returns whether the launcher's own options set this variable for the ranks.
 bool set_by_user(const std::vector<std::string>& launcher_options, std::string_view name) {
-  for (std::size_t i = 0; i + 1 < launcher_options.size(); ++i) {
-    std::string_view option = launcher_options[i];
-    while (option.starts_with('-')) option.remove_prefix(1);
-    const std::string_view value = launcher_options[i + 1];
-    if ((option == "x" || option == "genv" || option == "env") && value.substr(0, value.find('=')) == name) return true;
-  }
-  return false;
+  static constexpr std::array<std::string_view, 6> kOptions = {"-x", "--x", "-genv", "--genv", "-env", "--env"};
+  const auto sets = [&](const std::string& option, const std::string& value) {
+    return std::ranges::find(kOptions, option) != kOptions.end() && value.substr(0, value.find('=')) == name;
+  };
+  return std::ranges::adjacent_find(launcher_options, sets) != launcher_options.end();
 }
 
 // Adds `set` after each ":" of Open MPI, because its -x applies to one program only.
@@ -110,9 +108,8 @@ std::vector<std::string> with_variables(const Runtime& runtime, const std::vecto
 bool root_allowed(const Runtime& runtime, const Environment& environment,
                   const std::vector<std::string>& launcher_options) {
   if (runtime.name != "openmpi" || geteuid() != 0) return true;
-  const bool told =
-      environment.contains("OMPI_ALLOW_RUN_AS_ROOT") && environment.contains("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
-  return told || std::ranges::any_of(launcher_options, [](const std::string& word) {
+  return (environment.contains("OMPI_ALLOW_RUN_AS_ROOT") && environment.contains("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) ||
+         std::ranges::any_of(launcher_options, [](const std::string& word) {
            return word == "--allow-run-as-root" || word == "-allow-run-as-root";
          });
 }

@@ -123,21 +123,16 @@ int run(const Options& options) {
         "lock_all: contended is per word, as an exclusive lock of farside takes two, at global lock of the one that "
         "lock_all takes;\nthe queue at the target would send 4 messages per rank and lock_all.\n");
   }
-  bool good = true;
-  for (const Run& each : runs) {
+  bool good = std::ranges::all_of(runs, [](const Run& each) {
     const bool whole = each.figures.acquisitions == each.figures.asked && each.figures.violations == 0;
-    good = good && (whole || each.protocol != "farside");
-  }
+    return whole || each.protocol != "farside";
+  });
   if (!options.json_file.empty())
     good = write_file("simulate", options.json_file, simulate::to_json(runs).dump(2) + "\n") && good;
   if (!options.csv_file.empty()) good = write_file("simulate", options.csv_file, simulate::to_csv(runs)) && good;
   if (!options.plot_file.empty()) {
     const std::string problem = simulate::plot(runs, options.plot_file);
-    if (problem.empty()) {
-      fmt::print("Plot: {}\n", options.plot_file);
-    } else {
-      fmt::print("No plot: {}\n", problem);
-    }
+    fmt::print("{}: {}\n", problem.empty() ? "Plot" : "No plot", problem.empty() ? options.plot_file : problem);
   }
   return good ? 0 : 1;
 }

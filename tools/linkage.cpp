@@ -6,7 +6,6 @@
 #include <cctype>
 #include <cstdlib>
 #include <elf.h>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -16,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "tools/child.hpp"
+#include "tools/text.hpp"
 
 namespace farside::tools {
 namespace {
@@ -24,11 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kWhatThen = "--runtime openmpi or --runtime mpich says which runtime it is for";
 constexpr int kMostInterpreters = 5;  // the limit of Linux
-
-bool runnable(const fs::path& path) {
-  std::error_code failed;
-  return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path, failed);
-}
 
 Result<std::string> locate(const std::string& word) {
   if (word.find('/') != std::string::npos) {
@@ -70,9 +65,7 @@ std::vector<std::string> interpreter_of(const std::string& script) {
   const auto command = std::find_if(words.begin() + 1, words.end(), [](const std::string& word) {
     return !word.starts_with('-') && word.find('=') == std::string::npos;
   });
-  if (command == words.end()) return words;
-  words.erase(words.begin(), command);
-  return words;
+  return command == words.end() ? words : std::vector(command, words.end());
 }
 
 // Returns the extension module of mpi4py that this interpreter would import.
@@ -133,14 +126,16 @@ std::string runtime_of(const std::string& library) {
 
 }  // namespace
 
+bool runnable(const fs::path& path) {
+  std::error_code failed;
+  return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path, failed);
+}
+
 std::string in_path(const std::string& program) {
   const char* path = std::getenv("PATH");
-  std::string_view rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
-  while (!rest.empty()) {
-    const std::size_t end = rest.find(':');
-    const fs::path candidate = fs::path(rest.substr(0, end)) / program;
+  for (const std::string& folder : split(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin", ":")) {
+    const fs::path candidate = fs::path(folder) / program;
     if (runnable(candidate)) return fs::absolute(candidate).lexically_normal().string();
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
   }
   return {};
 }

@@ -2,8 +2,8 @@
 // Finds the MPI runtime that a program would load, by examining the program.
 #pragma once
 
+#include <filesystem>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,6 +50,9 @@ std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedLibrary>& loaded);
 
 // Returns the MPI library to which `library`, one of farside's, is linked; its runtime is empty if there is none.
 MpiLibrary mpi_behind(const std::string& library);
+
+// Whether the path is a file that this user may execute.
+bool runnable(const std::filesystem::path& path);
 
 // Returns the path of `program` in PATH; empty if it is not there.
 std::string in_path(const std::string& program);

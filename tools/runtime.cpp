@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -13,6 +12,7 @@
 
 #include "tools/child.hpp"
 #include "tools/linkage.hpp"
+#include "tools/text.hpp"
 
 namespace farside::tools {
 namespace {
@@ -33,8 +33,6 @@ constexpr auto kKnown = std::to_array<Known>({
     {"openmpi", "Open MPI", FARSIDE_MPIRUN_OPENMPI, "Open MPI"},
     {"mpich", "MPICH", FARSIDE_MPIRUN_MPICH, "HYDRA"},
 });
-
-bool runnable(const fs::path& path) { return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path); }
 
 // Returns the output of `launcher --version`.
 std::vector<std::string> version_lines(const std::string& launcher) {
@@ -89,13 +87,10 @@ std::string own_folder() {
 
 std::string default_library_folder() {
   const fs::path own(own_folder());
-  for (const char* folder : {FARSIDE_INSTALLED_LIBRARIES, "../lib"}) {
-    const fs::path candidate = (own / folder).lexically_normal();
-    for (const Known& known : kKnown) {
-      if (!library_in(candidate, known.name).empty()) return candidate.string();
-    }
-  }
-  return (own / "../lib").lexically_normal().string();
+  const fs::path installed = (own / FARSIDE_INSTALLED_LIBRARIES).lexically_normal();
+  const bool there =
+      std::ranges::any_of(kKnown, [&](const Known& known) { return !library_in(installed, known.name).empty(); });
+  return there ? installed.string() : (own / "../lib").lexically_normal().string();
 }
 
 std::vector<std::string> runtime_names() {
@@ -105,16 +100,11 @@ std::vector<std::string> runtime_names() {
 }
 
 Runtime find_runtime(const std::string& name, const std::string& library_folder, const std::string& mpi_library) {
-  Runtime runtime;
-  for (const Known& known : kKnown) {
-    if (known.name != name) continue;
-    runtime.name = known.name;
-    runtime.title = known.title;
-    runtime.launcher = find_launcher(known, mpi_library);
-    runtime.benchmark = absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", known.name));
-    runtime.library = library_in(library_folder, known.name);
-  }
-  return runtime;
+  const auto known = std::ranges::find(kKnown, name, &Known::name);
+  if (known == kKnown.end()) return {};
+  return {name, std::string(known->title), find_launcher(*known, mpi_library),
+          absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", name)),
+          library_in(library_folder, name)};
 }
 
 std::string launcher_version(const Runtime& runtime) {
@@ -132,11 +122,10 @@ std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vecto
   for (const std::string& name : runtime_names()) {
     Runtime runtime = find_runtime(name, library_folder);
     if (runtime.launcher.empty()) {
-      missing.push_back(
-          fmt::format("{}: no launcher (neither mpirun.{} nor an mpirun of its own in PATH)", name, name));
-      continue;
+      missing.push_back(fmt::format("{0}: no launcher (neither mpirun.{0} nor an mpirun of its own in PATH)", name));
+    } else {
+      result.push_back(std::move(runtime));
     }
-    result.push_back(std::move(runtime));
   }
   return result;
 }
@@ -160,13 +149,8 @@ std::vector<std::string> local_launch(const Runtime& runtime, int ranks) {
 
 std::string preload_list(const std::string& old, const std::string& library) {
   std::string list = library;
-  for (std::size_t at = 0; at < old.size();) {
-    const std::size_t end = std::min(old.find_first_of(": ", at), old.size());
-    const std::string entry = old.substr(at, end - at);
-    if (!entry.empty() && entry.find("libfarside-") == std::string::npos) {
-      list += (list.empty() ? "" : ":") + entry;
-    }
-    at = end + 1;
+  for (const std::string& entry : split(old, ": ")) {
+    if (!entry.empty() && entry.find("libfarside-") == std::string::npos) list += (list.empty() ? "" : ":") + entry;
   }
   return list;
 }

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string_view>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace farside::tools {
 namespace {
@@ -57,9 +57,7 @@ std::string shell_line(const std::vector<std::string>& words) {
       line += word;
       continue;
     }
-    line += '\'';
-    for (const char byte : word) line += byte == '\'' ? std::string("'\\''") : std::string(1, byte);
-    line += '\'';
+    line += fmt::format("'{}'", fmt::join(split(word, "'"), "'\\''"));
   }
   return line;
 }
@@ -89,6 +87,16 @@ std::vector<std::string> shell_words(std::string_view line) {
   return words;
 }
 
+std::vector<std::string> split(std::string_view text, std::string_view separators) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find_first_of(separators, at), text.size());
+    parts.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
 bool write_file(std::string_view command, const std::string& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary);
   out << text;
@@ -100,9 +108,8 @@ bool write_file(std::string_view command, const std::string& file, const std::st
 std::string page_with(std::string_view page, std::string_view json) {
   constexpr std::string_view kPlace = "FARSIDE_DATA_HERE";
   const std::size_t place = page.find(kPlace);
-  std::string result(page.substr(0, place));
-  for (const char byte : json) result += byte == '<' ? std::string("\\u003c") : std::string(1, byte);
-  return result.append(page.substr(place + kPlace.size()));
+  return fmt::format("{}{}{}", page.substr(0, place), fmt::join(split(json, "<"), "\\u003c"),
+                     page.substr(place + kPlace.size()));
 }
 
 std::string Table::text() const {
@@ -111,20 +118,17 @@ std::string Table::text() const {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
-  std::string result;
-  for (std::size_t r = 0; r < rows_.size(); ++r) {
-    std::string line;
-    std::string rule;
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      const std::string cell = i < rows_[r].size() ? rows_[r][i] : std::string();
-      line += i == 0 ? fmt::format("{:<{}}", cell, widths[i]) : fmt::format(" | {:>{}}", cell, widths[i]);
-      rule += (i == 0 ? "" : "-+-") + std::string(widths[i], '-');
-    }
+  std::vector<std::string> lines;
+  for (const auto& row : rows_) {
+    std::string line = fmt::format("{:<{}}", row.front(), widths.front());
+    for (std::size_t i = 1; i < row.size(); ++i) line += fmt::format(" | {:>{}}", row[i], widths[i]);
     line.erase(line.find_last_not_of(' ') + 1);
-    result += line + '\n';
-    if (r == 0) result += rule + '\n';
+    lines.push_back(line);
   }
-  return result;
+  std::vector<std::string> rule;
+  for (const std::size_t width : widths) rule.emplace_back(width, '-');
+  lines.insert(lines.begin() + 1, fmt::format("{}", fmt::join(rule, "-+-")));
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
 }  // namespace farside::tools

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "tools/bench/catalogue.hpp"
 
 namespace farside::tools {
@@ -23,6 +25,9 @@ std::string shell_line(const std::vector<std::string>& words);
 // Splits a command line into words as a shell does (quotes and backslashes only).
 std::vector<std::string> shell_words(std::string_view line);
 
+// Splits a text at each of the separators; parts may be empty.
+std::vector<std::string> split(std::string_view text, std::string_view separators);
+
 // Writes a file. On failure it prints the reason on stderr, as `farside COMMAND`, and returns false.
 bool write_file(std::string_view command, const std::string& file, const std::string& text);
 
@@ -33,6 +38,11 @@ class Table {
  public:
   explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  // Adds a row of cells that fmt formats.
+  template <class... Cells>
+  void add(const Cells&... cells) {
+    rows_.push_back({fmt::format("{}", cells)...});
+  }
   // Aligns the first column to the left and the others to the right, with a line under the header.
   std::string text() const;
 

@@ -13,9 +13,7 @@
 #include <catch2/catch.hpp>
 
 #include "tools/child.hpp"
-#include "tools/info/limits.hpp"
-#include "tools/info/routes.hpp"
-#include "tools/info/verbs.hpp"
+#include "tools/info/info.hpp"
 #include "transport/fabric/provider_probe.hpp"
 
 using namespace farside;

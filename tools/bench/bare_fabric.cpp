@@ -19,8 +19,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-#include "tools/bench/away.hpp"
-#include "tools/bench/bare.hpp"
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 
 namespace farside::bench {
@@ -94,21 +93,16 @@ class Endpoint {
   }
 
   static constexpr std::size_t kControl = 512;  // words at the beginning of the memory
-  std::uint64_t* words() { return memory_.data(); }
   std::uint64_t* data() { return memory_.data() + kControl; }
 
   // Each of these is one round trip. Offsets are in words of the memory.
   void write(std::size_t word, std::span<std::uint64_t> values) {
-    issue(0, [&](void* context) { return post_write(word, values, context); });
+    issue_write(0, word, values);
     wait_for(1);
   }
   void read(std::size_t word, std::span<std::uint64_t> values) {
-    const iovec here{values.data(), values.size_bytes()};
-    const fi_rma_iov there{peer_.base + 8 * word, values.size_bytes(), peer_.key};
-    issue(0, [&](void* context) {
-      const fi_msg_rma message{&here, nullptr, 1, address_, &there, 1, context, 0};
-      return fi_readmsg(endpoint_.get(), &message, FI_COMPLETION);
-    });
+    transfer(0, word, values,
+             [&](const fi_msg_rma& message) { return fi_readmsg(endpoint_.get(), &message, FI_COMPLETION); });
     wait_for(1);
   }
   std::uint64_t fetch_add(std::size_t word, std::uint64_t value) {
@@ -124,8 +118,7 @@ class Endpoint {
   }
   // Writes each word separately, with all writes under way at once.
   void write_each(std::size_t word, std::span<std::uint64_t> values) {
-    for (std::size_t i = 0; i < values.size(); ++i)
-      issue(i, [&](void* context) { return post_write(word + i, values.subspan(i, 1), context); });
+    for (std::size_t i = 0; i < values.size(); ++i) issue_write(i, word + i, values.subspan(i, 1));
     wait_for(values.size());
   }
 
@@ -151,11 +144,17 @@ class Endpoint {
     require(call(&opened), what);
     out.reset(opened);
   }
-  ssize_t post_write(std::size_t word, std::span<std::uint64_t> values, void* context) {
+  // `call(message)` starts the i-th of the transfers that are under way.
+  template <class Call>
+  void transfer(std::size_t i, std::size_t word, std::span<std::uint64_t> values, Call&& call) {
     const iovec here{values.data(), values.size_bytes()};
     const fi_rma_iov there{peer_.base + 8 * word, values.size_bytes(), peer_.key};
-    const fi_msg_rma message{&here, nullptr, 1, address_, &there, 1, context, 0};
-    return fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+    issue(i, [&](void* context) { return call({&here, nullptr, 1, address_, &there, 1, context, 0}); });
+  }
+  void issue_write(std::size_t i, std::size_t word, std::span<std::uint64_t> values) {
+    transfer(i, word, values, [&](const fi_msg_rma& message) {
+      return fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+    });
   }
   // Returns what was there before; `call(message, result)` starts the operation.
   template <class Call>
@@ -213,12 +212,10 @@ class Work {
   void once() {
     switch (what_) {
       case BareFabric::kWrite:
-        values_.front() = values_.back() = ++done_;
-        endpoint_.write(Endpoint::kControl, values_);
-        break;
       case BareFabric::kWrites64:
         values_.front() = values_.back() = ++done_;
-        endpoint_.write_each(Endpoint::kControl, values_);
+        what_ == BareFabric::kWrite ? endpoint_.write(Endpoint::kControl, values_)
+                                    : endpoint_.write_each(Endpoint::kControl, values_);
         break;
       case BareFabric::kRead:
         values_.front() = values_.back() = 0;
@@ -244,16 +241,6 @@ class Work {
   bool right_ = true;
 };
 
-// The work of the target's main thread while another thread serves the endpoint.
-void meanwhile(TargetState state, const std::atomic<bool>& served) {
-  while (!served) {
-    if (state == TargetState::kServesBusy)
-      compute_until(Clock::now() + std::chrono::milliseconds(1));
-    else
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
 }  // namespace
 
 Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
@@ -261,43 +248,33 @@ Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInf
   Outcome outcome;
   std::unique_ptr<Endpoint> endpoint;
   Endpoint::Name mine;
-  int good = 1, all_good = 0;
   try {
     endpoint = std::make_unique<Endpoint>(options.provider, bytes);
     mine = endpoint->name();
   } catch (const std::exception& error) {
-    good = 0;
     outcome.wrong = error.what();
   }
-  MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_LAND, pair.comm);
-  if (all_good == 0) {
+  if (!at_all_ranks(outcome.wrong.empty(), pair.comm)) {
     if (outcome.wrong.empty()) outcome.wrong = "no endpoint at the peer";
     return outcome;
   }
   const bool writes = what == BareFabric::kWrite || what == BareFabric::kWrites64;
   if (what == BareFabric::kRead) std::fill_n(endpoint->data(), bytes / 8, kPattern);
-  Endpoint::Name theirs;
-  const int peer = pair.origin ? 1 : 0;
-  MPI_Sendrecv(&mine, sizeof mine, MPI_BYTE, peer, 0, &theirs, sizeof theirs, MPI_BYTE, peer, 0, pair.comm,
-               MPI_STATUS_IGNORE);
+  const Endpoint::Name theirs = of_peer(mine, pair);
   std::uint64_t written = 0;
-  std::string wrong;
   std::atomic<bool> served{false};
   const auto work = [&] {
     try {
       endpoint->meet(theirs);
       if (!pair.origin) return endpoint->serve_until(kEnd, info.target != TargetState::kServes);
       Work operation(what, *endpoint, bytes);
-      outcome.values = sample_microseconds(options.sample_seconds, [&] { operation.once(); });
-      if (info.unit == Unit::kMegabytes) {
-        for (double& value : outcome.values) value = static_cast<double>(bytes) / value;
-      }
-      if (!operation.right()) wrong = "a wrong value came back";
+      outcome.values = in_unit(info, bytes, sample(options.sample_seconds, [&] { operation.once(); }));
+      if (!operation.right()) outcome.wrong = "a wrong value came back";
       written = operation.written();
       std::uint64_t end = 1;
       endpoint->write(kEnd, {&end, 1});
     } catch (const std::exception& error) {
-      wrong = error.what();
+      outcome.wrong = error.what();
     }
   };
   if (pair.origin || info.target == TargetState::kServes) {
@@ -307,17 +284,15 @@ Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInf
       work();
       served = true;
     });
-    meanwhile(info.target, served);
+    // The work of the main thread meanwhile.
+    const auto pass = info.target == TargetState::kServesBusy ? compute_until : sleep_until;
+    while (!served) pass(Clock::now() + std::chrono::milliseconds(1));
     server.join();
   }
   MPI_Barrier(pair.comm);
-  if (!wrong.empty()) outcome.wrong = wrong;
-  MPI_Bcast(&written, 1, MPI_UINT64_T, 0, pair.comm);
-  int arrived = 1;
-  if (!pair.origin && writes)
-    arrived = endpoint->data()[0] == written && endpoint->data()[bytes / 8 - 1] == written ? 1 : 0;
-  MPI_Bcast(&arrived, 1, MPI_INT, 1, pair.comm);
-  if (arrived == 0 && outcome.wrong.empty()) outcome.wrong = "what was written did not arrive";
+  written = of_rank(0, written, pair.comm);
+  const bool arrived = !writes || (endpoint->data()[0] == written && endpoint->data()[bytes / 8 - 1] == written);
+  if (!of_rank(1, arrived, pair.comm) && outcome.wrong.empty()) outcome.wrong = "what was written did not arrive";
   return outcome;
 }
 

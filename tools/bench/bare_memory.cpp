@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "tools/bench/bare.hpp"
+#include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 #include "transport/base/futex.hpp"
 #include "transport/base/relax.hpp"
@@ -32,6 +32,7 @@ struct Page {
   Word lock, data, asked, answered;
 };
 constexpr std::uint64_t kEnd = ~std::uint64_t{0};
+constexpr const char* kNotArrived = "what was copied did not arrive";
 
 // Memory that both ranks of the pair map. Throws at both ranks if they cannot.
 class SharedMemory {
@@ -44,18 +45,17 @@ class SharedMemory {
       file = shm_open(name.data(), O_RDWR | O_CREAT | O_EXCL, 0600);
       if (file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) != 0) close(std::exchange(file, -1));
     }
-    MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, pair.comm);
+    name = of_rank(0, name, pair.comm);
     if (!pair.origin) file = shm_open(name.data(), O_RDWR, 0);
     void* mapped = MAP_FAILED;
     if (file >= 0) {
       mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
       close(file);
     }
-    int good = mapped != MAP_FAILED ? 1 : 0;
-    MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_LAND, pair.comm);
+    const bool good = at_all_ranks(mapped != MAP_FAILED, pair.comm);
     if (pair.origin) shm_unlink(name.data());
-    if (good == 0 && mapped != MAP_FAILED) munmap(std::exchange(mapped, MAP_FAILED), bytes);
-    if (mapped == MAP_FAILED) throw std::runtime_error("the two ranks share no memory");
+    if (!good && mapped != MAP_FAILED) munmap(mapped, bytes);
+    if (!good) throw std::runtime_error("the two ranks share no memory");
     memory_ = mapped;
   }
   SharedMemory(const SharedMemory&) = delete;
@@ -68,7 +68,7 @@ class SharedMemory {
   void* memory_ = nullptr;
 };
 
-// Returns the next value of the word.
+// Returns the next value of the word, for which it polls.
 std::uint64_t wait_for_more(const std::atomic<std::uint64_t>& word, std::uint64_t seen) {
   constexpr int kSpins = 1000;
   for (int round = 0;; ++round) {
@@ -88,7 +88,7 @@ Outcome measure_words(BareMemory what, const Pair& pair, const Options& options)
   Page& page = *static_cast<Page*>(shared.get());
   if (pair.origin) {
     std::uint64_t done = 0;
-    outcome.values = sample_microseconds(options.sample_seconds, [&] {
+    outcome.values = sample(options.sample_seconds, [&] {
       if (what == BareMemory::kLock) {
         page.lock.value.fetch_add(1);
         page.data.value.store(done, std::memory_order_relaxed);
@@ -122,25 +122,24 @@ Outcome measure_echo(const Pair& pair, const Options& options) {
     // The pause lets the thread fall asleep. Without it an answer takes a tenth of the time.
     constexpr double kAsleepAfter = 50e-6;
     std::uint64_t done = 0;
+    const auto ask = [&words] {
+      words.asked.fetch_add(1);
+      futex_wake_all(words.asked);
+    };
     const auto batch = [&](long count) {
       double taken = 0;
       for (long i = 0; i < count; ++i, ++done) {
         for (const Clock::time_point before = Clock::now(); seconds_since(before) < kAsleepAfter;) relax();
-        const Clock::time_point start = Clock::now();
-        words.asked.fetch_add(1);
-        futex_wake_all(words.asked);
-        wait_for_more(words.answered, done);
-        taken += seconds_since(start);
+        taken += time_of(1, [&] {
+          ask();
+          wait_for_more(words.answered, done);
+        });
       }
       return taken;
     };
-    Budget budget;
-    budget.sample_seconds = options.sample_seconds;
-    outcome.values = take_samples(budget, batch);
-    for (double& value : outcome.values) value *= 1e6;
+    outcome.values = take_samples({.sample_seconds = options.sample_seconds}, batch);
     words.over = true;
-    words.asked.fetch_add(1);
-    futex_wake_all(words.asked);
+    ask();
     MPI_Barrier(pair.comm);
     return outcome;
   }
@@ -161,15 +160,14 @@ Outcome measure_copy(std::size_t bytes, const Pair& pair, const Options& options
   const SharedMemory shared(pair, bytes);
   std::vector<char> here(bytes, 'x');
   if (pair.origin) {
-    outcome.values = sample_microseconds(options.sample_seconds, [&] {
+    outcome.values = sample(options.sample_seconds, [&] {
       std::memcpy(shared.get(), here.data(), bytes);
       asm volatile("" ::: "memory");  // keeps the compiler from removing a copy
     });
   }
   MPI_Barrier(pair.comm);
-  int arrived = std::memcmp(shared.get(), here.data(), bytes) == 0 ? 1 : 0;
-  MPI_Bcast(&arrived, 1, MPI_INT, 1, pair.comm);
-  if (arrived == 0) outcome.wrong = "what was copied did not arrive";
+  const bool arrived = std::memcmp(shared.get(), here.data(), bytes) == 0;
+  if (!of_rank(1, arrived, pair.comm)) outcome.wrong = kNotArrived;
   return outcome;
 }
 
@@ -181,11 +179,7 @@ Outcome measure_process_vm(BareMemory what, std::size_t bytes, const Pair& pair,
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // needed with Yama's restricted scope; no effect elsewhere
   const bool writes = what == BareMemory::kVmWrite;
   std::vector<char> memory(bytes, pair.origin == writes ? 'x' : 'o');
-  const Place mine{getpid(), reinterpret_cast<std::uint64_t>(memory.data())};
-  Place theirs{};
-  const int peer = pair.origin ? 1 : 0;
-  MPI_Sendrecv(&mine, sizeof mine, MPI_BYTE, peer, 0, &theirs, sizeof theirs, MPI_BYTE, peer, 0, pair.comm,
-               MPI_STATUS_IGNORE);
+  const Place theirs = of_peer(Place{getpid(), reinterpret_cast<std::uint64_t>(memory.data())}, pair);
   Outcome outcome;
   if (pair.origin) {
     const iovec here{memory.data(), bytes};
@@ -199,12 +193,11 @@ Outcome measure_process_vm(BareMemory what, std::size_t bytes, const Pair& pair,
                       (moved < 0 ? std::strerror(errno) : "not all of it");
     };
     once();
-    if (outcome.wrong.empty()) outcome.values = sample_microseconds(options.sample_seconds, once);
+    if (outcome.wrong.empty()) outcome.values = sample(options.sample_seconds, once);
   }
   MPI_Barrier(pair.comm);
-  int arrived = std::ranges::all_of(memory, [](char byte) { return byte == 'x'; }) ? 1 : 0;
-  MPI_Bcast(&arrived, 1, MPI_INT, writes ? 1 : 0, pair.comm);
-  if (arrived == 0 && outcome.wrong.empty()) outcome.wrong = "what was copied did not arrive";
+  const bool arrived = std::ranges::all_of(memory, [](char byte) { return byte == 'x'; });
+  if (!of_rank(writes ? 1 : 0, arrived, pair.comm) && outcome.wrong.empty()) outcome.wrong = kNotArrived;
   return outcome;
 }
 
@@ -225,9 +218,7 @@ Outcome measure_bare_memory(BareMemory what, std::size_t bytes, const MeasureInf
   } catch (const std::runtime_error& error) {
     outcome.wrong = error.what();
   }
-  if (info.unit == Unit::kMegabytes) {
-    for (double& value : outcome.values) value = static_cast<double>(bytes) / value;
-  }
+  outcome.values = in_unit(info, bytes, std::move(outcome.values));
   return outcome;
 }
 

@@ -22,12 +22,12 @@ enum class TargetState {  // what the target does while the origin measures
   kTakesPart,             // the measure is a call of both
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
-  // Measures of bare libfabric without MPI (bench/bare.hpp), over the provider of the fabric variant. The main
-  // thread polls; or it sleeps or computes while a sleeping thread serves.
+  // Measures of bare libfabric without MPI (bench/other_measures.hpp), over the provider of the fabric variant: the
+  // main thread polls; or it sleeps or computes while a sleeping thread serves.
   kServes,
   kServesAsleep,
   kServesBusy,
-  kSpins,  // bare shared memory without MPI (bench/bare.hpp), beside the node variant
+  kSpins,  // bare shared memory without MPI (bench/other_measures.hpp), beside the node variant
 };
 
 enum class Selection {

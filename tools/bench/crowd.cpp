@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 
+#include "tools/bench/operations.hpp"
 #include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
 #include "tools/bench/window.hpp"
@@ -30,14 +31,7 @@ template <class Step>
 Work work_together(MPI_Comm comm, bool takes_part, double seconds, Step&& step) {
   MPI_Barrier(comm);
   Work work;
-  if (!takes_part) return work;
-  const Clock::time_point start = Clock::now();
-  for (long steps = 1; work.seconds < seconds;) {
-    const double before = work.seconds;
-    for (long i = 0; i < steps; ++i) work.operations += static_cast<double>(step());
-    work.seconds = seconds_since(start);
-    if (work.seconds - before < 20e-6) steps *= 2;  // so that the time of reading the clock does not count
-  }
+  if (takes_part) work.seconds = repeat_for(seconds, [&] { work.operations += static_cast<double>(step()); });
   return work;
 }
 
@@ -119,15 +113,10 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   MPI_Barrier(crowd.comm);
   std::uint64_t expected = 0;
   MPI_Sendrecv(&rounds, 1, MPI_UINT64_T, to, 0, &expected, 1, MPI_UINT64_T, from, 0, crowd.comm, MPI_STATUS_IGNORE);
-  int right = 1;
   MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
-  for (std::uint64_t k = 0; k < kPuts && expected > 0; ++k) {
-    if (window.as<std::uint64_t>()[k] != expected + k) right = 0;
-  }
+  const bool right = expected == 0 || counts_from(window.as<std::uint64_t>(), kPuts, expected);
   MPI_Win_unlock(place.rank, window.handle());
-  int all_right = 0;
-  MPI_Allreduce(&right, &all_right, 1, MPI_INT, MPI_LAND, crowd.comm);
-  if (all_right == 0) outcome.wrong = "a rank did not get what the next rank has put";
+  if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "a rank did not get what the next rank has put";
   return outcome;
 }
 

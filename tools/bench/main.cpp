@@ -28,9 +28,7 @@ std::string library_version() {
   MPI_Get_library_version(text.data(), &length);
   text.resize(static_cast<std::size_t>(length));
   text = text.substr(0, text.find_first_of(",\n"));
-  for (char& c : text) {
-    if (c == '\t') c = ' ';
-  }
+  std::ranges::replace(text, '\t', ' ');
   return text;
 }
 
@@ -126,10 +124,7 @@ int main(int argc, char** argv) {
     exit_code = 2;
   } else if (options) {
     const int nodes = count_nodes(MPI_COMM_WORLD);
-    if (rank == 0) {
-      say_hello({library_version(), size, nodes, options->window == WindowKind::kAllocate ? "allocate" : "create",
-                 options->compute_seconds});
-    }
+    if (rank == 0) say_hello(library_version(), size, nodes, *options);
     std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });
     run_all(*options, rank);
     sleeping_barrier(MPI_COMM_WORLD);

@@ -10,8 +10,6 @@
 #include <thread>
 #include <type_traits>
 
-#include "tools/bench/away.hpp"
-#include "tools/bench/bare.hpp"
 #include "tools/bench/operations.hpp"
 #include "tools/bench/other_measures.hpp"
 #include "tools/bench/sampler.hpp"
@@ -58,12 +56,10 @@ class Measurement {
   // Issues `count` operations; around(issue) makes the calls around each. Returns the seconds that they take.
   template <class Around>
   double batch(long count, Around&& around) {
-    const Clock::time_point start = Clock::now();
-    for (long i = 0; i < count; ++i) {
+    return time_of(count, [&] {
       around([&] { operation_.issue(win(), ++done_); });
       if (!operation_.returned(done_) && first_wrong_ == 0) first_wrong_ = done_;
-    }
-    return seconds_since(start);
+    });
   }
   template <class Batch>
   void sample(const Budget& budget, Batch&& batch) {
@@ -76,17 +72,17 @@ class Measurement {
     long both = 0;
     MPI_Reduce(&mine, &both, 1, MPI_LONG, MPI_SUM, 0, pair_.comm);
     if (done_ > 0) outcome_.preempted = static_cast<double>(both) / static_cast<double>(done_);
-    MPI_Bcast(&done_, 1, MPI_INT64_T, 0, pair_.comm);
-    int right = 1;
+    done_ = of_rank(0, done_, pair_.comm);
+    bool right = true;
     if (!pair_.origin) {
       MPI_Win_lock(MPI_LOCK_SHARED, kTarget, 0, win());
-      right = operation_.arrived(window_.template as<void>(), done_) ? 1 : 0;
+      right = operation_.arrived(window_.template as<void>(), done_);
       MPI_Win_unlock(kTarget, win());
     }
-    MPI_Bcast(&right, 1, MPI_INT, kTarget, pair_.comm);
+    right = of_rank(kTarget, right, pair_.comm);
     if (first_wrong_ != 0) {
       outcome_.wrong = "operation " + std::to_string(first_wrong_) + " returned a wrong value to the origin";
-    } else if (right == 0) {
+    } else if (!right) {
       outcome_.wrong = "wrong data at the target after " + std::to_string(done_) + " operations";
     }
     return outcome_;
@@ -140,8 +136,7 @@ Outcome passive(const MeasureInfo& info, const Pair& pair, const Options& option
   }
   MPI_Barrier(pair.comm);
   measurement.begin();
-  Budget budget;
-  budget.sample_seconds = options.sample_seconds;
+  Budget budget{.sample_seconds = options.sample_seconds};
   if (info.target != TargetState::kInBarrier) {
     double away = info.target == TargetState::kComputes ? options.compute_seconds : options.sleep_seconds;
     if (info.group == "progress") away = info.x;
@@ -199,10 +194,7 @@ Outcome together(const MeasureInfo& info, const Pair& pair, const Options& optio
   const int peer_rank = pair.origin ? kTarget : 0;
   MPI_Comm_group(pair.comm, &everyone);
   MPI_Group_incl(everyone, 1, &peer_rank, &peer);
-  const auto announced = [&pair](long count) {
-    MPI_Bcast(&count, 1, MPI_LONG, 0, pair.comm);
-    return count;
-  };
+  const auto announced = [&pair](long count) { return of_rank(0, count, pair.comm); };
   Synchronization::open(win);
   measurement.begin();
   if (pair.origin) {
@@ -211,9 +203,7 @@ Outcome together(const MeasureInfo& info, const Pair& pair, const Options& optio
       return measurement.batch(count, [&](auto&& issue) { Synchronization::origin(win, peer, issue); });
     };
     batch(3);
-    Budget budget;
-    budget.sample_seconds = options.sample_seconds;
-    measurement.sample(budget, batch);
+    measurement.sample({.sample_seconds = options.sample_seconds}, batch);
     announced(0);
   } else {
     while (const long count = announced(0))

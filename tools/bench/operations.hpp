@@ -21,6 +21,12 @@ namespace farside::bench {
 inline constexpr int kTarget = 1;
 inline constexpr std::int64_t kPattern = 0x0123456789abcdef;
 
+// Whether the words are `first`, `first` + 1, ...
+template <class Word>
+bool counts_from(const Word* words, int count, Word first) {
+  return std::all_of(words, words + count, [&first](Word word) { return word == first++; });
+}
+
 struct Operation {  // what most of them have in common
   static constexpr std::size_t bytes = 8;
   static void prepare(void*) {}
@@ -108,19 +114,21 @@ struct ManyPuts : Operation {
     }
   }
   static bool arrived(const void* memory, std::int64_t n) {
-    const auto* values = static_cast<const std::int64_t*>(memory);
-    for (int k = 0; k < kPuts; ++k) {
-      if (values[k] != n + k) return false;
-    }
-    return true;
+    return counts_from(static_cast<const std::int64_t*>(memory), kPuts, n);
   }
 };
 
-struct LargePut : Operation {  // two words or more
-  explicit LargePut(std::size_t size) : bytes(size), words(static_cast<int>(size / 8)) {}
+struct Large : Operation {  // two words or more
+  explicit Large(std::size_t size)
+      : bytes(size), words(static_cast<int>(size / 8)), values(size / 8, kPattern), middle(size / 16) {}
   std::size_t bytes;
   int words;
-  std::vector<std::int64_t> values = std::vector<std::int64_t>(bytes / 8, kPattern);
+  std::vector<std::int64_t> values;
+  std::size_t middle;
+};
+
+struct LargePut : Large {
+  using Large::Large;
   void issue(MPI_Win win, std::int64_t i) {
     values.front() = values.back() = i;
     MPI_Put(values.data(), words, MPI_INT64_T, kTarget, 0, words, MPI_INT64_T, win);
@@ -132,12 +140,8 @@ struct LargePut : Operation {  // two words or more
   }
 };
 
-struct LargeGet : Operation {
-  explicit LargeGet(std::size_t size) : bytes(size), words(static_cast<int>(size / 8)) {}
-  std::size_t bytes;
-  int words;
-  std::vector<std::int64_t> values = std::vector<std::int64_t>(bytes / 8, 0);
-  std::size_t middle = bytes / 16;
+struct LargeGet : Large {
+  using Large::Large;
   void prepare(void* memory) const {
     auto* all = static_cast<std::int64_t*>(memory);
     std::iota(all, all + words, kPattern);

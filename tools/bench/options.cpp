@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/bench/options.hpp"
 
-#include <algorithm>
 #include <cstdio>
 
 #include <CLI/CLI.hpp>

@@ -18,13 +18,13 @@ void say(const nlohmann::ordered_json& line) {
 
 }  // namespace
 
-void say_hello(const Hello& hello) {
+void say_hello(const std::string& library, int ranks, int nodes, const Options& options) {
   say({{"hello", "farside-bench"},
-       {"library", hello.library},
-       {"ranks", hello.ranks},
-       {"nodes", hello.nodes},
-       {"window", hello.window},
-       {"compute_seconds", hello.compute_seconds}});
+       {"library", library},
+       {"ranks", ranks},
+       {"nodes", nodes},
+       {"window", options.window == WindowKind::kAllocate ? "allocate" : "create"},
+       {"compute_seconds", options.compute_seconds}});
 }
 
 void say_begin(std::string_view measure) { say({{"begin", measure}}); }

@@ -16,19 +16,12 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/bench/catalogue.hpp"
+#include "tools/bench/options.hpp"
 
 namespace farside::bench {
 
-struct Hello {
-  std::string library;
-  int ranks = 0;
-  int nodes = 0;
-  std::string window;
-  double compute_seconds = 0;
-};
-
-void say_hello(const Hello& hello);
+// `library`: the name and version of the MPI library.
+void say_hello(const std::string& library, int ranks, int nodes, const Options& options);
 void say_begin(std::string_view measure);
 // Reports a new window; `route` is its route to the other ranks, empty if the window does not report one.
 void say_opened(std::string_view route);

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <thread>
 #include <vector>
 
 namespace farside::bench {
@@ -47,21 +49,46 @@ std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
   }
 }
 
-// Returns the microseconds per operation of each batch; `operation()` does one operation. The first three
-// (connections, page faults) are not counted. All samples together take about `sample_seconds`.
+// Does an operation `count` times. Returns the seconds that this takes.
 template <class Operation>
-std::vector<double> sample_microseconds(double sample_seconds, Operation&& operation) {
-  const auto batch = [&](long count) {
-    const Clock::time_point start = Clock::now();
-    for (long i = 0; i < count; ++i) operation();
-    return seconds_since(start);
-  };
-  batch(3);
-  Budget budget;
-  budget.sample_seconds = sample_seconds;
-  std::vector<double> samples = take_samples(budget, batch);
-  for (double& value : samples) value *= 1e6;
-  return samples;
+double time_of(long count, Operation&& operation) {
+  const Clock::time_point start = Clock::now();
+  for (long i = 0; i < count; ++i) operation();
+  return seconds_since(start);
+}
+
+// The same with batches of `operation()`, in about `sample_seconds`. The first three (connections, page faults) are not
+// counted.
+template <class Operation>
+std::vector<double> sample(double sample_seconds, Operation&& operation) {
+  time_of(3, operation);
+  return take_samples({.sample_seconds = sample_seconds}, [&](long count) { return time_of(count, operation); });
+}
+
+// Repeats `step` for `seconds`, and returns the seconds that it took. The clock is read so rarely that this does not
+// count.
+template <class Step>
+double repeat_for(double seconds, Step&& step) {
+  double elapsed = 0;
+  for (long steps = 1; elapsed < seconds;) {
+    const double taken = time_of(steps, step);
+    elapsed += taken;
+    if (taken < 20e-6) steps *= 2;
+  }
+  return elapsed;
+}
+
+// The following two are what a target outside of MPI does until the deadline. The first sleeps.
+inline void sleep_until(Clock::time_point deadline) {
+  while (Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Computes on this process's own memory, without system calls or MPI.
+inline void compute_until(Clock::time_point deadline) {
+  std::array<volatile double, 512> numbers{};
+  do {
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = numbers[i] * 0.999 + static_cast<double>(i);
+  } while (Clock::now() < deadline);
 }
 
 }  // namespace farside::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <atomic>
+#include <algorithm>
 #include <barrier>
 #include <cstdint>
 #include <thread>
@@ -23,26 +23,19 @@ struct Worker {
 
 void work(bool fetch, int thread, MPI_Win win, double seconds, Worker& worker) {
   const MPI_Aint place = thread * kStride;
-  const Clock::time_point start = Clock::now();
   const std::int64_t before = worker.done;
-  double elapsed = 0;
-  for (long count = 1; elapsed < seconds;) {
-    const double batch_start = elapsed;
-    for (long i = 0; i < count; ++i) {
-      const std::int64_t one = fetch ? 1 : worker.done + 1;
-      std::int64_t old = worker.done;
-      if (fetch) {
-        MPI_Fetch_and_op(&one, &old, MPI_INT64_T, kTarget, place, MPI_SUM, win);
-      } else {
-        MPI_Put(&one, 1, MPI_INT64_T, kTarget, place, 1, MPI_INT64_T, win);
-      }
-      MPI_Win_flush(kTarget, win);
-      if (old != worker.done) worker.right = false;
-      ++worker.done;
+  const double elapsed = repeat_for(seconds, [&] {
+    const std::int64_t one = fetch ? 1 : worker.done + 1;
+    std::int64_t old = worker.done;
+    if (fetch) {
+      MPI_Fetch_and_op(&one, &old, MPI_INT64_T, kTarget, place, MPI_SUM, win);
+    } else {
+      MPI_Put(&one, 1, MPI_INT64_T, kTarget, place, 1, MPI_INT64_T, win);
     }
-    elapsed = seconds_since(start);
-    if (elapsed - batch_start < 20e-6) count *= 2;
-  }
+    MPI_Win_flush(kTarget, win);
+    if (old != worker.done) worker.right = false;
+    ++worker.done;
+  });
   worker.rate = static_cast<double>(worker.done - before) / elapsed;
 }
 
@@ -82,19 +75,17 @@ Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options
   std::vector<std::int64_t> expected;
   for (const Worker& worker : workers) expected.push_back(worker.done);
   MPI_Bcast(expected.data(), count, MPI_INT64_T, 0, pair.comm);
-  int right = 1;
+  bool right = true;
   if (!pair.origin) {
     MPI_Win_lock(MPI_LOCK_SHARED, kTarget, 0, window.handle());
     for (int i = 0; i < count; ++i) {
-      if (window.as<std::int64_t>()[i * kStride / 8] != expected[static_cast<std::size_t>(i)]) right = 0;
+      if (window.as<std::int64_t>()[i * kStride / 8] != expected[static_cast<std::size_t>(i)]) right = false;
     }
     MPI_Win_unlock(kTarget, window.handle());
   }
-  MPI_Bcast(&right, 1, MPI_INT, kTarget, pair.comm);
-  if (right == 0) outcome.wrong = "a thread's word at the target is not what the thread made of it";
-  for (const Worker& worker : workers) {
-    if (!worker.right) outcome.wrong = "a thread fetched a wrong value";
-  }
+  if (!of_rank(kTarget, right, pair.comm))
+    outcome.wrong = "a thread's word at the target is not what the thread made of it";
+  if (!std::ranges::all_of(workers, &Worker::right)) outcome.wrong = "a thread fetched a wrong value";
   return outcome;
 }
 

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string_view>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
+
+#include "tools/child.hpp"
 
 namespace farside::tools {
 namespace {
@@ -35,7 +36,7 @@ void Progress::end(const std::string& what, const std::string& result) {
   if (rewrites_) {
     rewrite(fmt::format("{} {}: {}", bar(), what, result));
   } else {
-    say(fmt::format("{} {}: {}", share(), what, result));
+    say(fmt::format("[{:3}%] {}: {}", 100 * done_ / total_, what, result));
   }
 }
 
@@ -62,8 +63,6 @@ void Progress::clear() {
   std::fflush(stdout);
 }
 
-std::string Progress::share() const { return fmt::format("[{:3}%]", 100 * done_ / total_); }
-
 std::string Progress::bar() const {
   constexpr int kWidth = 20;
   const int filled = kWidth * done_ / total_;
@@ -73,13 +72,12 @@ std::string Progress::bar() const {
     const int seconds = static_cast<int>(elapsed * (total_ - done_) / timed);
     left = fmt::format(" {}:{:02} left", seconds / 60, seconds % 60);
   }
-  return fmt::format("[{}{}] {:3}%{}", std::string(static_cast<std::size_t>(filled), '#'),
-                     std::string(static_cast<std::size_t>(kWidth - filled), '-'), 100 * done_ / total_, left);
+  return fmt::format("[{:#<{}}{:-<{}}] {:3}%{}", "", filled, "", kWidth - filled, 100 * done_ / total_, left);
 }
 
 bool stdout_rewrites() {
-  const char* term = std::getenv("TERM");
-  return isatty(STDOUT_FILENO) != 0 && term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
+  const std::string term = variable("TERM");
+  return isatty(STDOUT_FILENO) != 0 && !term.empty() && term != "dumb";
 }
 
 }  // namespace farside::tools

@@ -21,7 +21,6 @@ class Progress {
 
  private:
   std::string bar() const;  // "[####------]  42% 1:10 left"
-  std::string share() const;
   int total_;
   int done_ = 0;
   int skipped_ = 0;

@@ -2,7 +2,6 @@
 #include "tools/bench_driver/series.hpp"
 
 #include <algorithm>
-#include <limits>
 
 namespace farside::tools {
 
@@ -18,16 +17,12 @@ double Series::median() const {
   return median_of(std::move(medians));
 }
 
-double Series::fastest() const {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Figure& figure : counted()) least = std::min(least, figure.min);
-  return least;
-}
+double Series::fastest() const { return std::ranges::min(counted(), {}, &Figure::min).min; }
 
 bool Series::doubtful() const {
-  const auto [least, most] = std::minmax_element(figures.begin(), figures.end(),
-                                                 [](const Figure& a, const Figure& b) { return a.median < b.median; });
-  return figures.empty() || most->median > 2 * least->median;
+  if (figures.empty()) return true;
+  const auto [least, most] = std::ranges::minmax(figures, {}, &Figure::median);
+  return most.median > 2 * least.median;
 }
 
 const Series& RuntimeReport::find(std::string_view variant, std::string_view measure) const {

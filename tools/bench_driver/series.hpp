@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/bench_driver/variant.hpp"
 #include "tools/bench_run.hpp"
 
 namespace farside::tools {
@@ -20,13 +21,14 @@ struct Series {
   bool measured() const { return !broken() && (!figures.empty() || !slices.empty()); }
   const std::vector<Figure>& counted() const { return figures.empty() ? slices : figures; }
   double median() const;   // of the runs' medians
-  double fastest() const;  // the smallest minimum of the runs
+  double fastest() const;  // the smallest minimum of the runs; precondition: measured()
   // Whether the figure is unreliable: only time slices, or a factor of more than two between the medians of the runs.
   bool doubtful() const;
 };
 
 struct RuntimeReport {
   Runtime runtime;
+  std::vector<const Variant*> variants;                                   // in the order of measuring
   std::string library;                                                    // the runtime's own name and version
   std::map<std::string_view, std::map<std::string_view, Series>> series;  // by variant and measure
   std::vector<std::string> warnings;

@@ -15,12 +15,7 @@ namespace {
 int nodes_of(const BenchSettings& settings) {
   if (!settings.hosts.empty()) {
     std::set<std::string> hosts;
-    for (std::size_t at = 0; at <= settings.hosts.size();) {
-      const std::size_t end = std::min(settings.hosts.find(',', at), settings.hosts.size());
-      const std::string entry = settings.hosts.substr(at, end - at);
-      hosts.insert(entry.substr(0, entry.find(':')));
-      at = end + 1;
-    }
+    for (const std::string& entry : split(settings.hosts, ",")) hosts.insert(entry.substr(0, entry.find(':')));
     return static_cast<int>(hosts.size());
   }
   const bool elsewhere = std::ranges::any_of(
@@ -53,12 +48,11 @@ std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& sett
   return result;
 }
 
-bool measure_runtime(const BenchSettings& settings, const std::vector<const Variant*>& variants,
-                     const std::vector<const bench::MeasureInfo*>& measures, Progress& progress,
-                     RuntimeReport& report) {
+bool measure_runtime(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
+                     Progress& progress, RuntimeReport& report) {
   int nodes = nodes_of(settings);
   for (int round = 1; round <= settings.rounds; ++round) {
-    for (const Variant* variant : variants) {
+    for (const Variant* variant : report.variants) {
       auto& series = report.series[variant->key];
       const std::string title = variant->full_title(settings.provider);
       const std::string where =

@@ -2,7 +2,6 @@
 // Makes all runs of a benchmark: the variants of a runtime in alternation, for the requested number of rounds.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "tools/bench_driver/progress.hpp"
@@ -15,9 +14,8 @@ namespace farside::tools {
 // there are.
 std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& settings);
 
-// Runs all rounds of all variants of `report.runtime`, and fills the rest of the report. Returns false if
-// interrupted.
-bool measure_runtime(const BenchSettings& settings, const std::vector<const Variant*>& variants,
-                     const std::vector<const bench::MeasureInfo*>& measures, Progress& progress, RuntimeReport& report);
+// Runs all rounds of all variants of the report, and fills the rest of it. Returns false if interrupted.
+bool measure_runtime(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
+                     Progress& progress, RuntimeReport& report);
 
 }  // namespace farside::tools

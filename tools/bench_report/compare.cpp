@@ -17,16 +17,13 @@ constexpr double kUnknownNoise = 2;
 
 // Returns the spread of the runs of one figure, as a factor.
 double spread(const Json& figure) {
-  double least = 0, most = 0;
-  int runs = 0;
+  std::vector<double> medians;
   for (const Json& run : figure.at("runs")) {
-    if (run.at("left_out").get<bool>()) continue;
-    const double median = run.at("median");
-    least = runs == 0 ? median : std::min(least, median);
-    most = runs == 0 ? median : std::max(most, median);
-    ++runs;
+    if (!run.at("left_out").get<bool>()) medians.push_back(run.at("median"));
   }
-  return runs < 2 || !(least > 0) ? kUnknownNoise : most / least;
+  if (medians.size() < 2) return kUnknownNoise;
+  const auto [least, most] = std::ranges::minmax(medians);
+  return least > 0 ? most / least : kUnknownNoise;
 }
 
 using Key = std::tuple<std::string, std::string, std::string>;  // runtime, measure, variant
@@ -105,23 +102,14 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
       for (const auto& [variant, figure] : measure.at("variants").items()) {
         const Key key{runtime.at("runtime"), measure.at("measure"), variant};
         const auto before = in_a.find(key);
-        if (before != in_a.end()) {
-          add(key, in_b.at(key), judge(measure, *before->second.figure, figure, threshold));
-        } else {
-          Comparison only;
-          only.b = median_in(figure);
-          only.change = Change::kOnlyB;
-          add(key, in_b.at(key), only);
-        }
+        add(key, in_b.at(key),
+            before != in_a.end() ? judge(measure, *before->second.figure, figure, threshold)
+                                 : Comparison{.b = median_in(figure), .change = Change::kOnlyB});
       }
     }
   }
   for (const auto& [key, place] : in_a) {
-    if (in_b.contains(key)) continue;
-    Comparison only;
-    only.a = median_in(*place.figure);
-    only.change = Change::kOnlyA;
-    add(key, place, only);
+    if (!in_b.contains(key)) add(key, place, {.a = median_in(*place.figure), .change = Change::kOnlyA});
   }
   return result;
 }
@@ -150,14 +138,13 @@ std::string comparison_text(const std::vector<Comparison>& comparisons, bool all
   Table table({"measure", "runtime", "variant", "A", "B", "time B/A", "noise", ""});
   bool any = false;
   for (const Comparison& one : comparisons) {
-    const bool changed = one.change != Change::kNone && one.change != Change::kOnlyA && one.change != Change::kOnlyB;
-    if (!all && !changed) continue;
+    if (!all && (one.change == Change::kNone || one.only_in_one())) continue;
     any = true;
     const auto shown = [&](const std::optional<double>& value) { return value ? with_unit(*value, one.unit) : "-"; };
     const bool both = one.a && one.b && one.factor > 0;
-    table.add({one.title, one.runtime, one.variant, shown(one.a), shown(one.b),
-               both ? fmt::format("{:.3g}", one.factor) : "-", both ? fmt::format("{:.3g}", one.noise) : "-",
-               std::string(change_name(one.change))});
+    table.add(one.title, one.runtime, one.variant, shown(one.a), shown(one.b),
+              both ? fmt::format("{:.3g}", one.factor) : "-", both ? fmt::format("{:.3g}", one.noise) : "-",
+              change_name(one.change));
   }
   return any ? table.text() : std::string();
 }

@@ -21,13 +21,17 @@ enum class Change { kNone, kRegression, kImprovement, kLost, kRegained, kOnlyA, 
 std::string_view change_name(Change change);  // "", "REGRESSION", "improvement", "LOST", ...
 
 struct Comparison {
-  std::string runtime, measure, title, variant;
+  std::string runtime{}, measure{}, title{}, variant{};
   bench::Unit unit = bench::Unit::kMicroseconds;
   bool native = false;  // native or bare: a figure that farside cannot change
-  std::optional<double> a, b;
+  std::optional<double> a{}, b{};
   double factor = 1;  // above 1: B is slower
   double noise = 1;
   Change change = Change::kNone;
+
+  bool worse() const { return change == Change::kRegression || change == Change::kLost; }
+  bool better() const { return change == Change::kImprovement; }
+  bool only_in_one() const { return change == Change::kOnlyA || change == Change::kOnlyB; }
 };
 
 // kLost: the measure was measured in A, and crashed or failed in B. `threshold`: a smaller change never counts.

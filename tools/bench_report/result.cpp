@@ -2,7 +2,6 @@
 #include "tools/bench_report/result.hpp"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -11,7 +10,9 @@
 #include <sys/utsname.h>
 #include <thread>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <rdma/fabric.h>
 
 #include "pages.hpp"
@@ -22,14 +23,7 @@ namespace {
 
 constexpr int kVersion = 2;
 
-std::string now_utc() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char date[32] = "";
-  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return date;
-}
+std::string now_utc() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
 // os-release(5): PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"
 std::string system_name() {
@@ -37,7 +31,7 @@ std::string system_name() {
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with("PRETTY_NAME=")) continue;
     std::string value = line.substr(12);
-    if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
+    std::erase(value, '"');
     return value;
   }
   return "unknown";
@@ -80,9 +74,7 @@ Json figure_json(const Series& series) {
 // A field of a CSV file (RFC 4180).
 std::string field(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char byte : text) quoted += byte == '"' ? std::string("\"\"") : std::string(1, byte);
-  return quoted + '"';
+  return fmt::format("\"{}\"", fmt::join(split(text, "\""), "\"\""));
 }
 
 // Checks what to_csv() does not read of a result, and throws a json exception if it is missing.
@@ -108,8 +100,7 @@ void check(const Json& result) {
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
-      return line.substr(line.find(": ") + 2);
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
   }
   return "unknown processor";
 }
@@ -217,9 +208,8 @@ std::optional<double> median_in(const Json& figure) {
 }
 
 bench::Unit unit_of(const Json& measure) {
-  const std::string name = measure.at("unit");
   for (const bench::Unit unit : {bench::Unit::kMegabytes, bench::Unit::kPerSecond, bench::Unit::kCount}) {
-    if (name == bench::unit_name(unit)) return unit;
+    if (measure.at("unit") == bench::unit_name(unit)) return unit;
   }
   return bench::Unit::kMicroseconds;
 }

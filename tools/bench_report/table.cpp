@@ -41,15 +41,14 @@ void print_cost_of_checks(const Measures& measures, const RuntimeReport& report)
 }
 
 // Prints how much longer an operation takes while its target computes.
-void print_cost_of_computing(const std::vector<const Variant*>& variants, const Measures& measures,
-                             const RuntimeReport& report) {
+void print_cost_of_computing(const Measures& measures, const RuntimeReport& report) {
   for (const auto* busy : measures) {
     if (!busy->name.ends_with("_compute")) continue;
     const std::string_view stem = busy->name.substr(0, busy->name.size() - std::string_view("_compute").size());
     for (const auto* idle : measures) {
       if (!attentive(*idle) || (idle->name != stem && idle->name != std::string(stem) + "_flush")) continue;
       std::vector<std::string> shares;
-      for (const Variant* variant : variants) {
+      for (const Variant* variant : report.variants) {
         const Series& a = report.find(variant->key, idle->name);
         const Series& b = report.find(variant->key, busy->name);
         if (a.measured() && b.measured() && a.median() > 0)
@@ -68,8 +67,8 @@ std::string cell(const Series& series, bench::Unit unit) {
 
 }  // namespace
 
-void print_table(const BenchSettings& settings, const std::vector<const Variant*>& variants, const Measures& measures,
-                 const RuntimeReport& report) {
+void print_table(const BenchSettings& settings, const Measures& measures, const RuntimeReport& report) {
+  const std::vector<const Variant*>& variants = report.variants;
   const bool native = std::ranges::any_of(variants, [](const Variant* v) { return v->key == "native"; });
   const auto bare_of = [&](const bench::MeasureInfo& info) -> const Series& {
     return report.find("fabric", info.bare);
@@ -136,7 +135,7 @@ void print_table(const BenchSettings& settings, const std::vector<const Variant*
   for (const Variant* variant : variants) {
     if (variant->key == "fabric") print_round_trips(variant->full_title(settings.provider), measures, report);
   }
-  print_cost_of_computing(variants, measures, report);
+  print_cost_of_computing(measures, report);
   print_cost_of_checks(measures, report);
   for (const auto& [note, titles] : notes) fmt::print("  {} [{}]\n", note, fmt::join(titles, "; "));
   for (const std::string& warning : report.warnings) fmt::print("  WARNING: {}\n", warning);

@@ -2,7 +2,6 @@
 // Prints the table of one runtime for a terminal, and below it comparisons of its figures.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "tools/bench_driver/series.hpp"
@@ -10,7 +9,7 @@
 
 namespace farside::tools {
 
-void print_table(const BenchSettings& settings, const std::vector<const Variant*>& variants,
-                 const std::vector<const bench::MeasureInfo*>& measures, const RuntimeReport& report);
+void print_table(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
+                 const RuntimeReport& report);
 
 }  // namespace farside::tools

@@ -51,8 +51,7 @@ class Rules {
       flush_after_every(kind, sums);
       lock_each_time(kind, sums);
       accumulates(kind, sums);
-      waits_for_locks(kind, sums);
-      waits_for_others(kind, sums);
+      waits(kind, sums);
       many_small(kind, sums);
     }
     runtime_windows();
@@ -64,13 +63,14 @@ class Rules {
   bool matters(std::uint64_t calls, double time) const {
     return calls >= kFewCalls || time >= kShareOfTime * run_.seconds;
   }
-  void add(const char* rule, const std::string& kind, double weight, std::string text) {
-    advice_.push_back({rule, kind, std::move(text), weight});
+  template <class... Args>
+  void add(std::string rule, const std::string& kind, double weight, fmt::format_string<Args...> text, Args&&... args) {
+    advice_.push_back({std::move(rule), kind, fmt::format(text, std::forward<Args>(args)...), weight});
   }
 
   // MPI_Win_create on memory of malloc: each operation is a system call instead of a load or store.
   void private_memory(const std::string& kind, const WindowKind& sums) {
-    const std::uint64_t operations = sums.operations("cma");
+    const std::uint64_t operations = sums.total("cma").count, all = sums.total().count;
     const double time = std::max(sums.slow_operations.seconds, static_cast<double>(operations) * kSystemCall);
     if (operations == 0 || !matters(operations, time)) return;
     const char* instead = is(kind, "create_dynamic")
@@ -79,30 +79,27 @@ class Rules {
                               : "Let MPI_Win_allocate make the memory, or take it from MPI_Alloc_mem before "
                                 "MPI_Win_create: then they are loads and stores";
     add("private_memory", kind, time,
-        fmt::format("{} of its {} operations ({}) went to private memory of an on-node peer, by a system call each, "
-                    "some {} together. {}.",
-                    operations, sums.operations(),
-                    percent(static_cast<double>(operations), static_cast<double>(sums.operations())), seconds(time),
-                    instead));
+        "{} of its {} operations ({}) went to private memory of an on-node peer, by a system call each, some {} "
+        "together. {}.",
+        operations, all, percent(static_cast<double>(operations), static_cast<double>(all)), seconds(time), instead);
   }
 
   void flush_after_every(const std::string& kind, const WindowKind& sums) {
     const std::uint64_t flushes = sums.flushes + sums.flushes_all;
-    const std::uint64_t operations = sums.operations();
+    const std::uint64_t operations = sums.total().count;
     if (operations == 0 || flushes < kFlushesPerOperation * static_cast<double>(operations)) return;
-    const bool fabric = sums.operations("fabric") > 0;
-    const double time = fabric ? sums.waited("flush") : static_cast<double>(flushes) * kFlush;
+    const bool fabric = sums.total("fabric").count > 0;
+    const double time = fabric ? sums.waits_in("flush").seconds : static_cast<double>(flushes) * kFlush;
     if (!matters(flushes, time)) return;
     add("flush_after_every", kind, time,
-        fmt::format(
-            "{} flushes for {} operations: about one after each, {} {}. Issue several operations before one flush; {}.",
-            flushes, operations, seconds(time), fabric ? "of waiting" : "in all, which is little inside a node",
-            fabric ? "each flush over the fabric is a round trip" : "between nodes each would be a round trip"));
+        "{} flushes for {} operations: about one after each, {} {}. Issue several operations before one flush; {}.",
+        flushes, operations, seconds(time), fabric ? "of waiting" : "in all, which is little inside a node",
+        fabric ? "each flush over the fabric is a round trip" : "between nodes each would be a round trip");
   }
 
   void lock_each_time(const std::string& kind, const WindowKind& sums) {
     const std::uint64_t shared = sums.epochs_of("lock_shared"), exclusive = sums.epochs_of("lock_exclusive");
-    const std::uint64_t all = sums.epochs_of("lock_all"), operations = sums.operations();
+    const std::uint64_t all = sums.epochs_of("lock_all"), operations = sums.total().count;
     const bool fabric = by(kind, "fabric");
     const auto too_many = [&](std::uint64_t calls) {
       return calls >= kFewCalls && exclusive == 0 &&
@@ -110,22 +107,21 @@ class Rules {
     };
     const auto time_of = [&](std::uint64_t calls) {
       return std::max(static_cast<double>(calls) * (fabric ? kFabricRoundTrip : kUncontendedLock),
-                      sums.waited("lock") + sums.waited("unlock"));
+                      sums.waits_in("lock").seconds + sums.waits_in("unlock").seconds);
     };
     if (too_many(shared)) {
       const double time = time_of(shared);
       add("lock_each_time", kind, time,
-          fmt::format("{} shared locks for {} operations, and no exclusive one. One MPI_Win_lock_all after the window "
-                      "is made, MPI_Win_flush where the data must be there, and one MPI_Win_unlock_all at the end "
-                      "would do: some {} less.",
-                      shared, operations, seconds(time)));
+          "{} shared locks for {} operations, and no exclusive one. One MPI_Win_lock_all after the window is made, "
+          "MPI_Win_flush where the data must be there, and one MPI_Win_unlock_all at the end would do: some {} less.",
+          shared, operations, seconds(time));
     }
     if (all > 10 * sums.windows && too_many(all)) {
       const double time = time_of(all);
       add("lock_all_each_time", kind, time,
-          fmt::format("{} epochs by MPI_Win_lock_all for {} operations, and no exclusive lock. Open one and keep it; "
-                      "MPI_Win_flush completes operations without ending it: some {} less.",
-                      all, operations, seconds(time)));
+          "{} epochs by MPI_Win_lock_all for {} operations, and no exclusive lock. Open one and keep it; MPI_Win_flush "
+          "completes operations without ending it: some {} less.",
+          all, operations, seconds(time));
     }
   }
 
@@ -152,59 +148,53 @@ class Rules {
         if (!matters(count, time)) continue;
         const auto found = kWhy.find(why);
         add(handler ? "accumulates_by_handler" : "accumulates_by_lock", kind, time,
-            fmt::format("{} accumulates did not go by atomics but {}, because {}.", count,
-                        handler ? "by a message to the target's handler" : "under the target's accumulate lock",
-                        found != kWhy.end() ? found->second : why.c_str()));
+            "{} accumulates did not go by atomics but {}, because {}.", count,
+            handler ? "by a message to the target's handler" : "under the target's accumulate lock",
+            found != kWhy.end() ? found->second : why.c_str());
       }
     }
   }
 
-  void waits_for_locks(const std::string& kind, const WindowKind& sums) {
-    const auto found = sums.waits.find("lock");
-    if (found == sums.waits.end() || found->second.seconds < kShareWaited * run_.seconds) return;
-    const Waits& waits = found->second;
-    add("lock_waits", kind, waits.seconds,
-        fmt::format("{} calls waited {} for a lock, {} of the time; the longest {}. {} Keep exclusive locks shorter, "
-                    "spread what they protect over several ranks, or use MPI_Fetch_and_op and MPI_Accumulate under "
-                    "shared locks; FARSIDE_TRACE and farside trace show who held them.",
-                    waits.count, seconds(waits.seconds), percent(waits.seconds, run_.seconds), seconds(waits.longest),
-                    by(kind, "fabric") ? "Over the fabric each lock is a round trip, which is part of this." : ""));
-  }
-
-  void waits_for_others(const std::string& kind, const WindowKind& sums) {
-    const std::pair<const char*, const char*> kinds[] = {
-        {"fence",
+  void waits(const std::string& kind, const WindowKind& sums) {
+    struct Call {
+      std::string name, what_for, advice;
+    };
+    static const Call kCalls[] = {
+        {"lock", " for a lock",
+         "Keep exclusive locks shorter, spread what they protect over several ranks, or use MPI_Fetch_and_op and "
+         "MPI_Accumulate under shared locks; FARSIDE_TRACE and farside trace show who held them"},
+        {"fence", "",
          "Fences wait for the last rank: spread the work evenly, or use locks or post and start, which wait for fewer"},
-        {"start", "MPI_Win_start waited for MPI_Win_post of its targets: let them post sooner"},
-        {"wait",
+        {"start", "", "MPI_Win_start waited for MPI_Win_post of its targets: let them post sooner"},
+        {"wait", "",
          "MPI_Win_wait waited for MPI_Win_complete of the origins: let them complete sooner, or do something else "
          "before it"}};
-    for (const auto& [call, advice] : kinds) {
-      const auto found = sums.waits.find(call);
-      if (found == sums.waits.end() || found->second.seconds < kShareWaited * run_.seconds) continue;
-      const Waits& waits = found->second;
-      add(fmt::format("{}_waits", call).c_str(), kind, waits.seconds,
-          fmt::format("{} calls waited {}, {} of the time; the longest {}. {}.", waits.count, seconds(waits.seconds),
-                      percent(waits.seconds, run_.seconds), seconds(waits.longest), advice));
+    for (const Call& call : kCalls) {
+      const Waits waits = sums.waits_in(call.name);
+      if (waits.count == 0 || waits.seconds < kShareWaited * run_.seconds) continue;
+      const bool round_trips = call.name == "lock" && by(kind, "fabric");
+      add(call.name + "_waits", kind, waits.seconds, "{} calls waited {}{}, {} of the time; the longest {}. {}{}.",
+          waits.count, seconds(waits.seconds), call.what_for, percent(waits.seconds, run_.seconds),
+          seconds(waits.longest),
+          round_trips ? "Over the fabric each lock is a round trip, which is part of this. " : "", call.advice);
     }
   }
 
   void many_small(const std::string& kind, const WindowKind& sums) {
-    const std::uint64_t mapped = sums.operations("mapped") + sums.operations("self");
+    const std::uint64_t mapped = sums.total("mapped").count + sums.total("self").count;
     if (mapped < kManyMapped) return;
     add("many_small", kind, static_cast<double>(mapped) * kMappedOperation,
-        fmt::format("{} operations by load and store. If they are small, the calls themselves are the cost: move more "
-                    "with each (a derived datatype), or load and store in place after MPI_Win_allocate_shared and "
-                    "MPI_Win_shared_query.",
-                    mapped));
+        "{} operations by load and store. If they are small, the calls themselves are the cost: move more with each "
+        "(a derived datatype), or load and store in place after MPI_Win_allocate_shared and MPI_Win_shared_query.",
+        mapped);
   }
 
   void runtime_windows() {
     if (run_.runtime_windows == 0) return;
     add("runtime_windows", "", 0,
-        fmt::format("{} windows (counted at each rank) stayed with the MPI runtime, and are not in these figures; "
-                    "farside has said why on stderr (farside info tells what this machine allows).",
-                    run_.runtime_windows));
+        "{} windows (counted at each rank) stayed with the MPI runtime, and are not in these figures; farside has said "
+        "why on stderr (farside info tells what this machine allows).",
+        run_.runtime_windows);
   }
 
   const Run& run_;
@@ -213,17 +203,15 @@ class Rules {
 
 }  // namespace
 
-std::uint64_t WindowKind::operations(const std::string& route) const {
-  std::uint64_t sum = 0;
-  if (const auto found = routes.find(route); found != routes.end()) {
-    for (const auto& [operation, counts] : found->second) sum += counts.count;
+Operations WindowKind::total(const std::string& route) const {
+  Operations sum;
+  for (const auto& [name, operations] : routes) {
+    if (!route.empty() && name != route) continue;
+    for (const auto& [operation, each] : operations) {
+      sum.count += each.count;
+      sum.bytes += each.bytes;
+    }
   }
-  return sum;
-}
-
-std::uint64_t WindowKind::operations() const {
-  std::uint64_t sum = 0;
-  for (const auto& [route, counts] : routes) sum += operations(route);
   return sum;
 }
 
@@ -232,9 +220,9 @@ std::uint64_t WindowKind::epochs_of(const std::string& kind) const {
   return found == epochs.end() ? 0 : found->second;
 }
 
-double WindowKind::waited(const std::string& call) const {
+Waits WindowKind::waits_in(const std::string& call) const {
   const auto found = waits.find(call);
-  return found == waits.end() ? 0 : found->second.seconds;
+  return found == waits.end() ? Waits() : found->second;
 }
 
 double WindowKind::seconds() const {
@@ -257,29 +245,25 @@ std::string in_words(const Run& run) {
     known += sums.seconds();
     for (const auto& [call, waits] : sums.waits) {
       if (call == "operation") continue;
-      time.add({fmt::format("{}: waiting in {}", kind, call), seconds(waits.seconds),
-                percent(waits.seconds, run.seconds), fmt::format("{}", waits.count), seconds(waits.longest)});
+      time.add(fmt::format("{}: waiting in {}", kind, call), seconds(waits.seconds),
+               percent(waits.seconds, run.seconds), waits.count, seconds(waits.longest));
     }
     if (const Waits& slow = sums.slow_operations; slow.count > 0) {
-      time.add({fmt::format("{}: operations by system call or fabric", kind), seconds(slow.seconds),
-                percent(slow.seconds, run.seconds), fmt::format("{}", slow.count), "-"});
+      time.add(fmt::format("{}: operations by system call or fabric", kind), seconds(slow.seconds),
+               percent(slow.seconds, run.seconds), slow.count, "-");
     }
   }
   const double rest = std::max(run.seconds - known, 0.0);
-  time.add({"everything else: the program, other MPI, loads and stores (not timed)", seconds(rest),
-            percent(rest, run.seconds), "-", "-"});
+  time.add("everything else: the program, other MPI, loads and stores (not timed)", seconds(rest),
+           percent(rest, run.seconds), "-", "-");
   text += '\n' + time.text();
 
   Table what({"what was done", "windows", "epochs", "flushes", "operations", "bytes"});
   for (const auto& [kind, sums] : run.kinds) {
-    std::uint64_t epochs = 0, bytes = 0;
+    std::uint64_t epochs = 0;
     for (const auto& [name, count] : sums.epochs) epochs += count;
-    for (const auto& [route, operations] : sums.routes) {
-      for (const auto& [operation, each] : operations) bytes += each.bytes;
-    }
-    what.add({kind, fmt::format("{}", sums.windows), fmt::format("{}", epochs),
-              fmt::format("{}", sums.flushes + sums.flushes_all), fmt::format("{}", sums.operations()),
-              fmt::format("{}", bytes)});
+    const Operations all = sums.total();
+    what.add(kind, sums.windows, epochs, sums.flushes + sums.flushes_all, all.count, all.bytes);
   }
   text += '\n' + what.text() + "\nWhat would help, the weightiest first\n";
   const std::vector<Advice> advice = advise(run);

@@ -31,10 +31,9 @@ struct WindowKind {
   std::uint64_t flushes_all = 0;
   Waits slow_operations;  // operations that are not loads or stores
 
-  std::uint64_t operations() const;
-  std::uint64_t operations(const std::string& route) const;
+  Operations total(const std::string& route = {}) const;  // of all routes if empty
   std::uint64_t epochs_of(const std::string& kind) const;
-  double waited(const std::string& call) const;
+  Waits waits_in(const std::string& call) const;
   double seconds() const;  // the measured time
 };
 

@@ -46,8 +46,8 @@ void add_kind(WindowKind& to, const json& from) {
   for (const auto& [by, reasons] : part(from, "slow_accumulates").items()) {
     for (const auto& [why, count] : reasons.items()) to.slow[by][why] += whole(count);
   }
-  to.flushes += from.contains("flushes") ? whole(from.at("flushes")) : 0;
-  to.flushes_all += from.contains("flushes_all") ? whole(from.at("flushes_all")) : 0;
+  if (from.contains("flushes")) to.flushes += whole(from.at("flushes"));
+  if (from.contains("flushes_all")) to.flushes_all += whole(from.at("flushes_all"));
   if (from.contains("slow_operations")) add_waits(to.slow_operations, from.at("slow_operations"));
 }
 

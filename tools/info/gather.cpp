@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/info/gather.hpp"
-
 #include <algorithm>
 #include <cstdlib>
-#include <string_view>
 #include <sys/utsname.h>
 #include <thread>
 #include <vector>
@@ -11,9 +8,7 @@
 #include <fmt/format.h>
 
 #include "tools/child.hpp"
-#include "tools/info/limits.hpp"
-#include "tools/info/routes.hpp"
-#include "tools/info/verbs.hpp"
+#include "tools/info/info.hpp"
 #include "tools/linkage.hpp"
 #include "tools/runtime.hpp"
 #include "transport/base/settings.hpp"
@@ -78,27 +73,22 @@ Json route(const char* name, bool allowed, const RouteReport& report) {
           {"how", report.how}, {"why", report.why},           {"advice", report.advice}};
 }
 
+Json described(const ProviderProbe& probe) {
+  return {{"provider", probe.name},    {"endpoints", probe.endpoints},
+          {"usable", probe.usable},    {"chosen", probe.chosen},
+          {"why", probe.why},          {"endpoint", probe.endpoint},
+          {"network", probe.network},  {"atomics", probe.atomics},
+          {"progress", probe.progress}};
+}
+
 Json provider(const std::string& name, const Settings& settings) {
-  const Attempt tried = attempt([&] {
-    const ProviderProbe probe = probe_provider(name, settings);
-    return Json{{"provider", probe.name},    {"endpoints", probe.endpoints},
-                {"usable", probe.usable},    {"chosen", probe.chosen},
-                {"why", probe.why},          {"endpoint", probe.endpoint},
-                {"network", probe.network},  {"atomics", probe.atomics},
-                {"progress", probe.progress}}
-        .dump();
-  });
+  const Attempt tried = attempt([&] { return described(probe_provider(name, settings)).dump(); });
   if (tried.answered) return Json::parse(tried.answer);
-  return {{"provider", name},
-          {"endpoints", Json::array()},
-          {"usable", false},
-          {"chosen", false},
-          {"why", fmt::format("refused: opening it in a process of its own {}",
-                              tried.end.starts_with("no answer") ? "brought " + tried.end : tried.end)},
-          {"endpoint", ""},
-          {"network", ""},
-          {"atomics", ""},
-          {"progress", ""}};
+  ProviderProbe none;
+  none.name = name;
+  none.why = fmt::format("refused: opening it in a process of its own {}",
+                         tried.end.starts_with("no answer") ? "brought " + tried.end : tried.end);
+  return described(none);
 }
 
 Json libfabric(const Settings& settings) {
@@ -122,8 +112,7 @@ Json libfabric(const Settings& settings) {
   LibfabricVerbs verbs;
   verbs.offered = std::ranges::any_of(
       offered, [](const std::string& name) { return name == "verbs" || name.starts_with("verbs;"); });
-  // A provider inside the library makes the library need libibverbs. A provider beside it (libfabric/libverbs-fi.so)
-  // is not looked for.
+  // A provider inside the library makes it need libibverbs. One beside it (libfabric/libverbs-fi.so) is not looked for.
   const std::vector<LoadedLibrary> needed = loaded_libraries(all["library"].get<std::string>());
   verbs.built_in = needed.empty() || std::ranges::any_of(needed, [](const LoadedLibrary& library) {
                      return library.name.starts_with("libibverbs.");

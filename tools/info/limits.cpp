@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/info/limits.hpp"
-
 #include <array>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
 #include <fmt/format.h>
 
+#include "tools/info/info.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/fabric/descriptor_limit.hpp"
 #include "transport/node/segment.hpp"
@@ -15,16 +14,16 @@ namespace farside::tools {
 namespace {
 
 // A limit of setrlimit(2), which is enough if there is none.
-Limit from_system(int resource, const char* name, const char* meaning, bool bytes = true) {
+Limit from_system(int resource, const char* name, const char* meaning, const char* advice = "") {
   Limit result;
   result.name = name;
   result.meaning = meaning;
-  result.bytes = bytes;
   rlimit limit{};
   if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return result;
   if (limit.rlim_cur != RLIM_INFINITY) result.value = limit.rlim_cur;
   if (limit.rlim_max != RLIM_INFINITY) result.most = limit.rlim_max;
   result.enough = result.value == kNoLimit;
+  if (!result.enough) result.advice = advice;
   return result;
 }
 
@@ -63,21 +62,21 @@ Limit file_size() {
 }
 
 Limit address_space() {
-  Limit limit = from_system(RLIMIT_AS, "address space", "each rank maps the memory of all ranks on its node");
-  if (!limit.enough) limit.advice = "ulimit -v unlimited";
-  return limit;
+  return from_system(RLIMIT_AS, "address space", "each rank maps the memory of all ranks on its node",
+                     "ulimit -v unlimited");
 }
 
 Limit descriptors() {
-  Limit limit =
-      from_system(RLIMIT_NOFILE, "descriptors",
-                  "one for each connection over TCP, and a few; farside raises the limit as far as it may", false);
+  Limit limit = from_system(RLIMIT_NOFILE, "descriptors",
+                            "one for each connection over TCP, and a few; farside raises the limit as far as it may");
+  limit.bytes = false;
   const std::size_t connections = connections_within(limit.most, 0);
   limit.enough = connections >= Settings{}.connections;
   if (!limit.enough) {
-    limit.advice = fmt::format("enough for some {} connections at a time, to more ranks in turn: more by 'nofile' in "
-                               "/etc/security/limits.conf",
-                               connections);
+    limit.advice = fmt::format(
+        "enough for some {} connections at a time, to more ranks in turn: more by 'nofile' in "
+        "/etc/security/limits.conf",
+        connections);
   }
   return limit;
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/info/routes.hpp"
-
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "tools/child.hpp"
+#include "tools/info/info.hpp"
 #include "transport/base/random.hpp"
 #include "transport/node/open_to_peers.hpp"
 #include "transport/node/process_memory.hpp"
@@ -23,6 +23,12 @@ namespace {
 constexpr const char* kMapped = "shared memory: a memfd that the on-node peers map (no file in /dev/shm)";
 constexpr const char* kCma = "process_vm_readv and process_vm_writev, for memory that the program allocated by itself";
 constexpr std::size_t kBytes = 1 << 16;
+
+// Runs a trial in a child of this process. Returns the error of the trial or of the child; empty: none.
+std::string error_in_child(const std::function<std::string()>& trial) {
+  const Attempt tried = attempt(trial);
+  return tried.answered ? tried.answer : tried.end;
+}
 
 }  // namespace
 
@@ -39,7 +45,7 @@ RouteReport try_mapped() {
   const std::uint64_t nonce = random_bits();
   *word = nonce;
   const int fd = segment.value().fd.get();
-  const Attempt tried = attempt([parent = getpid(), fd, nonce] {
+  report.why = error_in_child([parent = getpid(), fd, nonce] {
     // The child maps the segment as a peer does, and does not use the inherited mapping.
     const Result<Mapping> mapping = map_peer_segment(parent, fd, kBytes);
     if (!mapping) return mapping.error().text;
@@ -48,15 +54,11 @@ RouteReport try_mapped() {
     *theirs = ~nonce;
     return std::string();
   });
-  if (tried.answered && tried.answer.empty() && *word == ~nonce) {
-    report.possible = true;
-    return report;
-  }
-  report.why = !tried.answered        ? tried.end
-               : tried.answer.empty() ? "what one process wrote the other did not see"
-                                      : tried.answer;
-  report.advice =
-      "ranks must share a pid namespace and may open each other's /proc/PID/fd: start them in one container";
+  if (report.why.empty() && *word != ~nonce) report.why = "what one process wrote the other did not see";
+  report.possible = report.why.empty();
+  if (!report.possible)
+    report.advice =
+        "ranks must share a pid namespace and may open each other's /proc/PID/fd: start them in one container";
   return report;
 }
 
@@ -66,23 +68,15 @@ RouteReport try_cma() {
   const auto address = reinterpret_cast<std::uint64_t>(&word);
   PeerPermission::instance().need();
   // The child is no ancestor of this process, and so has no more permission than another rank.
-  const Attempt tried = attempt([parent = getpid(), address] {
+  std::string error = error_in_child([parent = getpid(), address] {
     std::uint64_t seen = 0;
     if (Status status = read_process_memory(parent, address, &seen, sizeof seen); !status) return status.error().text;
     if (seen != kOld) return std::string("what was read is not what is there");
     if (Status status = write_process_memory(parent, address, &kNew, sizeof kNew); !status) return status.error().text;
     return std::string();
   });
-  if (tried.answered && tried.answer.empty() && word == kNew) {
-    RouteReport report;
-    report.possible = true;
-    report.how = kCma;
-    return report;
-  }
-  const std::string error = !tried.answered        ? tried.end
-                            : tried.answer.empty() ? std::string("what was written is not there")
-                                                   : tried.answer;
-  return explain_cma(error, find_surroundings());
+  if (error.empty() && word != kNew) error = "what was written is not there";
+  return error.empty() ? RouteReport{true, kCma, {}, {}} : explain_cma(error, find_surroundings());
 }
 
 Surroundings find_surroundings(const std::string& proc) {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The report of `farside info` as text: one line per item, and below it, marked, the advice.
 #include <algorithm>
-#include <iterator>
 #include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/info/gather.hpp"
-#include "tools/info/limits.hpp"
+#include "tools/info/info.hpp"
 
 namespace farside::tools {
 namespace {

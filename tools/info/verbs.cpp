@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/info/verbs.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +9,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "tools/info/info.hpp"
 
 namespace farside::tools {
 namespace {

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/simulate/job.hpp"
 
-#include <malloc.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <barrier>
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <functional>
+#include <malloc.h>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <sys/stat.h>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -129,8 +127,8 @@ class CountingEndpoint final : public Endpoint {
   Status execute(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>) override {
     return take(pending);
   }
-  Status execute_and_control(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>,
-                             const ControlStep&, std::uint64_t*) override {
+  Status execute_and_control(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
+                             std::uint64_t*) override {
     return take(pending);
   }
   Status execute_locked(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
@@ -266,18 +264,15 @@ class Job {
     if (!failed_) failed_ = error;
   }
   std::unique_ptr<NodeGroup> join_node(int rank) {
+    std::optional<Result<std::unique_ptr<NodeGroup>>> node;
     if (rank == 0) {
-      Result<std::unique_ptr<NodeGroup>> leading = NodeGroup::lead(members_);
-      if (leading) place_ = leading.value()->place();
-      meeting_.wait();
-      if (leading) return std::move(leading.value());
-      fail(leading.error());
-      return nullptr;
+      node = NodeGroup::lead(members_);
+      if (*node) place_ = node->value()->place();
     }
     meeting_.wait();
-    Result<std::unique_ptr<NodeGroup>> joined = NodeGroup::join(place_, rank, members_);
-    if (joined) return std::move(joined.value());
-    fail(joined.error());
+    if (rank != 0) node = NodeGroup::join(place_, rank, members_);
+    if (*node) return std::move(node->value());
+    fail(node->error());
     return nullptr;
   }
   Result<std::unique_ptr<SimulatedWindow>> make_window(Agreement& agreement, GroupPeers& peers,
@@ -402,7 +397,8 @@ namespace {
 
 std::string bytes(double count) {
   return count < 10'000 ? fmt::format("{:.0f} B", count)
-                        : count < 1e7 ? fmt::format("{:.1f} KB", count / 1e3) : fmt::format("{:.1f} MB", count / 1e6);
+         : count < 1e7  ? fmt::format("{:.1f} KB", count / 1e3)
+                        : fmt::format("{:.1f} MB", count / 1e6);
 }
 
 }  // namespace
@@ -440,8 +436,7 @@ std::string table(const JobSettings& settings, const JobFigures& figures) {
       "16 B x ranks x processes");
   row("osc/rdma (Open MPI): a share of a table of the ranks", bytes(8 * processes),
       "8 B x processes, and what was touched");
-  row("ch4/ofi (MPICH): base, key, unit per rank and process",
-      settings.alike ? "0 B" : bytes(24 * ranks * processes),
+  row("ch4/ofi (MPICH): base, key, unit per rank and process", settings.alike ? "0 B" : bytes(24 * ranks * processes),
       settings.alike ? "24 B x ranks x processes if keys or units differ" : "24 B x ranks x processes");
   row("foMPI: a symmetric heap", "O(log ranks)", "per process");
   return text;

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -20,7 +19,7 @@ struct JobSettings {
   int ranks = 65536;
   int per_node = 64;
   int windows = 100;
-  int touched = 16;      // targets on other nodes that each rank puts to, in each window
+  int touched = 16;       // targets on other nodes that each rank puts to, in each window
   int data_bytes = 4096;  // of each rank's window
   bool alike = true;      // all windows have the same size and displacement unit on all ranks, and keys are chosen
 };

@@ -101,11 +101,7 @@ class Network {
   Random& random() { return random_; }
   // All operations that took effect; those at the busiest rank.
   std::uint64_t operations() const { return operations_; }
-  std::uint64_t busiest() const {
-    std::uint64_t most = 0;
-    for (const Rank& rank : ranks_) most = std::max(most, rank.operations);
-    return most;
-  }
+  std::uint64_t busiest() const { return std::ranges::max(ranks_, {}, &Rank::operations).operations; }
 
   void issue(Operation& operation) {
     operation.is_done = false;

@@ -126,15 +126,19 @@ struct PollingLock : WithoutGlobalLock {
   class Acquire {
    public:
     Acquire(Memory& memory, int, int target, LockType type)
-        : memory_(memory), target_(target), step_(first_step(target, type)) {}
+        : memory_(memory),
+          target_(target == kAll ? kHome : target),
+          word_(target == kAll ? kGlobal : kLocal),
+          reader_(target == kAll ? kLockAll : kReader),
+          step_(target != kAll && type == LockType::kExclusive ? Step::kCount : Step::kShare) {}
 
     bool advance() {
       while (operation_.done()) {
         switch (step_) {
-          case Step::kCount: global(1, Step::kCounted); break;
+          case Step::kCount: count(1, Step::kCounted); break;
           case Step::kCounted:
             if (operation_.value() >= kLockAll) {
-              global(-std::uint64_t{1}, Step::kTakenBack);
+              count(-std::uint64_t{1}, Step::kTakenBack);
             } else {
               memory_.compare_and_swap(operation_, target_, kLocal, 0, kWriter);
               step_ = Step::kTried;
@@ -142,31 +146,21 @@ struct PollingLock : WithoutGlobalLock {
             break;
           case Step::kTried:
             if (operation_.value() == 0) return true;
-            global(-std::uint64_t{1}, Step::kTakenBack);
+            count(-std::uint64_t{1}, Step::kTakenBack);
             break;
           case Step::kTakenBack: back_off(Step::kCount); break;
 
           case Step::kShare:
-            memory_.fetch_add(operation_, target_, kLocal, kReader);
+            memory_.fetch_add(operation_, target_, word_, reader_);
             step_ = Step::kShared;
             break;
           case Step::kShared:
-            if (operation_.value() % kReader == 0) return true;
+            if (operation_.value() % reader_ == 0) return true;
             back_off(Step::kLook);
             break;
           case Step::kLook:
-            memory_.read(operation_, target_, kLocal);
+            memory_.read(operation_, target_, word_);
             step_ = Step::kShared;
-            break;
-
-          case Step::kShareAll: global(kLockAll, Step::kAllShared); break;
-          case Step::kAllShared:
-            if (operation_.value() % kLockAll == 0) return true;
-            back_off(Step::kLookAll);
-            break;
-          case Step::kLookAll:
-            memory_.read(operation_, kHome, kGlobal);
-            step_ = Step::kAllShared;
             break;
         }
       }
@@ -175,23 +169,8 @@ struct PollingLock : WithoutGlobalLock {
     LockToken token() const { return {}; }
 
    private:
-    enum class Step : std::uint8_t {
-      kCount,
-      kCounted,
-      kTried,
-      kTakenBack,
-      kShare,
-      kShared,
-      kLook,
-      kShareAll,
-      kAllShared,
-      kLookAll
-    };
-    static Step first_step(int target, LockType type) {
-      if (target == kAll) return Step::kShareAll;
-      return type == LockType::kExclusive ? Step::kCount : Step::kShare;
-    }
-    void global(std::uint64_t value, Step then) {
+    enum class Step : std::uint8_t { kCount, kCounted, kTried, kTakenBack, kShare, kShared, kLook };
+    void count(std::uint64_t value, Step then) {
       memory_.fetch_add(operation_, kHome, kGlobal, value);
       step_ = then;
     }
@@ -205,6 +184,8 @@ struct PollingLock : WithoutGlobalLock {
     Operation operation_;
     std::uint64_t back_off_ = 1;
     int target_;
+    std::uint32_t word_;    // of a shared lock or a lock_all
+    std::uint64_t reader_;  // what counts one there; below it are the writers
     Step step_;
   };
 

@@ -2,16 +2,17 @@
 #include "tools/simulate/report.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
 #include <sys/wait.h>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/text.hpp"
 
@@ -61,33 +62,32 @@ constexpr Column kColumns[] = {
     {"violations", [](const Run& r) { return static_cast<double>(r.figures.violations); }},
 };
 
+const std::map<std::string_view, std::string_view> kColours = {
+    {"farside", "#0060ad"}, {"polling", "#d95f02"}, {"queue", "#606060"}};
+
 }  // namespace
 
 std::string table(const std::vector<Run>& runs) {
   tools::Table result({"ranks arrival readers", "protocol", "served", "operations", "contended", "at global lock",
                        "max", "trips", "max", "looks", "max", "waiting", "p99", "max", "overtaken", "slow/fast",
                        "hot spot", "bytes", "in all"});
-  bool first = true;
-  std::tuple<int, Arrival, int, bool> last;
+  std::string last;
   for (const Run& run : runs) {
     const Settings& s = run.settings;
     const Figures& f = run.figures;
-    const std::tuple mix(s.ranks, s.arrival, s.readers, s.lock_all);
-    const bool same = !first && mix == last;
+    const std::string mix =
+        fmt::format("{} {} {}% {}", s.ranks, name(s.arrival), s.readers, s.lock_all ? "lock_all" : "");
+    result.add(mix == last ? "" : mix, run.protocol, served(run), count(f.operations.mean),
+               f.contended == 0 ? "-" : count(f.contended_mean),
+               f.contended_at_global_lock == 0 ? "-" : count(f.contended_mean_at_global_lock), f.operations.max,
+               count(f.round_trips.mean), f.round_trips.max, count(f.probes.mean), f.probes.max, time(f.waiting.mean),
+               time(f.waiting.p99), time(f.waiting.max), f.overtaken,
+               f.slowest_to_fastest > 0 ? count(f.slowest_to_fastest) : "-", f.hot_spot,
+               f.bytes_of_queue == 0 ? fmt::to_string(f.bytes_per_rank)
+                                     : fmt::format("{} + {}", f.bytes_per_rank, f.bytes_of_queue),
+               time(f.seconds * 1e6));
+    if (f.violations > 0) result.add(fmt::format("  NOT EXCLUSIVE {} times", f.violations));
     last = mix;
-    first = false;
-    result.add(
-        {same ? "" : fmt::format("{} {} {}% {}", s.ranks, name(s.arrival), s.readers, s.lock_all ? "lock_all" : ""),
-         run.protocol, served(run), count(f.operations.mean), f.contended == 0 ? "-" : count(f.contended_mean),
-         f.contended_at_global_lock == 0 ? "-" : count(f.contended_mean_at_global_lock),
-         fmt::format("{:.0f}", f.operations.max), count(f.round_trips.mean), fmt::format("{:.0f}", f.round_trips.max),
-         count(f.probes.mean), fmt::format("{:.0f}", f.probes.max), time(f.waiting.mean), time(f.waiting.p99),
-         time(f.waiting.max), fmt::format("{}", f.overtaken),
-         f.slowest_to_fastest > 0 ? count(f.slowest_to_fastest) : "-", fmt::format("{}", f.hot_spot),
-         f.bytes_of_queue == 0 ? fmt::format("{}", f.bytes_per_rank)
-                               : fmt::format("{} + {}", f.bytes_per_rank, f.bytes_of_queue),
-         time(f.seconds * 1e6)});
-    if (f.violations > 0) result.add({fmt::format("  NOT EXCLUSIVE {} times", f.violations)});
   }
   return result.text();
 }
@@ -134,62 +134,56 @@ std::string to_csv(const std::vector<Run>& runs) {
 
 std::string plot(const std::vector<Run>& runs, const std::string& file) {
   if (std::system("command -v gnuplot > /dev/null 2>&1") != 0) return "gnuplot is not installed (Debian: gnuplot-nox)";
-  const bool svg = file.size() > 4 && file.substr(file.size() - 4) == ".svg";
   const bool over_ranks =
       std::ranges::any_of(runs, [&](const Run& r) { return r.settings.ranks != runs.front().settings.ranks; });
   // A line per protocol (and mix) with its points (x, operations, waiting), by kind of arrival.
   std::map<Arrival, std::map<std::pair<std::string, int>, std::string>> lines;
+  std::set<int> mixes;
   for (const Run& run : runs) {
     // The operations and times of a stopped run are unknown.
     if (run.settings.lock_all || !whole(run)) continue;
-    lines[run.settings.arrival][{run.protocol, over_ranks ? run.settings.readers : 0}] +=
+    const int mix = over_ranks ? run.settings.readers : 0;
+    mixes.insert(mix);
+    lines[run.settings.arrival][{run.protocol, mix}] +=
         fmt::format("{} {} {}\n", over_ranks ? run.settings.ranks : run.settings.readers, run.figures.operations.mean,
                     run.figures.waiting.max);
   }
   if (lines.empty()) return "nothing to plot: lock_all only, or no run came to its end";
-  FILE* gnuplot = popen("gnuplot", "w");
-  if (gnuplot == nullptr) return "gnuplot does not start";
-  std::string script =
-      fmt::format("set terminal {}\nset output '{}'\n", svg ? "svg size 1200,1000" : "pngcairo size 1200,1000", file);
-  std::set<int> mixes;
   std::size_t most_lines = 0;
-  for (const auto& [arrival, by_line] : lines) {
-    for (const auto& [line, points] : by_line) mixes.insert(line.second);
-    most_lines = std::max(most_lines, by_line.size());
-  }
   int block = 0;
-  std::string plots;
+  std::string data, plots;
   for (const auto& [arrival, by_line] : lines) {
-    const int first = block;
-    for (const auto& [line, points] : by_line) script += fmt::format("$d{} << EOD\n{}EOD\n", block++, points);
-    static constexpr const char* kPanels[] = {"remote operations per acquisition, mean", "longest waiting, us"};
-    for (int panel = 0; panel < 2; ++panel) {
-      plots += fmt::format("set title '{}'\nset ylabel '{}'\nplot ",
-                           arrival == Arrival::kOnce ? "all at once" : "steady", kPanels[panel]);
-      int index = first;
-      for (const auto& [line, points] : by_line) {
-        const auto& [protocol, readers] = line;
-        // A colour per protocol, a mark per mix.
-        const int mark = static_cast<int>(std::distance(mixes.begin(), mixes.find(readers)));
-        plots += fmt::format("{}$d{} using 1:{} with linespoints lw 2 ps 1.2 lc rgb '{}' dt {} pt {} title '{}'",
-                             index == first ? "" : ", ", index, 2 + panel,
-                             protocol == "farside"   ? "#0060ad"
-                             : protocol == "polling" ? "#d95f02"
-                                                     : "#606060",
-                             1 + mark % 5, 4 + mark % 9,
-                             over_ranks ? fmt::format("{}, {}% readers", protocol, readers) : protocol);
-        ++index;
+    most_lines = std::max(most_lines, by_line.size());
+    std::array<std::vector<std::string>, 2> panels;
+    for (const auto& [line, points] : by_line) {
+      const auto& [protocol, readers] = line;
+      data += fmt::format("$d{} << EOD\n{}EOD\n", block, points);
+      // A colour per protocol, a mark per mix.
+      const auto mark = std::distance(mixes.begin(), mixes.find(readers));
+      for (std::size_t panel = 0; panel < panels.size(); ++panel) {
+        panels[panel].push_back(
+            fmt::format("$d{} using 1:{} with linespoints lw 2 ps 1.2 lc rgb '{}' dt {} pt {} title '{}'", block,
+                        2 + panel, kColours.at(protocol), 1 + mark % 5, 4 + mark % 9,
+                        over_ranks ? fmt::format("{}, {}% readers", protocol, readers) : protocol));
       }
-      plots += '\n';
+      ++block;
+    }
+    static constexpr const char* kTitles[] = {"remote operations per acquisition, mean", "longest waiting, us"};
+    for (std::size_t panel = 0; panel < panels.size(); ++panel) {
+      plots += fmt::format("set title '{}'\nset ylabel '{}'\nplot {}\n",
+                           arrival == Arrival::kOnce ? "all at once" : "steady", kTitles[panel],
+                           fmt::join(panels[panel], ", "));
     }
   }
-  script += fmt::format(
-      "set logscale y\nset grid\nset key below horizontal maxcols 3 spacing 1.2\nset bmargin {}\n"
-      "set xlabel '{}'\n{}",
-      5 + (most_lines + 2) / 3, over_ranks ? "ranks" : "readers, %",
-      over_ranks ? "set logscale x 2\n" : "set xrange [-2:102]\n");
-  script += fmt::format("set multiplot layout {},2\n{}unset multiplot\n", lines.size(), plots);
-  std::fputs(script.c_str(), gnuplot);
+  FILE* gnuplot = popen("gnuplot", "w");
+  if (gnuplot == nullptr) return "gnuplot does not start";
+  fmt::print(gnuplot,
+             "set terminal {} size 1200,1000\nset output '{}'\n{}set logscale y\nset grid\n"
+             "set key below horizontal maxcols 3 spacing 1.2\nset bmargin {}\nset xlabel '{}'\n{}\n"
+             "set multiplot layout {},2\n{}unset multiplot\n",
+             file.ends_with(".svg") ? "svg" : "pngcairo", file, data, 5 + (most_lines + 2) / 3,
+             over_ranks ? "ranks" : "readers, %", over_ranks ? "set logscale x 2" : "set xrange [-2:102]", lines.size(),
+             plots);
   const int status = pclose(gnuplot);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "gnuplot failed";
 }

@@ -15,6 +15,7 @@
 #include <ext/pb_ds/tree_policy.hpp>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tools/simulate/network.hpp"
@@ -103,7 +104,7 @@ class Simulation final : public Actor {
     total_ = static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
     for (int r = 0; r < settings.ranks; ++r) {
       rank(r).memory = Memory(network_, r);
-      pause(r, settings.arrival == Arrival::kSteady ? think() : 0);
+      think(r);
     }
   }
 
@@ -119,37 +120,30 @@ class Simulation final : public Actor {
 
   void advance(int handler) override {
     Rank& at = rank(handler);
-    bool again = true;
-    while (again) {
-      again = false;
-      switch (at.state) {
-        case State::kPaused:
-          if (network_.now() < at.until) return;
-          if (at.inside) {
-            at.inside = false;
-            begin_release(at);
-          } else {
-            begin_section(handler, at);
-          }
-          again = true;
-          break;
-        case State::kAcquiring:
-          if (!(at.parts == kMostParts ? at.acquire_both->advance() : at.acquire->advance())) return;
-          acquired(at);
-          waiting_.add(static_cast<double>(network_.now() - at.began) / 1000);
-          at.inside = true;
-          pause(handler, settings_.section);
-          break;
-        case State::kReleasing: {
-          bool done = true;
-          for (int i = 0; i < at.parts; ++i) done = at.releases[static_cast<std::size_t>(i)]->advance() && done;
-          if (!done) return;
-          released(at);
-          end_section(handler, at);
-          break;
-        }
-        case State::kFinished: return;
+    switch (at.state) {
+      case State::kThinking:
+        if (network_.now() < at.until) return;
+        begin_acquire(handler, at);
+        [[fallthrough]];
+      case State::kAcquiring:
+        if (!(at.parts == kMostParts ? at.acquire_both->advance() : at.acquire->advance())) return;
+        acquired(at);
+        waiting_.add(static_cast<double>(network_.now() - at.began) / 1000);
+        pause(handler, State::kInside, settings_.section);
+        return;
+      case State::kInside:
+        if (network_.now() < at.until) return;
+        begin_release(at);
+        [[fallthrough]];
+      case State::kReleasing: {
+        bool done = true;
+        for (auto& release : first(at.releases, at.parts)) done = release->advance() && done;
+        if (!done) return;
+        released(at);
+        end_section(handler, at);
+        return;
       }
+      case State::kFinished: return;
     }
   }
   void issued(const Operation& operation) override {
@@ -178,22 +172,22 @@ class Simulation final : public Actor {
   void handle(Operation& message) override { protocol_.handle(network_, message); }
 
  private:
-  enum class State : std::uint8_t { kPaused, kAcquiring, kReleasing, kFinished };
+  enum class State : std::uint8_t { kThinking, kAcquiring, kInside, kReleasing, kFinished };
   // A lock of one word: of a target, or of all targets (kAll).
   struct Part {
     int target = 0;
     std::uint32_t number = 0;  // in order of arrival at the target; 0 before the arrival
-    LockToken token;
+    LockToken token{};
     std::uint32_t operations = 0;
     bool contended = false;
   };
   struct Rank {
     Memory memory;
     std::optional<typename Protocol::Acquire> acquire;
-    std::optional<typename Protocol::AcquireBoth>
-        acquire_both;  // the global lock (taken[0]) and a target's lock (taken[1])
-    std::array<std::optional<typename Protocol::Release>, kMostParts> releases;
+    // Acquires the global lock (taken[0]) and a target's lock (taken[1]).
+    std::optional<typename Protocol::AcquireBoth> acquire_both;
     std::array<Part, kMostParts> taken{};
+    std::array<std::optional<typename Protocol::Release>, kMostParts> releases;
     Time until = 0;
     Time began = 0;
     Time in_sections = 0;
@@ -203,9 +197,13 @@ class Simulation final : public Actor {
     int round = 0;
     int parts = 0;
     LockType type = LockType::kShared;
-    State state = State::kPaused;
-    bool inside = false;
+    State state = State::kThinking;
   };
+  template <class T>
+  static std::span<T> first(std::array<T, kMostParts>& of, int parts) {
+    return std::span(of).first(static_cast<std::size_t>(parts));
+  }
+  static std::span<Part> parts_of(Rank& at) { return first(at.taken, at.parts); }
   // The lock to which the operation belongs.
   static Part& part_of(Rank& at, const Operation& operation) {
     return at.taken[at.parts == kMostParts && !Protocol::at_global_lock(operation) ? 1 : 0];
@@ -250,15 +248,19 @@ class Simulation final : public Actor {
     return count;
   }
 
-  void pause(int handler, Time duration) {
-    rank(handler).state = State::kPaused;
+  void pause(int handler, State state, Time duration) {
+    rank(handler).state = state;
     rank(handler).until = network_.now() + duration;
     network_.wake(handler, duration);
   }
-  // Exponential, so that arrivals are independent of one another.
-  Time think() {
-    const double mean = settings_.ranks * cost() / (settings_.load * (settings_.lock_all ? 1 : settings_.targets));
-    return static_cast<Time>(-mean * std::log1p(-network_.random().fraction()));
+  // The pause before a lock is exponential, so that arrivals are independent of one another.
+  void think(int handler) {
+    double time = 0;
+    if (settings_.arrival == Arrival::kSteady) {
+      const double mean = settings_.ranks * cost() / (settings_.load * (settings_.lock_all ? 1 : settings_.targets));
+      time = -mean * std::log1p(-network_.random().fraction());
+    }
+    pause(handler, State::kThinking, static_cast<Time>(time));
   }
   // The least time for which an acquisition occupies a word.
   double cost() const {
@@ -275,21 +277,22 @@ class Simulation final : public Actor {
     return writers * turn * (readers > 0 ? 2 : 1);
   }
 
-  void begin_section(int handler, Rank& at) {
+  void begin_acquire(int handler, Rank& at) {
     const bool shared = static_cast<int>(network_.random().below(100)) < settings_.readers;
     at.type = shared ? LockType::kShared : LockType::kExclusive;
     at.parts = 0;
-    const auto take = [&](int target) {
-      Part& part = at.taken[static_cast<std::size_t>(at.parts++)];
-      part = Part{};
-      part.target = target;
-    };
+    const auto take = [&](int target) { at.taken[static_cast<std::size_t>(at.parts++)] = Part{.target = target}; };
     if (settings_.lock_all && (shared || Protocol::kGlobalLock)) take(kAll);
     if (!settings_.lock_all || !shared) take(some_target());
     at.round_trips = 0;
     at.probes = 0;
     at.began = network_.now();
-    begin_acquire(handler, at);
+    at.state = State::kAcquiring;
+    if (at.parts == kMostParts) {
+      at.acquire_both.emplace(at.memory, handler, at.taken[1].target);
+    } else {
+      at.acquire.emplace(at.memory, handler, at.taken[0].target, at.type);
+    }
   }
   int some_target() {
     Random& random = network_.random();
@@ -299,14 +302,6 @@ class Simulation final : public Actor {
     return static_cast<int>((2 * index + 1) * static_cast<std::uint64_t>(settings_.ranks) /
                             (2 * static_cast<std::uint64_t>(settings_.targets)));
   }
-  void begin_acquire(int handler, Rank& at) {
-    at.state = State::kAcquiring;
-    if (at.parts == kMostParts) {
-      at.acquire_both.emplace(at.memory, handler, at.taken[1].target);
-    } else {
-      at.acquire.emplace(at.memory, handler, at.taken[0].target, at.type);
-    }
-  }
   void acquired(Rank& at) {
     if (at.parts == kMostParts) {
       at.taken[0].token = at.acquire_both->global_lock_token();
@@ -314,7 +309,7 @@ class Simulation final : public Actor {
     } else {
       at.taken[0].token = at.acquire->token();
     }
-    for (int i = 0; i < at.parts; ++i) enter(at, at.taken[static_cast<std::size_t>(i)]);
+    for (Part& part : parts_of(at)) enter(at, part);
   }
   void enter(Rank& at, Part& part) {
     part.contended = part.operations > Protocol::uncontended(at.type) / 2;
@@ -330,29 +325,25 @@ class Simulation final : public Actor {
   }
   void begin_release(Rank& at) {
     at.state = State::kReleasing;
-    for (int i = at.parts - 1; i >= 0; --i) {
-      const Part& part = at.taken[static_cast<std::size_t>(i)];
+    for (std::size_t i = static_cast<std::size_t>(at.parts); i-- > 0;) {
+      const Part& part = at.taken[i];
       --lock(part.target).inside[static_cast<std::size_t>(at.type)];
-      at.releases[static_cast<std::size_t>(i)].emplace(at.memory, part.target, at.type, part.token);
+      at.releases[i].emplace(at.memory, part.target, at.type, part.token);
     }
   }
   void released(Rank& at) {
     ++figures_.acquisitions;
     std::uint32_t operations = 0;
-    for (int i = 0; i < at.parts; ++i) {
-      const Part& part = at.taken[static_cast<std::size_t>(i)];
+    for (const Part& part : parts_of(at)) {
       operations += part.operations;
       ++figures_.locks;
-      if (part.contended) {
-        ++figures_.contended;
-        contended_operations_ += part.operations;
-      } else {
-        // The uncontended lock passed the hand-off on: this cost belongs to the locks that received it.
-        contended_operations_ += part.operations - Protocol::uncontended(at.type);
-      }
+      // What an uncontended lock costs beyond its own calls is a hand-off, and belongs to the locks that received it.
+      const std::uint32_t of_contended = part.operations - (part.contended ? 0 : Protocol::uncontended(at.type));
+      figures_.contended += part.contended ? 1 : 0;
+      contended_operations_ += of_contended;
       if (settings_.lock_all && part.target == kAll) {
         figures_.contended_at_global_lock += part.contended ? 1 : 0;
-        global_lock_operations_ += part.operations - (part.contended ? 0 : Protocol::uncontended(at.type));
+        global_lock_operations_ += of_contended;
       }
     }
     operations_.add(operations);
@@ -366,7 +357,7 @@ class Simulation final : public Actor {
       at.state = State::kFinished;
       ++finished_;
     } else {
-      pause(handler, settings_.arrival == Arrival::kSteady ? think() : 0);
+      think(handler);
     }
   }
 
@@ -377,8 +368,7 @@ class Simulation final : public Actor {
     for (Rank& at : ranks_) {
       if (at.state == State::kAcquiring) {
         waiting_.add(static_cast<double>(network_.now() - at.began) / 1000);
-        for (int i = 0; i < at.parts; ++i) {
-          const Part& part = at.taken[static_cast<std::size_t>(i)];
+        for (const Part& part : parts_of(at)) {
           if (part.number != 0) figures_.overtaken = std::max(figures_.overtaken, overtakers(part, at.type));
         }
       }

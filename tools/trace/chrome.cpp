@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <utility>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tools/trace/lanes.hpp"
@@ -11,21 +11,6 @@ namespace farside::tools::trace {
 namespace {
 
 using nlohmann::json;
-
-class Events {
- public:
-  explicit Events(std::ostream& out) : out_(out) { out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"; }
-  void add(const json& event) {
-    if (!first_) out_ << ",\n";
-    first_ = false;
-    out_ << event.dump();
-  }
-  void end() { out_ << "\n]}\n"; }
-
- private:
-  std::ostream& out_;
-  bool first_ = true;
-};
 
 json slice(const std::string& name, const char* category, const Lane& lane, const Bar& bar, Nanoseconds begin,
            Nanoseconds end) {
@@ -43,24 +28,26 @@ json slice(const std::string& name, const char* category, const Lane& lane, cons
 void write_chrome(std::ostream& out, const Timeline& timeline) {
   const Lanes lanes = lay_out(timeline);
   const std::vector<LockWait> waits = lock_waits(timeline);
-  std::map<std::size_t, const LockWait*> wait_of;
+  std::vector<const LockWait*> wait_of(timeline.epochs.size());
   for (const LockWait& wait : waits) wait_of[wait.epoch] = &wait;
 
-  Events events(out);
+  out << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+  const char* separator = "";
+  const auto add = [&](const json& event) { out << std::exchange(separator, ",\n") << event.dump(); };
   for (std::size_t p = 0; p < timeline.processes.size(); ++p) {
     const Process& process = timeline.processes[p];
-    events.add({{"name", "process_name"},
-                {"ph", "M"},
-                {"pid", p},
-                {"args", {{"name", process.name + " on " + process.host}}}});
-    events.add({{"name", "process_sort_index"}, {"ph", "M"}, {"pid", p}, {"args", {{"sort_index", p}}}});
+    add({{"name", "process_name"},
+         {"ph", "M"},
+         {"pid", p},
+         {"args", {{"name", process.name + " on " + process.host}}}});
+    add({{"name", "process_sort_index"}, {"ph", "M"}, {"pid", p}, {"args", {{"sort_index", p}}}});
   }
   for (std::size_t i = 0; i < lanes.lanes.size(); ++i) {
-    events.add({{"name", "thread_name"},
-                {"ph", "M"},
-                {"pid", lanes.lanes[i].process},
-                {"tid", i},
-                {"args", {{"name", lanes.lanes[i].name}}}});
+    add({{"name", "thread_name"},
+         {"ph", "M"},
+         {"pid", lanes.lanes[i].process},
+         {"tid", i},
+         {"args", {{"name", lanes.lanes[i].name}}}});
   }
   std::vector<std::size_t> lane_of(timeline.epochs.size());
   for (const Bar& bar : lanes.bars) {
@@ -73,24 +60,24 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     const LockWait* waited = nullptr;
     if (bar.is_epoch()) {
       lane_of[bar.epoch] = bar.lane;
-      if (const auto found = wait_of.find(bar.epoch); found != wait_of.end()) waited = found->second;
+      waited = wait_of[bar.epoch];
     }
     if (waited != nullptr) {
       for (const LockWait::Holder& holder : waited->holders)
         args["waited for"].push_back(timeline.process(timeline.epochs[holder.epoch].process).name);
     }
-    events.add(event);
+    add(event);
     if (bar.granted > bar.begin) {
       const bool posts = bar.kind == static_cast<int>(EpochKind::kStart);
       json wait = slice(posts ? "wait for posts" : "wait for lock", "wait", lane, bar, bar.begin, bar.granted);
       if (waited != nullptr) wait["args"] = {{"in words", in_words(timeline, *waited)}};
-      events.add(wait);
+      add(wait);
     }
     if (bar.end > bar.closing) {
       const char* name = bar.kind == static_cast<int>(EpochKind::kFence)  ? "MPI_Win_fence"
                          : bar.kind == static_cast<int>(EpochKind::kPost) ? "MPI_Win_wait"
                                                                           : "end of epoch";
-      events.add(slice(name, "wait", lane, bar, bar.closing, bar.end));
+      add(slice(name, "wait", lane, bar, bar.closing, bar.end));
     }
   }
   // Draws an arrow from the last holder to the waiter.
@@ -100,20 +87,20 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     const std::size_t from = wait.holders.back().epoch;
     const Epoch& holder = timeline.epochs[from];
     const Epoch& waiter = timeline.epochs[wait.epoch];
-    json arrow = {{"name", "lock handed off"}, {"cat", "lock"}, {"id", ++id}};
+    json arrow{{"name", "lock handed off"}, {"cat", "lock"}, {"id", ++id}};
     arrow.update({{"ph", "s"},
                   {"pid", holder.process},
                   {"tid", lane_of[from]},
                   {"ts", microseconds(std::min(holder.closing, waiter.granted))}});
-    events.add(arrow);
+    add(arrow);
     arrow.update({{"ph", "f"},
                   {"bp", "e"},
                   {"pid", waiter.process},
                   {"tid", lane_of[wait.epoch]},
                   {"ts", microseconds(waiter.granted)}});
-    events.add(arrow);
+    add(arrow);
   }
-  events.end();
+  out << "\n]}\n";
 }
 
 }  // namespace farside::tools::trace

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace farside::tools::trace {
 namespace {
@@ -14,18 +15,10 @@ namespace {
 enum class Group { kAccess, kExposure, kOperations, kServed };
 
 std::string operations_of(const Epoch& epoch) {
-  std::map<std::pair<Counted, RouteKind>, std::pair<std::uint64_t, std::uint64_t>> sums;
-  for (const Counts& counts : epoch.counts) {
-    auto& [count, bytes] = sums[{counts.what, counts.route}];
-    count += counts.count;
-    bytes += counts.bytes;
-  }
-  std::string text;
-  for (const auto& [which, sum] : sums) {
-    text += fmt::format("{}{} {} ({}, {} bytes)", text.empty() ? "" : ", ", sum.first, name(which.first),
-                        name(which.second), sum.second);
-  }
-  return text;
+  std::vector<std::string> texts;
+  for (const auto& [of, amount] : epoch.operations)
+    texts.push_back(fmt::format("{} {} ({}, {} bytes)", amount.count, name(of.second), name(of.first), amount.bytes));
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 Bar bar_of(const Timeline& timeline, std::size_t index) {

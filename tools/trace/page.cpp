@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <set>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "pages.hpp"
@@ -11,13 +10,10 @@
 #include "tools/trace/views.hpp"
 
 namespace farside::tools::trace {
-namespace {
 
 using nlohmann::json;
 
 constexpr std::size_t kMostWaits = 1000;
-
-}  // namespace
 
 void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_bars) {
   const Lanes lanes = lay_out(timeline);

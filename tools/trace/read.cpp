@@ -18,8 +18,6 @@ template <class... Args>
   throw std::runtime_error(fmt::format("{}: {}", file, fmt::format(text, std::forward<Args>(args)...)));
 }
 
-bool has_times(TraceKind kind) { return kind != TraceKind::kClock && kind != TraceKind::kTotal; }
-
 // Converts ticks to nanoseconds. A time outside the span of the file shows that the file is damaged.
 class Clock {
  public:
@@ -104,20 +102,7 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
     TraceRecord& record = trace.records[i];
     std::memcpy(&record, bytes.data() + sizeof header + i * sizeof record, sizeof record);
     check(file, record, i);
-    if (has_times(record.kind)) {
-      record.begin = clock.ns(record.begin, i);
-      record.end = clock.ns(record.end, i);
-      if (record.kind == TraceKind::kEpoch) {
-        record.granted = clock.ns(record.granted, i);
-        record.closing = clock.ns(record.closing, i);
-        if (record.begin > record.granted || record.granted > record.closing || record.closing > record.end) {
-          refuse(file, "record {} ends before it begins; the file is damaged", i);
-        }
-      }
-      if (record.kind != TraceKind::kWindow && record.kind != TraceKind::kCounts && record.begin > record.end) {
-        refuse(file, "record {} ends before it begins; the file is damaged", i);
-      }
-    } else if (record.kind == TraceKind::kClock) {
+    if (record.kind == TraceKind::kClock) {
       // The monotonic clocks of two machines may differ by years of uptime: the limit is 9 years.
       constexpr std::int64_t kMost = std::int64_t{1} << 58;
       const auto ahead = static_cast<std::int64_t>(record.begin);
@@ -127,6 +112,17 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
     } else if (record.kind == TraceKind::kTotal) {
       record.begin = clock.length_ns(record.begin, i);
       record.end = clock.length_ns(record.end, i);
+    } else {
+      record.begin = clock.ns(record.begin, i);
+      record.end = clock.ns(record.end, i);
+      bool ordered =
+          record.kind == TraceKind::kWindow || record.kind == TraceKind::kCounts || record.begin <= record.end;
+      if (record.kind == TraceKind::kEpoch) {
+        record.granted = clock.ns(record.granted, i);
+        record.closing = clock.ns(record.closing, i);
+        ordered = record.begin <= record.granted && record.granted <= record.closing && record.closing <= record.end;
+      }
+      if (!ordered) refuse(file, "record {} ends before it begins; the file is damaged", i);
     }
   }
   return trace;

@@ -3,7 +3,6 @@
 // since a file may be truncated, from another machine, or forged.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

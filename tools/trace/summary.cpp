@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <array>
-#include <ranges>
 
 #include <fmt/format.h>
 
@@ -52,22 +50,32 @@ std::string sum(double seconds) { return duration(static_cast<Nanoseconds>(std::
 std::string epochs(const Timeline& timeline) {
   if (timeline.totals.empty()) return {};
   Table table({"epoch", "number", "time in them", "of which waiting"});
-  for (const auto& [kind, total] : timeline.totals) {
-    table.add({name(kind), fmt::format("{}", total.count), sum(total.seconds), sum(total.waited)});
-  }
+  for (const auto& [kind, total] : timeline.totals)
+    table.add(name(kind), total.count, sum(total.seconds), sum(total.waited));
   return "\nTime in epochs, of all processes together\n" + table.text();
 }
 
-using Sums = std::map<int, std::pair<Nanoseconds, std::size_t>>;  // time and number by process
+// Returns the entries of a map of costs with the highest ones, the highest first.
+template <class Map, class Time>
+auto most_of(const Map& costs, Time&& time) {
+  std::vector<std::pair<typename Map::key_type, typename Map::mapped_type>> most(costs.begin(), costs.end());
+  std::ranges::stable_sort(most, std::ranges::greater(), [&](const auto& each) { return time(each.second); });
+  if (most.size() > kMostLines) most.resize(kMostLines);
+  return most;
+}
 
-// Returns a table of the processes with the most time; nothing if there are none.
-std::string ranking(const Timeline& timeline, const std::vector<std::string>& header, const Sums& sums) {
-  if (sums.empty()) return {};
-  std::vector<std::pair<int, std::pair<Nanoseconds, std::size_t>>> most(sums.begin(), sums.end());
-  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.first; });
+// Returns a table of the processes with the largest shares of the time; nothing if there are none.
+std::string ranking(const Timeline& timeline, const std::vector<std::string>& header,
+                    const std::vector<std::pair<int, Nanoseconds>>& shares) {
+  if (shares.empty()) return {};
+  std::map<int, std::pair<Nanoseconds, std::size_t>> sums;  // time and number by process
+  for (const auto& [process, share] : shares) {
+    sums[process].first += share;
+    ++sums[process].second;
+  }
   Table table(header);
-  for (const auto& [process, sum] : most | std::views::take(kMostLines))
-    table.add({timeline.process(process).name, duration(sum.first), fmt::format("{}", sum.second)});
+  for (const auto& [process, sum] : most_of(sums, [](const auto& each) { return each.first; }))
+    table.add(timeline.process(process).name, duration(sum.first), sum.second);
   return '\n' + table.text();
 }
 
@@ -89,50 +97,34 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
                         waits.size() - held, duration(free));
   }
 
-  Sums held_up;  // by holder
+  std::vector<std::pair<int, Nanoseconds>> held_up;  // by holder
   for (const LockWait& wait : waits) {
-    for (const LockWait::Holder& holder : wait.holders) {
-      auto& [time, count] = held_up[timeline.epochs[holder.epoch].process];
-      time += holder.meanwhile;
-      ++count;
-    }
+    for (const LockWait::Holder& holder : wait.holders)
+      held_up.emplace_back(timeline.epochs[holder.epoch].process, holder.meanwhile);
   }
   return text + ranking(timeline, {"who held others up", "time, of all waiters", "waits"}, held_up);
 }
 
 std::string fences(const Timeline& timeline) {
-  Sums last;
+  std::vector<std::pair<int, Nanoseconds>> last;
   Nanoseconds all = 0;
   for (const FenceWait& wait : fence_waits(timeline)) {
-    auto& [time, count] = last[timeline.epochs[wait.last].process];
-    time += wait.together;
-    ++count;
+    last.emplace_back(timeline.epochs[wait.last].process, wait.together);
     all += wait.together;
   }
   return all == 0 ? "" : ranking(timeline, {"last at fences", "waited for by the others", "fences"}, last);
 }
 
 std::string operations(const Timeline& timeline) {
-  std::array<std::array<std::pair<std::uint64_t, std::uint64_t>, kCountedNames.size()>, kRouteNames.size()> sums{};
+  Amounts amounts;
   for (const Epoch& epoch : timeline.epochs) {
-    for (const Counts& counts : epoch.counts) {
-      auto& [count, bytes] = sums[static_cast<std::size_t>(counts.route)][static_cast<std::size_t>(counts.what)];
-      count += counts.count;
-      bytes += counts.bytes;
-    }
+    for (const auto& [of, amount] : epoch.operations) amounts[of].add(amount.count, amount.bytes);
   }
+  if (amounts.empty()) return {};
   Table table({"operations in the epochs recorded", "number", "bytes"});
-  bool any = false;
-  for (std::size_t route = 0; route < sums.size(); ++route) {
-    for (std::size_t what = 0; what < sums[route].size(); ++what) {
-      const auto& [count, bytes] = sums[route][what];
-      if (count == 0) continue;
-      any = true;
-      table.add({fmt::format("{}: {}", kRouteNames[route], kCountedNames[what]), fmt::format("{}", count),
-                 fmt::format("{}", bytes)});
-    }
-  }
-  return any ? '\n' + table.text() : std::string();
+  for (const auto& [of, amount] : amounts)
+    table.add(fmt::format("{}: {}", name(of.first), name(of.second)), amount.count, amount.bytes);
+  return '\n' + table.text();
 }
 
 std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits) {
@@ -155,14 +147,11 @@ std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits
   }
   std::erase_if(costs, [](const auto& each) { return each.second.all() == 0; });
   if (costs.empty()) return {};
-  std::vector<std::pair<std::pair<int, int>, Costs>> most(costs.begin(), costs.end());
-  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.all(); });
   Table table({"slowest targets", "locks", "unlocks", "flushes", "operations"});
-  for (const auto& [where, cost] : most | std::views::take(kMostLines)) {
+  for (const auto& [where, cost] : most_of(costs, [](const Costs& each) { return each.all(); })) {
     std::string name = name_of(timeline, where.first, where.second);
     if (where.first >= 0) name += fmt::format(", window {}", timeline.window(where.first).number);
-    table.add({std::move(name), duration(cost.locks), duration(cost.unlocks), duration(cost.flushes),
-               duration(cost.operations)});
+    table.add(name, duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations));
   }
   return '\n' + table.text();
 }

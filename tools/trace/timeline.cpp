@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -14,10 +13,11 @@ namespace {
 // How far a clock is ahead of the first process's clock.
 struct Offset {
   Nanoseconds ahead = 0;
-  Nanoseconds uncertain = 0;
+  Nanoseconds uncertain = -1;  // -1: it was not compared with that clock
 };
 
-std::map<std::uint64_t, Offset> offsets(const std::vector<RankTrace>& traces) {
+// Returns the offsets of the clocks of the processes.
+std::vector<Offset> offsets(const std::vector<RankTrace>& traces) {
   struct Edge {
     std::uint64_t from, to;
     Nanoseconds ahead, uncertain;  // of `to` against `from`
@@ -32,7 +32,7 @@ std::map<std::uint64_t, Offset> offsets(const std::vector<RankTrace>& traces) {
       edges.push_back({record.granted, trace.header.clock, -ahead, uncertain});
     }
   }
-  std::map<std::uint64_t, Offset> known{{traces.front().header.clock, {}}};
+  std::map<std::uint64_t, Offset> known{{traces.front().header.clock, {0, 0}}};
   std::deque<std::uint64_t> next{traces.front().header.clock};
   for (; !next.empty(); next.pop_front()) {
     const Offset here = known.at(next.front());
@@ -42,7 +42,9 @@ std::map<std::uint64_t, Offset> offsets(const std::vector<RankTrace>& traces) {
       next.push_back(edge.to);
     }
   }
-  return known;
+  std::vector<Offset> result;
+  for (const RankTrace& trace : traces) result.push_back(known[trace.header.clock]);
+  return result;
 }
 
 bool is_lock(EpochKind kind) { return kind == EpochKind::kLockShared || kind == EpochKind::kLockExclusive; }
@@ -50,13 +52,10 @@ bool is_lock(EpochKind kind) { return kind == EpochKind::kLockShared || kind == 
 // Whether one of the two epochs excludes the other.
 bool conflict(const Epoch& one, const Epoch& other) {
   if (one.window != other.window || one.process == other.process) return false;
-  const bool both_lock = is_lock(one.kind) && is_lock(other.kind);
-  if (both_lock) {
-    return one.target == other.target &&
-           (one.kind == EpochKind::kLockExclusive || other.kind == EpochKind::kLockExclusive);
-  }
-  const auto pair = [](EpochKind a, EpochKind b) { return a == EpochKind::kLockAll && b == EpochKind::kLockExclusive; };
-  return pair(one.kind, other.kind) || pair(other.kind, one.kind);
+  // Two locks at one target exclude each other, and a lock_all and a lock at any, if one of the two is exclusive.
+  const bool meet =
+      is_lock(one.kind) && is_lock(other.kind) ? one.target == other.target : is_lock(one.kind) != is_lock(other.kind);
+  return meet && (one.kind == EpochKind::kLockExclusive || other.kind == EpochKind::kLockExclusive);
 }
 
 }  // namespace
@@ -70,30 +69,24 @@ int Timeline::process_of(int window, int target) const {
 
 Timeline merge(const std::vector<RankTrace>& traces) {
   Timeline timeline;
-  const std::map<std::uint64_t, Offset> clocks = offsets(traces);
+  const std::vector<Offset> clocks = offsets(traces);
   std::map<int, int> with_rank;
-  for (const RankTrace& trace : traces) ++with_rank[trace.header.rank];
-
   // The time of the first event, on the first process's clock.
   Nanoseconds zero = std::numeric_limits<Nanoseconds>::max();
-  std::vector<Nanoseconds> shift;
-  for (const RankTrace& trace : traces) {
-    const auto clock = clocks.find(trace.header.clock);
-    shift.push_back(clock != clocks.end() ? clock->second.ahead : 0);
-    zero = std::min(zero, static_cast<Nanoseconds>(trace.header.first.ns) - shift.back());
+  for (std::size_t p = 0; p < traces.size(); ++p) {
+    ++with_rank[traces[p].header.rank];
+    zero = std::min(zero, static_cast<Nanoseconds>(traces[p].header.first.ns) - clocks[p].ahead);
   }
 
   std::map<std::uint64_t, int> window_ids;
   for (std::size_t p = 0; p < traces.size(); ++p) {
     const RankTrace& trace = traces[p];
     const auto process = static_cast<int>(p);
-    const auto clock = clocks.find(trace.header.clock);
     std::string name = fmt::format("rank {}", trace.header.rank);
     if (with_rank[trace.header.rank] > 1) name += fmt::format(" (process {})", trace.header.pid);
-    timeline.processes.push_back({trace.header.rank, std::move(name), trace.host,
-                                  clock != clocks.end() ? clock->second.uncertain : -1, trace.header.lost_epochs,
-                                  trace.header.lost_operations, trace.header.lost_served});
-    const auto at = [&](Ticks ns) { return static_cast<Nanoseconds>(ns) - shift[p] - zero; };
+    timeline.processes.push_back({trace.header.rank, std::move(name), trace.host, clocks[p].uncertain,
+                                  trace.header.lost_epochs, trace.header.lost_operations, trace.header.lost_served});
+    const auto at = [&](Ticks ns) { return static_cast<Nanoseconds>(ns) - clocks[p].ahead - zero; };
     timeline.length = std::max(timeline.length, at(trace.header.last.ns));
 
     std::map<std::uint32_t, int> windows;  // by the process's own number
@@ -101,6 +94,11 @@ Timeline merge(const std::vector<RankTrace>& traces) {
     const auto window_of = [&](const TraceRecord& record) {
       const auto found = windows.find(record.window);
       return found == windows.end() ? -1 : found->second;
+    };
+    const auto count = [&](const TraceRecord& record, Epoch& epoch) {
+      if (record.count == 0) return;
+      epoch.operations[{static_cast<RouteKind>(record.route), static_cast<Counted>(record.what)}].add(record.count,
+                                                                                                      record.bytes);
     };
     for (const TraceRecord& record : trace.records) {
       switch (record.kind) {
@@ -126,10 +124,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
                       at(record.closing),
                       at(record.end),
                       {}};
-          if (record.count > 0) {
-            epoch.counts.push_back({static_cast<Counted>(record.what), static_cast<RouteKind>(record.route),
-                                    record.target, record.count, record.bytes});
-          }
+          count(record, epoch);
           latest[record.window] = timeline.epochs.size();
           timeline.epochs.push_back(std::move(epoch));
           break;
@@ -138,9 +133,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           // Operations whose epoch was overwritten are left out as well.
           if (const auto epoch = latest.find(record.window);
               epoch != latest.end() && timeline.epochs[epoch->second].end == at(record.end)) {
-            timeline.epochs[epoch->second].counts.push_back({static_cast<Counted>(record.what),
-                                                             static_cast<RouteKind>(record.route), record.target,
-                                                             record.count, record.bytes});
+            count(record, timeline.epochs[epoch->second]);
           }
           break;
         case TraceKind::kFlush:

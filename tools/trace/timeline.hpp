@@ -34,12 +34,15 @@ struct Window {
   std::map<int, int> processes;  // process by rank in the window
 };
 
-struct Counts {
-  Counted what;
-  RouteKind route;
-  int target;  // rank in the window; -1: several
-  std::uint64_t count, bytes;
+// Operations, and their bytes, by route and kind.
+struct Amount {
+  std::uint64_t count = 0, bytes = 0;
+  void add(std::uint64_t more, std::uint64_t more_bytes) {
+    count += more;
+    bytes += more_bytes;
+  }
 };
+using Amounts = std::map<std::pair<RouteKind, Counted>, Amount>;
 
 struct Epoch {
   int process;
@@ -47,7 +50,7 @@ struct Epoch {
   EpochKind kind;
   int target;  // rank in the window; -1: none
   Nanoseconds begin, granted, closing, end;
-  std::vector<Counts> counts;
+  Amounts operations;
 
   Nanoseconds waited() const { return granted - begin + (end - closing); }
 };

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The parts of `farside info`: what this machine has and allows, what farside uses of it, and why. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace farside::tools {
+
+// ---- limits.cpp: the limits of this process that matter to windows ----
+
+inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+
+struct Limit {
+  std::string name;                // locked memory
+  std::uint64_t value = kNoLimit;  // bytes, or a number
+  std::uint64_t most = kNoLimit;   // the value to which this user may raise it
+  bool bytes = true;
+  bool enough = true;
+  std::string meaning;  // what farside uses of it
+  std::string advice;   // what to change; empty if enough
+};
+std::vector<Limit> find_limits();
+
+// 8 MiB, 20000, unlimited
+std::string limit_text(std::uint64_t value, bool bytes);
+
+// ---- routes.cpp: the routes to an on-node peer's memory, as found by trials between two processes ----
+
+struct RouteReport {
+  bool possible = false;
+  std::string how;     // the mechanism
+  std::string why;     // if not possible: the cause
+  std::string advice;  // if not possible: what to change
+};
+RouteReport try_mapped();
+RouteReport try_cma();
+
+// The settings that may forbid process_vm_readv and process_vm_writev.
+struct Surroundings {
+  std::optional<int> ptrace_scope;  // kernel.yama.ptrace_scope; nothing: no Yama
+  int seccomp = 0;                  // of this process, as /proc/self/status has it: 0 none, 1 strict, 2 a filter
+  bool dumpable = true;             // prctl(2), PR_GET_DUMPABLE
+};
+Surroundings find_surroundings(const std::string& proc = "/proc");
+
+// Returns cause and advice for the error text of an attempt.
+RouteReport explain_cma(const std::string& error, const Surroundings& around);
+
+// ---- verbs.cpp: whether InfiniBand verbs are available, and the first obstacle ----
+
+struct VerbsReport {
+  std::vector<std::string> devices;  // mlx5_0, rxe0
+  bool available = false;            // libfabric offers the verbs provider here
+  std::string why;                   // if not: the first obstacle
+  std::string advice;
+};
+
+// What libfabric reports.
+struct LibfabricVerbs {
+  bool offered = false;  // fi_getinfo(3) offers it
+  bool built_in = true;  // this libfabric was built with it
+  std::string filter;    // FI_PROVIDER; empty: unset
+};
+
+// `sys` and `dev` are /sys and /dev.
+VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys = "/sys",
+                       const std::string& dev = "/dev");
+
+// ---- the report ----
+
+// Collects it all as JSON (gather.cpp). tools/README.md describes the fields. Takes one or two seconds, since each
+// provider is tried in a process of its own.
+nlohmann::ordered_json gather_info(const std::string& library_folder);
+
+// Formats the same as text (text.cpp).
+std::string info_text(const nlohmann::ordered_json& info);
+
+}  // namespace farside::tools
