@@ -42,7 +42,9 @@ class PredefinedTable {
   // Returns the bytes of one element; 0 if the type is not in the table, or if consecutive elements have gaps.
   std::size_t plain_size(MPI_Datatype handle) const {
     const Slot& slot = slots_[slot_of(bits_of(handle))];
-    return slot.bits == bits_of(handle) ? slot.plain_size : 0;
+    if (slot.bits == bits_of(handle)) [[likely]]
+      return slot.plain_size;
+    return 0;
   }
   // Fills the table; call it once. Of several names for one handle the first is kept.
   struct Named {

@@ -29,87 +29,93 @@ Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_
 template <class Count>
 struct PutCall {
   PutCall(const void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-          Count target_count, MPI_Datatype target_type)
+          Count target_count, MPI_Datatype target_type, MPI_Win handle)
       : from{const_cast<void*>(origin), origin_count, origin_type},
-        target{rank, displacement, target_count, target_type} {}
+        target{rank, displacement, target_count, target_type},
+        win(handle) {}
   [[gnu::always_inline]] bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_put(from, to); }
   Outcome operate(Window& window, const RemoteBuffer& to) const { return window.put(from, to); }
   LocalBuffer from;
   RemoteBuffer target;
+  MPI_Win win;
 };
 
 template <class Count>
 struct GetCall {
   GetCall(void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-          Count target_count, MPI_Datatype target_type)
-      : to{origin, origin_count, origin_type}, target{rank, displacement, target_count, target_type} {}
+          Count target_count, MPI_Datatype target_type, MPI_Win handle)
+      : to{origin, origin_count, origin_type}, target{rank, displacement, target_count, target_type}, win(handle) {}
   [[gnu::always_inline]] bool attempt(Window& window, const RemoteBuffer& from) const {
     return window.try_get(to, from);
   }
   Outcome operate(Window& window, const RemoteBuffer& from) const { return window.get(to, from); }
   LocalBuffer to;
   RemoteBuffer target;
+  MPI_Win win;
 };
 
 template <class Count>
 struct AccumulateCall {
   AccumulateCall(const void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-                 Count target_count, MPI_Datatype target_type, MPI_Op with)
+                 Count target_count, MPI_Datatype target_type, MPI_Op with, MPI_Win handle)
       : from{const_cast<void*>(origin), origin_count, origin_type},
         target{rank, displacement, target_count, target_type},
-        op(with) {}
+        op(with),
+        win(handle) {}
   bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_accumulate(from, nullptr, to, op); }
   Outcome operate(Window& window, const RemoteBuffer& to) const { return window.accumulate(from, nullptr, to, op); }
   LocalBuffer from;
   RemoteBuffer target;
   MPI_Op op;
+  MPI_Win win;
 };
 
 template <class Count>
 struct GetAccumulateCall {
   GetAccumulateCall(const void* origin, Count origin_count, MPI_Datatype origin_type, void* result, Count result_count,
                     MPI_Datatype result_type, int rank, MPI_Aint displacement, Count target_count,
-                    MPI_Datatype target_type, MPI_Op with)
+                    MPI_Datatype target_type, MPI_Op with, MPI_Win handle)
       : from{const_cast<void*>(origin), origin_count, origin_type},
         fetched{result, result_count, result_type},
         target{rank, displacement, target_count, target_type},
-        op(with) {}
+        op(with),
+        win(handle) {}
   bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_accumulate(from, &fetched, to, op); }
   Outcome operate(Window& window, const RemoteBuffer& to) const { return window.accumulate(from, &fetched, to, op); }
   LocalBuffer from, fetched;
   RemoteBuffer target;
   MPI_Op op;
+  MPI_Win win;
 };
 
 // The fast path of an operation.
 template <class Call, class... Args>
-[[gnu::always_inline]] inline bool attempt(MPI_Win win, Args... arguments) {
-  return on_fast_path(win, [&](Window& window) {
-    const Call call(arguments...);
-    return call.attempt(window, call.target);
-  });
+[[gnu::always_inline]] inline bool attempt(Args... arguments) {
+  const Call call(arguments...);
+  return on_fast_path(call.win, [&](Window& window) { return call.attempt(window, call.target); });
 }
 
-// The slow path.
+// The slow path. Each instance has one caller, whose constants the compiler makes its own. What remains are the
+// parameters of the entry point in their order, so that the fast path need not keep them elsewhere.
 template <class Call, class Function, class... Args>
-[[gnu::noinline]] int operate(const char* name, Function Runtime::*original, MPI_Win win, Args... arguments) {
+[[gnu::noinline]] int operate(const char* name, Function Runtime::*original, Args... arguments) {
   const Call call(arguments...);
   return on_window(
-      win, {name, call.target.rank}, [&](Window& window) { return call.operate(window, call.target); }, original,
-      arguments..., win);
+      call.win, {name, call.target.rank}, [&](Window& window) { return call.operate(window, call.target); }, original,
+      arguments...);
 }
 
 // Both paths, with a request.
 template <class Call, class Function, class... Args>
-[[gnu::noinline]] int operate_with_request(const char* name, Function Runtime::*original, MPI_Win win,
-                                           MPI_Request* request, Args... arguments) {
+[[gnu::noinline]] int operate_with_request(const char* name, Function Runtime::*original, MPI_Request* request,
+                                           Args... arguments) {
   const Call call(arguments...);
   const auto body = [&](Window& window) {
     return with_request(name, window, call.target, request, [&](const RemoteBuffer& target) {
       return call.attempt(window, target) ? Outcome() : call.operate(window, target);
     });
   };
-  return on_window(win, {name, call.target.rank}, body, original, arguments..., win, request);
+  return on_window(call.win, {name, call.target.rank}, body, original, arguments..., request);
 }
 
 [[gnu::noinline]] int fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
@@ -136,40 +142,41 @@ using namespace farside::pmpi;
 // The parameters and the arguments of the calls of each kind.
 #define FARSIDE_TARGET(Count) int rank, MPI_Aint displacement, Count target_count, MPI_Datatype target_type
 #define FARSIDE_PARAMETERS_PutCall(Count) \
-  const void *origin, Count origin_count, MPI_Datatype origin_type, FARSIDE_TARGET(Count)
+  const void *origin, Count origin_count, MPI_Datatype origin_type, FARSIDE_TARGET(Count), MPI_Win win
 #define FARSIDE_PARAMETERS_GetCall(Count) \
-  void *origin, Count origin_count, MPI_Datatype origin_type, FARSIDE_TARGET(Count)
-#define FARSIDE_PARAMETERS_AccumulateCall(Count) FARSIDE_PARAMETERS_PutCall(Count), MPI_Op op
+  void *origin, Count origin_count, MPI_Datatype origin_type, FARSIDE_TARGET(Count), MPI_Win win
+#define FARSIDE_PARAMETERS_AccumulateCall(Count) \
+  const void *origin, Count origin_count, MPI_Datatype origin_type, FARSIDE_TARGET(Count), MPI_Op op, MPI_Win win
 #define FARSIDE_PARAMETERS_GetAccumulateCall(Count)                                                   \
   const void *origin, Count origin_count, MPI_Datatype origin_type, void *result, Count result_count, \
-      MPI_Datatype result_type, FARSIDE_TARGET(Count), MPI_Op op
-#define FARSIDE_ARGUMENTS_PutCall origin, origin_count, origin_type, rank, displacement, target_count, target_type
+      MPI_Datatype result_type, FARSIDE_TARGET(Count), MPI_Op op, MPI_Win win
+#define FARSIDE_TARGET_ARGUMENTS rank, displacement, target_count, target_type
+#define FARSIDE_ARGUMENTS_PutCall origin, origin_count, origin_type, FARSIDE_TARGET_ARGUMENTS, win
 #define FARSIDE_ARGUMENTS_GetCall FARSIDE_ARGUMENTS_PutCall
-#define FARSIDE_ARGUMENTS_AccumulateCall FARSIDE_ARGUMENTS_PutCall, op
-#define FARSIDE_ARGUMENTS_GetAccumulateCall                                                                            \
-  origin, origin_count, origin_type, result, result_count, result_type, rank, displacement, target_count, target_type, \
-      op
+#define FARSIDE_ARGUMENTS_AccumulateCall origin, origin_count, origin_type, FARSIDE_TARGET_ARGUMENTS, op, win
+#define FARSIDE_ARGUMENTS_GetAccumulateCall \
+  origin, origin_count, origin_type, result, result_count, result_type, FARSIDE_TARGET_ARGUMENTS, op, win
 
 // The entry points of one row of the list of calls.
-#define FARSIDE_OPERATION(name, request_based, Kind)                                                     \
-  FARSIDE_ENTRY(name, (FARSIDE_PARAMETERS_##Kind(int), MPI_Win win)) {                                   \
-    if (attempt<Kind<int>>(win, FARSIDE_ARGUMENTS_##Kind)) [[likely]]                                    \
-      return MPI_SUCCESS;                                                                                \
-    return operate<Kind<int>>("MPI_" #name, &Runtime::name, win, FARSIDE_ARGUMENTS_##Kind);              \
-  }                                                                                                      \
-  FARSIDE_ENTRY(request_based, (FARSIDE_PARAMETERS_##Kind(int), MPI_Win win, MPI_Request * request)) {   \
-    return operate_with_request<Kind<int>>("MPI_" #request_based, &Runtime::request_based, win, request, \
-                                           FARSIDE_ARGUMENTS_##Kind);                                    \
-  }                                                                                                      \
+#define FARSIDE_OPERATION(name, request_based, Kind)                                                \
+  FARSIDE_ENTRY(name, (FARSIDE_PARAMETERS_##Kind(int))) {                                           \
+    if (attempt<Kind<int>>(FARSIDE_ARGUMENTS_##Kind)) [[likely]]                                    \
+      return MPI_SUCCESS;                                                                           \
+    return operate<Kind<int>>("MPI_" #name, &Runtime::name, FARSIDE_ARGUMENTS_##Kind);              \
+  }                                                                                                 \
+  FARSIDE_ENTRY(request_based, (FARSIDE_PARAMETERS_##Kind(int), MPI_Request * request)) {           \
+    return operate_with_request<Kind<int>>("MPI_" #request_based, &Runtime::request_based, request, \
+                                           FARSIDE_ARGUMENTS_##Kind);                               \
+  }                                                                                                 \
   FARSIDE_LARGE_OPERATION(name, request_based, Kind)
 #if MPI_VERSION >= 4
-#define FARSIDE_LARGE_OPERATION(name, request_based, Kind)                                                       \
-  FARSIDE_ENTRY(name##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count), MPI_Win win)) {                                 \
-    return operate<Kind<MPI_Count>>("MPI_" #name "_c", &Runtime::name##_c, win, FARSIDE_ARGUMENTS_##Kind);       \
-  }                                                                                                              \
-  FARSIDE_ENTRY(request_based##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count), MPI_Win win, MPI_Request * request)) { \
-    return operate_with_request<Kind<MPI_Count>>("MPI_" #request_based "_c", &Runtime::request_based##_c, win,   \
-                                                 request, FARSIDE_ARGUMENTS_##Kind);                             \
+#define FARSIDE_LARGE_OPERATION(name, request_based, Kind)                                                         \
+  FARSIDE_ENTRY(name##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count))) {                                                \
+    return operate<Kind<MPI_Count>>("MPI_" #name "_c", &Runtime::name##_c, FARSIDE_ARGUMENTS_##Kind);              \
+  }                                                                                                                \
+  FARSIDE_ENTRY(request_based##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count), MPI_Request * request)) {                \
+    return operate_with_request<Kind<MPI_Count>>("MPI_" #request_based "_c", &Runtime::request_based##_c, request, \
+                                                 FARSIDE_ARGUMENTS_##Kind);                                        \
   }
 #else
 #define FARSIDE_LARGE_OPERATION(name, request_based, Kind)

@@ -26,9 +26,13 @@ class HandleTable {
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 
-  // Returns the object of the handle, null if there is none.
+  // Returns the object of the handle, null if there is none. Checks the newest entry first: most programs use the window
+  // most that they made last.
   Value* find(Key key) const {
-    const Entry* entry = entry_of(key);
+    const Entry* const newest = newest_.load(std::memory_order_acquire);
+    if (newest->key.load(std::memory_order_acquire) == key) [[likely]]
+      return newest->value.load(std::memory_order_acquire);
+    const Entry* const entry = look(key);
     return entry != nullptr ? entry->value.load(std::memory_order_acquire) : nullptr;
   }
   // The result of one look-up.
@@ -37,7 +41,7 @@ class HandleTable {
     bool taken_out = false;   // an object was taken out, and the handle has not been used since
   };
   Found look_up(Key key) const {
-    const Entry* entry = entry_of(key);
+    const Entry* const entry = look(key);
     if (entry == nullptr) return {};
     return {entry->value.load(std::memory_order_acquire), entry->taken_out.load(std::memory_order_acquire)};
   }
@@ -109,14 +113,7 @@ class HandleTable {
 
   // Spreads consecutive numbers and equidistant addresses evenly (tests/pmpi/handle_table_test.cpp).
   static std::size_t hash(Key key) { return (key * 0x9E3779B97F4A7C15ULL) >> 40; }
-  // Returns null if the table has no entry for the handle. Checks the newest entry first: most programs use the window
-  // most that they made last.
-  const Entry* entry_of(Key key) const {
-    const Entry* newest = newest_.load(std::memory_order_acquire);
-    if (newest->key.load(std::memory_order_acquire) == key) [[likely]] return newest;
-    return look(key);
-  }
-  // Like entry_of(), without the check of the newest entry. The acquire loads pair with the release stores in insert()
+  // Returns null if the table has no entry for the handle. The acquire loads pair with the release stores in insert()
   // and with_room(), so a visible table or entry is complete.
   const Entry* look(Key key, std::size_t* probes = nullptr) const {
     const Table* table = table_.load(std::memory_order_acquire);

@@ -37,8 +37,8 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       fast_targets_(fast_path_ ? space_->consecutive_targets() : std::span<const NodeTarget>()),
       epoch_(space_->ranks()),
       locks_(space_->rank(), space_->ranks(), global_lock_home),
-      barrier_schedule_(std::move(barriers)),
-      marks_exposure_(check != Check::kOff) {
+      marks_exposure_(check != Check::kOff),
+      barrier_schedule_(std::move(barriers)) {
   locks_.locks().reserve(1);
   locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();

@@ -333,7 +333,6 @@ class Window {
   WindowLocks locks_;
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
-  std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule_;
   std::uint64_t barriers_ = 0;
   int last_locked_ = -1;                       // target of the last lock on the fast path
   std::uint64_t* last_lock_word_ = nullptr;    // its lock word
@@ -345,6 +344,7 @@ class Window {
   std::unique_ptr<Strict> strict_;                // FARSIDE_CHECK=strict, else null
   std::uint8_t said_in_barrier_ = 0;              // in the last barrier (epochs/protocols/barrier.hpp)
   std::unique_ptr<WindowStatistics> statistics_;  // for FARSIDE_STATS and FARSIDE_TRACE, else null
+  std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule_;
 };
 
 }  // namespace farside::pmpi

@@ -18,12 +18,12 @@ namespace farside::pmpi {
 
 // The size of `count` contiguous elements, or 0 if the type is not predefined or has gaps.
 inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // no product overflows; negative counts are beyond it
-  if (static_cast<std::uint64_t>(count) > kMost) return 0;
+  if (static_cast<std::uint64_t>(count) >> 48 != 0) return 0;  // negative, or so large that the product may overflow
   return static_cast<std::size_t>(count) * predefined_table.plain_size(type);
 }
 
 inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const {
+  if (bytes == 0) return {};
   const NodeTarget* target = nullptr;
   if (fast_targets_.contains(rank)) [[likely]] {
     target = &fast_targets_[rank];
@@ -31,10 +31,10 @@ inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std
     target = fast_path_ ? space_->fast_target(rank) : nullptr;
     if (target == nullptr) return {};
   }
-  if (target->data == nullptr || bytes == 0 || !epoch_.allows_fast_operation(rank)) return {};
-  std::uint64_t at = 0;
-  // A negative displacement becomes an offset beyond any memory.
-  if (__builtin_mul_overflow(static_cast<std::uint64_t>(displacement), std::uint64_t{target->tag}, &at)) return {};
+  if (target->data == nullptr || !epoch_.allows_fast_operation(rank)) return {};
+  std::int64_t offset = 0;
+  if (__builtin_mul_overflow(std::int64_t{displacement}, std::int64_t{target->tag}, &offset)) return {};
+  const auto at = static_cast<std::uint64_t>(offset);  // beyond any memory, if the displacement is negative
   if (at > target->bytes || bytes > target->bytes - at) return {};
   return {target, target->data + at};
 }
