@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/process.hpp"
 
+#include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waited.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -34,25 +35,28 @@ ProviderChoice& Process::choice(const Settings& settings) {
   return *choice_;
 }
 
-Providers Process::usable_providers() {
+Process::ProviderOffer Process::offer_providers() {
   Result<const Settings*> known = settings();
-  if (!known) return 0;
+  if (!known) return {};
   const std::scoped_lock held(mutex_);
-  return fabric_ ? provider_in_use() : choice(*known.value()).usable();
+  if (fabric_) return {provider_in_use(), provider_in_use(), std::nullopt};
+  ProviderChoice& own = choice(*known.value());
+  const Providers usable = own.usable();
+  return {usable, own.wanted(), own.unknown_device()};
 }
 
-Result<Fabric*> Process::fabric(Providers among) {
+std::string Process::why_not(Providers one) {
+  const std::scoped_lock held(mutex_);
+  if (fabric_)
+    return fmt::format("this process uses libfabric provider {} since an earlier window", fabric_->provider());
+  return choice_ ? choice_->why_not(one) : std::string();
+}
+
+Result<Fabric*> Process::try_fabric(Providers among) {
   Result<const Settings*> known = settings();
   if (!known) return known.error();
   const std::scoped_lock held(mutex_);
-  if (!fabric_) {
-    Result<ProviderChoice::Taken> taken = choice(*known.value()).take(among);
-    if (!taken) return taken.error();
-    choice_.reset();
-    fabric_ = std::move(taken.value().fabric);
-    in_use_.store(taken.value().provider, std::memory_order_release);
-    opened_.store(fabric_.get(), std::memory_order_release);
-  }
+  if (!fabric_) return choice(*known.value()).open(among);
   if ((provider_in_use() & among) == 0) {
     return Error{
         ErrorKind::kNoRoute,
@@ -62,6 +66,27 @@ Result<Fabric*> Process::fabric(Providers among) {
             fabric_->provider())};
   }
   return fabric_.get();
+}
+
+void Process::use_fabric() {
+  const std::scoped_lock held(mutex_);
+  if (fabric_) return;
+  in_use_.store(choice_->opened(), std::memory_order_release);
+  fabric_ = choice_->take();
+  choice_.reset();
+  opened_.store(fabric_.get(), std::memory_order_release);
+  log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", fabric_->provider(), fabric_->device());
+}
+
+void Process::discard_fabric(const std::string& why) {
+  const std::scoped_lock held(mutex_);
+  if (!fabric_) choice_->reject(why);
+}
+
+Result<Fabric*> Process::fabric(Providers among) {
+  Result<Fabric*> tried = try_fabric(among);
+  if (tried) use_fabric();
+  return tried;
 }
 
 Result<NodeHandler*> Process::node_handler() {

@@ -37,16 +37,30 @@ class Process final : public Progress {
   // Memory of MPI_Alloc_mem, of which windows may be made.
   ShareableMemory& shareable_memory() { return shareable_memory_; }
 
-  // The libfabric providers that this process can use (fabric/provider_choice.hpp); once the endpoint is open, only its
-  // provider. The first call opens an endpoint.
-  Providers usable_providers();
-  // The provider of the open endpoint; 0 before.
+  // What this process says about the libfabric providers (fabric/provider_choice.hpp). Once an endpoint is in use, its
+  // provider is the only one. The first call opens an endpoint.
+  struct ProviderOffer {
+    Providers usable = 0;
+    Providers wanted = 0;                 // the usable ones, and those whose adapters are there and cannot be used
+    std::optional<Error> unknown_device;  // FARSIDE_DEVICE names nothing on this machine
+  };
+  ProviderOffer offer_providers();
+  // Why this process cannot use a provider.
+  std::string why_not(Providers one);
+  // The provider of the endpoint in use; 0 before.
   Providers provider_in_use() const { return in_use_.load(std::memory_order_acquire); }
-  // Returns the endpoint. The first call opens it with the best provider in `among`, the set on which the processes
-  // of the space have agreed. Errors: those of settings() and ProviderChoice::take(); kNoRoute if the endpoint is
-  // open with a provider that is not in `among`.
+  // Returns the endpoint in use or, before there is one, that of the best provider in `among`, the set on which the
+  // processes of the space have agreed. The caller then calls use_fabric() or discard_fabric(). Errors: those of
+  // settings() and ProviderChoice::open(); kNoRoute if the endpoint in use has a provider that is not in `among`.
+  Result<Fabric*> try_fabric(Providers among);
+  // From now on, and until shut_down(), this process uses the endpoint of try_fabric().
+  void use_fabric();
+  // Closes the endpoint of try_fabric(), if it is not in use, and does not try its provider again. Precondition: the
+  // caller holds nothing of it.
+  void discard_fabric(const std::string& why);
+  // Does try_fabric() and use_fabric().
   Result<Fabric*> fabric(Providers among = kAnyProvider);
-  // Null until the endpoint is open.
+  // Null until an endpoint is in use.
   Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
   // Returns the handler for on-node peers, and opens it at the first call. An error is kept.
   Result<NodeHandler*> node_handler();
@@ -80,7 +94,7 @@ class Process final : public Progress {
   Statistics statistics_;
   ShareableMemory shareable_memory_;
   WakeEvent own_wake_event_;
-  std::unique_ptr<ProviderChoice> choice_;  // until the endpoint is taken from it
+  std::unique_ptr<ProviderChoice> choice_;  // until its endpoint is in use
   std::unique_ptr<Fabric> fabric_;
   std::atomic<Providers> in_use_{0};
   std::atomic<Fabric*> opened_{nullptr};

@@ -91,7 +91,7 @@ Status CommunicatorGroup::gather(std::span<const std::byte> own, std::span<std::
 
 // With one rank on each of several nodes, the leaders are all ranks.
 CommunicatorPeers::CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const Group& group, std::uint64_t id)
-    : GroupPeers(std::move(nodes.own), id),
+    : GroupPeers(std::move(nodes.own), nodes.partner, id),
       communicator_(communicator),
       nodes_(nodes.largest == 1 && nodes.leaders.size() > 1 ? 0 : nodes.leaders.size()),
       flat_(std::make_shared<epochs::BarrierSchedule>(epochs::BarrierSchedule::flat(group.rank(), group.ranks()))) {

@@ -26,8 +26,8 @@ class HandleTable {
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 
-  // Returns the object of the handle, null if there is none. Checks the newest entry first: most programs use the window
-  // most that they made last.
+  // Returns the object of the handle, null if there is none. Checks the newest entry first: most programs use that
+  // window most which they made last.
   Value* find(Key key) const {
     const Entry* const newest = newest_.load(std::memory_order_acquire);
     if (newest->key.load(std::memory_order_acquire) == key) [[likely]]

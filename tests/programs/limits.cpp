@@ -6,7 +6,8 @@
 //          [first]         the same before farside has started
 //   limits locked          RLIMIT_MEMLOCK is 0: farside needs locked memory only with adapters
 //   limits shm             /dev/shm is full (a small one is needed: support/small_shm): farside keeps nothing there
-//   limits works           windows work under the restrictions that the runner has set (tests/support/forbid.c)
+//   limits works           windows work under the restrictions that the runner has set (tests/support/forbid.c,
+//          [within N]      tests/verbs); the first one is made within N seconds
 //   limits twice           MPI_Init again: an error (or the end of the program, if the runtime chooses that), and
 //                          windows work
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 namespace {
 
 constexpr MPI_Aint kBytes = MPI_Aint{64} << 20;
+constexpr MPI_Aint kWorkingBytes = MPI_Aint{1} << 20;
 
 // Each rank puts a word to the end of the next rank's memory; then all ranks increment one counter.
 void use(const check::Window& window) {
@@ -232,6 +234,16 @@ int twice(const check::Program& program) {
   return 0;
 }
 
+void works(const check::Program& program) {
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  const double begin = MPI_Wtime();
+  const check::Window window(program.memory(), kWorkingBytes, 8);
+  const double seconds = MPI_Wtime() - begin;
+  if (check::rank() == 0) std::printf("limits: the first window took %.1f s\n", seconds);
+  CHECK(seconds < program.number("within", 60));
+  use(window);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -241,7 +253,7 @@ int main(int argc, char** argv) {
   if (program.has("shm")) shm(program);
   if (program.has("first_touch")) first_touch();
   if (program.has("together")) together();
-  if (program.has("works")) use(check::Window(program.memory(), kBytes, 8));
+  if (program.has("works")) works(program);
   if (program.has("twice")) return twice(program);
   return 0;
 }

@@ -2,11 +2,12 @@
 // Preloaded by run_program in front of libfabric: what providers may do, but seldom do, happens to farside all the
 // time.
 //
-//   FARSIDE_TEST_FAULTS="[seed N] [refuse PERCENT] [late PERCENT] [fail PERCENT]"
+//   FARSIDE_TEST_FAULTS="[seed N] [refuse PERCENT] [late PERCENT] [fail PERCENT] [adds N]"
 //
 // refuse: so many calls that issue an operation begin a row of up to 20 that get FI_EAGAIN. late: so many completions
 // of own operations come up to 2 ms late, in any order; messages come in theirs. fail: so many come as errors (FI_EIO),
-// though the operation was carried out; a program chooses that for itself, by faulty_fabric_fail(PERCENT).
+// though the operation was carried out; a program chooses that for itself, by faulty_fabric_fail(PERCENT). adds: an
+// adapter carries out only so many fetch-adds; later ones only read.
 #include <dlfcn.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -37,7 +38,7 @@ using Clock = std::chrono::steady_clock;
 class Dice {
  public:
   Dice() {
-    std::map<std::string, int> like = {{"seed", 1}, {"refuse", 0}, {"late", 0}, {"fail", 0}};
+    std::map<std::string, int> like = {{"seed", 1}, {"refuse", 0}, {"late", 0}, {"fail", 0}, {"adds", -1}};
     const char* asked = std::getenv("FARSIDE_TEST_FAULTS");
     std::istringstream words(asked != nullptr ? asked : "");
     for (std::string name; words >> name;) {
@@ -47,6 +48,7 @@ class Dice {
     refuse_ = like["refuse"];
     late_ = like["late"];
     fail = like["fail"];
+    adds_ = like["adds"];
   }
   bool refuses() {
     const std::scoped_lock held(mutex_);
@@ -61,13 +63,17 @@ class Dice {
     const std::scoped_lock held(mutex_);
     return below(100) < fail;
   }
+  bool adds() {
+    const std::scoped_lock held(mutex_);
+    return adds_ < 0 || (adds_ > 0 && adds_-- > 0);
+  }
   std::atomic<int> fail = 0;
 
  private:
   int below(int limit) { return static_cast<int>(generator_() % static_cast<std::uint64_t>(limit)); }
   std::mutex mutex_;
   std::mt19937_64 generator_;
-  int refuse_ = 0, late_ = 0, row_ = 0;
+  int refuse_ = 0, late_ = 0, row_ = 0, adds_ = -1;
 };
 
 Dice& dice() {
@@ -113,20 +119,20 @@ void replace_issuing(fid_ep* endpoint) {
   }
   if (endpoint->atomic != nullptr) {
     auto* atomics = Table<fi_ops_atomic>::over(endpoint->atomic);
-    atomics->writemsg = [](fid_ep* e, const fi_msg_atomic* m, std::uint64_t f) {
-      return issue<&fi_ops_atomic::writemsg>(e, e->atomic, m, f);
-    };
-    atomics->readwritemsg = [](fid_ep* e, const fi_msg_atomic* m, fi_ioc* result, void** descriptors, size_t count,
-                               std::uint64_t f) {
+    atomics->readwrite = [](fid_ep* e, const void* operand, size_t count, void* descriptor, void* result,
+                            void* result_descriptor, fi_addr_t to, std::uint64_t at, std::uint64_t key,
+                            fi_datatype type, fi_op op, void* context) {
       if (dice().refuses()) return static_cast<ssize_t>(-FI_EAGAIN);
-      return Table<fi_ops_atomic>::of(e->atomic)->readwritemsg(e, m, result, descriptors, count, f);
+      return Table<fi_ops_atomic>::of(e->atomic)->readwrite(e, operand, count, descriptor, result, result_descriptor,
+                                                            to, at, key, type, dice().adds() ? op : FI_ATOMIC_READ,
+                                                            context);
     };
-    atomics->compwritemsg = [](fid_ep* e, const fi_msg_atomic* m, const fi_ioc* compare, void** compare_descriptors,
-                               size_t compare_count, fi_ioc* result, void** descriptors, size_t count,
-                               std::uint64_t f) {
+    atomics->compwrite = [](fid_ep* e, const void* operand, size_t count, void* descriptor, const void* compare,
+                            void* compare_descriptor, void* result, void* result_descriptor, fi_addr_t to,
+                            std::uint64_t at, std::uint64_t key, fi_datatype type, fi_op op, void* context) {
       if (dice().refuses()) return static_cast<ssize_t>(-FI_EAGAIN);
-      return Table<fi_ops_atomic>::of(e->atomic)->compwritemsg(e, m, compare, compare_descriptors, compare_count,
-                                                               result, descriptors, count, f);
+      return Table<fi_ops_atomic>::of(e->atomic)->compwrite(e, operand, count, descriptor, compare, compare_descriptor,
+                                                            result, result_descriptor, to, at, key, type, op, context);
     };
   }
 }

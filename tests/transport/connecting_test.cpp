@@ -233,6 +233,7 @@ TEST_CASE("a process raises its soft limit of descriptors for connections") {
 }
 
 TEST_CASE("a process without descriptors closes connections that it does not use, and reaches all peers") {
+  if (kSanitized) return;
   expect_well(run_world(6, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
     if (ranks.rank() == 0) {
       leave_descriptors(2, true);
@@ -245,6 +246,7 @@ TEST_CASE("a process without descriptors closes connections that it does not use
 }
 
 TEST_CASE("a process without descriptors closes connections that it does not use, and accepts a peer's") {
+  if (kSanitized) return;
   expect_well(run_world(4, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
     const std::uint64_t word = 7;
     const auto put_to = [&](int rank) {

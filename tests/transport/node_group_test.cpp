@@ -157,7 +157,7 @@ TEST_CASE("words are combined inside the node, then by the leaders, and a leader
   };
   expect_well(run_processes(3, [](Ranks& ranks) {
     Sleeper progress;
-    Peers peers(make_node(ranks), 7);
+    Peers peers(make_node(ranks), 0, 7);
     ranks.check(peers.next_id() != peers.next_id() && peers.spaces() == 2, "ids differ");
     std::array<std::uint64_t, 2> words{std::uint64_t{1} << ranks.rank(), std::uint64_t{16} << ranks.rank()};
     ranks.check(peers.combine(words, progress).ok(), "all goes well");
@@ -246,4 +246,19 @@ TEST_CASE("a process alone exchanges with itself, and shares no memory") {
   }
   CHECK(progress.polls == 0);
   CHECK(open_memory_files() == files);
+}
+
+TEST_CASE("the partners of trials are one cycle over all ranks, and are on other nodes where they can be") {
+  const auto cycle = [](const std::vector<std::uint64_t>& nodes) {
+    std::vector<int> visited = {0};
+    while (visited.size() < nodes.size()) visited.push_back(GroupPeers::trial_partner(visited.back(), nodes));
+    CHECK(GroupPeers::trial_partner(visited.back(), nodes) == 0);
+    return visited;
+  };
+  CHECK(cycle({7}) == std::vector<int>{0});
+  CHECK(cycle({7, 7, 7}) == std::vector<int>{0, 1, 2});
+  CHECK(cycle({9, 8, 7}) == std::vector<int>{0, 1, 2});
+  CHECK(cycle({7, 7, 8, 8, 9, 9}) == std::vector<int>{0, 2, 4, 1, 3, 5});
+  CHECK(cycle({7, 8, 7, 8}) == std::vector<int>{0, 1, 2, 3});
+  CHECK(cycle({7, 7, 7, 8}) == std::vector<int>{0, 3, 1, 2});
 }

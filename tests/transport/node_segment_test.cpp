@@ -30,13 +30,6 @@ namespace {
 
 constexpr std::size_t kPage = 4096, kControl = 2 * kPage;
 
-// Sanitizers themselves need much address space.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 std::size_t mapped_segments() {
   std::ifstream maps("/proc/self/maps");
   std::size_t count = 0;
@@ -226,7 +219,7 @@ TEST_CASE("a member that cannot map the memory of its node makes no space, and a
       setenv("FARSIDE_ROUTES", "mapped", 1);
       RankGroup group(ranks);
       Agreement agreement(group);
-      GroupPeers peers(make_node(ranks), 1);
+      GroupPeers peers(make_node(ranks), 0, 1);
       SpaceMaking making;
       making.request = space_request(kControl, 64 << 20);
       making.request.rank = ranks.rank();

@@ -38,6 +38,13 @@
 
 namespace farside::testing {
 
+// A sanitizer needs much address space, and descriptors: without one it takes objects for invalid.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 // What one process sees of the others. Messages to the parent begin with 'g' (gather) or 'f' (a failure).
 class Ranks {
  public:

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "transport/base/log.hpp"
+#include "transport/fabric/adapters.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
@@ -43,7 +44,7 @@ TEST_CASE("a device or a provider that is not there is a bad setting, and what t
   REQUIRE_FALSE(device.ok());
   CHECK(device.error().kind == ErrorKind::kBadSetting);
   CHECK(contains(device.error().text, "FARSIDE_DEVICE='nowhere' cannot be used: "));
-  CHECK(contains(device.error().text, "; provider tcp has no device nowhere; it has: "));
+  CHECK(contains(device.error().text, "provider tcp has no device nowhere; it has: "));
   const Result<InfoHandle> both = choose_provider("tcp", "nowhere");
   REQUIRE_FALSE(both.ok());
   CHECK(both.error().kind == ErrorKind::kBadSetting);
@@ -55,14 +56,28 @@ TEST_CASE("a device or a provider that is not there is a bad setting, and what t
   CHECK(contains(provider.error().text, "FARSIDE_PROVIDER='nonsense' cannot be used: "));
 }
 
-TEST_CASE("without a device's name there is no adapter among the candidates, whether or not the log names it") {
+TEST_CASE("without adapters tcp is the only candidate, whether or not the log says why") {
+  if (!adapter_names().empty()) return;
   for (const LogLevel level : {LogLevel::kInfo, LogLevel::kWarn}) {
     Log::set_level(level);
-    const Result<std::vector<Candidate>> all = candidates();
-    REQUIRE(all.ok());
-    CHECK(std::ranges::none_of(all.value(), [](const Candidate& each) { return is_adapter(*each.info); }));
-    CHECK(all.value().front().info->fabric_attr->prov_name == std::string("tcp"));
+    const Candidates all = candidates();
+    REQUIRE(all.found.size() == 1);
+    CHECK(all.found.front().info->fabric_attr->prov_name == std::string("tcp"));
+    CHECK(all.reasons == std::vector<std::string>{"provider verbs: no adapter", ""});
+    CHECK(all.wanted == 2);
+    CHECK(all.has_device);
   }
+}
+
+TEST_CASE("where a device is unknown, another rank may have it, and tcp takes any device") {
+  const Candidates all = candidates("mlx5_0");
+  CHECK_FALSE(all.has_device);
+  REQUIRE(all.found.size() == 1);
+  CHECK(all.found.front().info->fabric_attr->prov_name == std::string("tcp"));
+  const Error error = unknown_device("mlx5_0", all);
+  CHECK(error.kind == ErrorKind::kBadSetting);
+  CHECK(contains(error.text, "FARSIDE_DEVICE='mlx5_0' cannot be used: provider verbs: no adapter"));
+  CHECK(contains(error.text, "; provider tcp has no device mlx5_0; it has: "));
 }
 
 TEST_CASE("processes that cannot all have the best provider meet on another") {
@@ -74,14 +89,34 @@ TEST_CASE("processes that cannot all have the best provider meet on another") {
   Statistics statistics;
   ProviderChoice choice(settings, Process::instance(), statistics);
   REQUIRE((choice.usable() & bit("tcp")) == bit("tcp"));
-  const Result<ProviderChoice::Taken> none = choice.take(1U << 31);
+  CHECK(choice.opened() == bit("tcp"));
+  const Result<Fabric*> none = choice.open(1U << 31);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().kind == ErrorKind::kNoRoute);
   CHECK(contains(none.error().text, "no libfabric provider in common; this one has "));
-  Result<ProviderChoice::Taken> taken = choice.take(bit("tcp") | 1U << 31);
-  REQUIRE(taken.ok());
-  CHECK(taken.value().provider == bit("tcp"));
-  CHECK(taken.value().fabric->provider() == std::string("tcp"));
+  const Result<Fabric*> opened = choice.open(bit("tcp") | 1U << 31);
+  REQUIRE(opened.ok());
+  CHECK(choice.opened() == bit("tcp"));
+  CHECK(opened.value()->provider() == std::string("tcp"));
+  CHECK(choice.take()->provider() == std::string("tcp"));
+  CHECK(choice.opened() == 0);
+}
+
+TEST_CASE("a rejected provider is not usable again, and its reason stays") {
+  Settings settings;
+  Statistics statistics;
+  ProviderChoice choice(settings, Process::instance(), statistics);
+  const Providers tcp = choice.usable();
+  REQUIRE(tcp == choice.opened());
+  CHECK(choice.why_not(tcp).empty());
+  choice.reject("rank 1: no answer");
+  CHECK(choice.usable() == 0);
+  CHECK(choice.wanted() == tcp);
+  CHECK(choice.opened() == 0);
+  CHECK(choice.why_not(tcp) == "rank 1: no answer");
+  const Result<Fabric*> none = choice.open(kAnyProvider);
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().text == "rank 1: no answer");
 }
 
 TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays") {
@@ -90,14 +125,14 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays
   settings.provider = "tcp";
   ProviderChoice choice(settings, Process::instance(), statistics);
   CHECK(choice.usable() == 1);
-  Result<ProviderChoice::Taken> taken = choice.take(kAnyProvider);
-  REQUIRE(taken.ok());
-  CHECK(taken.value().fabric->provider() == std::string("tcp"));
+  const Result<Fabric*> opened = choice.open(kAnyProvider);
+  REQUIRE(opened.ok());
+  CHECK(opened.value()->provider() == std::string("tcp"));
   settings.provider = "nonsense";
   ProviderChoice bad(settings, Process::instance(), statistics);
   CHECK(bad.usable() == 0);
   for (int i = 0; i < 2; ++i) {
-    const Result<ProviderChoice::Taken> refused = bad.take(kAnyProvider);
+    const Result<Fabric*> refused = bad.open(kAnyProvider);
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().kind == ErrorKind::kBadSetting);
   }

@@ -43,13 +43,6 @@ std::size_t mapped_segments() {
 
 constexpr std::size_t kBytes = 3 * 4096 + 100;
 
-// Sanitizers themselves need much address space.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 struct Offer {
   std::int32_t pid;
   std::int32_t fd;

@@ -79,14 +79,12 @@ TEST_CASE("cma without mapped reaches oneself, and says what is missing for othe
   }));
 }
 
-TEST_CASE("a provider that does not exist is a bad setting, said again at every window, with those that exist") {
+TEST_CASE("a provider that does not exist is a bad setting, said again at every call, with those that exist") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     use_routes("fabric");
     setenv("FARSIDE_PROVIDER", "nonsense", 1);
     for (int i = 0; i < 2; ++i) {
-      const std::unique_ptr<NodeGroup> alone = NodeGroup::alone(0);
-      const auto space = std::move(Space::make(space_request(kControlBytes, 4096), *alone).value());
-      const Result<bool> opened = space->open_fabric(kAnyProvider, false);
+      const Result<Fabric*> opened = Process::instance().fabric();
       ranks.check(!opened.ok() && opened.error().kind == ErrorKind::kBadSetting, "a bad setting");
       ranks.check(!opened.ok() && opened.error().text.find("'nonsense'") != std::string::npos, "names the value");
       ranks.check(!opened.ok() && opened.error().text.find("tcp") != std::string::npos, "names those that exist");

@@ -85,8 +85,8 @@ OpenSpace make_space(Ranks& ranks, Space::Request request, int members, std::sou
     Agreement agreement(group);
     const Result<std::uint64_t> id = agreement.handshake(Process::instance().settings().status(), "make_space");
     require(id.status(), "the settings agree");
-    open.peers = std::make_unique<GroupPeers>(
-        std::move(GroupPeers::find_nodes(group, Process::instance()).value().own), id.value());
+    Nodes nodes = std::move(GroupPeers::find_nodes(group, Process::instance()).value());
+    open.peers = std::make_unique<GroupPeers>(std::move(nodes.own), nodes.partner, id.value());
     request.id = open.peers->next_id();
     SpaceMaking making;
     making.request = request;

@@ -97,7 +97,7 @@ class CountingGroup final : public Group {
 class CountingPeers final : public GroupPeers {
  public:
   CountingPeers(std::unique_ptr<NodeGroup> node, std::uint64_t id, CountingGroup& group)
-      : GroupPeers(std::move(node), id), group_(group) {}
+      : GroupPeers(std::move(node), group.rank(), id), group_(group) {}
 
  private:
   Status combine_leaders(std::span<std::uint64_t> words) override { return group_.count(words.size_bytes()); }

@@ -121,6 +121,8 @@ class Connections {
   std::string trouble(Peer peer) const { return peers_[peer].trouble == 0 ? "" : fi_strerror(peers_[peer].trouble); }
   // The number of connections that exist or are being made, without those that are being closed.
   std::size_t count() const { return to_stay_ + opening_; }
+  // Returns whether there is a connection to the peer that carries operations.
+  bool connected(Peer peer) const { return peers_[peer].current != nullptr && peers_[peer].current->carries(); }
   // The age of the connection to the peer; zero if there is none, or if it must not be evicted.
   Clock::duration age(Peer peer) const;
   // The number of the present connection, the same on both sides and unlike that of any other; 0 if there is none.

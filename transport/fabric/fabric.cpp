@@ -121,6 +121,11 @@ void Fabric::share_node(std::size_t processes) {
   if (too_many_connections()) eventfd_write(wake_fd_.get(), 1);
 }
 
+void Fabric::limit_silence(std::optional<std::chrono::seconds> limit) {
+  const bool shorter = limit && (asked_timeout_.count() == 0 || *limit < asked_timeout_);
+  peer_timeout_.store(shorter ? *limit : asked_timeout_, std::memory_order_relaxed);
+}
+
 std::size_t Fabric::most_connections() {
   const std::scoped_lock held(mutex_);
   return most_connections_;

@@ -32,6 +32,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -77,6 +78,8 @@ class Fabric final : public Endpoint {
   // Says that so many processes of this node, this one included, use the fabric or may do so. They share what the node
   // has for connections (node_share.hpp). The largest number that was said counts; before the first call it is 1.
   void share_node(std::size_t processes);
+  // From now on peers are abandoned after this time, at most FARSIDE_PEER_TIMEOUT; without a value, after that one.
+  void limit_silence(std::optional<std::chrono::seconds> limit);
   // The limit of connections: FARSIDE_CONNECTIONS, or the process's share if that is smaller; 0: none.
   std::size_t most_connections();
   // As share_node() was told.
@@ -116,12 +119,17 @@ class Fabric final : public Endpoint {
   static constexpr std::chrono::milliseconds kRoomAgain{20};
 
   Fabric(InfoHandle info, const Settings& settings, Progress& progress, Statistics& statistics)
-      : info_(std::move(info)), peer_timeout_(settings.peer_timeout), asked_connections_(settings.connections),
-        progress_(progress), statistics_(statistics) {}
+      : info_(std::move(info)),
+        asked_timeout_(settings.peer_timeout),
+        peer_timeout_(asked_timeout_),
+        asked_connections_(settings.connections),
+        progress_(progress),
+        statistics_(statistics) {}
   // How the provider takes the operands of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an
   // operand as its value (issue 10911), so the value must be given as the address.
   enum class NicForm : std::uint8_t { kNone, kByAddress, kByValue };
 
+  std::chrono::seconds peer_timeout() const { return peer_timeout_.load(std::memory_order_relaxed); }
   Status set_up(const Settings& settings, Resolve resolve);
   bool claims_nic_atomics() const;
   std::string try_nic_atomics();
@@ -174,6 +182,7 @@ class Fabric final : public Endpoint {
   void check_for_dead_paths();
   static bool quiet(PeerState& peer_state, Clock::time_point now, Clock::duration so_long);
   Error out_of_reach(const std::string& why) const;
+  std::string why_not_taken(Peer peer, const char* what) const;
   void fail_peer(PeerState& peer_state, const std::string& why);
   void drop_replies(Peer peer, const std::string& why);
   bool back_off_for(AdaptivePolling& polling);
@@ -183,7 +192,8 @@ class Fabric final : public Endpoint {
   void run_progress_thread();
 
   InfoHandle info_;
-  std::chrono::seconds peer_timeout_;               // 0: no limit
+  const std::chrono::seconds asked_timeout_;        // FARSIDE_PEER_TIMEOUT; 0: no limit
+  std::atomic<std::chrono::seconds> peer_timeout_;  // that, or limit_silence()
   const std::size_t asked_connections_;             // FARSIDE_CONNECTIONS; 0: no limit
   Progress& progress_;
   Statistics& statistics_;

@@ -39,7 +39,7 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
     if (code == -FI_EAGAIN && peer_state.failures == failures) continue;
     peer_states_.end(peer_state);
     recycle(*operation);
-    if (code == -FI_EAGAIN) return pending.named(out_of_reach(fmt::format("{} is not taken", what)));
+    if (code == -FI_EAGAIN) return pending.named(out_of_reach(why_not_taken(peer, what)));
     return pending.named(fabric_error(ErrorKind::kPeer, what, code));
   }
 }

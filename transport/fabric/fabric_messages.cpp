@@ -104,7 +104,7 @@ void Fabric::send_replies() {
       refused = reply.peer;
       const Clock::time_point now = Clock::now();
       if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
-      const bool patient = peer_timeout_.count() == 0 || now - reply.refused_since < peer_timeout_;
+      const bool patient = peer_timeout().count() == 0 || now - reply.refused_since < peer_timeout();
       if (patient) {
         ++next;
         continue;

@@ -200,7 +200,7 @@ bool Fabric::quiet(PeerState& peer_state, Clock::time_point now, Clock::duration
 // An adapter takes any probe, and must have completed it before the timeout. Called with the mutex held.
 void Fabric::check_peers() {
   connections_->clear_lost([this](Peer peer) { return !peer_states_.is_active(peer); });
-  if (peer_timeout_.count() == 0) return;
+  if (peer_timeout().count() == 0) return;
   const Clock::time_point now = Clock::now();
   peer_states_.for_each_active([&](PeerState& peer_state) { check_peer(peer_state, now); });
 }
@@ -208,8 +208,8 @@ void Fabric::check_peers() {
 void Fabric::check_peer(PeerState& peer_state, Clock::time_point now) {
   // The peer may well be in reach.
   if (connections_->waits_for_place(peer_state.peer)) peer_state.quiet_since = now;
-  if (!quiet(peer_state, now, std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2)) return;
-  const bool too_long = now - peer_state.quiet_since >= peer_timeout_;
+  if (!quiet(peer_state, now, std::chrono::duration_cast<Clock::duration>(peer_timeout()) / 2)) return;
+  const bool too_long = now - peer_state.quiet_since >= peer_timeout();
   if (peer_state.probed) {
     if (too_long) fail_peer(peer_state, "its adapter acknowledges nothing that is sent to it");
     return;
@@ -237,7 +237,7 @@ void Fabric::check_peer(PeerState& peer_state, Clock::time_point now) {
 void Fabric::check_for_dead_paths() {
   constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   const std::string_view name = provider();
-  if (peer_timeout_.count() == 0 || !(name.starts_with("tcp") || name.starts_with("net"))) return;
+  if (peer_timeout().count() == 0 || !(name.starts_with("tcp") || name.starts_with("net"))) return;
   struct Path {
     Peer peer;
     Connections::TcpPath known;
@@ -284,16 +284,25 @@ void Fabric::check_for_dead_paths() {
       continue;
     }
     if (peer_state.unacknowledged_since == Clock::time_point{}) peer_state.unacknowledged_since = now;
-    if (path.state->silent >= peer_timeout_ &&
-        now - peer_state.unacknowledged_since >= std::chrono::duration_cast<Clock::duration>(peer_timeout_) / 2) {
+    if (path.state->silent >= peer_timeout() &&
+        now - peer_state.unacknowledged_since >= std::chrono::duration_cast<Clock::duration>(peer_timeout()) / 2) {
       fail_peer(peer_state, "its host acknowledges nothing that is sent to it");
     }
   }
 }
 
 Error Fabric::out_of_reach(const std::string& why) const {
-  return {ErrorKind::kPeer, fmt::format("libfabric {}: the peer is out of reach for {} s (FARSIDE_PEER_TIMEOUT): {}",
-                                        provider(), peer_timeout_.count(), why)};
+  const std::chrono::seconds limit = peer_timeout();
+  return {ErrorKind::kPeer, fmt::format("libfabric {}: the peer is out of reach for {} s{}: {}", provider(),
+                                        limit.count(), limit == asked_timeout_ ? " (FARSIDE_PEER_TIMEOUT)" : "", why)};
+}
+
+// Why an operation was never issued to a peer that is out of reach.
+std::string Fabric::why_not_taken(Peer peer, const char* what) const {
+  const std::string trouble = connections_->trouble(peer);
+  if (!trouble.empty()) return "connecting to it: " + trouble;
+  return connections_->connected(peer) ? fmt::format("{} is not taken", what)
+                                       : "it does not answer the request to connect";
 }
 
 // Fails the operations towards the peer. Operations that the provider still has are not reused until they complete.

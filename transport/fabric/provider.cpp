@@ -2,21 +2,20 @@
 #include "transport/fabric/provider.hpp"
 
 #include <cstring>
-#include <filesystem>
 #include <set>
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/log.hpp"
+#include "transport/fabric/adapters.hpp"
 #include "transport/fabric/hidden_file.hpp"
 #include "transport/fabric/nearest_device.hpp"
 
 namespace farside {
 namespace {
 
-// In order of preference. Only providers on which farside is tested are taken without FARSIDE_PROVIDER, and adapters
-// only where FARSIDE_DEVICE names one.
+// In order of preference. Only providers on which farside is tested are taken without FARSIDE_PROVIDER.
 constexpr const char* kPreferred[] = {"verbs", "tcp"};
 
 // find_provider takes the first kind that a provider has. SAS orders one origin's requests to the handler, SAW orders
@@ -27,17 +26,11 @@ constexpr EndpointKind kKinds[] = {
     {0, FI_ORDER_SAS},
 };
 
-// Whether Linux knows an InfiniBand, RoCE or iWARP adapter, or an emulated one.
-bool has_adapters() {
-  std::error_code failed;
-  return !std::filesystem::is_empty("/sys/class/infiniband", failed) && !failed;
-}
-
 // libfabric starts at its first call. Version 1.17 then reads the kernel's symbols twice, for adapters that reach the
 // memory of GPUs: 100 ms of processor time. Without adapters the result is of no use to anybody.
 void start_libfabric() {
   static const bool started = [] {
-    if (has_adapters()) return true;
+    if (!adapter_names().empty()) return true;
     const HiddenFile hidden(reinterpret_cast<const void*>(&fi_getinfo), "/proc/kallsyms");
     fi_info* names = nullptr;
     if (fi_getinfo(kFabricApi, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &names) == 0) fi_freeinfo(names);
@@ -73,10 +66,18 @@ InfoHandle required_hints(const std::string& provider, const EndpointKind& kind)
   return hints;
 }
 
-Result<InfoHandle> find_provider(const std::string& name, const std::string& device) {
+Result<InfoHandle> find_provider(const std::string& name, const std::string& device, bool emulated) {
+  if (is_adapter(name)) {
+    if (adapter_names().empty()) return Error{ErrorKind::kNoRoute, fmt::format("provider {}: no adapter", name)};
+    if (!device.empty()) {
+      if (const auto trouble = adapter_trouble(device))
+        return Error{ErrorKind::kNoRoute, fmt::format("provider {}: {}", name, *trouble)};
+    }
+  }
   start_libfabric();
   int code = 0;
   std::set<std::string> devices;
+  std::string unfit;
   for (const EndpointKind& kind : kKinds) {
     const InfoHandle hints = required_hints(name, kind);
     fi_info* found = nullptr;
@@ -87,19 +88,31 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
       if (name != info->fabric_attr->prov_name) continue;
       if (device == info->domain_attr->name) return InfoHandle(fi_dupinfo(info));
-      devices.insert(info->domain_attr->name);
+      if (!devices.insert(info->domain_attr->name).second) continue;
+      if (!emulated && is_emulated(*info)) {
+        unfit += fmt::format("{}adapter {} is emulated, and is taken only if FARSIDE_DEVICE names it",
+                             unfit.empty() ? "" : ", ", info->domain_attr->name);
+        continue;
+      }
       // Of equally near devices, libfabric's first one is taken.
       if (nearest == nullptr || is_nearer(*info, *nearest)) nearest = info;
     }
     if (device.empty() && nearest != nullptr) return InfoHandle(fi_dupinfo(nearest));
+    if (!unfit.empty()) return Error{ErrorKind::kUnsupported, fmt::format("provider {}: {}", name, unfit)};
   }
   if (!devices.empty()) {
     return Error{ErrorKind::kNoRoute,
                  fmt::format("provider {} has no device {}; it has: {}", name, device, fmt::join(devices, ", "))};
   }
-  if (code != 0) return fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code);
-  return Error{ErrorKind::kNoRoute,
-               fmt::format("provider {} offers no connected endpoint (FI_EP_MSG) with RMA", name)};
+  std::string text = code != 0
+                         ? fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code).text
+                         : fmt::format("provider {} offers no connected endpoint (FI_EP_MSG) with RMA", name);
+  if (is_adapter(name)) {
+    for (const std::string& adapter : adapter_names()) {
+      if (const auto trouble = adapter_trouble(adapter)) text += fmt::format("; {}", *trouble);
+    }
+  }
+  return Error{ErrorKind::kNoRoute, std::move(text)};
 }
 
 bool is_adapter(std::string_view provider) { return provider == "verbs"; }
@@ -110,38 +123,50 @@ std::span<const EndpointKind> endpoint_kinds() { return kKinds; }
 
 std::span<const char* const> preferred_providers() { return kPreferred; }
 
-Result<std::vector<Candidate>> candidates(const std::string& device) {
-  std::vector<Candidate> result;
-  std::string reasons;
+Candidates candidates(const std::string& device) {
+  Candidates result;
+  const std::vector<std::string> adapters = adapter_names();
+  const bool names_adapter = std::ranges::find(adapters, device) != adapters.end();
+  std::vector<std::string> without_device;  // preferred providers that have devices, but not this one
   for (std::size_t i = 0; i < std::size(kPreferred); ++i) {
-    // An adapter is taken only if FARSIDE_DEVICE names it. Otherwise libfabric looks for adapters, which may take long,
-    // only to name the one that is passed over.
-    const bool only_by_name = device.empty() && is_adapter(kPreferred[i]);
-    if (only_by_name && !Log::enabled(LogLevel::kInfo)) {
-      reasons += fmt::format("{}provider {}: {}", reasons.empty() ? "" : "; ", kPreferred[i], kAdapterOnlyByName);
-      continue;
+    Result<InfoHandle> info = find_provider(kPreferred[i], device, false);
+    if (!info && !device.empty() && !is_adapter(kPreferred[i])) {
+      // The device may be an adapter, of this machine or only of others.
+      Result<InfoHandle> any = find_provider(kPreferred[i], {}, false);
+      if (any) without_device.push_back(info.error().text);
+      info = std::move(any);
     }
-    Result<InfoHandle> info = find_provider(kPreferred[i], device);
-    std::string why_not = info ? std::string() : info.error().text;
-    if (info && only_by_name) {
-      why_not =
-          fmt::format("provider {}, device {}: {}", kPreferred[i], info.value()->domain_attr->name, kAdapterOnlyByName);
+    const bool has_adapter = is_adapter(kPreferred[i]) && (device.empty() ? !adapters.empty() : names_adapter);
+    if (info || (has_adapter && info.error().kind != ErrorKind::kUnsupported)) result.wanted |= Providers{1} << i;
+    result.reasons.emplace_back(info ? std::string() : info.error().text);
+    if (info) {
+      result.found.push_back({i, std::move(info.value())});
+    } else {
+      log(LogLevel::kInfo, "libfabric {} is passed over: {}", kPreferred[i], info.error().text);
     }
-    if (why_not.empty()) {
-      result.push_back({i, std::move(info.value())});
-      continue;
-    }
-    log(LogLevel::kInfo, "libfabric {} is passed over: {}", kPreferred[i], why_not);
-    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", why_not);
   }
-  if (!result.empty()) return result;
   if (!device.empty()) {
-    return Error{ErrorKind::kBadSetting,
-                 fmt::format("FARSIDE_DEVICE='{}' cannot be used: {}; FARSIDE_PROVIDER names another provider", device,
-                             reasons)};
+    const auto has_it = [&](const Candidate& each) { return device == each.info->domain_attr->name; };
+    result.has_device = names_adapter || std::ranges::any_of(result.found, has_it);
+    if (!result.has_device) result.missing = fmt::format("{}", fmt::join(without_device, "; "));
   }
-  return Error{ErrorKind::kNoRoute, fmt::format("no libfabric provider that farside can use: {}; libfabric has: {}; "
-                                                "FARSIDE_PROVIDER names one", reasons, available_providers())};
+  return result;
+}
+
+Error no_candidate(const Candidates& none) {
+  return {ErrorKind::kNoRoute, fmt::format("no libfabric provider that farside can use: {}; libfabric has: {}; "
+                                           "FARSIDE_PROVIDER names one",
+                                           fmt::join(none.reasons, "; "), available_providers())};
+}
+
+Error unknown_device(const std::string& device, const Candidates& found) {
+  std::string reasons;
+  for (const std::string& each : found.reasons) {
+    if (!each.empty()) reasons += each + "; ";
+  }
+  return {ErrorKind::kBadSetting, fmt::format("FARSIDE_DEVICE='{}' cannot be used: {}{}; FARSIDE_PROVIDER names "
+                                              "another provider",
+                                              device, reasons, found.missing)};
 }
 
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device) {
@@ -152,9 +177,10 @@ Result<InfoHandle> choose_provider(const std::string& asked, const std::string& 
     return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}'{} cannot be used: {}; libfabric has: {}",
                                                      asked, on, info.error().text, available_providers())};
   }
-  Result<std::vector<Candidate>> all = candidates(device);
-  if (!all) return all.error();
-  return std::move(all.value().front().info);
+  Candidates all = candidates(device);
+  if (!all.has_device) return unknown_device(device, all);
+  if (all.found.empty()) return no_candidate(all);
+  return std::move(all.found.front().info);
 }
 
 }  // namespace farside

@@ -11,6 +11,7 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include "transport/base/address.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside {
@@ -24,7 +25,7 @@ std::span<const char* const> preferred_providers();
 // Requirements on a connected endpoint (FI_EP_MSG) besides messages and RMA.
 struct EndpointKind {
   std::uint64_t caps;
-  std::uint64_t order;   // msg_order (fi_endpoint(3))
+  std::uint64_t order;  // msg_order (fi_endpoint(3))
 };
 // The best kind first; the last one requires least.
 std::span<const EndpointKind> endpoint_kinds();
@@ -32,27 +33,35 @@ std::span<const EndpointKind> endpoint_kinds();
 // The hints for fi_getinfo with all requirements.
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
-// The reason why an adapter is not taken without FARSIDE_PROVIDER or FARSIDE_DEVICE.
-inline constexpr const char* kAdapterOnlyByName =
-    "farside was tried on emulated adapters only; FARSIDE_PROVIDER=verbs, or FARSIDE_DEVICE, takes it";
-
 // Returns the provider of exactly this name, on the device (libfabric: domain) of this name, or on the nearest device
-// that meets the requirements (nearest_device.hpp). Errors: kNoRoute, with a list of the provider's other devices.
-Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {});
+// that meets the requirements (nearest_device.hpp). Emulated adapters meet them only if `emulated`. Errors: kNoRoute,
+// with the reason: a list of the provider's other devices, or what is wrong with the adapters (adapters.hpp);
+// kUnsupported if all adapters are emulated.
+Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {}, bool emulated = true);
 
 // A provider that may be taken without FARSIDE_PROVIDER: preferred_providers()[preference].
 struct Candidate {
   std::size_t preference;
   InfoHandle info;
 };
-// Returns the candidates of this machine, the best first. `device` is FARSIDE_DEVICE; if it is empty, adapters
-// (is_adapter) are left out, since farside was tried on emulated ones only, and libfabric does not look for them unless
-// the log is to name them. Logs why it leaves out others (FARSIDE_LOG=info). Errors, if there is no candidate:
-// kBadSetting if a device was named, else kNoRoute, with a list of libfabric's providers.
-Result<std::vector<Candidate>> candidates(const std::string& device = {});
+struct Candidates {
+  std::vector<Candidate> found;      // the best first
+  std::vector<std::string> reasons;  // why a preferred provider is not among them; empty for those that are
+  Providers wanted = 0;              // those found, and those whose adapters are there and cannot be used
+  bool has_device = true;            // false if `device` names nothing on this machine; then
+  std::string missing;               // says what devices there are
+};
+// Returns the candidates of this machine. `device` is FARSIDE_DEVICE. If it names an adapter of this machine, or
+// nothing, other providers are candidates with any device, for the case that not all ranks can use the adapter.
+// Adapters that are emulated are candidates only by name. Logs why others are left out (FARSIDE_LOG=info).
+Candidates candidates(const std::string& device = {});
+// The error of a machine without candidates: kNoRoute, with a list of libfabric's providers.
+Error no_candidate(const Candidates& none);
+// The error of a device that no rank has: kBadSetting.
+Error unknown_device(const std::string& device, const Candidates& found);
 
 // Returns the provider that `asked` (FARSIDE_PROVIDER) names, or the first candidate if `asked` is empty. Errors:
-// kBadSetting if the named provider cannot be used, else those of candidates().
+// kBadSetting if the named provider or device cannot be used, else no_candidate().
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device = {});
 
 // Return whether its connections are queue pairs of an adapter. An adapter takes operations whether the peer exists

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider_choice.hpp"
 
+#include <bit>
 #include <utility>
 
 #include "transport/base/log.hpp"
@@ -14,30 +15,34 @@ Providers best(Providers of) { return of & -of; }
 
 }  // namespace
 
-Providers ProviderChoice::usable() {
-  if (candidates_ || error_) return usable_;
+void ProviderChoice::look_for_candidates() {
   candidates_.emplace();
-  if (settings_.provider.empty()) {
-    Result<std::vector<Candidate>> found = candidates(settings_.device);
-    if (!found) {
-      error_ = found.error();
-      return 0;
-    }
-    candidates_ = std::move(found.value());
-    for (const Candidate& candidate : *candidates_) usable_ |= kFirst << candidate.preference;
-  } else {
+  if (!settings_.provider.empty()) {
     Result<InfoHandle> info = choose_provider(settings_.provider, settings_.device);
-    if (!info) {
+    if (info) {
+      candidates_->push_back({0, std::move(info.value())});
+    } else {
       error_ = info.error();
-      return 0;
     }
-    candidates_->push_back({0, std::move(info.value())});
-    usable_ = kFirst;
+    return;
   }
+  Candidates found = candidates(settings_.device);
+  if (!found.has_device) unknown_device_ = farside::unknown_device(settings_.device, found);
+  if (found.found.empty()) error_ = no_candidate(found);
+  reasons_ = std::move(found.reasons);
+  wanted_ = found.wanted;
+  candidates_ = std::move(found.found);
+}
+
+Providers ProviderChoice::usable() {
+  if (candidates_) return usable_;
+  look_for_candidates();
+  for (const Candidate& candidate : *candidates_) usable_ |= kFirst << candidate.preference;
   while (usable_ != 0) {
-    const Status opened = open(best(usable_));
+    const Providers one = best(usable_);
+    const Status opened = open_one(one);
     if (opened) break;
-    usable_ &= ~best(usable_);
+    no_longer_usable(one, opened.error().text);
     if (usable_ == 0) {
       error_ = opened.error();
     } else {
@@ -47,7 +52,18 @@ Providers ProviderChoice::usable() {
   return usable_;
 }
 
-Status ProviderChoice::open(Providers one) {
+std::string ProviderChoice::why_not(Providers one) const {
+  const auto index = static_cast<std::size_t>(std::countr_zero(one));
+  return index < reasons_.size() ? reasons_[index] : std::string();
+}
+
+void ProviderChoice::no_longer_usable(Providers one, std::string why) {
+  usable_ &= ~one;
+  const auto index = static_cast<std::size_t>(std::countr_zero(one));
+  if (index < reasons_.size()) reasons_[index] = std::move(why);
+}
+
+Status ProviderChoice::open_one(Providers one) {
   fabric_.reset();
   opened_ = 0;
   for (Candidate& candidate : *candidates_) {
@@ -61,7 +77,7 @@ Status ProviderChoice::open(Providers one) {
   return {};
 }
 
-Result<ProviderChoice::Taken> ProviderChoice::take(Providers among) {
+Result<Fabric*> ProviderChoice::open(Providers among) {
   if (usable() == 0) return *error_;
   const Providers common = usable_ & among;
   if (common == 0) {
@@ -74,16 +90,29 @@ Result<ProviderChoice::Taken> ProviderChoice::take(Providers among) {
         fmt::format("the ranks have no libfabric provider in common; this one has {} (FARSIDE_LOG=info: why no others)",
                     fmt::join(names, ", "))};
   }
-  if (best(common) != opened_) {
+  const Providers one = best(common);
+  if (one != opened_) {
     // A provider that cannot be opened is not usable from now on.
-    if (Status status = open(best(common)); !status) {
-      usable_ &= ~best(common);
+    if (Status status = open_one(one); !status) {
+      no_longer_usable(one, status.error().text);
       if (usable_ == 0) error_ = status.error();
       return status.error();
     }
   }
-  log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", fabric_->provider(), fabric_->device());
-  return Taken{opened_, std::move(fabric_)};
+  return fabric_.get();
+}
+
+std::unique_ptr<Fabric> ProviderChoice::take() {
+  opened_ = 0;
+  return std::move(fabric_);
+}
+
+void ProviderChoice::reject(std::string why) {
+  if (opened_ == 0) return;
+  if (usable_ == opened_) error_ = Error{ErrorKind::kNoRoute, why};
+  no_longer_usable(opened_, std::move(why));
+  opened_ = 0;
+  fabric_.reset();
 }
 
 }  // namespace farside

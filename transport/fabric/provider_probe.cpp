@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "transport/base/statistics.hpp"
+#include "transport/fabric/adapters.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 
@@ -179,8 +180,8 @@ ProviderProbe probe_provider(const std::string& name, const Settings& settings) 
                                                          tested ? "" : "; farside is not tested on it");
   } else if (!settings.provider.empty()) {
     result.why = "passed over: FARSIDE_PROVIDER names another";
-  } else if (is_adapter(*info.value()) && settings.device.empty()) {
-    result.why = fmt::format("passed over: {}", kAdapterOnlyByName);
+  } else if (settings.device.empty() && is_emulated(*info.value())) {
+    result.why = "passed over: emulated adapters are taken only if FARSIDE_DEVICE names them";
   } else {
     result.why =
         tested ? "passed over: a better one is there"

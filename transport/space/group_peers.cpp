@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -46,6 +48,7 @@ Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress) {
   std::uint64_t failed = made ? 0 : 1;
   if (Status done = group.combine({&failed, 1}, nullptr); !done) return done.error();
   Nodes nodes;
+  nodes.partner = trial_partner(group.rank(), all);
   if (failed == 0) {
     std::unordered_map<std::uint64_t, std::size_t> ranks;  // by node
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -69,6 +72,28 @@ Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress) {
   made.value()->introduce(group.rank(), progress);
   nodes.own = std::move(made.value());
   return nodes;
+}
+
+int GroupPeers::trial_partner(int rank, std::span<const std::uint64_t> nodes) {
+  // A rank's place in the cycle: its index inside its node, the order of its node, itself.
+  using Place = std::tuple<std::size_t, std::size_t, int>;
+  struct Seen {
+    std::size_t order;
+    std::size_t ranks = 0;
+  };
+  std::unordered_map<std::uint64_t, Seen> seen;
+  std::vector<Place> places;
+  places.reserve(nodes.size());
+  for (const std::uint64_t identity : nodes) {
+    Seen& node = seen.try_emplace(identity, Seen{seen.size()}).first->second;
+    places.emplace_back(node.ranks++, node.order, static_cast<int>(places.size()));
+  }
+  const Place own = places[static_cast<std::size_t>(rank)];
+  std::optional<Place> next;
+  for (const Place& each : places) {
+    if (each > own && (!next || each < *next)) next = each;
+  }
+  return std::get<int>(next ? *next : *std::ranges::min_element(places));
 }
 
 Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {

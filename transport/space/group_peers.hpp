@@ -28,6 +28,7 @@ struct Nodes {
   std::vector<int> members;  // the ranks of this node, ascending; the first one leads it
   std::vector<int> leaders;  // the ranks that lead the nodes, ascending
   std::size_t largest = 0;   // the number of ranks of the largest node
+  int partner = 0;           // trial_partner()
 };
 
 class GroupPeers {
@@ -37,12 +38,19 @@ class GroupPeers {
   static Result<Nodes> find_nodes(Group& group, Progress& progress);
 
   // `id`: random bits, the same on all ranks (Agreement::handshake).
-  GroupPeers(std::unique_ptr<NodeGroup> node, std::uint64_t id) : node_(std::move(node)), id_(id) {}
+  GroupPeers(std::unique_ptr<NodeGroup> node, int trial_partner, std::uint64_t id)
+      : node_(std::move(node)), trial_partner_(trial_partner), id_(id) {}
   GroupPeers(const GroupPeers&) = delete;
   GroupPeers& operator=(const GroupPeers&) = delete;
   virtual ~GroupPeers() = default;
 
   NodeGroup& node() { return *node_; }
+  // The rank with which this one tries a provider.
+  int trial_partner() const { return trial_partner_; }
+  // Computes it from the identities of all ranks' nodes. All ranks are in one cycle, in the order of their index inside
+  // their node, then of the nodes. So the partner is on the next node that has as many ranks; after the last such node
+  // the cycle goes on with the next index.
+  static int trial_partner(int rank, std::span<const std::uint64_t> nodes);
   // Collective, but local: returns the id of the group's next space, the same on all ranks.
   std::uint64_t next_id() { return mixed(id_ + ++spaces_); }
   // The number of ids so far.
@@ -70,6 +78,7 @@ class GroupPeers {
 
  private:
   std::unique_ptr<NodeGroup> node_;
+  const int trial_partner_;
   const std::uint64_t id_;
   std::uint64_t spaces_ = 0;
   PeerAddresses addresses_;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "transport/fabric/fabric.hpp"
+#include "transport/space/provider_agreement.hpp"
 
 namespace farside {
 namespace {
@@ -28,26 +29,36 @@ bool has_one_provider(std::uint64_t said) {
   return (said & kNoEndpoint) == 0 && std::has_single_bit(providers_in(said));
 }
 
-// Returns the providers that every rank can use. `said`: the flags of all ranks. A rank that can use no provider
-// reports that when it opens its endpoint.
-Result<Providers> agree_on_providers(std::uint64_t said, Agreement& agreement) {
-  if (has_one_provider(said)) return providers_in(said);
-  const Providers own = Process::instance().usable_providers();
-  const Result<Agreement::Said> unusable = agreement.agree({}, 0, {own == 0 ? 0 : std::uint64_t{~own}});
-  if (!unusable) return unusable.error();
-  return static_cast<Providers>(~unusable.value().words[0]);
-}
-
 Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
 
-Result<bool> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t said, Agreement& agreement) {
-  const bool some_cma = (said & kUsesCma) != 0;
-  if (Status allowed = making.allow_fabric(space.reach().needs_fabric ? space.reach().why : std::string()); !allowed)
-    return allowed.error();
-  if (making.endpoint != nullptr) return space.open_fabric(*making.endpoint, some_cma);
-  const Result<Providers> among = agree_on_providers(said, agreement);
-  if (!among) return among.error();
-  return space.open_fabric(among.value(), some_cma);
+// Step 2. Returns whether the endpoints of all ranks have adapter atomics. `said`: the flags of all ranks.
+Result<bool> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t said, Agreement& agreement,
+                         GroupPeers& peers) {
+  const auto open = [&](Endpoint& endpoint) { return space.open_fabric(endpoint, (said & kUsesCma) != 0); };
+  // FARSIDE_ROUTES is the same on all ranks, so that all of them return here, or none.
+  if (Status allowed = making.allow_fabric(space.reach().needs_fabric ? space.reach().why : std::string()); !allowed) {
+    const Result<Agreement::Said> none = agreement.agree(allowed);
+    return none ? allowed.error() : none.error();
+  }
+  if (making.endpoint == nullptr) {
+    return ProviderAgreement{.in_use = {providers_in(said), (said & kNoEndpoint) == 0},
+                             .addresses_known = (said & kUnknownPeers) == 0,
+                             .id = making.request.id,
+                             .node_members = static_cast<std::size_t>(peers.node().members()),
+                             .open = open,
+                             .close = [&] { space.close_fabric(); }}
+        .carry_out(agreement, peers);
+  }
+  const Result<bool> opened = open(*making.endpoint);
+  Status status = opened.status();
+  if ((said & kUnknownPeers) != 0) {
+    Status gathered = peers.gather_addresses(agreement.group(), making.endpoint, Process::instance());
+    if (status) status = std::move(gathered);
+  }
+  const bool atomics = opened && opened.value();
+  const Result<Agreement::Said> accessible = agreement.agree(status, atomics ? 0 : kNoNicAtomics);
+  if (!accessible) return accessible.error();
+  return (accessible.value().flags & kNoNicAtomics) == 0;
 }
 
 }  // namespace
@@ -76,10 +87,6 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
   flags |= in_use == 0 ? kNoEndpoint : in_use * kFirstProvider;
   if (!peers.knows_addresses(request.rank, endpoint())) flags |= kUnknownPeers;
   // Step 2 precedes the agreement where this rank knows enough for it.
-  const auto open = [&](const Result<bool>& opened) {
-    if (!opened || !opened.value()) flags |= kNoNicAtomics;
-    return opened.status();
-  };
   bool opened = false;
   if (space != nullptr) {
     const Space::Reach reach = space->reach();
@@ -88,7 +95,11 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
     opened = reach.needs_fabric && endpoint() != nullptr && (flags & kUnknownPeers) == 0 &&
              request.private_data == nullptr && !request.dynamic;
     if (status && opened) status = making.allow_fabric(reach.why);
-    if (status && opened) status = open(space->open_fabric(*endpoint(), false));
+    if (status && opened) {
+      const Result<bool> atomics = space->open_fabric(*endpoint(), false);
+      if (!atomics || !atomics.value()) flags |= kNoNicAtomics;
+      status = atomics.status();
+    }
     if (status && making.last) status = making.last();
   }
   if (!opened) flags |= kNotOpened;
@@ -109,18 +120,12 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
   }
 
   const bool all_opened = (said & (kNotOpened | kUsesCma)) == 0 && has_one_provider(said);
-  if (result.needs_fabric && !all_opened) {
-    flags = 0;
-    status = open(open_fabric(making, *result.space, said, agreement));
-    if ((said & kUnknownPeers) != 0) {
-      Status gathered = peers.gather_addresses(agreement.group(), endpoint(), process);
-      if (status) status = std::move(gathered);
-    }
-    const Result<Agreement::Said> accessible = agreement.agree(status, flags);
-    if (!accessible) return accessible.error();
-    said = accessible.value().flags;
-  }
   agreed.nic_atomics = result.needs_fabric && (said & kNoNicAtomics) == 0;
+  if (result.needs_fabric && !all_opened) {
+    const Result<bool> atomics = open_fabric(making, *result.space, said, agreement, peers);
+    if (!atomics) return atomics.error();
+    agreed.nic_atomics = atomics.value();
+  }
   if (result.needs_fabric) agreed.addresses = peers.addresses();
   result.space->finish(std::move(agreed));
   return result;

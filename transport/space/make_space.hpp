@@ -6,8 +6,7 @@
 //      open_fabric        where the endpoint is open, the addresses are known, and no rank brings private memory
 //      agreement          some rank needs the fabric? all have opened it? sizes and tags equal? providers? addresses
 //                         known? `last` done?
-//   2. open_fabric        unless all ranks have; at the first space of the group one gather of addresses
-//      agreement          all are accessible
+//   2. ProviderAgreement  unless all ranks have opened it: the provider, the endpoints, the addresses
 //   3. Space::finish
 //
 // Thread safety: one thread per group. Errors: those of the steps, in words for the user. Cost: one meeting inside the

@@ -287,13 +287,6 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
   return unreached("FARSIDE_ROUTES does not allow mapped");
 }
 
-Result<bool> Space::open_fabric(Providers among, bool some_cma) {
-  Result<Fabric*> fabric = process_.fabric(among);
-  if (!fabric) return fabric.error();
-  fabric.value()->share_node(static_cast<std::size_t>(node_members_));
-  return open_fabric(*fabric.value(), some_cma);
-}
-
 Result<bool> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
   fabric_ = std::make_unique<FabricRoute>(
       FabricRoute::Setup{endpoint, process_, wake_event(), process_.statistics(), rank_, id_});

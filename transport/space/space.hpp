@@ -99,12 +99,11 @@ class Space {
   };
   Reach reach() const { return {needs_fabric_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_}; }
 
-  // All ranks call this if some rank needs the fabric. `among`: the providers that all of them can use
-  // (Process::usable_providers). `some_cma`: some rank uses cma. Returns whether the endpoint has adapter atomics.
-  // Errors: those of Process::fabric() and FabricRoute::expose().
-  Result<bool> open_fabric(Providers among, bool some_cma);
-  // The same with another endpoint, for tests and simulations.
+  // Makes the memory accessible over the endpoint; for all ranks, if some rank needs the fabric. `some_cma`: some rank
+  // uses cma. Returns whether the endpoint has adapter atomics. Errors: those of FabricRoute::expose().
   Result<bool> open_fabric(Endpoint& endpoint, bool some_cma);
+  // Reverts open_fabric(). Precondition: finish() was not called.
+  void close_fabric() { fabric_.reset(); }
   // What the ranks have agreed on. The members that follow some_cma concern spaces that need the fabric.
   struct Agreed {
     bool some_cma = false;     // some rank uses cma

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What sysfs says of adapters, and what keeps them from carrying connections.
+#include "transport/fabric/adapters.hpp"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "transport/fabric/handles.hpp"
+
+using namespace farside;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A sysfs of its own, removed at the end.
+class Sysfs {
+ public:
+  Sysfs() : root_(fs::temp_directory_path() / ("farside-sysfs-" + std::to_string(getpid()))) {
+    fs::create_directories(adapters());
+  }
+  ~Sysfs() { fs::remove_all(root_); }
+  Sysfs(const Sysfs&) = delete;
+  Sysfs& operator=(const Sysfs&) = delete;
+  const fs::path& root() const { return root_; }
+
+  void add_port(const std::string& adapter, int port, const std::string& state, const std::string& interface = {}) {
+    const fs::path folder = adapters() / adapter / "ports" / std::to_string(port);
+    fs::create_directories(folder / "gid_attrs/ndevs");
+    std::ofstream(folder / "state") << state << "\n";
+    if (!interface.empty()) std::ofstream(folder / "gid_attrs/ndevs/0") << interface << "\n";
+  }
+  void add_interface(const std::string& adapter, const std::string& interface) {
+    fs::create_directories(adapters() / adapter / "device/net" / interface);
+  }
+
+ private:
+  fs::path adapters() const { return root_ / "class/infiniband"; }
+  const fs::path root_;
+};
+
+}  // namespace
+
+TEST_CASE("an adapter carries connections if an active port has an interface with an address") {
+  Sysfs sysfs;
+  const std::set<std::string> none, both = {"eth0", "ib0"};
+  CHECK(adapter_names(sysfs.root()).empty());
+  CHECK(adapter_trouble("mlx5_0", both, sysfs.root()) == "no adapter mlx5_0 on this host, which has none");
+
+  sysfs.add_port("mlx5_1", 1, "1: DOWN", "eth1");
+  sysfs.add_port("mlx5_1", 2, "2: INIT");
+  CHECK(adapter_names(sysfs.root()) == std::vector<std::string>{"mlx5_1"});
+  CHECK(adapter_trouble("mlx5_0", both, sysfs.root()) == "no adapter mlx5_0 on this host, which has mlx5_1");
+  CHECK(adapter_trouble("mlx5_1", both, sysfs.root()) == "adapter mlx5_1: port 1 is DOWN, port 2 is INIT");
+
+  sysfs.add_port("rocep1s0", 1, "4: ACTIVE", "eth0");
+  CHECK(adapter_trouble("rocep1s0", both, sysfs.root()) == std::nullopt);
+  CHECK(adapter_trouble("rocep1s0", none, sysfs.root()) == "adapter rocep1s0: no IP address on eth0 (port 1)");
+
+  // InfiniBand: the interfaces are those of the adapter.
+  sysfs.add_port("mlx5_0", 1, "4: ACTIVE");
+  sysfs.add_interface("mlx5_0", "ib0");
+  sysfs.add_interface("mlx5_0", "ib1");
+  CHECK(adapter_trouble("mlx5_0", both, sysfs.root()) == std::nullopt);
+  CHECK(adapter_trouble("mlx5_0", {"ib1"}, sysfs.root()) == std::nullopt);
+  CHECK(adapter_trouble("mlx5_0", none, sysfs.root()) == "adapter mlx5_0: no IP address on ib0 or ib1 (port 1)");
+
+  // One good port suffices. Nothing is said against a port whose interfaces are not known.
+  sysfs.add_port("mlx5_1", 2, "4: ACTIVE", "eth0");
+  CHECK(adapter_trouble("mlx5_1", both, sysfs.root()) == std::nullopt);
+  sysfs.add_port("usnic_0", 1, "4: ACTIVE");
+  CHECK(adapter_trouble("usnic_0", none, sysfs.root()) == std::nullopt);
+}
+
+TEST_CASE("the loopback interface has an address") { CHECK(interfaces_with_address().contains("lo")); }
+
+TEST_CASE("an emulated adapter is known by its vendor") {
+  const InfoHandle info(fi_allocinfo());
+  CHECK_FALSE(is_emulated(*info));
+  fid_nic nic{};
+  fi_device_attr device{};
+  nic.device_attr = &device;
+  info->nic = &nic;
+  CHECK_FALSE(is_emulated(*info));
+  char mellanox[] = "0x02c9", rxe[] = "0xffffff", siw[] = "0x626d74";
+  device.vendor_id = mellanox;
+  CHECK_FALSE(is_emulated(*info));
+  device.vendor_id = rxe;
+  CHECK(is_emulated(*info));
+  device.vendor_id = siw;
+  CHECK(is_emulated(*info));
+  info->nic = nullptr;  // it is not libfabric's
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The RDMA adapters that Linux knows (sysfs, Documentation/ABI/stable/sysfs-class-infiniband), and what keeps them from
+// carrying connections. libfabric leaves out such adapters without a reason; these functions find it for the user.
+//
+// Thread safety: any thread. Cost: some ten files of sysfs per adapter.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <rdma/fabric.h>
+
+namespace farside {
+
+// Returns the names of the adapters, emulated ones included, in ascending order.
+std::vector<std::string> adapter_names(const std::filesystem::path& sys = "/sys");
+
+// The names of the network interfaces that have an IP address other than a link-local one (getifaddrs(3)).
+std::set<std::string> interfaces_with_address();
+
+// Returns why the adapter cannot carry connections: it is not there, no port is active, or no interface of an active
+// port has an IP address, which the connection manager needs (rdma_cm(7)). Returns nothing if none of this is so.
+std::optional<std::string> adapter_trouble(const std::string& name,
+                                           const std::set<std::string>& with_address = interfaces_with_address(),
+                                           const std::filesystem::path& sys = "/sys");
+
+// Returns whether the adapter is emulated by the kernel (rdma_rxe or siw), by the vendor that its driver names.
+bool is_emulated(const fi_info& info);
+
+}  // namespace farside

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the ranks of a group come to use one libfabric provider: at the first space of the group that needs the fabric.
+//
+//   1. offer     each rank says which providers it can use, and all take the best one that all can use
+//   2. open      each rank opens the endpoint and registers its memory of the space
+//   3. addresses are gathered, unless all ranks know them
+//   4. trial     over an adapter each rank tries one other rank, on another node if there is one (provider_trial.hpp)
+//   5. agreement if all have succeeded, all use the endpoint. Else, over an adapter, all discard it and begin again
+//                without this provider
+//
+// Rank 0 logs once what was taken and why a better one was not. With FARSIDE_PROVIDER, or where some rank uses an
+// endpoint since an earlier space, there is no other provider: the failure is the error.
+//
+// Thread safety: one thread per group. Errors: kBadSetting if FARSIDE_DEVICE names nothing on any rank; those of
+// Process::try_fabric(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes per
+// rank, over an adapter the trial, and for each provider that is not taken the same again with a broadcast of its
+// reason. A peer that does not answer a trial delays it by kTrialLimit.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "transport/base/address.hpp"
+#include "transport/base/result.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/space/agreement.hpp"
+#include "transport/space/group_peers.hpp"
+
+namespace farside {
+
+struct ProviderAgreement {
+  static constexpr std::chrono::seconds kTrialLimit{3};
+
+  // The providers that the ranks use since earlier spaces; `all`: there is no rank without one.
+  struct InUse {
+    Providers by_some = 0;
+    bool all = false;
+  };
+  InUse in_use;
+  bool addresses_known = false;  // on all ranks
+  std::uint64_t id = 0;          // random bits, the same on all ranks
+  std::size_t node_members = 0;  // ranks of this node
+  // Makes this rank's memory accessible over the endpoint; returns whether the endpoint has adapter atomics.
+  std::function<Result<bool>(Endpoint&)> open;
+  // Reverts open(), whether or not it succeeded.
+  std::function<void()> close;
+
+  // Collective. Returns whether the endpoints of all ranks have adapter atomics.
+  Result<bool> carry_out(Agreement& agreement, GroupPeers& peers) const;
+};
+
+}  // namespace farside
