@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "tools/info/info.hpp"
+#include "transport/fabric/adapters.hpp"
 
 namespace farside::tools {
 namespace {
@@ -27,24 +27,10 @@ std::vector<std::string> entries(const fs::path& folder) {
   return result;
 }
 
-std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
 // Returns the cause if the file cannot be opened, else an empty text.
 std::string barred(const fs::path& device) {
   if (access(device.c_str(), R_OK | W_OK) == 0) return {};
   return std::strerror(errno);
-}
-
-bool some_port_active(const fs::path& device) {
-  const auto ports = entries(device / "ports");
-  return std::ranges::any_of(ports, [&](const std::string& port) {
-    return first_line(device / "ports" / port / "state").find("ACTIVE") != std::string::npos;
-  });
 }
 
 }  // namespace
@@ -53,7 +39,7 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
   VerbsReport report;
   const fs::path classes = fs::path(sys) / "class";
   const fs::path nodes = fs::path(dev) / "infiniband";
-  report.devices = entries(classes / "infiniband");
+  report.devices = adapter_names(sys);
   const auto because = [&](std::string why, std::string advice) {
     report.why = std::move(why);
     report.advice = std::move(advice);
@@ -99,15 +85,17 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
   if (!libfabric.filter.empty()) {
     return because(fmt::format("FI_PROVIDER='{}' may leave it out", libfabric.filter), "unset FI_PROVIDER");
   }
-  if (std::ranges::none_of(report.devices, [&](const std::string& device) {
-        return some_port_active(classes / "infiniband" / device);
-      })) {
-    return because(fmt::format("no port of {} is active", fmt::join(report.devices, ", ")),
-                   "look at the cable, the switch and (InfiniBand) the subnet manager; ibv_devinfo shows the ports");
+  std::vector<std::string> troubles;
+  for (const std::string& device : report.devices) {
+    if (auto trouble = adapter_trouble(device, interfaces_with_address(), sys)) troubles.push_back(*trouble);
+  }
+  if (troubles.size() == report.devices.size()) {
+    return because(fmt::format("{}", fmt::join(troubles, "; ")),
+                   "look at the cable, the switch and (InfiniBand) the subnet manager (ibv_devinfo shows the ports); "
+                   "give the interface an IP address (ip addr)");
   }
   return because(fmt::format("libfabric's verbs provider takes none of {}", fmt::join(report.devices, ", ")),
-                 "it needs a network interface with an IP address on the device (ip addr); FI_LOG_LEVEL=info fi_info "
-                 "-p verbs says what it tried");
+                 "FI_LOG_LEVEL=info fi_info -p verbs says what it tried");
 }
 
 }  // namespace farside::tools

@@ -89,11 +89,12 @@ constexpr Setting kSettings[] = {
      "libfabric, inside a node too",
      parse_routes},
     {"FARSIDE_PROVIDER", "", "a libfabric provider with connected endpoints, as fi_info names it: verbs or tcp",
-     "libfabric provider; when unset the first that all ranks can use of verbs (where FARSIDE_DEVICE names an adapter) "
-     "and tcp",
+     "libfabric provider; when unset the first that works for all ranks of verbs (adapters, after a trial) and tcp",
      parse_provider},
     {"FARSIDE_DEVICE", "", "a device as fi_info names it (its domain), for instance mlx5_0 or eth0",
-     "network device of this process; when unset the nearest to its processors, or libfabric's first", parse_device},
+     "network device of this process; when unset the nearest to its processors, or libfabric's first; emulated "
+     "adapters are taken only if it names them",
+     parse_device},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",
      "locks and notifications by atomics of the network adapter, if it has them (provider verbs) and they pass a "
      "self-test; off: by the target's progress thread",
