@@ -75,12 +75,15 @@ Status Connections::set_up() {
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the event queue's file descriptor", code);
 
   fi_rx_attr rx_attr = *domain_.info->rx_attr;
+  rx_attr.size = std::max(rx_attr.size, domain_.receives);
   fid_ep* receives = nullptr;
-  if (Status s = open_step("fi_srx_context", fi_srx_context(domain_.domain, &rx_attr, &receives, nullptr), receives,
-                           receives_);
-      !s) {
-    return s;
+  code = fi_srx_context(domain_.domain, &rx_attr, &receives, nullptr);
+  if (code != 0 && rx_attr.size > domain_.info->rx_attr->size) {
+    rx_attr.size = domain_.info->rx_attr->size;
+    code = fi_srx_context(domain_.domain, &rx_attr, &receives, nullptr);
   }
+  if (Status s = open_step("fi_srx_context", code, receives, receives_); !s) return s;
+  most_receives_ = rx_attr.size;
 
   fid_pep* listener = nullptr;
   if (Status s = open_step("fi_passive_ep", fi_passive_ep(domain_.fabric, domain_.info, &listener, nullptr), listener,

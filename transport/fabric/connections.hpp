@@ -56,6 +56,7 @@ class Connections {
     fid_fabric* fabric;
     fid_domain* domain;
     fid_cq* queue;            // of all completions
+    std::size_t receives = 0; // that the shared queue shall hold; 0: libfabric's default
   };
   // Called when the connection to a peer has ended: the provider fails operations on it, and no reply arrives by it
   // any more.
@@ -95,6 +96,8 @@ class Connections {
   ssize_t reach(Peer peer, fid_ep*& endpoint, What what = What::kOwn);
   // The queue in which receives are posted; completions do not name the peer.
   fid_ep* receiver() const { return receives_.get(); }
+  // How many receives it holds: what was asked for, or libfabric's default if an adapter has no room for that.
+  std::size_t most_receives() const { return most_receives_; }
   // Handles connection events. Returns whether there were any.
   bool progress();
   // Returns whether some connection has ended and was not freed yet (clear_lost).
@@ -241,6 +244,7 @@ class Connections {
   FabricHandle<fid_eq> events_;
   int events_fd_ = -1;
   FabricHandle<fid_ep> receives_;                    // shared by all endpoints
+  std::size_t most_receives_ = 0;
   FabricHandle<fid_pep> listener_;
   std::vector<Known> peers_;
   std::unordered_map<std::uint64_t, Peer> by_identity_;

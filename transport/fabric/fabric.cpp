@@ -17,12 +17,6 @@
 #include "transport/fabric/provider.hpp"
 
 namespace farside {
-namespace {
-
-constexpr std::size_t kReceives = 32;
-
-}  // namespace
-
 Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& settings, Progress& progress,
                                              Statistics& statistics, Resolve resolve) {
   std::unique_ptr<Fabric> fabric(new Fabric(std::move(info), settings, progress, statistics));
@@ -41,6 +35,7 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve) {
 
   fi_cq_attr cq_attr{};
   cq_attr.format = FI_CQ_FORMAT_MSG;
+  cq_attr.size = limits_.completions;
   cq_attr.wait_obj = FI_WAIT_FD;
   fid_cq* cq = nullptr;
   if (Status s = open_step("fi_cq_open", fi_cq_open(domain, &cq_attr, &cq, nullptr), cq, queue_); !s) return s;
@@ -52,7 +47,7 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve) {
   opening.opened = [this] { eventfd_write(wake_fd_.get(), 1); };
   opening.resolve = std::move(resolve);
   Result<std::unique_ptr<Connections>> connections =
-      Connections::open({info_.get(), fabric, domain, cq},
+      Connections::open({info_.get(), fabric, domain, cq, limits_.most_receives},
                         [this](Peer peer, const std::string& why) { drop_replies(peer, why); }, std::move(opening));
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
@@ -62,16 +57,8 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve) {
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
   orders_messages_behind_writes_ = (info_->tx_attr->msg_order & info_->rx_attr->msg_order & FI_ORDER_SAW) != 0;
   if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0) local_memory_.begin(domain);
-  for (std::size_t i = 0; i < kReceives; ++i) {
-    receives_.push_back(std::make_unique<Receive>());
-    Receive& receive = *receives_.back();
-    if (local_memory_.needed()) {
-      const int refused = local_memory_.enroll(receive.bytes.data(), receive.bytes.size(), FI_RECV, receive.registered);
-      if (refused != 0)
-        return fabric_error(ErrorKind::kNoMemory, "registering receives (locked memory limit: ulimit -l)", refused);
-    }
-    if (Status s = post_receive(*receives_.back()); !s) return s;
-  }
+  limits_.most_receives = std::min(limits_.most_receives, connections_->most_receives());
+  if (Status s = add_receives(limits_.receives(0)); !s) return s;
   // Without its thread the endpoint is useless: no route.
   if (Status s = start_own_thread(thread_, "farside", [this] { run_progress_thread(); }); !s) {
     return Error{ErrorKind::kNoRoute, s.error().text};
@@ -82,6 +69,32 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve) {
         refused.empty() ? fmt::format("atomics by the adapter, operands by {}",
                                       nic_form_ == NicForm::kByValue ? "value" : "address")
                         : fmt::format("no atomics by the adapter: {}", refused));
+  }
+  return {};
+}
+
+// Adds receives for the connections that there are. Without memory for them, peers repeat messages.
+void Fabric::follow_connections() {
+  const std::size_t wanted = limits_.receives(connections_->count());
+  if (wanted <= receives_.size()) return;
+  if (Status added = add_receives(wanted - receives_.size()); !added) {
+    limits_.most_receives = receives_.size();
+    log(LogLevel::kInfo, "{} receives for {} connections: {}", receives_.size(), connections_->count(),
+        added.error().text);
+  }
+}
+
+Status Fabric::add_receives(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    auto receive = std::make_unique<Receive>();
+    if (local_memory_.needed()) {
+      const int refused =
+          local_memory_.enroll(receive->bytes.data(), receive->bytes.size(), FI_RECV, receive->registered);
+      if (refused != 0)
+        return fabric_error(ErrorKind::kNoMemory, "registering receives (locked memory limit: ulimit -l)", refused);
+    }
+    if (Status s = post_receive(*receive); !s) return s;
+    receives_.push_back(std::move(receive));
   }
   return {};
 }
@@ -294,7 +307,10 @@ Status Fabric::ask_for_description(Pending& pending, const HandlerPlace& place, 
 
 Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request,
                             std::unique_ptr<OperationList> list) {
-  return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) {
+  return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+    PeerState& peer_state = peer_states_.of(place.peer);
+    if (peer_state.requests >= limits_.requests_per_peer) return -FI_EAGAIN;
+    operation.request = true;
     operation.parts = 2;
     operation.awaits_reply = true;
     operation.fetched = request.fetched.data();
@@ -317,7 +333,9 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     }
     if (request.header.controls > 0)
       parts[count++] = {operation.steps.data(), request.header.controls * sizeof(ControlStep)};
-    return send(endpoint, parts.data(), count, operation.slot, operation);
+    const ssize_t code = send(endpoint, parts.data(), count, operation.slot, operation);
+    if (code == 0) ++peer_state.requests;
+    return code;
   });
 }
 

@@ -55,6 +55,8 @@
 #include "transport/fabric/operation.hpp"
 #include "transport/fabric/peer_states.hpp"
 #include "transport/fabric/pending.hpp"
+#include "transport/fabric/provider.hpp"
+#include "transport/fabric/queue_limits.hpp"
 #include "transport/handler/message_handler.hpp"
 
 namespace farside {
@@ -123,6 +125,7 @@ class Fabric final : public Endpoint {
         asked_timeout_(settings.peer_timeout),
         peer_timeout_(asked_timeout_),
         asked_connections_(settings.connections),
+        limits_(queue_limits(is_adapter(*info_))),
         progress_(progress),
         statistics_(statistics) {}
   // How the provider takes the operands of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an
@@ -135,6 +138,8 @@ class Fabric final : public Endpoint {
   std::string try_nic_atomics();
   Status nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand, const std::uint64_t* compare,
                     std::uint64_t* fetched);
+  Status add_receives(std::size_t count);
+  void follow_connections();
   Status post_receive(Receive& buffer);
   void receive_again(Receive& buffer);
   // A local buffer as the provider takes it.
@@ -195,6 +200,7 @@ class Fabric final : public Endpoint {
   const std::chrono::seconds asked_timeout_;        // FARSIDE_PEER_TIMEOUT; 0: no limit
   std::atomic<std::chrono::seconds> peer_timeout_;  // that, or limit_silence()
   const std::size_t asked_connections_;             // FARSIDE_CONNECTIONS; 0: no limit
+  QueueLimits limits_;
   Progress& progress_;
   Statistics& statistics_;
   // libfabric objects, in the order of opening.

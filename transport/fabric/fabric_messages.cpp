@@ -93,7 +93,7 @@ ssize_t Fabric::send_probe(Reply& probe) {
 void Fabric::send_replies() {
   // A peer that takes no answers must not delay answers to other peers.
   std::optional<Peer> refused;
-  for (auto next = unsent_.begin(); next != unsent_.end();) {
+  for (auto next = unsent_.begin(); next != unsent_.end() && answers_under_way_ < limits_.answers;) {
     Reply& reply = **next;
     if (reply.peer == refused) {
       ++next;

@@ -71,6 +71,7 @@ void Fabric::wake_listeners() {
 bool Fabric::drain() {
   bool any = take_completions();
   if (connections_->connecting()) any = connections_->progress() || any;
+  follow_connections();
   if (!unsent_.empty()) send_replies();
   if (!disconnecting_.empty()) disconnect_idle();
   if (too_many_connections()) make_room();
@@ -102,6 +103,7 @@ void Fabric::finish(Operation& operation) {
     PeerState& peer_state = peer_states_.of(operation.peer);
     peer_state.issued.remove(operation);
     peer_states_.end(peer_state);
+    if (operation.request) --peer_state.requests;
     ++peer_state.completed;
   }
   recycle(operation);
@@ -214,6 +216,7 @@ void Fabric::check_peer(PeerState& peer_state, Clock::time_point now) {
     if (too_long) fail_peer(peer_state, "its adapter acknowledges nothing that is sent to it");
     return;
   }
+  if (answers_under_way_ >= limits_.answers) return;
   std::unique_ptr<Reply> probe = take_reply_buffer();
   probe->peer = peer_state.peer;
   const ssize_t code = send_probe(*probe);
@@ -315,6 +318,7 @@ void Fabric::fail_peer(PeerState& peer_state, const std::string& why) {
     Pending& pending = *std::exchange(operation.pending, nullptr);
     peer_state.issued.remove(operation);
     peer_states_.end(peer_state);
+    if (operation.request) --peer_state.requests;
     // A request no longer awaits its reply: it ends here if its send has completed.
     if (operation.awaits_reply && --operation.parts == 0) recycle(operation);
     operation.awaits_reply = false;

@@ -42,6 +42,7 @@ struct Operation : Context {
   std::uint32_t generation = 0;  // changes with each use, so that a stray reply is recognised
   std::uint8_t parts = 0;        // completions still to come
   bool awaits_reply = false;
+  bool request = false;          // a request to a handler
   OperandCopy operands;          // small operands, where local buffers need not be registered
   // Where local buffers must be registered (local_memory.hpp):
   LocalMemory::Slot* slot = nullptr;    // holds the data that are sent, or receives the fetched data
@@ -75,6 +76,7 @@ class OperationPool {
   void release(Operation& operation) {
     ++operation.generation;
     operation.awaits_reply = false;
+    operation.request = false;
     operation.pending = nullptr;
     operation.list.reset();
     operation.locked_result = nullptr;

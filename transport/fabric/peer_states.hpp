@@ -53,6 +53,7 @@ struct PeerState {
 
   const Peer peer;
   std::uint32_t under_way = 0;       // operations issued, or being issued
+  std::uint32_t requests = 0;        // of them requests to the handler that the provider has taken
   std::uint32_t completed = 0;       // operations since the start
   std::uint32_t completed_then = 0;  // `completed` at quiet_since
   std::uint32_t failures = 0;        // how often the peer was abandoned

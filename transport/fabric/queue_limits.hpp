@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// QueueLimits: how much an endpoint has under way, so that its queues never overflow. An adapter's completion queue
+// that overflows is lost, and libfabric has given no credits for it since 1.19 (fi_verbs(7)). A message for which the
+// receiver has no buffer is refused (RNR) and repeated after a pause. Over TCP the provider's queues grow, and the
+// kernel's flow control holds messages back.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "transport/fabric/local_memory.hpp"
+
+namespace farside {
+
+struct QueueLimits {
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+  std::size_t completions = 0;            // entries of the completion queue; 0: libfabric's default
+  std::size_t answers = kNone;            // replies and probes that the provider has
+  std::size_t requests_per_peer = kNone;  // messages to one peer that await a reply
+  std::size_t first_receives = 32;        // buffers for messages of all peers
+  std::size_t receives_per_peer = 0;      // as many more for each connection,
+  std::size_t most_receives = 32;         // up to this number
+
+  constexpr std::size_t receives(std::size_t connections) const {
+    return std::min(first_receives + receives_per_peer * connections, most_receives);
+  }
+};
+
+// A peer sends at most `requests_per_peer` requests and as many replies, so that beyond the buffers for all of them
+// there are those for probes and for messages that close connections. With more than 252 connections the pause after a
+// refused message is the flow control. LocalMemory limits the operations of this process.
+constexpr QueueLimits queue_limits(bool adapter) {
+  if (!adapter) return {};
+  constexpr QueueLimits limits{
+      .completions = 4096, .answers = 512, .requests_per_peer = 4, .receives_per_peer = 8, .most_receives = 2048};
+  static_assert(LocalMemory::kMostOwn + LocalMemory::kMostLarge + limits.answers + limits.most_receives <=
+                limits.completions);
+  static_assert(2 * limits.requests_per_peer <= limits.receives_per_peer);
+  return limits;
+}
+
+}  // namespace farside
