@@ -5,6 +5,7 @@
 //   limits address_space   RLIMIT_AS leaves the last rank no room for a window, nor for the stack of a thread
 //          [first]         the same before farside has started
 //   limits locked          RLIMIT_MEMLOCK is 0: farside needs locked memory only with adapters
+//   limits operands        operands of 32 MiB, more than a rank may lock (tests/verbs sets RLIMIT_MEMLOCK)
 //   limits shm             /dev/shm is full (a small one is needed: support/small_shm): farside keeps nothing there
 //   limits works           windows work under the restrictions that the runner has set (tests/support/forbid.c,
 //          [within N]      tests/verbs); the first one is made within N seconds
@@ -18,6 +19,7 @@
 
 #include <fstream>
 #include <optional>
+#include <vector>
 
 #include "check.hpp"
 
@@ -234,6 +236,24 @@ int twice(const check::Program& program) {
   return 0;
 }
 
+// Rank 0 has the memory, all others put and get.
+void large_operands(const check::Program& program) {
+  check::section("large operands");
+  constexpr int kWords = 4 << 20;
+  const check::Window window(program.memory(), check::rank() == 0 ? MPI_Aint{8} * kWords * (check::size() - 1) : 0, 8);
+  std::vector<std::int64_t> words(check::rank() == 0 ? 0 : kWords), got(words.size());
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::int64_t>(i) * check::rank();
+  const MPI_Aint at = MPI_Aint{kWords} * (check::rank() - 1);
+  CHECK_MPI(MPI_Win_fence(0, window));
+  if (check::rank() > 0)
+    CHECK_MPI(MPI_Put(words.data(), kWords, MPI_INT64_T, 0, at, kWords, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  if (check::rank() > 0)
+    CHECK_MPI(MPI_Get(got.data(), kWords, MPI_INT64_T, 0, at, kWords, MPI_INT64_T, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK(got == words);
+}
+
 void works(const check::Program& program) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   const double begin = MPI_Wtime();
@@ -254,6 +274,7 @@ int main(int argc, char** argv) {
   if (program.has("first_touch")) first_touch();
   if (program.has("together")) together();
   if (program.has("works")) works(program);
+  if (program.has("operands")) large_operands(program);
   if (program.has("twice")) return twice(program);
   return 0;
 }

@@ -2,6 +2,7 @@
 // Puts arrive unchanged at their place, and gets return what is there. All pairs of ranks, this one included; sizes
 // from 0 to beyond 1 MiB, displacement units, every predefined type, contiguous and strided types.
 #include "put_get/operands.hpp"
+#include "put_get/origin_memory.hpp"
 
 using check::pattern;
 
@@ -330,6 +331,8 @@ int main(int argc, char** argv) {
       {"who sends may send less", shorter_senders},
       {"small pieces at any address", small_pieces},
       {"thousands of operations in one epoch", many_in_one_epoch},
+      {"operands in read-only memory", put_get::read_only_operands},
+      {"memory that is mapped anew at the same address", put_get::memory_mapped_anew},
   };
   check::run(sections, program.memory());
   // The operands include those of MPI_Compare_and_swap, which ends the program in Open MPI 4.1's osc/rdma.

@@ -44,11 +44,12 @@ TEST_CASE("operations of this process wait for slots, and answers do not") {
   // Large buffers.
   std::vector<char> buffer(64);
   std::vector<FabricHandle<fid_mr>> large(LocalMemory::kMostLarge);
-  for (FabricHandle<fid_mr>& each : large) REQUIRE(memory.begin_large(buffer.data(), 64, FI_WRITE, each) == 0);
-  FabricHandle<fid_mr> another;
-  CHECK(memory.begin_large(buffer.data(), 64, FI_WRITE, another) == -FI_EAGAIN);
-  CHECK(another == nullptr);
+  for (FabricHandle<fid_mr>& each : large) {
+    REQUIRE(memory.begin_large());
+    REQUIRE(memory.enroll(buffer.data(), 64, FI_WRITE, each) == 0);
+  }
+  CHECK_FALSE(memory.begin_large());
   memory.end_large(large.front());
   CHECK(large.front() == nullptr);
-  CHECK(memory.begin_large(buffer.data(), 64, FI_WRITE, another) == 0);
+  CHECK(memory.begin_large());
 }

@@ -172,45 +172,87 @@ bool Fabric::keys_are_chosen() const {
   return (domain.mr_mode & (FI_MR_PROV_KEY | FI_MR_VIRT_ADDR)) == 0 && domain.mr_key_size >= sizeof(std::uint64_t);
 }
 
-// May be called again for an operation if the provider had no room: the data are copied or registered only once.
-int Fabric::outgoing(Operation& operation, const void* from, std::size_t bytes, Local& local) {
+// May be called again for an operation if the provider had no room: the data are copied only once. `registered`: the
+// registration of a large buffer, which the operation takes.
+int Fabric::outgoing(Operation& operation, const void* from, std::size_t bytes, FabricHandle<fid_mr>& registered,
+                     Local& local) {
   if (!local_memory_.needed()) {
     local = {const_cast<void*>(operation.operands.take(from, bytes)), nullptr};
     return 0;
   }
-  local = {const_cast<void*>(from), nullptr};
-  if (bytes <= LocalMemory::kSlotBytes) {
-    if (operation.slot == nullptr) {
-      if (const int code = local_memory_.take(true, operation.slot); code != 0) return code;
-      std::memcpy(operation.slot->bytes, from, bytes);
-    }
-    local = {operation.slot->bytes, operation.slot->descriptor};
+  if (bytes > LocalMemory::kSlotBytes) {
+    if (registered != nullptr) operation.registered = std::move(registered);
+    local = {const_cast<void*>(from), fi_mr_desc(operation.registered.get())};
     return 0;
   }
-  if (operation.registered == nullptr) {
-    if (const int code = local_memory_.begin_large(from, bytes, FI_WRITE, operation.registered); code != 0) return code;
+  if (operation.slot == nullptr) {
+    if (const int code = local_memory_.take(true, operation.slot); code != 0) return code;
+    std::memcpy(operation.slot->bytes, from, bytes);
   }
-  local.descriptor = fi_mr_desc(operation.registered.get());
+  local = {operation.slot->bytes, operation.slot->descriptor};
   return 0;
 }
 
-int Fabric::incoming(Operation& operation, void* into, std::size_t bytes, Local& local) {
+int Fabric::incoming(Operation& operation, void* into, std::size_t bytes, FabricHandle<fid_mr>& registered,
+                     Local& local) {
   local = {into, nullptr};
   if (!local_memory_.needed()) return 0;
-  if (bytes <= LocalMemory::kSlotBytes) {
-    if (operation.slot == nullptr) {
-      if (const int code = local_memory_.take(true, operation.slot); code != 0) return code;
-    }
-    operation.into = into;
-    operation.into_bytes = bytes;
-    local = {operation.slot->bytes, operation.slot->descriptor};
+  if (bytes > LocalMemory::kSlotBytes) {
+    if (registered != nullptr) operation.registered = std::move(registered);
+    local.descriptor = fi_mr_desc(operation.registered.get());
     return 0;
   }
-  if (operation.registered == nullptr) {
-    if (const int code = local_memory_.begin_large(into, bytes, FI_READ, operation.registered); code != 0) return code;
+  if (operation.slot == nullptr) {
+    if (const int code = local_memory_.take(true, operation.slot); code != 0) return code;
   }
-  local.descriptor = fi_mr_desc(operation.registered.get());
+  operation.into = into;
+  operation.into_bytes = bytes;
+  local = {operation.slot->bytes, operation.slot->descriptor};
   return 0;
+}
+
+// Registers a large local buffer, without the mutex. Waits until operations complete, if too many are registered.
+// Returns null if it cannot be registered.
+FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes, std::uint64_t access) {
+  for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
+    const std::scoped_lock held(mutex_);
+    if (local_memory_.begin_large()) break;
+  }
+  FabricHandle<fid_mr> registered;
+  const int code = local_memory_.enroll(base, bytes, access, registered);
+  if (code != 0) {
+    const std::scoped_lock held(mutex_);
+    local_memory_.end_large(registered);
+    log(LogLevel::kInfo, "{}; it is copied in parts",
+        fabric_error(ErrorKind::kNoMemory, fmt::format("registering {} bytes of an operand", bytes), code).text);
+  }
+  return registered;
+}
+
+// Issues a write or a read in parts: of the provider's largest size, or of a slot's where the local buffer must be
+// registered and cannot be. issue_part(offset, bytes, registered) may take the registration.
+template <class IssuePart>
+Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t access, IssuePart&& issue_part) {
+  std::size_t most = info_->ep_attr->max_msg_size;
+  for (std::size_t offset = 0; offset < bytes;) {
+    const std::size_t part = std::min(bytes - offset, most);
+    FabricHandle<fid_mr> registered;
+    if (local_memory_.needed() && part > LocalMemory::kSlotBytes) {
+      registered = register_large(static_cast<const std::byte*>(local) + offset, part, access);
+      if (registered == nullptr) {
+        most = LocalMemory::kSlotBytes;
+        continue;
+      }
+    }
+    Status issued = issue_part(offset, part, registered);
+    if (registered != nullptr) {
+      const std::scoped_lock held(mutex_);
+      local_memory_.end_large(registered);
+    }
+    if (!issued) return issued;
+    offset += part;
+  }
+  return {};
 }
 
 void Fabric::recycle(Operation& operation) {
@@ -220,45 +262,31 @@ void Fabric::recycle(Operation& operation) {
 }
 
 Status Fabric::write(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
-  const auto* from = static_cast<const std::byte*>(local);
-  std::uint64_t address = place.key.base + place.offset;
-  while (bytes > 0) {
-    const std::size_t part = std::min(bytes, info_->ep_attr->max_msg_size);
-    Status status = issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, fid_ep* endpoint) {
+  return issue_parts(local, bytes, FI_WRITE, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
+    return issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, fid_ep* endpoint) {
       Local buffer;
-      if (const int code = outgoing(operation, from, part, buffer); code != 0) return static_cast<ssize_t>(code);
+      const int code = outgoing(operation, static_cast<const std::byte*>(local) + offset, part, mr, buffer);
+      if (code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
-      const fi_rma_iov there{address, part, place.key.key};
+      const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
       const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.reserved, 0};
       return fi_writemsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
     });
-    if (!status) return status;
-    from += part;
-    address += part;
-    bytes -= part;
-  }
-  return {};
+  });
 }
 
 Status Fabric::read(Pending& pending, const Place& place, void* local, std::size_t bytes) {
-  auto* into = static_cast<std::byte*>(local);
-  std::uint64_t address = place.key.base + place.offset;
-  while (bytes > 0) {
-    const std::size_t part = std::min(bytes, info_->ep_attr->max_msg_size);
-    Status status = issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, fid_ep* endpoint) {
+  return issue_parts(local, bytes, FI_READ, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
+    return issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, fid_ep* endpoint) {
       Local buffer;
-      if (const int code = incoming(operation, into, part, buffer); code != 0) return static_cast<ssize_t>(code);
+      const int code = incoming(operation, static_cast<std::byte*>(local) + offset, part, mr, buffer);
+      if (code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
-      const fi_rma_iov there{address, part, place.key.key};
+      const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
       const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.reserved, 0};
       return fi_readmsg(endpoint, &message, FI_COMPLETION);
     });
-    if (!status) return status;
-    into += part;
-    address += part;
-    bytes -= part;
-  }
-  return {};
+  });
 }
 
 Status Fabric::execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) {

@@ -147,8 +147,12 @@ class Fabric final : public Endpoint {
     void* at = nullptr;
     void* descriptor = nullptr;
   };
-  int outgoing(Operation& operation, const void* from, std::size_t bytes, Local& local);
-  int incoming(Operation& operation, void* into, std::size_t bytes, Local& local);
+  int outgoing(Operation& operation, const void* from, std::size_t bytes, FabricHandle<fid_mr>& registered,
+               Local& local);
+  int incoming(Operation& operation, void* into, std::size_t bytes, FabricHandle<fid_mr>& registered, Local& local);
+  FabricHandle<fid_mr> register_large(const void* base, std::size_t bytes, std::uint64_t access);
+  template <class IssuePart>
+  Status issue_parts(const void* local, std::size_t bytes, std::uint64_t access, IssuePart&& issue_part);
   void recycle(Operation& operation);
   template <class Issue>
   Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);

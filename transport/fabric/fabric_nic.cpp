@@ -25,7 +25,9 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
   return issue(pending, place.peer, compare == nullptr ? "fi_fetch_atomic" : "fi_compare_atomic",
                [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
                  Local result;
-                 if (const int code = incoming(operation, fetched, sizeof *fetched, result); code != 0) return code;
+                 FabricHandle<fid_mr> none;  // a word goes through a slot
+                 const int code = incoming(operation, fetched, sizeof *fetched, none, result);
+                 if (code != 0) return code;
                  void* descriptor = nullptr;
                  const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
                    if (nic_form_ == NicForm::kByValue)

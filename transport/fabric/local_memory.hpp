@@ -59,20 +59,19 @@ class LocalMemory {
     free_.push_back(slot);
   }
 
-  // Registers the large buffer of an operation, for its time. Returns 0, a negative libfabric code, or -FI_EAGAIN until
-  // operations of this process complete.
-  int begin_large(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) {
-    if (large_ == kMostLarge) return -FI_EAGAIN;
-    const int code = enroll(base, bytes, access, out);
-    large_ += code == 0 ? 1 : 0;
-    return code;
+  // Admits the registration of one more large buffer. Returns false until operations of this process complete.
+  bool begin_large() {
+    if (large_ == kMostLarge) return false;
+    ++large_;
+    return true;
   }
   void end_large(FabricHandle<fid_mr>& registered) {
     registered.reset();
     --large_;
   }
 
-  // `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE. Returns 0 or a negative libfabric code.
+  // Registers memory. `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE; without FI_RECV and FI_READ it may be read-only.
+  // Returns 0 or a negative libfabric code. Thread safety: any thread. The kernel pins the pages: 100 ms per GiB.
   int enroll(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) const {
     fid_mr* region = nullptr;
     const int code = fi_mr_reg(domain_, base, bytes, access, 0, 0, 0, &region, nullptr);
