@@ -56,7 +56,17 @@ Result<Fabric*> Process::try_fabric(Providers among) {
   Result<const Settings*> known = settings();
   if (!known) return known.error();
   const std::scoped_lock held(mutex_);
-  if (!fabric_) return choice(*known.value()).open(among);
+  if (!fabric_) {
+    ProviderChoice& own = choice(*known.value());
+    if (trials_ > 0 && (own.opened() & among) == 0) {
+      return Error{ErrorKind::kNoRoute,
+                   "another thread is making the first window over libfabric, with a provider that not all ranks of "
+                   "this window can use; make one window after the other"};
+    }
+    Result<Fabric*> opened = own.open(trials_ > 0 ? own.opened() : among);
+    if (opened) ++trials_;
+    return opened;
+  }
   if ((provider_in_use() & among) == 0) {
     return Error{
         ErrorKind::kNoRoute,
@@ -65,11 +75,13 @@ Result<Fabric*> Process::try_fabric(Providers among) {
             "set FARSIDE_PROVIDER to one that all have",
             fabric_->provider())};
   }
+  ++trials_;
   return fabric_.get();
 }
 
 void Process::use_fabric() {
   const std::scoped_lock held(mutex_);
+  --trials_;
   if (fabric_) return;
   in_use_.store(choice_->opened(), std::memory_order_release);
   fabric_ = choice_->take();
@@ -80,7 +92,12 @@ void Process::use_fabric() {
 
 void Process::discard_fabric(const std::string& why) {
   const std::scoped_lock held(mutex_);
-  if (!fabric_) choice_->reject(why);
+  if (--trials_ == 0 && !fabric_) choice_->reject(why);
+}
+
+void Process::leave_fabric() {
+  const std::scoped_lock held(mutex_);
+  --trials_;
 }
 
 Result<Fabric*> Process::fabric(Providers among) {

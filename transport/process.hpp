@@ -49,15 +49,19 @@ class Process final : public Progress {
   std::string why_not(Providers one);
   // The provider of the endpoint in use; 0 before.
   Providers provider_in_use() const { return in_use_.load(std::memory_order_acquire); }
-  // Returns the endpoint in use or, before there is one, that of the best provider in `among`, the set on which the
-  // processes of the space have agreed. The caller then calls use_fabric() or discard_fabric(). Errors: those of
-  // settings() and ProviderChoice::open(); kNoRoute if the endpoint in use has a provider that is not in `among`.
+  // Begins a trial of a provider: returns the endpoint in use or, before there is one, that of the best provider in
+  // `among`, the set on which the processes of the space have agreed. Several threads may be in a trial, of one
+  // provider. If it succeeds, the caller ends the trial by one of the three calls that follow. Errors: those of
+  // settings() and ProviderChoice::open(); kNoRoute if the endpoint in use, or on trial, has a provider that is not in
+  // `among`.
   Result<Fabric*> try_fabric(Providers among);
-  // From now on, and until shut_down(), this process uses the endpoint of try_fabric().
+  // From now on, and until shut_down(), this process uses the endpoint.
   void use_fabric();
-  // Closes the endpoint of try_fabric(), if it is not in use, and does not try its provider again. Precondition: the
-  // caller holds nothing of it.
+  // The endpoint is not to be used, and its provider not to be tried again. It is closed when no other thread tries it,
+  // unless it is in use. Precondition: the caller holds nothing of it.
   void discard_fabric(const std::string& why);
+  // Neither.
+  void leave_fabric();
   // Does try_fabric() and use_fabric().
   Result<Fabric*> fabric(Providers among = kAnyProvider);
   // Null until an endpoint is in use.
@@ -89,12 +93,13 @@ class Process final : public Progress {
 
   ProviderChoice& choice(const Settings& settings);
 
-  std::mutex mutex_;  // guards what is made once: settings_, choice_, fabric_, node_handler_
+  std::mutex mutex_;  // guards what is made once: settings_, choice_, trials_, fabric_, node_handler_
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
   ShareableMemory shareable_memory_;
   WakeEvent own_wake_event_;
   std::unique_ptr<ProviderChoice> choice_;  // until its endpoint is in use
+  int trials_ = 0;                          // threads between try_fabric() and the end of the trial
   std::unique_ptr<Fabric> fabric_;
   std::atomic<Providers> in_use_{0};
   std::atomic<Fabric*> opened_{nullptr};

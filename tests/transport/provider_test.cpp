@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/transport/processes.hpp"
 #include "transport/base/log.hpp"
 #include "transport/fabric/adapters.hpp"
 #include "transport/fabric/provider.hpp"
@@ -12,6 +13,7 @@
 #include "transport/process.hpp"
 
 using namespace farside;
+using namespace farside::testing;
 
 namespace {
 
@@ -136,4 +138,35 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().kind == ErrorKind::kBadSetting);
   }
+}
+
+TEST_CASE("an endpoint on trial stays until no thread tries it, and then its provider is not tried again") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    Process& process = Process::instance();
+    const Result<Fabric*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
+    ranks.check(one.ok() && two.ok() && one.value() == two.value(), "both try the same");
+    const Result<Fabric*> other = process.try_fabric(1U << 31);
+    ranks.check(!other.ok() && other.error().kind == ErrorKind::kNoRoute, "meanwhile there is no other");
+    process.discard_fabric("the first had no answer");
+    ranks.check(process.offer_providers().usable != 0, "the second still tries it");
+    process.leave_fabric();
+    const Result<Fabric*> again = process.try_fabric(kAnyProvider);
+    ranks.check(again.ok() && again.value() == one.value(), "it is tried again");
+    process.discard_fabric("no answer");
+    ranks.check(process.offer_providers().usable == 0, "it is not usable any more");
+    const Result<Fabric*> none = process.try_fabric(kAnyProvider);
+    ranks.check(!none.ok() && none.error().text == "no answer", "the reason stays");
+    ranks.check(process.open_fabric() == nullptr, "no endpoint is in use");
+  }));
+}
+
+TEST_CASE("an endpoint in use is not discarded by another trial") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    Process& process = Process::instance();
+    const Result<Fabric*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
+    ranks.check(one.ok() && two.ok(), "both try");
+    process.use_fabric();
+    process.discard_fabric("no answer");
+    ranks.check(process.open_fabric() == one.value() && process.fabric().ok(), "it stays in use");
+  }));
 }

@@ -88,6 +88,7 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
   Process& process = Process::instance();
   const bool only_one = in_use.by_some != 0 || !process.settings().value()->provider.empty();
   bool known = addresses_known;
+  Providers failed_before = 0;
   std::string passed_over;
   while (true) {
     Common common;
@@ -129,10 +130,15 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
         log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
       return (said.value().flags & kNoNicAtomics) == 0;
     }
+    // A provider fails a second time if another thread uses or tries its endpoint, which is then not discarded.
     const Providers failed = best(common.providers);
-    if (only_one || failed == 0 || !is_adapter(name_of(failed))) return said.error();
+    if (only_one || failed == 0 || !is_adapter(name_of(failed)) || (failed & failed_before) != 0) {
+      if (fabric != nullptr) process.leave_fabric();
+      return said.error();
+    }
+    failed_before |= failed;
     close();
-    process.discard_fabric(said.error().text);
+    if (fabric != nullptr) process.discard_fabric(said.error().text);
     if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(failed), said.error().text);
     known = false;
   }
