@@ -65,8 +65,10 @@ inline void read_only_operands(check::Memory memory) {
   CHECK_EQ(window.as<std::int64_t>()[1000], std::int64_t{5 + 1000});
 }
 
-// Operands, and the memory of a window, are unmapped and mapped again at the same address, with other pages.
-inline void memory_mapped_anew(check::Memory) {
+// With windows of private memory: operands, and the memory of a window, are unmapped and mapped again at the same
+// address, with other pages.
+inline void memory_mapped_anew(check::Memory memory) {
+  if (memory != check::Memory::kCreate) return;
   const int next = (check::rank() + 1) % check::size();
   void* operand_at = nullptr;
   void* memory_at = nullptr;
