@@ -16,26 +16,27 @@ namespace put_get {
 // Operands up to this size are copied into memory that is registered; beyond, an adapter reads them where they are.
 constexpr std::size_t kOperandBytes = 64 << 10;
 
-// Private pages, at `where` if it is not null.
+// Private pages.
 class Pages {
  public:
-  explicit Pages(void* where = nullptr, std::size_t bytes = kOperandBytes) : bytes_(bytes) {
-    const int at = where != nullptr ? MAP_FIXED_NOREPLACE : 0;
-    at_ = mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | at, -1, 0);
-    CHECK(at_ != MAP_FAILED && (where == nullptr || at_ == where));
+  Pages() : at_(mmap(nullptr, kOperandBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    CHECK(at_ != MAP_FAILED);
   }
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
-  ~Pages() { munmap(at_, bytes_); }
+  ~Pages() { munmap(at_, kOperandBytes); }
+  // Unmaps the pages and maps others at their address, in one step: no other mapping can take the place.
+  void replace() const {
+    CHECK(mmap(at_, kOperandBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at_);
+  }
   std::int64_t* words() const { return static_cast<std::int64_t*>(at_); }
   void fill(std::int64_t first) const {
-    for (std::size_t i = 0; i < bytes_ / 8; ++i) words()[i] = first + static_cast<std::int64_t>(i);
+    for (std::size_t i = 0; i < kOperandBytes / 8; ++i) words()[i] = first + static_cast<std::int64_t>(i);
   }
-  void protect() const { CHECK(mprotect(at_, bytes_, PROT_READ) == 0); }
+  void protect() const { CHECK(mprotect(at_, kOperandBytes, PROT_READ) == 0); }
 
  private:
-  std::size_t bytes_;
-  void* at_;
+  void* const at_;
 };
 
 inline constexpr int kOperandWords = kOperandBytes / 8;
@@ -65,23 +66,19 @@ inline void read_only_operands(check::Memory memory) {
   CHECK_EQ(window.as<std::int64_t>()[1000], std::int64_t{5 + 1000});
 }
 
-// With windows of private memory: operands, and the memory of a window, are unmapped and mapped again at the same
-// address, with other pages.
+// With windows of private memory: operands, and the memory of a window, get other pages at the same address.
 inline void memory_mapped_anew(check::Memory memory) {
   if (memory != check::Memory::kCreate) return;
   const int next = (check::rank() + 1) % check::size();
-  void* operand_at = nullptr;
-  void* memory_at = nullptr;
+  const Pages own, operand, result;
   for (int round = 0; round < 4; ++round) {
-    const Pages own(memory_at);
-    memory_at = own.words();
+    own.replace();
     own.fill(-1000);
     MPI_Win window = MPI_WIN_NULL;
     CHECK_MPI(MPI_Win_create(own.words(), kOperandBytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
     CHECK_MPI(MPI_Win_lock_all(0, window));
     for (int again = 0; again < 2; ++again) {
-      const Pages operand(operand_at), result(nullptr);
-      operand_at = operand.words();
+      operand.replace();
       const std::int64_t first = 100'000 * (2 * round + again + 1) + check::rank();
       operand.fill(first);
       CHECK_MPI(MPI_Put(operand.words(), kOperandWords, MPI_INT64_T, next, 0, kOperandWords, MPI_INT64_T, window));
