@@ -58,9 +58,9 @@ class Process final : public Progress {
   // From now on, and until shut_down(), this process uses the endpoint.
   void use_fabric();
   // The endpoint is not to be used, and its provider not to be tried again. It is closed when no other thread tries it,
-  // unless it is in use. Precondition: the caller holds nothing of it.
+  // unless it is in use.
   void discard_fabric(const std::string& why);
-  // Neither.
+  // Neither. Precondition of both: the caller holds nothing of the endpoint any more.
   void leave_fabric();
   // Does try_fabric() and use_fabric().
   Result<Fabric*> fabric(Providers among = kAnyProvider);

@@ -4,9 +4,9 @@
 // fence. An uncontended lock and a notification of a peer are one atomic each. Each condition here is a condition of
 // the slow path (window_operations.cpp, window_passive.cpp), or stricter: a call that does not meet it takes the slow
 // path, which executes or refuses it. window.hpp includes this file. The functions are inline and make no calls if they
-// succeed, so that an entry point needs neither a frame nor saved registers; the slow path is a separate function
-// (entry.hpp). Those of put, get and flush are inlined by attribute: by itself the compiler stops when they grow a
-// little, and one call takes them a fifth of their time.
+// succeed; the slow path is a separate function (entry.hpp), so that an entry point saves nothing for it. Those of put,
+// get and flush are inlined by attribute: by itself the compiler stops when they grow a little, and one call takes them
+// a fifth of their time.
 #pragma once
 
 #include "epochs/protocols/exposure.hpp"

@@ -221,8 +221,10 @@ FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes,
   FabricHandle<fid_mr> registered;
   const int code = local_memory_.enroll(base, bytes, access, registered);
   if (code != 0) {
-    const std::scoped_lock held(mutex_);
-    local_memory_.end_large(registered);
+    {
+      const std::scoped_lock held(mutex_);
+      local_memory_.end_large(registered);
+    }
     log(LogLevel::kInfo, "{}; it is copied in parts",
         fabric_error(ErrorKind::kNoMemory, fmt::format("registering {} bytes of an operand", bytes), code).text);
   }

@@ -77,7 +77,8 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
   start_libfabric();
   int code = 0;
   std::set<std::string> devices;
-  std::string unfit;
+  std::vector<std::string> unfit;  // adapters that libfabric offers, and why they are not taken
+  bool only_emulated = true;
   for (const EndpointKind& kind : kKinds) {
     const InfoHandle hints = required_hints(name, kind);
     fi_info* found = nullptr;
@@ -90,15 +91,23 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
       if (device == info->domain_attr->name) return InfoHandle(fi_dupinfo(info));
       if (!devices.insert(info->domain_attr->name).second) continue;
       if (!emulated && is_emulated(*info)) {
-        unfit += fmt::format("{}adapter {} is emulated, and is taken only if FARSIDE_DEVICE names it",
-                             unfit.empty() ? "" : ", ", info->domain_attr->name);
+        unfit.push_back(fmt::format("adapter {} is emulated, and is taken only if FARSIDE_DEVICE names it",
+                                    info->domain_attr->name));
+        continue;
+      }
+      if (auto trouble = is_adapter(name) ? adapter_trouble(info->domain_attr->name) : std::nullopt) {
+        unfit.push_back(std::move(*trouble));
+        only_emulated = false;
         continue;
       }
       // Of equally near devices, libfabric's first one is taken.
       if (nearest == nullptr || is_nearer(*info, *nearest)) nearest = info;
     }
     if (device.empty() && nearest != nullptr) return InfoHandle(fi_dupinfo(nearest));
-    if (!unfit.empty()) return Error{ErrorKind::kUnsupported, fmt::format("provider {}: {}", name, unfit)};
+    if (!unfit.empty()) {
+      return Error{only_emulated ? ErrorKind::kUnsupported : ErrorKind::kNoRoute,
+                   fmt::format("provider {}: {}", name, fmt::join(unfit, ", "))};
+    }
   }
   if (!devices.empty()) {
     return Error{ErrorKind::kNoRoute,

@@ -130,6 +130,7 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
         log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
       return (said.value().flags & kNoNicAtomics) == 0;
     }
+    close();
     // A provider fails a second time if another thread uses or tries its endpoint, which is then not discarded.
     const Providers failed = best(common.providers);
     if (only_one || failed == 0 || !is_adapter(name_of(failed)) || (failed & failed_before) != 0) {
@@ -137,7 +138,6 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
       return said.error();
     }
     failed_before |= failed;
-    close();
     if (fabric != nullptr) process.discard_fabric(said.error().text);
     if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(failed), said.error().text);
     known = false;

@@ -3,8 +3,8 @@
 // for the other rank's memory key, writes 8 bytes and 1 MiB and reads them back, adds to a word by the adapter, and has
 // 64 messages under way at once. At the same time it is the other side of some rank's trial.
 //
-// Not thread-safe. Errors: kPeer if an operation fails or its result is wrong, and kNoMemory. Cost: one connection, two
-// of them where the ranks of a pair differ, and 70 operations. Memory: 3 MiB while it lives.
+// Not thread-safe. Errors: kPeer if an operation fails or its result is wrong, and kNoMemory. Cost: a connection to
+// that rank and one from the rank that has chosen this one, and at most 71 operations. Memory: 3 MiB while it lives.
 #pragma once
 
 #include <cstddef>
