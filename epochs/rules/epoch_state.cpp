@@ -16,11 +16,6 @@ constexpr bool takes_target(Call call) {
          call == Call::kLock || call == Call::kUnlock;
 }
 
-bool has(const std::vector<std::uint64_t>& bits, int rank) {
-  return !bits.empty() &&
-         ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
-}
-
 // Calls whose rules FARSIDE_CHECK=off skips. The protocols rely on the rules of all others.
 bool may_go_unchecked(Call call) {
   return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush || call == Call::kFlushAll;
@@ -43,6 +38,11 @@ Rule broken(const Cell<State>& cell, bool is_member, FenceAssert assert) {
       return assert.no_precede ? cell.rule : Rule::kNone;
   }
   return Rule::kNone;
+}
+
+bool has(const std::vector<std::uint64_t>& bits, int rank) {
+  return !bits.empty() &&
+         ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
 }
 
 bool copy(std::span<const int> from, std::vector<int>& to) {
@@ -70,8 +70,9 @@ FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert)
   }
   if (shape(call).access) {
     // member() does not see the group while an assertion of MPI_MODE_NOPUT is in force in this epoch.
-    const bool is_member = shape(call).members &&
-                           (member(target) || (restricting_ && access_ == Access::kStarted && has(members_, target)));
+    const bool is_member =
+        shape(call).members && (member(target) || (restricting_ && access_ == Access::kStarted && open_.has_members() &&
+                                                   open_.member(target)));
     const Rule rule = broken(cell(call, access_), is_member, assert);
     if (rule != Rule::kNone) return rule;
   }
@@ -88,14 +89,14 @@ FARSIDE_INLINE Violation EpochState::decide(Call call, int target, FenceAssert a
 
 Violation EpochState::apply(Call call, int target, FenceAssert assert) { return decide(call, target, assert); }
 
-FARSIDE_INLINE void EpochState::move(Call call, int target, FenceAssert assert) {
-  if (shape(call).access) move_access(call, target, assert);
+FARSIDE_INLINE void EpochState::move(Call call, int target, FenceAssert assert, Access awaited) {
+  if (shape(call).access) move_access(call, target, assert, awaited);
   if (shape(call).exposure) move_exposure(call, assert);
 }
 
-FARSIDE_INLINE void EpochState::move_access(Call call, int target, FenceAssert assert) {
+FARSIDE_INLINE void EpochState::move_access(Call call, int target, FenceAssert assert, Access awaited) {
   const AccessCell& to = cell(call, access_);
-  Access next = to.next;
+  Access next = awaited != Access::kNone ? awaited : to.next;
   if (to.kind == AccessCell::Kind::kLeave) {
     drop(target);
     after_fence_ = false;
@@ -130,10 +131,14 @@ FARSIDE_INLINE void EpochState::move_exposure(Call call, FenceAssert assert) {
 }
 
 void EpochState::enter(Access next, const char* by) {
+  // What is no longer allowed is closed first, what is allowed now is opened last.
+  open_.close_members();
+  open_.close_all();
   access_ = next;
   opened_by_ = next == Access::kNone ? nullptr : by;
-  open_below_ = next == Access::kFenceActive || next == Access::kLockedAll ? ranks_ : 0;
-  members_below_ = (next == Access::kStarted || next == Access::kLocked) && !members_.empty() ? ranks_ : 0;
+  const bool passive = next == Access::kLocked || next == Access::kLockedAll;
+  if (next == Access::kLockedAll || (next == Access::kFenceActive && !restricting_)) open_.open_all(passive);
+  if ((next == Access::kStarted || next == Access::kLocked) && open_.has_members()) open_.open_members(passive);
 }
 
 // Undoes the opening of the access epoch: returns to the fence before it, or to none.
@@ -147,20 +152,21 @@ Violation EpochState::operate(int target, bool updates) {
   }
   if (restricting_ && updates && has(no_put_, target)) return violation(Rule::kNoPut);
   move(Call::kOperation, target);
-  if (restricting_) open_below_ = 0;
   return {};
 }
 
 void EpochState::asserted_no_put(int target) {
   if (unchecked_ || !reserve(no_put_)) return;
-  if (access_ == Access::kStarted && lone_ != kNobody) {  // operations take the slow path from now on
-    if (!reserve(members_)) return;
-    set(members_, static_cast<int>(lone_));
-    lone_ = kNobody;
+  if (access_ == Access::kStarted && open_.has_lone()) {  // operations take the slow path from now on
+    if (!open_.reserve_members()) return;
+    const int lone = open_.lone();
+    open_.close_lone();
+    open_.add(lone);
   }
+  open_.close_all();
+  open_.close_members();
   set(no_put_, target);
   restricting_ = true;
-  open_below_ = members_below_ = 0;
 }
 
 void EpochState::forget_assertions() {
@@ -215,31 +221,27 @@ Violation EpochState::begin_wait() {
 }
 
 Violation EpochState::start(std::span<const int> group) {
-  if (!group_is_valid(group)) return violation(Rule::kBadGroup);
-  if (const Rule rule = judge(Call::kStart, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
-  if (group.size() > 1 && !reserve(members_)) return violation(Rule::kNoMemory);
-  if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
-  if (group.size() == 1) {
-    lone_ = static_cast<unsigned>(group[0]);
-  } else {
-    for (const int rank : started_group_) set(members_, rank);
-  }
-  forget_assertions();  // of a fence that no operation followed
-  move(Call::kStart);
-  return {};
+  const Violation refused = begin_start(group);
+  if (!refused) start_ready();
+  return refused;
 }
 
 Violation EpochState::begin_start(std::span<const int> group) {
-  const Violation refused = start(group);
-  if (refused) return refused;
-  lone_ = kNobody;  // no operation may see the member yet
-  enter(Access::kStarting, call_name(Call::kStart));
+  if (!group_is_valid(group)) return violation(Rule::kBadGroup);
+  if (const Rule rule = judge(Call::kStart, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (group.size() > 1 && !open_.reserve_members()) return violation(Rule::kNoMemory);
+  if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
+  forget_assertions();  // of a fence that no operation followed
+  move(Call::kStart, kNoTarget, {}, Access::kStarting);
+  if (group.size() > 1) {
+    for (const int rank : started_group_) open_.add(rank);
+  }
   return {};
 }
 
 void EpochState::start_ready() {
   enter(Access::kStarted, call_name(Call::kStart));
-  if (started_group_.size() == 1) lone_ = static_cast<unsigned>(started_group_[0]);
+  if (started_group_.size() == 1) open_.open_lone(started_group_[0], false);
 }
 
 Violation EpochState::complete() {
@@ -251,12 +253,9 @@ Violation EpochState::complete() {
 }
 
 void EpochState::clear_started() {
-  if (lone_ != kNobody) {
-    lone_ = kNobody;
-    return;
-  }
-  if (members_.empty()) return;
-  for (const int rank : started_group_) clear(members_, rank);
+  if (open_.has_lone()) return open_.close_lone();
+  if (!open_.has_members()) return;
+  for (const int rank : started_group_) open_.remove(rank);
 }
 
 Violation EpochState::lock(int target, LockType type) {
@@ -267,9 +266,9 @@ Violation EpochState::lock(int target, LockType type) {
 
 Violation EpochState::begin_lock(int target, LockType type) {
   if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
-  // Each awaited target may find on its return that another one has become lone_.
-  const bool alone = lone_ == kNobody && awaited_.empty();
-  if (!alone && !reserve(members_)) return violation(Rule::kNoMemory);
+  // Each awaited target may find on its return that another one has become the lone one.
+  const bool alone = !open_.has_lone() && awaited_.empty();
+  if (!alone && !open_.reserve_members()) return violation(Rule::kNoMemory);
   const bool needs_type = type == LockType::kExclusive || !awaited_.empty();
   if (!alone && needs_type && !reserve(exclusive_)) return violation(Rule::kNoMemory);
   try {
@@ -291,13 +290,13 @@ void EpochState::lock_acquired(int target) {
       std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
   const LockType type = awaited->type;
   awaited_.erase(awaited);
-  if (lone_ == kNobody) {
-    lone_ = static_cast<unsigned>(target);
+  if (!open_.has_lone()) {
     lone_type_ = type;
+    open_.open_lone(target, true);
     return;
   }
-  members_below_ = ranks_;
-  set(members_, target);
+  open_.add(target);
+  open_.open_members(true);
   if (type == LockType::kExclusive) set(exclusive_, target);
 }
 
@@ -305,17 +304,14 @@ Violation EpochState::unlock(int target) { return apply(Call::kUnlock, target); 
 
 // Removes a target from the locked ones.
 void EpochState::drop(int target) {
-  if (is_lone(target)) {
-    lone_ = kNobody;
-    return;
-  }
-  clear(members_, target);
+  if (open_.is_lone(target)) return open_.close_lone();
+  open_.remove(target);
   if (!exclusive_.empty()) clear(exclusive_, target);
 }
 
 std::optional<LockType> EpochState::locked(int target) const {
   if (!passive(target)) return std::nullopt;
-  if (is_lone(target)) return lone_type_;
+  if (open_.is_lone(target)) return lone_type_;
   return access_ == Access::kLocked && has(exclusive_, target) ? LockType::kExclusive : LockType::kShared;
 }
 
@@ -325,9 +321,9 @@ void EpochState::lock_refused(int target) {
 }
 
 Violation EpochState::begin_lock_all() {
-  const Violation refused = lock_all();
-  if (!refused) enter(Access::kLockingAll, call_name(Call::kLockAll));
-  return refused;
+  if (const Rule rule = judge(Call::kLockAll, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  move(Call::kLockAll, kNoTarget, {}, Access::kLockingAll);
+  return {};
 }
 
 void EpochState::lock_all_acquired() { enter(Access::kLockedAll, call_name(Call::kLockAll)); }

@@ -25,13 +25,15 @@
 //                                 the epoch ends at once. What the protocol needs of it (the types of locks, access()
 //                                 before a fence) must be read before the call. started_group() outlives complete.
 //
-// Not thread-safe. With MPI_THREAD_MULTIPLE each call, accessors and operation() included, is made under the window's
-// mutex, which is not held while a protocol waits. So one thread may wait for a lock on A while another locks B. If
-// two threads race to open the same epoch (lock A twice, start and start), or to close one that is still awaited, one
-// of them gets the violation, and the thread that waits is not disturbed.
+// Thread safety: each call is made under the window's mutex, which is not held while a protocol waits. So one thread
+// may wait for a lock on A while another locks B. If two threads race to open the same epoch (lock A twice, start and
+// start), or to close one that is still awaited, one of them gets the violation, and the thread that waits is not
+// disturbed. allows_fast_operation() and allows_fast_flush() need no mutex: they return true only if the call is
+// allowed in a state that the object had during the call. So an operation that runs concurrently with a
+// synchronization call sees the state before or after it.
 //
 // Errors: a Violation, of the classes in violation.hpp; kNoMemory if the bookkeeping cannot grow. No remote
-// operations. Memory: 216 bytes; from the first start with two members or lock of a second target on a bit per rank,
+// operations. Memory: 240 bytes; from the first start with two members or lock of a second target on a bit per rank,
 // from the first such lock that is exclusive on another, and from the first assertion of MPI_MODE_NOPUT on another; 4
 // bytes per member of the last groups of start and post.
 //
@@ -46,6 +48,7 @@
 #include <vector>
 
 #include "epochs/rules/epoch_table.hpp"
+#include "epochs/rules/open_targets.hpp"
 #include "epochs/rules/violation.hpp"
 
 namespace farside::epochs {
@@ -62,8 +65,8 @@ struct FenceAssert {
 
 class EpochState {
  public:
-  // `ranks`: the size of the window, at least 1. Allocates nothing.
-  explicit EpochState(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
+  // `ranks`: the size of the window, at least 1.
+  explicit EpochState(int ranks) : open_(ranks), ranks_(static_cast<unsigned>(ranks)) { awaited_.reserve(1); }
   // From now on operations and flushes are allowed in any state (FARSIDE_CHECK=off). Other calls are judged as
   // before.
   void uncheck() { unchecked_ = true; }
@@ -122,10 +125,8 @@ class EpochState {
   Violation unlock(int target);
   // The fast path of frequent calls in frequent states. True: the call is allowed, and the state is as operation(),
   // flush(), lock() or unlock() would have left it. False: nothing has changed, and the caller must ask these.
-  bool allows_fast_operation(int target) const {
-    return is_lone(target) || static_cast<unsigned>(target) < open_below_ || listed(target);
-  }
-  bool allows_fast_flush(int target) const { return passive(target); }
+  bool allows_fast_operation(int target) const { return open_.operation(target); }
+  bool allows_fast_flush(int target) const { return open_.flush(target); }
   bool try_lock(int target, LockType type) {
     if (!allows_fast_lock(target)) return false;
     fast_locked(target, type);
@@ -141,7 +142,9 @@ class EpochState {
   // The target must be a rank of the window.
   bool allows_fast_lock() const { return access_ == Access::kNone && !after_fence_; }
   void fast_locked(int target, LockType type);
-  bool allows_fast_unlock(int target) const { return is_lone(target) && locks_held_ == 1 && !after_fence_; }
+  // The lock has to be waited for, as after begin_lock().
+  void fast_lock_awaited(int target, LockType type);
+  bool allows_fast_unlock(int target) const { return open_.is_lone(target) && locks_held_ == 1 && !after_fence_; }
   void fast_unlocked();
   // Likewise for epochs with one peer, the same as in the last epoch of that kind.
   bool allows_fast_start(int target) const {
@@ -149,7 +152,7 @@ class EpochState {
            started_group_[0] == target;
   }
   void fast_started(int target);
-  bool allows_fast_complete() const { return access_ == Access::kStarted && lone_ != kNobody; }
+  bool allows_fast_complete() const { return access_ == Access::kStarted && open_.has_lone(); }
   void fast_completed();
   bool allows_fast_post(int origin) const {
     return exposure_ == Exposure::kNone && access_ < Access::kLockingAll && posted_group_.size() == 1 &&
@@ -215,11 +218,8 @@ class EpochState {
     bits[static_cast<unsigned>(rank) / 64] &= ~(std::uint64_t{1} << (static_cast<unsigned>(rank) % 64));
   }
   // kStarted: whether the target is in the group; kLocked: whether it is locked; else false.
-  bool member(int target) const { return is_lone(target) || listed(target); }
-  bool is_lone(int target) const { return lone_ == static_cast<unsigned>(target); }
-  bool listed(int target) const {
-    const auto rank = static_cast<unsigned>(target);
-    return rank < members_below_ && ((members_[rank / 64] >> (rank % 64)) & 1) != 0;
+  bool member(int target) const {
+    return open_.is_lone(target) || (open_.members_open() && static_cast<unsigned>(target) < ranks_ && open_.member(target));
   }
   bool awaits(int target) const;
   bool passive(int target) const {
@@ -233,8 +233,9 @@ class EpochState {
   // constant call they are a few instructions.
   inline Rule judge(Call call, int target, FenceAssert assert) const;
   // Moves both sides by a call that judge() allowed.
-  inline void move(Call call, int target = kNoTarget, FenceAssert assert = {});
-  inline void move_access(Call call, int target, FenceAssert assert);
+  // `awaited`: the state of access to move to instead of the table's, while the call waits.
+  inline void move(Call call, int target = kNoTarget, FenceAssert assert = {}, Access awaited = Access::kNone);
+  inline void move_access(Call call, int target, FenceAssert assert, Access awaited);
   inline void move_exposure(Call call, FenceAssert assert);
   // Judges a call without group and lock type, and moves the state.
   inline Violation decide(Call call, int target = kNoTarget, FenceAssert assert = {});
@@ -254,13 +255,12 @@ class EpochState {
   };
 
   static constexpr int kNoTarget = -1;
-  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // different from every rank
 
-  // Read by every operation. In kFenceActive and kLockedAll every rank below `open_below_` (= ranks_) may be
-  // accessed, in kStarted and kLocked every member below `members_below_` (= ranks_). Both are 0 in other states, and
-  // in an epoch in which a target has asserted MPI_MODE_NOPUT.
-  unsigned open_below_ = 0;
-  unsigned members_below_ = 0;
+  // Read by every operation, without the mutex. In kFenceActive and kLockedAll all ranks are open. In kStarted and
+  // kLocked the group or the locked targets are: one of them as the lone target, the others as the set (most programs
+  // lock one target at a time, and many meet one peer at a time). The set stays closed in an epoch in which a target
+  // has asserted MPI_MODE_NOPUT, and so do all ranks.
+  OpenTargets open_;
   unsigned ranks_;
   Access access_ = Access::kNone;
   Exposure exposure_ = Exposure::kNone;
@@ -268,11 +268,6 @@ class EpochState {
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
   int locks_held_ = 0;  // includes awaited ones
   LockType lone_type_ = LockType::kShared;
-  // kLocked: a locked target that has no bit in members_. kStarted: the only member of the group, unless it has a
-  // bit. Else kNobody. Most programs lock one target at a time, and many meet one peer at a time: then members_ stays
-  // empty.
-  std::uint64_t lone_ = kNobody;
-  Bits members_;    // kStarted: the group; kLocked: the locked targets; both without lone_; else all 0
   Bits no_put_;     // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_
   bool restricting_ = false;
   bool unchecked_ = false;
@@ -305,38 +300,46 @@ static_assert(!shape(Call::kOperation).exposure && !shape(Call::kFlush).exposure
 inline void EpochState::fast_locked(int target, LockType type) {
   access_ = Access::kLocked;
   lone_type_ = type;
-  lone_ = static_cast<unsigned>(target);
   locks_held_ = 1;
   opened_by_ = call_name(Call::kLock);
+  open_.open_lone(target, true);
+}
+
+inline void EpochState::fast_lock_awaited(int target, LockType type) {
+  access_ = Access::kLocked;
+  locks_held_ = 1;
+  opened_by_ = call_name(Call::kLock);
+  awaited_.push_back({target, type});  // the only one, for which the constructor reserves memory
 }
 
 inline void EpochState::fast_unlocked() {
+  open_.close_lone();
+  open_.close_members();
   access_ = Access::kNone;
-  lone_ = kNobody;
   locks_held_ = 0;
-  members_below_ = 0;
   closed_by_ = call_name(Call::kUnlock);
 }
 
 inline void EpochState::fast_started(int target) {
   access_ = Access::kStarted;
-  lone_ = static_cast<unsigned>(target);
   opened_by_ = call_name(Call::kStart);
+  open_.open_lone(target, false);
 }
 
 inline void EpochState::fast_completed() {
+  open_.close_lone();
+  open_.close_members();
   access_ = Access::kNone;
-  lone_ = kNobody;
   after_fence_ = false;
-  members_below_ = 0;
   closed_by_ = call_name(Call::kComplete);
 }
 
 inline void EpochState::fast_fenced() {
   if (access_ != Access::kNone) closed_by_ = call_name(Call::kFence);
+  open_.close_all();
+  open_.close_members();
   access_ = Access::kFenceOpen;
   opened_by_ = call_name(Call::kFence);
-  open_below_ = members_below_ = 0;
   exposure_after_fence_ = exposure_ == Exposure::kFence;
   if (exposure_after_fence_) exposure_closed_by_ = call_name(Call::kFence);
   exposure_ = Exposure::kFence;

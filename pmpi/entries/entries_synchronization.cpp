@@ -37,8 +37,8 @@ namespace {
   return on_window(win, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); },
                    &Runtime::Win_unlock, rank, win);
 }
-[[gnu::noinline]] int hand_off_lock(Window& window, int rank, std::uint64_t before) {
-  return end_call(window, {"MPI_Win_unlock", rank}, window.hand_off_lock(before));
+[[gnu::noinline]] int hand_off_lock(Window& window, epochs::HeldLock lock, std::uint64_t before) {
+  return end_call(window, {"MPI_Win_unlock", lock.target}, window.hand_off_lock(lock, before));
 }
 [[gnu::noinline]] int flush(int rank, MPI_Win win) {
   return on_window(win, {"MPI_Win_flush", rank}, [&](Window& w) { return w.flush(rank); },
@@ -102,11 +102,12 @@ FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
 FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
   Window* window = WindowTable::instance().find(win);
   if (window != nullptr && window->has_fast_locks()) [[likely]] {
+    farside::epochs::HeldLock held;
     std::uint64_t before = 0;
-    const Window::FastPath fast_path = window->try_unlock(rank, before);
+    const Window::FastPath fast_path = window->try_unlock(rank, held, before);
     if (fast_path == Window::FastPath::kDone) [[likely]]
       return MPI_SUCCESS;
-    if (fast_path == Window::FastPath::kContended) return hand_off_lock(*window, rank, before);
+    if (fast_path == Window::FastPath::kContended) return hand_off_lock(*window, held, before);
   }
   return unlock(rank, win);
 }

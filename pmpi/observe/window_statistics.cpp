@@ -61,7 +61,6 @@ WindowStatistics::WindowStatistics(Space& space, const About& about, bool thread
       counts_(space.count_by_target(threaded)),
       trace_(Trace::active()),
       threaded_(threaded),
-      fast_flushes_(about.fast_flushes),
       kind_(kind_of(space, about.flavor)) {
   sums_.windows = 1;
   AllWindowStatistics::instance().enter(*this);
@@ -259,7 +258,6 @@ StatisticsSums WindowStatistics::sums() {
   drain(-1);
   StatisticsSums sums = sums_;
   sums.slow = counts_.slow();
-  sums.flushes += fast_flushes_->load(std::memory_order_relaxed);
   return sums;
 }
 

@@ -67,7 +67,6 @@ class WindowStatistics {
   struct About {
     TraceFlavor flavor;
     std::uint64_t id;
-    const std::atomic<std::uint64_t>* fast_flushes;  // the window's own counter
   };
   // Returns null unless statistics or a trace are enabled.
   static std::unique_ptr<WindowStatistics> open(Space& space, const About& about, bool threaded);
@@ -131,7 +130,6 @@ class WindowStatistics {
   OperationCounts& counts_;
   Trace* trace_;
   RelaxedFlag threaded_;
-  const std::atomic<std::uint64_t>* fast_flushes_;
   std::uint32_t window_ = 0;          // its number in the trace
   std::string kind_;                  // the statistics sum the windows of one kind
   std::vector<Open> open_;

@@ -3,6 +3,7 @@
 // ranks need no allocation, and the last group is cached. Thread safety: one thread at a time, but groups_freed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -26,6 +27,11 @@ class Members {
     ranks_ = size > kFew ? std::span<int>(many_) : std::span<int>(few_.data(), size);
   }
   std::span<int> ranks() const { return ranks_; }
+  std::span<const int> copy(std::span<const int> from) {
+    resize(from.size());
+    std::copy(from.begin(), from.end(), ranks_.begin());
+    return ranks_;
+  }
 
  private:
   static constexpr std::size_t kFew = 16;
@@ -38,19 +44,17 @@ class Members {
 inline constinit std::atomic<std::uint64_t> groups_freed{0};
 
 // The last group that was translated. A handle names the same members until it is freed, and may then name others. The
-// cache is therefore invalid after any group was freed. For programs with one thread.
+// cache is therefore invalid after any group was freed.
 class KnownGroup {
  public:
   bool is(MPI_Group group) const {
     return group == group_ && freed_ == groups_freed.load(std::memory_order_relaxed) && group_ != MPI_GROUP_NULL;
   }
-  // Caches the group. The caller then fills in its members.
-  Members& learn(MPI_Group group) {
+  void learn(MPI_Group group, std::span<const int> members) {
     group_ = group;
     freed_ = groups_freed.load(std::memory_order_relaxed);
-    return members_;
+    members_.copy(members);
   }
-  void forget() { group_ = MPI_GROUP_NULL; }
   std::span<const int> members() const { return members_.ranks(); }
 
  private:

@@ -32,8 +32,8 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       space_(std::move(space)),
       control_(*space_),
       hints_(std::move(hints)),
-      fast_path_(!threaded && check != Check::kStrict),
-      fast_locks_(!threaded && check != Check::kStrict),
+      fast_path_(check != Check::kStrict),
+      fast_locks_(fast_path_),
       fast_targets_(fast_path_ ? space_->consecutive_targets() : std::span<const NodeTarget>()),
       epoch_(space_->ranks()),
       locks_(space_->rank(), space_->ranks(), global_lock_home),
@@ -42,7 +42,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
   locks_.locks().reserve(1);
   locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();
-  statistics_ = WindowStatistics::open(*space_, {flavor_of(attributes.flavor), id, &fast_flushes_}, threaded);
+  statistics_ = WindowStatistics::open(*space_, {flavor_of(attributes.flavor), id}, threaded);
   if (statistics_ != nullptr) fast_locks_ = false;
   fast_notifications_ = fast_locks_ && space_->all_immediate();
   if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
@@ -60,8 +60,6 @@ void Window::expect_threads() {
     if (Outcome taken = acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
   }
   locks_.mutex().threaded = true;
-  for (RelaxedFlag* flag : {&fast_path_, &fast_locks_, &fast_notifications_}) *flag = false;
-  fast_targets_.clear();
   space_->expect_threads();
   if (statistics_ != nullptr) statistics_->expect_threads();
 }

@@ -3,17 +3,15 @@
 // Each public function is one MPI call: it checks the arguments, asks the epoch state, acts, and returns an Outcome,
 // which entries_*.cpp turn into MPI's return code.
 //
-// Thread safety: any thread, after expect_threads() or if the window was made with `threaded`; the fast path only
-// without threads. Errors: the MPI error class in the Fault. Cost in remote operations: transport/README.md,
-// epochs/README.md.
+// Thread safety: any thread, after expect_threads() or if the window was made with `threaded`. Operations and flushes on
+// the fast path read the epoch state without the guard; all other calls take it for a few instructions. Errors: the MPI
+// error class in the Fault. Cost in remote operations: transport/README.md, epochs/README.md.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +30,7 @@
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/members.hpp"
+#include "transport/base/biased_mutex.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
@@ -62,12 +61,22 @@ struct WindowLockTraits {
   template <class T>
   using List = std::vector<T>;
   struct Mutex {
-    std::mutex mutex;
+    BiasedMutex mutex;
     RelaxedFlag threaded;  // without threads it is not locked
   };
-  struct Guard {
-    explicit Guard(Mutex& of) : held(of.threaded ? std::unique_lock(of.mutex) : std::unique_lock<std::mutex>()) {}
-    std::unique_lock<std::mutex> held;
+  class Guard {
+   public:
+    explicit Guard(Mutex& of) : held_(of.threaded ? &of.mutex : nullptr) {
+      if (held_ != nullptr) held_->lock();
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    ~Guard() {
+      if (held_ != nullptr) held_->unlock();
+    }
+
+   private:
+    BiasedMutex* held_;
   };
 };
 using WindowLocks = epochs::LockTable<WindowLockTraits>;
@@ -106,12 +115,12 @@ class Window {
                                                    MPI_Datatype type, int rank, MPI_Aint displacement);
   [[gnu::always_inline]] bool try_flush(int rank);
   // kContended: the atomic of the lock or unlock has found other processes in the lock word. Its previous value is in
-  // `before`, and lock_contended() or hand_off_lock() completes the call.
+  // `before`, and lock_contended() or, with the lock in `lock`, hand_off_lock() completes the call.
   enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
   bool has_fast_locks() const { return fast_locks_; }
   bool has_fast_notifications() const { return fast_notifications_; }
   FastPath try_lock(int lock_type, int rank, int assert, std::uint64_t& before);
-  FastPath try_unlock(int rank, std::uint64_t& before);
+  FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
   // Post, start, complete and wait with one peer on the node, the same as in the last epoch of that kind. Start and
   // wait spin for about a microsecond.
   bool try_post(MPI_Group group, int assert);
@@ -123,7 +132,7 @@ class Window {
   FastPath try_fence(int assert, std::uint64_t& word);
   Outcome continue_fence(std::uint64_t word) { return meet(word); }
   Outcome lock_contended(int lock_type, int rank, std::uint64_t before);
-  Status hand_off_lock(std::uint64_t before);
+  Status hand_off_lock(const epochs::HeldLock& lock, std::uint64_t before);
 
   // Communication (MPI 4.0 section 12.3).
   Outcome put(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, true); }
@@ -193,8 +202,8 @@ class Window {
   // One of the five predefined attributes, as MPI_Win_get_attr gives it; null for other keys.
   void* predefined_attribute(int key);
 
-  // From now on several threads may use windows at once: without fast path and deferred locks. Precondition: no thread
-  // is in a call on this window.
+  // From now on several threads may use windows at once: with guards, and without deferred locks. Precondition: no
+  // thread is in a call on this window.
   void expect_threads();
 
   // Logs the fault in one line, calls the window's error handler, and returns the return code of the call.
@@ -246,7 +255,6 @@ class Window {
   Outcome do_unlock(int rank);
   std::uint64_t* fast_lock_word(int rank);
   static int only_member(MPI_Group group, const KnownGroup& known);
-  void end_fast_lock();
   Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
   Outcome lock_slow(int lock_type, int rank, int assert);
   Outcome unlock_slow(int rank);
@@ -292,8 +300,7 @@ class Window {
   Outcome flush_local_all_strictly();
   // Makes progress of the runtime at every 64th call, unless it was made just before: a program that only flushes must
   // still move its messages.
-  void look_after_runtime() { look_after_runtime(calls_); }
-  static void look_after_runtime(std::atomic<std::uint64_t>& calls);
+  static void look_after_runtime();
   static void look_after_runtime_now();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
   // Both without checks, at offset `at` of the target's data.
@@ -314,8 +321,8 @@ class Window {
   template <class Issue>
   Outcome watched(Strict::Operation operation, Issue&& issue_it);
   Outcome translate(MPI_Group group, Members& members) const;
-  // The members of a group, kept in `known` or, with several threads, in `own`.
-  Outcome members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const;
+  // The members of a group, kept in `known` and, with several threads, copied to `own`.
+  Outcome members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks);
   Status notify(epochs::Notify<ControlMemory>::What what, std::span<const int> members);
 
   MPI_Win handle_;
@@ -324,9 +331,9 @@ class Window {
   std::unique_ptr<Space> space_;
   ControlMemory control_;
   Hints hints_;
-  RelaxedFlag fast_path_;            // one thread, and no strict checks
-  RelaxedFlag fast_locks_;           // moreover no window statistics: the entry points of lock and unlock try it
-  RelaxedFlag fast_notifications_;   // moreover all ranks on the node: also those of fence, post, start, complete, wait
+  bool fast_path_;           // no strict checks
+  bool fast_locks_;          // moreover no window statistics: flushes, locks and unlocks try it
+  bool fast_notifications_;  // moreover all ranks on the node: also fence, post, start, complete and wait
   ConsecutiveTargets fast_targets_;  // with fast_path_: the targets of this node, if their ranks are consecutive
 
   epochs::EpochState epoch_;
@@ -337,8 +344,8 @@ class Window {
   int last_locked_ = -1;                       // target of the last lock on the fast path
   std::uint64_t* last_lock_word_ = nullptr;    // its lock word
   static inline Window* deferring_ = nullptr;  // the window of the process whose lock table has the deferred lock
-  // Calls that make progress of the runtime at every 64th: flushes on the fast path, and others.
-  std::atomic<std::uint64_t> fast_flushes_{0}, calls_{0};
+  // Calls of this thread on any window that do not wait: every 64th makes progress of the runtime.
+  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls_ = 0;
   bool lock_all_unchecked_ = false;               // MPI_MODE_NOCHECK
   bool marks_exposure_;                           // in the lock word; not with FARSIDE_CHECK=off
   std::unique_ptr<Strict> strict_;                // FARSIDE_CHECK=strict, else null

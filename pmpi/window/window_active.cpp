@@ -45,19 +45,22 @@ Outcome Window::translate(MPI_Group group, Members& members) const {
                            stranger - ranks.begin())};
 }
 
-Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) const {
-  if (threaded()) {
-    Outcome outcome = translate(group, own);
-    ranks = own.ranks();
-    return outcome;
+Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) {
+  const auto known_here = [&] {
+    if (!known.is(group)) return false;
+    ranks = known.members();
+    if (threaded()) ranks = own.copy(ranks);
+    return true;
+  };
+  {
+    const auto held = guard();
+    if (known_here()) return {};
   }
-  if (!known.is(group)) {
-    if (Outcome o = translate(group, known.learn(group)); !o) {
-      known.forget();
-      return o;
-    }
-  }
-  ranks = known.members();
+  Members translated;
+  if (Outcome o = translate(group, translated); !o) return o;
+  const auto held = guard();
+  known.learn(group, translated.ranks());
+  known_here();
   return {};
 }
 
@@ -203,9 +206,7 @@ Outcome Window::do_complete() {
     targets = epoch_.started_group();
     if (threaded()) {
       // Another thread may start the next epoch before all targets are notified.
-      own.resize(targets.size());
-      std::copy(targets.begin(), targets.end(), own.ranks().begin());
-      targets = own.ranks();
+      targets = own.copy(targets);
     }
   }
   Outcome checked;

@@ -105,8 +105,8 @@ inline bool Window::try_compare_and_swap(const void* origin, const void* compare
 }
 
 inline bool Window::try_flush(int rank) {
-  if (!fast_path_ || !epoch_.allows_fast_flush(rank) || !space_->fast_immediate(rank)) return false;
-  look_after_runtime(fast_flushes_);
+  if (!fast_locks_ || !epoch_.allows_fast_flush(rank) || !space_->fast_immediate(rank)) return false;
+  look_after_runtime();
   space_->drain_stores();
   return true;
 }
@@ -127,14 +127,17 @@ inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, st
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
-  if (!plain || deferring_ != nullptr || locks_.needs_global_lock(type) || !epoch_.allows_fast_lock())
-    return FastPath::kNotTaken;
+  if (!plain || deferring_ != nullptr || locks_.needs_global_lock(type)) return FastPath::kNotTaken;
+  const auto held = guard();
+  if (!epoch_.allows_fast_lock()) return FastPath::kNotTaken;
   std::uint64_t* word = fast_lock_word(rank);
   if (word == nullptr) return FastPath::kNotTaken;
   before = ControlMemory::fetch_add_now(*word, LockWord::arrive(type));
-  epoch_.fast_locked(rank, type);
-  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]]
+  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]] {
+    epoch_.fast_lock_awaited(rank, type);
     return FastPath::kContended;
+  }
+  epoch_.fast_locked(rank, type);
   // It is the only lock, and the constructor reserves the memory of one: the compiler omits the growth of the vector.
   if (locks_.locks().size() == locks_.locks().capacity()) __builtin_unreachable();
   locks_.locks().push_back({.target = rank,
@@ -145,25 +148,22 @@ inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, st
   return FastPath::kDone;
 }
 
-inline Window::FastPath Window::try_unlock(int rank, std::uint64_t& before) {
+inline Window::FastPath Window::try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before) {
   using epochs::LockWord, epochs::TargetLock;
-  const auto& locks = locks_.locks();
-  if (locks.empty() || locks.back().target != rank || !locks.back().fast || !epoch_.allows_fast_unlock(rank))
-    return FastPath::kNotTaken;
-  const epochs::LockType type = locks.back().type;
-  // The data have arrived already. The last lock of the fast path is this one.
-  before = ControlMemory::fetch_add_now(*last_lock_word_, LockWord::depart(type));
-  if (!TargetLock::nobody_waits(before, type)) [[unlikely]]
-    return FastPath::kContended;
-  end_fast_lock();
-  look_after_runtime();
-  return FastPath::kDone;
-}
-
-inline void Window::end_fast_lock() {
+  {
+    const auto held = guard();
+    auto& locks = locks_.locks();
+    if (locks.empty() || locks.back().target != rank || !locks.back().fast || !epoch_.allows_fast_unlock(rank))
+      return FastPath::kNotTaken;
+    lock = locks.back();
+    locks.pop_back();
+    epoch_.fast_unlocked();
+    // The data have arrived already. The last lock of the fast path is this one.
+    before = ControlMemory::fetch_add_now(*last_lock_word_, LockWord::depart(lock.type));
+  }
   space_->stores_drained_by_atomic();
-  locks_.locks().pop_back();
-  epoch_.fast_unlocked();
+  look_after_runtime();
+  return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 
 // Spins for the time of some hand-offs between two cores, without progress of the endpoint or the runtime. Returns
@@ -187,18 +187,23 @@ inline int Window::only_member(MPI_Group group, const KnownGroup& known) {
 inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
   using epochs::BarrierWord, epochs::ControlBlock;
   const int rank = space_->rank(), ranks = space_->ranks();
-  if (assert != 0 || ranks == 1 || !epoch_.allows_fast_fence()) return FastPath::kNotTaken;
-  epoch_.fast_fenced();
-  word = enter_barrier(0);
+  if (assert != 0 || ranks == 1) return FastPath::kNotTaken;
+  {
+    const auto held = guard();
+    if (!epoch_.allows_fast_fence()) return FastPath::kNotTaken;
+    epoch_.fast_fenced();
+    word = enter_barrier(0);
+  }
+  const std::uint64_t count = BarrierWord::count(word);
   for (int round = 0, distance = 1; distance < ranks; ++round, distance *= 2) {
     const std::uint32_t at = ControlBlock::barrier_round(round);
     control_.notify_by_write(rank + distance < ranks ? rank + distance : rank + distance - ranks, at, word);
     std::uint64_t heard = 0;
     const bool met = spin_briefly([&] {
       heard = control_.own(at);
-      return BarrierWord::count(heard) >= barriers_;
+      return BarrierWord::count(heard) >= count;
     });
-    if (!met || BarrierWord::said(heard, barriers_) != 0) return FastPath::kContended;
+    if (!met || BarrierWord::said(heard, count) != 0) return FastPath::kContended;
   }
   space_->stores_drained_by_atomic();
   look_after_runtime();
@@ -207,10 +212,14 @@ inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
 
 inline bool Window::try_post(MPI_Group group, int assert) {
   using Notify = epochs::Notify<ControlMemory>;
-  const int origin = only_member(group, last_posted_);
-  if (assert != 0 || origin == MPI_UNDEFINED || !epoch_.allows_fast_post(origin)) return false;
-  if (marks_exposure_ && !epochs::ExposureMark<ControlMemory>::set(control_)) return false;
-  epoch_.fast_posted();
+  int origin = MPI_UNDEFINED;
+  {
+    const auto held = guard();
+    origin = only_member(group, last_posted_);
+    if (assert != 0 || origin == MPI_UNDEFINED || !epoch_.allows_fast_post(origin)) return false;
+    if (marks_exposure_ && !epochs::ExposureMark<ControlMemory>::set(control_)) return false;
+    epoch_.fast_posted();
+  }
   const Notify::Notification notification = Notify::notification_of(space_->rank(), Notify::What::kPosted);
   control_.notify_now(origin, notification.word, notification.added);
   space_->stores_drained_by_atomic();
@@ -219,21 +228,31 @@ inline bool Window::try_post(MPI_Group group, int assert) {
 
 inline bool Window::try_start(MPI_Group group, int assert) {
   using epochs::ControlBlock;
-  const int target = only_member(group, last_started_);
-  if (assert != 0 || target == MPI_UNDEFINED || !epoch_.allows_fast_start(target)) return false;
+  int target = MPI_UNDEFINED;
+  {
+    const auto held = guard();
+    target = only_member(group, last_started_);
+    if (assert != 0 || target == MPI_UNDEFINED || !epoch_.allows_fast_start(target)) return false;
+  }
   const std::uint32_t word = ControlBlock::posted_word(target);
   const std::uint64_t post = ControlBlock::posted_bit(target), no_put = ControlBlock::no_put_bit(target);
   if (!spin_briefly([&] { return (control_.own(word) & (post | no_put)) != 0; })) return false;
-  if ((control_.own(word) & no_put) != 0) return false;
+  // Another thread may have started an epoch meanwhile, and taken the post.
+  const auto held = guard();
+  if ((control_.own(word) & (post | no_put)) != post || !epoch_.allows_fast_start(target)) return false;
   ControlMemory::fetch_add_now(*space_->own_control_word(word), -post);
   epoch_.fast_started(target);
   return true;
 }
 
 inline bool Window::try_complete() {
-  if (!epoch_.allows_fast_complete()) return false;
-  const int target = epoch_.started_group().front();
-  epoch_.fast_completed();
+  int target = MPI_UNDEFINED;
+  {
+    const auto held = guard();
+    if (!epoch_.allows_fast_complete()) return false;
+    target = epoch_.started_group().front();
+    epoch_.fast_completed();
+  }
   control_.notify_now(target, epochs::ControlBlock::kCompleted, 1);
   space_->stores_drained_by_atomic();
   look_after_runtime();
@@ -241,19 +260,25 @@ inline bool Window::try_complete() {
 }
 
 inline bool Window::try_wait() {
-  if (!epoch_.allows_fast_wait() || !spin_briefly([&] { return completions_.take(control_, 1); })) return false;
-  if (marks_exposure_) epochs::ExposureMark<ControlMemory>::clear(control_);
-  epoch_.exposure_ended(epochs::Call::kWait);
+  {
+    const auto held = guard();
+    if (!epoch_.allows_fast_wait()) return false;
+  }
+  const auto attempt = [&] {
+    const auto held = guard();
+    if (!epoch_.allows_fast_wait() || !completions_.take(control_, 1)) return false;
+    if (marks_exposure_) epochs::ExposureMark<ControlMemory>::clear(control_);
+    epoch_.exposure_ended(epochs::Call::kWait);
+    return true;
+  };
+  if (!spin_briefly(attempt)) return false;
   look_after_runtime();
   return true;
 }
 
-inline void Window::look_after_runtime(std::atomic<std::uint64_t>& calls) {
-  // Concurrent threads may lose increments.
-  constexpr std::uint64_t kEvery = 64;
-  const std::uint64_t count = calls.load(std::memory_order_relaxed) + 1;
-  calls.store(count, std::memory_order_relaxed);
-  if (count % kEvery == 0) [[unlikely]]
+inline void Window::look_after_runtime() {
+  constexpr unsigned kEvery = 64;
+  if (++calls_ % kEvery == 0) [[unlikely]]
     look_after_runtime_now();
 }
 

@@ -113,8 +113,7 @@ Outcome Window::unlock_deferred(HeldLock& lock, bool& over) {
   return {};
 }
 
-// Completes MPI_Win_lock. The epoch state has the lock already: as awaited or, if its ticket was taken (`before`), as
-// held.
+// Completes MPI_Win_lock. The epoch state has the lock as awaited. `before`: the ticket was taken already.
 Outcome Window::keep_lock(HeldLock lock, std::optional<std::uint64_t> before) {
   if (!before && may_defer(lock)) {
     deferring_ = this;
@@ -141,7 +140,7 @@ Outcome Window::keep_lock(HeldLock lock, std::optional<std::uint64_t> before) {
   }
   const auto held = guard();
   locks_.locks().push_back(lock);
-  if (!before) epoch_.lock_acquired(lock.target);
+  epoch_.lock_acquired(lock.target);
   return {};
 }
 
@@ -151,12 +150,7 @@ Status Window::hand_off(const HeldLock& lock, std::uint64_t before) {
   return run(space_->wake_event(), release);
 }
 
-Status Window::hand_off_lock(std::uint64_t before) {
-  const HeldLock lock = locks_.locks().back();
-  end_fast_lock();
-  look_after_runtime();
-  return hand_off(lock, before);
-}
+Status Window::hand_off_lock(const HeldLock& lock, std::uint64_t before) { return hand_off(lock, before); }
 
 Outcome Window::lock_contended(int lock_type, int rank, std::uint64_t before) {
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
@@ -183,10 +177,11 @@ Outcome Window::do_lock(int lock_type, int rank, int assert) {
 }
 
 Outcome Window::do_unlock(int rank) {
+  HeldLock lock;
   std::uint64_t before = 0;
-  switch (fast_path_ ? try_unlock(rank, before) : FastPath::kNotTaken) {
+  switch (fast_path_ ? try_unlock(rank, lock, before) : FastPath::kNotTaken) {
     case FastPath::kDone: return {};
-    case FastPath::kContended: return hand_off_lock(before);
+    case FastPath::kContended: return hand_off(lock, before);
     case FastPath::kNotTaken: break;
   }
   return unlock_slow(rank);

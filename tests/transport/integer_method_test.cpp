@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <thread>
 #include <unordered_set>
 #include <vector>
 
@@ -36,9 +38,18 @@ struct TwoRanks {
     for (int rank = 0; rank < 2; ++rank)
       ranks[static_cast<std::size_t>(rank)].start({&words[0], words.data() + 1}, rank, threaded);
   }
+  // By all threads of rank 1.
+  std::uint32_t announced() const {
+    std::uint32_t sum = 0;
+    for (const IntegerWords::OfThread& each : words[1].by_slot) sum += each.announced;
+    return sum;
+  }
   std::array<IntegerWords, 2> words;
   std::array<IntegerMethod, 2> ranks;
 };
+
+// Threads beyond kOwnSlots have common words.
+constexpr int kManyThreads = kOwnSlots + 3;
 
 }  // namespace
 
@@ -47,12 +58,12 @@ TEST_CASE("atomics on integers are announced while they last, and a long row fin
   for (const bool threaded : {false, true}) {
     TwoRanks of(threaded);
     CHECK(of.ranks[1].begin(kLong - 1) == IntegerPhase::kAtomics);
-    CHECK(of.words[1].announced == 1);
+    CHECK(of.announced() == 1);
     of.ranks[1].end(IntegerPhase::kAtomics);
-    CHECK(of.words[1].announced == 0);
+    CHECK(of.announced() == 0);
     CHECK(of.ranks[0].begin(kLong) == IntegerPhase::kLock);
     CHECK(of.ranks[1].begin(1) == IntegerPhase::kLock);
-    CHECK(of.words[1].announced == 0);
+    CHECK(of.announced() == 0);
   }
 }
 
@@ -66,7 +77,7 @@ TEST_CASE(
     CHECK(of.ranks[0].begin(kLong) == IntegerPhase::kBoth);
     of.ranks[1].end(first);
     CHECK(of.ranks[1].begin(1) == IntegerPhase::kBoth);
-    CHECK(of.words[1].announced == 0);
+    CHECK(of.announced() == 0);
     CHECK(of.ranks[0].begin(kLong) == IntegerPhase::kLock);
     CHECK(of.ranks[1].begin(1) == IntegerPhase::kLock);
   }
@@ -74,10 +85,30 @@ TEST_CASE(
 
 TEST_CASE("several threads of a rank are in the midst of atomics until the last is done") {
   TwoRanks of(true);
-  const IntegerPhase one = of.ranks[1].begin(1), other = of.ranks[1].begin(1);
-  of.ranks[1].end(one);
+  std::barrier all(kManyThreads + 1);
+  std::atomic<int> in_the_midst = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kManyThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const IntegerPhase phase = of.ranks[1].begin(1);
+      in_the_midst += phase == IntegerPhase::kAtomics ? 1 : 0;
+      all.arrive_and_wait();
+      // They end one after the other; the last one ends when the long row was tried.
+      if (i == 0) all.arrive_and_wait();
+      of.ranks[1].end(phase);
+    });
+  }
+  all.arrive_and_wait();
+  CHECK(in_the_midst == kManyThreads);
+  for (std::size_t i = 1; i < threads.size(); ++i) {
+    threads[i].join();
+    all.arrive_and_drop();
+  }
+  CHECK(of.announced() == 1);
   CHECK(of.ranks[0].begin(kLong) == IntegerPhase::kBoth);
-  of.ranks[1].end(other);
+  all.arrive_and_wait();
+  threads[0].join();
+  CHECK(of.announced() == 0);
   CHECK(of.ranks[0].begin(kLong) == IntegerPhase::kLock);
 }
 

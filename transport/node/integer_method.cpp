@@ -17,23 +17,31 @@ void IntegerMethod::start(std::vector<IntegerWords*> all, int rank, bool threade
 
 // Executes steps 1 to 4 (see the header).
 IntegerPhase IntegerMethod::change() {
-  if (own_->by.load(std::memory_order_acquire) == IntegerPhase::kLock) {
+  if (own_words().by.load(std::memory_order_acquire) == IntegerPhase::kLock) {
     remember();
     return IntegerPhase::kLock;
   }
   if (!all_know_.load(std::memory_order_acquire)) {
-    for (IntegerWords* each : all_) {
-      IntegerPhase before = IntegerPhase::kAtomics;
-      each->by.compare_exchange_strong(before, IntegerPhase::kBoth, std::memory_order_acq_rel,
-                                       std::memory_order_acquire);
+    for (IntegerWords* rank : all_) {
+      for (IntegerWords::OfThread& each : rank->by_slot) {
+        IntegerPhase before = IntegerPhase::kAtomics;
+        each.by.compare_exchange_strong(before, IntegerPhase::kBoth, std::memory_order_acq_rel,
+                                        std::memory_order_acquire);
+      }
     }
-    // Needed even if another rank has done step 1: that rank may not have executed its barrier yet.
+    // Needed even if another thread has done step 1: it may not have executed its barrier yet.
     if (!global_membarrier()) return IntegerPhase::kBoth;
     all_know_.store(true, std::memory_order_release);
   }
-  const auto idle = [](const IntegerWords* each) { return each->announced.load(std::memory_order_acquire) == 0; };
+  const auto idle = [](const IntegerWords* rank) {
+    return std::ranges::all_of(rank->by_slot, [](const IntegerWords::OfThread& each) {
+      return each.announced.load(std::memory_order_acquire) == 0;
+    });
+  };
   if (!std::ranges::all_of(all_, idle)) return IntegerPhase::kBoth;
-  for (IntegerWords* each : all_) each->by.store(IntegerPhase::kLock, std::memory_order_release);
+  for (IntegerWords* rank : all_) {
+    for (IntegerWords::OfThread& each : rank->by_slot) each.by.store(IntegerPhase::kLock, std::memory_order_release);
+  }
   remember();
   return IntegerPhase::kLock;
 }

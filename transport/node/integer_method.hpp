@@ -9,51 +9,57 @@
 //              use atomics, and ranks in kLock, because both hold the lock.
 //   kLock      plain loops under the lock.
 //
-// Each rank has two words in shared memory. An operation accesses only the words of its own rank:
+// Each thread of a rank has two words in shared memory (those beyond kOwnSlots threads share the last ones). An operation
+// accesses only the words of its own thread:
 //
-//   | announced: threads of this rank that execute atomics    | by: the phase of this rank |
-//   0                                                         4                            8
+//   | announced: threads with these words that execute atomics    | by: the phase of these threads |
+//   0                                                             4                                8
 //
-//   an operation            the rank that changes the phase
-//   a. announced = 1        1. by = kBoth, at each rank that has kAtomics
+//   an operation            the thread that changes the phase
+//   a. announced = 1        1. by = kBoth, at each thread that has kAtomics
 //   b. read by              2. global_membarrier()
-//   c. kAtomics: atomics    3. read announced of each rank; if one is not 0, stop: the next long row continues here
-//   d. announced = 0        4. by = kLock, at each rank
+//   c. kAtomics: atomics    3. read announced of each thread; if one is not 0, stop: the next long row continues here
+//   d. announced = 0        4. by = kLock, at each thread
 //
-// Why no atomic without the lock meets a plain loop: the rank of the plain loop has read kLock. So the rank that wrote
-// kLock has found every `announced` 0 (step 3), after a barrier of its own (step 2) that followed step 1. Consider an
-// operation of any rank:
+// Why no atomic without the lock meets a plain loop: the thread of the plain loop has read kLock. So the thread that
+// wrote kLock has found every `announced` 0 (step 3), after a barrier of its own (step 2) that followed step 1. Consider
+// an operation of any thread:
 // - If its read (b) followed the barrier on its processor, it read at least kBoth, and executed no atomics without the
 //   lock.
 // - If its read preceded the barrier, so did its announcement (a). Step 3 found 0, so it read the 0 of the operation's
 //   end (d), and the plain loop sees the operation's atomics: d releases, step 3 acquires, step 4 releases, and the
 //   read of kLock acquires.
-// Without the barrier, a processor may execute b before its store of a is visible. `by` only grows. No rank waits for
+// Without the barrier, a processor may execute b before its store of a is visible. `by` only grows. No thread waits for
 // another: if a rank is killed or stopped while it executes atomics, the space stays in kBoth.
 // tests/transport/integer_method_test.cpp tries all interleavings of a model of this, with and without its parts.
 //
 // Thread safety: any for begin() and end(), if start() has `threaded` or after expect_threads(). Cost: two stores and a
-// load in the rank's own cache line. A change of the phase writes the words of all ranks. Memory: 64 shared bytes per
-// rank, and 8 bytes per rank in each process.
+// load in the thread's own cache line (beyond kOwnSlots threads two atomics in a common one). A change of the phase
+// writes the words of all threads. Memory: 512 shared bytes per rank, and 8 bytes per rank in each process.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "transport/base/relaxed_flag.hpp"
+#include "transport/base/thread_slot.hpp"
 
 namespace farside {
 
 enum class IntegerPhase : std::uint32_t { kAtomics, kBoth, kLock };
 
-// In shared memory, on a cache line of its own, as each operation of its rank writes it.
-struct alignas(64) IntegerWords {
-  std::atomic<std::uint32_t> announced{0};
-  std::atomic<IntegerPhase> by{IntegerPhase::kAtomics};
+// Of one rank, in shared memory. Each thread's words have a cache line of their own, as each of its operations writes it.
+struct IntegerWords {
+  struct alignas(64) OfThread {
+    std::atomic<std::uint32_t> announced{0};
+    std::atomic<IntegerPhase> by{IntegerPhase::kAtomics};
+  };
+  std::array<OfThread, kOwnSlots + 1> by_slot;  // by ThreadSlot
 };
-static_assert(std::atomic<IntegerPhase>::is_always_lock_free && sizeof(IntegerWords) == 64);
+static_assert(std::atomic<IntegerPhase>::is_always_lock_free && sizeof(IntegerWords) == 512);
 
 class IntegerMethod {
  public:
@@ -76,14 +82,15 @@ class IntegerMethod {
     if (elements >= long_row_.load(std::memory_order_relaxed)) [[unlikely]] {
       return over_.load(std::memory_order_acquire) ? IntegerPhase::kLock : change();
     }
-    if (threaded_) {
-      own_->announced.fetch_add(1, std::memory_order_seq_cst);
+    IntegerWords::OfThread& own = own_words();
+    if (shared(own)) [[unlikely]] {
+      own.announced.fetch_add(1, std::memory_order_seq_cst);
     } else {
-      own_->announced.store(1, std::memory_order_relaxed);
+      own.announced.store(1, std::memory_order_relaxed);
     }
     // A barrier for the compiler only. Step 2 makes the barrier on this processor.
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    const IntegerPhase by = own_->by.load(std::memory_order_acquire);
+    const IntegerPhase by = own.by.load(std::memory_order_acquire);
     if (by != IntegerPhase::kAtomics) [[unlikely]] {
       end(IntegerPhase::kAtomics);
       if (by == IntegerPhase::kLock) remember();
@@ -93,14 +100,20 @@ class IntegerMethod {
   // To be called after the operation. `begun`: the result of begin().
   void end(IntegerPhase begun) {
     if (begun != IntegerPhase::kAtomics) return;
-    if (threaded_) {
-      own_->announced.fetch_sub(1, std::memory_order_release);
+    IntegerWords::OfThread& own = own_words();
+    if (shared(own)) [[unlikely]] {
+      own.announced.fetch_sub(1, std::memory_order_release);
     } else {
-      own_->announced.store(0, std::memory_order_release);
+      own.announced.store(0, std::memory_order_release);
     }
   }
 
  private:
+  IntegerWords::OfThread& own_words() const {
+    return own_->by_slot[threaded_ ? static_cast<std::size_t>(ThreadSlot::get()) : 0];
+  }
+  // Whether several threads may have these words.
+  bool shared(const IntegerWords::OfThread& words) const { return &words == &own_->by_slot.back(); }
   IntegerPhase change();
   // Notes that this rank has read kLock. Its operations announce nothing from then on.
   void remember() {

@@ -164,7 +164,7 @@ class Space {
   // The same on a mapped target, at an address in its data: complete when they return.
   [[gnu::always_inline]] void put_at(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes) {
     if (counting_ || !copy_small(at, origin, bytes)) return put_at_slow(target, at, origin, bytes);
-    stores_.made();
+    Stores::here().made();
   }
   [[gnu::always_inline]] void get_at(const NodeTarget& target, const std::byte* at, void* origin,
                                      std::size_t bytes) const {
@@ -173,7 +173,7 @@ class Space {
   // Counts `bytes` that the caller has put to or got from a mapped target by its own loads and stores.
   void moved(int target, Counted what, std::size_t bytes) {
     count(*node_.find(target), what, bytes);
-    if (what == Counted::kPut) stores_.made();
+    if (what == Counted::kPut) Stores::here().made();
   }
   // kAlone: no other process or thread accesses the target's data meanwhile (this process holds an exclusive lock and
   // has one thread), so that plain loops suffice.
@@ -210,8 +210,8 @@ class Space {
   bool fast_immediate(int target) const { return all_immediate_ || fast_target(target) != nullptr; }
   // Returns whether this holds for all targets; then all control words are mapped, too.
   bool all_immediate() const { return all_immediate_; }
-  void drain_stores() { stores_.drain(); }
-  void stores_drained_by_atomic() { stores_.drained_by_atomic(); }
+  void drain_stores() { Stores::here().drain(); }
+  void stores_drained_by_atomic() { Stores::here().drained_by_atomic(); }
   // Returns a counter for request-based operations on the target; null where operations are complete when they
   // return. Errors: kPeer.
   Result<std::unique_ptr<Outstanding>> own_outstanding(int target) {
@@ -365,7 +365,6 @@ class Space {
   RelaxedFlag threaded_;
   AccumulateRules rules_;
   IntegerMethod integers_;  // the method of other types where memory is mapped
-  Stores stores_;
   int node_members_ = 1;                                             // of the group, on this node
   bool needs_fabric_ = false, uses_cma_ = false, unshared_ = false;  // Reach
   std::unique_ptr<std::string> why_;                                 // Reach::why, until finish()

@@ -31,7 +31,7 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
 void Space::put_at_slow(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes) {
   count(target, Counted::kPut, bytes);
   copy_bytes(at, origin, bytes);
-  stores_.made();
+  Stores::here().made();
 }
 
 void Space::get_at_slow(const NodeTarget& target, const std::byte* at, void* origin, std::size_t bytes) const {
@@ -67,7 +67,7 @@ void Space::accumulate_at(const NodeTarget& target, std::byte* at, ReduceOp op, 
   }
   if (access == Access::kAlone) {
     combine(AtomicMethod::kLocked, op, type, at, origin, fetched, elements);
-    stores_.made();
+    Stores::here().made();
     return;
   }
   if (rules_.nic(type, at)) [[unlikely]]
@@ -79,7 +79,7 @@ void Space::accumulate_at(const NodeTarget& target, std::byte* at, ReduceOp op, 
       combine(AtomicMethod::kAtomic, op, type, at, origin, fetched, elements);
       integers_.end(by);
       // Every other operation is a read-modify-write, or stores nothing.
-      if (op == ReduceOp::kReplace && fetched == nullptr) stores_.made();
+      if (op == ReduceOp::kReplace && fetched == nullptr) Stores::here().made();
       return;
     }
     if (by == IntegerPhase::kBoth) under_lock = AtomicMethod::kAtomic;
@@ -96,7 +96,7 @@ void Space::accumulate_at(const NodeTarget& target, std::byte* at, ReduceOp op, 
             fragment(static_cast<std::byte*>(fetched)), part);
     done += part;
   }
-  stores_.made();
+  Stores::here().made();
 }
 
 void Space::accumulate_rows_at(const NodeTarget& target, std::byte* at, std::ptrdiff_t stride, ReduceOp op,
@@ -140,7 +140,7 @@ void Space::accumulate_rows_at(const NodeTarget& target, std::byte* at, std::ptr
     rows -= part;
   }
   integers_.end(by);
-  stores_.made();
+  Stores::here().made();
 }
 
 void Space::compare_and_swap_at(const NodeTarget& target, std::byte* at, BasicType type, const void* origin,
@@ -162,7 +162,7 @@ void Space::compare_and_swap_at(const NodeTarget& target, std::byte* at, BasicTy
   }
   const AccumulateLock held(accumulate_lock(target));
   farside::compare_and_swap(under_lock, type, at, origin, compare, fetched);
-  stores_.made();
+  Stores::here().made();
 }
 
 Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin,
@@ -179,7 +179,7 @@ Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, c
 void Space::atomic_by_nic_at(const NodeTarget& target, const std::byte* at, DataOperation operation) {
   operation.offset = static_cast<std::uint64_t>(at - target.data);
   // The adapter must see earlier stores of this process.
-  stores_.drain();
+  Stores::here().drain();
   fabric_->atomic_at(target.rank, operation);
 }
 
