@@ -4,10 +4,10 @@
 //
 // Three members each allow targets by themselves: `lone_` one target, `below_` all ranks, `members_` a set. So no reader
 // combines two of them. Of the set, a reader needs its bits and whether the set is open: these belong together if the
-// set was not closed while it read them (`closed_`).
+// set was not closed while it read them (`set_`).
 //
 // Thread safety: operation() and flush() any thread, also during a change: they return true only for a target that was
-// open at some moment of the call. All other functions one thread at a time. No remote operations. Memory: 72 bytes, and
+// open at some moment of the call. All other functions one thread at a time. No remote operations. Memory: 48 bytes, and
 // a bit per rank from the first set on.
 #pragma once
 
@@ -24,26 +24,23 @@ class OpenTargets {
  public:
   explicit OpenTargets(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
 
-  bool operation(int target) const { return is_lone(target) || number(target) < below_ || listed(target, false); }
+  bool operation(int target) const { return is_lone(target) || number(target) < below_ || listed(target, kOpen); }
   bool flush(int target) const {
-    return flush_lone_ == number(target) || number(target) < flush_below_ || listed(target, true);
+    return lone_ == lone_of(target, true) || number(target) < flush_below_ || listed(target, kOpen | kPassive);
   }
 
   // `passive`: by locks, so that flushes are allowed as well.
-  void open_lone(int target, bool passive) {
-    if (passive) flush_lone_ = number(target);
-    lone_ = number(target);
-  }
-  void close_lone() { flush_lone_ = lone_ = kNobody; }
+  void open_lone(int target, bool passive) { lone_ = lone_of(target, passive); }
+  void close_lone() { lone_ = kNobody; }
   bool has_lone() const { return lone_ != kNobody; }
-  int lone() const { return static_cast<int>(lone_); }
-  bool is_lone(int target) const { return lone_ == number(target); }
+  int lone() const { return static_cast<int>(lone_ / 2); }
+  bool is_lone(int target) const { return lone_ / 2 == number(target); }
 
   void open_all(bool passive) {
     if (passive) flush_below_ = ranks_;
     below_ = ranks_;
   }
-  void close_all() { flush_below_ = below_ = 0; }
+  void close_all() { below_ = flush_below_ = 0; }
 
   // The set may change while it is open or closed. Precondition of all that follow: reserve_members() was true.
   bool reserve_members() {
@@ -65,37 +62,32 @@ class OpenTargets {
     Bits& bits = members_[number(target) / 64];
     bits = bits & ~(std::uint64_t{1} << (number(target) % 64));
   }
-  void open_members(bool passive) {
-    members_passive_ = passive;
-    members_below_ = ranks_;
-  }
+  void open_members(bool passive) { set_ = (set_ & ~(kOpen | kPassive)) | kOpen | (passive ? kPassive : 0); }
   void close_members() {
-    if (members_below_ == 0) return;
-    members_below_ = 0;
-    closed_ = closed_ + 1;
+    if (members_open()) set_ = (set_ & ~(kOpen | kPassive)) + kClosed;
   }
-  bool members_open() const { return members_below_ != 0; }
+  bool members_open() const { return (set_ & kOpen) != 0; }
 
  private:
   using Bits = Published<std::uint64_t>;
-  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // different from every rank
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // of no target
+  static constexpr unsigned kOpen = 1, kPassive = 2, kClosed = 4;
   static unsigned number(int target) { return static_cast<unsigned>(target); }
+  static std::uint64_t lone_of(int target, bool passive) {
+    return std::uint64_t{number(target)} * 2 + (passive ? 1 : 0);
+  }
 
-  bool listed(int target, bool passive) const {
-    if (number(target) >= members_below_) [[likely]]
+  bool listed(int target, unsigned needed) const {
+    const unsigned set = set_;
+    if ((set & needed) != needed || number(target) >= ranks_) [[likely]]
       return false;
-    const unsigned closed = closed_;
-    const bool open = number(target) < members_below_ && (!passive || members_passive_) && member(target);
-    return open && closed_ == closed;
+    return member(target) && set_ == set;
   }
 
   Published<std::uint64_t> lone_ = kNobody;
-  Published<std::uint64_t> flush_lone_ = kNobody;
   Published<unsigned> below_ = 0;
   Published<unsigned> flush_below_ = 0;
-  Published<unsigned> members_below_ = 0;  // ranks_ while the set is open
-  Published<unsigned> closed_ = 0;         // how often the set was closed
-  Published<bool> members_passive_ = false;
+  Published<unsigned> set_ = 0;  // flags of the set, and how often it was closed
   unsigned ranks_;
   std::vector<Bits> members_;
 };

@@ -7,46 +7,58 @@ namespace {
 
 // The slow paths.
 [[gnu::noinline]] int fence(int assert, MPI_Win win) {
-  return on_window(win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
+  return on_window(
+      win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
 }
 [[gnu::noinline]] int continue_fence(Window& window, std::uint64_t word) {
   return end_call(window, "MPI_Win_fence", window.continue_fence(word));
 }
 [[gnu::noinline]] int post(MPI_Group group, int assert, MPI_Win win) {
-  return on_window(win, "MPI_Win_post", [&](Window& w) { return w.post(group, assert); }, &Runtime::Win_post, group,
-                   assert, win);
+  return on_window(
+      win, "MPI_Win_post", [&](Window& w) { return w.post(group, assert); }, &Runtime::Win_post, group, assert, win);
 }
 [[gnu::noinline]] int start(MPI_Group group, int assert, MPI_Win win) {
-  return on_window(win, "MPI_Win_start", [&](Window& w) { return w.start(group, assert); }, &Runtime::Win_start, group,
-                   assert, win);
+  return on_window(
+      win, "MPI_Win_start", [&](Window& w) { return w.start(group, assert); }, &Runtime::Win_start, group, assert, win);
 }
 [[gnu::noinline]] int complete(MPI_Win win) {
-  return on_window(win, "MPI_Win_complete", [](Window& w) { return w.complete(); }, &Runtime::Win_complete, win);
+  return on_window(
+      win, "MPI_Win_complete", [](Window& w) { return w.complete(); }, &Runtime::Win_complete, win);
 }
 [[gnu::noinline]] int wait(MPI_Win win) {
-  return on_window(win, "MPI_Win_wait", [](Window& w) { return w.wait(); }, &Runtime::Win_wait, win);
+  return on_window(
+      win, "MPI_Win_wait", [](Window& w) { return w.wait(); }, &Runtime::Win_wait, win);
 }
 [[gnu::noinline]] int lock(int lock_type, int rank, int assert, MPI_Win win) {
-  return on_window(win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); },
-                   &Runtime::Win_lock, lock_type, rank, assert, win);
+  return on_window(
+      win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); }, &Runtime::Win_lock,
+      lock_type, rank, assert, win);
+}
+// With threads the lock is taken under the window's guard, which would make the entry points larger.
+[[gnu::noinline]] int lock_among_threads(Window& window, int lock_type, int rank, int assert) {
+  return end_call(window, {"MPI_Win_lock", rank}, window.lock(lock_type, rank, assert));
+}
+[[gnu::noinline]] int unlock_among_threads(Window& window, int rank) {
+  return end_call(window, {"MPI_Win_unlock", rank}, window.unlock(rank));
 }
 [[gnu::noinline]] int lock_contended(Window& window, int lock_type, int rank, std::uint64_t before) {
   return end_call(window, {"MPI_Win_lock", rank}, window.lock_contended(lock_type, rank, before));
 }
 [[gnu::noinline]] int unlock(int rank, MPI_Win win) {
-  return on_window(win, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); },
-                   &Runtime::Win_unlock, rank, win);
+  return on_window(
+      win, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); }, &Runtime::Win_unlock, rank, win);
 }
 [[gnu::noinline]] int hand_off_lock(Window& window, epochs::HeldLock lock, std::uint64_t before) {
   return end_call(window, {"MPI_Win_unlock", lock.target}, window.hand_off_lock(lock, before));
 }
 [[gnu::noinline]] int flush(int rank, MPI_Win win) {
-  return on_window(win, {"MPI_Win_flush", rank}, [&](Window& w) { return w.flush(rank); },
-                   &Runtime::Win_flush, rank, win);
+  return on_window(
+      win, {"MPI_Win_flush", rank}, [&](Window& w) { return w.flush(rank); }, &Runtime::Win_flush, rank, win);
 }
 [[gnu::noinline]] int flush_local(int rank, MPI_Win win) {
-  return on_window(win, {"MPI_Win_flush_local", rank}, [&](Window& w) { return w.flush_local(rank); },
-                   &Runtime::Win_flush_local, rank, win);
+  return on_window(
+      win, {"MPI_Win_flush_local", rank}, [&](Window& w) { return w.flush_local(rank); }, &Runtime::Win_flush_local,
+      rank, win);
 }
 
 }  // namespace
@@ -86,11 +98,14 @@ FARSIDE_ENTRY(Win_wait, (MPI_Win win)) {
   return wait(win);
 }
 FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag)) {
-  return on_window(win, "MPI_Win_test", [&](Window& w) { return w.test(flag); }, &Runtime::Win_test, win, flag);
+  return on_window(
+      win, "MPI_Win_test", [&](Window& w) { return w.test(flag); }, &Runtime::Win_test, win, flag);
 }
 FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
   Window* window = WindowTable::instance().find(win);
   if (window != nullptr && window->has_fast_locks()) [[likely]] {
+    if (window->threaded()) [[unlikely]]
+      return lock_among_threads(*window, lock_type, rank, assert);
     std::uint64_t before = 0;
     const Window::FastPath fast_path = window->try_lock(lock_type, rank, assert, before);
     if (fast_path == Window::FastPath::kDone) [[likely]]
@@ -102,6 +117,8 @@ FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
 FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
   Window* window = WindowTable::instance().find(win);
   if (window != nullptr && window->has_fast_locks()) [[likely]] {
+    if (window->threaded()) [[unlikely]]
+      return unlock_among_threads(*window, rank);
     farside::epochs::HeldLock held;
     std::uint64_t before = 0;
     const Window::FastPath fast_path = window->try_unlock(rank, held, before);
@@ -112,11 +129,12 @@ FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
   return unlock(rank, win);
 }
 FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win)) {
-  return on_window(win, "MPI_Win_lock_all", [&](Window& w) { return w.lock_all(assert); }, &Runtime::Win_lock_all,
-                   assert, win);
+  return on_window(
+      win, "MPI_Win_lock_all", [&](Window& w) { return w.lock_all(assert); }, &Runtime::Win_lock_all, assert, win);
 }
 FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win)) {
-  return on_window(win, "MPI_Win_unlock_all", [](Window& w) { return w.unlock_all(); }, &Runtime::Win_unlock_all, win);
+  return on_window(
+      win, "MPI_Win_unlock_all", [](Window& w) { return w.unlock_all(); }, &Runtime::Win_unlock_all, win);
 }
 FARSIDE_ENTRY(Win_flush, (int rank, MPI_Win win)) {
   if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
@@ -124,7 +142,8 @@ FARSIDE_ENTRY(Win_flush, (int rank, MPI_Win win)) {
   return flush(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_all, (MPI_Win win)) {
-  return on_window(win, "MPI_Win_flush_all", [](Window& w) { return w.flush_all(); }, &Runtime::Win_flush_all, win);
+  return on_window(
+      win, "MPI_Win_flush_all", [](Window& w) { return w.flush_all(); }, &Runtime::Win_flush_all, win);
 }
 FARSIDE_ENTRY(Win_flush_local, (int rank, MPI_Win win)) {
   if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
@@ -132,9 +151,11 @@ FARSIDE_ENTRY(Win_flush_local, (int rank, MPI_Win win)) {
   return flush_local(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win)) {
-  return on_window(win, "MPI_Win_flush_local_all", [](Window& w) { return w.flush_local_all(); },
-                   &Runtime::Win_flush_local_all, win);
+  return on_window(
+      win, "MPI_Win_flush_local_all", [](Window& w) { return w.flush_local_all(); }, &Runtime::Win_flush_local_all,
+      win);
 }
 FARSIDE_ENTRY(Win_sync, (MPI_Win win)) {
-  return on_window(win, "MPI_Win_sync", [](Window& w) { return w.sync(); }, &Runtime::Win_sync, win);
+  return on_window(
+      win, "MPI_Win_sync", [](Window& w) { return w.sync(); }, &Runtime::Win_sync, win);
 }

@@ -117,10 +117,11 @@ class Window {
   // kContended: the atomic of the lock or unlock has found other processes in the lock word. Its previous value is in
   // `before`, and lock_contended() or, with the lock in `lock`, hand_off_lock() completes the call.
   enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
+  bool threaded() const { return locks_.mutex().threaded; }
   bool has_fast_locks() const { return fast_locks_; }
   bool has_fast_notifications() const { return fast_notifications_; }
-  FastPath try_lock(int lock_type, int rank, int assert, std::uint64_t& before);
-  FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
+  [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert, std::uint64_t& before);
+  [[gnu::always_inline]] FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
   // Post, start, complete and wait with one peer on the node, the same as in the last epoch of that kind. Start and
   // wait spin for about a microsecond.
   bool try_post(MPI_Group group, int assert);
@@ -222,7 +223,6 @@ class Window {
 
   // Guards the epoch state and the lock table if several threads may call. Never held while waiting.
   WindowLocks::Guard guard() { return locks_.guard(); }
-  bool threaded() const { return locks_.mutex().threaded; }
   // Checks whether an operation on this rank is allowed now. `updates`: it may change the window there.
   Outcome begin_operation(int rank, bool updates);
   // A barrier that exchanges the purpose `said` of the call (epochs::BarrierWord). A fault if ranks differ in it.
@@ -331,9 +331,9 @@ class Window {
   std::unique_ptr<Space> space_;
   ControlMemory control_;
   Hints hints_;
-  bool fast_path_;           // no strict checks
-  bool fast_locks_;          // moreover no window statistics: flushes, locks and unlocks try it
-  bool fast_notifications_;  // moreover all ranks on the node: also fence, post, start, complete and wait
+  bool fast_path_;                   // no strict checks
+  bool fast_locks_;                  // moreover no window statistics: flushes, locks and unlocks try it
+  bool fast_notifications_;          // moreover all ranks on the node: also fence, post, start, complete and wait
   ConsecutiveTargets fast_targets_;  // with fast_path_: the targets of this node, if their ranks are consecutive
 
   epochs::EpochState epoch_;

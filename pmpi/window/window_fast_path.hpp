@@ -23,7 +23,7 @@ inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
 }
 
 inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const {
-  if (bytes == 0) return {};
+  if (bytes == 0 || !epoch_.allows_fast_operation(rank)) return {};
   const NodeTarget* target = nullptr;
   if (fast_targets_.contains(rank)) [[likely]] {
     target = &fast_targets_[rank];
@@ -31,12 +31,13 @@ inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std
     target = fast_path_ ? space_->fast_target(rank) : nullptr;
     if (target == nullptr) return {};
   }
-  if (target->data == nullptr || !epoch_.allows_fast_operation(rank)) return {};
+  std::byte* const data = target->data;
+  if (data == nullptr) return {};
   std::int64_t offset = 0;
   if (__builtin_mul_overflow(std::int64_t{displacement}, std::int64_t{target->tag}, &offset)) return {};
   const auto at = static_cast<std::uint64_t>(offset);  // beyond any memory, if the displacement is negative
   if (at > target->bytes || bytes > target->bytes - at) return {};
-  return {target, target->data + at};
+  return {target, data + at};
 }
 
 [[gnu::always_inline]] inline bool Window::try_put(const LocalBuffer& origin, const RemoteBuffer& target) {
@@ -122,21 +123,20 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   return word;
 }
 
-// An uncontended lock or unlock is one atomic. Precondition of both functions: fast_path_.
-inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, std::uint64_t& before) {
+// An uncontended lock or unlock is one atomic. Precondition of both functions: fast_path_, and the guard is held if there
+// are threads.
+[[gnu::always_inline]] inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert,
+                                                                std::uint64_t& before) {
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
-  if (!plain || deferring_ != nullptr || locks_.needs_global_lock(type)) return FastPath::kNotTaken;
-  const auto held = guard();
-  if (!epoch_.allows_fast_lock()) return FastPath::kNotTaken;
+  if (!plain || deferring_ != nullptr || locks_.needs_global_lock(type) || !epoch_.allows_fast_lock())
+    return FastPath::kNotTaken;
   std::uint64_t* word = fast_lock_word(rank);
   if (word == nullptr) return FastPath::kNotTaken;
   before = ControlMemory::fetch_add_now(*word, LockWord::arrive(type));
-  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]] {
-    epoch_.fast_lock_awaited(rank, type);
+  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]]
     return FastPath::kContended;
-  }
   epoch_.fast_locked(rank, type);
   // It is the only lock, and the constructor reserves the memory of one: the compiler omits the growth of the vector.
   if (locks_.locks().size() == locks_.locks().capacity()) __builtin_unreachable();
@@ -148,19 +148,17 @@ inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert, st
   return FastPath::kDone;
 }
 
-inline Window::FastPath Window::try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before) {
+[[gnu::always_inline]] inline Window::FastPath Window::try_unlock(int rank, epochs::HeldLock& lock,
+                                                                  std::uint64_t& before) {
   using epochs::LockWord, epochs::TargetLock;
-  {
-    const auto held = guard();
-    auto& locks = locks_.locks();
-    if (locks.empty() || locks.back().target != rank || !locks.back().fast || !epoch_.allows_fast_unlock(rank))
-      return FastPath::kNotTaken;
-    lock = locks.back();
-    locks.pop_back();
-    epoch_.fast_unlocked();
-    // The data have arrived already. The last lock of the fast path is this one.
-    before = ControlMemory::fetch_add_now(*last_lock_word_, LockWord::depart(lock.type));
-  }
+  auto& locks = locks_.locks();
+  if (locks.empty() || locks.back().target != rank || !locks.back().fast || !epoch_.allows_fast_unlock(rank))
+    return FastPath::kNotTaken;
+  lock = locks.back();
+  // The data have arrived already. The last lock of the fast path is this one.
+  before = ControlMemory::fetch_add_now(*last_lock_word_, LockWord::depart(lock.type));
+  locks.pop_back();
+  epoch_.fast_unlocked();
   space_->stores_drained_by_atomic();
   look_after_runtime();
   return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;

@@ -20,10 +20,9 @@ namespace {
 using epochs::HeldLock, epochs::LockTarget, epochs::LockType, epochs::UnlockTarget;
 
 // MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
-constexpr epochs::Violation kPostedWhileLocked{epochs::ErrorClass::kRmaConflict,
-                                               "lock of a target whose window is exposed by its MPI_Win_post",
-                                               "lock it after the target's MPI_Win_wait",
-                                               "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
+constexpr epochs::Violation kPostedWhileLocked{
+    epochs::ErrorClass::kRmaConflict, "lock of a target whose window is exposed by its MPI_Win_post",
+    "lock it after the target's MPI_Win_wait", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 constexpr epochs::Violation kOperationWhilePosted{
     epochs::ErrorClass::kRmaConflict,
     "operation under a lock_all on a target whose window is exposed by its MPI_Win_post",
@@ -154,6 +153,7 @@ Status Window::hand_off_lock(const HeldLock& lock, std::uint64_t before) { retur
 
 Outcome Window::lock_contended(int lock_type, int rank, std::uint64_t before) {
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  epoch_.fast_lock_awaited(rank, type);
   return keep_lock({.target = rank, .type = type, .acquired = true}, before);
 }
 
@@ -168,9 +168,16 @@ Outcome Window::lock(int lock_type, int rank, int assert) {
 
 Outcome Window::do_lock(int lock_type, int rank, int assert) {
   std::uint64_t before = 0;
-  switch (fast_path_ ? try_lock(lock_type, rank, assert, before) : FastPath::kNotTaken) {
+  const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  const auto attempt = [&] {
+    const auto held = guard();
+    const FastPath fast_path = try_lock(lock_type, rank, assert, before);
+    if (fast_path == FastPath::kContended) epoch_.fast_lock_awaited(rank, type);
+    return fast_path;
+  };
+  switch (fast_path_ ? attempt() : FastPath::kNotTaken) {
     case FastPath::kDone: return {};
-    case FastPath::kContended: return lock_contended(lock_type, rank, before);
+    case FastPath::kContended: return keep_lock({.target = rank, .type = type, .acquired = true}, before);
     case FastPath::kNotTaken: break;
   }
   return lock_slow(lock_type, rank, assert);
@@ -179,7 +186,11 @@ Outcome Window::do_lock(int lock_type, int rank, int assert) {
 Outcome Window::do_unlock(int rank) {
   HeldLock lock;
   std::uint64_t before = 0;
-  switch (fast_path_ ? try_unlock(rank, lock, before) : FastPath::kNotTaken) {
+  const auto attempt = [&] {
+    const auto held = guard();
+    return try_unlock(rank, lock, before);
+  };
+  switch (fast_path_ ? attempt() : FastPath::kNotTaken) {
     case FastPath::kDone: return {};
     case FastPath::kContended: return hand_off(lock, before);
     case FastPath::kNotTaken: break;
@@ -281,7 +292,7 @@ Outcome Window::unlock_slow(int rank) {
 Outcome Window::do_lock_all(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (Outcome o = acquire_deferred(); !o) return o;
-  const bool unchecked = (assert & MPI_MODE_NOCHECK) != 0;
+  const bool unchecked = (assert& MPI_MODE_NOCHECK) != 0;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_lock_all()) return v;
@@ -342,7 +353,8 @@ Outcome Window::do_flush(int rank) {
   }
   look_after_runtime();
   Outcome checked;
-  if (strict_) [[unlikely]] checked = strict_->completed(rank, alone);
+  if (strict_) [[unlikely]]
+    checked = strict_->completed(rank, alone);
   return first_of(space_->flush(rank), std::move(checked));
 }
 
@@ -353,7 +365,8 @@ Outcome Window::do_flush_all() {
   }
   look_after_runtime();
   Outcome checked;
-  if (strict_) [[unlikely]] checked = strict_->completed_all();
+  if (strict_) [[unlikely]]
+    checked = strict_->completed_all();
   return first_of(space_->flush_all(), std::move(checked));
 }
 

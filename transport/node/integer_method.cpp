@@ -17,7 +17,7 @@ void IntegerMethod::start(std::vector<IntegerWords*> all, int rank, bool threade
 
 // Executes steps 1 to 4 (see the header).
 IntegerPhase IntegerMethod::change() {
-  if (own_words().by.load(std::memory_order_acquire) == IntegerPhase::kLock) {
+  if (own_->by_slot[own_slot()].by.load(std::memory_order_acquire) == IntegerPhase::kLock) {
     remember();
     return IntegerPhase::kLock;
   }

@@ -82,8 +82,9 @@ class IntegerMethod {
     if (elements >= long_row_.load(std::memory_order_relaxed)) [[unlikely]] {
       return over_.load(std::memory_order_acquire) ? IntegerPhase::kLock : change();
     }
-    IntegerWords::OfThread& own = own_words();
-    if (shared(own)) [[unlikely]] {
+    const std::size_t slot = own_slot();
+    IntegerWords::OfThread& own = own_->by_slot[slot];
+    if (slot == kOwnSlots) [[unlikely]] {
       own.announced.fetch_add(1, std::memory_order_seq_cst);
     } else {
       own.announced.store(1, std::memory_order_relaxed);
@@ -100,8 +101,9 @@ class IntegerMethod {
   // To be called after the operation. `begun`: the result of begin().
   void end(IntegerPhase begun) {
     if (begun != IntegerPhase::kAtomics) return;
-    IntegerWords::OfThread& own = own_words();
-    if (shared(own)) [[unlikely]] {
+    const std::size_t slot = own_slot();
+    IntegerWords::OfThread& own = own_->by_slot[slot];
+    if (slot == kOwnSlots) [[unlikely]] {
       own.announced.fetch_sub(1, std::memory_order_release);
     } else {
       own.announced.store(0, std::memory_order_release);
@@ -109,11 +111,7 @@ class IntegerMethod {
   }
 
  private:
-  IntegerWords::OfThread& own_words() const {
-    return own_->by_slot[threaded_ ? static_cast<std::size_t>(ThreadSlot::get()) : 0];
-  }
-  // Whether several threads may have these words.
-  bool shared(const IntegerWords::OfThread& words) const { return &words == &own_->by_slot.back(); }
+  std::size_t own_slot() const { return threaded_ ? static_cast<std::size_t>(ThreadSlot::get()) : 0; }
   IntegerPhase change();
   // Notes that this rank has read kLock. Its operations announce nothing from then on.
   void remember() {
