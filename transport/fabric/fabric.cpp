@@ -215,8 +215,13 @@ int Fabric::incoming(Operation& operation, void* into, std::size_t bytes, Fabric
 // Returns null if it cannot be registered.
 FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes, std::uint64_t access) {
   for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
-    const std::scoped_lock held(mutex_);
-    if (local_memory_.begin_large()) break;
+    bool moved = false;
+    {
+      const std::scoped_lock held(mutex_);
+      if (local_memory_.begin_large()) break;
+      moved = drain();
+    }
+    if (moved) wake_listeners();
   }
   FabricHandle<fid_mr> registered;
   const int code = local_memory_.enroll(base, bytes, access, registered);

@@ -7,14 +7,15 @@
 namespace farside {
 
 // Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made)
-// and the peer is not abandoned.
+// and the peer is not abandoned. Meanwhile this thread takes completions itself: its repeats count as polls, for which
+// the progress thread backs off.
 template <class Issue>
 Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
   Operation* operation = nullptr;
   std::uint32_t failures = 0;
   for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
     polls_.fetch_add(1, std::memory_order_relaxed);  // a sent message alone wakes the progress thread
-    const std::unique_lock held(mutex_);
+    std::unique_lock held(mutex_);
     PeerState& peer_state = peer_states_.of(peer);
     if (operation == nullptr) {
       operation = &operations_.take();
@@ -36,7 +37,12 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
       pending.issued();
       return {};
     }
-    if (code == -FI_EAGAIN && peer_state.failures == failures) continue;
+    if (code == -FI_EAGAIN && peer_state.failures == failures) {
+      const bool moved = drain();
+      held.unlock();
+      if (moved) wake_listeners();
+      continue;
+    }
     peer_states_.end(peer_state);
     recycle(*operation);
     if (code == -FI_EAGAIN) return pending.named(out_of_reach(why_not_taken(peer, what)));
