@@ -4,7 +4,9 @@
 // int64), puts and gets. All sums are exact.
 //
 //   overload [operations N]   of all ranks together (default 100,000)
+//   overload all [rounds N]   every rank to every other rank, so that all connections are made at once
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include "check.hpp"
@@ -59,10 +61,53 @@ void overload(const check::Program& program, int operations) {
   }
 }
 
+// Each rank begins with another target, else all would connect to the same one first. Rank 0 prints how long the first
+// round took, in which the connections are made, and how long all.
+void all_to_all(const check::Program& program, int rounds) {
+  const int ranks = check::size(), others = ranks - 1;
+  // A double and an int64 to which all add, and a word per rank.
+  const check::Window window(program.memory(), 8 * (2 + MPI_Aint{ranks}), 8);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  const double begin = MPI_Wtime();
+  double first = 0;
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  const double half = 0.5;
+  const std::int64_t one = 1, mine = 1000 + check::rank();
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = 1; i < ranks; ++i) {
+      const int to = (check::rank() + i) % ranks;
+      CHECK_MPI(MPI_Accumulate(&half, 1, MPI_DOUBLE, to, 0, 1, MPI_DOUBLE, MPI_SUM, window));
+      CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, to, 1, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Put(&mine, 1, MPI_INT64_T, to, 2 + check::rank(), 1, MPI_INT64_T, window));
+    }
+    CHECK_MPI(MPI_Win_flush_all(window));
+    if (round == 0) first = MPI_Wtime() - begin;
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  double slowest = 0;
+  CHECK_MPI(MPI_Reduce(&first, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (check::rank() == 0) {
+    std::printf("%d ranks: the first round took %.2f s on the slowest rank, %d rounds %.2f s\n", ranks, slowest, rounds,
+                MPI_Wtime() - begin);
+  }
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, check::rank(), 0, window));
+  CHECK_EQ(window.as<double>()[0], 0.5 * others * rounds);
+  CHECK_EQ(window.as<std::int64_t>()[1], std::int64_t{others} * rounds);
+  for (int r = 0; r < ranks; ++r) {
+    if (r != check::rank()) CHECK_EQ(window.as<std::int64_t>()[2 + r], std::int64_t{1000} + r);
+  }
+  CHECK_MPI(MPI_Win_unlock(check::rank(), window));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
-  overload(program, program.number("operations", 100'000));
+  if (program.has("all")) {
+    all_to_all(program, program.number("rounds", 10));
+  } else {
+    overload(program, program.number("operations", 100'000));
+  }
   return 0;
 }

@@ -17,6 +17,7 @@
 #include "tests/transport/opened_connections.hpp"
 #include "tests/transport/silent_listener.hpp"
 #include "tests/transport/world.hpp"
+#include "transport/fabric/connection_room.hpp"
 #include "transport/fabric/connections.hpp"
 #include "transport/fabric/descriptor_limit.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -127,6 +128,37 @@ TEST_CASE("without a descriptor an attempt to connect is repeated, and the short
                 "with a descriptor it succeeds");
     ranks.check(!opened->shortage(), "the shortage is over");
   }));
+}
+
+TEST_CASE("over tcp no call waits for a host that answers no request to connect") {
+  const SilentListener full(0);
+  std::deque<Opened> callers(3);
+  Opened& last = callers.back();
+  const auto begin = Clock::now();
+  for (Opened& each : callers) {
+    CHECK(each.reach(each->insert(full.address())) == -FI_EAGAIN);
+    for (int i = 0; i < 10; ++i) each->progress();
+  }
+  CHECK(Clock::now() - begin < 900ms);  // the first answer that is missing is waited for a second
+  CHECK(last->connecting());
+  Opened other;
+  const Peer there = last->insert(other->address());
+  CHECK(soon(last, [&] {
+    other->progress();
+    return last.reach(there) == 0;
+  }));
+}
+
+TEST_CASE("errors of connecting that may pass are known") {
+  for (const int error : {ETIMEDOUT, ENOMEM, ECONNREFUSED, EADDRNOTAVAIL, ECONNRESET, ECONNABORTED, EHOSTUNREACH,
+                          ENETUNREACH, EMFILE, ENFILE, ENOBUFS, EAGAIN}) {
+    INFO(fi_strerror(error));
+    CHECK(connecting_may_pass(error));
+  }
+  for (const int error : {EINVAL, EACCES, EPERM, ENODEV, EAFNOSUPPORT, EOPNOTSUPP}) {
+    INFO(fi_strerror(error));
+    CHECK_FALSE(connecting_may_pass(error));
+  }
 }
 
 TEST_CASE("an error of connecting that does not pass is returned once, to those who asked for the peer") {

@@ -3,6 +3,7 @@
 // wants.
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -28,12 +29,15 @@ namespace {
 
 // Connections whose resolutions the test ends.
 struct Resolved {
+  const std::size_t threads;
   Resolutions resolutions;
   std::atomic<int> opened{0};
   Opened with{opening()};
+  explicit Resolved(std::size_t most_threads = 1) : threads(most_threads) {}
 
   Connections::Opening opening() {
-    return {true, [this] { ++opened; }, [this](const SocketAddress& address) { return resolutions.resolve(address); }};
+    return {threads, [this] { ++opened; },
+            [this](const SocketAddress& address) { return resolutions.resolve(address); }};
   }
   Connections* operator->() { return with.connections.get(); }
   // Waits, without progress, until the thread has opened so many endpoints that were wanted.
@@ -150,7 +154,7 @@ TEST_CASE("connections end while an address is resolved, when the resolution has
   const std::size_t before = open_sockets();
   Resolutions resolutions;
   {
-    Opened one({true, [] {}, [&](const SocketAddress& address) { return resolutions.resolve(address); }});
+    Opened one({1, [] {}, [&](const SocketAddress& address) { return resolutions.resolve(address); }});
     CHECK(one.reach(one->insert(slow.address())) == -FI_EAGAIN);
     CHECK(one.reach(one->insert(next.address())) == -FI_EAGAIN);
     resolutions.await(slow.address());
@@ -166,12 +170,15 @@ TEST_CASE("a resolution that fails is repeated, or its error is returned once") 
   Resolved one;
   const SilentListener slow;
   const Peer peer = one->insert(slow.address());
-  one.resolutions.end(slow.address(), -FI_EHOSTUNREACH);
-  CHECK(soon(one.with, [&] {
-    CHECK(one.with.reach(peer) == -FI_EAGAIN);
-    return one.resolutions.begun(slow.address()) >= 3;
-  }));
-  CHECK(one->trouble(peer) == fi_strerror(FI_EHOSTUNREACH));
+  for (const int error : {EHOSTUNREACH, ETIMEDOUT, ENOMEM, ECONNREFUSED, EADDRNOTAVAIL, ECONNRESET}) {
+    one.resolutions.end(slow.address(), -error);
+    const auto before = one.resolutions.begun(slow.address());
+    CHECK(soon(one.with, [&] {
+      CHECK(one.with.reach(peer) == -FI_EAGAIN);
+      return one.resolutions.begun(slow.address()) >= before + 3;
+    }));
+    CHECK(one->trouble(peer) == fi_strerror(error));
+  }
   one.resolutions.end(slow.address(), -FI_EINVAL);
   CHECK(soon(one.with, [&] { return one.with.reach(peer) == -FI_EINVAL; }));
   one.resolutions.end(slow.address());
@@ -179,6 +186,28 @@ TEST_CASE("a resolution that fails is repeated, or its error is returned once") 
     one.with.reach(peer);
     return slow.called();
   }));
+}
+
+TEST_CASE("addresses that are not resolved delay no other peer while there are fewer of them than threads") {
+  constexpr std::size_t kThreads = 3;
+  Resolved one(kThreads);
+  const std::deque<SilentListener> slow(kThreads);
+  const SilentListener next, last;
+  one.resolutions.end(next.address());
+  one.resolutions.end(last.address());
+  for (std::size_t i = 0; i + 1 < kThreads; ++i) CHECK(one.with.reach(one->insert(slow[i].address())) == -FI_EAGAIN);
+  CHECK(one.with.reach(one->insert(next.address())) == -FI_EAGAIN);
+  CHECK(soon(one.with, [&] { return next.called(); }));
+  // With as many as threads, the next one waits.
+  const Peer filling = one->insert(slow.back().address()), behind = one->insert(last.address());
+  CHECK(one.with.reach(filling) == -FI_EAGAIN);
+  one.resolutions.await(slow.back().address());
+  CHECK(one.with.reach(behind) == -FI_EAGAIN);
+  CHECK(one->waits_for_place(behind));
+  CHECK_FALSE(one->waits_for_place(filling));
+  one.resolutions.end(slow.front().address());
+  CHECK(soon(one.with, [&] { return last.called() && slow.front().called(); }));
+  for (const SilentListener& each : slow) one.resolutions.end(each.address());
 }
 
 TEST_CASE("peers whose endpoints are being opened have places among the requests under way") {
@@ -206,7 +235,7 @@ TEST_CASE("while an address is resolved, operations on other peers proceed, and 
     Resolutions resolutions;
     const auto open = [&](Fabric::Resolve resolve) {
       InfoHandle info = std::move(find_provider("tcp").value());
-      return std::move(Fabric::open(std::move(info), settings, progress, statistics, std::move(resolve)).value());
+      return std::move(Fabric::open(std::move(info), settings, progress, statistics, std::move(resolve), 1).value());
     };
     auto one = open([&](const SocketAddress& address) { return resolutions.resolve(address); });
     const auto other = open(nullptr), behind = open(nullptr);

@@ -11,33 +11,20 @@
 #include <thread>
 #include <utility>
 
-#include <rdma/fi_domain.h>
-
 #include "transport/fabric/connections.hpp"
+#include "transport/fabric/domain.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside::testing {
 
 // Connections without the rest of an endpoint.
 struct Opened {
-  InfoHandle info = std::move(find_provider("tcp").value());
-  FabricHandle<fid_fabric> fabric;
-  FabricHandle<fid_domain> domain;
-  FabricHandle<fid_cq> queue;
+  FabricDomain domain = std::move(FabricDomain::open(std::move(find_provider("tcp").value()), 0).value());
   std::unique_ptr<Connections> connections;
 
   explicit Opened(Connections::Opening opening = {}) {
-    fid_fabric* f = nullptr;
-    fid_domain* d = nullptr;
-    fid_cq* q = nullptr;
-    fi_cq_attr attributes{};
-    attributes.format = FI_CQ_FORMAT_MSG;
-    attributes.wait_obj = FI_WAIT_FD;
-    if (fi_fabric(info->fabric_attr, &f, nullptr) == 0) fabric.reset(f);
-    if (fi_domain(f, info.get(), &d, nullptr) == 0) domain.reset(d);
-    if (fi_cq_open(d, &attributes, &q, nullptr) == 0) queue.reset(q);
     const auto lost = [](Peer, const std::string&) {};
-    connections = std::move(Connections::open({info.get(), f, d, q}, lost, std::move(opening)).value());
+    connections = std::move(Connections::open(domain, 0, lost, std::move(opening)).value());
   }
   Connections* operator->() { return connections.get(); }
   ssize_t reach(Peer peer) {

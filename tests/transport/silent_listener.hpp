@@ -24,13 +24,14 @@ inline FabricAddress any_address(std::uint16_t port) {
 
 class SilentListener {
  public:
-  SilentListener() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // `backlog`: so many connections and one more are taken; the host answers further requests to connect with nothing.
+  explicit SilentListener(int backlog = 8) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in at{};
     at.sin_family = AF_INET;
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t bytes = sizeof at;
     bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), bytes);
-    listen(socket_.get(), 8);
+    listen(socket_.get(), backlog);
     getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&at), &bytes);
     address_ = any_address(at.sin_port);
   }

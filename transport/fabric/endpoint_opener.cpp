@@ -9,22 +9,32 @@
 namespace farside {
 
 EndpointOpener::~EndpointOpener() {
-  if (!thread_.joinable()) return;
   {
     const std::scoped_lock held(mutex_);
     stop_ = true;
   }
-  changed_.notify_one();
-  thread_.join();
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 Status EndpointOpener::request(Peer peer, const SocketAddress& address) {
-  if (!thread_.joinable()) {
-    if (Status started = start_own_thread(thread_, "farside-opener", [this] { run(); }); !started) return started;
+  bool busy = false;
+  {
+    const std::scoped_lock held(mutex_);
+    busy = requests_.size() >= idle_;
+  }
+  if (busy && threads_.size() < most_threads_) {
+    std::thread thread;
+    Status started = start_own_thread(thread, "farside-opener", [this] { run(); });
+    if (started) {
+      threads_.push_back(std::move(thread));
+    } else if (threads_.empty()) {
+      return started;
+    }
   }
   {
     const std::scoped_lock held(mutex_);
-    requests_.push_back({peer, address});
+    requests_.push_back({peer, address, ++numbers_});
   }
   changed_.notify_one();
   return {};
@@ -32,9 +42,10 @@ Status EndpointOpener::request(Peer peer, const SocketAddress& address) {
 
 void EndpointOpener::cancel(Peer peer) {
   const std::scoped_lock held(mutex_);
-  std::erase_if(requests_, [&](const Request& each) { return each.peer == peer; });
-  if (under_way_ == peer) under_way_.reset();
-  std::erase_if(opened_, [&](const Opened& each) { return each.peer == peer; });
+  const auto of_peer = [&](const auto& each) { return each.peer == peer; };
+  std::erase_if(requests_, of_peer);
+  std::erase_if(under_way_, of_peer);
+  std::erase_if(opened_, of_peer);
   ready_.store(!opened_.empty(), std::memory_order_relaxed);
 }
 
@@ -57,18 +68,20 @@ std::optional<EndpointOpener::Opened> EndpointOpener::take() {
 void EndpointOpener::run() {
   std::unique_lock held(mutex_);
   while (true) {
+    ++idle_;
     changed_.wait(held, [this] { return stop_ || !requests_.empty(); });
+    --idle_;
     if (stop_) return;
     const Request request = requests_.front();
     requests_.pop_front();
-    under_way_ = request.peer;
+    under_way_.push_back(request);
     held.unlock();
     Opened opened{request.peer, 0, nullptr};
     opened.code = open_(request.address, opened.endpoint);
     if (opened.code != 0) opened.endpoint.reset();
     held.lock();
-    const bool wanted = under_way_ == request.peer;
-    under_way_.reset();
+    const auto is_it = [&](const Request& each) { return each.number == request.number; };
+    const bool wanted = std::erase_if(under_way_, is_it) > 0;
     if (wanted) {
       opened_.push_back(std::move(opened));
       ready_.store(true, std::memory_order_relaxed);

@@ -7,20 +7,19 @@
 namespace farside {
 
 // Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made)
-// and the peer is not abandoned.
+// and the peer is not abandoned. Meanwhile this thread takes completions itself: its repeats count as polls, for which
+// the progress thread backs off.
 template <class Issue>
 Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
   Operation* operation = nullptr;
   std::uint32_t failures = 0;
   for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
-    polls_.fetch_add(1, std::memory_order_relaxed);  // a sent message alone wakes the progress thread
-    const std::unique_lock held(mutex_);
-    PeerState& peer_state = peer_states_.of(peer);
+    thread_.polled();  // a sent message alone wakes the progress thread
+    std::unique_lock held(mutex_);
+    PeerState& peer_state = under_way_.peers().of(peer);
     if (operation == nullptr) {
-      operation = &operations_.take();
-      operation->parts = 1;
+      operation = &under_way_.begin(peer_state);
       failures = peer_state.failures;
-      peer_states_.begin(peer_state);
       end_long_sleep();
     }
     fid_ep* endpoint = nullptr;
@@ -28,17 +27,17 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
     if (code == 0) code = call(*operation, endpoint);
     if (code == 0) {
       // No thread can complete it before the mutex is released.
-      operation->pending = &pending;
-      operation->peer = peer;
-      operation->endpoint = endpoint;
-      peer_state.issued.add(*operation);
-      if (most_connections_ > 0) peer_state.last_issued = Clock::now();
-      pending.issued();
+      under_way_.issued(*operation, peer_state, pending, endpoint);
+      if (eviction_->most() > 0) peer_state.last_issued = Clock::now();
       return {};
     }
-    if (code == -FI_EAGAIN && peer_state.failures == failures) continue;
-    peer_states_.end(peer_state);
-    recycle(*operation);
+    if (code == -FI_EAGAIN && peer_state.failures == failures) {
+      const bool moved = drain();
+      held.unlock();
+      if (moved) thread_.wake_listeners();
+      continue;
+    }
+    under_way_.not_issued(*operation, peer_state);
     if (code == -FI_EAGAIN) return pending.named(out_of_reach(why_not_taken(peer, what)));
     return pending.named(fabric_error(ErrorKind::kPeer, what, code));
   }

@@ -4,37 +4,33 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-
-#include <rdma/fi_rma.h>
+#include <sys/uio.h>
+#include <thread>
+#include <utility>
 
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/fabric/fabric.hpp"
-#include "transport/fabric/provider.hpp"
+#include "transport/fabric/local_buffers.hpp"
 
 namespace farside {
+namespace {
 
-Status Fabric::post_receive(Receive& buffer) {
-  ssize_t code = 0;
-  do {
-    void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
-    code = fi_recv(connections_->receiver(), buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC,
-                   &buffer.reserved);
-  } while (code == -FI_EAGAIN);
-  return code == 0 ? Status() : Status(fabric_error(ErrorKind::kOther, "fi_recv", code));
-}
+constexpr std::chrono::seconds kLastAnswers{2};  // at the end, for peers that take no answers
+constexpr std::chrono::microseconds kLook{50};
 
-void Fabric::receive_again(Receive& buffer) {
-  if (Status status = post_receive(buffer); !status) log(LogLevel::kError, "{}", status.error().text);
-}
+}  // namespace
 
 void Fabric::receive(Receive& buffer, std::size_t bytes) {
   const std::span<const std::byte> message(buffer.bytes.data(), bytes);
   if (bytes == 0) return;
   const auto kind = static_cast<MessageKind>(message[0]);
-  if (kind == MessageKind::kReply) return take_reply(message);
+  if (kind == MessageKind::kReply) {
+    if (!under_way_.take_reply(message)) log(LogLevel::kWarn, "a reply without a request was dropped");
+    return;
+  }
   if (kind == MessageKind::kProbe) return;
-  if (kind == MessageKind::kDisconnect) return receive_disconnect(message);
+  if (kind == MessageKind::kDisconnect) return eviction_->receive(message);
   if (kind != MessageKind::kOperations && kind != MessageKind::kRegions && kind != MessageKind::kDescribe) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
     return;
@@ -48,21 +44,11 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
   if (!answer.known_sender) return;
   statistics_.add(RouteKind::kFabric, Counted::kHandler, bytes);
-  std::unique_ptr<Reply> reply = take_reply_buffer();
-  reply->refused_since = {};
-  reply->probe = false;
-  reply->peer = *sender;
+  std::unique_ptr<Reply> reply = replies_.take(*sender);
   reply->header = answer.header;
   reply->fetched = std::move(answer.fetched);
-  unsent_.push_back(std::move(reply));
+  replies_.keep(std::move(reply));
   send_replies();
-}
-
-std::unique_ptr<Reply> Fabric::take_reply_buffer() {
-  if (spare_.empty()) return std::make_unique<Reply>();
-  std::unique_ptr<Reply> reply = std::move(spare_.back());
-  spare_.pop_back();
-  return reply;
 }
 
 ssize_t Fabric::send(Reply& reply) {
@@ -71,60 +57,24 @@ ssize_t Fabric::send(Reply& reply) {
   if (const ssize_t code = connections_->reach(reply.peer, endpoint, Connections::What::kAnswer); code != 0)
     return code;
   reply.endpoint = endpoint;
-  return send(endpoint, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
-}
-
-// An adapter completes an operation when the peer's adapter has acknowledged it. So an empty write suffices, for
-// which no process has to wake.
-ssize_t Fabric::send_probe(Reply& probe) {
-  probe.header = {};
-  probe.header.kind = MessageKind::kProbe;
-  probe.fetched.clear();
-  probe.probe = true;
-  if (!is_adapter(*info_)) return send(probe);
-  fid_ep* endpoint = nullptr;
-  if (const ssize_t code = connections_->reach(probe.peer, endpoint); code != 0) return code;
-  probe.endpoint = endpoint;
-  const fi_rma_iov nowhere{};
-  const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &probe.reserved, 0};
-  return fi_writemsg(endpoint, &nothing, FI_COMPLETION);
+  return send_message(under_way_.memory(), endpoint, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
 }
 
 void Fabric::send_replies() {
-  // A peer that takes no answers must not delay answers to other peers.
-  std::optional<Peer> refused;
-  for (auto next = unsent_.begin(); next != unsent_.end() && answers_under_way_ < limits_.answers;) {
-    Reply& reply = **next;
-    if (reply.peer == refused) {
-      ++next;
-      continue;
-    }
-    const ssize_t code = send(reply);
-    if (code == -FI_EAGAIN) {  // again at the next poll
-      refused = reply.peer;
-      const Clock::time_point now = Clock::now();
-      if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
-      const bool patient = peer_timeout().count() == 0 || now - reply.refused_since < peer_timeout();
-      if (patient) {
-        ++next;
-        continue;
-      }
-    }
-    if (code == 0) {
-      next->release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
-      ++answers_under_way_;
-    } else {
-      log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
-      spare_.push_back(std::move(*next));  // with its slot of registered memory
-    }
-    next = unsent_.erase(next);
-  }
+  std::optional<Clock::duration> patience;
+  if (health_.timeout().count() > 0) patience = health_.timeout();
+  replies_.send_unsent(patience, [this](Reply& reply) { return send(reply); });
 }
 
-void Fabric::take_reply(std::span<const std::byte> message) {
-  Operation* const operation = operations_.take_answer(message);
-  if (operation == nullptr) return log(LogLevel::kWarn, "a reply without a request was dropped");
-  if (--operation->parts == 0) finish(*operation);
+// Waits for answers that the provider has refused so far, or has not sent yet.
+void Fabric::finish_answers() {
+  for (const Clock::time_point end = Clock::now() + kLastAnswers; Clock::now() < end;
+       std::this_thread::sleep_for(kLook)) {
+    const std::scoped_lock held(mutex_);
+    drain();
+    if (replies_.idle()) return;
+  }
+  log(LogLevel::kWarn, "answers to peers were not taken for {} s", kLastAnswers.count());
 }
 
 }  // namespace farside

@@ -5,18 +5,9 @@
 #include <rdma/fi_atomic.h>
 
 #include "transport/fabric/fabric_issue.hpp"
+#include "transport/fabric/local_buffers.hpp"
 
 namespace farside {
-
-bool Fabric::claims_nic_atomics() const {
-  if (info_->ep_attr->type != FI_EP_MSG || (info_->caps & FI_ATOMIC) == 0) return false;
-  const auto has = [&](fi_op op, std::uint64_t flags) {
-    fi_atomic_attr attributes{};
-    return fi_query_atomic(domain_.get(), FI_UINT64, op, &attributes, flags) == 0 && attributes.count >= 1;
-  };
-  // A slot receives the result; the operands are behind it.
-  return local_memory_.needed() && has(FI_SUM, FI_FETCH_ATOMIC) && has(FI_CSWAP, FI_COMPARE_ATOMIC);
-}
 
 // `compare` null: a fetch-add; else a compare-and-swap.
 Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand,
@@ -24,9 +15,9 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
   statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof *operand);
   return issue(pending, place.peer, compare == nullptr ? "fi_fetch_atomic" : "fi_compare_atomic",
                [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
-                 Local result;
+                 LocalBuffer result;
                  FabricHandle<fid_mr> none;  // a word goes through a slot
-                 const int code = incoming(operation, fetched, sizeof *fetched, none, result);
+                 const int code = incoming(under_way_.memory(), operation, fetched, sizeof *fetched, none, result);
                  if (code != 0) return code;
                  void* descriptor = nullptr;
                  const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -24,6 +25,14 @@ struct TcpEnds {
   SocketAddress here;
   SocketAddress there;
   bool operator==(const TcpEnds&) const = default;
+};
+
+// Where a peer is connected over TCP: the connection's number (connections.hpp), its ends, and its descriptor if it was
+// found before, else -1.
+struct TcpPath {
+  std::uint64_t number = 0;
+  TcpEnds ends;
+  int socket = -1;
 };
 
 struct TcpState {

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/transport/fake_provider.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <dlfcn.h>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <rdma/fi_rma.h>
+
+#include "tests/transport/fake_objects.hpp"
+
+namespace farside::testing {
+namespace fake {
+namespace {
+
+constexpr const char* kName = "fake";
+
+// ---- completion queues ----------------------------------------------------------------------------------------------
+
+ssize_t read_completions(fid_cq* fid, void* out, std::size_t count) {
+  const std::scoped_lock held(network().mutex);
+  auto& queue = *reinterpret_cast<Completions*>(fid);
+  count = std::min(count, queue.entries.size());
+  if (count == 0) return -FI_EAGAIN;
+  std::copy_n(queue.entries.begin(), count, static_cast<fi_cq_msg_entry*>(out));
+  queue.entries.erase(queue.entries.begin(), queue.entries.begin() + static_cast<std::ptrdiff_t>(count));
+  queue.posted -= count;
+  network().counted.readers.insert(std::this_thread::get_id());
+  return static_cast<ssize_t>(count);
+}
+
+int open_queue(fid_domain*, fi_cq_attr* attributes, fid_cq** out, void*) {
+  auto* const queue = new Completions;
+  queue->size = attributes->size;
+  queue->fid.fid.fclass = FI_CLASS_CQ;
+  queue->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) {
+    ops.close = close_object<Completions>;
+    ops.control = [](::fid* fid, int command, void* arg) {
+      return wait_descriptor(command, reinterpret_cast<Completions*>(fid)->readable.fd, arg);
+    };
+  });
+  queue->fid.ops = operations<fi_ops_cq>([](fi_ops_cq& ops) { ops.read = read_completions; });
+  *out = &queue->fid;
+  return 0;
+}
+
+// ---- messages and RDMA ----------------------------------------------------------------------------------------------
+
+void deliver(Channel& receives, const Message& message) {
+  const Posted into = receives.posted.front();
+  receives.posted.pop_front();
+  std::memcpy(into.buffer, message.bytes.data(), std::min(into.bytes, message.bytes.size()));
+  complete(*receives.queue, into.context, FI_RECV | FI_MSG, message.bytes.size());
+  complete(*message.sender, message.context, FI_SEND | FI_MSG, 0);
+}
+
+ssize_t post_receive(fid_ep* fid, void* buffer, std::size_t bytes, void*, fi_addr_t, void* context) {
+  const std::scoped_lock held(network().mutex);
+  auto& receives = *reinterpret_cast<Channel*>(fid);
+  if (receives.queue != nullptr) post(*receives.queue);
+  receives.posted.push_back({buffer, bytes, context});
+  if (receives.waiting.empty()) return 0;
+  deliver(receives, receives.waiting.front());
+  receives.waiting.pop_front();
+  return 0;
+}
+
+ssize_t send(fid_ep* fid, const fi_msg* message, std::uint64_t) {
+  const std::scoped_lock held(network().mutex);
+  auto& channel = *reinterpret_cast<Channel*>(fid);
+  if (channel.peer == nullptr) return -FI_ENOTCONN;
+  post(*channel.queue);
+  ++network().counted.messages;
+  Channel& receives = *channel.peer->receives;
+  Message sent{copy_of(message->msg_iov->iov_base, message->msg_iov->iov_len), channel.queue, message->context};
+  if (!receives.posted.empty()) {
+    deliver(receives, sent);
+  } else {
+    ++network().counted.not_ready;
+    receives.waiting.push_back(std::move(sent));
+  }
+  return 0;
+}
+
+template <bool writes>
+ssize_t move(fid_ep* fid, const fi_msg_rma* message, std::uint64_t) {
+  const std::scoped_lock held(network().mutex);
+  auto& channel = *reinterpret_cast<Channel*>(fid);
+  if (channel.peer == nullptr) return -FI_ENOTCONN;
+  post(*channel.queue);
+  auto* const there = reinterpret_cast<void*>(message->rma_iov->addr);  // NOLINT(performance-no-int-to-ptr)
+  if (message->iov_count > 0) {
+    void* const here = message->msg_iov->iov_base;
+    std::memcpy(writes ? there : here, writes ? here : there, message->msg_iov->iov_len);
+  }
+  complete(*channel.queue, message->context, FI_RMA | (writes ? FI_WRITE : FI_READ), 0);
+  return 0;
+}
+
+int open_channel(bool shares, ::fid* request, fid_ep** out) {
+  auto* const channel = new Channel;
+  channel->request = request;
+  channel->fid.fid.fclass = shares ? FI_CLASS_SRX_CTX : FI_CLASS_EP;
+  channel->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) {
+    ops.close = close_channel;
+    ops.bind = bind_channel;
+    ops.control = [](::fid*, int, void*) { return 0; };
+  });
+  channel->fid.cm = connection_operations();
+  channel->fid.msg = operations<fi_ops_msg>([](fi_ops_msg& ops) {
+    ops.recv = post_receive;
+    ops.sendmsg = send;
+  });
+  channel->fid.rma = operations<fi_ops_rma>([](fi_ops_rma& ops) {
+    ops.writemsg = move<true>;
+    ops.readmsg = move<false>;
+  });
+  *out = &channel->fid;
+  return 0;
+}
+
+// ---- the domain -----------------------------------------------------------------------------------------------------
+
+int register_memory(::fid*, const void*, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
+                    fid_mr** out, void*) {
+  const std::scoped_lock held(network().mutex);
+  auto* const region = new Region;
+  region->fid.key = network().next_key++;
+  region->fid.mem_desc = region;
+  region->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) { ops.close = close_object<Region>; });
+  *out = &region->fid;
+  return 0;
+}
+
+int open_domain(fid_fabric*, fi_info*, fid_domain** out, void*) {
+  auto* const domain = new fid_domain{};
+  domain->fid.ops = operations<fi_ops>([](fi_ops& ops) { ops.close = close_object<fid_domain>; });
+  domain->ops = operations<fi_ops_domain>([](fi_ops_domain& ops) {
+    ops.cq_open = open_queue;
+    ops.endpoint = [](fid_domain*, fi_info* info, fid_ep** endpoint, void*) {
+      return open_channel(false, info->handle, endpoint);
+    };
+    ops.srx_ctx = [](fid_domain*, fi_rx_attr*, fid_ep** receives, void*) {
+      return open_channel(true, nullptr, receives);
+    };
+  });
+  domain->mr = operations<fi_ops_mr>([](fi_ops_mr& ops) { ops.reg = register_memory; });
+  *out = domain;
+  return 0;
+}
+
+// A completion queue is ready to be slept on if it is empty: what was signalled before was read.
+int may_wait(fid_fabric*, ::fid** fids, int count) {
+  const std::scoped_lock held(network().mutex);
+  for (int i = 0; i < count; ++i) {
+    if (fids[i]->fclass != FI_CLASS_CQ) continue;
+    auto& queue = *reinterpret_cast<Completions*>(fids[i]);
+    if (!queue.entries.empty()) return -FI_EAGAIN;
+    queue.readable.clear();
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace fake
+
+InfoHandle fake_provider() {
+  InfoHandle info(fi_allocinfo());
+  info->caps = FI_MSG | FI_RMA;
+  info->addr_format = FI_SOCKADDR_IN;
+  info->fabric_attr->prov_name = strdup("verbs");
+  info->fabric_attr->name = strdup(fake::kName);
+  info->domain_attr->name = strdup(fake::kName);
+  info->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  info->domain_attr->mr_key_size = 4;
+  info->ep_attr->type = FI_EP_MSG;
+  info->ep_attr->max_msg_size = 1U << 30;
+  return info;
+}
+
+FakeQueues fake_queues() {
+  const std::scoped_lock held(fake::network().mutex);
+  return std::exchange(fake::network().counted, {});
+}
+
+}  // namespace farside::testing
+
+// In place of libfabric's, which it calls for all other providers.
+extern "C" int fi_fabric(fi_fabric_attr* attributes, fid_fabric** out, void* context) {
+  using namespace farside::testing::fake;
+  if (attributes->name == nullptr || std::string_view(attributes->name) != kName) {
+    static auto* const real = reinterpret_cast<decltype(&fi_fabric)>(dlsym(RTLD_NEXT, "fi_fabric"));
+    return real(attributes, out, context);
+  }
+  auto* const fabric = new fid_fabric{};
+  fabric->fid.ops = operations<fi_ops>([](fi_ops& ops) { ops.close = close_object<fid_fabric>; });
+  fabric->ops = operations<fi_ops_fabric>([](fi_ops_fabric& ops) {
+    ops.domain = open_domain;
+    ops.passive_ep = open_listener;
+    ops.eq_open = open_events;
+    ops.trywait = may_wait;
+  });
+  *out = fabric;
+  return 0;
+}

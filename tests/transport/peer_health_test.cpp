@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which peers are abandoned, and when: by a clock of the test, and connections that do what it says.
+#include "transport/fabric/peer_health.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace farside;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Network final : PeerHealth::Peers {
+  PeerStates& states;
+  bool waits = false, room = true;
+  ssize_t code = 0;          // of a probe
+  std::string connecting;    // trouble
+  std::uint64_t number = 1;  // of the connection
+  int socket = -1;
+  int probes = 0;
+  std::vector<std::string> abandoned;
+
+  explicit Network(PeerStates& of) : states(of) {}
+  bool waits_for_place(Peer) const override { return waits; }
+  std::optional<ssize_t> send_probe(Peer) override {
+    if (!room) return {};
+    ++probes;
+    return code;
+  }
+  std::string trouble(Peer) const override { return connecting; }
+  std::optional<TcpPath> tcp_path(Peer) const override { return TcpPath{number, {}, socket}; }
+  std::uint64_t connection_number(Peer) const override { return number; }
+  void found_socket(Peer, int found) override { socket = found; }
+  void abandon(PeerState& peer_state, const std::string& why) override {
+    abandoned.push_back(why);
+    while (peer_state.under_way > 0) states.end(peer_state);
+  }
+};
+
+// An endpoint with one operation under way, 10 s after which its peer is abandoned.
+struct Checked {
+  PeerStates states;
+  Network network{states};
+  PeerHealth health;
+  PeerState& peer = states.of(2);
+  PeerHealth::Clock::time_point begin;
+
+  explicit Checked(bool adapter, std::chrono::seconds timeout = 10s) : health(states, network, adapter, timeout) {
+    states.begin(peer);
+    begin = peer.quiet_since;
+  }
+  // Checks four times per second, after `from` and until `until`.
+  void check(std::chrono::milliseconds from, std::chrono::milliseconds until) {
+    for (auto at = from + 250ms; at <= until; at += 250ms) health.check(begin + at);
+  }
+  int gone() const { return static_cast<int>(network.abandoned.size()); }
+};
+
+}  // namespace
+
+TEST_CASE("a peer whose probes are taken is slow, and is waited for") {
+  Checked one(false);
+  one.check(0ms, 4750ms);
+  CHECK(one.network.probes == 0);
+  one.check(4750ms, 100s);
+  CHECK(one.gone() == 0);
+  CHECK(one.network.probes == 20);  // one for each half of the timeout
+}
+
+TEST_CASE("a peer whose probes are refused is abandoned after the timeout") {
+  Checked one(false);
+  one.network.code = -FI_EAGAIN;
+  one.check(0ms, 9750ms);
+  CHECK(one.gone() == 0);
+  one.network.connecting = "no route";
+  one.check(9750ms, 10s);
+  REQUIRE(one.gone() == 1);
+  CHECK(one.network.abandoned[0] == "connecting to it: no route");
+  CHECK(one.peer.failures == 1);
+  one.check(10s, 60s);
+  CHECK(one.gone() == 1);
+}
+
+TEST_CASE("a probe that cannot be sent at all ends the wait") {
+  Checked one(false);
+  one.network.code = -FI_ENOTCONN;
+  one.check(0ms, 5s);
+  CHECK(one.gone() == 1);
+}
+
+TEST_CASE("an adapter must complete its probe before the timeout") {
+  Checked one(true);
+  one.check(0ms, 9750ms);
+  CHECK(one.network.probes == 1);
+  SECTION("it does not") {
+    one.check(9750ms, 10s);
+    CHECK(one.gone() == 1);
+    CHECK_FALSE(one.peer.probed);
+  }
+  SECTION("it does") {
+    PeerHealth::probe_completed(one.peer, one.begin + 9900ms);
+    one.check(9750ms, 14750ms);
+    CHECK(one.network.probes == 1);
+    one.check(14750ms, 19750ms);
+    CHECK(one.network.probes == 2);
+    CHECK(one.gone() == 0);
+  }
+  SECTION("it fails, and the next one is taken") {
+    PeerHealth::probe_failed(one.peer);
+    one.check(9750ms, 10s);
+    CHECK(one.network.probes == 2);
+    CHECK(one.gone() == 0);
+  }
+}
+
+TEST_CASE("a peer towards which something completes is not probed") {
+  Checked one(true);
+  for (auto at = 0ms; at < 60s; at += 4s) {
+    ++one.peer.completed;
+    one.check(at, at + 4s);
+  }
+  CHECK(one.network.probes == 0);
+}
+
+TEST_CASE("a peer that waits for its turn to be connected to is not blamed") {
+  Checked one(false);
+  one.network.code = -FI_EAGAIN;
+  one.network.waits = true;
+  one.check(0ms, 60s);
+  CHECK(one.network.probes == 0);
+  one.network.waits = false;
+  one.check(60s, 69750ms);
+  CHECK(one.gone() == 0);
+  one.check(69750ms, 70s);
+  CHECK(one.gone() == 1);
+}
+
+TEST_CASE("without room for a probe nothing is decided") {
+  Checked one(true);
+  one.network.room = false;
+  one.check(0ms, 60s);
+  CHECK(one.gone() == 0);
+}
+
+TEST_CASE("a shorter limit holds until it is lifted, and a longer one never") {
+  Checked one(false);
+  one.network.code = -FI_EAGAIN;
+  one.health.limit_silence(100s);
+  CHECK(one.health.timeout() == 10s);
+  CHECK(one.health.timeout_as_asked());
+  one.health.limit_silence(2s);
+  CHECK_FALSE(one.health.timeout_as_asked());
+  one.check(0ms, 2s);
+  CHECK(one.gone() == 1);
+  one.health.limit_silence({});
+  CHECK(one.health.timeout() == 10s);
+  Checked patient(false, 0s);
+  patient.network.code = -FI_EAGAIN;
+  patient.check(0ms, 200s);
+  CHECK(patient.gone() == 0);
+  CHECK(patient.health.quiet_paths(patient.begin + 100s).empty());
+  patient.health.limit_silence(2s);
+  patient.check(0ms, 2s);
+  CHECK(patient.gone() == 1);
+}
+
+TEST_CASE("over TCP a peer is abandoned whose host acknowledges nothing for the whole timeout") {
+  Checked one(false);
+  const auto look = [&](std::chrono::milliseconds at, bool unanswered, std::chrono::milliseconds silent) {
+    std::vector<PeerHealth::QuietPath> paths = one.health.quiet_paths(one.begin + at);
+    for (PeerHealth::QuietPath& each : paths) {
+      each.path.socket = 5;
+      each.state = TcpState{unanswered, silent};
+    }
+    one.health.judge(paths, one.begin + at);
+    return paths.size();
+  };
+  CHECK(look(900ms, true, 900ms) == 0);
+  CHECK(look(2s, true, 2s) == 1);
+  CHECK(one.network.socket == 5);
+  SECTION("and only then") {
+    CHECK(look(6900ms, true, 20s) == 1);
+    CHECK(one.gone() == 0);  // data have waited for less than half of the timeout
+    CHECK(look(9s, true, 9s) == 1);
+    CHECK(one.gone() == 0);
+    CHECK(look(10s, true, 10s) == 1);
+    REQUIRE(one.gone() == 1);
+    CHECK(one.network.abandoned[0] == "its host acknowledges nothing that is sent to it");
+  }
+  SECTION("not if it acknowledges meanwhile") {
+    look(8s, false, 0ms);
+    look(9s, true, 20s);
+    CHECK(look(13s, true, 20s) == 1);
+    CHECK(one.gone() == 0);
+    look(14s, true, 20s);
+    CHECK(one.gone() == 1);
+  }
+  SECTION("not for the silence of an earlier connection") {
+    std::vector<PeerHealth::QuietPath> paths = one.health.quiet_paths(one.begin + 20s);
+    REQUIRE(paths.size() == 1);
+    paths[0].state = TcpState{true, 20s};
+    one.network.number = 2;
+    one.health.judge(paths, one.begin + 20s);
+    CHECK(one.gone() == 0);
+  }
+}

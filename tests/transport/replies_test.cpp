@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Answers that the provider takes, refuses, or takes only so many of at once.
+#include "transport/fabric/replies.hpp"
+
+#include <chrono>
+#include <map>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace farside;
+using namespace std::chrono_literals;
+
+namespace {
+
+// A provider that refuses what goes to some peers.
+struct Provider {
+  std::map<Peer, ssize_t> codes;  // of peers that are refused
+  std::vector<Reply*> has;
+  std::vector<std::uint64_t> sent;  // Reply::header.operation
+
+  auto send() {
+    return [this](Reply& reply) -> ssize_t {
+      if (codes.contains(reply.peer)) return codes[reply.peer];
+      has.push_back(&reply);
+      sent.push_back(reply.header.operation);
+      return 0;
+    };
+  }
+  void complete(Replies& replies) {
+    for (Reply* each : has) replies.completed(*each);
+    has.clear();
+  }
+};
+
+void keep(Replies& replies, Peer peer, std::uint64_t number) {
+  std::unique_ptr<Reply> reply = replies.take(peer);
+  reply->header.operation = number;
+  replies.keep(std::move(reply));
+}
+
+using Numbers = std::vector<std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("a peer that takes no answers delays no others, and gets its own in their order") {
+  Replies replies(100);
+  Provider provider;
+  provider.codes[1] = -FI_EAGAIN;
+  for (std::uint64_t i = 0; i < 6; ++i) keep(replies, 1 + i % 2, i);
+  replies.send_unsent({}, provider.send());
+  CHECK(provider.sent == Numbers{1, 3, 5});
+  CHECK(replies.any_unsent());
+  provider.codes.clear();
+  replies.send_unsent({}, provider.send());
+  CHECK(provider.sent == Numbers{1, 3, 5, 0, 2, 4});
+  CHECK_FALSE(replies.any_unsent());
+  CHECK_FALSE(replies.idle());
+  provider.complete(replies);
+  CHECK(replies.idle());
+}
+
+TEST_CASE("the provider never has more answers than the limit") {
+  Replies replies(3);
+  Provider provider;
+  for (std::uint64_t i = 0; i < 8; ++i) keep(replies, i, i);
+  for (const std::size_t more : {3, 3, 2}) {
+    replies.send_unsent({}, provider.send());
+    CHECK(provider.has.size() == more);
+    CHECK(replies.room() == (more < 3));
+    provider.complete(replies);
+  }
+  CHECK(provider.sent == Numbers{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(replies.idle());
+}
+
+TEST_CASE("an answer that is refused for too long, or with another error, is dropped") {
+  Replies replies(10);
+  Provider provider;
+  provider.codes = {{1, -FI_EAGAIN}, {2, -FI_ENOTCONN}};
+  keep(replies, 1, 1);
+  keep(replies, 2, 2);
+  replies.send_unsent(1h, provider.send());
+  CHECK(replies.any_unsent());
+  replies.send_unsent(Replies::Clock::duration::zero(), provider.send());
+  CHECK(replies.idle());
+  CHECK(provider.sent.empty());
+  // A refusal of before does not count for the next answer in the same buffer.
+  keep(replies, 1, 3);
+  keep(replies, 1, 4);
+  replies.send_unsent(1h, provider.send());
+  provider.codes.clear();
+  replies.send_unsent(1h, provider.send());
+  CHECK(provider.sent == Numbers{3, 4});
+  provider.complete(replies);
+}
+
+TEST_CASE("a message that is sent at once is under way, or its buffer is free again") {
+  Replies replies(10);
+  Provider provider;
+  provider.codes[1] = -FI_EAGAIN;
+  std::unique_ptr<Reply> reply = replies.take(1);
+  const Reply* const buffer = reply.get();
+  reply->probe = true;
+  reply->fetched.resize(8);
+  CHECK(replies.send(std::move(reply), provider.send()) == -FI_EAGAIN);
+  CHECK(replies.idle());
+  std::unique_ptr<Reply> again = replies.take(2);
+  CHECK(again.get() == buffer);
+  CHECK_FALSE(again->probe);
+  CHECK(again->fetched.empty());
+  CHECK(replies.send(std::move(again), provider.send()) == 0);
+  CHECK_FALSE(replies.idle());
+  provider.complete(replies);
+  CHECK(replies.idle());
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/fabric/connection_eviction.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "transport/base/log.hpp"
+#include "transport/handler/message.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::chrono::milliseconds kUnused{100};  // the shortest time
+constexpr std::chrono::seconds kUnusedLongest{100};
+constexpr int kComesBackSoon = 16;           // in multiples of that time
+constexpr std::size_t kPartInShortage = 16;  // of the connections one in so many is closed
+
+// The time without use after which the connection may be evicted.
+PeerState::Clock::duration patience(const PeerState& peer_state) {
+  return std::max<PeerState::Clock::duration>(peer_state.patience, kUnused);
+}
+
+}  // namespace
+
+void ConnectionEviction::share_node(std::size_t processes) {
+  if (processes <= node_processes_) return;
+  node_processes_ = processes;
+  const std::size_t most = connections_.most_connections(processes);
+  if (most == 0 || most >= most_) return;
+  most_ = most;
+  log(LogLevel::kInfo, "FARSIDE_CONNECTIONS={}, but {}, shared by {} processes of the node, admit {} connections",
+      asked_, connections_.what_limits(), processes, most);
+}
+
+std::vector<PeerState*> ConnectionEviction::unused(Clock::time_point now) {
+  std::vector<PeerState*> found;
+  connections_.for_each_peer([&](Peer peer) {
+    PeerState& peer_state = states_.of(peer);
+    if (peer_state.under_way == 0 && connections_.age(peer) >= patience(peer_state) &&
+        now - peer_state.last_issued >= kUnused) {
+      found.push_back(&peer_state);
+    }
+  });
+  return found;
+}
+
+void ConnectionEviction::make_room() {
+  const Clock::time_point now = Clock::now();
+  if (now < make_room_again_) return;
+  make_room_again_ = now + kRoomAgain;
+  std::vector<PeerState*> candidates = unused(now);
+  const std::size_t count = connections_.count();
+  std::size_t too_many = most_ > 0 && count > most_ ? count - most_ : 0;
+  const bool shortage = connections_.shortage();
+  if (shortage) too_many = std::max(too_many, count / kPartInShortage + 1);
+  connections_.clear_shortage();
+  too_many = std::min(too_many, candidates.size());
+  const auto last_ones = candidates.begin() + static_cast<std::ptrdiff_t>(too_many);
+  std::partial_sort(candidates.begin(), last_ones, candidates.end(),
+                    [](const PeerState* a, const PeerState* b) { return a->last_issued < b->last_issued; });
+  for (auto each = candidates.begin(); each != last_ones; ++each) ask_to_disconnect(**each, shortage);
+}
+
+void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage) {
+  const Peer peer = peer_state.peer;
+  std::unique_ptr<Reply> request = replies_.take(peer);
+  request->header.kind = MessageKind::kDisconnect;
+  request->header.operation = connections_.number(peer);
+  request->probe = true;  // no warning if it does not arrive
+  const std::size_t count = connections_.count();
+  if (replies_.send(std::move(request), send_) != 0) return;
+  if (shortage) {
+    log(LogLevel::kInfo,
+        "{} connections, and no descriptor or memory for another: one that was not used is to be "
+        "closed",
+        count);
+  } else {
+    log(LogLevel::kInfo, "{} connections, {}={}: one that was not used is to be closed", count,
+        most_ == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most_);
+  }
+  const bool soon = connections_.age(peer) < kComesBackSoon * patience(peer_state);
+  peer_state.patience =
+      soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : Clock::duration(kUnused);
+  connections_.begin_disconnect(peer);
+}
+
+void ConnectionEviction::receive(std::span<const std::byte> message) {
+  ReplyHeader header{};
+  if (message.size() != sizeof header) return;
+  std::memcpy(&header, message.data(), sizeof header);
+  // The connection may have ended since.
+  const std::optional<Peer> peer = connections_.peer_of(header.operation);
+  if (!peer) return;
+  connections_.begin_disconnect(*peer);
+  if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
+}
+
+void ConnectionEviction::disconnect_idle() {
+  std::erase_if(disconnecting_,
+                [&](Peer peer) { return states_.of(peer).issued.empty() && connections_.disconnect(peer); });
+}
+
+}  // namespace farside

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ConnectionEviction: closes connections that are not used (FARSIDE_CONNECTIONS, or the process's share of what the
+// node has for connections, if that is less): beyond this limit the least recently used are closed, and reopened on
+// demand. Eviction must lose nothing, and a process does not see the operations that its peer has under way. To evict
+// an idle connection, a process therefore stops issuing on it and sends DISCONNECT. The peer stops issuing as well, and
+// ends the connection when nothing of its own is under way: its requests have been answered by then. If both send
+// DISCONNECT, both end it.
+//
+// The same happens, whatever the limit is, when a connection cannot be made for lack of descriptors or memory.
+//
+// The limit is soft. A connection that is in use or was just made stays, since two ranks that need each other would
+// otherwise connect and disconnect for ever. RDMA of the peer is not visible here, so a connection that soon comes
+// back is evicted ever later.
+//
+// Not thread-safe: Fabric's mutex guards it. Errors: none of its own. Cost: too_many() a few loads; make_room() goes
+// over the connections, once per kRoomAgain while there are too many. Memory: in PeerState.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <sys/types.h>
+#include <vector>
+
+#include "transport/base/address.hpp"
+#include "transport/fabric/connections.hpp"
+#include "transport/fabric/operation.hpp"
+#include "transport/fabric/peer_states.hpp"
+#include "transport/fabric/replies.hpp"
+
+namespace farside {
+
+class ConnectionEviction {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Between two passes over the connections, while there are too many.
+  static constexpr std::chrono::milliseconds kRoomAgain{20};
+  // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it.
+  ConnectionEviction(Connections& connections, PeerStates& states, Replies& replies, std::size_t limit,
+                     std::function<ssize_t(Reply&)> send)
+      : connections_(connections),
+        states_(states),
+        replies_(replies),
+        send_(std::move(send)),
+        asked_(limit),
+        most_(limit) {}
+
+  // Says that so many processes of this node, this one included, use the fabric or may do so. The largest number that
+  // was said counts.
+  void share_node(std::size_t processes);
+  std::size_t node_processes() const { return node_processes_; }
+  // The limit of connections; 0: none.
+  std::size_t most() const { return most_; }
+  bool too_many() const { return (most_ > 0 && connections_.count() > most_) || connections_.shortage(); }
+
+  // Begins to close connections. To be called repeatedly while there are too many.
+  void make_room();
+  // Takes a DISCONNECT. The message comes from the network: every field is checked.
+  void receive(std::span<const std::byte> message);
+  // Returns whether peers have sent DISCONNECT whose connections have not ended yet.
+  bool any_disconnecting() const { return !disconnecting_.empty(); }
+  // Ends those of them on which nothing of this process is under way.
+  void disconnect_idle();
+
+ private:
+  std::vector<PeerState*> unused(Clock::time_point now);
+  void ask_to_disconnect(PeerState& peer_state, bool shortage);
+
+  Connections& connections_;
+  PeerStates& states_;
+  Replies& replies_;
+  const std::function<ssize_t(Reply&)> send_;
+  const std::size_t asked_;
+  std::size_t most_;
+  std::size_t node_processes_ = 0;
+  std::vector<Peer> disconnecting_;  // peers that have sent DISCONNECT
+  Clock::time_point make_room_again_{};
+};
+
+}  // namespace farside

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ConnectionTable: the peers that a process knows, and its connections to them, in all their states. A peer has at most
+// one present connection; connections that have ended stay in the table until nothing is under way on them.
+//
+// It closes endpoints, and calls nothing else of libfabric. Not thread-safe: Fabric's mutex guards it. Errors: none.
+// Cost: constant for each call, but for the templates, which go over the connections. Memory: 72 bytes per peer and 48
+// in a map, and about 140 per connection.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include <rdma/fi_endpoint.h>
+
+#include "transport/base/address.hpp"
+#include "transport/fabric/handles.hpp"
+
+namespace farside {
+
+struct Connection {
+  using Clock = std::chrono::steady_clock;
+  // kConnecting: this process has sent a request; kAccepting: it has accepted the peer's; kDisconnecting: only answers
+  // are sent on it.
+  enum class State : std::uint8_t { kConnecting, kAccepting, kConnected, kDisconnecting, kEnded };
+
+  FabricHandle<fid_ep> endpoint;
+  Peer peer = 0;
+  std::uint64_t number = 0;
+  State state = State::kConnecting;
+  bool initiated = false;  // by this process
+  bool to_disconnect = false;
+  bool counted = false;       // in ConnectionTable::to_stay()
+  int socket = -1;            // over TCP, once it was found
+  std::uint32_t place = 0;    // among those that have ended
+  Clock::time_point since{};  // time of connecting
+  bool carries() const { return state == State::kConnected || state == State::kDisconnecting; }
+};
+
+struct KnownPeer {
+  FabricAddress address;
+  Connection* current = nullptr;
+  Connection::Clock::time_point not_before{};  // of the next attempt
+  std::uint64_t attempt = 0;                   // the peer's latest known attempt: later ones are newer than `current`
+  std::uint16_t refused = 0;                   // attempts since the last connection, which lengthen the back-off
+  std::uint16_t trouble = 0;                   // libfabric's error of the last attempt
+  bool waits = false;                          // for a place among the requests under way (connection_requests.hpp)
+  bool opening = false;                        // its endpoint was requested from a thread; `current` is null
+  bool failed = false;                         // the last attempt had an error that does not pass, and nobody was told
+
+  // Delays the next attempt: by 1 ms at first, and by up to 100 ms.
+  void back_off(Connection::Clock::time_point now);
+};
+
+class ConnectionTable {
+ public:
+  using Clock = Connection::Clock;
+  using State = Connection::State;
+
+  // The identity of this process. The two ends of a connection to itself do not count towards limits.
+  void set_own_identity(std::uint64_t identity) { own_identity_ = identity; }
+
+  // Makes a peer known; the same identity is the same peer. Peers are small numbers. insert() notes its address.
+  Peer find(std::uint64_t identity);
+  Peer insert(const FabricAddress& address);
+  // The same, without making it known.
+  std::optional<Peer> find_known(std::uint64_t identity) const;
+  // Returns the peer to which the connection of this number is the present one.
+  std::optional<Peer> peer_of(std::uint64_t number) const;
+  KnownPeer& of(Peer peer) { return peers_[peer]; }
+  const KnownPeer& of(Peer peer) const { return peers_[peer]; }
+  bool is_self(Peer peer) const { return peers_[peer].address.identity == own_identity_; }
+
+  // Adds a connection in kConnecting or kAccepting. It is not the present one yet.
+  Connection& add(FabricHandle<fid_ep> endpoint, Peer peer, State state, bool initiated, std::uint64_t number);
+  // Returns the connection of this endpoint; null if there is none.
+  Connection* find(const fid* endpoint) const;
+  void set_current(Peer peer, Connection* connection);
+  // The connection carries operations from now on.
+  void established(Connection& connection);
+  // From now on only answers are sent on it.
+  void begin_disconnect(Connection& connection);
+  // It is not the present connection to its peer any more. The next attempt to connect is delayed.
+  void forget(Connection& connection);
+  // Puts it into kEnded, and returns its state before.
+  State end(Connection& connection);
+  // Closes its endpoint, and forgets it. Precondition: it is in kEnded.
+  void close(Connection& connection);
+  // Closes the ended connections of those peers for which idle(peer) says that nothing is under way towards them.
+  template <class Idle>
+  void close_ended(Idle&& idle) {
+    for (std::size_t i = ended_.size(); i-- > 0;) {
+      if (idle(ended_[i]->peer)) close(*ended_[i]);
+    }
+  }
+  // Closes all.
+  void clear() { connections_.clear(); }
+
+  // Calls act(Connection&) for each present connection, or for each in any state.
+  template <class Do>
+  void for_each_present(Do&& act) const {
+    for (const auto& [_, connection] : connections_) {
+      if (peers_[connection->peer].current == connection.get()) act(*connection);
+    }
+  }
+  template <class Do>
+  void for_each(Do&& act) const {
+    for (const auto& [_, connection] : connections_) act(*connection);
+  }
+
+  std::size_t size() const { return connections_.size(); }
+  // How many connections to other processes exist or are being made, without those that are being closed.
+  std::size_t to_stay() const { return to_stay_; }
+  // How many are in kConnecting or kAccepting, and how many in kConnecting.
+  std::size_t in_progress() const { return in_progress_; }
+  std::size_t initiated() const { return initiated_; }
+  bool any_ended() const { return !ended_.empty(); }
+
+ private:
+  void no_longer_in_progress(State state);
+  void stop_counting(Connection& connection);
+
+  std::uint64_t own_identity_ = 0;
+  std::vector<KnownPeer> peers_;
+  std::unordered_map<std::uint64_t, Peer> by_identity_;
+  std::unordered_map<const fid*, std::unique_ptr<Connection>> connections_;
+  std::unordered_map<std::uint64_t, Peer> by_number_;  // of the present connections
+  std::vector<Connection*> ended_;                     // in kEnded
+  std::size_t to_stay_ = 0;
+  std::size_t in_progress_ = 0;
+  std::size_t initiated_ = 0;
+};
+
+}  // namespace farside

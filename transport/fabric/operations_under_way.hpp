@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// OperationsUnderWay: the operations that this process has issued, or is issuing, and that have not ended. It counts
+// them per peer (peer_states.hpp), ends each exactly once, and gives its Pending the result. A request ends when its
+// send has completed and its reply has arrived, in either order. An operation that is failed before the provider has
+// completed it keeps its context and its registered memory until then.
+//
+// Not thread-safe: Fabric's mutex guards it. A waiting thread may destroy a Pending right after its last operation has
+// ended here. Errors: none of its own. Cost of each call: constant, but for those that fail all operations of a peer.
+// Memory: that of PeerStates per peer, of OperationPool per operation, and of LocalMemory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <rdma/fi_endpoint.h>
+
+#include "transport/base/address.hpp"
+#include "transport/base/result.hpp"
+#include "transport/fabric/local_memory.hpp"
+#include "transport/fabric/operation.hpp"
+#include "transport/fabric/peer_states.hpp"
+#include "transport/fabric/pending.hpp"
+
+namespace farside {
+
+class OperationsUnderWay {
+ public:
+  PeerStates& peers() { return peers_; }
+  const PeerStates& peers() const { return peers_; }
+  // The registered memory of operations; answers to peers take theirs from it as well.
+  LocalMemory& memory() { return memory_; }
+  // As OperationPool::number.
+  std::uint64_t number(const Operation& operation) const { return pool_.number(operation); }
+
+  // Takes an operation that will be issued to the peer, which is active from now on.
+  Operation& begin(PeerState& peer_state) {
+    Operation& operation = pool_.take();
+    operation.parts = 1;
+    operation.peer = peer_state.peer;
+    peers_.begin(peer_state);
+    return operation;
+  }
+  // Makes it a request, which also awaits a reply.
+  static void await_reply(Operation& operation) {
+    operation.request = true;
+    operation.parts = 2;
+    operation.awaits_reply = true;
+  }
+  // Notes that the provider has taken it.
+  void issued(Operation& operation, PeerState& peer_state, Pending& pending, const fid_ep* endpoint) {
+    operation.pending = &pending;
+    operation.endpoint = endpoint;
+    peer_state.issued.add(operation);
+    if (operation.request) ++peer_state.requests;
+    pending.issued();
+  }
+  // Notes that the provider will not get it.
+  void not_issued(Operation& operation, PeerState& peer_state) {
+    peers_.end(peer_state);
+    recycle(operation);
+  }
+
+  // Notes that the provider has completed it, and copies the fetched data out of its slot.
+  void completed(Operation& operation);
+  // The same with an error: no reply will arrive either.
+  void failed(Operation& operation, Error error);
+  // Takes a reply from the network. Returns false if no operation awaits it.
+  bool take_reply(std::span<const std::byte> message);
+  // Fails all operations towards the peer. The provider still has some of them.
+  void fail_all(PeerState& peer_state, const Error& error);
+  // Fails the requests to the peer that await replies; for those that the provider has, its completion is awaited.
+  void fail_awaiting(Peer peer, const Error& error);
+  // Ends all registrations. Precondition: the provider has no operation.
+  void release_memory();
+
+ private:
+  void finish(Operation& operation);
+  void recycle(Operation& operation);
+
+  OperationPool pool_;
+  PeerStates peers_;
+  LocalMemory memory_;
+};
+
+}  // namespace farside

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/fabric/peer_health.hpp"
+
+#include "transport/base/result.hpp"
+#include "transport/fabric/handles.hpp"
+
+namespace farside {
+namespace {
+
+// Returns whether operations are under way towards the peer, and none has completed for `so_long`.
+bool quiet(PeerState& peer_state, PeerHealth::Clock::time_point now, PeerHealth::Clock::duration so_long) {
+  if (peer_state.under_way == 0) return false;
+  if (peer_state.completed != peer_state.completed_then) {
+    peer_state.completed_then = peer_state.completed;
+    peer_state.quiet_since = now;
+    peer_state.unacknowledged_since = {};
+  }
+  return now - peer_state.quiet_since >= so_long;
+}
+
+PeerHealth::Clock::duration half(std::chrono::seconds timeout) { return PeerHealth::Clock::duration(timeout) / 2; }
+
+}  // namespace
+
+void PeerHealth::limit_silence(std::optional<std::chrono::seconds> limit) {
+  const bool shorter = limit && (asked_.count() == 0 || *limit < asked_);
+  timeout_.store(shorter ? *limit : asked_, std::memory_order_relaxed);
+}
+
+void PeerHealth::check(Clock::time_point now) {
+  if (timeout().count() == 0) return;
+  states_.for_each_active([&](PeerState& peer_state) { check(peer_state, now); });
+}
+
+void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
+  // The peer may well be in reach.
+  if (peers_.waits_for_place(peer_state.peer)) peer_state.quiet_since = now;
+  if (!quiet(peer_state, now, half(timeout()))) return;
+  const bool too_long = now - peer_state.quiet_since >= timeout();
+  if (peer_state.probed) {
+    if (too_long) lose(peer_state, now, "its adapter acknowledges nothing that is sent to it");
+    return;
+  }
+  const std::optional<ssize_t> code = peers_.send_probe(peer_state.peer);
+  if (!code) return;
+  if (*code == 0) {
+    peer_state.probed = completes_probes_;
+    if (!peer_state.probed) peer_state.quiet_since = now;
+    return;
+  }
+  if (*code == -FI_EAGAIN && !too_long) return;
+  const std::string trouble = peers_.trouble(peer_state.peer);
+  lose(peer_state, now,
+       trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", *code).text : "connecting to it: " + trouble);
+}
+
+std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now) {
+  constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
+  std::vector<QuietPath> paths;
+  if (timeout().count() == 0) return paths;
+  states_.for_each_active([&](PeerState& peer_state) {
+    const bool noted = peer_state.unacknowledged_since != Clock::time_point{};
+    if (!quiet(peer_state, now, noted ? Clock::duration{} : kQuietEnough)) return;
+    if (const auto path = peers_.tcp_path(peer_state.peer)) {
+      paths.push_back({peer_state.peer, *path, {}});
+    } else {
+      peer_state.unacknowledged_since = {};
+    }
+  });
+  return paths;
+}
+
+void PeerHealth::look(std::vector<QuietPath>& paths) {
+  std::vector<TcpEnds> sought;
+  for (QuietPath& each : paths) {
+    each.state = tcp_state(each.path.socket, each.path.ends);
+    if (!each.state) sought.push_back(each.path.ends);
+  }
+  if (sought.empty()) return;
+  const std::vector<int> found = find_tcp_sockets(sought);
+  auto next = found.begin();
+  for (QuietPath& each : paths) {
+    if (each.state) continue;
+    each.path.socket = *next++;
+    each.state = tcp_state(each.path.socket, each.path.ends);
+  }
+}
+
+void PeerHealth::judge(const std::vector<QuietPath>& paths, Clock::time_point now) {
+  for (const QuietPath& each : paths) {
+    PeerState& peer_state = states_.of(each.peer);
+    if (!quiet(peer_state, now, {}) || peers_.connection_number(each.peer) != each.path.number) continue;
+    peers_.found_socket(each.peer, each.path.socket);
+    if (!each.state || !each.state->unanswered) {
+      peer_state.unacknowledged_since = {};
+      continue;
+    }
+    if (peer_state.unacknowledged_since == Clock::time_point{}) peer_state.unacknowledged_since = now;
+    if (each.state->silent >= timeout() && now - peer_state.unacknowledged_since >= half(timeout())) {
+      lose(peer_state, now, "its host acknowledges nothing that is sent to it");
+    }
+  }
+}
+
+void PeerHealth::lose(PeerState& peer_state, Clock::time_point now, const std::string& why) {
+  ++peer_state.failures;
+  peer_state.quiet_since = now;
+  peer_state.probed = false;
+  peers_.abandon(peer_state, why);
+}
+
+}  // namespace farside

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ProgressThread: the thread that sleeps on the completion queue's file descriptor and executes what arrives, so that a
+// target that computes never delays an origin. While application threads poll, it backs off (adaptive_polling.hpp);
+// while they sleep, it wakes them. At regular times it has the peers with operations under way checked.
+//
+// It knows nothing of libfabric: its Work says what is to be done and how long it may sleep.
+//
+// Thread safety: any thread may call all members but start() and stop(). Errors: kOther if there is no descriptor or no
+// thread. Cost: polled() an atomic addition, polled_from_runtime() two loads and a store, wake_listeners() a fence and
+// a load while no thread sleeps, wake() a system call. Per arrival that wakes the thread, it calls Work twice (two
+// virtual calls). Memory: nothing per peer.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <sys/eventfd.h>
+#include <thread>
+#include <vector>
+
+#include "transport/base/result.hpp"
+#include "transport/base/unique_fd.hpp"
+#include "transport/base/wake_event.hpp"
+#include "transport/fabric/adaptive_polling.hpp"
+#include "transport/fabric/listening.hpp"
+
+namespace farside {
+
+class ProgressThread {
+ public:
+  // The longest sleep while something is under way, and the time between two calls of Work::check.
+  static constexpr std::chrono::milliseconds kSafetyNet{250};
+  // Between two calls of Work::look_at_connections.
+  static constexpr std::chrono::milliseconds kLookNow{1};
+
+  // What the thread does. It calls all members, without any lock.
+  class Work {
+   public:
+    struct Sleep {
+      std::chrono::milliseconds limit;  // if nothing arrives
+      int events_fd = -1;               // of connection events; -1: it shall not wake the thread
+    };
+    // At regular times.
+    virtual void check() = 0;
+    // While application threads poll: they take completions, but no connection events.
+    virtual void look_at_connections() = 0;
+    // Takes what has arrived. `connection_woke`: events_fd was readable.
+    virtual Sleep progress(bool connection_woke) = 0;
+    // Returns whether nothing has arrived that would not wake the thread (fi_trywait(3)). It may make progress.
+    virtual bool may_sleep() = 0;
+
+   protected:
+    ~Work() = default;
+  };
+
+  ProgressThread() = default;
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+  ~ProgressThread() { stop(); }
+
+  // Makes wake() possible. Errors: kOther.
+  Status prepare();
+  // `queue_fd` wakes the thread when something arrives. `work` must outlive the thread. Precondition: prepare().
+  Status start(Work& work, int queue_fd);
+  bool running() const { return thread_.joinable(); }
+  void stop();
+  // Ends the present sleep of the thread, but not its back-off.
+  void wake() { eventfd_write(wake_fd_.get(), 1); }
+
+  // Notes that an application thread polls, or is about to issue an operation: the thread backs off.
+  void polled() { polls_.fetch_add(1, std::memory_order_relaxed); }
+  // Notes that a thread waits in the MPI runtime. Returns whether arrivals are left to such threads now.
+  bool polled_from_runtime() {
+    runtime_polls_.store(runtime_polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return runtime_serves_.load(std::memory_order_relaxed);
+  }
+
+  // Between these calls `wake_event` is signalled when something arrives.
+  void listen(WakeEvent& wake_event);
+  void stop_listening(WakeEvent& wake_event);
+  // Signals them. To be called by a thread that has taken arrivals, without Fabric's mutex.
+  void wake_listeners();
+
+ private:
+  bool back_off_for(AdaptivePolling& polling);
+  void run(Work& work, int queue_fd);
+
+  std::atomic<std::uint32_t> polls_{0};          // by application threads; while it moves, the thread backs off
+  std::atomic<std::uint32_t> runtime_polls_{0};  // approximately: it only has to move
+  std::atomic<bool> runtime_serves_{false};      // the thread leaves arrivals to threads in the runtime
+  WakeEvent back_off_event_;                     // of the thread in its back-off
+  Listening listening_;                          // size of listeners_, read without its mutex
+  std::mutex listeners_mutex_;
+  std::vector<WakeEvent*> listeners_;  // of application threads that sleep
+  std::atomic<bool> stop_{false};
+  UniqueFd wake_fd_;
+  std::thread thread_;
+};
+
+}  // namespace farside

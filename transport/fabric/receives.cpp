@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/fabric/receives.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/log.hpp"
+#include "transport/fabric/handles.hpp"
+
+namespace farside {
+
+Status Receives::begin(fid_ep* queue, std::size_t most) {
+  queue_ = queue;
+  limits_.most_receives = std::min(limits_.most_receives, most);
+  return add(limits_.receives(0));
+}
+
+void Receives::follow(std::size_t connections) {
+  const std::size_t wanted = limits_.receives(connections);
+  if (wanted <= buffers_.size()) return;
+  if (Status added = add(wanted - buffers_.size()); !added) {
+    limits_.most_receives = buffers_.size();
+    log(LogLevel::kInfo, "{} receives for {} connections: {}", buffers_.size(), connections, added.error().text);
+  }
+}
+
+Status Receives::add(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    auto buffer = std::make_unique<Receive>();
+    if (memory_.needed()) {
+      const int refused = memory_.enroll(buffer->bytes.data(), buffer->bytes.size(), FI_RECV, buffer->registered);
+      if (refused != 0)
+        return fabric_error(ErrorKind::kNoMemory, "registering receives (locked memory limit: ulimit -l)", refused);
+    }
+    if (Status s = post(*buffer); !s) return s;
+    buffers_.push_back(std::move(buffer));
+  }
+  return {};
+}
+
+Status Receives::post(Receive& buffer) const {
+  ssize_t code = 0;
+  do {
+    void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
+    code = fi_recv(queue_, buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC, &buffer.reserved);
+  } while (code == -FI_EAGAIN);
+  return code == 0 ? Status() : Status(fabric_error(ErrorKind::kOther, "fi_recv", code));
+}
+
+void Receives::post_again(Receive& buffer) const {
+  if (Status status = post(buffer); !status) log(LogLevel::kError, "{}", status.error().text);
+}
+
+}  // namespace farside

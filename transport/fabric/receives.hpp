@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives: the buffers for messages that arrive, in the one queue of receives that all endpoints of a process share.
+// Over an adapter their number follows the connections (queue_limits.hpp).
+//
+// Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, kOther if the provider
+// does not take them. Cost: fi_recv for each buffer. Memory: a message (about 7 KiB) per buffer; over an adapter 8 of
+// them per connected peer, up to 2,048 in all, else 32 in all.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <rdma/fi_endpoint.h>
+
+#include "transport/base/result.hpp"
+#include "transport/fabric/local_memory.hpp"
+#include "transport/fabric/operation.hpp"
+#include "transport/fabric/queue_limits.hpp"
+
+namespace farside {
+
+class Receives {
+ public:
+  Receives(const QueueLimits& limits, const LocalMemory& memory) : limits_(limits), memory_(memory) {}
+
+  // Posts the first buffers in `queue`, which holds `most`.
+  Status begin(fid_ep* queue, std::size_t most);
+  // Adds buffers for so many connections. Without memory for them, peers repeat messages.
+  void follow(std::size_t connections);
+  // Posts a buffer whose message was handled.
+  void post_again(Receive& buffer) const;
+  std::size_t count() const { return buffers_.size(); }
+  // Frees the buffers. Precondition: the provider has none of them.
+  void clear() { buffers_.clear(); }
+
+ private:
+  Status add(std::size_t count);
+  Status post(Receive& buffer) const;
+
+  QueueLimits limits_;
+  const LocalMemory& memory_;
+  fid_ep* queue_ = nullptr;
+  std::vector<std::unique_ptr<Receive>> buffers_;
+};
+
+}  // namespace farside

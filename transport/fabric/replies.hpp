@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Replies: what this process sends to peers besides its own operations: the answers of its handler, probes, and
+// messages that close connections. It keeps the answers that the provider has refused, limits how many the provider
+// has at once, and reuses their buffers.
+//
+// Not thread-safe: Fabric's mutex guards it. Errors: an answer that cannot be sent is logged and dropped; its peer is
+// out of reach. Cost: a send, and one look at each unsent answer. Memory: nothing per peer; about 200 bytes, and a slot
+// where local memory is registered, for each that was under way at once.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+#include <rdma/fi_errno.h>
+
+#include "transport/base/address.hpp"
+#include "transport/base/log.hpp"
+#include "transport/fabric/handles.hpp"
+#include "transport/fabric/operation.hpp"
+
+namespace farside {
+
+class Replies {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // `most`: how many the provider may have at once.
+  explicit Replies(std::size_t most) : most_(most) {}
+
+  // Returns whether the provider may have one more.
+  bool room() const { return under_way_ < most_; }
+  // Returns a buffer for a message to the peer, with an empty header and no data.
+  std::unique_ptr<Reply> take(Peer peer) {
+    std::unique_ptr<Reply> reply;
+    if (spare_.empty()) {
+      reply = std::make_unique<Reply>();
+    } else {
+      reply = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    reply->peer = peer;
+    reply->probe = false;
+    reply->refused_since = {};
+    reply->header = {};
+    reply->fetched.clear();
+    return reply;
+  }
+  // Sends it at once. send(Reply&) returns 0 if the provider has it now, else a negative libfabric code, which is
+  // returned.
+  template <class Send>
+  ssize_t send(std::unique_ptr<Reply> reply, Send&& send) {
+    const ssize_t code = send(*reply);
+    if (code != 0) {
+      spare_.push_back(std::move(reply));  // with its slot of registered memory
+      return code;
+    }
+    reply.release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
+    ++under_way_;
+    return 0;
+  }
+  // Keeps an answer until send_unsent().
+  void keep(std::unique_ptr<Reply> reply) { unsent_.push_back(std::move(reply)); }
+  // Sends the answers that were kept, in their order per peer. An answer that the provider refuses for longer than
+  // `patience` is dropped; none: no limit.
+  template <class Send>
+  void send_unsent(std::optional<Clock::duration> patience, Send&& send);
+  // Notes that the provider has completed it.
+  void completed(Reply& reply) {
+    --under_way_;
+    spare_.emplace_back(&reply);
+  }
+
+  bool any_unsent() const { return !unsent_.empty(); }
+  // Returns whether nothing is unsent and the provider has nothing.
+  bool idle() const { return unsent_.empty() && under_way_ == 0; }
+
+ private:
+  const std::size_t most_;
+  std::deque<std::unique_ptr<Reply>> unsent_;  // refused with EAGAIN, or behind a refused one
+  std::size_t under_way_ = 0;                  // that the provider has
+  std::vector<std::unique_ptr<Reply>> spare_;
+};
+
+template <class Send>
+void Replies::send_unsent(std::optional<Clock::duration> patience, Send&& send) {
+  // A peer that takes no answers must not delay answers to other peers.
+  std::optional<Peer> refused;
+  for (auto next = unsent_.begin(); next != unsent_.end() && room();) {
+    Reply& reply = **next;
+    if (reply.peer == refused) {
+      ++next;
+      continue;
+    }
+    const ssize_t code = send(reply);
+    if (code == -FI_EAGAIN) {  // again at the next poll
+      refused = reply.peer;
+      const Clock::time_point now = Clock::now();
+      if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
+      if (!patience || now - reply.refused_since < *patience) {
+        ++next;
+        continue;
+      }
+    }
+    if (code == 0) {
+      next->release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
+      ++under_way_;
+    } else {
+      log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
+      spare_.push_back(std::move(*next));  // with its slot of registered memory
+    }
+    next = unsent_.erase(next);
+  }
+}
+
+}  // namespace farside
