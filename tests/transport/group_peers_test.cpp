@@ -33,7 +33,7 @@ using Directories = std::vector<std::shared_ptr<const PeerDirectory>>;
 // A communicator of this process alone.
 class Peers final : public GroupPeers {
  public:
-  explicit Peers(Directories& kept) : GroupPeers(std::move(NodeGroup::alone(0).value()), 0, 7), kept_(kept) {}
+  explicit Peers(Directories& kept) : GroupPeers(NodeGroup::alone(0), 0, 7), kept_(kept) {}
   // Returns which of the endpoints the group uses: 0 or 1, or 2 if none.
   std::size_t used(Endpoint& best, Endpoint& other) {
     const std::array<Endpoint*, 2> all{&best, &other};
