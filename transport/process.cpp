@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/process.hpp"
 
+#include <algorithm>
+
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waited.hpp"
@@ -39,7 +41,6 @@ Process::ProviderOffer Process::offer_providers() {
   Result<const Settings*> known = settings();
   if (!known) return {};
   const std::scoped_lock held(mutex_);
-  if (fabric_) return {provider_in_use(), provider_in_use(), std::nullopt};
   ProviderChoice& own = choice(*known.value());
   const Providers usable = own.usable();
   return {usable, own.wanted(), own.unknown_device()};
@@ -47,8 +48,6 @@ Process::ProviderOffer Process::offer_providers() {
 
 std::string Process::why_not(Providers one) {
   const std::scoped_lock held(mutex_);
-  if (fabric_)
-    return fmt::format("this process uses libfabric provider {} since an earlier window", fabric_->provider());
   return choice_ ? choice_->why_not(one) : std::string();
 }
 
@@ -56,54 +55,57 @@ Result<Fabric*> Process::try_fabric(Providers among) {
   Result<const Settings*> known = settings();
   if (!known) return known.error();
   const std::scoped_lock held(mutex_);
-  if (!fabric_) {
-    ProviderChoice& own = choice(*known.value());
-    if (trials_ > 0 && (own.opened() & among) == 0) {
-      return Error{ErrorKind::kNoRoute,
-                   "another thread is making the first window over libfabric, with a provider that not all ranks of "
-                   "this window can use; make one window after the other"};
-    }
-    Result<Fabric*> opened = own.open(trials_ > 0 ? own.opened() : among);
-    if (opened) ++trials_;
-    return opened;
+  return choice(*known.value()).try_best(among);
+}
+
+void Process::use_fabric(Fabric& tried) {
+  const std::scoped_lock held(mutex_);
+  const Providers provider = choice_->use(tried);
+  if (provider == 0) return;
+  for (Opened& each : opened_) {
+    if (each.fabric.load(std::memory_order_relaxed) != nullptr) continue;
+    each.provider = provider;
+    each.fabric.store(&tried, std::memory_order_release);
+    break;
   }
-  if ((provider_in_use() & among) == 0) {
-    return Error{
-        ErrorKind::kNoRoute,
-        fmt::format(
-            "this process uses libfabric provider {} since an earlier window, and not all ranks of this one do; "
-            "set FARSIDE_PROVIDER to one that all have",
-            fabric_->provider())};
-  }
-  ++trials_;
-  return fabric_.get();
+  log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", tried.provider(), tried.device());
 }
 
-void Process::use_fabric() {
+void Process::discard_fabric(const Fabric& tried, const std::string& why) {
   const std::scoped_lock held(mutex_);
-  --trials_;
-  if (fabric_) return;
-  in_use_.store(choice_->opened(), std::memory_order_release);
-  fabric_ = choice_->take();
-  choice_.reset();
-  opened_.store(fabric_.get(), std::memory_order_release);
-  log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", fabric_->provider(), fabric_->device());
+  choice_->discard(tried, why);
 }
 
-void Process::discard_fabric(const std::string& why) {
+void Process::leave_fabric(const Fabric& tried) {
   const std::scoped_lock held(mutex_);
-  if (--trials_ == 0 && !fabric_) choice_->reject(why);
-}
-
-void Process::leave_fabric() {
-  const std::scoped_lock held(mutex_);
-  --trials_;
+  choice_->leave(tried);
 }
 
 Result<Fabric*> Process::fabric(Providers among) {
   Result<Fabric*> tried = try_fabric(among);
-  if (tried) use_fabric();
+  if (tried) use_fabric(*tried.value());
   return tried;
+}
+
+template <class Call>
+void Process::for_each_endpoint(Call&& call) const {
+  for (const Opened& each : opened_) {
+    Fabric* const fabric = each.fabric.load(std::memory_order_acquire);
+    if (fabric == nullptr) return;
+    call(*fabric);
+  }
+}
+
+std::array<Process::EndpointInUse, Process::kMostEndpoints> Process::endpoints_in_use() const {
+  std::array<EndpointInUse, kMostEndpoints> all;
+  std::size_t count = 0;
+  for (const Opened& each : opened_) {
+    Fabric* const fabric = each.fabric.load(std::memory_order_acquire);
+    if (fabric == nullptr) break;
+    all[count++] = {each.provider, fabric};
+  }
+  std::ranges::sort(std::span(all).first(count), {}, &EndpointInUse::provider);
+  return all;
 }
 
 Result<NodeHandler*> Process::node_handler() {
@@ -122,27 +124,25 @@ Result<NodeHandler*> Process::node_handler() {
 
 void Process::shut_down() {
   const std::scoped_lock held(mutex_);
-  opened_.store(nullptr, std::memory_order_release);
-  in_use_.store(0, std::memory_order_release);
+  for (Opened& each : opened_) each.fabric.store(nullptr, std::memory_order_release);
   opened_node_handler_.store(nullptr, std::memory_order_release);
   // A thread in poll_from_runtime() may still use what was open: close() waits for it.
   from_runtime_.close();
   choice_.reset();
-  fabric_.reset();
   node_handler_.reset();
   from_runtime_.reopen();
 }
 
 void Process::poll() {
-  if (Fabric* open = open_fabric()) open->poll();
+  for_each_endpoint([](Fabric& each) { each.poll(); });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
 }
 
 bool Process::poll_from_runtime() {
   if (open_fabric() == nullptr && opened_node_handler_.load(std::memory_order_relaxed) == nullptr) return false;
   if (!from_runtime_.try_enter()) return false;
-  Fabric* const open = open_fabric();
-  bool moved = open != nullptr && open->poll_from_runtime();
+  bool moved = false;
+  for_each_endpoint([&](Fabric& each) { moved = each.poll_from_runtime() || moved; });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) moved = handler->poll() || moved;
   from_runtime_.leave();
   return moved;
@@ -153,11 +153,11 @@ void Process::poll_runtime() {
 }
 
 void Process::listen(WakeEvent& wake_event) {
-  if (Fabric* open = open_fabric()) open->listen(wake_event);
+  for_each_endpoint([&](Fabric& each) { each.listen(wake_event); });
 }
 
 void Process::stop_listening(WakeEvent& wake_event) {
-  if (Fabric* open = open_fabric()) open->stop_listening(wake_event);
+  for_each_endpoint([&](Fabric& each) { each.stop_listening(wake_event); });
 }
 
 }  // namespace farside

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Process: the owner of everything that outlives a window: settings, statistics, the endpoint, the node handler, and
+// Process: the owner of everything that outlives a window: settings, statistics, the endpoints, the node handler, and
 // the hook that progresses the MPI runtime while an application thread waits.
 //
+// A process has one endpoint per libfabric provider that some window uses: most have one. The endpoint of a window
+// never changes.
+//
 // Thread safety: all members may be called from any thread; opening (fabric, node_handler) is serialised by a mutex.
-// Cost: open_fabric and provider_in_use are one load; poll without an endpoint is two loads.
+// Cost: open_fabric is one load; poll without an endpoint is two loads, and one more with each endpoint.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -37,8 +41,8 @@ class Process final : public Progress {
   // Memory of MPI_Alloc_mem, of which windows may be made.
   ShareableMemory& shareable_memory() { return shareable_memory_; }
 
-  // What this process says about the libfabric providers (fabric/provider_choice.hpp). Once an endpoint is in use, its
-  // provider is the only one. The first call opens an endpoint.
+  // What this process says about the libfabric providers (fabric/provider_choice.hpp). The first call opens an
+  // endpoint.
   struct ProviderOffer {
     Providers usable = 0;
     Providers wanted = 0;                 // the usable ones, and those whose adapters are there and cannot be used
@@ -47,28 +51,33 @@ class Process final : public Progress {
   ProviderOffer offer_providers();
   // Why this process cannot use a provider.
   std::string why_not(Providers one);
-  // The provider of the endpoint in use; 0 before.
-  Providers provider_in_use() const { return in_use_.load(std::memory_order_acquire); }
-  // Begins a trial of a provider: returns the endpoint in use or, before there is one, that of the best provider in
-  // `among`, the set on which the processes of the space have agreed. Several threads may be in a trial, of one
-  // provider. If it succeeds, the caller ends the trial by one of the three calls that follow. Errors: those of
-  // settings() and ProviderChoice::open(); kNoRoute if the endpoint in use, or on trial, has a provider that is not in
-  // `among`.
+  // Begins a trial of the best usable provider in `among`, the set on which the processes of the space have agreed:
+  // returns its endpoint. Several threads may try an endpoint. The caller ends the trial by one of the three calls that
+  // follow, and holds nothing of the endpoint any more if it does not use it. Errors: those of settings() and
+  // ProviderChoice::try_best().
   Result<Fabric*> try_fabric(Providers among);
   // From now on, and until shut_down(), this process uses the endpoint.
-  void use_fabric();
+  void use_fabric(Fabric& tried);
   // The endpoint is not to be used, and its provider not to be tried again. It is closed when no other thread tries it,
   // unless it is in use.
-  void discard_fabric(const std::string& why);
-  // Neither. Precondition of both: the caller holds nothing of the endpoint any more.
-  void leave_fabric();
+  void discard_fabric(const Fabric& tried, const std::string& why);
+  // Neither.
+  void leave_fabric(const Fabric& tried);
   // Does try_fabric() and use_fabric().
   Result<Fabric*> fabric(Providers among = kAnyProvider);
-  // Null until an endpoint is in use.
-  Fabric* open_fabric() const { return opened_.load(std::memory_order_acquire); }
+  // An endpoint in use, with the bit of its provider.
+  struct EndpointInUse {
+    Providers provider = 0;
+    Fabric* fabric = nullptr;
+  };
+  static constexpr std::size_t kMostEndpoints = 2;  // the number of preferred_providers()
+  // Returns the endpoints in use, those of better providers first, and null ones behind them.
+  std::array<EndpointInUse, kMostEndpoints> endpoints_in_use() const;
+  // The endpoint that was used first; null until one is in use.
+  Fabric* open_fabric() const { return opened_.front().fabric.load(std::memory_order_acquire); }
   // Returns the handler for on-node peers, and opens it at the first call. An error is kept.
   Result<NodeHandler*> node_handler();
-  // Closes the endpoint and ends all threads of farside. Precondition: all windows are freed. Waits for a
+  // Closes the endpoints and ends all threads of farside. Precondition: all windows are freed. Waits for a
   // poll_from_runtime() in another thread; a later one finds nothing to do.
   void shut_down();
 
@@ -84,7 +93,7 @@ class Process final : public Progress {
   void poll_runtime() override;
   void listen(WakeEvent& wake_event) override;
   void stop_listening(WakeEvent& wake_event) override;
-  // For waits that only the endpoint ends.
+  // For waits that only an endpoint ends.
   WakeEvent& own_wake_event() { return own_wake_event_; }
 
  private:
@@ -92,20 +101,25 @@ class Process final : public Progress {
   ~Process();
 
   ProviderChoice& choice(const Settings& settings);
+  // Calls `call` with each endpoint in use.
+  template <class Call>
+  void for_each_endpoint(Call&& call) const;
 
-  std::mutex mutex_;  // guards what is made once: settings_, choice_, trials_, fabric_, node_handler_
+  std::mutex mutex_;  // guards what is made once: settings_, choice_, opened_, node_handler_
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
   ShareableMemory shareable_memory_;
   WakeEvent own_wake_event_;
-  std::unique_ptr<ProviderChoice> choice_;  // until its endpoint is in use
-  int trials_ = 0;                          // threads between try_fabric() and the end of the trial
-  std::unique_ptr<Fabric> fabric_;
-  std::atomic<Providers> in_use_{0};
-  std::atomic<Fabric*> opened_{nullptr};
+  std::unique_ptr<ProviderChoice> choice_;  // owns the endpoints
+  // The endpoints in use, in the order in which they came into use. `provider` is written before `fabric`.
+  struct Opened {
+    std::atomic<Fabric*> fabric{nullptr};
+    Providers provider = 0;
+  };
+  std::array<Opened, kMostEndpoints> opened_;
   std::unique_ptr<NodeHandler> node_handler_;
   std::atomic<NodeHandler*> opened_node_handler_{nullptr};
-  Entrance from_runtime_;  // guards the endpoint and the node handler in poll_from_runtime()
+  Entrance from_runtime_;  // guards the endpoints and the node handler in poll_from_runtime()
   std::optional<Error> node_handler_error_;
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };

@@ -154,7 +154,7 @@ Status CommunicatorPeers::combine_leaders(std::span<std::uint64_t> words) {
   return nodes_ > 1 ? combine_over(leaders_communicator_, words, nullptr) : Status();
 }
 
-PeerAddresses CommunicatorPeers::find_addresses() {
+PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity) {
   TemporaryGroup group;
   int ranks = 0;
   if (PMPI_Comm_group(communicator_, &group.handle) != MPI_SUCCESS ||
@@ -164,13 +164,15 @@ PeerAddresses CommunicatorPeers::find_addresses() {
   std::iota(own.begin(), own.end(), 0);
   for (const KnownDirectory& known : RuntimeResources::instance().directories()) {
     const int code = PMPI_Group_translate_ranks(group.handle, ranks, own.data(), known.group, there.data());
-    if (code == MPI_SUCCESS && std::ranges::find(there, MPI_UNDEFINED) == there.end())
+    if (code != MPI_SUCCESS || std::ranges::find(there, MPI_UNDEFINED) != there.end()) continue;
+    const int self = there[static_cast<std::size_t>(rank)];
+    if (known.directory->at(static_cast<std::size_t>(self)).identity == identity)
       return {known.directory, std::move(there)};
   }
   return {};
 }
 
-void CommunicatorPeers::gathered(const std::shared_ptr<const PeerDirectory>& directory) {
+void CommunicatorPeers::keep(const std::shared_ptr<const PeerDirectory>& directory) {
   MPI_Group group = MPI_GROUP_NULL;
   if (PMPI_Comm_group(communicator_, &group) == MPI_SUCCESS)
     RuntimeResources::instance().add_directory({group, directory});

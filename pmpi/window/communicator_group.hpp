@@ -59,8 +59,8 @@ class CommunicatorPeers final : public GroupPeers {
  private:
   CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const Group& group, std::uint64_t id);
   // Looks through the directories of this process, whose groups may contain the communicator's. Local.
-  PeerAddresses find_addresses() override;
-  void gathered(const std::shared_ptr<const PeerDirectory>& directory) override;
+  PeerAddresses find_addresses(int rank, std::uint64_t identity) override;
+  void keep(const std::shared_ptr<const PeerDirectory>& directory) override;
   Status combine_leaders(std::span<std::uint64_t> words) override;
   bool make_leaders_communicator();
 

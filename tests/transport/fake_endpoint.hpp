@@ -28,13 +28,15 @@ class FakeEndpoint final : public Endpoint {
   enum class Asked : std::uint8_t { kWrite, kRead, kControl, kMessage, kRegions, kDescription };
   struct Call {
     Asked asked;
-    int rank;                    // of the target
-    std::uint64_t key = 0;       // of its memory
+    int rank;               // of the target
+    std::uint64_t key = 0;  // of its memory
     std::uint64_t offset = 0;
     std::size_t bytes = 0;       // of a write or read
     std::size_t operations = 0;  // in the list of a message
     int steps = 0;               // of a message
   };
+
+  explicit FakeEndpoint(int rank = 0) : own_(address_of(rank)) {}
 
   // The address of a rank.
   static FabricAddress address_of(int rank) {
@@ -44,11 +46,11 @@ class FakeEndpoint final : public Endpoint {
   }
 
   // How it behaves.
-  bool held = false;          // operations stay under way until complete()
+  bool held = false;  // operations stay under way until complete()
   bool chosen_keys = true;
-  bool atomics = false;       // of an adapter
-  bool ordered = true;        // messages stay behind writes
-  bool lock_is_free = true;   // an acquire step does not stop the operations
+  bool atomics = false;      // of an adapter
+  bool ordered = true;       // messages stay behind writes
+  bool lock_is_free = true;  // an acquire step does not stop the operations
   std::map<int, TargetDescription> descriptions;
 
   // The next call of this kind fails, at once or later.
@@ -180,7 +182,7 @@ class FakeEndpoint final : public Endpoint {
     return {};
   }
 
-  FabricAddress own_ = address_of(0);
+  const FabricAddress own_;
   std::mutex mutex_;
   std::vector<int> ranks_;  // by peer
   std::vector<Call> calls_;

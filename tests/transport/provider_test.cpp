@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which provider and which device are chosen, and what is said where one cannot be.
+#include "transport/fabric/provider.hpp"
+
 #include <algorithm>
 #include <string>
 
@@ -8,7 +10,6 @@
 #include "tests/transport/processes.hpp"
 #include "transport/base/log.hpp"
 #include "transport/fabric/adapters.hpp"
-#include "transport/fabric/provider.hpp"
 #include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
 
@@ -91,34 +92,63 @@ TEST_CASE("processes that cannot all have the best provider meet on another") {
   Statistics statistics;
   ProviderChoice choice(settings, Process::instance(), statistics);
   REQUIRE((choice.usable() & bit("tcp")) == bit("tcp"));
-  CHECK(choice.opened() == bit("tcp"));
-  const Result<Fabric*> none = choice.open(1U << 31);
+  const Result<Fabric*> none = choice.try_best(1U << 31);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().kind == ErrorKind::kNoRoute);
   CHECK(contains(none.error().text, "no libfabric provider in common; this one has "));
-  const Result<Fabric*> opened = choice.open(bit("tcp") | 1U << 31);
-  REQUIRE(opened.ok());
-  CHECK(choice.opened() == bit("tcp"));
-  CHECK(opened.value()->provider() == std::string("tcp"));
-  CHECK(choice.take()->provider() == std::string("tcp"));
-  CHECK(choice.opened() == 0);
+  const Result<Fabric*> tried = choice.try_best(bit("tcp") | 1U << 31);
+  REQUIRE(tried.ok());
+  CHECK(tried.value()->provider() == std::string("tcp"));
+  CHECK(choice.use(*tried.value()) == bit("tcp"));
 }
 
-TEST_CASE("a rejected provider is not usable again, and its reason stays") {
+TEST_CASE("a discarded provider is not usable again, and its reason stays") {
   Settings settings;
   Statistics statistics;
   ProviderChoice choice(settings, Process::instance(), statistics);
   const Providers tcp = choice.usable();
-  REQUIRE(tcp == choice.opened());
   CHECK(choice.why_not(tcp).empty());
-  choice.reject("rank 1: no answer");
+  const Result<Fabric*> tried = choice.try_best(kAnyProvider);
+  REQUIRE(tried.ok());
+  choice.discard(*tried.value(), "rank 1: no answer");
   CHECK(choice.usable() == 0);
   CHECK(choice.wanted() == tcp);
-  CHECK(choice.opened() == 0);
   CHECK(choice.why_not(tcp) == "rank 1: no answer");
-  const Result<Fabric*> none = choice.open(kAnyProvider);
+  const Result<Fabric*> none = choice.try_best(kAnyProvider);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().text == "rank 1: no answer");
+}
+
+TEST_CASE("a process has an endpoint per provider, and keeps those that it uses") {
+  const auto two = [] {
+    std::vector<Candidate> all;
+    for (std::size_t i = 0; i < 2; ++i) all.push_back({i, std::move(find_provider("tcp").value())});
+    return all;
+  };
+  Settings settings;
+  Statistics statistics;
+  ProviderChoice choice(settings, Process::instance(), statistics, two());
+  REQUIRE(choice.usable() == 3);
+  Fabric* const best = choice.try_best(kAnyProvider).value();
+  Fabric* const other = choice.try_best(2).value();
+  CHECK(best->address().identity != other->address().identity);
+  CHECK(choice.use(*best) == 1);
+  CHECK(choice.try_best(2).value() == other);  // it is tried, and stays
+  choice.leave(*other);
+  CHECK(choice.use(*other) == 2);
+  CHECK(choice.try_best(kAnyProvider).value() == best);
+  CHECK(choice.use(*best) == 0);  // it was in use
+  CHECK(choice.try_best(2).value() == other);
+  choice.discard(*other, "no answer");
+  CHECK(choice.usable() == 3);  // one in use is not discarded
+
+  ProviderChoice second(settings, Process::instance(), statistics, two());
+  Fabric* const failing = second.try_best(kAnyProvider).value();
+  Fabric* const working = second.try_best(2).value();
+  CHECK(second.use(*working) == 2);
+  second.discard(*failing, "no answer");
+  CHECK(second.usable() == 2);
+  CHECK(second.try_best(kAnyProvider).value() == working);
 }
 
 TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays") {
@@ -127,14 +157,14 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays
   settings.provider = "tcp";
   ProviderChoice choice(settings, Process::instance(), statistics);
   CHECK(choice.usable() == 1);
-  const Result<Fabric*> opened = choice.open(kAnyProvider);
+  const Result<Fabric*> opened = choice.try_best(kAnyProvider);
   REQUIRE(opened.ok());
   CHECK(opened.value()->provider() == std::string("tcp"));
   settings.provider = "nonsense";
   ProviderChoice bad(settings, Process::instance(), statistics);
   CHECK(bad.usable() == 0);
   for (int i = 0; i < 2; ++i) {
-    const Result<Fabric*> refused = bad.open(kAnyProvider);
+    const Result<Fabric*> refused = bad.try_best(kAnyProvider);
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().kind == ErrorKind::kBadSetting);
   }
@@ -145,14 +175,12 @@ TEST_CASE("an endpoint on trial stays until no thread tries it, and then its pro
     Process& process = Process::instance();
     const Result<Fabric*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
     ranks.check(one.ok() && two.ok() && one.value() == two.value(), "both try the same");
-    const Result<Fabric*> other = process.try_fabric(1U << 31);
-    ranks.check(!other.ok() && other.error().kind == ErrorKind::kNoRoute, "meanwhile there is no other");
-    process.discard_fabric("the first had no answer");
+    process.discard_fabric(*one.value(), "the first had no answer");
     ranks.check(process.offer_providers().usable != 0, "the second still tries it");
-    process.leave_fabric();
+    process.leave_fabric(*two.value());
     const Result<Fabric*> again = process.try_fabric(kAnyProvider);
     ranks.check(again.ok() && again.value() == one.value(), "it is tried again");
-    process.discard_fabric("no answer");
+    process.discard_fabric(*again.value(), "no answer");
     ranks.check(process.offer_providers().usable == 0, "it is not usable any more");
     const Result<Fabric*> none = process.try_fabric(kAnyProvider);
     ranks.check(!none.ok() && none.error().text == "no answer", "the reason stays");
@@ -165,8 +193,10 @@ TEST_CASE("an endpoint in use is not discarded by another trial") {
     Process& process = Process::instance();
     const Result<Fabric*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
     ranks.check(one.ok() && two.ok(), "both try");
-    process.use_fabric();
-    process.discard_fabric("no answer");
+    process.use_fabric(*one.value());
+    process.discard_fabric(*two.value(), "no answer");
     ranks.check(process.open_fabric() == one.value() && process.fabric().ok(), "it stays in use");
+    const auto all = process.endpoints_in_use();
+    ranks.check(all.front().fabric == one.value() && all.back().fabric == nullptr, "once, and no other");
   }));
 }

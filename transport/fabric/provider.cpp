@@ -85,9 +85,11 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
     const InfoHandle infos(found);
     fi_info* nearest = nullptr;
-    // fi_getinfo also returns layered providers that match in part of their name.
+    // fi_getinfo also returns layered providers that match in part of their name, and opx returns any kind of endpoint
+    // that the hints name.
     for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
       if (name != info->fabric_attr->prov_name) continue;
+      if ((kind.order & ~(info->tx_attr->msg_order & info->rx_attr->msg_order)) != 0) continue;
       if (device == info->domain_attr->name) return InfoHandle(fi_dupinfo(info));
       if (!devices.insert(info->domain_attr->name).second) continue;
       if (!emulated && is_emulated(*info)) {
@@ -113,9 +115,10 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     return Error{ErrorKind::kNoRoute,
                  fmt::format("provider {} has no device {}; it has: {}", name, device, fmt::join(devices, ", "))};
   }
-  std::string text = code != 0
-                         ? fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code).text
-                         : fmt::format("provider {} offers no connected endpoint (FI_EP_MSG) with RMA", name);
+  std::string text =
+      code != 0
+          ? fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code).text
+          : fmt::format("provider {} offers no connected endpoint (FI_EP_MSG) with RMA and ordered messages", name);
   if (is_adapter(name)) {
     for (const std::string& adapter : adapter_names()) {
       if (const auto trouble = adapter_trouble(adapter)) text += fmt::format("; {}", *trouble);

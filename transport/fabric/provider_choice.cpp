@@ -1,29 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider_choice.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "transport/base/log.hpp"
 
 namespace farside {
-namespace {
-
-constexpr Providers kFirst = 1;
-
-Providers best(Providers of) { return of & -of; }
-
-}  // namespace
 
 void ProviderChoice::look_for_candidates() {
-  candidates_.emplace();
   if (!settings_.provider.empty()) {
     Result<InfoHandle> info = choose_provider(settings_.provider, settings_.device);
+    std::vector<Candidate> only;
     if (info) {
-      candidates_->push_back({0, std::move(info.value())});
+      only.push_back({0, std::move(info.value())});
     } else {
       error_ = info.error();
     }
+    take_candidates(std::move(only));
     return;
   }
   Candidates found = candidates(settings_.device);
@@ -31,24 +26,24 @@ void ProviderChoice::look_for_candidates() {
   if (found.found.empty()) error_ = no_candidate(found);
   reasons_ = std::move(found.reasons);
   wanted_ = found.wanted;
-  candidates_ = std::move(found.found);
+  take_candidates(std::move(found.found));
+}
+
+void ProviderChoice::take_candidates(std::vector<Candidate> candidates) {
+  entries_.emplace();
+  for (Candidate& each : candidates) {
+    entries_->push_back({std::move(each), nullptr});
+    usable_ |= entries_->back().provider();
+  }
+  for (Entry& entry : *entries_) {
+    const Status opened = open(entry);
+    if (opened) break;
+    if (usable_ != 0) log(LogLevel::kInfo, "libfabric {}; the next is tried", opened.error().text);
+  }
 }
 
 Providers ProviderChoice::usable() {
-  if (candidates_) return usable_;
-  look_for_candidates();
-  for (const Candidate& candidate : *candidates_) usable_ |= kFirst << candidate.preference;
-  while (usable_ != 0) {
-    const Providers one = best(usable_);
-    const Status opened = open_one(one);
-    if (opened) break;
-    no_longer_usable(one, opened.error().text);
-    if (usable_ == 0) {
-      error_ = opened.error();
-    } else {
-      log(LogLevel::kInfo, "libfabric {}; the next is tried", opened.error().text);
-    }
-  }
+  if (!entries_) look_for_candidates();
   return usable_;
 }
 
@@ -57,62 +52,63 @@ std::string ProviderChoice::why_not(Providers one) const {
   return index < reasons_.size() ? reasons_[index] : std::string();
 }
 
-void ProviderChoice::no_longer_usable(Providers one, std::string why) {
-  usable_ &= ~one;
-  const auto index = static_cast<std::size_t>(std::countr_zero(one));
-  if (index < reasons_.size()) reasons_[index] = std::move(why);
+ProviderChoice::Entry& ProviderChoice::of(const Fabric& tried) {
+  return *std::ranges::find_if(*entries_, [&](const Entry& each) { return each.fabric.get() == &tried; });
 }
 
-Status ProviderChoice::open_one(Providers one) {
-  fabric_.reset();
-  opened_ = 0;
-  for (Candidate& candidate : *candidates_) {
-    if (kFirst << candidate.preference != one) continue;
-    Result<std::unique_ptr<Fabric>> opened =
-        Fabric::open(InfoHandle(fi_dupinfo(candidate.info.get())), settings_, progress_, statistics_);
-    if (!opened) return opened.error();
-    fabric_ = std::move(opened.value());
-    opened_ = one;
+void ProviderChoice::no_longer_usable(const Entry& entry, Error why) {
+  usable_ &= ~entry.provider();
+  if (entry.candidate.preference < reasons_.size()) reasons_[entry.candidate.preference] = why.text;
+  if (usable_ == 0) error_ = std::move(why);
+}
+
+// A provider that cannot be opened is not usable from now on.
+Status ProviderChoice::open(Entry& entry) {
+  Result<std::unique_ptr<Fabric>> opened =
+      Fabric::open(InfoHandle(fi_dupinfo(entry.candidate.info.get())), settings_, progress_, statistics_);
+  if (!opened) {
+    no_longer_usable(entry, opened.error());
+    return opened.error();
   }
+  entry.fabric = std::move(opened.value());
   return {};
 }
 
-Result<Fabric*> ProviderChoice::open(Providers among) {
+Result<Fabric*> ProviderChoice::try_best(Providers among) {
   if (usable() == 0) return *error_;
-  const Providers common = usable_ & among;
-  if (common == 0) {
+  const auto found =
+      std::ranges::find_if(*entries_, [&](const Entry& each) { return (each.provider() & usable_ & among) != 0; });
+  if (found == entries_->end()) {
     std::vector<const char*> names;
-    for (const Candidate& candidate : *candidates_) {
-      if ((kFirst << candidate.preference & usable_) != 0) names.push_back(candidate.info->fabric_attr->prov_name);
+    for (const Entry& each : *entries_) {
+      if ((each.provider() & usable_) != 0) names.push_back(each.candidate.info->fabric_attr->prov_name);
     }
     return Error{
         ErrorKind::kNoRoute,
         fmt::format("the ranks have no libfabric provider in common; this one has {} (FARSIDE_LOG=info: why no others)",
                     fmt::join(names, ", "))};
   }
-  const Providers one = best(common);
-  if (one != opened_) {
-    // A provider that cannot be opened is not usable from now on.
-    if (Status status = open_one(one); !status) {
-      no_longer_usable(one, status.error().text);
-      if (usable_ == 0) error_ = status.error();
-      return status.error();
-    }
+  if (found->fabric == nullptr) {
+    if (Status opened = open(*found); !opened) return opened.error();
   }
-  return fabric_.get();
+  ++found->trials;
+  return found->fabric.get();
 }
 
-std::unique_ptr<Fabric> ProviderChoice::take() {
-  opened_ = 0;
-  return std::move(fabric_);
+Providers ProviderChoice::use(const Fabric& tried) {
+  Entry& entry = of(tried);
+  --entry.trials;
+  for (Entry& each : *entries_) {
+    if (&each != &entry && !each.in_use && each.trials == 0) each.fabric.reset();
+  }
+  return std::exchange(entry.in_use, true) ? 0 : entry.provider();
 }
 
-void ProviderChoice::reject(std::string why) {
-  if (opened_ == 0) return;
-  if (usable_ == opened_) error_ = Error{ErrorKind::kNoRoute, why};
-  no_longer_usable(opened_, std::move(why));
-  opened_ = 0;
-  fabric_.reset();
+void ProviderChoice::discard(const Fabric& tried, std::string why) {
+  Entry& entry = of(tried);
+  if (--entry.trials > 0 || entry.in_use) return;
+  no_longer_usable(entry, {ErrorKind::kNoRoute, std::move(why)});
+  entry.fabric.reset();
 }
 
 }  // namespace farside

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ProviderChoice: this process's part in the choice of the provider (space/provider_agreement.hpp): which ones it can
-// use, and the endpoint of the one that is being tried. Processes that reach each other must use the same provider, and
-// not all of them may be able to use the best one of one process.
+// use, and their endpoints, one per provider. Processes that reach each other must use the same provider, and not all
+// of them may be able to use the best one of one process.
+//
+// An endpoint is opened for a trial. Several threads may try it. It stays once one of them uses it.
 //
 // Not thread-safe: Process calls it under its mutex.
 #pragma once
@@ -24,10 +26,16 @@ class ProviderChoice {
  public:
   ProviderChoice(const Settings& settings, Progress& progress, Statistics& statistics)
       : settings_(settings), progress_(progress), statistics_(statistics) {}
+  // For tests: with these candidates, whatever the machine has.
+  ProviderChoice(const Settings& settings, Progress& progress, Statistics& statistics,
+                 std::vector<Candidate> candidates)
+      : ProviderChoice(settings, progress, statistics) {
+    take_candidates(std::move(candidates));
+  }
 
   // Returns the usable providers: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit is the
-  // provider that it names. The first call opens the best one, to be sure of it. If there is none, open() returns the
-  // reason.
+  // provider that it names. The first call opens the best one, to be sure of it. If there is none, try_best() returns
+  // the reason.
   Providers usable();
   // Those that are usable, and those whose adapters are there and cannot be used. Precondition: usable() was called.
   Providers wanted() const { return usable_ | wanted_; }
@@ -36,32 +44,42 @@ class ProviderChoice {
   // Why the process cannot use a preferred provider, or no longer. Precondition: it is not among usable().
   std::string why_not(Providers one) const;
 
-  // Returns the endpoint of the best provider that is usable and in `among`, and opens it if it is not open yet.
-  // Errors: those of no_candidate(), choose_provider() and Fabric::open(); kNoRoute if there is none in `among`.
-  Result<Fabric*> open(Providers among);
-  // The provider of the open endpoint; 0 if none is open.
-  Providers opened() const { return opened_; }
-  // Hands over the open endpoint.
-  std::unique_ptr<Fabric> take();
-  // Closes the endpoint, if one is open. Its provider is not usable any more.
-  void reject(std::string why);
+  // Begins a trial: returns the endpoint of the best provider that is usable and in `among`, and opens it if it is not
+  // open yet. Errors: those of no_candidate(), choose_provider() and Fabric::open(); kNoRoute if there is none in
+  // `among`.
+  Result<Fabric*> try_best(Providers among);
+  // Each ends a trial of an endpoint.
+  // It stays from now on. Returns its provider if it was not in use before, else 0. Closes those that nobody tries.
+  Providers use(const Fabric& tried);
+  // Unless it is in use or tried elsewhere, it is closed, and its provider is not usable any more.
+  void discard(const Fabric& tried, std::string why);
+  // Neither.
+  void leave(const Fabric& tried) { --of(tried).trials; }
 
  private:
+  struct Entry {
+    Candidate candidate;
+    std::unique_ptr<Fabric> fabric;  // null until it is tried, and again if it was not used
+    int trials = 0;                  // threads between try_best() and the end of their trial
+    bool in_use = false;
+    Providers provider() const { return Providers{1} << candidate.preference; }
+  };
+
   void look_for_candidates();
-  Status open_one(Providers one);
-  void no_longer_usable(Providers one, std::string why);
+  void take_candidates(std::vector<Candidate> candidates);
+  Entry& of(const Fabric& tried);
+  void no_longer_usable(const Entry& entry, Error why);
+  Status open(Entry& entry);
 
   const Settings& settings_;
   Progress& progress_;
   Statistics& statistics_;
   std::optional<Error> error_;  // the reason if no provider is usable
   std::optional<Error> unknown_device_;
-  std::optional<std::vector<Candidate>> candidates_;
-  std::vector<std::string> reasons_;  // per preferred provider: why it is not usable
+  std::optional<std::vector<Entry>> entries_;  // the best provider first
+  std::vector<std::string> reasons_;           // per preferred provider: why it is not usable
   Providers usable_ = 0;
   Providers wanted_ = 0;
-  Providers opened_ = 0;  // the provider of fabric_
-  std::unique_ptr<Fabric> fabric_;
 };
 
 }  // namespace farside

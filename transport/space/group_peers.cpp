@@ -105,40 +105,49 @@ Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {
   Combined own;
   std::ranges::copy(words, own.words.begin());
   Status carried;
-  const Combined all = node_->meet(own, progress, [&](const std::vector<Combined>& said) {
-    Combined of_node;
-    for (const Combined& each : said) {
-      for (std::size_t i = 0; i < kMostWords; ++i) of_node.words[i] |= each.words[i];
-    }
-    carried = combine_leaders(std::span(of_node.words).first(words.size()));
-    of_node.failed = carried ? 0 : 1;
-    return of_node;
-  }).result;
+  const Combined all = node_
+                           ->meet(own, progress,
+                                  [&](const std::vector<Combined>& said) {
+                                    Combined of_node;
+                                    for (const Combined& each : said) {
+                                      for (std::size_t i = 0; i < kMostWords; ++i) of_node.words[i] |= each.words[i];
+                                    }
+                                    carried = combine_leaders(std::span(of_node.words).first(words.size()));
+                                    of_node.failed = carried ? 0 : 1;
+                                    return of_node;
+                                  })
+                           .result;
   if (!carried) return carried;
   if (all.failed != 0) return Error{ErrorKind::kPeer, "the rank that leads this node could not reach the other nodes"};
   std::ranges::copy(std::span(all.words).first(words.size()), words.begin());
   return {};
 }
 
-bool GroupPeers::knows_addresses(int rank, const Endpoint* endpoint) {
-  if (endpoint == nullptr) return false;
+std::size_t GroupPeers::find_endpoint(int rank, std::span<Endpoint* const> endpoints) {
   // An endpoint that was opened again has another identity.
-  const auto current = [&](const PeerAddresses& addresses) {
-    return addresses.known() && addresses.of(rank).identity == endpoint->address().identity;
-  };
-  if (!current(addresses_)) addresses_ = find_addresses();
-  return current(addresses_);
+  for (std::size_t i = 0; addresses_.known() && i < endpoints.size(); ++i) {
+    if (addresses_.of(rank).identity == endpoints[i]->address().identity) return i;
+  }
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    addresses_ = find_addresses(rank, endpoints[i]->address().identity);
+    if (addresses_.known()) return i;
+  }
+  return endpoints.size();
 }
 
 Status GroupPeers::gather_addresses(Group& group, const Endpoint* endpoint, Progress& progress) {
+  forget_addresses();
   const Result<std::vector<FabricAddress>> all =
       gather(group, endpoint != nullptr ? endpoint->address() : FabricAddress{});
   if (!all) return all.status();
   if (std::ranges::any_of(all.value(), [](const FabricAddress& address) { return address.identity == 0; })) return {};
-  const std::shared_ptr<const PeerDirectory> directory = PeerDirectory::share(*node_, all.value(), progress);
-  addresses_ = PeerAddresses(directory);
-  gathered(directory);
+  unkept_ = PeerDirectory::share(*node_, all.value(), progress);
+  addresses_ = PeerAddresses(unkept_);
   return {};
+}
+
+void GroupPeers::keep_addresses() {
+  if (unkept_ != nullptr) keep(std::exchange(unkept_, nullptr));
 }
 
 }  // namespace farside

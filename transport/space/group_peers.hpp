@@ -61,20 +61,29 @@ class GroupPeers {
   static constexpr std::size_t kMostWords = NodeGroup::kSlotBytes / 8 - 1;
   Status combine(std::span<std::uint64_t> words, Progress& progress);
 
-  // Returns whether the addresses of all ranks are known, and that of this rank, `rank`, is of `endpoint`.
-  bool knows_addresses(int rank, const Endpoint* endpoint);
-  // Collective: gathers the addresses. If a rank has none (a null `endpoint`), they remain unknown on all ranks.
+  // The group uses the endpoint of which it knows the addresses of all ranks. Returns the index in `endpoints`, the
+  // best first, of the endpoint of this rank, `rank`, that the group uses; if it uses none, of the first one whose
+  // addresses a kept directory has, which the group uses from now on. Returns the size if there is none.
+  std::size_t find_endpoint(int rank, std::span<Endpoint* const> endpoints);
+  // Collective: gathers the addresses of an endpoint. If a rank has none (a null `endpoint`), they are unknown on all
+  // ranks.
   Status gather_addresses(Group& group, const Endpoint* endpoint, Progress& progress);
-  // Precondition: knows_addresses().
+  // The group uses the endpoint whose addresses were gathered, and so may groups of some of its ranks.
+  void keep_addresses();
+  // It does not.
+  void forget_addresses() {
+    addresses_ = {};
+    unkept_.reset();
+  }
   const PeerAddresses& addresses() const { return addresses_; }
 
  protected:
-  // Looks for the addresses in directories of other groups. Returns unknown ones if there are none.
-  virtual PeerAddresses find_addresses() { return {}; }
+  // Looks for the addresses in kept directories of other groups: that of this rank has the identity. Returns unknown
+  // ones if there are none.
+  virtual PeerAddresses find_addresses(int /*rank*/, std::uint64_t /*identity*/) { return {}; }
   // Collective over the leaders: the same as combine().
   virtual Status combine_leaders(std::span<std::uint64_t>) { return {}; }
-  // Called after the addresses were gathered.
-  virtual void gathered(const std::shared_ptr<const PeerDirectory>&) {}
+  virtual void keep(const std::shared_ptr<const PeerDirectory>&) {}
 
  private:
   std::unique_ptr<NodeGroup> node_;
@@ -82,6 +91,7 @@ class GroupPeers {
   const std::uint64_t id_;
   std::uint64_t spaces_ = 0;
   PeerAddresses addresses_;
+  std::shared_ptr<const PeerDirectory> unkept_;  // until keep_addresses()
 };
 
 }  // namespace farside

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/space/make_space.hpp"
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,18 +18,38 @@ namespace {
 // What a rank says about itself, behind the caller's flags.
 constexpr std::uint64_t kNeedsFabric = 1 << 16;
 constexpr std::uint64_t kUsesCma = 1 << 17;
-constexpr std::uint64_t kNoEndpoint = 1 << 18;     // the rank has no endpoint yet
-constexpr std::uint64_t kUnknownPeers = 1 << 19;   // the rank does not know the addresses of all ranks
-constexpr std::uint64_t kNoNicAtomics = 1 << 20;   // the rank's endpoint has no adapter atomics
-constexpr std::uint64_t kNotOpened = 1 << 21;      // the rank has not opened the fabric for this space
-constexpr std::uint64_t kFirstProvider = 1 << 24;  // the provider of the rank's endpoint; also the following bits
+constexpr std::uint64_t kNoEndpoint = 1 << 18;     // the rank knows no endpoint that the group uses
+constexpr std::uint64_t kNoNicAtomics = 1 << 19;   // the rank's endpoint has no adapter atomics
+constexpr std::uint64_t kNotOpened = 1 << 20;      // the rank has not opened the fabric for this space
+constexpr std::uint64_t kFirstProvider = 1 << 24;  // the provider of that endpoint; also the following bits
 constexpr std::uint64_t kAllFlags = (std::uint64_t{1} << Agreement::kFlags) - 1;
 
 Providers providers_in(std::uint64_t said) { return static_cast<Providers>((said & kAllFlags) / kFirstProvider); }
 
-// Returns whether all ranks have an endpoint, and of the same provider.
-bool has_one_provider(std::uint64_t said) {
-  return (said & kNoEndpoint) == 0 && std::has_single_bit(providers_in(said));
+// Returns the provider of the endpoint that the group uses, according to all ranks; 0 if there is none.
+Providers one_provider(std::uint64_t said) {
+  return (said & kNoEndpoint) == 0 && std::has_single_bit(providers_in(said)) ? providers_in(said) : 0;
+}
+
+// The endpoint that the group uses already, of this process; none before the first space that needs the fabric.
+struct UsedEndpoint {
+  Endpoint* endpoint = nullptr;
+  Providers provider = 0;
+};
+UsedEndpoint used_endpoint(const SpaceMaking& making, GroupPeers& peers) {
+  std::array<UsedEndpoint, Process::kMostEndpoints> all;
+  if (making.endpoint != nullptr) {
+    all.front() = {making.endpoint, 1};
+  } else {
+    std::ranges::transform(Process::instance().endpoints_in_use(), all.begin(), [](const Process::EndpointInUse& each) {
+      return UsedEndpoint{each.fabric, each.provider};
+    });
+  }
+  std::array<Endpoint*, all.size()> endpoints;
+  std::ranges::transform(all, endpoints.begin(), &UsedEndpoint::endpoint);
+  const auto count = static_cast<std::size_t>(std::ranges::find(endpoints, nullptr) - endpoints.begin());
+  const std::size_t index = peers.find_endpoint(making.request.rank, std::span(endpoints).first(count));
+  return index < count ? all[index] : UsedEndpoint();
 }
 
 Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
@@ -41,8 +64,7 @@ Result<bool> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t 
     return none ? allowed.error() : none.error();
   }
   if (making.endpoint == nullptr) {
-    return ProviderAgreement{.in_use = {providers_in(said), (said & kNoEndpoint) == 0},
-                             .addresses_known = (said & kUnknownPeers) == 0,
+    return ProviderAgreement{.used = one_provider(said),
                              .id = making.request.id,
                              .node_members = static_cast<std::size_t>(peers.node().members()),
                              .open = open,
@@ -51,13 +73,14 @@ Result<bool> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t 
   }
   const Result<bool> opened = open(*making.endpoint);
   Status status = opened.status();
-  if ((said & kUnknownPeers) != 0) {
+  if (one_provider(said) == 0) {
     Status gathered = peers.gather_addresses(agreement.group(), making.endpoint, Process::instance());
     if (status) status = std::move(gathered);
   }
   const bool atomics = opened && opened.value();
   const Result<Agreement::Said> accessible = agreement.agree(status, atomics ? 0 : kNoNicAtomics);
   if (!accessible) return accessible.error();
+  peers.keep_addresses();
   return (accessible.value().flags & kNoNicAtomics) == 0;
 }
 
@@ -66,9 +89,7 @@ Result<bool> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t 
 Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, GroupPeers& peers) {
   Process& process = Process::instance();
   const Space::Request& request = making.request;
-  const auto endpoint = [&]() -> Endpoint* {
-    return making.endpoint != nullptr ? making.endpoint : process.open_fabric();
-  };
+  const UsedEndpoint used = used_endpoint(making, peers);
   std::unique_ptr<Space> space;
   Status status;
   if (making.own == nullptr) {
@@ -83,20 +104,17 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
     Space::decline(making.own->kind, peers.node(), process);
   }
   std::uint64_t flags = making.flags;
-  const Providers in_use = making.endpoint != nullptr ? 1 : process.provider_in_use();
-  flags |= in_use == 0 ? kNoEndpoint : in_use * kFirstProvider;
-  if (!peers.knows_addresses(request.rank, endpoint())) flags |= kUnknownPeers;
+  flags |= used.endpoint == nullptr ? kNoEndpoint : used.provider * kFirstProvider;
   // Step 2 precedes the agreement where this rank knows enough for it.
   bool opened = false;
   if (space != nullptr) {
     const Space::Reach reach = space->reach();
     flags |= (reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0);
     if (reach.unshared) status = Error{ErrorKind::kNoRoute, reach.why};
-    opened = reach.needs_fabric && endpoint() != nullptr && (flags & kUnknownPeers) == 0 &&
-             request.private_data == nullptr && !request.dynamic;
+    opened = reach.needs_fabric && used.endpoint != nullptr && request.private_data == nullptr && !request.dynamic;
     if (status && opened) status = making.allow_fabric(reach.why);
     if (status && opened) {
-      const Result<bool> atomics = space->open_fabric(*endpoint(), false);
+      const Result<bool> atomics = space->open_fabric(*used.endpoint, false);
       if (!atomics || !atomics.value()) flags |= kNoNicAtomics;
       status = atomics.status();
     }
@@ -119,7 +137,7 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
     }
   }
 
-  const bool all_opened = (said & (kNotOpened | kUsesCma)) == 0 && has_one_provider(said);
+  const bool all_opened = (said & (kNotOpened | kUsesCma)) == 0 && one_provider(said) != 0;
   agreed.nic_atomics = result.needs_fabric && (said & kNoNicAtomics) == 0;
   if (result.needs_fabric && !all_opened) {
     const Result<bool> atomics = open_fabric(making, *result.space, said, agreement, peers);

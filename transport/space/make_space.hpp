@@ -3,15 +3,15 @@
 // a space, or all get an error of the same kind.
 //
 //   1. Space::make        the members of a node meet once
-//      open_fabric        where the endpoint is open, the addresses are known, and no rank brings private memory
-//      agreement          some rank needs the fabric? all have opened it? sizes and tags equal? providers? addresses
-//                         known? `last` done?
+//      open_fabric        where the group uses an endpoint already, and no rank brings private memory
+//      agreement          some rank needs the fabric? all have opened it? sizes and tags equal? one provider?
+//                         `last` done?
 //   2. ProviderAgreement  unless all ranks have opened it: the provider, the endpoints, the addresses
 //   3. Space::finish
 //
 // Thread safety: one thread per group. Errors: those of the steps, in words for the user. Cost: one meeting inside the
-// node, and one reduction of 32 bytes, or two where step 2 is needed; at the first space that needs the fabric a
-// reduction of 32 bytes and, in a group with unknown addresses, a gather more.
+// node, and one reduction of 32 bytes, or two where step 2 is needed; at the first space of a group that needs
+// the fabric, unless it is part of a group that uses an endpoint, a reduction of 32 bytes and a gather more.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/space/provider_agreement.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <optional>
 #include <string>
@@ -31,7 +32,8 @@ struct Common {
   std::string passed_over;  // empty: no rank wanted a better one
 };
 
-Result<Common> agree_on_providers(Agreement& agreement) {
+// `excluded`: those that have failed.
+Result<Common> agree_on_providers(Agreement& agreement, Providers excluded) {
   Process& process = Process::instance();
   const Settings& settings = *process.settings().value();
   const Process::ProviderOffer own = process.offer_providers();
@@ -39,7 +41,7 @@ Result<Common> agree_on_providers(Agreement& agreement) {
   if (!settings.device.empty()) flags |= own.unknown_device ? kUnknownDevice : kKnownDevice;
   // A rank that can use no provider reports that when it opens its endpoint.
   const Result<Agreement::Said> said =
-      agreement.agree({}, flags, {own.usable == 0 ? 0 : std::uint64_t{~own.usable}, own.wanted});
+      agreement.agree({}, flags, {own.usable == 0 ? 0 : std::uint64_t{~own.usable | excluded}, own.wanted & ~excluded});
   if (!said) return said.error();
   if ((said.value().flags & (kUnknownDevice | kKnownDevice)) == kUnknownDevice) {
     const Result<Agreement::Said> unknown =
@@ -47,7 +49,7 @@ Result<Common> agree_on_providers(Agreement& agreement) {
     if (!unknown) return unknown.error();
   }
   Common common;
-  common.providers = static_cast<Providers>(~said.value().words[0]);
+  common.providers = static_cast<Providers>(~said.value().words[0]) & ~excluded;
   const auto wanted = best(static_cast<Providers>(said.value().words[1]));
   if (wanted == 0 || (common.providers & wanted) != 0 || !settings.provider.empty()) return common;
   const bool lacks = (own.usable & wanted) == 0;
@@ -57,7 +59,7 @@ Result<Common> agree_on_providers(Agreement& agreement) {
   return common;
 }
 
-// The progress of a trial: the endpoint is not in use yet, so the process's own progress leaves it out.
+// The progress of a trial: the process's own progress leaves out an endpoint that is not in use yet.
 class TrialProgress final : public Progress {
  public:
   explicit TrialProgress(Fabric& fabric) : fabric_(fabric) {}
@@ -73,7 +75,8 @@ class TrialProgress final : public Progress {
 Status run_trial(ProviderTrial& trial, Fabric& fabric, int other, const FabricAddress& address) {
   TrialProgress progress(fabric);
   // An endpoint that is in use may have slow peers.
-  const bool in_use = Process::instance().open_fabric() != nullptr;
+  const bool in_use = std::ranges::any_of(Process::instance().endpoints_in_use(),
+                                          [&](const Process::EndpointInUse& each) { return each.fabric == &fabric; });
   if (!in_use) fabric.limit_silence(ProviderAgreement::kTrialLimit);
   Status done = trial.run(other, address, progress);
   if (!in_use) fabric.limit_silence(std::nullopt);
@@ -86,16 +89,16 @@ Status run_trial(ProviderTrial& trial, Fabric& fabric, int other, const FabricAd
 
 Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peers) const {
   Process& process = Process::instance();
-  const bool only_one = in_use.by_some != 0 || !process.settings().value()->provider.empty();
-  bool known = addresses_known;
-  Providers failed_before = 0;
+  const bool only_one = !process.settings().value()->provider.empty();
+  bool known = used != 0;
+  Providers failed = 0;
   std::string passed_over;
   while (true) {
     Common common;
-    if (in_use.all && std::has_single_bit(in_use.by_some)) {
-      common.providers = in_use.by_some;
+    if (known) {
+      common.providers = used;
     } else {
-      Result<Common> agreed = agree_on_providers(agreement);
+      Result<Common> agreed = agree_on_providers(agreement, failed);
       if (!agreed) return agreed.error();
       common = std::move(agreed.value());
       if (passed_over.empty()) passed_over = common.passed_over;
@@ -120,26 +123,27 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
       Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
       if (status) status = std::move(gathered);
     }
-    if (status && to_try && peers.knows_addresses(agreement.rank(), fabric))
+    if (status && to_try && peers.addresses().known())
       status = run_trial(*trial, *fabric, peers.trial_partner(), peers.addresses().of(peers.trial_partner()));
     const Result<Agreement::Said> said = agreement.agree(status, nic_atomics ? 0 : kNoNicAtomics);
     trial.reset();
     if (said) {
-      process.use_fabric();
+      process.use_fabric(*fabric);
+      peers.keep_addresses();
       if (!passed_over.empty() && agreement.rank() == 0)
         log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
       return (said.value().flags & kNoNicAtomics) == 0;
     }
     close();
-    // A provider fails a second time if another thread uses or tries its endpoint, which is then not discarded.
-    const Providers failed = best(common.providers);
-    if (only_one || failed == 0 || !is_adapter(name_of(failed)) || (failed & failed_before) != 0) {
-      if (fabric != nullptr) process.leave_fabric();
+    if (!known) peers.forget_addresses();
+    const Providers tried = best(common.providers);
+    if (only_one || tried == 0 || !is_adapter(name_of(tried))) {
+      if (fabric != nullptr) process.leave_fabric(*fabric);
       return said.error();
     }
-    failed_before |= failed;
-    if (fabric != nullptr) process.discard_fabric(said.error().text);
-    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(failed), said.error().text);
+    failed |= tried;
+    if (fabric != nullptr) process.discard_fabric(*fabric, said.error().text);
+    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(tried), said.error().text);
     known = false;
   }
 }

@@ -8,13 +8,15 @@
 //   5. agreement if all have succeeded, all use the endpoint. Else, over an adapter, all discard it and begin again
 //                without this provider
 //
-// Rank 0 logs once what was taken and why a better one was not. With FARSIDE_PROVIDER, or where some rank uses an
-// endpoint since an earlier space, there is no other provider: the failure is the error.
+// Rank 0 logs once what was taken and why a better one was not. With FARSIDE_PROVIDER there is no other provider: the
+// failure is the error. A process has one endpoint per provider (process.hpp), so that a group may use another one than
+// earlier groups. An endpoint that other groups use is not discarded; it is only not taken.
 //
 // Thread safety: one thread per group. Errors: kBadSetting if FARSIDE_DEVICE names nothing on any rank; those of
 // Process::try_fabric(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes per
 // rank, over an adapter the trial, and for each provider that is not taken the same again with a broadcast of its
-// reason. A peer that does not answer a trial delays it by kTrialLimit.
+// reason. A peer that does not answer a trial delays it by kTrialLimit, or, if the endpoint is in use, by
+// FARSIDE_PEER_TIMEOUT.
 #pragma once
 
 #include <chrono>
@@ -33,13 +35,7 @@ namespace farside {
 struct ProviderAgreement {
   static constexpr std::chrono::seconds kTrialLimit{3};
 
-  // The providers that the ranks use since earlier spaces; `all`: there is no rank without one.
-  struct InUse {
-    Providers by_some = 0;
-    bool all = false;
-  };
-  InUse in_use;
-  bool addresses_known = false;  // on all ranks
+  Providers used = 0;            // of the endpoint that the group uses, and whose addresses all ranks know; else 0
   std::uint64_t id = 0;          // random bits, the same on all ranks
   std::size_t node_members = 0;  // ranks of this node
   // Makes this rank's memory accessible over the endpoint; returns whether the endpoint has adapter atomics.
