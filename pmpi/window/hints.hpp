@@ -27,8 +27,8 @@ class Hints {
  public:
   // Starts with the defaults of a window of this flavor, and takes the info object that was given at creation.
   Hints(int flavor, MPI_Info info);
-  // Replaces earlier hints. Unknown keys and invalid values are ignored (MPI 4.0 section 10). Later values of hints that
-  // have an effect at creation are reported, as in both runtimes, although the window stays as it is.
+  // Replaces earlier hints. Unknown keys and invalid values are ignored (MPI 4.0 section 10). Later values of hints
+  // that have an effect at creation are reported, as in both runtimes, although the window stays as it is.
   void take(MPI_Info info);
   // Makes a new info object with all current hints. The caller frees it.
   Outcome report(MPI_Info* info) const;

@@ -4,6 +4,7 @@
 //
 //   accumulate [create] [skip_types] [skip_swaps]      the skips are for runtimes that are wrong there by themselves
 //   accumulate [create] only_integers                  rows and single elements of 64-bit integers
+//   accumulate [create] measure                        times of accumulates of 64-bit integers, from rank 0 to rank 1
 //   accumulate ... granularity N [differs]             mpi_accumulate_granularity of all windows (MPI 4.1 section
 //                                                      12.2.1), in bytes; odd ranks give another one
 #include <string>
@@ -40,6 +41,10 @@ int main(int argc, char** argv) {
       {"strided accumulates", strided},
       {"an origin with less than the target describes", shorter_origin},
   };
+  if (program.has("measure")) {
+    measure(memory);
+    return 0;
+  }
   check::run(integers, memory);
   if (!program.has("only_integers")) {
     if (!program.has("skip_types")) every_type(memory);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Backoff: the pauses of a compare-and-swap loop that loses against other processes. The n-th pause is a random number
-// of yields, from 1 to 2^n and at most 64, so that of many losers few try again at once, and a winner that lost its core
-// gets it back. Ranks may outnumber cores: a yield costs 0.5 us without other runnable threads, otherwise a time slice.
+// of yields, from 1 to 2^n and at most 64, so that of many losers few try again at once, and a winner that lost its
+// core gets it back. Ranks may outnumber cores: a yield costs 0.5 us if no other thread is runnable, else a time slice.
 //
 // Thread safety: one thread per object. Each yield polls the endpoint once.
 #pragma once

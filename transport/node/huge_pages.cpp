@@ -58,12 +58,15 @@ std::string HugePages::why_not(const std::string& folder) {
   return fmt::format("{} is '{}'; an administrator may write 'advise' to it", file, word);
 }
 
-void HugePages::advise(std::byte* base, std::size_t bytes) const {
+void HugePages::warn_if_refused() {
   static std::once_flag said;
   std::call_once(said, [] {
     const std::string why = why_not(kFolder);
     if (!why.empty()) log(LogLevel::kWarn, "FARSIDE_HUGE_PAGES: windows get normal pages for now: {}", why);
   });
+}
+
+void HugePages::advise(std::byte* base, std::size_t bytes) {
   if (madvise(base, bytes, MADV_HUGEPAGE) != 0)
     log(LogLevel::kInfo, "madvise of {} bytes for huge pages: {}", bytes, std::strerror(errno));
 }

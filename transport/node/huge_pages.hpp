@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // HugePages: the transparent huge pages of large data in segments (FARSIDE_HUGE_PAGES=transparent). Random accesses to
-// much memory then miss the processor's cache of translations (TLB) less often. Data of kFewest huge pages or more begin
-// one in the file and at their address, so that one entry of the page table covers it, and madvise(2) says that huge
-// pages are wanted. The kernel still allocates each page at its first use, on the NUMA node of its user, and takes small
-// ones where it has no huge one.
+// much memory then miss the processor's cache of translations (TLB) less often. Data of kFewest huge pages or more
+// begin one in the file and at their address, so that one entry of the page table covers it, and madvise(2) asks for
+// huge pages. The kernel still allocates each page at its first use, on the NUMA node of its user, and takes small ones
+// where it has no huge one.
 //
 // The kernel gives huge pages to shared memory only if its administrator allows that (/sys/kernel/mm/
 // transparent_hugepage/shmem_enabled, see Documentation/admin-guide/mm/transhuge.rst). Where that is allowed later, the
@@ -39,8 +39,10 @@ class HugePages {
     const std::uint64_t unit = suit(bytes) ? page_ : small_page();
     return (place + unit - 1) / unit * unit;
   }
-  // Asks the kernel for huge pages in a mapping. The address and the size are multiples of page().
-  void advise(std::byte* base, std::size_t bytes) const;
+  // Warns, once per process, if the kernel gives no huge pages to segments.
+  static void warn_if_refused();
+  // Asks the kernel for huge pages in a mapping. The address and the size are multiples of the page.
+  static void advise(std::byte* base, std::size_t bytes);
 
   // Returns why the kernel gives no huge pages to shared memory that asks for them; an empty string if it does.
   // `folder`: /sys/kernel/mm/transparent_hugepage.

@@ -56,9 +56,9 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
   return plan;
 }
 
-void NodeSegment::take(Mapping mapping, const Plan& plan, HugePages huge) {
+void NodeSegment::take(Mapping mapping, const Plan& plan) {
   mapping_ = std::move(mapping);
-  for (const Reserve& part : plan.huge) huge.advise(mapping_.base() + part.offset, part.bytes);
+  for (const Reserve& part : plan.huge) HugePages::advise(mapping_.base() + part.offset, part.bytes);
 }
 
 Result<NodeSegment> NodeSegment::lead(const NodeGroup& group, const Layout& layout, Announcement& announcement) {
@@ -72,8 +72,9 @@ Result<NodeSegment> NodeSegment::lead(const NodeGroup& group, const Layout& layo
   Result<Segment> made = make_segment(plan.value().bytes, reserve_of(group, layout),
                                       layout.control_bytes + layout.data.front(), plan.value().alignment);
   if (!made) return failed(made.error());
+  if (!plan.value().huge.empty()) HugePages::warn_if_refused();
   segment.made_ = std::make_unique<Segment>(std::move(made.value()));
-  segment.take(std::move(segment.made_->mapping), plan.value(), layout.huge);
+  segment.take(std::move(segment.made_->mapping), plan.value());
   announcement = {segment.made_->fd.get(), 0, random_bits(), layout.huge.page()};
   std::memcpy(segment.mapping_.base(), &announcement.nonce, sizeof announcement.nonce);
   return segment;
@@ -81,8 +82,7 @@ Result<NodeSegment> NodeSegment::lead(const NodeGroup& group, const Layout& layo
 
 Result<NodeSegment> NodeSegment::join(const NodeGroup& group, const Layout& layout, const Announcement& announcement) {
   NodeSegment segment;
-  const HugePages huge(announcement.huge_page);
-  const Result<Plan> plan = segment.arrange(group, layout, huge);
+  const Result<Plan> plan = segment.arrange(group, layout, HugePages(announcement.huge_page));
   if (!plan) return plan.error();
   if (announcement.failed != 0) {
     return Error{static_cast<ErrorKind>(announcement.failed - 1),
@@ -99,7 +99,7 @@ Result<NodeSegment> NodeSegment::join(const NodeGroup& group, const Layout& layo
   std::memcpy(&nonce, mapped.value().base(), sizeof nonce);
   if (nonce != announcement.nonce)
     return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", pid)};
-  segment.take(std::move(mapped.value()), plan.value(), huge);
+  segment.take(std::move(mapped.value()), plan.value());
   return segment;
 }
 

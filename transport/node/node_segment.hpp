@@ -66,7 +66,7 @@ class NodeSegment {
     std::vector<Reserve> huge;  // the parts with huge pages
   };
   Result<Plan> arrange(const NodeGroup& group, const Layout& layout, HugePages huge);
-  void take(Mapping mapping, const Plan& plan, HugePages huge);
+  void take(Mapping mapping, const Plan& plan);
 
   std::size_t control_bytes_ = 0;
   std::vector<std::uint64_t> data_at_;

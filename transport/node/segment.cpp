@@ -55,8 +55,8 @@ Error failed(const char* call, std::size_t bytes) {
                fmt::format("shared memory of {} bytes: {}: {}", bytes, call, std::strerror(errno))};
 }
 
-// Like mmap(2) of a file. Where an alignment is wanted, the kernel chooses a place for more bytes, and the mapping takes
-// the aligned part of it.
+// Like mmap(2) of a file. Where an alignment is wanted, the kernel chooses a place for more bytes, and the mapping
+// takes the aligned part of it.
 void* map_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alignment) {
   constexpr int kAccess = PROT_READ | PROT_WRITE;
   const auto from = static_cast<off_t>(offset);

@@ -59,8 +59,8 @@ struct Reserve {
   std::size_t bytes = 0;
 };
 
-// Makes a segment, of which this process needs `own` bytes for itself. Only the reserved part takes time. Its address is
-// a multiple of `alignment`, a power of two not below the page size, of which `bytes` are a multiple, too; 0: any
+// Makes a segment, of which this process needs `own` bytes for itself. Only the reserved part takes time. Its address
+// is a multiple of `alignment`, a power of two not below the page size, of which `bytes` are a multiple, too; 0: any
 // address. Errors: kNoMemory, with the limit that is exceeded.
 Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment = 0);
 inline Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve) {

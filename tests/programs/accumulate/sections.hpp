@@ -28,6 +28,9 @@ void whole_structures(check::Memory memory);
 // integers.cpp
 void integer_rows_and_elements(check::Memory memory);
 
+// measure.cpp
+void measure(check::Memory memory);
+
 // shapes.cpp
 void large_counts(check::Memory memory);
 void rows_and_elements(check::Memory memory);
