@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <string>
 #include <sys/mman.h>
@@ -123,13 +124,19 @@ void small_window() {
   put_and_get(window, 1 << 20);
 }
 
-// The best of five, in ns per get.
+double processor_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e9 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec);
+}
+
+// The best of five, in ns of this thread's processor time per get: other processes count only for the caches.
 double random_gets(MPI_Win window, std::size_t bytes) {
   constexpr int kGets = 2000000, kTogether = 16;
   std::uint64_t random = 88172645463325252U, into[kTogether];
   double best = 1e9;
   for (int run = 0; run < 5; ++run) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = processor_ns();
     for (int i = 0; i < kGets; ++i) {
       random ^= random << 13;
       random ^= random >> 7;
@@ -138,8 +145,7 @@ double random_gets(MPI_Win window, std::size_t bytes) {
       CHECK_MPI(MPI_Get(&into[i % kTogether], 8, MPI_BYTE, 1, at, 8, MPI_BYTE, window));
       if (i % kTogether == kTogether - 1) CHECK_MPI(MPI_Win_flush(1, window));
     }
-    const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - begin;
-    best = std::min(best, time.count() / kGets);
+    best = std::min(best, (processor_ns() - begin) / kGets);
   }
   return best;
 }
