@@ -79,6 +79,7 @@ Space::Request space_request(const CreationRequest& request, const Group& group,
   wanted.shared = request.flavor == MPI_WIN_FLAVOR_SHARED;
   // The memory is contiguous unless all ranks allow otherwise (MPI 4.0 section 12.2.3).
   wanted.contiguous = wanted.shared && !is_true(request.info, "alloc_shared_noncontig");
+  wanted.single_elements = tells_of_single_elements(request.info);
   wanted.threaded = RuntimeResources::instance().is_threaded();
   return wanted;
 }

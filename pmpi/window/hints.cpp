@@ -3,42 +3,61 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
 namespace farside::pmpi {
 namespace {
 
-bool is_boolean(std::string_view value) { return value == "true" || value == "false"; }
-bool is_anything(std::string_view) { return true; }
-bool is_accumulate_ops(std::string_view value) { return value == "same_op" || value == "same_op_no_op"; }
-bool is_ordering(std::string_view value) {
-  if (value == "none") return true;
-  constexpr std::array<std::string_view, 4> kOrders = {"rar", "raw", "war", "waw"};
+// Returns whether each word between the commas satisfies `good`.
+template <class Good>
+bool all_words(std::string_view words, Good&& good) {
   while (true) {
-    const std::size_t comma = value.find(',');
-    if (std::ranges::find(kOrders, value.substr(0, comma)) == kOrders.end()) return false;
+    const std::size_t comma = words.find(',');
+    if (!good(words.substr(0, comma))) return false;
     if (comma == std::string_view::npos) return true;
-    value.remove_prefix(comma + 1);
+    words.remove_prefix(comma + 1);
   }
 }
 
+bool is_boolean(std::string_view value) { return value == "true" || value == "false"; }
+bool is_anything(std::string_view) { return true; }
+bool parse_size(std::string_view value, std::uint64_t& into) {
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), into);
+  return error == std::errc() && end == value.data() + value.size();
+}
+bool is_size(std::string_view value) {
+  std::uint64_t unused = 0;
+  return parse_size(value, unused);
+}
+bool is_accumulate_ops(std::string_view value) { return value == "same_op" || value == "same_op_no_op"; }
+bool is_ordering(std::string_view value) {
+  return value == "none" || all_words(value, [](std::string_view order) {
+           return order == "rar" || order == "raw" || order == "war" || order == "waw";
+         });
+}
+
 constexpr const char* kNoncontiguous = "alloc_shared_noncontig";
+constexpr const char* kGranularity = "mpi_accumulate_granularity";
+constexpr const char* kWhichOps = "which_accumulate_ops";
 
 // The hints that are reported. Those without a default are reported only if they were given.
 struct Hint {
   const char* key;
-  const char* standard;              // the default in the standard, or null
+  const char* standard;  // the default in the standard, or null
   bool (*good)(std::string_view value);
 };
-constexpr std::array<Hint, 9> kHints = {{
+constexpr std::array<Hint, 10> kHints = {{
     {"no_locks", "false", is_boolean},
     {"accumulate_ordering", "rar,raw,war,waw", is_ordering},
     {"accumulate_ops", "same_op_no_op", is_accumulate_ops},
+    {kGranularity, "0", is_size},
     {"same_size", "false", is_boolean},
     {"same_disp_unit", "false", is_boolean},
     {kNoncontiguous, nullptr, is_boolean},
-    {"which_accumulate_ops", nullptr, is_anything},
+    {kWhichOps, nullptr, is_anything},
     {"epochs_used", nullptr, is_anything},
     {"alloc_shm", nullptr, is_boolean},
 }};
@@ -64,6 +83,17 @@ std::string value_of(MPI_Info info, const char* key) {
 }  // namespace
 
 bool is_true(MPI_Info info, const char* key) { return info != MPI_INFO_NULL && value_of(info, key) == "true"; }
+
+bool tells_of_single_elements(MPI_Info info) {
+  if (info == MPI_INFO_NULL) return false;
+  std::uint64_t granularity = 0;
+  if (!parse_size(value_of(info, kGranularity), granularity) || granularity == 0 || granularity > sizeof granularity)
+    return false;
+  const std::string which = value_of(info, kWhichOps);
+  return which.empty() || all_words(which, [](std::string_view op) {
+           return op == "sum" || op == "no_op" || op == "cswap" || op == "none";
+         });
+}
 
 Hints::Hints(int flavor, MPI_Info info) {
   for (const Hint& hint : kHints) {

@@ -2,8 +2,9 @@
 // Settings of any text: what is accepted is what the table allows.
 //
 //   input:  which setting, then its value
-#include "tests/fuzz/fuzz.hpp"
 #include "transport/base/settings.hpp"
+
+#include "tests/fuzz/fuzz.hpp"
 
 namespace farside::fuzz {
 
@@ -14,22 +15,9 @@ std::vector<Bytes> seeds() {
     input.insert(input.begin(), static_cast<std::uint8_t>(which));
     all.push_back(std::move(input));
   };
-  static constexpr std::string_view kValues[] = {"mapped,cma,fabric",
-                                                 "fabric",
-                                                 "mapped,,cma",
-                                                 "tcp;ofi_rxm",
-                                                 "60",
-                                                 "86400",
-                                                 "86401",
-                                                 "-1",
-                                                 "off",
-                                                 "on",
-                                                 "strict",
-                                                 "error",
-                                                 "debug",
-                                                 "/tmp/prefix",
-                                                 "",
-                                                 ","};
+  static constexpr std::string_view kValues[] = {
+      "mapped,cma,fabric", "fabric", "mapped,,cma", "tcp;ofi_rxm", "60", "86400", "86401", "-1", "off", "on", "strict",
+      "transparent",       "error",  "debug",       "/tmp/prefix", "",   ","};
   for (std::size_t which = 0; which < settings_table().size(); ++which) {
     for (const std::string_view value : kValues) add(which, value);
   }
@@ -67,6 +55,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(settings.log <= LogLevel::kDebug, "a level that there is");
   } else if (name == "FARSIDE_NIC_ATOMICS") {
     require(value == (settings.nic_atomics ? "on" : "off"), "one of two words");
+  } else if (name == "FARSIDE_HUGE_PAGES") {
+    require(value == (settings.huge_pages ? "transparent" : "off"), "one of two words");
   } else {
     require(
         settings.provider == value || settings.device == value || settings.stats == value || settings.trace == value,

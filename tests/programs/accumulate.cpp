@@ -3,6 +3,12 @@
 // one location lose no update. The operations of one origin on one location take effect in their order.
 //
 //   accumulate [create] [skip_types] [skip_swaps]      the skips are for runtimes that are wrong there by themselves
+//   accumulate [create] only_integers                  rows and single elements of 64-bit integers
+//   accumulate [create] measure                        times of accumulates of 64-bit integers, from rank 0 to rank 1
+//   accumulate ... granularity N [differs]             mpi_accumulate_granularity of all windows (MPI 4.1 section
+//                                                      12.2.1), in bytes; odd ranks give another one
+#include <string>
+
 #include "accumulate/sections.hpp"
 
 int main(int argc, char** argv) {
@@ -11,9 +17,17 @@ int main(int argc, char** argv) {
   rank = check::rank();
   size = check::size();
   const check::Memory memory = program.memory();
+  if (program.has("granularity")) {
+    const int bytes = program.has("differs") && rank % 2 == 1 ? 1 << 20 : program.number("granularity", 8);
+    CHECK_MPI(MPI_Info_create(&hints));
+    CHECK_MPI(MPI_Info_set(hints, "mpi_accumulate_granularity", std::to_string(bytes).c_str()));
+  }
   const check::Section<check::Memory> swaps[] = {
       {"compare_and_swap on every integer type", every_swap},
       {"a counter raised by compare_and_swap and by fetch_and_op", swap_counter},
+  };
+  const check::Section<check::Memory> integers[] = {
+      {"rows and single elements of 64-bit integers", integer_rows_and_elements},
   };
   const check::Section<check::Memory> sections[] = {
       {"many ranks on one counter: int8 to int64, floating point", counters},
@@ -27,8 +41,16 @@ int main(int argc, char** argv) {
       {"strided accumulates", strided},
       {"an origin with less than the target describes", shorter_origin},
   };
-  if (!program.has("skip_types")) every_type(memory);
-  if (!program.has("skip_swaps")) check::run(swaps, memory);
-  check::run(sections, memory);
+  if (program.has("measure")) {
+    measure(memory);
+    return 0;
+  }
+  check::run(integers, memory);
+  if (!program.has("only_integers")) {
+    if (!program.has("skip_types")) every_type(memory);
+    if (!program.has("skip_swaps")) check::run(swaps, memory);
+    check::run(sections, memory);
+  }
+  if (hints != MPI_INFO_NULL) CHECK_MPI(MPI_Info_free(&hints));
   return 0;
 }

@@ -162,7 +162,12 @@ int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
-  check::Window window(program.memory(), sizeof(Cells), sizeof(long long));
+  // Adapters combine integers only in windows of single elements.
+  MPI_Info single;
+  CHECK_MPI(MPI_Info_create(&single));
+  CHECK_MPI(MPI_Info_set(single, "mpi_accumulate_granularity", "8"));
+  check::Window window(program.memory(), sizeof(Cells), sizeof(long long), MPI_COMM_WORLD, single);
+  CHECK_MPI(MPI_Info_free(&single));
   *window.as<Cells>() = {};
   barrier();
   // That of progress and, once the endpoint has connected to anything, that which opens endpoints.

@@ -207,7 +207,7 @@ void hints() {
   const std::vector<std::pair<const char*, const char*>> given = {
       {"no_locks", "true"},        {"accumulate_ordering", "rar,waw"}, {"accumulate_ops", "same_op"},
       {"same_size", "true"},       {"same_disp_unit", "true"},         {"which_accumulate_ops", "sum,no_op"},
-      {"epochs_used", "lock_all"}, {"mpi_assert_something", "true"},
+      {"epochs_used", "lock_all"}, {"mpi_assert_something", "true"},   {"mpi_accumulate_granularity", "16"},
   };
   const std::vector<std::pair<const char*, const char*>> defaults = {
       {"no_locks", "false"},
@@ -215,6 +215,7 @@ void hints() {
       {"accumulate_ops", "same_op_no_op"},
       {"same_size", "false"},
       {"same_disp_unit", "false"},
+      {"mpi_accumulate_granularity", "0"},
   };
   const auto make_info = [](const std::vector<std::pair<const char*, const char*>>& hints) {
     MPI_Info info;
@@ -249,6 +250,7 @@ void hints() {
   info = make_info({{"no_locks", "perhaps"},
                     {"accumulate_ordering", "rar,wow"},
                     {"accumulate_ops", "any"},
+                    {"mpi_accumulate_granularity", "-8"},
                     {"nobody_knows", "42"},
                     {"alloc_shared_noncontig", "true"}});
   CHECK_MPI(MPI_Win_set_info(window, info));
@@ -262,11 +264,12 @@ void hints() {
   for (const auto& [key, value] : defaults) CHECK_EQ(hint(window, key), std::string(value));
   // Locks work, although the info ruled them out.
   CHECK_MPI(MPI_Win_free(&window));
-  info = make_info({{"no_locks", "true"}, {"accumulate_ordering", "none"}});
+  info = make_info({{"no_locks", "true"}, {"accumulate_ordering", "none"}, {"mpi_accumulate_granularity", "8"}});
   CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
   CHECK_MPI(MPI_Info_free(&info));
   CHECK_EQ(hint(window, "no_locks"), std::string("true"));
   CHECK_EQ(hint(window, "accumulate_ordering"), std::string("none"));
+  CHECK_EQ(hint(window, "mpi_accumulate_granularity"), std::string("8"));
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
   CHECK_MPI(MPI_Win_unlock(0, window));
   CHECK_MPI(MPI_Win_free(&window));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The end of an epoch over the fabric: releases, deferred locks, requests, dynamic spaces and adapter atomics.
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,6 +13,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/fabric_route_fixture.hpp"
+#include "transport/base/backoff.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -249,11 +252,11 @@ TEST_CASE("an operation over two regions is one for each, and a release in a dyn
   CHECK(on.route->flush(7).ok());
 }
 
-TEST_CASE("where adapters have atomics they change words and integers, and puts are not kept") {
+TEST_CASE("in a space of single elements adapters change words and integers, and puts are not kept") {
   RouteFixture on;
   on.endpoint.chosen_keys = false;
   on.endpoint.atomics = true;
-  on.agreed.rules.by_nic = true;
+  on.agreed.rules.choose_domains(true, true);
   on.agree();
   CHECK_FALSE(on.route->may_defer_lock());
   CHECK(on.release(7).ok());
@@ -276,4 +279,71 @@ TEST_CASE("where adapters have atomics they change words and integers, and puts 
   CHECK(on.asked() == "message 7 of 1");
   CHECK(on.route->flush(7).ok());
   CHECK(on.route->targets().active() == 0);
+}
+
+TEST_CASE("in a space of rows adapters change words, and integers go to the handler whatever their number is") {
+  RouteFixture on;
+  on.endpoint.chosen_keys = false;
+  on.endpoint.atomics = true;
+  on.agreed.rules.choose_domains(true, false);
+  on.agree();
+  on.endpoint.held = true;
+  CHECK_FALSE(on.route->may_defer_lock());
+  CHECK(on.add(7, nullptr, 1).ok());
+  CHECK(on.asked() == "description 7, message 7 of 1");
+  // A row is one message.
+  CHECK(on.add(7, nullptr, 500).ok());
+  CHECK(on.asked() == "message 7 of 1");
+  std::int64_t compare = 0, before = 0;
+  CHECK(
+      on.route->operate(7, DataOperation::compare_and_swap(8, BasicType::kInt64, &compare, &compare, &before), nullptr)
+          .ok());
+  // The swap is kept behind them, and a put behind the swap.
+  CHECK(on.put(7).ok());
+  CHECK(on.asked().empty());
+  CHECK(on.route->order_before_release(7).ok());
+  CHECK(on.asked() == "message 7 of 2");
+  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.release(7).ok());
+  CHECK(on.asked() == "control 7");
+  CHECK_FALSE(
+      on.route->by_nic(7, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &before, nullptr, 1)));
+  CHECK(on.route->flush(7).ok());
+}
+
+TEST_CASE("what combines integers is one domain of a space") {
+  alignas(8) std::array<std::byte, 16> memory{};
+  AccumulateRules rules;
+  for (const bool adapters : {false, true}) {
+    for (const bool single : {false, true}) {
+      rules.choose_domains(adapters, single);
+      CHECK(rules.by_nic == adapters);
+      for (const BasicType type : {BasicType::kInt64, BasicType::kUint64})
+        CHECK(rules.nic(type, memory.data()) == (adapters && single));
+      CHECK_FALSE(rules.nic(BasicType::kInt64, memory.data() + 4));
+      CHECK_FALSE(rules.nic(BasicType::kInt32, memory.data()));
+      CHECK_FALSE(rules.nic(BasicType::kDouble, memory.data()));
+    }
+  }
+  rules.always_locked = true;
+  CHECK_FALSE(rules.nic(BasicType::kInt64, memory.data()));
+}
+
+TEST_CASE("pauses of a loop that loses are bounded") {
+  struct Counts final : Progress {
+    void poll() override { ++polls; }
+    void poll_runtime() override {}
+    void listen(WakeEvent&) override {}
+    void stop_listening(WakeEvent&) override {}
+    std::uint64_t polls = 0;
+  } counts;
+  Backoff backoff;
+  std::uint64_t all = 0;
+  for (std::uint64_t most = 2; most <= 4096; most *= 2) {
+    counts.polls = 0;
+    backoff.pause(counts);
+    CHECK((counts.polls >= 1 && counts.polls <= std::min(most, Backoff::kMostYields)));
+    all += counts.polls;
+  }
+  CHECK(all > 12);  // 12 pauses of one yield have a chance of 2^-51
 }

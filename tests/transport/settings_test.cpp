@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every FARSIDE_* variable: its default, what is documented, what is refused and how; unknown ones are warned about.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "transport/base/settings.hpp"
 
 #include <cstdlib>
+#include <fcntl.h>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/settings.hpp"
 #include "transport/base/unique_fd.hpp"
 
 using namespace farside;
@@ -69,7 +69,8 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 bool same(const Settings& a, const Settings& b) {
   return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider &&
          a.device == b.device && a.log == b.log && a.stats == b.stats && a.trace == b.trace && a.check == b.check &&
-         a.nic_atomics == b.nic_atomics && a.connections == b.connections && a.peer_timeout == b.peer_timeout;
+         a.nic_atomics == b.nic_atomics && a.huge_pages == b.huge_pages && a.connections == b.connections &&
+         a.peer_timeout == b.peer_timeout;
 }
 
 struct Documented {
@@ -98,6 +99,8 @@ const std::map<std::string, std::vector<Documented>>& documented() {
       {"FARSIDE_DEVICE", {{"mlx5_0", [](Settings& s) { s.device = "mlx5_0"; }}}},
       {"FARSIDE_NIC_ATOMICS",
        {{"on", [](Settings& s) { s.nic_atomics = true; }}, {"off", [](Settings& s) { s.nic_atomics = false; }}}},
+      {"FARSIDE_HUGE_PAGES",
+       {{"off", [](Settings& s) { s.huge_pages = false; }}, {"transparent", [](Settings& s) { s.huge_pages = true; }}}},
       {"FARSIDE_CHECK",
        {{"off", [](Settings& s) { s.check = Check::kOff; }},
         {"on", [](Settings& s) { s.check = Check::kOn; }},
@@ -164,14 +167,28 @@ TEST_CASE("every setting takes its documented values") {
 
 TEST_CASE("a bad value is an error that names the variable, the value and what is allowed") {
   const std::pair<const char*, const char*> bad[] = {
-      {"FARSIDE_ROUTES", "mapped,warp"}, {"FARSIDE_ROUTES", ""},        {"FARSIDE_ROUTES", "mapped,"},
-      {"FARSIDE_ROUTES", ",mapped"},     {"FARSIDE_ROUTES", "Mapped"},  {"FARSIDE_ROUTES", "mapped cma"},
-      {"FARSIDE_ROUTES", "mapped, cma"}, {"FARSIDE_ROUTES", "mappedd"}, {"FARSIDE_LOG", "loudly"},
-      {"FARSIDE_LOG", ""},               {"FARSIDE_LOG", "WARN"},       {"FARSIDE_LOG", "warn "},
-      {"FARSIDE_LOG", "2"},              {"FARSIDE_CHECK", ""},         {"FARSIDE_CHECK", "On"},
+      {"FARSIDE_ROUTES", "mapped,warp"},
+      {"FARSIDE_ROUTES", ""},
+      {"FARSIDE_ROUTES", "mapped,"},
+      {"FARSIDE_ROUTES", ",mapped"},
+      {"FARSIDE_ROUTES", "Mapped"},
+      {"FARSIDE_ROUTES", "mapped cma"},
+      {"FARSIDE_ROUTES", "mapped, cma"},
+      {"FARSIDE_ROUTES", "mappedd"},
+      {"FARSIDE_LOG", "loudly"},
+      {"FARSIDE_LOG", ""},
+      {"FARSIDE_LOG", "WARN"},
+      {"FARSIDE_LOG", "warn "},
+      {"FARSIDE_LOG", "2"},
+      {"FARSIDE_CHECK", ""},
+      {"FARSIDE_CHECK", "On"},
       {"FARSIDE_CHECK", "paranoid"},
-      {"FARSIDE_PEER_TIMEOUT", ""},  {"FARSIDE_PEER_TIMEOUT", "-1"},
-      {"FARSIDE_PEER_TIMEOUT", "86401"}, {"FARSIDE_PEER_TIMEOUT", "1s"},
+      {"FARSIDE_HUGE_PAGES", ""},
+      {"FARSIDE_HUGE_PAGES", "on"},
+      {"FARSIDE_PEER_TIMEOUT", ""},
+      {"FARSIDE_PEER_TIMEOUT", "-1"},
+      {"FARSIDE_PEER_TIMEOUT", "86401"},
+      {"FARSIDE_PEER_TIMEOUT", "1s"},
   };
   for (const auto& [name, value] : bad) {
     INFO(name << "='" << value << "'");

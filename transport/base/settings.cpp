@@ -44,6 +44,11 @@ bool parse_nic_atomics(std::string_view value, Settings& settings) {
   return value == "on" || value == "off";
 }
 
+bool parse_huge_pages(std::string_view value, Settings& settings) {
+  settings.huge_pages = value == "transparent";
+  return value == "transparent" || value == "off";
+}
+
 bool parse_number(std::string_view value, std::uint32_t most, std::uint32_t& into) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), into);
   return error == std::errc() && end == value.data() + value.size() && into <= most;
@@ -99,6 +104,11 @@ constexpr Setting kSettings[] = {
      "locks and notifications by atomics of the network adapter, if it has them (provider verbs) and they pass a "
      "self-test; off: by the target's progress thread",
      parse_nic_atomics},
+    {"FARSIDE_HUGE_PAGES", "off", "off or transparent",
+     "pages of windows of MPI_Win_allocate and MPI_Win_allocate_shared from 16 MiB per rank on (eight huge pages); "
+     "transparent: huge pages, where the kernel gives them to shared memory "
+     "(/sys/kernel/mm/transparent_hugepage/shmem_enabled: advise or more)",
+     parse_huge_pages},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
      "connections that a process keeps to its peers (providers verbs and tcp), fewer if its share of what the node has "
      "for them is smaller (descriptors: ulimit -Hn, fs.file-max; queue pairs of the adapter); beyond this limit the "

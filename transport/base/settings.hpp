@@ -28,6 +28,8 @@ struct Settings {
   std::string device;
   // FARSIDE_NIC_ATOMICS: whether control words may be changed by atomics of network adapters.
   bool nic_atomics = true;
+  // FARSIDE_HUGE_PAGES: whether large segments ask for transparent huge pages.
+  bool huge_pages = false;
   // FARSIDE_CONNECTIONS: the limit, where the share of what the node has is not smaller; 0: no limit.
   std::uint32_t connections = 1024;
   // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/segment.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <span>
 #include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <fmt/format.h>
 
@@ -27,7 +26,8 @@ Result<MemoryNeed> check_limits(std::uint64_t offset, std::size_t bytes, std::si
       (bytes > limit.rlim_cur || offset > limit.rlim_cur - bytes)) {
     return Error{ErrorKind::kNoMemory,
                  fmt::format("shared memory of {} bytes is more than the file size limit of this process ({} bytes); "
-                             "raise it with ulimit -f", bytes, static_cast<std::uint64_t>(limit.rlim_cur))};
+                             "raise it with ulimit -f",
+                             bytes, static_cast<std::uint64_t>(limit.rlim_cur))};
   }
   const MemoryNeed need = find_memory_need(own);
   if (Status enough = check_memory_need(need); !enough) return enough.error();
@@ -55,10 +55,32 @@ Error failed(const char* call, std::size_t bytes) {
                fmt::format("shared memory of {} bytes: {}: {}", bytes, call, std::strerror(errno))};
 }
 
+// Like mmap(2) of a file. Where an alignment is wanted, the kernel chooses a place for more bytes, and the mapping
+// takes the aligned part of it.
+void* map_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alignment) {
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  const auto from = static_cast<off_t>(offset);
+  if (alignment == 0) return mmap(nullptr, bytes, kAccess, MAP_SHARED, fd, from);
+  constexpr int kRoom = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const room = mmap(nullptr, bytes + alignment, PROT_NONE, kRoom, -1, 0);
+  if (room == MAP_FAILED) return MAP_FAILED;
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(room) % alignment;
+  std::byte* const place = static_cast<std::byte*>(room) + before;
+  if (before != 0) munmap(room, before);
+  munmap(place + bytes, alignment - before);
+  void* const base = mmap(place, bytes, kAccess, MAP_SHARED | MAP_FIXED, fd, from);
+  if (base == MAP_FAILED) {
+    const int code = errno;
+    munmap(place, bytes);
+    errno = code;
+  }
+  return base;
+}
+
 // Extends the file to offset + bytes by a hole, and maps the last `bytes`.
-Result<Mapping> map_more(int fd, std::uint64_t offset, std::size_t bytes) {
+Result<Mapping> map_more(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alignment) {
   if (ftruncate(fd, static_cast<off_t>(offset + bytes)) != 0) return failed("ftruncate", bytes);
-  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  void* base = map_file(fd, offset, bytes, alignment);
   if (base == MAP_FAILED) return failed("mmap", bytes);
   return Mapping(base, bytes);
 }
@@ -79,10 +101,10 @@ Result<UniqueFd> make_memory_file() {
 
 Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes) {
   if (Result<MemoryNeed> need = check_limits(offset, bytes, bytes); !need) return need.error();
-  return map_more(fd, offset, bytes);
+  return map_more(fd, offset, bytes, 0);
 }
 
-Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own) {
+Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment) {
   Result<MemoryNeed> need = check_limits(0, bytes, own);
   if (!need) return need.error();
   Result<UniqueFd> file = make_memory_file();
@@ -91,7 +113,7 @@ Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::siz
     errno = code;
     return failed("fallocate", bytes);
   }
-  Result<Mapping> mapping = map_more(file.value().get(), 0, bytes);
+  Result<Mapping> mapping = map_more(file.value().get(), 0, bytes, alignment);
   if (!mapping) return mapping.error();
   if (fcntl(file.value().get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     return failed("sealing", bytes);
@@ -113,7 +135,8 @@ void Segment::published(std::size_t bytes, std::size_t processes) {
   }
 }
 
-Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset, const Reserve& reserve) {
+Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset, const Reserve& reserve,
+                                 std::size_t alignment) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   const auto failed_on = [&](const char* call) {
     return Error{ErrorKind::kNoRoute, fmt::format("{} {}: {}", call, path, std::strerror(errno))};
@@ -130,7 +153,7 @@ Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint
     errno = code;
     return failed("fallocate", reserve.bytes);
   }
-  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer.get(), static_cast<off_t>(offset));
+  void* base = map_file(peer.get(), offset, bytes, alignment);
   if (base == MAP_FAILED) return failed_on("mmap");
   return Mapping(base, bytes);
 }

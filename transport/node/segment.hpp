@@ -7,11 +7,10 @@
 // Thread safety: any for different objects. Errors: kNoMemory for own memory, kNoRoute for a peer's.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <sys/types.h>
 
 #include "transport/base/result.hpp"
 #include "transport/base/unique_fd.hpp"
@@ -43,7 +42,7 @@ class Mapping {
 struct Segment {
   Mapping mapping;
   UniqueFd fd;
-  MemoryNeed need;                          // found when the segment was made; for the peers
+  MemoryNeed need;                           // found when the segment was made; for the peers
   std::unique_ptr<UntouchedMemory> reserve;  // of a large segment, after published()
 
   // To be called when the peers have mapped the segment. Closes the descriptor of a small segment. A large one keeps
@@ -60,9 +59,10 @@ struct Reserve {
   std::size_t bytes = 0;
 };
 
-// Makes a segment, of which this process needs `own` bytes for itself. Only the reserved part takes time. Errors:
-// kNoMemory, with the limit that is exceeded.
-Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own);
+// Makes a segment, of which this process needs `own` bytes for itself. Only the reserved part takes time. Its address
+// is a multiple of `alignment`, a power of two not below the page size, of which `bytes` are a multiple, too; 0: any
+// address. Errors: kNoMemory, with the limit that is exceeded.
+Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment = 0);
 inline Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve) {
   return make_segment(bytes, reserve, bytes);
 }
@@ -75,8 +75,8 @@ Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t byt
 
 // Maps `bytes` of the segment that process `pid` of this node has open as `fd`, from `offset` on, a multiple of the
 // page size, and reserves a part of it. The caller must verify the segment by a nonce in it, because process ids differ
-// between pid namespaces. Errors: kNoRoute; kNoMemory if the part cannot be reserved.
+// between pid namespaces. `alignment`: as above. Errors: kNoRoute; kNoMemory if the part cannot be reserved.
 Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset = 0,
-                                 const Reserve& reserve = {});
+                                 const Reserve& reserve = {}, std::size_t alignment = 0);
 
 }  // namespace farside

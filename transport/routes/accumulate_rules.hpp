@@ -11,22 +11,33 @@ namespace farside {
 struct AccumulateRules {
   bool always_locked = false;  // every accumulate takes the accumulate lock: some rank uses cma
   bool floats_locked = false;  // those of floating-point types take it: no rank uses the fabric
-  bool by_nic = false;         // the atomicity domain is nic: adapters change control words and 64-bit integers
+  bool by_nic = false;         // adapters change control words
+  // Adapters combine 64-bit integers, too, and nothing else does: the atomicity domain of these is nic. It is the
+  // domain of a whole space, as adapters and CPUs are not atomic to each other.
+  bool integers_by_nic = false;
 
   // Returns whether aligned elements of the type are combined by CPU atomics, or as IntegerMethod says.
   bool may_take_atomics(BasicType type) const { return !always_locked && (!floats_locked || traits(type).cpu_adds); }
   AtomicMethod method(BasicType type, const void* address) const {
     return may_take_atomics(type) ? atomic_method(type, address) : AtomicMethod::kLocked;
   }
+  // Sets by_nic and integers_by_nic. `adapters`: those of all ranks have atomics. `single_elements`: all ranks say that
+  // accumulates are of single elements (Space::Request). An adapter combines one element per operation, so a row goes
+  // to the handler, where it is one message.
+  void choose_domains(bool adapters, bool single_elements) {
+    by_nic = adapters;
+    integers_by_nic = adapters && single_elements;
+  }
   // Returns whether the adapter executes accumulates of this type at this address. Then it does so for all ranks,
   // also for the owner and its on-node peers.
   bool nic(BasicType type, const void* address) const {
-    return by_nic && (type == BasicType::kInt64 || type == BasicType::kUint64) &&
+    return integers_by_nic && (type == BasicType::kInt64 || type == BasicType::kUint64) &&
            method(type, address) == AtomicMethod::kAtomic;
   }
   // Counts, in `counts` unless it is null, why an accumulate took no atomics.
   void count_slow(OperationCounts* counts, BasicType type, const void* address, bool by_handler) const {
-    if (counts == nullptr) [[likely]] return;
+    if (counts == nullptr) [[likely]]
+      return;
     SlowAccumulate why = SlowAccumulate::kProvider;
     if (always_locked) {
       why = SlowAccumulate::kCma;

@@ -140,7 +140,7 @@ Status FabricRoute::ask_for_regions(int rank, std::uint64_t first, std::span<std
 }
 
 bool FabricRoute::by_nic(int rank, const DataOperation& operation) {
-  if (!operation.atomic() || !agreed_.rules.by_nic) return false;
+  if (!operation.atomic() || !agreed_.rules.integers_by_nic) return false;
   const Result<FabricTarget*> target = describe(rank);
   return target && agreed_.rules.nic(operation.type, place_of(*target.value(), operation.offset));
 }
@@ -149,7 +149,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   if (operation.count == 0) return {};
   TargetOrder::Offer offer{operation};
   std::optional<TargetOrder::Next> next;
-  if (own == nullptr && !(operation.atomic() && agreed_.rules.by_nic)) {
+  if (own == nullptr && !(operation.atomic() && agreed_.rules.integers_by_nic)) {
     // Most operations in a burst are kept, behind others of an active target.
     const std::scoped_lock held(targets_.mutex());
     const FabricTarget* const known = targets_.find_locked(rank);

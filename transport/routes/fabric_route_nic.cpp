@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/backoff.hpp"
 #include "transport/base/log.hpp"
 #include "transport/routes/fabric_route.hpp"
 
@@ -59,7 +60,7 @@ Status FabricRoute::atomic_by_nic(ActiveTarget& to, Pending& among, const DataOp
 }
 
 // Operations for which adapters have no atomic: reads elements, combines them here and compare-and-swaps them, again
-// where another origin has changed an element meanwhile.
+// after a pause where another origin has changed an element meanwhile.
 Status FabricRoute::combine_by_nic(ActiveTarget& to, const DataOperation& operation) {
   struct Element {
     std::size_t index;
@@ -68,6 +69,7 @@ Status FabricRoute::combine_by_nic(ActiveTarget& to, const DataOperation& operat
   std::vector<Element> left;
   for (std::size_t first = 0; first < operation.count; first += kTogether) {
     for (std::size_t i = first; i < std::min(first + kTogether, operation.count); ++i) left.push_back({i, 0, 0, 0});
+    Backoff backoff;
     for (bool read = true; !left.empty(); read = false) {
       Pending own;
       Status status;
@@ -93,6 +95,7 @@ Status FabricRoute::combine_by_nic(ActiveTarget& to, const DataOperation& operat
         if (operation.fetched != nullptr) std::memcpy(element(operation.fetched, each.index), &each.seen, kWord);
         return true;
       });
+      if (!left.empty()) backoff.pause(waiting_);
     }
   }
   return {};

@@ -96,7 +96,7 @@ Status Space::Fragments::accumulate(std::uint64_t offset, ReduceOp op, BasicType
 }
 
 Status Space::Fragments::add(const DataOperation& operation, const Blocks& blocks) {
-  if (operation.bytes() > kMostCoalesced || (operation.atomic() && space_.rules_.by_nic)) {
+  if (operation.bytes() > kMostCoalesced || (operation.atomic() && space_.rules_.integers_by_nic)) {
     return for_each(blocks, [&](std::ptrdiff_t block) {
       const DataOperation one = blocks.on(operation, static_cast<std::size_t>(block));
       const bool alone = one.bytes() > kMostCoalesced || (here_ == nullptr && space_.fabric_->by_nic(rank_, one));

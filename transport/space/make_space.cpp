@@ -21,6 +21,7 @@ constexpr std::uint64_t kUsesCma = 1 << 17;
 constexpr std::uint64_t kNoEndpoint = 1 << 18;     // the rank knows no endpoint that the group uses
 constexpr std::uint64_t kNoNicAtomics = 1 << 19;   // the rank's endpoint has no adapter atomics
 constexpr std::uint64_t kNotOpened = 1 << 20;      // the rank has not opened the fabric for this space
+constexpr std::uint64_t kRows = 1 << 21;           // the rank does not say that accumulates are single elements
 constexpr std::uint64_t kFirstProvider = 1 << 24;  // the provider of that endpoint; also the following bits
 constexpr std::uint64_t kAllFlags = (std::uint64_t{1} << Agreement::kFlags) - 1;
 
@@ -121,6 +122,7 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
     if (status && making.last) status = making.last();
   }
   if (!opened) flags |= kNotOpened;
+  if (!request.single_elements) flags |= kRows;
   const Result<Agreement::Said> heard =
       agreement.agree(status, flags, {request.data_bytes, ~request.data_bytes, Agreement::pair(request.tag)});
   if (!heard) return heard.error();
@@ -130,6 +132,7 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
   agreed.same_bytes = (words[0] & words[1]) == 0;
   agreed.same_tags = Agreement::is_equal(words[2]);
   agreed.some_cma = (said & kUsesCma) != 0;
+  agreed.single_elements = (said & kRows) == 0;
   MadeSpace result{std::move(space), said & SpaceMaking::kMostFlags, (said & kNeedsFabric) != 0};
   if (making.differ && (!agreed.same_bytes || !agreed.same_tags)) {
     if (const auto kept = making.differ(result.flags, agreed.same_bytes, agreed.same_tags)) {

@@ -46,8 +46,8 @@ Status Regions::attach(const void* base, std::uint64_t bytes) {
   Endpoint::Registration registration;
   if (space_.fabric_ != nullptr && bytes > 0) {
     // Adapter atomics change whole words, whose other bytes may belong to another region.
-    const std::uint64_t before = space_.rules_.by_nic ? region.address % kWord : 0;
-    const std::uint64_t behind = space_.rules_.by_nic ? -region.end() % kWord : 0;
+    const std::uint64_t before = space_.rules_.integers_by_nic ? region.address % kWord : 0;
+    const std::uint64_t behind = space_.rules_.integers_by_nic ? -region.end() % kWord : 0;
     std::byte* const from = static_cast<std::byte*>(const_cast<void*>(base)) - before;
     Result<Endpoint::Registration> exposed =
         space_.fabric_->endpoint().expose(from, before + bytes + behind, random_bits());

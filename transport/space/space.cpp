@@ -131,7 +131,7 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
     own.failed = 1 + static_cast<std::int32_t>(ErrorKind::kNoMemory);
     return own;
   }
-  own.need = find_memory_need(control_bytes_ + own.allocated).bytes;
+  own.need = find_memory_need(control_bytes_ + huge_pages().whole(own.allocated)).bytes;
   if (!private_data_) return own;
   data_ = request.dynamic ? reinterpret_cast<std::byte*>(Regions::kFirst)  // NOLINT(performance-no-int-to-ptr)
                           : static_cast<std::byte*>(request.private_data);
@@ -163,7 +163,11 @@ Status Space::check_offers(const NodeGroup& node, std::span<const Offer> offers)
     shares.push_back({offers[i].need, member.limits});
   }
   const std::uint64_t own = offers[static_cast<std::size_t>(node.index())].allocated;
-  return check_memory_needs(find_memory_need(control_bytes_ + own), shares);
+  return check_memory_needs(find_memory_need(control_bytes_ + huge_pages().whole(own)), shares);
+}
+
+HugePages Space::huge_pages() const {
+  return process_.settings().value()->huge_pages ? HugePages::of_kernel() : HugePages();
 }
 
 NodeSegment::Layout Space::layout(std::span<const Offer> offers) const {
@@ -172,6 +176,7 @@ NodeSegment::Layout Space::layout(std::span<const Offer> offers) const {
   layout.reserved = control_bytes_ <= kWholeControl ? control_bytes_ : kStartOfControl;
   layout.contiguous = shared_ && std::ranges::any_of(offers, &Offer::contiguous);
   for (const Offer& each : offers) layout.data.push_back(each.allocated);
+  layout.huge = huge_pages();
   return layout;
 }
 
@@ -302,7 +307,7 @@ void Space::finish(Agreed agreed) {
   rules_.always_locked = agreed.some_cma;
   // Either all ranks have opened the fabric or none has.
   rules_.floats_locked = fabric_ == nullptr;
-  rules_.by_nic = fabric_ != nullptr && agreed.nic_atomics;
+  rules_.choose_domains(fabric_ != nullptr && agreed.nic_atomics, agreed.single_elements);
   cma_.set_rules(rules_);
   if (fabric_ != nullptr) {
     fabric_->agree({std::move(agreed.addresses), rules_, agreed.same_bytes, agreed.same_tags, regions_.get(),

@@ -80,6 +80,9 @@ class Space {
     bool dynamic = false;
     // Several threads of this process may be in operations at once.
     bool threaded = false;
+    // Accumulates will be of single elements, by operations that adapters have. If all ranks say so, adapters with
+    // atomics combine 64-bit integers; otherwise the handler and CPUs do (AccumulateRules::choose_domains).
+    bool single_elements = false;
   };
   // Collective over the members of the node, even after an error of one of them: then the others get an error of the
   // same kind without a text, since that one says why.
@@ -106,10 +109,11 @@ class Space {
   void close_fabric() { fabric_.reset(); }
   // What the ranks have agreed on. The members that follow some_cma concern spaces that need the fabric.
   struct Agreed {
-    bool some_cma = false;     // some rank uses cma
-    PeerAddresses addresses;   // of all ranks
-    bool nic_atomics = false;  // all ranks have them
-    bool same_bytes = false;   // all ranks have the same Request::data_bytes
+    bool some_cma = false;         // some rank uses cma
+    PeerAddresses addresses;       // of all ranks
+    bool nic_atomics = false;      // all ranks have them
+    bool single_elements = false;  // all ranks have set Request::single_elements
+    bool same_bytes = false;       // all ranks have the same Request::data_bytes
     bool same_tags = false;
   };
   // Precondition: all ranks have made their memory and their regions accessible.
@@ -305,6 +309,7 @@ class Space {
                                                   NodeGroup& mapped);
   Offer offer(const Request& request, NodeGroup& node, Status& failed);
   Status check_offers(const NodeGroup& node, std::span<const Offer> offers) const;
+  HugePages huge_pages() const;
   NodeSegment::Layout layout(std::span<const Offer> offers) const;
   void take_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers, NodeSegment segment);
   void find_routes(NodeGroup& node, std::span<const Offer> offers);

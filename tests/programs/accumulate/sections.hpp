@@ -8,6 +8,12 @@ namespace accumulate {
 
 inline int rank;
 inline int size;
+inline MPI_Info hints = MPI_INFO_NULL;
+
+struct Window : check::Window {
+  Window(check::Memory memory, MPI_Aint bytes, int displacement_unit)
+      : check::Window(memory, bytes, displacement_unit, MPI_COMM_WORLD, hints) {}
+};
 
 // types.cpp. The first of them names its own sections.
 void every_type(check::Memory memory);
@@ -18,6 +24,12 @@ void counters(check::Memory memory);
 void swap_counter(check::Memory memory);
 void without_an_atomic(check::Memory memory);
 void whole_structures(check::Memory memory);
+
+// integers.cpp
+void integer_rows_and_elements(check::Memory memory);
+
+// measure.cpp
+void measure(check::Memory memory);
 
 // shapes.cpp
 void large_counts(check::Memory memory);

@@ -7,17 +7,16 @@ namespace accumulate {
 
 void large_counts(check::Memory memory) {
   constexpr int kCount = 100000;
-  check::Window window(memory, kCount * sizeof(double), sizeof(double));
+  Window window(memory, kCount * sizeof(double), sizeof(double));
   std::vector<double> values(kCount);
   std::vector<double> before(kCount);
   for (int i = 0; i < kCount; ++i) values[static_cast<std::size_t>(i)] = i % 1000 + rank;
   CHECK_MPI(MPI_Win_fence(0, window));
   for (int target = 0; target < size; ++target) {
-    CHECK_MPI(
-        MPI_Accumulate(values.data(), kCount, MPI_DOUBLE, target, 0, kCount, MPI_DOUBLE, MPI_SUM, window));
+    CHECK_MPI(MPI_Accumulate(values.data(), kCount, MPI_DOUBLE, target, 0, kCount, MPI_DOUBLE, MPI_SUM, window));
   }
-  CHECK_MPI(MPI_Get_accumulate(values.data(), kCount, MPI_DOUBLE, before.data(), kCount, MPI_DOUBLE,
-                               (rank + 1) % size, 0, kCount, MPI_DOUBLE, MPI_SUM, window));
+  CHECK_MPI(MPI_Get_accumulate(values.data(), kCount, MPI_DOUBLE, before.data(), kCount, MPI_DOUBLE, (rank + 1) % size,
+                               0, kCount, MPI_DOUBLE, MPI_SUM, window));
   CHECK_MPI(MPI_Win_fence(0, window));
   const int previous = (rank + size - 1) % size;
   for (int i = 0; i < kCount; ++i) {
@@ -39,7 +38,7 @@ void large_and_small(check::Memory memory, MPI_Datatype type) {
   constexpr int kRows = 40;
   constexpr int kSingles = 2000;
   const auto place = [](int k) { return k * 7 % kCount; };
-  check::Window window(memory, kCount * sizeof(T), sizeof(T));
+  Window window(memory, kCount * sizeof(T), sizeof(T));
   const std::vector<T> ones(kCount, T{1});
   std::vector<T> seen(kSingles);
   CHECK_MPI(MPI_Win_lock_all(0, window));
@@ -87,7 +86,7 @@ void rows_begin(check::Memory memory) {
   CHECK_MPI(MPI_Type_commit(&every_other));
   const std::vector<std::int64_t> ones(kCount, 1);
   for (int round = 0; round < kWindows; ++round) {
-    check::Window window(memory, kCount * sizeof(std::int64_t), sizeof(std::int64_t));
+    Window window(memory, kCount * sizeof(std::int64_t), sizeof(std::int64_t));
     CHECK_MPI(MPI_Win_lock_all(0, window));
     std::int64_t before = -1;
     std::int64_t last = -1;
@@ -127,7 +126,7 @@ template <class T>
 void alone(check::Memory memory, MPI_Datatype type) {
   constexpr int kCount = 70;
   constexpr int kTimes = 200;
-  check::Window window(memory, 2 * kCount * sizeof(T), sizeof(T));
+  Window window(memory, 2 * kCount * sizeof(T), sizeof(T));
   const int own = size > 1 ? size - 1 : 0;  // all ranks lock it exclusively; rank 0 is locked shared
   const std::vector<T> ones(kCount, T{1});
   std::vector<T> before(kCount);
@@ -174,7 +173,7 @@ void exclusive_locks(check::Memory memory) {
 // calls, whatever their sizes.
 void ordered(check::Memory memory) {
   constexpr int kCount = 5000;
-  check::Window window(memory, kCount * sizeof(std::int64_t), sizeof(std::int64_t));
+  Window window(memory, kCount * sizeof(std::int64_t), sizeof(std::int64_t));
   const int target = (rank + 1) % size;
   std::vector<std::int64_t> large(kCount);
   std::vector<std::int64_t> seen(60);
@@ -183,17 +182,14 @@ void ordered(check::Memory memory) {
   for (std::size_t i = 0; i < seen.size(); i += 3) {
     const auto step = static_cast<std::int64_t>(i);
     std::fill(large.begin(), large.end(), step);
-    CHECK_MPI(MPI_Accumulate(large.data(), kCount, MPI_INT64_T, target, 0, kCount, MPI_INT64_T, MPI_REPLACE,
-                             window));
+    CHECK_MPI(MPI_Accumulate(large.data(), kCount, MPI_INT64_T, target, 0, kCount, MPI_INT64_T, MPI_REPLACE, window));
     CHECK_MPI(MPI_Fetch_and_op(nullptr, &seen[i], MPI_INT64_T, target, kCount - 1, MPI_NO_OP, window));
     small[i] = 1000 + step;
-    CHECK_MPI(
-        MPI_Accumulate(&small[i], 1, MPI_INT64_T, target, kCount - 1, 1, MPI_INT64_T, MPI_REPLACE, window));
+    CHECK_MPI(MPI_Accumulate(&small[i], 1, MPI_INT64_T, target, kCount - 1, 1, MPI_INT64_T, MPI_REPLACE, window));
     CHECK_MPI(MPI_Get_accumulate(nullptr, 0, MPI_INT64_T, &seen[i + 1], 1, MPI_INT64_T, target, kCount - 1, 1,
                                  MPI_INT64_T, MPI_NO_OP, window));
     small[i + 1] = 2000 + step;
-    CHECK_MPI(
-        MPI_Fetch_and_op(&small[i + 1], &seen[i + 2], MPI_INT64_T, target, kCount - 1, MPI_REPLACE, window));
+    CHECK_MPI(MPI_Fetch_and_op(&small[i + 1], &seen[i + 2], MPI_INT64_T, target, kCount - 1, MPI_REPLACE, window));
     CHECK_MPI(MPI_Win_flush_local(target, window));
   }
   CHECK_MPI(MPI_Win_unlock(target, window));
@@ -213,7 +209,7 @@ void ordered(check::Memory memory) {
 
 void strided(check::Memory memory) {
   constexpr int kInts = 40;
-  check::Window window(memory, kInts * sizeof(int), sizeof(int));
+  Window window(memory, kInts * sizeof(int), sizeof(int));
   MPI_Datatype every_second;
   MPI_Datatype every_fourth;
   CHECK_MPI(MPI_Type_vector(10, 1, 2, MPI_INT, &every_second));
@@ -239,7 +235,7 @@ void strided(check::Memory memory) {
 // An origin with less data than the target describes combines the data that it has.
 void shorter_origin(check::Memory memory) {
   constexpr int kInts = 24;
-  check::Window window(memory, kInts * sizeof(int), sizeof(int));
+  Window window(memory, kInts * sizeof(int), sizeof(int));
   MPI_Datatype every_second;
   CHECK_MPI(MPI_Type_vector(6, 1, 2, MPI_INT, &every_second));
   CHECK_MPI(MPI_Type_commit(&every_second));

@@ -24,7 +24,7 @@ struct Local {
 // All ranks add to one counter at every rank, by all three calls that can; each value is fetched once.
 template <class T>
 void counter(check::Memory memory, MPI_Datatype type) {
-  check::Window window(memory, 3 * sizeof(T), sizeof(T));
+  Window window(memory, 3 * sizeof(T), sizeof(T));
   const T one{1};
   std::vector<double> fetched;
   CHECK_MPI(MPI_Win_lock_all(0, window));
@@ -46,8 +46,7 @@ void counter(check::Memory memory, MPI_Datatype type) {
   CHECK_EQ(Local<T>().read(window, window.as<T>()), static_cast<T>(3 * rounds * size));
   for (std::size_t i = 1; i < fetched.size(); ++i) CHECK(fetched[i - 1] < fetched[i]);
   std::vector<double> all(fetched.size() * static_cast<std::size_t>(size));
-  CHECK_MPI(
-      MPI_Allgather(fetched.data(), kRounds, MPI_DOUBLE, all.data(), kRounds, MPI_DOUBLE, MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Allgather(fetched.data(), kRounds, MPI_DOUBLE, all.data(), kRounds, MPI_DOUBLE, MPI_COMM_WORLD));
   std::sort(all.begin(), all.end());
   for (std::size_t i = 0; i < all.size(); ++i) CHECK_EQ(all[i], static_cast<double>(i));
 }
@@ -64,7 +63,7 @@ void counters(check::Memory memory) {
 
 // All ranks increment one counter, alternately by compare-and-swap and by fetch_and_op.
 void swap_counter(check::Memory memory) {
-  check::Window window(memory, 8, 8);
+  Window window(memory, 8, 8);
   CHECK_MPI(MPI_Win_lock_all(0, window));
   const std::int64_t one = 1;
   std::int64_t seen = 0;
@@ -88,8 +87,7 @@ void swap_counter(check::Memory memory) {
   }
   CHECK_MPI(MPI_Win_unlock_all(window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-  if (rank == 0)
-    CHECK_EQ(Local<std::int64_t>().read(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
+  if (rank == 0) CHECK_EQ(Local<std::int64_t>().read(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
 // The smallest and the largest value with their index, a long double sum that no double can hold, and a complex
@@ -101,7 +99,7 @@ void without_an_atomic(check::Memory memory) {
     long double sum;
     std::complex<double> product;
   };
-  check::Window window(memory, sizeof(Place), 1);
+  Window window(memory, sizeof(Place), 1);
   if (rank == 0) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
     *window.as<Place>() = {{1e9L, -1}, {-1e9, -1}, 0x1p63L, {1, 0}};
@@ -110,19 +108,17 @@ void without_an_atomic(check::Memory memory) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   CHECK_MPI(MPI_Win_lock_all(0, window));
   for (int round = 0; round < kRounds; ++round) {
-    const Pair<long double> low{static_cast<long double>((round * 37 + rank * 11) % 101),
-                                round * size + rank};
+    const Pair<long double> low{static_cast<long double>((round * 37 + rank * 11) % 101), round * size + rank};
     const Pair<double> high{static_cast<double>((round * 37 + rank * 11) % 101), round * size + rank};
     const long double one = 1;
     const std::complex<double> turn{0, 1};
     CHECK_MPI(MPI_Accumulate(&low, 1, MPI_LONG_DOUBLE_INT, 0, offsetof(Place, least), 1, MPI_LONG_DOUBLE_INT,
                              MPI_MINLOC, window));
-    CHECK_MPI(MPI_Accumulate(&high, 1, MPI_DOUBLE_INT, 0, offsetof(Place, most), 1, MPI_DOUBLE_INT,
-                             MPI_MAXLOC, window));
-    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_LONG_DOUBLE, 0, offsetof(Place, sum), 1, MPI_LONG_DOUBLE, MPI_SUM,
-                             window));
-    CHECK_MPI(MPI_Accumulate(&turn, 1, MPI_C_DOUBLE_COMPLEX, 0, offsetof(Place, product), 1,
-                             MPI_C_DOUBLE_COMPLEX, MPI_PROD, window));
+    CHECK_MPI(
+        MPI_Accumulate(&high, 1, MPI_DOUBLE_INT, 0, offsetof(Place, most), 1, MPI_DOUBLE_INT, MPI_MAXLOC, window));
+    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_LONG_DOUBLE, 0, offsetof(Place, sum), 1, MPI_LONG_DOUBLE, MPI_SUM, window));
+    CHECK_MPI(MPI_Accumulate(&turn, 1, MPI_C_DOUBLE_COMPLEX, 0, offsetof(Place, product), 1, MPI_C_DOUBLE_COMPLEX,
+                             MPI_PROD, window));
     CHECK_MPI(MPI_Win_flush_local(0, window));
   }
   CHECK_MPI(MPI_Win_unlock_all(window));
@@ -136,8 +132,7 @@ void without_an_atomic(check::Memory memory) {
       const int index = round * size + each;
       if (value < least.value || (value == least.value && index < least.index))
         least = {static_cast<long double>(value), index};
-      if (value > most.value || (value == most.value && index < most.index))
-        most = {static_cast<double>(value), index};
+      if (value > most.value || (value == most.value && index < most.index)) most = {static_cast<double>(value), index};
     }
   }
   const Place place = Local<Place>().read(window, window.as<Place>());
@@ -157,11 +152,11 @@ void whole_structures(check::Memory memory) {
   };
   constexpr int kBytes = sizeof(Pointer);
   const auto address_of = [](std::uint64_t stamp) { return stamp * 0x9e3779b97f4a7c15U; };
-  check::Window window(memory, kBytes, 1);
+  Window window(memory, kBytes, 1);
   CHECK_MPI(MPI_Win_lock_all(0, window));
   for (int round = 0; round < kRounds; ++round) {
-    const std::uint64_t stamp = static_cast<std::uint64_t>(round) * static_cast<std::uint64_t>(size) +
-                                static_cast<std::uint64_t>(rank) + 1;
+    const std::uint64_t stamp =
+        static_cast<std::uint64_t>(round) * static_cast<std::uint64_t>(size) + static_cast<std::uint64_t>(rank) + 1;
     const Pointer mine{stamp, address_of(stamp)};
     CHECK_MPI(MPI_Accumulate(&mine, kBytes, MPI_BYTE, 0, 0, kBytes, MPI_BYTE, MPI_REPLACE, window));
     Pointer seen{~std::uint64_t{0}, 0};

@@ -18,20 +18,17 @@ void every_operation(check::Memory memory, MPI_Datatype type, const std::vector<
   constexpr int kCount = 5;
   const int kinds = static_cast<int>(operations.size());
   const int total = kinds * size * kCount;
-  check::Window window(memory, static_cast<MPI_Aint>(sizeof(T)) * total, sizeof(T));
+  Window window(memory, static_cast<MPI_Aint>(sizeof(T)) * total, sizeof(T));
   T* mine = window.as<T>();
   const auto slot = [&](int kind, int origin) { return (kind * size + origin) * kCount; };
   const auto before = [](int target, int at) { return Sample<T>::at(at + 3 * target); };
-  const auto operand = [](int origin, int target, int at) {
-    return Sample<T>::at(at * 5 + origin + 2 * target + 1);
-  };
+  const auto operand = [](int origin, int target, int at) { return Sample<T>::at(at * 5 + origin + 2 * target + 1); };
 
   // Not std::vector, whose bools are bits.
   const auto out = std::make_unique<T[]>(static_cast<unsigned>(size * total));
   const auto in = std::make_unique<T[]>(static_cast<unsigned>(size * total));
   for (int target = 0; target < size; ++target) {
-    for (int at = 0; at < total; ++at)
-      out[static_cast<std::size_t>(target * total + at)] = operand(rank, target, at);
+    for (int at = 0; at < total; ++at) out[static_cast<std::size_t>(target * total + at)] = operand(rank, target, at);
   }
   enum { kAccumulate, kGetAccumulate, kFetchAndOp, kCalls };
   for (int call = 0; call < kCalls; ++call) {
@@ -51,8 +48,8 @@ void every_operation(check::Memory memory, MPI_Datatype type, const std::vector<
           CHECK_MPI(MPI_Accumulate(from, count, type, target, at, count, type, op, window));
         } else if (call == kGetAccumulate) {
           const bool nothing = op == MPI_NO_OP;
-          CHECK_MPI(MPI_Get_accumulate(nothing ? nullptr : from, nothing ? 0 : count, type, to, count, type,
-                                       target, at, count, type, op, window));
+          CHECK_MPI(MPI_Get_accumulate(nothing ? nullptr : from, nothing ? 0 : count, type, to, count, type, target, at,
+                                       count, type, op, window));
         } else {
           CHECK_MPI(MPI_Fetch_and_op(op == MPI_NO_OP ? nullptr : from, to, type, target, at, op, window));
         }
@@ -65,14 +62,13 @@ void every_operation(check::Memory memory, MPI_Datatype type, const std::vector<
           const int at = slot(kind, origin) + i;
           const T old = before(rank, at);
           const T expected =
-              i < count ? operations[static_cast<std::size_t>(kind)].apply(old, operand(origin, rank, at))
-                        : old;
+              i < count ? operations[static_cast<std::size_t>(kind)].apply(old, operand(origin, rank, at)) : old;
           if (mine[at] == expected) continue;
           check::fail(__FILE__, __LINE__,
                       "call " + std::to_string(call) + ", operation " + std::to_string(kind) + ", element " +
-                          std::to_string(i) + " from rank " + std::to_string(origin) + ": " +
-                          check::show(old) + " and " + check::show(operand(origin, rank, at)) + " made " +
-                          check::show(mine[at]) + ", not " + check::show(expected));
+                          std::to_string(i) + " from rank " + std::to_string(origin) + ": " + check::show(old) +
+                          " and " + check::show(operand(origin, rank, at)) + " made " + check::show(mine[at]) +
+                          ", not " + check::show(expected));
         }
       }
     }
@@ -132,8 +128,7 @@ void every_type(check::Memory memory) {
   check::section("complex");
   every_operation<std::complex<float>>(memory, MPI_C_FLOAT_COMPLEX, sums<std::complex<float>>());
   every_operation<std::complex<double>>(memory, MPI_C_DOUBLE_COMPLEX, sums<std::complex<double>>());
-  every_operation<std::complex<long double>>(memory, MPI_C_LONG_DOUBLE_COMPLEX,
-                                             sums<std::complex<long double>>());
+  every_operation<std::complex<long double>>(memory, MPI_C_LONG_DOUBLE_COMPLEX, sums<std::complex<long double>>());
   check::section("Fortran types");
   every_operation<int>(memory, MPI_INTEGER, floats<int>());
   every_operation<int>(memory, MPI_INTEGER, bits<int>());
@@ -155,7 +150,7 @@ namespace {
 // One matching and one failing swap between all pairs of ranks, also with the largest and smallest values.
 template <class T>
 void swaps(check::Memory memory, MPI_Datatype type) {
-  check::Window window(memory, static_cast<MPI_Aint>(sizeof(T)) * 2 * size, sizeof(T));
+  Window window(memory, static_cast<MPI_Aint>(sizeof(T)) * 2 * size, sizeof(T));
   T* mine = window.as<T>();
   const T high = std::numeric_limits<T>::max();
   const T low = std::numeric_limits<T>::min();
