@@ -294,7 +294,8 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
                     "measure passive target between nodes, against the runtimes by themselves: other default variants "
                     "and measures, and the ranks in turn on the nodes (of --hosts, or of the batch job)");
   auto prints_script = std::make_shared<bool>(false);
-  command->add_flag("--sbatch", *prints_script, "print a batch script of that for Slurm: farside bench --sbatch | sbatch");
+  command->add_flag("--sbatch", *prints_script,
+                    "print a batch script of --cluster for Slurm: farside bench --sbatch | sbatch");
   command->add_option("--runtime", settings->runtimes, "only these runtimes (default: all found)")
       ->delimiter(',')
       ->check(CLI::IsMember({"openmpi", "mpich"}));
