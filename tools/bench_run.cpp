@@ -213,7 +213,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
       } else if (line.contains("opened")) {
         opened.push_back(line.value("opened", ""));
         if (const std::string provider = line.value("provider", ""); !provider.empty())
-          outcome.taken = {provider, line.value("device", ""), {}};
+          outcome.taken = {provider, line.value("device", ""), outcome.taken.passed_over};
       } else if (const auto* info = bench::find_measure(line.value("measure", "")); info != nullptr) {
         begun = nullptr;
         if (line.contains("error")) {
@@ -232,8 +232,10 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
       outcome.interrupted = true;
       return outcome;
     }
-    for (const std::string& said : split(end.error_output, "\n"))
-      if (said.find("the ranks use libfabric ") != std::string::npos) outcome.taken.passed_over = said;
+    for (const std::string& said : split(end.error_output, "\n")) {  // the first window has the reason
+      if (outcome.taken.passed_over.empty() && said.find("the ranks use libfabric ") != std::string::npos)
+        outcome.taken.passed_over = said;
+    }
     const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
     if (fine) {
       const bool uses_mpi = std::ranges::any_of(now, [](const auto* info) { return !bench::is_bare(*info); });

@@ -32,12 +32,17 @@ class OpenEndpoint final : public Progress {
   }
   Fabric* get() const { return fabric_.get(); }
 
+  // While it is being opened, the endpoint waits for its own test, and has nobody else to progress it.
   void poll() override {
     if (fabric_) fabric_->poll();
   }
   void poll_runtime() override {}
-  void listen(WakeEvent& wake_event) override { fabric_->listen(wake_event); }
-  void stop_listening(WakeEvent& wake_event) override { fabric_->stop_listening(wake_event); }
+  void listen(WakeEvent& wake_event) override {
+    if (fabric_) fabric_->listen(wake_event);
+  }
+  void stop_listening(WakeEvent& wake_event) override {
+    if (fabric_) fabric_->stop_listening(wake_event);
+  }
 
  private:
   static Result<InfoHandle> find(const std::string& provider, const Settings& settings) {
