@@ -93,8 +93,9 @@ int bench(const BenchSettings& settings, const std::string& command) {
   std::size_t total = 0;
   for (Runtime& runtime : runtimes) {
     if (runtime.benchmark.empty()) {
-      left_out.push_back({runtime.name, "", fmt::format("no {}/farside-bench-{} (not built for this runtime)",
-                                                        own_folder(), runtime.name)});
+      left_out.push_back(
+          {runtime.name, "",
+           fmt::format("no {}/farside-bench-{} (not built for this runtime)", own_folder(), runtime.name)});
       continue;
     }
     std::vector<const Variant*> variants = wanted;

@@ -24,9 +24,16 @@ int nodes_of(const BenchSettings& settings) {
 }
 
 // What --cluster measures: passive target, with other ranks and while the target computes.
-const std::vector<std::string> kBetweenNodes{
-    "put_flush", "get_flush",    "fetch_and_op", "lock_put_unlock", "lock_put_unlock_compute", "get_compute",
-    "fetch_and_op_compute", "contention", "rate", "fetch_rate"};
+const std::vector<std::string> kBetweenNodes{"put_flush",
+                                             "get_flush",
+                                             "fetch_and_op",
+                                             "lock_put_unlock",
+                                             "lock_put_unlock_compute",
+                                             "get_compute",
+                                             "fetch_and_op_compute",
+                                             "contention",
+                                             "rate",
+                                             "fetch_rate"};
 
 // Whether a measure applies to a variant: bare measures stand beside one variant only, and nodes share no memory.
 bool belongs(const bench::MeasureInfo& info, const Variant& variant, int nodes) {
@@ -47,8 +54,8 @@ std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& sett
     const bool by_default = info.selection == bench::Selection::kDemo ||
                             (info.selection == bench::Selection::kDefault && !settings.demo) ||
                             (report && bench::named(plotted, info));
-    const std::vector<std::string>& words = settings.measures.empty() && settings.cluster ? kBetweenNodes
-                                                                                          : settings.measures;
+    const std::vector<std::string>& words =
+        settings.measures.empty() && settings.cluster ? kBetweenNodes : settings.measures;
     const bool wanted = words.empty() ? by_default : bench::named(words, info);
     if (wanted && info.ranks <= settings.ranks && !bench::named(settings.skip, info)) result.push_back(&info);
   }

@@ -104,8 +104,8 @@ std::string matrix_text(const Json& matrix) {
       } else if (pair->at("provider") == "") {
         row.emplace_back("NOTHING");
       } else {
-        row.push_back(fmt::format("{} ({})", pair->at("provider").get<std::string>(),
-                                  pair->at("device").get<std::string>()));
+        row.push_back(
+            fmt::format("{} ({})", pair->at("provider").get<std::string>(), pair->at("device").get<std::string>()));
       }
     }
     table.add(std::move(row));
