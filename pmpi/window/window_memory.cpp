@@ -57,8 +57,7 @@ Outcome Window::locate_attached(const RemoteBuffer& target, const Datatype& type
   if (!all.value()) {
     return Fault{MPI_ERR_RMA_RANGE,
                  fmt::format("{} elements at {:#x} reach beyond the memory that rank {} has attached (MPI 4.0 section "
-                             "12.2.4)",
-                             target.count, target.displacement, target.rank)};
+                             "12.2.4)", target.count, target.displacement, target.rank)};
   }
   origin_at = target.displacement - static_cast<std::int64_t>(Regions::kFirst);
   return {};

@@ -10,8 +10,10 @@
 #include <catch2/catch.hpp>
 
 #include "tools/bench_driver/series.hpp"
+#include "tools/child.hpp"
 #include "tools/hosts/host_facts.hpp"
 #include "tools/hosts/matrix.hpp"
+#include "tools/runtime.hpp"
 
 using namespace farside::tools;
 namespace bench = farside::bench;
@@ -90,6 +92,14 @@ TEST_CASE("hosts between which nothing works are said so") {
   const Json matrix = matrix_of({host("a"), host("b"), host("c")}, none);
   CHECK(matrix["all"]["provider"] == "");
   CHECK(contains(matrix_text(matrix), "takes NOTHING"));
+}
+
+TEST_CASE("whether Open MPI has an implementation of windows is what its ompi_info says") {
+  const Runtime runtime = find_runtime("openmpi", FARSIDE_LIBRARIES);
+  if (runtime.launcher.empty()) return;
+  prepare_for_children();
+  CHECK(has_component(runtime, "rdma"));
+  CHECK_FALSE(has_component(runtime, "rdm"));
 }
 
 TEST_CASE("a native variant without any figure is left out with its reason, one with a figure or of farside is not") {
