@@ -13,6 +13,7 @@
 
 #include "tools/child.hpp"
 #include "tools/text.hpp"
+#include "transport/base/settings.hpp"
 
 namespace farside::tools {
 namespace {
@@ -32,9 +33,15 @@ Environment environment_for(const BenchRequest& request) {
 Variables variables_for(const BenchRequest& request) {
   Variables variables;
   const bool native = request.variant->native();
+  const Environment environment = environment_for(request);
   const std::string preload = preload_list(variable("LD_PRELOAD"), native ? "" : request.runtime.library);
   if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
+  // Not every launcher takes the user's environment to other nodes.
+  for (const auto& [name, value] : environment)
+    if (name.starts_with("FI_") || name.starts_with("UCX_")) variables.emplace_back(name, value);
   if (native) return variables;
+  for (const Setting& setting : settings_table())
+    if (const auto set = environment.find(setting.name); set != environment.end()) variables.push_back(*set);
   variables.emplace_back("FARSIDE_CHECK", request.variant->kind == Variant::Kind::kUnchecked ? "off" : "on");
   if (request.variant->kind == Variant::Kind::kFabric) {
     variables.emplace_back("FARSIDE_ROUTES", "fabric");
@@ -59,6 +66,7 @@ std::vector<std::string> command_for(const BenchRequest& request,
     words = local_launch(request.runtime, request.settings.ranks);
     if (!request.settings.hosts.empty())
       append({request.runtime.name == "openmpi" ? "--host" : "-hosts", request.settings.hosts});
+    if (request.settings.cluster) append(one_per_node_in_turn(request.runtime));
     append(words_for_ranks(request.runtime, variables));
     append(request.settings.launcher_options);
   } else {
@@ -137,6 +145,13 @@ Result verdict_of(const ChildEnd& end, double timeout) {
   return result;
 }
 
+// After so many failed measures and no figure, a native variant is not tried again: each may take `--timeout`.
+constexpr std::size_t kMostFailures = 3;
+
+bool is_broken(const std::pair<const std::string_view, Result>& result) {
+  return result.second.verdict != Verdict::kMeasured;
+}
+
 // `opened`: each window's route to the other ranks, as the window reported it; empty for a window of the runtime.
 void check_routes(const BenchRequest& request, int nodes, const std::vector<std::string>& opened,
                   std::vector<std::string>& warnings) {
@@ -191,11 +206,14 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
         hello = true;
         outcome.library = line.value("library", "");
         outcome.nodes = line.value("nodes", 1);
+        outcome.hosts = line.value("hosts", nlohmann::json::array());
       } else if (line.contains("begin")) {
         begun = bench::find_measure(line.value("begin", ""));
         if (begun != nullptr && request.on_begin) request.on_begin(*begun);
       } else if (line.contains("opened")) {
         opened.push_back(line.value("opened", ""));
+        if (const std::string provider = line.value("provider", ""); !provider.empty())
+          outcome.taken = {provider, line.value("device", ""), outcome.taken.passed_over};
       } else if (const auto* info = bench::find_measure(line.value("measure", "")); info != nullptr) {
         begun = nullptr;
         if (line.contains("error")) {
@@ -214,6 +232,10 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
       outcome.interrupted = true;
       return outcome;
     }
+    for (const std::string& said : split(end.error_output, "\n")) {  // the first window has the reason
+      const std::size_t at = said.find("the ranks use libfabric ");
+      if (outcome.taken.passed_over.empty() && at != std::string::npos) outcome.taken.passed_over = said.substr(at);
+    }
     const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
     if (fine) {
       const bool uses_mpi = std::ranges::any_of(now, [](const auto* info) { return !bench::is_bare(*info); });
@@ -231,8 +253,10 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     if (next == now.end()) {
       outcome.warnings.push_back(
           fmt::format("after its last measure the program {}: {}", verdict_name(verdict.verdict), verdict.reason));
-    } else if (!hello) {
-      const auto rest = now;  // the program failed before its first measure, and fewer measures would not help
+    } else if (!hello || (request.variant->native() && outcome.results.size() + 1 >= kMostFailures &&
+                          std::ranges::all_of(outcome.results, &is_broken))) {
+      // The program failed before its first measure, or in each so far: this cluster does not have the variant.
+      const auto rest = left;
       for (const auto* info : rest) report(*info, verdict);
     } else {
       // If the launcher lost the line that named the measure, it is the first one without a result.

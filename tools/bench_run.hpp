@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "tools/bench/catalogue.hpp"
 #include "tools/bench_driver/settings.hpp"
 #include "tools/runtime.hpp"
@@ -54,10 +56,18 @@ struct BenchRequest {
   std::function<void()> on_tick;
 };
 
+// What farside took between the nodes, at rank 0; empty within a node.
+struct Taken {
+  std::string provider, device;
+  std::string passed_over;  // what it said of a better provider
+};
+
 struct BenchOutcome {
   std::map<std::string_view, Result> results;  // by name; every measure of the request unless interrupted
   std::vector<std::string> warnings;           // doubts about the run: farside was not used, ...
   std::string library;                         // the runtime's own name and version; empty if no run got so far
+  nlohmann::ordered_json hosts;                // host_facts() of each node; null if no run got so far
+  Taken taken;
   int nodes = 0;
   bool interrupted = false;
 };

@@ -17,6 +17,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "pages.hpp"
 #include "tools/bench_driver/progress.hpp"
 #include "tools/bench_driver/session.hpp"
 #include "tools/bench_driver/settings.hpp"
@@ -30,6 +31,9 @@
 
 namespace farside::tools {
 namespace {
+
+// The runtimes by themselves, which a cluster with adapters has, and farside.
+const std::vector<std::string> kClusterVariants{"native", "rdma", "ucx", "node"};
 
 void print_next_steps(const std::vector<RuntimeReport>& reports) {
   std::string by_hand;
@@ -48,6 +52,19 @@ void print_next_steps(const std::vector<RuntimeReport>& reports) {
   fmt::print("More measures: {0}/farside bench; all options: {0}/farside bench --help\n", own);
 }
 
+void print_left_out(const std::vector<LeftOut>& all) {
+  for (const LeftOut& one : all)
+    fmt::print("{}{}{}: {}\n", one.runtime, one.variant.empty() ? "" : " ", one.variant, one.reason);
+}
+
+// The batch script, with the path of this command.
+std::string batch_script() {
+  std::string text(kBatchScript);
+  const std::string_view command = "\nfarside=farside\n";
+  return text.replace(text.find(command), command.size(),
+                      fmt::format("\nfarside={}\n", shell_line({own_folder() + "/farside"})));
+}
+
 int bench(const BenchSettings& settings, const std::string& command) {
   prepare_for_children();
   const std::vector<const bench::MeasureInfo*> measures = chosen_measures(settings);
@@ -62,35 +79,46 @@ int bench(const BenchSettings& settings, const std::string& command) {
     fmt::print(stderr, "farside bench: cannot write {}: {}\n", *file, std::strerror(errno));
     return 2;
   }
-  std::vector<std::string> missing;
-  std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, missing);
+  std::vector<LeftOut> left_out;
+  std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, left_out);
   if (!settings.runtimes.empty()) {
-    std::erase_if(runtimes, [&](const Runtime& runtime) {
-      return std::ranges::find(settings.runtimes, runtime.name) == settings.runtimes.end();
-    });
+    const auto unwanted = [&](const std::string& name) {
+      return std::ranges::find(settings.runtimes, name) == settings.runtimes.end();
+    };
+    std::erase_if(runtimes, [&](const Runtime& runtime) { return unwanted(runtime.name); });
+    std::erase_if(left_out, [&](const LeftOut& one) { return unwanted(one.runtime); });
   }
   bool good = true;
   std::vector<RuntimeReport> reports;
   std::size_t total = 0;
   for (Runtime& runtime : runtimes) {
     if (runtime.benchmark.empty()) {
-      missing.push_back(fmt::format("{}: no {}/farside-bench-{} (not built for this runtime)", runtime.name,
-                                    own_folder(), runtime.name));
+      left_out.push_back(
+          {runtime.name, "",
+           fmt::format("no {}/farside-bench-{} (not built for this runtime)", own_folder(), runtime.name)});
       continue;
     }
     std::vector<const Variant*> variants = wanted;
     std::erase_if(variants, [&](const Variant* variant) { return !variant->exists_in(runtime); });
+    std::erase_if(variants, [&](const Variant* variant) {
+      const std::string component(variant->component);
+      if (component.empty() || has_component(runtime, component)) return false;
+      left_out.push_back({runtime.name, std::string(variant->key),
+                          fmt::format("this {} has no osc/{} (ompi_info)", runtime.title, component)});
+      return true;
+    });
     const auto of_farside = [](const Variant* variant) { return !variant->native(); };
     if (runtime.library.empty() && std::erase_if(variants, of_farside) > 0) {
       good = false;
-      missing.push_back(fmt::format("{}: FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
-                                    runtime.name, settings.library_folder, runtime.name));
+      left_out.push_back({runtime.name, "",
+                          fmt::format("FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
+                                      settings.library_folder, runtime.name)});
     }
     if (variants.empty()) continue;
     total += variants.size() * measures.size() * static_cast<std::size_t>(settings.rounds);
-    reports.push_back({std::move(runtime), std::move(variants), {}, {}, {}});
+    reports.push_back({std::move(runtime), std::move(variants), {}, {}, {}, {}, {}});
   }
-  for (const std::string& line : missing) fmt::print("{}\n", line);
+  print_left_out(left_out);
   if (reports.empty()) {
     fmt::print(stderr, "farside bench: no MPI runtime to measure\n");
     return 1;
@@ -113,7 +141,8 @@ int bench(const BenchSettings& settings, const std::string& command) {
     whole = whole && measure_runtime(settings, measures, progress, report);
   }
   progress.clear();
-  for (const RuntimeReport& report : reports) {
+  for (RuntimeReport& report : reports) {
+    if (settings.cluster) leave_out_lacking(measures, report, left_out);
     print_table(settings, measures, report);
     good = good && report.warnings.empty();
     for (const Variant* variant : report.variants) {
@@ -131,8 +160,8 @@ int bench(const BenchSettings& settings, const std::string& command) {
           settings.provider);
     }
   }
-  for (const std::string& line : missing) fmt::print("{}\n", line);
-  const Json result = to_json(settings, command, measures, reports);
+  print_left_out(left_out);
+  const Json result = to_json(settings, command, measures, reports, left_out);
   bool written = true;
   const auto write = [&](const std::string& file, const char* what, const std::string& text) {
     if (file.empty()) return;
@@ -262,6 +291,12 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "bench", "measure one-sided communication natively and with farside, in alternation, and compare");
   command->add_flag("--demo", settings->demo, "a short selection, and where to go from there");
+  command->add_flag("--cluster", settings->cluster,
+                    "measure passive target between nodes, against the runtimes by themselves: other default variants "
+                    "and measures, and the ranks in turn on the nodes (of --hosts, or of the batch job)");
+  auto prints_script = std::make_shared<bool>(false);
+  command->add_flag("--sbatch", *prints_script,
+                    "print a batch script of --cluster for Slurm: farside bench --sbatch | sbatch");
   command->add_option("--runtime", settings->runtimes, "only these runtimes (default: all found)")
       ->delimiter(',')
       ->check(CLI::IsMember({"openmpi", "mpich"}));
@@ -305,8 +340,13 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   add_compare_command(*command, exit_code);
   add_report_command(*command, exit_code);
   command->footer(list);  // after the subcommands, which would inherit it
-  command->callback([settings, command, line, &exit_code] {
+  command->callback([settings, prints_script, command, line, &exit_code] {
     if (!command->get_subcommands().empty()) return;  // the subcommand has run already
+    if (*prints_script) {
+      fmt::print("{}", batch_script());
+      return;
+    }
+    if (settings->cluster && command->count("--variants") == 0) settings->variants = kClusterVariants;
     if (!settings->launcher.empty() && !settings->hosts.empty())
       throw CLI::ValidationError("--hosts", "is for mpirun; with --launcher, say it in the launcher's own way");
     exit_code = bench(*settings, line);

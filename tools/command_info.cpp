@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `farside info`: what this machine has and allows, what farside uses of it, and why.
+// `farside info`: what this machine has and allows, what farside uses of it, and why; with several hosts, what farside
+// takes between them, and why.
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "tools/child.hpp"
 #include "tools/commands.hpp"
+#include "tools/hosts/launch_peers.hpp"
 #include "tools/info/info.hpp"
 #include "tools/runtime.hpp"
 
@@ -17,7 +22,30 @@ namespace {
 struct Options {
   std::string library_folder = default_library_folder();
   bool json = false;
+  PeersRequest peers;
 };
+
+int show_machine(const Options& options) {
+  prepare_for_children();
+  const nlohmann::ordered_json info = gather_info(options.library_folder);
+  fmt::print("{}", options.json ? info.dump(2) + '\n' : info_text(info));
+  return 0;
+}
+
+// Becomes the launcher, or, as one of several ranks of a launcher, the program itself.
+int show_peers(Options options) {
+  options.peers.json = options.json;
+  const Result<std::vector<std::string>> words = command_for_peers(options.peers, options.library_folder);
+  if (!words) {
+    fmt::print(stderr, "farside info: {}\n", words.error().text);
+    return 2;
+  }
+  Environment environment = current_environment();
+  if (!under_launcher()) allow_root(find_runtime(options.peers.runtime, options.library_folder), environment);
+  const int reason = become_program(words.value(), environment);
+  fmt::print(stderr, "farside info: {} could not be started: {}\n", words.value()[0], std::strerror(reason));
+  return 2;
+}
 
 }  // namespace
 
@@ -30,14 +58,25 @@ void add_info_command(CLI::App& app, int& exit_code) {
   command->add_option(
       "--lib-dir", options->library_folder,
       "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
+  PeersRequest& peers = options->peers;
+  CLI::Option* hosts = command->add_option("--hosts", peers.hosts,
+                                           "instead: what farside takes between these hosts, a,b, and why; by a trial");
+  command
+      ->add_option("--launcher", peers.launcher,
+                   "likewise, between the hosts on which this starts programs: 'srun -n 2 --mpi=pmix'")
+      ->excludes(hosts);
+  command->add_option("--runtime", peers.runtime, "the runtime that brings the hosts together (default: the first)")
+      ->check(CLI::IsMember(runtime_names()));
+  command->add_option("--launcher-option", peers.launcher_options, "one more word for mpirun (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false);
   command->footer(
       "Lines that begin with ! say what to change. It describes the machine, and the limits of the shell, that it\n"
-      "runs on: mpirun -n 1 farside info shows those of a rank.");
+      "runs on: mpirun -n 1 farside info shows those of a rank. With more ranks it shows what farside takes between\n"
+      "their hosts: mpirun --host a,b farside info.");
   command->callback([options, &exit_code] {
-    prepare_for_children();
-    const nlohmann::ordered_json info = gather_info(options->library_folder);
-    fmt::print("{}", options->json ? info.dump(2) + '\n' : info_text(info));
-    exit_code = 0;
+    const bool several = under_launcher() || !options->peers.hosts.empty() || !options->peers.launcher.empty();
+    exit_code = several ? show_peers(*options) : show_machine(*options);
   });
 }
 

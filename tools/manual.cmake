@@ -39,6 +39,9 @@ file(WRITE ${manual}/farside.7 ".so man1/farside.1\n")
 install(FILES ${manual}/farside.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT tools)
 # The help of the benchmark programs needs an MPI that runs, so their pages are made of a text.
 foreach(runtime IN LISTS FARSIDE_RUNTIMES)
-  configure_file(farside-bench.1.in ${manual}/farside-bench-${runtime}.1 @ONLY)
-  install(FILES ${manual}/farside-bench-${runtime}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${runtime})
+  foreach(program bench peers)
+    configure_file(farside-${program}.1.in ${manual}/farside-${program}-${runtime}.1 @ONLY)
+    install(FILES ${manual}/farside-${program}-${runtime}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
+            COMPONENT ${runtime})
+  endforeach()
 endforeach()

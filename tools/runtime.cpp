@@ -117,12 +117,13 @@ std::string launcher_version(const Runtime& runtime) {
   return {};
 }
 
-std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<std::string>& missing) {
+std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<LeftOut>& missing) {
   std::vector<Runtime> result;
   for (const std::string& name : runtime_names()) {
     Runtime runtime = find_runtime(name, library_folder);
     if (runtime.launcher.empty()) {
-      missing.push_back(fmt::format("{0}: no launcher (neither mpirun.{0} nor an mpirun of its own in PATH)", name));
+      missing.push_back(
+          {name, "", fmt::format("no launcher (neither mpirun.{} nor an mpirun of its own in PATH)", name)});
     } else {
       result.push_back(std::move(runtime));
     }
@@ -145,6 +146,28 @@ std::vector<std::string> local_launch(const Runtime& runtime, int ranks) {
     words.insert(words.end(), {"--oversubscribe", "--bind-to", "none"});
   }
   return words;
+}
+
+std::vector<std::string> one_per_node_in_turn(const Runtime& runtime) {
+  if (runtime.name == "openmpi") return {"--map-by", "node"};
+  return {"-ppn", "1"};
+}
+
+bool has_component(const Runtime& runtime, const std::string& component) {
+  const fs::path launcher(runtime.launcher);
+  std::string info = absolute_if_there(launcher.parent_path() / "ompi_info.openmpi");
+  if (info.empty()) info = absolute_if_there(launcher.parent_path() / "ompi_info");
+  if (info.empty()) return true;
+  bool there = false, answered = false;
+  ChildRequest request;
+  request.arguments = {info, "--parsable"};
+  allow_root(runtime, request.environment);
+  request.on_line = [&](std::string_view line) {  // mca:osc:ucx:version:"mca:2.1.0"
+    answered = answered || line.starts_with("mca:osc:");
+    there = there || line.starts_with(fmt::format("mca:osc:{}:", component));
+  };
+  run_child(request);
+  return there || !answered;
 }
 
 std::string preload_list(const std::string& old, const std::string& library) {

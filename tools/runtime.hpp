@@ -35,15 +35,29 @@ Runtime find_runtime(const std::string& name, const std::string& library_folder,
 // Returns the launcher's version text, for instance "Open MPI 4.1.4"; empty if it prints none.
 std::string launcher_version(const Runtime& runtime);
 
-// Returns the runtimes that have a launcher, in a fixed order. For each other runtime, `missing` gets a line that
-// says what was searched.
-std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<std::string>& missing);
+// A runtime, or a variant of it, that a command passes over.
+struct LeftOut {
+  std::string runtime;
+  std::string variant;  // empty: the whole runtime
+  std::string reason;
+};
+
+// Returns the runtimes that have a launcher, in a fixed order. For each other runtime, `missing` says what was
+// searched.
+std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<LeftOut>& missing);
 
 // Sets what the launcher needs in its environment: Open MPI refuses root unless two variables allow it.
 void allow_root(const Runtime& runtime, Environment& environment);
 
 // Returns the command line that starts `ranks` ranks on this machine, without the program.
 std::vector<std::string> local_launch(const Runtime& runtime, int ranks);
+
+// Returns the words of a launcher's command line that place rank r on the r-th node, and again from the first.
+std::vector<std::string> one_per_node_in_turn(const Runtime& runtime);
+
+// Returns whether the runtime has this implementation of windows (Open MPI's framework osc), as its ompi_info says;
+// true if there is no ompi_info beside the launcher.
+bool has_component(const Runtime& runtime, const std::string& component);
 
 // Returns a value for LD_PRELOAD: `old` with farside's library first, or (empty library) without farside's libraries.
 std::string preload_list(const std::string& old, const std::string& library);

@@ -219,7 +219,8 @@ class EpochState {
   }
   // kStarted: whether the target is in the group; kLocked: whether it is locked; else false.
   bool member(int target) const {
-    return open_.is_lone(target) || (open_.members_open() && static_cast<unsigned>(target) < ranks_ && open_.member(target));
+    if (open_.is_lone(target)) return true;
+    return open_.members_open() && static_cast<unsigned>(target) < ranks_ && open_.member(target);
   }
   bool awaits(int target) const;
   bool passive(int target) const {

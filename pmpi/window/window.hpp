@@ -3,9 +3,9 @@
 // Each public function is one MPI call: it checks the arguments, asks the epoch state, acts, and returns an Outcome,
 // which entries_*.cpp turn into MPI's return code.
 //
-// Thread safety: any thread, after expect_threads() or if the window was made with `threaded`. Operations and flushes on
-// the fast path read the epoch state without the guard; all other calls take it for a few instructions. Errors: the MPI
-// error class in the Fault. Cost in remote operations: transport/README.md, epochs/README.md.
+// Thread safety: any thread, after expect_threads() or if the window was made with `threaded`. Operations and flushes
+// on the fast path read the epoch state without the guard; all other calls take it for a few instructions. Errors: the
+// MPI error class in the Fault. Cost in remote operations: transport/README.md, epochs/README.md.
 #pragma once
 
 #include <array>

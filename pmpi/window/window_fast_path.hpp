@@ -123,8 +123,8 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   return word;
 }
 
-// An uncontended lock or unlock is one atomic. Precondition of both functions: fast_path_, and the guard is held if there
-// are threads.
+// An uncontended lock or unlock is one atomic. Precondition of both functions: fast_path_, and the guard is held if
+// there are threads.
 [[gnu::always_inline]] inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert,
                                                                 std::uint64_t& before) {
   using epochs::LockType, epochs::LockWord, epochs::TargetLock;

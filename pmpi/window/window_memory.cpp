@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "pmpi/window/window.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/process.hpp"
 #include "transport/space/regions.hpp"
 
 namespace farside::pmpi {
@@ -97,7 +99,12 @@ Outcome Window::get_info(MPI_Info* info) {
   const int set_route = PMPI_Info_set(*info, "farside_route", fmt::format("{}", fmt::join(routes, ",")).c_str());
   const bool by_thread = space_->uses(RouteKind::kFabric) || space_->uses(RouteKind::kCma);
   const int set_progress = PMPI_Info_set(*info, "farside_progress", by_thread ? "thread" : "origin");
-  if (set_route != MPI_SUCCESS || set_progress != MPI_SUCCESS)
+  bool named = true;
+  if (const Fabric* fabric = Process::instance().open_fabric(); fabric != nullptr && space_->uses(RouteKind::kFabric)) {
+    named = PMPI_Info_set(*info, "farside_provider", fabric->provider()) == MPI_SUCCESS &&
+            PMPI_Info_set(*info, "farside_device", fabric->device()) == MPI_SUCCESS;
+  }
+  if (set_route != MPI_SUCCESS || set_progress != MPI_SUCCESS || !named)
     return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};
   return {};
 }

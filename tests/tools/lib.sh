@@ -18,9 +18,10 @@ wrong() {
   sed 's/^/  stderr: /' "$scratch/err"
   failed=1
 }
-# run COMMAND...: outputs to $scratch/out and err, the exit code to $code.
+# run COMMAND...: outputs to $scratch/out and err, the exit code to $code; within $seconds.
+seconds=60
 run() {
-  timeout --kill-after=5 60 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+  timeout --kill-after=5 $seconds "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
   code=$?
 }
 exits() { ((code == $1)) || wrong "exit code $code, expected $1"; }

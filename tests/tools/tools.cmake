@@ -43,10 +43,11 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
     farside_tool_test(wrappers.${runtime} 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/wrappers ${CMAKE_COMMAND} ${runtime}
                       ${PROJECT_SOURCE_DIR})
     farside_tool_test(bench.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench ${runtime})
+    farside_tool_test(cluster.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/tools/cluster ${runtime})
     farside_tool_test(trace.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace ${runtime})
     farside_tool_test(trace_page.${runtime} 200 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace_page ${runtime})
     set_tests_properties(tools.run.${runtime} tools.installed.${runtime} tools.bench.${runtime} tools.trace.${runtime}
-                         tools.trace_page.${runtime} PROPERTIES PROCESSORS 2)
+                         tools.cluster.${runtime} tools.trace_page.${runtime} PROPERTIES PROCESSORS 2)
   endif()
 endforeach()
 if(TARGET farside-openmpi)

@@ -43,7 +43,6 @@ void futex_wake_all(const Word&) {
 #undef __x86_64__
 #define std farside_modelled_std
 #define farside farside_in_model
-#include "epochs/rules/open_targets.hpp"
 #include "transport/base/control_word.hpp"
 #include "transport/base/stores.hpp"
 #include "transport/base/wake_event.hpp"
@@ -323,36 +322,6 @@ TEST_CASE("a thread that sees operations done sees their data and their failures
                         },
                         [&] { return pending.done() ? 10 + get(fetched) + get(failed) : Word{0}; }}) ==
         std::set<Results>{{0, 0, 0}, {0, 0, 12}});
-}
-
-// epochs/rules/open_targets.hpp: a thread of an operation or a flush, and one of synchronization calls. Targets 1 and 2
-// are open to begin with, by locks. Then they are closed, and 2 and 3 are announced for a start that waits.
-TEST_CASE("an operation concurrent with the end of one epoch and the beginning of another sees one of them") {
-  const auto results = [](bool flush, bool opens) {
-    real::epochs::OpenTargets open(4);
-    REQUIRE(open.reserve_members());
-    for (const int target : {1, 2}) open.add(target);
-    open.open_members(true);
-    const auto synchronize = [&, opens] {
-      open.remove(1);
-      open.remove(2);
-      open.close_members();
-      open.add(3);
-      if (opens) open.open_members(false);
-      return Word{0};
-    };
-    const auto ask = [&, flush] {
-      Word allowed = 0;
-      for (const int target : {1, 3}) allowed = allowed * 10 + (flush ? open.flush(target) : open.operation(target));
-      return allowed;
-    };
-    return Execution::all({synchronize, ask});
-  };
-  // Target 3 is not open before the start is over, and never to a flush.
-  CHECK(results(false, false) == std::set<Results>{{0, 0}, {0, 10}});
-  CHECK(results(true, true) == std::set<Results>{{0, 0}, {0, 10}});
-  // Whoever sees target 1 open, and then target 3, has seen two epochs, one after the other.
-  CHECK(results(false, true) == std::set<Results>{{0, 0}, {0, 1}, {0, 10}, {0, 11}});
 }
 
 // base/stores.hpp: in the unified memory model a flush orders earlier puts before later gets.

@@ -134,6 +134,9 @@ std::vector<MeasureInfo> make_catalogue() {
                    kNamed, "contention", static_cast<double>(n), "", std::max(n, 2)});
     all.push_back({"rate_" + number, "message rate, " + ranks, kPerSecond, kTakesPart, kNamed, "rate",
                    static_cast<double>(n), "", std::max(n, 2)});
+    all.push_back({"fetch_rate_" + number,
+                   "fetch_and_op rate, " + number + (n == 1 ? " origin" : " origins") + ", one target", kPerSecond,
+                   kTakesPart, kNamed, "fetch_rate", static_cast<double>(n), "", n + 1});
   }
   for (int n = 1; n <= 4; ++n) {
     const std::string number = std::to_string(n), threads = number + (n == 1 ? " thread" : " threads");

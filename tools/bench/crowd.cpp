@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -117,6 +118,42 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   const bool right = expected == 0 || counts_from(window.as<std::uint64_t>(), kPuts, expected);
   MPI_Win_unlock(place.rank, window.handle());
   if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "a rank did not get what the next rank has put";
+  return outcome;
+}
+
+Outcome measure_fetch_rate(const MeasureInfo&, const Pair& crowd, const Options& options) {
+  constexpr int kFetches = 64;
+  const Window window(crowd, options.window, sizeof(std::uint64_t));
+  std::array<std::uint64_t, kFetches> fetched{};
+  const std::uint64_t one = 1;
+  std::uint64_t done = 0;
+  bool right = true;
+  const auto step = [&] {
+    for (std::uint64_t& each : fetched) MPI_Fetch_and_op(&one, &each, MPI_UINT64_T, 0, 0, MPI_SUM, window.handle());
+    MPI_Win_flush(0, window.handle());
+    // Operations of one origin on one word take effect in their order (MPI 4.0 section 12.7.2).
+    right = right && std::ranges::is_sorted(fetched) && fetched.front() >= done;
+    done += kFetches;
+    return kFetches;
+  };
+  const bool takes_part = !crowd.origin;
+  MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
+  if (takes_part) step();
+  Outcome outcome;
+  for (int round = 0; round < kRounds; ++round) {
+    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
+    const double rate = sum(crowd.comm, takes_part ? work.operations / work.seconds : 0);
+    if (crowd.origin) outcome.values.push_back(rate);
+  }
+  MPI_Win_unlock(0, window.handle());
+  std::uint64_t all = 0;
+  MPI_Reduce(&done, &all, 1, MPI_UINT64_T, MPI_SUM, 0, crowd.comm);
+  if (crowd.origin) {
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
+    right = *window.as<std::uint64_t>() == all;
+    MPI_Win_unlock(0, window.handle());
+  }
+  if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "the word of the target is not the sum of what was added";
   return outcome;
 }
 

@@ -3,11 +3,9 @@
 // programs that know nothing of farside; `farside bench` runs them natively and with farside preloaded.
 //   mpirun.openmpi -n 2 build/bin/farside-bench-openmpi --measures put_flush,fetch_and_op
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <mpi.h>
@@ -15,10 +13,13 @@
 #include "tools/bench/measures.hpp"
 #include "tools/bench/options.hpp"
 #include "tools/bench/report.hpp"
+#include "tools/hosts/collectives.hpp"
+#include "tools/hosts/host_facts.hpp"
 
 namespace {
 
 using namespace farside::bench;
+using namespace farside::tools;
 
 // Shortens "Open MPI v4.1.4, package: ..." to "Open MPI v4.1.4", and "MPICH Version:\t4.0.2\n..." to
 // "MPICH Version: 4.0.2".
@@ -32,28 +33,9 @@ std::string library_version() {
   return text;
 }
 
-// Returns the number of nodes of the ranks of `comm`. Collective.
-int count_nodes(MPI_Comm comm) {
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  int rank = 0;
-  MPI_Comm_rank(node, &rank);
-  MPI_Comm_free(&node);
-  const int first = rank == 0 ? 1 : 0;
-  int nodes = 0;
-  MPI_Allreduce(&first, &nodes, 1, MPI_INT, MPI_SUM, comm);
-  return nodes;
-}
-
-// A barrier that sleeps between tests, so that a waiting rank leaves its core to other ranks.
-void sleeping_barrier(MPI_Comm comm) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibarrier(comm, &request);
-  for (int done = 0;;) {
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    if (done != 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
+// Returns the facts of each node of the ranks of `comm`. Collective.
+std::vector<std::string> facts_of_nodes(MPI_Comm comm) {
+  return gather_texts(is_first_of_node(comm) ? host_facts().dump() : std::string(), comm);
 }
 
 // The communicators of the measuring ranks: the first two, and more for some measures.
@@ -123,8 +105,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "farside-bench: needs at least two ranks; start it with: mpirun -n 2 %s\n", argv[0]);
     exit_code = 2;
   } else if (options) {
-    const int nodes = count_nodes(MPI_COMM_WORLD);
-    if (rank == 0) say_hello(library_version(), size, nodes, *options);
+    const std::vector<std::string> hosts = facts_of_nodes(MPI_COMM_WORLD);
+    if (rank == 0) say_hello(library_version(), size, hosts, *options);
     std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });
     run_all(*options, rank);
     sleeping_barrier(MPI_COMM_WORLD);

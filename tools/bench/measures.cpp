@@ -268,6 +268,7 @@ const std::map<std::string_view, Function> kFunctions = {
     {"created_get_4mib", created<LargeGet, FlushEach>},
     {"contention", measure_contention},
     {"rate", measure_rate},
+    {"fetch_rate", measure_fetch_rate},
     {"windows", measure_window_creation},
     {"threads_put", measure_threads},
     {"threads_fetch", measure_threads},

@@ -14,6 +14,9 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
 // rate: each rank puts 8 bytes to the next rank, 64 times per flush; if info.x is 1, only rank 0 does. The figure is
 // the number of puts per second of all ranks.
 Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& options);
+// fetch_rate: all ranks but rank 0 add to one word of rank 0 by fetch_and_op, 64 times per flush. The figure is the
+// number of operations per second of all ranks.
+Outcome measure_fetch_rate(const MeasureInfo& info, const Pair& crowd, const Options& options);
 
 // Several threads of the origin use one window at the same time, each its own word: put and flush, or fetch_and_op and
 // flush. The figure is the number of operations per second of all threads. If MPI was not initialized with

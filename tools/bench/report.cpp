@@ -18,18 +18,23 @@ void say(const nlohmann::ordered_json& line) {
 
 }  // namespace
 
-void say_hello(const std::string& library, int ranks, int nodes, const Options& options) {
+void say_hello(const std::string& library, int ranks, const std::vector<std::string>& hosts, const Options& options) {
+  nlohmann::ordered_json facts = nlohmann::ordered_json::array();
+  for (const std::string& host : hosts) facts.push_back(nlohmann::ordered_json::parse(host, nullptr, false));
   say({{"hello", "farside-bench"},
        {"library", library},
        {"ranks", ranks},
-       {"nodes", nodes},
+       {"nodes", hosts.size()},
+       {"hosts", std::move(facts)},
        {"window", options.window == WindowKind::kAllocate ? "allocate" : "create"},
        {"compute_seconds", options.compute_seconds}});
 }
 
 void say_begin(std::string_view measure) { say({{"begin", measure}}); }
 
-void say_opened(std::string_view route) { say({{"opened", route}}); }
+void say_opened(std::string_view route, std::string_view provider, std::string_view device) {
+  say({{"opened", route}, {"provider", provider}, {"device", device}});
+}
 
 void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted) {
   std::ranges::sort(values);

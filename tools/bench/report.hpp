@@ -2,9 +2,9 @@
 // The benchmark's output on stdout: one JSON object per line, flushed at once, so that the reader knows how far the
 // program came even if it dies. Uses no MPI.
 //
-//   {"hello": "farside-bench", "library": "Open MPI v4.1.4", "ranks": 2, "nodes": 1, "window": "allocate", ...}
+//   {"hello": "farside-bench", "library": "Open MPI v4.1.4", "ranks": 2, "nodes": 1, "hosts": [...], ...}
 //   {"begin": "put_flush"}
-//   {"opened": "mapped"}
+//   {"opened": "fabric", "provider": "verbs", "device": "mlx5_0"}
 //   {"measure": "put_flush", "unit": "us", "median": 0.09, "min": 0.08, "p90": 0.11, "samples": 211,
 //    "preempted": 0.00001}
 //   {"begin": "get_flush"}
@@ -20,11 +20,12 @@
 
 namespace farside::bench {
 
-// `library`: the name and version of the MPI library.
-void say_hello(const std::string& library, int ranks, int nodes, const Options& options);
+// `library`: the name and version of the MPI library. `hosts`: of each node, what host_facts() returns, as text.
+void say_hello(const std::string& library, int ranks, const std::vector<std::string>& hosts, const Options& options);
 void say_begin(std::string_view measure);
-// Reports a new window; `route` is its route to the other ranks, empty if the window does not report one.
-void say_opened(std::string_view route);
+// Reports a new window; `route` is its route to the other ranks, empty if the window does not report one; the other
+// two are libfabric's, empty if the route needs none.
+void say_opened(std::string_view route, std::string_view provider, std::string_view device);
 // `values` are in the measure's unit, one per sample, and not empty. `preempted`: see Outcome.
 void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted);
 void say_wrong(std::string_view measure, std::string_view what);

@@ -14,15 +14,18 @@
 
 namespace farside::bench {
 
-// Reports the route of the window: farside answers an info key of its own, no runtime does.
+// Reports the route of the window, and its provider: farside answers info keys of its own, no runtime does.
 inline void say_route_of(MPI_Win window) {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Win_get_info(window, &info);
-  std::string route(MPI_MAX_INFO_VAL, '\0');
-  int found = 0;
-  MPI_Info_get(info, "farside_route", MPI_MAX_INFO_VAL - 1, route.data(), &found);
+  const auto value = [info](const char* key) {
+    std::string text(MPI_MAX_INFO_VAL, '\0');
+    int found = 0;
+    MPI_Info_get(info, key, MPI_MAX_INFO_VAL - 1, text.data(), &found);
+    return std::string(found != 0 ? text.c_str() : "");
+  };
+  say_opened(value("farside_route"), value("farside_provider"), value("farside_device"));
   MPI_Info_free(&info);
-  say_opened(found != 0 ? route.c_str() : "");
 }
 
 class Window {  // a window on at least `bytes` of zeroed memory at each rank

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace farside::tools {
 
 double median_of(std::vector<double> values) {
@@ -31,6 +33,21 @@ const Series& RuntimeReport::find(std::string_view variant, std::string_view mea
   if (of_variant == series.end()) return none;
   const auto found = of_variant->second.find(measure);
   return found == of_variant->second.end() ? none : found->second;
+}
+
+void leave_out_lacking(const std::vector<const bench::MeasureInfo*>& measures, RuntimeReport& report,
+                       std::vector<LeftOut>& left_out) {
+  std::erase_if(report.variants, [&](const Variant* variant) {
+    const auto broken = [&](const auto* info) { return report.find(variant->key, info->name).broken(); };
+    const auto tried = std::ranges::find_if(measures, broken);
+    const auto measured = [&](const auto* info) { return report.find(variant->key, info->name).measured(); };
+    if (!variant->native() || tried == measures.end() || std::ranges::any_of(measures, measured)) return false;
+    const Result& bad = report.find(variant->key, (*tried)->name).bad;
+    left_out.push_back({report.runtime.name, std::string(variant->key),
+                        fmt::format("no measure runs: {}: {}", verdict_name(bad.verdict), bad.reason)});
+    report.series.erase(variant->key);
+    return true;
+  });
 }
 
 }  // namespace farside::tools

@@ -32,10 +32,16 @@ struct RuntimeReport {
   std::string library;                                                    // the runtime's own name and version
   std::map<std::string_view, std::map<std::string_view, Series>> series;  // by variant and measure
   std::vector<std::string> warnings;
+  std::map<std::string_view, Taken> taken;  // by variant
+  nlohmann::ordered_json hosts;             // host_facts() of each node; null before a run has begun
 
   // Returns an empty series if there is none.
   const Series& find(std::string_view variant, std::string_view measure) const;
 };
+
+// Moves the native variants without any figure out of the report: the cluster does not have them.
+void leave_out_lacking(const std::vector<const bench::MeasureInfo*>& measures, RuntimeReport& report,
+                       std::vector<LeftOut>& left_out);
 
 // Returns the median of the values (the mean of the two middle ones); 0 if there are none.
 double median_of(std::vector<double> values);

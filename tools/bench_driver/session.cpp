@@ -23,6 +23,18 @@ int nodes_of(const BenchSettings& settings) {
   return settings.launcher.empty() && !elsewhere ? 1 : 0;
 }
 
+// What --cluster measures: passive target, with other ranks and while the target computes.
+const std::vector<std::string> kBetweenNodes{"put_flush",
+                                             "get_flush",
+                                             "fetch_and_op",
+                                             "lock_put_unlock",
+                                             "lock_put_unlock_compute",
+                                             "get_compute",
+                                             "fetch_and_op_compute",
+                                             "contention",
+                                             "rate",
+                                             "fetch_rate"};
+
 // Whether a measure applies to a variant: bare measures stand beside one variant only, and nodes share no memory.
 bool belongs(const bench::MeasureInfo& info, const Variant& variant, int nodes) {
   if (bench::is_bare_fabric(info)) return variant.kind == Variant::Kind::kFabric;
@@ -42,7 +54,9 @@ std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& sett
     const bool by_default = info.selection == bench::Selection::kDemo ||
                             (info.selection == bench::Selection::kDefault && !settings.demo) ||
                             (report && bench::named(plotted, info));
-    const bool wanted = settings.measures.empty() ? by_default : bench::named(settings.measures, info);
+    const std::vector<std::string>& words =
+        settings.measures.empty() && settings.cluster ? kBetweenNodes : settings.measures;
+    const bool wanted = words.empty() ? by_default : bench::named(words, info);
     if (wanted && info.ranks <= settings.ranks && !bench::named(settings.skip, info)) result.push_back(&info);
   }
   return result;
@@ -86,7 +100,11 @@ bool measure_runtime(const BenchSettings& settings, const std::vector<const benc
         }
       }
       if (!outcome.library.empty()) report.library = outcome.library;
+      if (!outcome.hosts.is_null()) report.hosts = outcome.hosts;
+      if (!outcome.taken.provider.empty()) report.taken[variant->key] = outcome.taken;
       if (outcome.nodes > 0) nodes = outcome.nodes;
+      if (settings.cluster && outcome.nodes == 1)
+        outcome.warnings.emplace_back("ONE NODE: all ranks are on one node, nothing between nodes is measured");
       for (const std::string& warning : outcome.warnings) {
         std::string line = fmt::format("{}: {}", title, warning);
         if (std::ranges::find(report.warnings, line) != report.warnings.end()) continue;

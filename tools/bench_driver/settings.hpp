@@ -11,8 +11,9 @@ namespace farside::tools {
 
 struct BenchSettings {
   bool demo = false;
+  bool cluster = false;               // measure between nodes: other defaults, and the ranks in turn on the nodes
   std::vector<std::string> runtimes;  // empty: all
-  std::vector<std::string> variants{"native", "node", "fabric"};
+  std::vector<std::string> variants{"native", "node", "fabric"};  // of Open MPI's, those that it has
   std::string library_folder = default_library_folder();
   std::string json_file;  // empty: none; so are the next two
   std::string csv_file;

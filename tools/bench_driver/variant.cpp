@@ -15,7 +15,7 @@ constexpr auto kVariants = std::to_array<Variant>({
     {"rdma", "native osc/rdma", "Open MPI's RDMA", Kind::kNative, "rdma"},
     {"ucx", "native osc/ucx", "Open MPI over UCX", Kind::kNative, "ucx"},
     {"pt2pt", "native osc/pt2pt", "Open MPI over its messages", Kind::kNative, "pt2pt"},
-    {"node", "farside in the node", "farside, mapped memory", Kind::kNode},
+    {"node", "farside", "farside with its defaults: mapped memory within a node", Kind::kNode},
     {"unchecked", "farside, unchecked", "as node, with FARSIDE_CHECK=off", Kind::kUnchecked},
     {"fabric", "farside over {}", "farside, forced over libfabric", Kind::kFabric},
 });

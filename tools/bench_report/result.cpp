@@ -106,7 +106,8 @@ std::string processor_name() {
 }
 
 Json to_json(const BenchSettings& settings, const std::string& command,
-             const std::vector<const bench::MeasureInfo*>& measures, const std::vector<RuntimeReport>& reports) {
+             const std::vector<const bench::MeasureInfo*>& measures, const std::vector<RuntimeReport>& reports,
+             const std::vector<LeftOut>& left_out) {
   const std::uint32_t fabric = fi_version();
   Json all{{"farside_bench", kVersion},
            {"farside", FARSIDE_VERSION},
@@ -122,6 +123,12 @@ Json to_json(const BenchSettings& settings, const std::string& command,
                      {"launcher", settings.launcher},
                      {"hosts", settings.hosts},
                      {"launcher_options", settings.launcher_options}};
+  all["hosts"] = Json::array();
+  for (const RuntimeReport& report : reports)
+    if (all["hosts"].empty() && !report.hosts.is_null()) all["hosts"] = report.hosts;
+  all["left_out"] = Json::array();
+  for (const LeftOut& one : left_out)
+    all["left_out"].push_back({{"runtime", one.runtime}, {"variant", one.variant}, {"reason", one.reason}});
   all["variants"] = Json::array();
   for (const Variant* variant : variants_named(settings.variants)) {
     all["variants"].push_back(
@@ -133,7 +140,12 @@ Json to_json(const BenchSettings& settings, const std::string& command,
              {"version", report.library},
              {"launcher", settings.launcher.empty() ? report.runtime.launcher : settings.launcher},
              {"library", report.runtime.library},
-             {"warnings", report.warnings}};
+             {"warnings", report.warnings},
+             {"taken", Json::object()}};
+    for (const auto& [variant, taken] : report.taken) {
+      one["taken"][std::string(variant)] = {
+          {"provider", taken.provider}, {"device", taken.device}, {"passed_over", taken.passed_over}};
+    }
     one["measures"] = Json::array();
     for (const auto* info : measures) {
       Json line{{"measure", info->name},

@@ -5,8 +5,11 @@
 //   farside, date, command, libfabric
 //   machine           host, system, kernel, processor, threads, memory_bytes
 //   settings          window, provider, rounds, ranks, compute_seconds, launcher, hosts, launcher_options
+//   hosts[]           of the ranks' nodes: see hosts/host_facts.hpp
+//   left_out[]        runtime, variant (empty: all of the runtime), reason
 //   variants[]        variant, title, native
-//   runtimes[]        runtime, version, launcher, library, warnings[], measures[]
+//   runtimes[]        runtime, version, launcher, library, warnings[], taken, measures[]
+//     taken           by variants: {provider, device, passed_over}, what farside took between nodes, at rank 0
 //     measures[]      measure, title, unit (us, MB/s, 1/s, count), better (less, more), group, x, bare,
 //                     variants: by their keys {verdict, reason, median, doubtful, runs[]}
 //       runs[]        median, min, p90, samples, preempted, left_out
@@ -27,7 +30,8 @@ using Json = nlohmann::ordered_json;
 
 // `command`: the command line of the user.
 Json to_json(const BenchSettings& settings, const std::string& command,
-             const std::vector<const bench::MeasureInfo*>& measures, const std::vector<RuntimeReport>& reports);
+             const std::vector<const bench::MeasureInfo*>& measures, const std::vector<RuntimeReport>& reports,
+             const std::vector<LeftOut>& left_out);
 
 // Returns CSV with one line per run: runtime, measure, variant, figures.
 std::string to_csv(const Json& result);

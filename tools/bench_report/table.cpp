@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/hosts/host_facts.hpp"
 #include "tools/text.hpp"
 
 namespace farside::tools {
@@ -57,6 +58,23 @@ void print_cost_of_computing(const Measures& measures, const RuntimeReport& repo
       if (!shares.empty())
         fmt::print("  {}: times as long as when the target waits: {}\n", busy->title, fmt::join(shares, ", "));
     }
+  }
+}
+
+// Prints the nodes if there are several or they have adapters, and what farside took between them.
+void print_hosts(const RuntimeReport& report) {
+  const auto has_adapters = [](const auto& host) { return !host.at("adapters").empty(); };
+  if (report.hosts.size() < 2 && std::ranges::none_of(report.hosts, has_adapters)) return;
+  for (const auto& host : report.hosts) {
+    std::vector<std::string> adapters;
+    for (const auto& adapter : host.at("adapters")) adapters.push_back(adapter_text(adapter));
+    fmt::print("  {}: Linux {}, libfabric {}, {}\n", host.at("host").get<std::string>(),
+               host.at("kernel").get<std::string>(), host.at("libfabric").get<std::string>(),
+               adapters.empty() ? "no RDMA adapter" : fmt::format("{}", fmt::join(adapters, "; ")));
+  }
+  for (const auto& [variant, taken] : report.taken) {
+    fmt::print("  {}: libfabric {}, device {}{}{}\n", variant, taken.provider, taken.device,
+               taken.passed_over.empty() ? "" : ": ", taken.passed_over);
   }
 }
 
@@ -124,6 +142,7 @@ void print_table(const BenchSettings& settings, const Measures& measures, const 
              settings.window == "create" ? "created (malloc memory)" : "allocated", settings.rounds,
              settings.rounds == 1 ? "" : "s", table.text());
   if (apart) fmt::print("\n{}", ratios.text());
+  print_hosts(report);
   if (any_doubtful) {
     fmt::print(
         "  ~ noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time slices\n");

@@ -9,8 +9,8 @@
 //              use atomics, and ranks in kLock, because both hold the lock.
 //   kLock      plain loops under the lock.
 //
-// Each thread of a rank has two words in shared memory (those beyond kOwnSlots threads share the last ones). An operation
-// accesses only the words of its own thread:
+// Each thread of a rank has two words in shared memory (those beyond kOwnSlots threads share the last ones). An
+// operation accesses only the words of its own thread:
 //
 //   | announced: threads with these words that execute atomics    | by: the phase of these threads |
 //   0                                                             4                                8
@@ -22,8 +22,8 @@
 //   d. announced = 0        4. by = kLock, at each thread
 //
 // Why no atomic without the lock meets a plain loop: the thread of the plain loop has read kLock. So the thread that
-// wrote kLock has found every `announced` 0 (step 3), after a barrier of its own (step 2) that followed step 1. Consider
-// an operation of any thread:
+// wrote kLock has found every `announced` 0 (step 3), after a barrier of its own (step 2) that followed step 1.
+// Consider an operation of any thread:
 // - If its read (b) followed the barrier on its processor, it read at least kBoth, and executed no atomics without the
 //   lock.
 // - If its read preceded the barrier, so did its announcement (a). Step 3 found 0, so it read the 0 of the operation's
@@ -51,7 +51,7 @@ namespace farside {
 
 enum class IntegerPhase : std::uint32_t { kAtomics, kBoth, kLock };
 
-// Of one rank, in shared memory. Each thread's words have a cache line of their own, as each of its operations writes it.
+// Of one rank, in shared memory. Each thread's words have a cache line of their own, as its operations write to it.
 struct IntegerWords {
   struct alignas(64) OfThread {
     std::atomic<std::uint32_t> announced{0};

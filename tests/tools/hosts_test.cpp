@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is said of several hosts: their adapters as sysfs has them, the matrix of what farside takes between them, and
+// the native variants that a cluster does not have.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tools/bench_driver/series.hpp"
+#include "tools/child.hpp"
+#include "tools/hosts/host_facts.hpp"
+#include "tools/hosts/matrix.hpp"
+#include "tools/runtime.hpp"
+
+using namespace farside::tools;
+namespace bench = farside::bench;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Json host(const char* name, const char* libfabric = "1.17") {
+  return {{"host", name}, {"kernel", "6.1"}, {"libfabric", libfabric}, {"adapters", Json::array()}};
+}
+
+// Three hosts. verbs: c cannot open it, and the trial from b to a fails.
+std::vector<ProviderTrials> trials() {
+  const std::vector<std::vector<std::string>> fine(3, std::vector<std::string>(3));
+  ProviderTrials verbs{"verbs", {{"mlx5_0", ""}, {"mlx5_1", ""}, {"", "no adapter"}}, fine};
+  verbs.trouble[1][0] = "no route";
+  return {verbs, {"tcp", {{"eth0", ""}, {"eth1", ""}, {"eth2", ""}}, fine}};
+}
+
+const Json& pair(const Json& matrix, const char* from, const char* to) {
+  for (const Json& one : matrix["pairs"])
+    if (one["from"] == from && one["to"] == to) return one;
+  FAIL("no pair");
+  return matrix;
+}
+
+}  // namespace
+
+TEST_CASE("an adapter is named with its board, firmware and ports; what the driver does not say is empty") {
+  std::string path = (fs::temp_directory_path() / "farside-test.XXXXXX").string();
+  REQUIRE(mkdtemp(path.data()) != nullptr);
+  const fs::path adapter = fs::path(path) / "class/infiniband/mlx5_0";
+  fs::create_directories(adapter / "ports/1");
+  std::ofstream(adapter / "fw_ver") << "20.31.1014\n";
+  std::ofstream(adapter / "board_id") << "MT_0000000223\n";
+  std::ofstream(adapter / "ports/1/state") << "4: ACTIVE\n";
+  const Json facts = host_facts(path);
+  CHECK(host_facts(fs::path(path) / "nowhere")["adapters"].empty());
+  fs::remove_all(path);
+  REQUIRE(facts["adapters"].size() == 1);
+  const Json& one = facts["adapters"][0];
+  CHECK(one["firmware"] == "20.31.1014");
+  CHECK(one["type"] == "");
+  CHECK(one["ports"][0]["rate"] == "");
+  CHECK(adapter_text(one) == "mlx5_0 (MT_0000000223, firmware 20.31.1014, port 1 ACTIVE)");
+}
+
+TEST_CASE("hosts take the best provider that works in both directions, and the reasons name host and direction") {
+  const Json matrix = matrix_of({host("a"), host("b"), host("c", "2.1")}, trials());
+  CHECK(pair(matrix, "a", "b")["provider"] == "tcp");
+  CHECK(pair(matrix, "b", "a")["device"] == "eth1");
+  CHECK(pair(matrix, "a", "b")["why_not"][0] == "verbs: from b to a: no route");
+  CHECK(pair(matrix, "c", "a")["why_not"] == Json{"verbs: c: no adapter"});
+  CHECK(matrix["all"]["provider"] == "tcp");
+  CHECK(matrix["hosts"][2]["providers"][0]["trouble"] == "no adapter");
+  const std::string text = matrix_text(matrix);
+  CHECK(contains(text, "\nA job on all these hosts takes tcp.\n  not verbs: c: no adapter\n"));
+  CHECK(contains(text, "different versions of libfabric: 1.17, 2.1"));
+  CHECK(contains(text, "tcp (eth2)"));
+
+  std::vector<ProviderTrials> two = trials();
+  two[0].trouble[1][0].clear();
+  const Json better = matrix_of({host("a"), host("b"), host("c")}, two);
+  CHECK(pair(better, "b", "a")["provider"] == "verbs");
+  CHECK(pair(better, "b", "a")["why_not"].empty());
+  CHECK(better["all"]["provider"] == "tcp");
+}
+
+TEST_CASE("hosts between which nothing works are said so") {
+  std::vector<ProviderTrials> none = trials();
+  none.pop_back();
+  const Json matrix = matrix_of({host("a"), host("b"), host("c")}, none);
+  CHECK(matrix["all"]["provider"] == "");
+  CHECK(contains(matrix_text(matrix), "takes NOTHING"));
+}
+
+TEST_CASE("whether Open MPI has an implementation of windows is what its ompi_info says") {
+  const Runtime runtime = find_runtime("openmpi", FARSIDE_LIBRARIES);
+  if (runtime.launcher.empty()) return;
+  prepare_for_children();
+  CHECK(has_component(runtime, "rdma"));
+  CHECK_FALSE(has_component(runtime, "rdm"));
+}
+
+TEST_CASE("a native variant without any figure is left out with its reason, one with a figure or of farside is not") {
+  const std::vector<const bench::MeasureInfo*> measures{bench::find_measure("put_flush"),
+                                                        bench::find_measure("get_flush")};
+  RuntimeReport report;
+  report.runtime.name = "openmpi";
+  report.variants = variants_named({"native", "rdma", "ucx", "node"});
+  const Result bad{Verdict::kFailed, {}, "no component"};
+  report.series["native"]["put_flush"].figures = {{1, 1, 1, 1, 0}};
+  report.series["native"]["get_flush"].bad = bad;
+  report.series["ucx"]["put_flush"].bad = bad;
+  report.series["node"]["put_flush"].bad = bad;
+  std::vector<LeftOut> left_out;
+  leave_out_lacking(measures, report, left_out);
+  REQUIRE(left_out.size() == 1);
+  CHECK(left_out[0].variant == "ucx");
+  CHECK(contains(left_out[0].reason, "no component"));
+  CHECK(report.variants == variants_named({"native", "rdma", "node"}));
+}

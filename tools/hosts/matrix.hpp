@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What farside takes between hosts, and why not something better: from what each host offers, and from the trials
+// between the hosts (peer_trials.hpp). The output of `farside info --hosts`:
+//
+//   farside_peers     the version of the format
+//   farside
+//   hosts[]           see host_facts.hpp; each adapter also has `trouble`, empty if it can carry connections
+//     providers[]     provider, device, trouble (empty: farside has opened its endpoint there); the best first
+//   pairs[]           from, to, provider (empty: none works), device (of `from`), why_not[]: what kept farside from a
+//                     better provider
+//   all               provider, why_not[]: of a job on all hosts, where all ranks take the same provider
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace farside::tools {
+
+// The result of the trials of one provider.
+struct ProviderTrials {
+  struct Offer {
+    std::string device;
+    std::string trouble;  // why the host cannot open the provider's endpoint; empty: it has opened one
+  };
+  std::string provider;
+  std::vector<Offer> offers;                      // of each host
+  std::vector<std::vector<std::string>> trouble;  // [from][to]: why the trial failed; empty if not
+};
+
+// `hosts`: the facts of each host; `trials`: of the providers, the best first.
+nlohmann::ordered_json matrix_of(std::vector<nlohmann::ordered_json> hosts, const std::vector<ProviderTrials>& trials);
+
+// Formats the same as text: a matrix of hosts, and below it the reasons.
+std::string matrix_text(const nlohmann::ordered_json& matrix);
+
+}  // namespace farside::tools

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/hosts/peer_trials.hpp"
+
+#include <memory>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/hosts/collectives.hpp"
+#include "transport/base/random.hpp"
+#include "transport/base/statistics.hpp"
+#include "transport/base/waiter.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/fabric/provider.hpp"
+#include "transport/space/provider_agreement.hpp"
+#include "transport/space/provider_trial.hpp"
+
+namespace farside::tools {
+namespace {
+
+// The endpoint of one provider, and the progress of who waits for it. MPI is not called meanwhile.
+class OpenEndpoint final : public Progress {
+ public:
+  Status open(const std::string& provider, const Settings& settings) {
+    Result<InfoHandle> info = find(provider, settings);
+    if (!info) return info.error();
+    Result<std::unique_ptr<Fabric>> opened = Fabric::open(std::move(info.value()), settings, *this, statistics_);
+    if (!opened) return opened.error();
+    fabric_ = std::move(opened.value());
+    fabric_->limit_silence(ProviderAgreement::kTrialLimit);
+    return {};
+  }
+  Fabric* get() const { return fabric_.get(); }
+
+  // While it is being opened, the endpoint waits for its own test, and has nobody else to progress it.
+  void poll() override {
+    if (fabric_) fabric_->poll();
+  }
+  void poll_runtime() override {}
+  void listen(WakeEvent& wake_event) override {
+    if (fabric_) fabric_->listen(wake_event);
+  }
+  void stop_listening(WakeEvent& wake_event) override {
+    if (fabric_) fabric_->stop_listening(wake_event);
+  }
+
+ private:
+  static Result<InfoHandle> find(const std::string& provider, const Settings& settings) {
+    if (!settings.provider.empty()) return choose_provider(provider, settings.device);
+    Candidates all = candidates(settings.device);
+    for (Candidate& one : all.found)
+      if (preferred_providers()[one.preference] == provider) return std::move(one.info);
+    for (std::size_t i = 0; i < all.reasons.size(); ++i)
+      if (preferred_providers()[i] == provider) return Error{ErrorKind::kNoRoute, all.reasons[i]};
+    return no_candidate(all);
+  }
+
+  Statistics statistics_;
+  std::unique_ptr<Fabric> fabric_;
+};
+
+using Addresses = std::vector<FabricAddress>;
+
+Addresses gather_addresses(const Fabric* fabric, int hosts, MPI_Comm comm) {
+  const FabricAddress mine = fabric != nullptr ? fabric->address() : FabricAddress();
+  Addresses all(static_cast<std::size_t>(hosts));
+  MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm);
+  return all;
+}
+
+// One round: each host tries the one `step` behind it. Returns the reason of this host's failure.
+std::string run_round(OpenEndpoint& endpoint, const ProviderTrials& trials, const Addresses& addresses, int step,
+                      std::uint64_t id, MPI_Comm comm) {
+  const int hosts = static_cast<int>(addresses.size());
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  const int to = (rank + step) % hosts;
+  std::optional<ProviderTrial> trial;
+  Status status;
+  if (endpoint.get() != nullptr) status = trial.emplace(*endpoint.get(), rank, hosts, id).begin();
+  sleeping_barrier(comm);
+  if (status && endpoint.get() != nullptr && trials.offers[static_cast<std::size_t>(to)].trouble.empty())
+    status = trial->run(to, addresses[static_cast<std::size_t>(to)], endpoint);
+  sleeping_barrier(comm);
+  return status ? std::string() : status.error().text;
+}
+
+}  // namespace
+
+std::vector<std::string> providers_to_try(const Settings& settings) {
+  if (!settings.provider.empty()) return {settings.provider};
+  return {preferred_providers().begin(), preferred_providers().end()};
+}
+
+ProviderTrials try_provider(const std::string& provider, const Settings& settings, MPI_Comm comm) {
+  int hosts = 0;
+  MPI_Comm_size(comm, &hosts);
+  OpenEndpoint endpoint;
+  const Status opened = endpoint.open(provider, settings);
+  const nlohmann::json mine{{"device", opened ? endpoint.get()->device() : ""},
+                            {"trouble", opened ? "" : opened.error().text}};
+  ProviderTrials trials;
+  trials.provider = provider;
+  for (const std::string& text : gather_texts(mine.dump(), comm)) {
+    const auto offer = nlohmann::json::parse(text);
+    trials.offers.push_back({offer.at("device"), offer.at("trouble")});
+  }
+  const Addresses addresses = gather_addresses(endpoint.get(), hosts, comm);
+  std::uint64_t id = random_bits();
+  MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, comm);
+  nlohmann::json failures = nlohmann::json::array();
+  for (int step = 1; step < hosts; ++step) {
+    id = mixed(id);
+    failures.push_back(run_round(endpoint, trials, addresses, step, id, comm));
+  }
+  for (const std::string& text : gather_texts(failures.dump(), comm)) {
+    const auto of_host = nlohmann::json::parse(text);
+    const std::size_t from = trials.trouble.size();
+    std::vector<std::string> row(static_cast<std::size_t>(hosts));
+    for (std::size_t i = 0; i < of_host.size(); ++i) row[(from + i + 1) % row.size()] = of_host[i];
+    trials.trouble.push_back(std::move(row));
+  }
+  return trials;
+}
+
+}  // namespace farside::tools
