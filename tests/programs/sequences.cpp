@@ -4,7 +4,13 @@
 // sequence and know the calls of the others: a call that may wait is made only if the model says that it can end, and a
 // collective call is made by all ranks.
 //
-//   sequences [create] [seed S] [sequences N] [only Q]      Q: one sequence only, to repeat a failure
+//   sequences [create] [seed S] [sequences N] [only Q] [threads T]
+//
+// Q: one sequence only, to repeat a failure. T: the calls of a rank are made by T threads in turn. Meanwhile the other
+// threads make calls that are allowed, or refused, before the call as after it.
+#include <algorithm>
+#include <string_view>
+
 #include "sequences/draw.hpp"
 #include "sequences/model.hpp"
 #include "sequences/stage.hpp"
@@ -66,16 +72,23 @@ void run(Stage& stage, std::uint32_t seed, int sequence, int ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  check::Program program(argc, argv);
+  const bool threaded = std::find(argv, argv + argc, std::string_view("threads")) != argv + argc;
+  check::Program program(argc, argv, threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+  int level = 0;
+  CHECK_MPI(MPI_Query_thread(&level));
+  if (threaded && level < MPI_THREAD_MULTIPLE) return check::kSkipped;
   const auto seed = static_cast<std::uint32_t>(program.seed());
   const int only = program.number("only", -1);
   const int sequences = program.number("sequences", 100);
   const int rank = check::rank();
   const int ranks = check::size();
-  Stage stage(program.memory(), rank);
+  Stage stage(program.memory(), rank, threaded ? program.number("threads", 3) : 0);
   if (rank == 0) std::printf("seed %u, %d sequences\n", seed, only < 0 ? sequences : 1);
   for (int sequence = 0; sequence < sequences; ++sequence)
     if (only < 0 || only == sequence) run(stage, seed, sequence, ranks);
-  if (rank == 0) std::printf("%ld calls allowed, %ld refused\n", stage.allowed(), stage.refused());
+  if (rank == 0) {
+    std::printf("%ld calls allowed, %ld refused, %ld of other threads beside them\n", stage.allowed(), stage.refused(),
+                stage.calls_beside());
+  }
   return 0;
 }

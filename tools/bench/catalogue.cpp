@@ -138,13 +138,21 @@ std::vector<MeasureInfo> make_catalogue() {
                    "fetch_and_op rate, " + number + (n == 1 ? " origin" : " origins") + ", one target", kPerSecond,
                    kTakesPart, kNamed, "fetch_rate", static_cast<double>(n), "", n + 1});
   }
-  for (int n = 1; n <= 4; ++n) {
-    const std::string number = std::to_string(n), threads = number + (n == 1 ? " thread" : " threads");
-    all.push_back({"threads_put_" + number, "put + flush, " + threads, kPerSecond, kInBarrier, kNamed, "threads_put",
-                   static_cast<double>(n), "", 2, true});
-    all.push_back({"threads_fetch_" + number, "fetch_and_op + flush, " + threads, kPerSecond, kInBarrier, kNamed,
-                   "threads_fetch", static_cast<double>(n), "", 2, true});
-  }
+  const auto add_threads = [&](const std::string& group, const std::string& title) {
+    for (const int n : {1, 2, 4}) {
+      const std::string number = std::to_string(n);
+      all.push_back({"threads_" + group + "_" + number, title + ", " + number + (n == 1 ? " thread" : " threads"),
+                     kPerSecond, kInBarrier, kNamed, "threads_" + group, static_cast<double>(n), "", 2, true});
+    }
+  };
+  add_threads("put", "put + flush");
+  add_threads("get", "get + flush");
+  add_threads("fetch", "fetch_and_op + flush");
+  add_threads("accumulate", "accumulate 1 int64 + flush");
+  add_threads("own_put", "own windows: put + flush");
+  add_threads("own_fetch", "own windows: fetch_and_op + flush");
+  add_threads("own_lock", "own windows: lock-put-unlock");
+  add_threads("bare", "bare memory: atomic store");
   std::ranges::stable_sort(all, {}, [](const MeasureInfo& info) {
     const bool named = info.selection == kNamed;
     return std::tuple(named, is_bare(info), named ? info.group : "");

@@ -270,8 +270,7 @@ const std::map<std::string_view, Function> kFunctions = {
     {"rate", measure_rate},
     {"fetch_rate", measure_fetch_rate},
     {"windows", measure_window_creation},
-    {"threads_put", measure_threads},
-    {"threads_fetch", measure_threads},
+    {"threads", measure_threads},
     {"idle", measure_idle},
     {"bare_write", bare<BareFabric::kWrite>},
     {"bare_read", bare<BareFabric::kRead>},
@@ -297,7 +296,8 @@ Outcome run_measure(const MeasureInfo& info, const Pair& pair, const Options& op
   for (const std::string_view suffix : {"_flush", "_sleep", "_compute"})
     if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
   const auto by_name = kFunctions.find(name);
-  return (by_name != kFunctions.end() ? by_name->second : kFunctions.at(info.group))(info, pair, options);
+  const std::string_view group = info.threads ? "threads" : std::string_view(info.group);
+  return (by_name != kFunctions.end() ? by_name->second : kFunctions.find(group)->second)(info, pair, options);
 }
 
 }  // namespace farside::bench

@@ -2,6 +2,7 @@
 #include "sequences/stage.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 #include "stderr.hpp"
 
@@ -44,20 +45,68 @@ void Stage::act(Model& model, const Step& step) {
   const Classes wrong = judge(model, step, rank_);
   Process& me = model.of(rank_);
   const bool answer = me.posted && me.completed == *me.posted;
+  const std::vector<Beside> others = besides(model, step);
+  std::atomic<long> refused_beside = 0;
+  int code = MPI_SUCCESS;
   check::Stderr heard;
-  const int code = check::class_of(call(step));
+  callers_.run([&] { code = call(step); },
+               [&](std::size_t thread) { refused_beside += make_besides(others, thread); });
+  code = check::class_of(code);
   const std::string said = heard.end();
+  calls_beside_ += static_cast<long>(others.size()) * kRoundsBeside * std::max<long>(callers_.count() - 1, 0);
   if (wrong.empty() ? code != MPI_SUCCESS : wrong.count(code) == 0) {
     std::string wanted;
     for (int each : wrong) wanted += " " + check::class_name(each);
     fail("gave " + check::class_name(code) + ", but the model says" + (wrong.empty() ? " success" : wanted),
          said);
   }
-  if (std::count(said.begin(), said.end(), '\n') != (wrong.empty() ? 0 : 1))
+  if (std::count(said.begin(), said.end(), '\n') != (wrong.empty() ? 0 : 1) + refused_beside)
     fail("is not reported once", said);
   if (step.kind == Kind::kTest && wrong.empty() && (flag_ != 0) != answer) {
     fail(answer ? "says that the exposure has not ended" : "says that the exposure has ended", said);
   }
+}
+
+std::vector<Stage::Beside> Stage::besides(Model& model, const Step& step) const {
+  std::vector<Beside> found;
+  if (callers_.count() == 0 || step.kind == Kind::kFree) return found;
+  Model after = model;
+  if (judge(model, step, rank_).empty()) move(after, step, rank_);
+  for (const Kind kind : {Kind::kGet, Kind::kFlush}) {
+    for (int target = 0; target < model.ranks(); ++target) {
+      Step beside;
+      beside.actor = rank_;
+      beside.kind = kind;
+      beside.target = target;
+      const Classes before = judge(model, beside, rank_);
+      if (before.empty() != judge(after, beside, rank_).empty()) continue;
+      // The first operation after a fence opens its epoch.
+      const auto opens = [&](Model& in) { return in.of(rank_).fenced && in.of(rank_).issued == 0; };
+      if (kind == Kind::kGet && (opens(model) || opens(after))) continue;
+      found.push_back({beside, before});
+    }
+  }
+  return found;
+}
+
+long Stage::make_besides(const std::vector<Beside>& besides, std::size_t thread) {
+  long refused = 0;
+  for (int round = 0; round < kRoundsBeside; ++round) {
+    for (const Beside& beside : besides) {
+      const int target = beside.step.target;
+      const int code = check::class_of(
+          beside.step.kind == Kind::kGet
+              ? MPI_Get(&fetched_[thread][static_cast<std::size_t>(target)], 1, MPI_INT, target, rank_, 1, MPI_INT,
+                        window_)
+              : MPI_Win_flush(target, window_));
+      refused += beside.wrong.empty() ? 0 : 1;
+      if (beside.wrong.empty() == (code == MPI_SUCCESS)) continue;
+      check::fail(__FILE__, __LINE__,
+                  name_ + ": beside " + history_.back() + ", " + beside.step.text() + " gave " +
+                      check::class_name(code));
+    }
+  }
+  return refused;
 }
 
 int Stage::call(const Step& step) {
