@@ -119,8 +119,8 @@ class IntegerMethod {
     long_row_.store(0, std::memory_order_relaxed);
   }
 
-  IntegerWords unshared_;
-  IntegerWords* own_ = &unshared_;
+  static inline constinit IntegerWords of_no_space_;  // of methods without start(): `by` stays kAtomics
+  IntegerWords* own_ = &of_no_space_;
   std::atomic<std::size_t> long_row_{SIZE_MAX};  // elements; 0: every operation reads over_
   std::atomic<bool> over_{false};                // kLock was read
   RelaxedFlag threaded_;
