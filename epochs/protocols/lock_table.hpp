@@ -53,6 +53,14 @@ struct HeldLock {
   LockToken token = {};  // for the release
 };
 
+// The ticket of a lock of a target, if it was taken before the protocol of its acquisition begins.
+struct TakenTicket {
+  static constexpr std::uint32_t kNoWord = ~std::uint32_t{0};
+  std::uint64_t before = 0;           // what the lock word held
+  std::uint32_t wake_word = kNoWord;  // claimed with the ticket (rule 1), where other threads could claim all
+  std::uint32_t unused = 0;
+};
+
 // Traits: what a process and the explorer of interleavings do differently.
 //   List<T>         push_back, back, pop_back, erase, empty, size, rbegin, rend
 //   Guard           what guard() returns: holds a mutex where there are threads
@@ -178,12 +186,12 @@ class LockTable {
   std::int32_t self_ = 0;
   std::int32_t ranks_ = 1;
   std::int32_t home_ = kNoGlobalLock;
-  std::uint32_t wake_words_ = 0;   // bits: those in use
+  std::uint32_t wake_words_ = 0;       // bits: those in use
   std::uint32_t kept_wake_words_ = 0;  // of these, in use for ever
-  std::uint32_t users_ = 0;        // exclusive locks that this process holds or waits for, under the global lock
-  bool entering_ = false;          // a thread acquires the global lock, and the others wait for it
-  bool deferred_ = false;          // the last lock in locks_ is
-  bool lock_all_counted_ = false;  // in every rank's lock word
+  std::uint32_t users_ = 0;            // exclusive locks that this process holds or waits for, under the global lock
+  bool entering_ = false;              // a thread acquires the global lock, and the others wait for it
+  bool deferred_ = false;              // the last lock in locks_ is
+  bool lock_all_counted_ = false;      // in every rank's lock word
   std::uint8_t unused_ = 0;
   LockToken global_lock_token_;  // of the exclusive locks, or of a lock_all
   std::array<LockToken, kMostRanks> lock_all_tokens_{};

@@ -28,9 +28,9 @@ namespace farside::epochs {
 template <RemoteMemory M, class Table>
 class LockTarget {
  public:
-  // `before`: what the lock word held, if the ticket was taken already. Precondition: no lock is deferred (rule 4).
-  LockTarget(M& memory, Table& table, int target, LockType type, std::optional<std::uint64_t> before = {})
-      : memory_(memory), table_(table), before_(before), target_(target), type_(type) {}
+  // Precondition: no lock is deferred (rule 4).
+  LockTarget(M& memory, Table& table, int target, LockType type, const std::optional<TakenTicket>& taken = {})
+      : memory_(memory), table_(table), taken_(taken), target_(target), type_(type) {}
 
   bool advance() {
     for (;;) {
@@ -111,8 +111,8 @@ class LockTarget {
       step_ = Step::kBoth;
       return true;
     }
-    if (before_) {
-      part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0], *before_);
+    if (taken_) {
+      part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0], taken_->before);
     } else {
       part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0]);
     }
@@ -120,6 +120,10 @@ class LockTarget {
     return true;
   }
   bool claim_words() {
+    if (taken_ && taken_->wake_word != TakenTicket::kNoWord) {
+      words_[0] = taken_->wake_word;
+      return true;
+    }
     const auto held = table_.guard();
     if (!table_.can_have_wake_words(first_ ? 2 : 1)) {
       out_of_wake_words_ = true;
@@ -196,7 +200,7 @@ class LockTarget {
   M& memory_;
   Table& table_;
   std::variant<std::monostate, Acquire, AcquireBoth, Release, ReleaseGlobal> part_;
-  std::optional<std::uint64_t> before_;
+  std::optional<TakenTicket> taken_;
   LockToken token_;
   std::array<std::uint32_t, 2> words_{};
   int target_;

@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kFenceNoSucceed = "MPI_Win_fence with MPI_MODE_NOSUCCEED";
 
 constexpr bool takes_target(Call call) {
-  return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush ||
-         call == Call::kLock || call == Call::kUnlock;
+  return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush || call == Call::kLock ||
+         call == Call::kUnlock;
 }
 
 // Calls whose rules FARSIDE_CHECK=off skips. The protocols rely on the rules of all others.
@@ -25,24 +25,18 @@ template <class State>
 Rule broken(const Cell<State>& cell, bool is_member, FenceAssert assert) {
   using Kind = typename Cell<State>::Kind;
   switch (cell.kind) {
-    case Kind::kGo:
-      return Rule::kNone;
-    case Kind::kRefuse:
-      return cell.rule;
+    case Kind::kGo: return Rule::kNone;
+    case Kind::kRefuse: return cell.rule;
     case Kind::kIfMember:
-    case Kind::kLeave:
-      return is_member ? Rule::kNone : cell.rule;
-    case Kind::kIfNotMember:
-      return is_member ? cell.rule : Rule::kNone;
-    case Kind::kFence:
-      return assert.no_precede ? cell.rule : Rule::kNone;
+    case Kind::kLeave: return is_member ? Rule::kNone : cell.rule;
+    case Kind::kIfNotMember: return is_member ? cell.rule : Rule::kNone;
+    case Kind::kFence: return assert.no_precede ? cell.rule : Rule::kNone;
   }
   return Rule::kNone;
 }
 
 bool has(const std::vector<std::uint64_t>& bits, int rank) {
-  return !bits.empty() &&
-         ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
+  return !bits.empty() && ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
 }
 
 bool copy(std::span<const int> from, std::vector<int>& to) {
@@ -70,9 +64,8 @@ FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert)
   }
   if (shape(call).access) {
     // member() does not see the group while an assertion of MPI_MODE_NOPUT is in force in this epoch.
-    const bool is_member =
-        shape(call).members && (member(target) || (restricting_ && access_ == Access::kStarted && open_.has_members() &&
-                                                   open_.member(target)));
+    const bool is_member = shape(call).members && (member(target) || (restricting_ && access_ == Access::kStarted &&
+                                                                      open_.has_members() && open_.member(target)));
     const Rule rule = broken(cell(call, access_), is_member, assert);
     if (rule != Rule::kNone) return rule;
   }
@@ -120,8 +113,7 @@ FARSIDE_INLINE void EpochState::move_access(Call call, int target, FenceAssert a
 
 FARSIDE_INLINE void EpochState::move_exposure(Call call, FenceAssert assert) {
   const ExposureCell& to = cell(call, exposure_);
-  const Exposure next =
-      to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
+  const Exposure next = to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
   if (to.kind != ExposureCell::Kind::kFence && next == exposure_) return;
   if (next != Exposure::kPosted && exposure_ != Exposure::kNone) exposure_closed_by_ = call_name(call);
   if (call == Call::kFence && assert.no_succeed) exposure_closed_by_ = kFenceNoSucceed;
@@ -138,13 +130,12 @@ void EpochState::enter(Access next, const char* by) {
   opened_by_ = next == Access::kNone ? nullptr : by;
   const bool passive = next == Access::kLocked || next == Access::kLockedAll;
   if (next == Access::kLockedAll || (next == Access::kFenceActive && !restricting_)) open_.open_all(passive);
-  if ((next == Access::kStarted || next == Access::kLocked) && open_.has_members()) open_.open_members(passive);
+  if (open_.has_members() && (next == Access::kLocked || (next == Access::kStarted && !restricting_)))
+    open_.open_members(passive);
 }
 
 // Undoes the opening of the access epoch: returns to the fence before it, or to none.
-void EpochState::back_to_before() {
-  enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence));
-}
+void EpochState::back_to_before() { enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence)); }
 
 Violation EpochState::operate(int target, bool updates) {
   if (const Rule rule = judge(Call::kOperation, target, {}); rule != Rule::kNone) {
@@ -157,6 +148,7 @@ Violation EpochState::operate(int target, bool updates) {
 
 void EpochState::asserted_no_put(int target) {
   if (unchecked_ || !reserve(no_put_)) return;
+  if (access_ == Access::kStarting && !open_.reserve_members()) return;
   if (access_ == Access::kStarted && open_.has_lone()) {  // operations take the slow path from now on
     if (!open_.reserve_members()) return;
     const int lone = open_.lone();
@@ -184,8 +176,7 @@ Violation EpochState::fence(FenceAssert assert) {
 Violation EpochState::wait() { return decide(Call::kWait); }
 
 bool EpochState::group_is_valid(std::span<const int> group) const {
-  return std::all_of(group.begin(), group.end(),
-                     [&](int rank) { return static_cast<unsigned>(rank) < ranks_; });
+  return std::all_of(group.begin(), group.end(), [&](int rank) { return static_cast<unsigned>(rank) < ranks_; });
 }
 
 bool EpochState::reserve(Bits& bits) const {
@@ -241,7 +232,12 @@ Violation EpochState::begin_start(std::span<const int> group) {
 
 void EpochState::start_ready() {
   enter(Access::kStarted, call_name(Call::kStart));
-  if (started_group_.size() == 1) open_.open_lone(started_group_[0], false);
+  if (started_group_.size() != 1) return;
+  if (restricting_) {
+    open_.add(started_group_[0]);
+  } else {
+    open_.open_lone(started_group_[0], false);
+  }
 }
 
 Violation EpochState::complete() {
@@ -345,14 +341,10 @@ std::string EpochState::describe_access() const {
     case Access::kNone:
       return std::string("no access epoch is open") +
              (closed_by_ != nullptr ? std::string(" (the last was closed by ") + closed_by_ + ")" : "");
-    case Access::kFenceOpen:
-      return "a fence was called and nothing issued since (MPI_Win_fence)";
-    case Access::kFenceActive:
-      return "a fence epoch with operations is open (MPI_Win_fence)";
-    case Access::kStarting:
-      return "an epoch to " + counted(started_group_.size()) + " is waited for (MPI_Win_start)";
-    case Access::kStarted:
-      return "an epoch to " + counted(started_group_.size()) + " is open (MPI_Win_start)";
+    case Access::kFenceOpen: return "a fence was called and nothing issued since (MPI_Win_fence)";
+    case Access::kFenceActive: return "a fence epoch with operations is open (MPI_Win_fence)";
+    case Access::kStarting: return "an epoch to " + counted(started_group_.size()) + " is waited for (MPI_Win_start)";
+    case Access::kStarted: return "an epoch to " + counted(started_group_.size()) + " is open (MPI_Win_start)";
     case Access::kLocked: {
       const auto are = [](std::size_t n, const char* how) {
         return counted(n) + (n == 1 ? " is " : " are ") + how + " (MPI_Win_lock)";
@@ -361,10 +353,8 @@ std::string EpochState::describe_access() const {
       if (awaited_.empty()) return are(held, "locked");
       return (held == 0 ? "" : are(held, "locked") + ", ") + are(awaited_.size(), "waited for");
     }
-    case Access::kLockingAll:
-      return "all targets are waited for (MPI_Win_lock_all)";
-    case Access::kLockedAll:
-      return "all targets are locked (MPI_Win_lock_all)";
+    case Access::kLockingAll: return "all targets are waited for (MPI_Win_lock_all)";
+    case Access::kLockedAll: return "all targets are locked (MPI_Win_lock_all)";
   }
   return "";
 }
@@ -376,8 +366,7 @@ std::string EpochState::describe_exposure() const {
              (exposure_closed_by_ != nullptr
                   ? std::string(" (the last exposure was closed by ") + exposure_closed_by_ + ")"
                   : "");
-    case Exposure::kFence:
-      return "the window is exposed to all (MPI_Win_fence)";
+    case Exposure::kFence: return "the window is exposed to all (MPI_Win_fence)";
     case Exposure::kPosting:
       return "the window is being posted to " + counted(posted_group_.size(), "origin") + " (MPI_Win_post)";
     case Exposure::kPosted:

@@ -259,20 +259,20 @@ class EpochState {
 
   // Read by every operation, without the mutex. In kFenceActive and kLockedAll all ranks are open. In kStarted and
   // kLocked the group or the locked targets are: one of them as the lone target, the others as the set (most programs
-  // lock one target at a time, and many meet one peer at a time). The set stays closed in an epoch in which a target
-  // has asserted MPI_MODE_NOPUT, and so do all ranks.
+  // lock one target at a time, and many meet one peer at a time). In an epoch of a fence or start in which a target has
+  // asserted MPI_MODE_NOPUT none of these is open, and all operations ask the rules.
   OpenTargets open_;
   unsigned ranks_;
   Access access_ = Access::kNone;
   Exposure exposure_ = Exposure::kNone;
   bool after_fence_ = false;           // kStarted, kLocked, kLockedAll: entered from kFenceOpen
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
-  int locks_held_ = 0;  // includes awaited ones
+  int locks_held_ = 0;                 // includes awaited ones
   LockType lone_type_ = LockType::kShared;
-  Bits no_put_;     // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_
+  Bits no_put_;  // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_
   bool restricting_ = false;
   bool unchecked_ = false;
-  Bits exclusive_;  // locked targets that are held exclusively
+  Bits exclusive_;                // locked targets that are held exclusively
   std::vector<Awaited> awaited_;  // kLocked: targets that a thread still waits for; one per thread
   std::vector<int> started_group_;
   std::vector<int> posted_group_;

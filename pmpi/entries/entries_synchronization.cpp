@@ -122,8 +122,10 @@ FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
     farside::epochs::HeldLock held;
     std::uint64_t before = 0;
     const Window::FastPath fast_path = window->try_unlock(rank, held, before);
-    if (fast_path == Window::FastPath::kDone) [[likely]]
+    if (fast_path == Window::FastPath::kDone) [[likely]] {
+      Window::look_after_runtime();
       return MPI_SUCCESS;
+    }
     if (fast_path == Window::FastPath::kContended) return hand_off_lock(*window, held, before);
   }
   return unlock(rank, win);

@@ -51,9 +51,9 @@ class KnownGroup {
     return group == group_ && freed_ == groups_freed.load(std::memory_order_relaxed) && group_ != MPI_GROUP_NULL;
   }
   void learn(MPI_Group group, std::span<const int> members) {
+    members_.copy(members);
     group_ = group;
     freed_ = groups_freed.load(std::memory_order_relaxed);
-    members_.copy(members);
   }
   std::span<const int> members() const { return members_.ranks(); }
 

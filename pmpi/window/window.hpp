@@ -104,6 +104,10 @@ class Window {
 
   MPI_Win handle() const { return handle_; }
 
+  // For calls that do not wait. Makes progress of the runtime at a thread's first and every 64th call, unless it was made
+  // just before: a program that only flushes must still move its messages. Not under the guard.
+  static void look_after_runtime();
+
   // The fast path of the most frequent calls (window_fast_path.hpp). True: the call is complete. False: nothing has
   // changed, and the function of that name below executes or refuses the call.
   bool try_put(const LocalBuffer& origin, const RemoteBuffer& target);
@@ -235,10 +239,9 @@ class Window {
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
   // `peer`: the target, for messages.
   Status run_out(auto& protocol, int peer = 0);
-  // Acquires a lock by the lock table, and waits until it is held. `before`: what the lock word held, if its ticket was
-  // taken already.
-  Outcome acquire(epochs::HeldLock& lock, std::optional<std::uint64_t> before);
-  Outcome keep_lock(epochs::HeldLock lock, std::optional<std::uint64_t> before);
+  // Acquires a lock by the lock table, and waits until it is held. `taken`: if its ticket was taken already.
+  Outcome acquire(epochs::HeldLock& lock, const std::optional<epochs::TakenTicket>& taken);
+  Outcome keep_lock(epochs::HeldLock lock, const std::optional<epochs::TakenTicket>& taken);
   // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets
   // MPI_Win_lock return before the lock is held): one lock of the process, as the lock table says.
   bool may_defer(const epochs::HeldLock& lock) const;
@@ -298,9 +301,6 @@ class Window {
   int shared_rank(int rank) const;
   Outcome flush_local_strictly(int rank);
   Outcome flush_local_all_strictly();
-  // Makes progress of the runtime at every 64th call, unless it was made just before: a program that only flushes must
-  // still move its messages.
-  static void look_after_runtime();
   static void look_after_runtime_now();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
   // Both without checks, at offset `at` of the target's data.
@@ -344,7 +344,7 @@ class Window {
   int last_locked_ = -1;                       // target of the last lock on the fast path
   std::uint64_t* last_lock_word_ = nullptr;    // its lock word
   static inline Window* deferring_ = nullptr;  // the window of the process whose lock table has the deferred lock
-  // Calls of this thread on any window that do not wait: every 64th makes progress of the runtime.
+  // Calls of look_after_runtime() by this thread.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls_ = 0;
   bool lock_all_unchecked_ = false;               // MPI_MODE_NOCHECK
   bool marks_exposure_;                           // in the lock word; not with FARSIDE_CHECK=off

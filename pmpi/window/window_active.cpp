@@ -18,17 +18,17 @@ using What = epochs::Notify<ControlMemory>::What;
 using Mark = epochs::ExposureMark<ControlMemory>;
 
 // MPI 4.0 section 12.5.3: a window may not be locked and exposed at the same time.
-constexpr epochs::Violation kLockedWhilePosted{epochs::ErrorClass::kRmaConflict,
-                                               "post while the own window is locked by some rank",
-                                               "post when all locks on this window were released",
-                                               "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
+constexpr epochs::Violation kLockedWhilePosted{
+    epochs::ErrorClass::kRmaConflict, "post while the own window is locked by some rank",
+    "post when all locks on this window were released", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 
 }  // namespace
 
 Outcome Window::translate(MPI_Group group, Members& members) const {
   if (group == MPI_GROUP_NULL) {
-    return Fault{MPI_ERR_GROUP, "the group is MPI_GROUP_NULL; use MPI_GROUP_EMPTY or a part of the window's group "
-                                "(MPI 4.0 section 12.5.2)"};
+    return Fault{MPI_ERR_GROUP,
+                 "the group is MPI_GROUP_NULL; use MPI_GROUP_EMPTY or a part of the window's group "
+                 "(MPI 4.0 section 12.5.2)"};
   }
   int size = 0;
   PMPI_Group_size(group, &size);
@@ -46,21 +46,20 @@ Outcome Window::translate(MPI_Group group, Members& members) const {
 }
 
 Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) {
-  const auto known_here = [&] {
-    if (!known.is(group)) return false;
-    ranks = known.members();
-    if (threaded()) ranks = own.copy(ranks);
-    return true;
-  };
+  // With threads another call may replace the cached group while this one uses the members.
+  const auto take_known = [&] { ranks = threaded() ? own.copy(known.members()) : known.members(); };
   {
     const auto held = guard();
-    if (known_here()) return {};
+    if (known.is(group)) {
+      take_known();
+      return {};
+    }
   }
   Members translated;
   if (Outcome o = translate(group, translated); !o) return o;
   const auto held = guard();
   known.learn(group, translated.ranks());
-  known_here();
+  take_known();
   return {};
 }
 
@@ -128,16 +127,18 @@ Outcome Window::do_fence(int assert) {
   if (Outcome o = check_assert(assert, kAllowed, "MPI_MODE_NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED"); !o) return o;
   {
     const auto held = guard();
-    const epochs::FenceAssert given{(assert & MPI_MODE_NOPRECEDE) != 0, (assert & MPI_MODE_NOSUCCEED) != 0,
-                                    (assert & MPI_MODE_NOSTORE) != 0, (assert & MPI_MODE_NOPUT) != 0};
+    const epochs::FenceAssert given{(assert& MPI_MODE_NOPRECEDE) != 0, (assert& MPI_MODE_NOSUCCEED) != 0,
+                                    (assert& MPI_MODE_NOSTORE) != 0, (assert& MPI_MODE_NOPUT) != 0};
     if (const epochs::Violation v = epoch_.fence(given)) return v;
   }
   Outcome checked;
-  if (strict_) [[unlikely]] checked = strict_->fence_reached();
+  if (strict_) [[unlikely]]
+    checked = strict_->fence_reached();
   // The barrier is entered after a failed operation as well, because the other ranks wait in it.
   Status completed = space_->flush_all();
   Outcome met = barrier(said_by_fence(assert));
-  if (strict_) [[unlikely]] strict_->fence_passed((assert & MPI_MODE_NOSUCCEED) == 0);
+  if (strict_) [[unlikely]]
+    strict_->fence_passed((assert& MPI_MODE_NOSUCCEED) == 0);
   return first_of(first_of(completed, std::move(met)), std::move(checked));
 }
 
@@ -187,13 +188,13 @@ Outcome Window::do_start(MPI_Group group, int assert) {
   }
   for (const int target : targets) space_->expect_release(target);
   std::vector<int> no_put;
-  if ((assert & MPI_MODE_NOCHECK) == 0) {
+  if ((assert& MPI_MODE_NOCHECK) == 0) {
     epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
     wait_until(space_->wake_event(), [&] { return posts.advance(); });
   }
   const auto held = guard();
-  epoch_.start_ready();
   for (const int target : no_put) epoch_.asserted_no_put(target);
+  epoch_.start_ready();
   return {};
 }
 
@@ -210,7 +211,8 @@ Outcome Window::do_complete() {
     }
   }
   Outcome checked;
-  if (strict_) [[unlikely]] checked = strict_->start_completed();
+  if (strict_) [[unlikely]]
+    checked = strict_->start_completed();
   // The data must take effect before the notification does. This waits for operations that the notification would
   // overtake.
   Status first;
@@ -241,7 +243,8 @@ Outcome Window::do_wait() {
 
 Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {
   Outcome checked;
-  if (strict_) [[unlikely]] checked = strict_->exposure_ended();
+  if (strict_) [[unlikely]]
+    checked = strict_->exposure_ended();
   if (marks_exposure_ && origins > 0) Mark::clear(control_);
   const auto held = guard();
   epoch_.exposure_ended(call);

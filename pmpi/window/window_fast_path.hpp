@@ -160,7 +160,6 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   locks.pop_back();
   epoch_.fast_unlocked();
   space_->stores_drained_by_atomic();
-  look_after_runtime();
   return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 
@@ -276,7 +275,7 @@ inline bool Window::try_wait() {
 
 inline void Window::look_after_runtime() {
   constexpr unsigned kEvery = 64;
-  if (++calls_ % kEvery == 0) [[unlikely]]
+  if (calls_++ % kEvery == 0) [[unlikely]]
     look_after_runtime_now();
 }
 

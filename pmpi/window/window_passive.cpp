@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Passive target synchronization of a window (MPI 4.0 sections 12.5.3 and 12.5.4): locks, the global lock, flushes.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -63,8 +64,8 @@ Status Window::run_out(auto& protocol, int peer) {
   return first;
 }
 
-Outcome Window::acquire(HeldLock& lock, std::optional<std::uint64_t> before) {
-  LockTarget acquire(control_, locks_, lock.target, lock.type, before);
+Outcome Window::acquire(HeldLock& lock, const std::optional<epochs::TakenTicket>& taken) {
+  LockTarget acquire(control_, locks_, lock.target, lock.type, taken);
   Status status = run_out(acquire, lock.target);
   lock.token = acquire.token();
   if (acquire.out_of_wake_words()) return Outcome(Status(out_of_wake_words()));
@@ -106,15 +107,15 @@ Outcome Window::unlock_deferred(HeldLock& lock, bool& over) {
     return TargetLock::nobody_waits(locked_result.release_step, lock.type) ? Status()
                                                                            : hand_off(lock, locked_result.release_step);
   }
-  if (Outcome o = acquire(lock, locked_result.acquire_step); !o) return o;
+  if (Outcome o = acquire(lock, epochs::TakenTicket{.before = locked_result.acquire_step}); !o) return o;
   space_->keep_again(lock.target, std::move(locked_result.list));
   over = false;
   return {};
 }
 
-// Completes MPI_Win_lock. The epoch state has the lock as awaited. `before`: the ticket was taken already.
-Outcome Window::keep_lock(HeldLock lock, std::optional<std::uint64_t> before) {
-  if (!before && may_defer(lock)) {
+// Completes MPI_Win_lock. The epoch state has the lock as awaited. `taken`: if its ticket was taken already.
+Outcome Window::keep_lock(HeldLock lock, const std::optional<epochs::TakenTicket>& taken) {
+  if (!taken && may_defer(lock)) {
     deferring_ = this;
     locks_.defer(lock.target, lock.type);
     epoch_.lock_acquired(lock.target);  // the rules treat a deferred lock as held; there is one thread
@@ -128,7 +129,7 @@ Outcome Window::keep_lock(HeldLock lock, std::optional<std::uint64_t> before) {
     return space_->defer_lock(lock.target, take);
   }
   if (lock.acquired) {
-    if (Outcome o = acquire(lock, before); !o) {
+    if (Outcome o = acquire(lock, taken); !o) {
       const auto held = guard();
       epoch_.lock_refused(lock.target);
       return o;
@@ -149,12 +150,15 @@ Status Window::hand_off(const HeldLock& lock, std::uint64_t before) {
   return run(space_->wake_event(), release);
 }
 
-Status Window::hand_off_lock(const HeldLock& lock, std::uint64_t before) { return hand_off(lock, before); }
+Status Window::hand_off_lock(const HeldLock& lock, std::uint64_t before) {
+  look_after_runtime();
+  return hand_off(lock, before);
+}
 
 Outcome Window::lock_contended(int lock_type, int rank, std::uint64_t before) {
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
   epoch_.fast_lock_awaited(rank, type);
-  return keep_lock({.target = rank, .type = type, .acquired = true}, before);
+  return keep_lock({.target = rank, .type = type, .acquired = true}, epochs::TakenTicket{.before = before});
 }
 
 Outcome Window::lock(int lock_type, int rank, int assert) {
@@ -169,15 +173,24 @@ Outcome Window::lock(int lock_type, int rank, int assert) {
 Outcome Window::do_lock(int lock_type, int rank, int assert) {
   std::uint64_t before = 0;
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  // Another thread may claim wake words as soon as the guard is released.
+  std::array<std::uint32_t, 1> wake_word{};
   const auto attempt = [&] {
     const auto held = guard();
+    if (!locks_.claim_wake_words(wake_word)) return FastPath::kNotTaken;
     const FastPath fast_path = try_lock(lock_type, rank, assert, before);
-    if (fast_path == FastPath::kContended) epoch_.fast_lock_awaited(rank, type);
+    if (fast_path == FastPath::kContended) {
+      epoch_.fast_lock_awaited(rank, type);
+    } else {
+      locks_.end_wake_word(wake_word.front(), false);
+    }
     return fast_path;
   };
   switch (fast_path_ ? attempt() : FastPath::kNotTaken) {
     case FastPath::kDone: return {};
-    case FastPath::kContended: return keep_lock({.target = rank, .type = type, .acquired = true}, before);
+    case FastPath::kContended:
+      return keep_lock({.target = rank, .type = type, .acquired = true},
+                       epochs::TakenTicket{.before = before, .wake_word = wake_word.front()});
     case FastPath::kNotTaken: break;
   }
   return lock_slow(lock_type, rank, assert);
@@ -191,8 +204,8 @@ Outcome Window::do_unlock(int rank) {
     return try_unlock(rank, lock, before);
   };
   switch (fast_path_ ? attempt() : FastPath::kNotTaken) {
-    case FastPath::kDone: return {};
-    case FastPath::kContended: return hand_off(lock, before);
+    case FastPath::kDone: look_after_runtime(); return {};
+    case FastPath::kContended: return hand_off_lock(lock, before);
     case FastPath::kNotTaken: break;
   }
   return unlock_slow(rank);

@@ -115,7 +115,7 @@ class UnlockDeferred {
       const std::uint64_t before = message_.value();
       const std::uint64_t present = before + LockWord::arrive(lock_.type);
       if ((before & LockWord::contenders(lock_.type)) != 0) {
-        lock_target_.emplace(memory_, table_, lock_.target, lock_.type, before);
+        lock_target_.emplace(memory_, table_, lock_.target, lock_.type, farside::epochs::TakenTicket{.before = before});
       } else if (!TargetLock::nobody_waits(present, lock_.type)) {
         release_.emplace(memory_, lock_.target, lock_.type, LockToken(LockWord::ticket(before)), present);
       }
@@ -452,7 +452,7 @@ class LockTableProgram {
   std::uint64_t position_ = 0;
   std::uint64_t running_what_ = kNothing;
   std::uint64_t forgotten_ = 0;  // of TableMistakes::forgets_deferred: the deferred lock is to be acquired now
-  std::uint64_t not_held_ = 0;  // bits: locks of the script that failed
+  std::uint64_t not_held_ = 0;   // bits: locks of the script that failed
   Running<LockTarget, Unlock<Table>, UnlockDeferred<Table>, LockAll, UnlockAll> running_;
 };
 
