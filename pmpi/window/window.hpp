@@ -104,8 +104,8 @@ class Window {
 
   MPI_Win handle() const { return handle_; }
 
-  // For calls that do not wait. Makes progress of the runtime at a thread's first and every 64th call, unless it was made
-  // just before: a program that only flushes must still move its messages. Not under the guard.
+  // For calls that do not wait. Makes progress of the runtime at a thread's first and every 64th call, unless it was
+  // made just before: a program that only flushes must still move its messages. Not under the guard.
   static void look_after_runtime();
 
   // The fast path of the most frequent calls (window_fast_path.hpp). True: the call is complete. False: nothing has
