@@ -257,18 +257,20 @@ inline bool Window::try_complete() {
 }
 
 inline bool Window::try_wait() {
+  std::uint64_t completes = 0;
   {
     const auto held = guard();
     if (!epoch_.allows_fast_wait()) return false;
+    completes = completions_.after(1);
   }
-  const auto attempt = [&] {
+  if (!spin_briefly([&] { return epochs::CompletionCount::reached(control_, completes); })) return false;
+  {
+    // Another thread may have waited meanwhile.
     const auto held = guard();
     if (!epoch_.allows_fast_wait() || !completions_.take(control_, 1)) return false;
     if (marks_exposure_) epochs::ExposureMark<ControlMemory>::clear(control_);
     epoch_.exposure_ended(epochs::Call::kWait);
-    return true;
-  };
-  if (!spin_briefly(attempt)) return false;
+  }
   look_after_runtime();
   return true;
 }
