@@ -3,13 +3,27 @@
 // of their own. Without threads, the calling thread makes all calls.
 #pragma once
 
-#include <barrier>
+#include <pthread.h>
+
 #include <cstddef>
 #include <functional>
 #include <thread>
 #include <vector>
 
 namespace sequences {
+
+// A barrier that the thread sanitizer knows, unlike std::barrier in a program without it.
+class Barrier {
+ public:
+  explicit Barrier(int count) { pthread_barrier_init(&barrier_, nullptr, static_cast<unsigned>(count)); }
+  Barrier(const Barrier&) = delete;
+  Barrier& operator=(const Barrier&) = delete;
+  ~Barrier() { pthread_barrier_destroy(&barrier_); }
+  void arrive_and_wait() { pthread_barrier_wait(&barrier_); }
+
+ private:
+  pthread_barrier_t barrier_;
+};
 
 class Callers {
  public:
@@ -50,7 +64,7 @@ class Callers {
     }
   }
 
-  std::barrier<> start_, end_;
+  Barrier start_, end_;
   bool stop_ = false;
   std::size_t turn_ = 0;
   const std::function<void()>* call_ = nullptr;
