@@ -89,6 +89,9 @@ std::vector<Stage::Beside> Stage::besides(Model& model, const Step& step) const 
   return found;
 }
 
+// Where no step changes a window.
+constexpr MPI_Aint kUnchanged = kInts - 1;
+
 long Stage::make_besides(const std::vector<Beside>& besides, std::size_t thread) {
   long refused = 0;
   for (int round = 0; round < kRoundsBeside; ++round) {
@@ -96,8 +99,8 @@ long Stage::make_besides(const std::vector<Beside>& besides, std::size_t thread)
       const int target = beside.step.target;
       const int code = check::class_of(
           beside.step.kind == Kind::kGet
-              ? MPI_Get(&fetched_[thread][static_cast<std::size_t>(target)], 1, MPI_INT, target, rank_, 1, MPI_INT,
-                        window_)
+              ? MPI_Get(&fetched_[thread][static_cast<std::size_t>(target)], 1, MPI_INT, target, kUnchanged, 1,
+                        MPI_INT, window_)
               : MPI_Win_flush(target, window_));
       refused += beside.wrong.empty() ? 0 : 1;
       if (beside.wrong.empty() == (code == MPI_SUCCESS)) continue;
