@@ -53,6 +53,6 @@ TEST_CASE("an operation concurrent with the end of one epoch and the beginning o
   // Target 3 is not open before the start is over, and never to a flush.
   CHECK(results(false, false) == std::set<Results>{{0, 0}, {0, 10}});
   CHECK(results(true, true) == std::set<Results>{{0, 0}, {0, 10}});
-  // Whoever sees target 1 open, and then target 3, has seen two epochs, one after the other.
+  // A thread that sees target 1 open, and then target 3, has seen two epochs, one after the other.
   CHECK(results(false, true) == std::set<Results>{{0, 0}, {0, 1}, {0, 10}, {0, 11}});
 }

@@ -21,7 +21,7 @@ struct FakeQueues {
   // Messages that arrived where no receive was posted. They wait for one.
   std::size_t not_ready = 0;
   std::size_t messages = 0;
-  // Who has taken completions.
+  // The threads that have taken completions from a queue.
   std::set<std::thread::id> readers;
 };
 // The numbers since the last call.

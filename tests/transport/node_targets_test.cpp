@@ -106,12 +106,11 @@ TEST_CASE("each rank of a node is found, and no other, wherever the ranks happen
   }
 }
 
-TEST_CASE("a fast path that may no longer be taken finds no target") {
+TEST_CASE("a fast path finds the targets that there are") {
   const NodeTargets targets = targets_of({4, 5, 6});
-  ConsecutiveTargets fast(targets.consecutive());
-  CHECK(fast.contains(4));
-  fast.clear();
-  for (const int rank : {-1, 0, 4, 5, 6, 7}) CHECK(!fast.contains(rank));
+  const ConsecutiveTargets fast(targets.consecutive());
+  for (const int rank : {4, 5, 6}) CHECK(fast.contains(rank));
+  for (const int rank : {-1, 0, 3, 7}) CHECK(!fast.contains(rank));
   CHECK(!ConsecutiveTargets({}).contains(0));
 }
 

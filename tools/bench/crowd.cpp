@@ -43,6 +43,18 @@ double sum(MPI_Comm comm, double mine) {
   return all;
 }
 
+// Measures the rate of all ranks together, in operations per second, once per round. Collective.
+template <class Step>
+Outcome rates_of_rounds(const Pair& crowd, bool takes_part, const Options& options, Step&& step) {
+  Outcome outcome;
+  for (int round = 0; round < kRounds; ++round) {
+    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
+    const double rate = sum(crowd.comm, takes_part ? work.operations / work.seconds : 0);
+    if (crowd.origin) outcome.values.push_back(rate);
+  }
+  return outcome;
+}
+
 }  // namespace
 
 Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Options& options) {
@@ -104,12 +116,7 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   };
   MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window.handle());
   if (takes_part) step();
-  Outcome outcome;
-  for (int round = 0; round < kRounds; ++round) {
-    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
-    const double rate = sum(crowd.comm, takes_part ? work.operations / work.seconds : 0);
-    if (crowd.origin) outcome.values.push_back(rate);
-  }
+  Outcome outcome = rates_of_rounds(crowd, takes_part, options, step);
   MPI_Win_unlock(to, window.handle());
   MPI_Barrier(crowd.comm);
   std::uint64_t expected = 0;
@@ -139,12 +146,7 @@ Outcome measure_fetch_rate(const MeasureInfo&, const Pair& crowd, const Options&
   const bool takes_part = !crowd.origin;
   MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
   if (takes_part) step();
-  Outcome outcome;
-  for (int round = 0; round < kRounds; ++round) {
-    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
-    const double rate = sum(crowd.comm, takes_part ? work.operations / work.seconds : 0);
-    if (crowd.origin) outcome.values.push_back(rate);
-  }
+  Outcome outcome = rates_of_rounds(crowd, takes_part, options, step);
   MPI_Win_unlock(0, window.handle());
   std::uint64_t all = 0;
   MPI_Reduce(&done, &all, 1, MPI_UINT64_T, MPI_SUM, 0, crowd.comm);

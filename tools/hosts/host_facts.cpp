@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/hosts/host_facts.hpp"
 
-#include <algorithm>
-#include <fstream>
+#include <filesystem>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <system_error>
@@ -10,42 +9,29 @@
 
 #include <rdma/fabric.h>
 
+#include "transport/base/sysfs.hpp"
+
 namespace farside::tools {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(folder, failed)) names.push_back(entry.path().filename());
-  std::ranges::sort(names);
-  return names;
-}
-
-// The first line; empty if there is none.
-std::string line_of(const fs::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
-}
-
 Json adapter_facts(const fs::path& adapter) {
   std::error_code failed;
-  const std::string type = line_of(adapter / "hca_type");
+  const std::string type = first_line(adapter / "hca_type");
   Json facts{{"adapter", adapter.filename().string()},
-             {"type", type.empty() ? line_of(adapter / "node_desc") : type},
-             {"board", line_of(adapter / "board_id")},
-             {"firmware", line_of(adapter / "fw_ver")},
+             {"type", type.empty() ? first_line(adapter / "node_desc") : type},
+             {"board", first_line(adapter / "board_id")},
+             {"firmware", first_line(adapter / "fw_ver")},
              {"driver", fs::read_symlink(adapter / "device/driver", failed).filename().string()},
              {"ports", Json::array()}};
   for (const std::string& port : names_in(adapter / "ports")) {
     const fs::path folder = adapter / "ports" / port;
     facts["ports"].push_back({{"port", port},
-                              {"state", line_of(folder / "state")},
-                              {"rate", line_of(folder / "rate")},
-                              {"link_layer", line_of(folder / "link_layer")}});
+                              {"state", first_line(folder / "state")},
+                              {"rate", first_line(folder / "rate")},
+                              {"link_layer", first_line(folder / "link_layer")}});
   }
   return facts;
 }

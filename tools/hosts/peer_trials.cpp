@@ -18,7 +18,7 @@
 namespace farside::tools {
 namespace {
 
-// The endpoint of one provider, and the progress of who waits for it. MPI is not called meanwhile.
+// The endpoint of one provider, which also makes progress for the thread that waits for it. Its waits call no MPI.
 class OpenEndpoint final : public Progress {
  public:
   Status open(const std::string& provider, const Settings& settings) {
@@ -32,7 +32,7 @@ class OpenEndpoint final : public Progress {
   }
   Fabric* get() const { return fabric_.get(); }
 
-  // While it is being opened, the endpoint waits for its own test, and has nobody else to progress it.
+  // The endpoint calls this while it is being opened and waits for its own test; it cannot be polled yet.
   void poll() override {
     if (fabric_) fabric_->poll();
   }

@@ -2,13 +2,14 @@
 #include "transport/fabric/adapters.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <ifaddrs.h>
 #include <memory>
 #include <netinet/in.h>
 #include <system_error>
 
 #include <fmt/format.h>
+
+#include "transport/base/sysfs.hpp"
 
 namespace farside {
 namespace {
@@ -17,27 +18,12 @@ namespace fs = std::filesystem;
 
 fs::path path_of(const std::string& name, const fs::path& sys) { return sys / "class/infiniband" / name; }
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(folder, failed)) names.push_back(entry.path().filename());
-  std::ranges::sort(names);
-  return names;
-}
-
-// The first line; empty if there is none.
-std::string line_of(const fs::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
-}
-
 // The interfaces of the port, as the entries of its table of GIDs name them. InfiniBand ports name none there; their
 // interfaces are those of the adapter's bus device.
 std::set<std::string> interfaces_of(const fs::path& adapter, const fs::path& port) {
   std::set<std::string> names;
   for (const std::string& index : names_in(port / "gid_attrs/ndevs")) {
-    if (std::string name = line_of(port / "gid_attrs/ndevs" / index); !name.empty()) names.insert(std::move(name));
+    if (std::string name = first_line(port / "gid_attrs/ndevs" / index); !name.empty()) names.insert(std::move(name));
   }
   if (names.empty()) std::ranges::copy(names_in(adapter / "device/net"), std::inserter(names, names.end()));
   return names;
@@ -77,7 +63,7 @@ std::optional<std::string> adapter_trouble(const std::string& name, const std::s
   std::string inactive, without_address;
   for (const std::string& number : names_in(adapter / "ports")) {
     const fs::path port = adapter / "ports" / number;
-    const std::string state = line_of(port / "state");  // "4: ACTIVE"
+    const std::string state = first_line(port / "state");  // "4: ACTIVE"
     if (!state.starts_with("4:")) {
       inactive += fmt::format(
           "{}port {} is {}", inactive.empty() ? "" : ", ", number,

@@ -42,7 +42,7 @@ class ConnectionRequests {
   // Has the peer connected to, as soon as there is a place and its back-off has ended. Precondition: it has no
   // connection.
   void ask(Peer peer);
-  // Connects to the peers that wait, as far as there are places. An error is left for those who ask.
+  // Connects to the peers that wait, as far as there are places. An error stays in KnownPeer, for the next operation.
   void connect_waiting();
   // Takes the endpoints that threads have opened. Returns whether there were any.
   bool take_opened();

@@ -50,7 +50,7 @@ struct KnownPeer {
   std::uint16_t trouble = 0;                   // libfabric's error of the last attempt
   bool waits = false;                          // for a place among the requests under way (connection_requests.hpp)
   bool opening = false;                        // its endpoint was requested from a thread; `current` is null
-  bool failed = false;                         // the last attempt had an error that does not pass, and nobody was told
+  bool failed = false;                         // the last attempt had a lasting error, and no operation has reported it
 
   // Delays the next attempt: by 1 ms at first, and by up to 100 ms.
   void back_off(Connection::Clock::time_point now);

@@ -7,7 +7,6 @@
 // target, and 80 more for one whose data are private memory, or whose operations are counted.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -58,9 +57,8 @@ class ConsecutiveTargets {
     first_ = static_cast<std::uint32_t>(targets.front().rank);
     of_rank_0_ -= std::uint64_t{first_} * sizeof(NodeTarget);
   }
-  void clear() { count_.store(0, std::memory_order_relaxed); }
   bool contains(int rank) const {
-    return static_cast<std::uint32_t>(rank) - first_ < count_.load(std::memory_order_relaxed);
+    return static_cast<std::uint32_t>(rank) - first_ < count_;
   }
   // Precondition: contains(rank).
   const NodeTarget& operator[](int rank) const {
@@ -70,7 +68,7 @@ class ConsecutiveTargets {
  private:
   std::uintptr_t of_rank_0_;  // where the target of rank 0 would be
   std::uint32_t first_ = 0;
-  std::atomic<std::uint32_t> count_;
+  std::uint32_t count_;
 };
 
 class NodeTargets {

@@ -105,18 +105,16 @@ Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {
   Combined own;
   std::ranges::copy(words, own.words.begin());
   Status carried;
-  const Combined all = node_
-                           ->meet(own, progress,
-                                  [&](const std::vector<Combined>& said) {
-                                    Combined of_node;
-                                    for (const Combined& each : said) {
-                                      for (std::size_t i = 0; i < kMostWords; ++i) of_node.words[i] |= each.words[i];
-                                    }
-                                    carried = combine_leaders(std::span(of_node.words).first(words.size()));
-                                    of_node.failed = carried ? 0 : 1;
-                                    return of_node;
-                                  })
-                           .result;
+  const auto combine = [&](const std::vector<Combined>& said) {
+    Combined of_node;
+    for (const Combined& each : said) {
+      for (std::size_t i = 0; i < kMostWords; ++i) of_node.words[i] |= each.words[i];
+    }
+    carried = combine_leaders(std::span(of_node.words).first(words.size()));
+    of_node.failed = carried ? 0 : 1;
+    return of_node;
+  };
+  const Combined all = node_->meet(own, progress, combine).result;
   if (!carried) return carried;
   if (all.failed != 0) return Error{ErrorKind::kPeer, "the rank that leads this node could not reach the other nodes"};
   std::ranges::copy(std::span(all.words).first(words.size()), words.begin());
