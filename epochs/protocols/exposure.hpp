@@ -125,15 +125,10 @@ class CompletionCount {
   // Returns true, and counts the epochs as waited for, once `members` further access epochs have completed.
   template <RemoteMemory M>
   bool take(const M& memory, std::size_t members) {
-    if (!reached(memory, after(members))) return false;
-    waited_for_ += members;
+    const std::uint64_t completes = waited_for_ + members;
+    if (static_cast<std::int64_t>(memory.own(ControlBlock::kCompleted) - completes) < 0) return false;
+    waited_for_ = completes;
     return true;
-  }
-  // The number of completes after so many further ones, and whether there were so many.
-  std::uint64_t after(std::size_t members) const { return waited_for_ + members; }
-  template <RemoteMemory M>
-  static bool reached(const M& memory, std::uint64_t completes) {
-    return static_cast<std::int64_t>(memory.own(ControlBlock::kCompleted) - completes) >= 0;
   }
 
  private:

@@ -163,16 +163,16 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 
-// Spins for the time of some hand-offs between two cores, without progress of the endpoint or the runtime. Returns
-// whether the condition became true.
-template <class Condition>
-bool spin_briefly(Condition&& condition) {
+// Spins for the time of some hand-offs between two cores, without progress of the endpoint or the runtime, until
+// probe() returns kDone or kNotTaken. Returns that, or kContended if the time is over.
+template <class Probe>
+Window::FastPath spin_briefly(Probe&& probe) {
   constexpr int kProbes = 64;
-  for (int probes = 0; !condition(); ++probes) {
-    if (probes == kProbes) return false;
+  for (int probes = 0;; ++probes) {
+    const Window::FastPath result = probe();
+    if (result != Window::FastPath::kContended || probes == kProbes) return result;
     relax();
   }
-  return true;
 }
 
 // The only member of a group that is `known`, or MPI_UNDEFINED.
@@ -196,11 +196,11 @@ inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
     const std::uint32_t at = ControlBlock::barrier_round(round);
     control_.notify_by_write(rank + distance < ranks ? rank + distance : rank + distance - ranks, at, word);
     std::uint64_t heard = 0;
-    const bool met = spin_briefly([&] {
+    const FastPath met = spin_briefly([&] {
       heard = control_.own(at);
-      return BarrierWord::count(heard) >= count;
+      return BarrierWord::count(heard) >= count ? FastPath::kDone : FastPath::kContended;
     });
-    if (!met || BarrierWord::said(heard, count) != 0) return FastPath::kContended;
+    if (met != FastPath::kDone || BarrierWord::said(heard, count) != 0) return FastPath::kContended;
   }
   space_->stores_drained_by_atomic();
   look_after_runtime();
@@ -225,21 +225,20 @@ inline bool Window::try_post(MPI_Group group, int assert) {
 
 inline bool Window::try_start(MPI_Group group, int assert) {
   using epochs::ControlBlock;
-  int target = MPI_UNDEFINED;
-  {
-    const auto held = guard();
-    target = only_member(group, last_started_);
-    if (assert != 0 || target == MPI_UNDEFINED || !epoch_.allows_fast_start(target)) return false;
-  }
-  const std::uint32_t word = ControlBlock::posted_word(target);
-  const std::uint64_t post = ControlBlock::posted_bit(target), no_put = ControlBlock::no_put_bit(target);
-  if (!spin_briefly([&] { return (control_.own(word) & (post | no_put)) != 0; })) return false;
-  // Another thread may have started an epoch meanwhile, and taken the post.
-  const auto held = guard();
-  if ((control_.own(word) & (post | no_put)) != post || !epoch_.allows_fast_start(target)) return false;
-  ControlMemory::fetch_add_now(*space_->own_control_word(word), -post);
-  epoch_.fast_started(target);
-  return true;
+  // Each probe checks the epoch as well, since another thread may have started one meanwhile, and taken the post.
+  return spin_briefly([&] {
+           const auto held = guard();
+           const int target = only_member(group, last_started_);
+           if (assert != 0 || target == MPI_UNDEFINED || !epoch_.allows_fast_start(target)) return FastPath::kNotTaken;
+           const std::uint32_t word = ControlBlock::posted_word(target);
+           const std::uint64_t post = ControlBlock::posted_bit(target), no_put = ControlBlock::no_put_bit(target);
+           const std::uint64_t posted = control_.own(word) & (post | no_put);
+           if (posted == 0) return FastPath::kContended;
+           if (posted != post) return FastPath::kNotTaken;
+           ControlMemory::fetch_add_now(*space_->own_control_word(word), -post);
+           epoch_.fast_started(target);
+           return FastPath::kDone;
+         }) == FastPath::kDone;
 }
 
 inline bool Window::try_complete() {
@@ -257,20 +256,16 @@ inline bool Window::try_complete() {
 }
 
 inline bool Window::try_wait() {
-  std::uint64_t completes = 0;
-  {
+  // Each probe checks the epoch as well, since another thread may have waited meanwhile.
+  const FastPath ended = spin_briefly([&] {
     const auto held = guard();
-    if (!epoch_.allows_fast_wait()) return false;
-    completes = completions_.after(1);
-  }
-  if (!spin_briefly([&] { return epochs::CompletionCount::reached(control_, completes); })) return false;
-  {
-    // Another thread may have waited meanwhile.
-    const auto held = guard();
-    if (!epoch_.allows_fast_wait() || !completions_.take(control_, 1)) return false;
+    if (!epoch_.allows_fast_wait()) return FastPath::kNotTaken;
+    if (!completions_.take(control_, 1)) return FastPath::kContended;
     if (marks_exposure_) epochs::ExposureMark<ControlMemory>::clear(control_);
     epoch_.exposure_ended(epochs::Call::kWait);
-  }
+    return FastPath::kDone;
+  });
+  if (ended != FastPath::kDone) return false;
   look_after_runtime();
   return true;
 }

@@ -58,41 +58,40 @@ class ControlMemory {
 
   // control_word.hpp defines the memory orders on mapped words.
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    if (mapped(rank)) [[likely]] {
-      operation.value_ = fetch_add_now(rank, word, value);
-      space_.wake(rank);
+    if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
+      operation.value_ = ControlWord::fetch_add(block.word(word), value);
+      block.wake();
     } else {
       operation.operand_ = value;
       issue(operation, ControlCall::kFetchAdd, rank, word);
     }
   }
-  // Fast path of a protocol whose first step mostly is its last: constructs no Operation. Precondition: the word is
-  // mapped, and its owner never sleeps until it changes, since the owner is not woken.
-  std::uint64_t fetch_add_now(int rank, std::uint32_t word, std::uint64_t value) {
-    return fetch_add_now(*space_.control_word(rank, word), value);
-  }
+  // Fast path of a protocol whose first step mostly is its last: constructs no Operation. Precondition: CPU atomics
+  // change the word, and its owner never sleeps until it changes, since the owner is not woken.
   static std::uint64_t fetch_add_now(std::uint64_t& word, std::uint64_t value) {
     return ControlWord::fetch_add(word, value);
   }
   // Adds, and wakes the owner if it sleeps. Precondition: the word is mapped.
   void notify_now(int rank, std::uint32_t word, std::uint64_t value) {
-    fetch_add_now(rank, word, value);
-    space_.wake(rank);
+    const Space::MappedControl block = space_.mapped_control(rank);
+    ControlWord::fetch_add(block.word(word), value);
+    block.wake();
   }
   // The same for a word that only this rank changes: a store suffices, if it is sequentially consistent with the
   // owner's arming of the wake event (wake_event.hpp).
   void notify_by_write(int rank, std::uint32_t word, std::uint64_t value) {
-    ControlWord::write(*space_.control_word(rank, word), value);
-    space_.wake(rank);
+    const Space::MappedControl block = space_.mapped_control(rank);
+    ControlWord::write(block.word(word), value);
+    block.wake();
   }
-  bool mapped(int rank) const { return space_.control_word(rank, 0) != nullptr; }
+  bool mapped(int rank) const { return static_cast<bool>(space_.mapped_control(rank)); }
   // True if all ranks share a node.
   bool all_mapped() const { return space_.all_words_mapped(); }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
                         std::uint64_t desired) {
-    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
-      operation.value_ = ControlWord::compare_and_swap(*mapped, expected, desired);
-      space_.wake(rank);
+    if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
+      operation.value_ = ControlWord::compare_and_swap(block.word(word), expected, desired);
+      block.wake();
     } else {
       operation.compare_ = expected;
       operation.operand_ = desired;
@@ -100,16 +99,16 @@ class ControlMemory {
     }
   }
   void read(Operation& operation, int rank, std::uint32_t word) {
-    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
-      operation.value_ = ControlWord::read(*mapped);
+    if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
+      operation.value_ = ControlWord::read(block.word(word));
     } else {
       issue(operation, ControlCall::kRead, rank, word);
     }
   }
   void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    if (std::uint64_t* mapped = space_.control_word(rank, word)) [[likely]] {
-      ControlWord::write(*mapped, value);
-      space_.wake(rank);
+    if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
+      ControlWord::write(block.word(word), value);
+      block.wake();
     } else {
       operation.operand_ = value;
       issue(operation, ControlCall::kWrite, rank, word);
@@ -137,7 +136,8 @@ class ControlMemory {
   }
   // In the domain nic the adapter executes this, and the caller waits for it: a few microseconds.
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
-    if (mapped(space_.rank())) [[likely]] return fetch_add_now(space_.rank(), word, value);
+    if (space_.words_changed_by_cpu()) [[likely]]
+      return ControlWord::fetch_add(*space_.own_control_word(word), value);
     return fetch_add_waiting(word, value);
   }
 

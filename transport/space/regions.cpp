@@ -105,7 +105,7 @@ Regions::Table Regions::known(int rank) {
 Result<Regions::Table> Regions::read(int rank) {
   // Read before the peer notes this rank as a reader: any later detach there changes the word.
   const std::uint64_t stale = own_stale();
-  Result<Table> table = space_.control_word(rank, words_) != nullptr ? read_on_node(rank) : ask_handler(rank);
+  Result<Table> table = space_.mapped_control(rank) ? read_on_node(rank) : ask_handler(rank);
   if (!table) return table;
   const std::scoped_lock held(mutex_);
   if (stale == stale_) known_[rank] = table.value();
@@ -113,7 +113,7 @@ Result<Regions::Table> Regions::read(int rank) {
 }
 
 Result<Regions::Table> Regions::read_on_node(int rank) {
-  const RegionWords words{reinterpret_cast<std::byte*>(space_.control_word(rank, words_))};
+  const RegionWords words{reinterpret_cast<std::byte*>(&space_.mapped_control(rank).word(words_))};
   words.note_reader(space_.rank());
   while (true) {
     std::vector<Region> regions;

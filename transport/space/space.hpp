@@ -246,7 +246,7 @@ class Space {
   // lock. The deferral ends by `take`, or by one of the following calls. Not in a dynamic space: if memory was detached
   // meanwhile, the handler would not execute the release step.
   bool may_defer_lock(int target) const {
-    return !immediate(target) && control_word(target, 0) == nullptr && fabric_->may_defer_lock();
+    return !immediate(target) && !mapped_control(target) && fabric_->may_defer_lock();
   }
   Status defer_lock(int target, TargetOrder::Acquire take) { return fabric_->defer_lock(target, std::move(take)); }
   // Ends the deferral: `take` takes the lock by itself, while the coalesced operations stay coalesced.
@@ -264,12 +264,22 @@ class Space {
   // Puts the operations that were stopped back, to travel with the release of the lock, which is taken now.
   void keep_again(int target, std::unique_ptr<OperationList> list) { fabric_->keep_again(target, std::move(list)); }
 
-  // Returns a target's control word if CPU atomics change it and it is mapped, else null. `word` is a byte offset,
-  // from kHeaderBytes, in the target's control block (control_memory.hpp).
-  std::uint64_t* control_word(int target, std::uint32_t word) const {
+  // A control block that is mapped, and whose words CPU atomics change; or none.
+  class MappedControl {
+   public:
+    explicit MappedControl(std::byte* begin) : begin_(begin) {}
+    explicit operator bool() const { return begin_ != nullptr; }
+    // `offset`: in bytes, from kHeaderBytes (control_memory.hpp).
+    std::uint64_t& word(std::uint32_t offset) const { return *reinterpret_cast<std::uint64_t*>(begin_ + offset); }
+    // Wakes the owner if it sleeps; called after a change of the words.
+    void wake() const { reinterpret_cast<Header*>(begin_)->wake_event.wake_if_armed(); }
+
+   private:
+    std::byte* begin_;
+  };
+  MappedControl mapped_control(int target) const {
     const NodeTarget* const here = node_.find(target);
-    if (here == nullptr || here->control == nullptr || rules_.by_nic) return nullptr;
-    return reinterpret_cast<std::uint64_t*>(here->control + word);
+    return MappedControl(here != nullptr && !rules_.by_nic ? here->control : nullptr);
   }
   // The same for the fast path: null also where operations towards the target are not complete when they return, and
   // for some placements of ranks (NodeTargets::find_regular).
@@ -279,20 +289,19 @@ class Space {
     if (!all_immediate_ && target != rank_ && node_.route(*here) == RouteKind::kFabric) return nullptr;
     return reinterpret_cast<std::uint64_t*>(here->control + word);
   }
+  // Returns whether CPU atomics change control words, own ones included: the domain cpu.
+  bool words_changed_by_cpu() const { return !rules_.by_nic; }
   // Returns whether all ranks' control words are mapped, and CPU atomics change them.
   bool all_words_mapped() const { return all_words_mapped_; }
   // Returns whether the control words of on-node peers are mapped, the same on all ranks. (A rank may still have to go
   // over the fabric to some of them.)
   bool words_mapped_in_nodes() const { return process_.settings().value()->mapped && !rules_.by_nic; }
-  // Returns this rank's own word, for reading. Changes go through control_word or, in the domain nic, through
-  // control.
+  // Returns this rank's own word. In the domain nic it is only for reading, and changes go through control().
   std::uint64_t* own_control_word(std::uint32_t word) const {
     return reinterpret_cast<std::uint64_t*>(control_ + word);
   }
-  // Wakes a mapped target if it sleeps; called after a change of its control words.
-  void wake(int target) const { reinterpret_cast<Header*>(node_.find(target)->control)->wake_event.wake_if_armed(); }
   WakeEvent& wake_event() const { return reinterpret_cast<Header*>(control_)->wake_event; }
-  // Issues a step on a control word for which control_word() is null: one message, or one operation of the adapter.
+  // Issues a step on a control word that is not in a mapped_control(): one message, or one operation of the adapter.
   // `operand`, `compare` and `fetched` stay in use until `pending` is done.
   Status control(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched) {
