@@ -152,7 +152,8 @@ Outcome Strict::look(const Places& places) const {
 std::vector<StridedRun> Strict::in_own_window(const std::vector<StridedRun>& addresses) const {
   // In a dynamic window any address may belong to the window. No operation targets memory that is not attached.
   const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space_.data()));
-  const std::uint64_t bytes = space_.regions() != nullptr ? Regions::kBytes : space_.facts(space_.rank()).value().bytes;
+  const std::uint64_t bytes =
+      space_.regions() != nullptr ? Regions::kBytes : space_.extent(space_.rank()).value().bytes;
   std::vector<StridedRun> own;
   for (const StridedRun& run : addresses) {
     if (run.first < begin || run.block(run.count - 1).last > begin + bytes) continue;

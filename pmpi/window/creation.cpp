@@ -74,7 +74,7 @@ Space::Request space_request(const CreationRequest& request, const Group& group,
   wanted.data_bytes = static_cast<std::uint64_t>(request.size);
   // An empty window on private memory is like an empty allocated one: it has no data to reach.
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0) wanted.private_data = request.base;
-  wanted.tag = static_cast<std::uint32_t>(request.displacement_unit);
+  wanted.unit = static_cast<std::uint32_t>(request.displacement_unit);
   wanted.dynamic = request.flavor == MPI_WIN_FLAVOR_DYNAMIC;
   wanted.shared = request.flavor == MPI_WIN_FLAVOR_SHARED;
   // The memory is contiguous unless all ranks allow otherwise (MPI 4.0 section 12.2.3).
@@ -104,8 +104,8 @@ Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, 
   } else if (!clock_is_known()) {
     making.flags |= kUnknownClock;
   }
-  making.differ = [&](std::uint64_t flags, bool same_bytes, bool same_tags) -> std::optional<Status> {
-    const InfoAssertions broken{(flags & kSameSize) != 0 && !same_bytes, (flags & kSameUnit) != 0 && !same_tags};
+  making.differ = [&](std::uint64_t flags, bool same_bytes, bool same_units) -> std::optional<Status> {
+    const InfoAssertions broken{(flags & kSameSize) != 0 && !same_bytes, (flags & kSameUnit) != 0 && !same_units};
     if (!broken.same_size && !broken.same_unit) return std::nullopt;
     return check_info_assertions(request, broken, agreement.group());
   };

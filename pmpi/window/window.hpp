@@ -90,7 +90,7 @@ class Window {
     int flavor = 0;
     int model = MPI_WIN_UNIFIED;
   };
-  // Owns its arguments. The tags of the space are the displacement units of the ranks.
+  // Owns its arguments. The units of the space are the displacement units of the ranks.
   // `barriers`: the schedules of all ranks fit each other. `global_lock_home` is the rank of the global lock, the same
   // on all ranks, or WindowLocks::kNoGlobalLock. `logs` is
   // the memory of the logs with FARSIDE_CHECK=strict (pmpi/check/log_space.hpp), else null. `id` is the same on all
@@ -190,10 +190,10 @@ class Window {
   Outcome shared_query(int rank, MPI_Aint* size, Unit* unit, void** base) const {
     if (Outcome o = check_shared(rank); !o) return o;
     const int owner = shared_rank(rank);
-    const Result<Space::Facts> facts = space_->facts(owner);
-    if (!facts) return facts.status();
-    *size = static_cast<MPI_Aint>(facts.value().bytes);
-    *unit = static_cast<Unit>(facts.value().tag);
+    const Result<Space::Extent> extent = space_->extent(owner);
+    if (!extent) return extent.status();
+    *size = static_cast<MPI_Aint>(extent.value().bytes);
+    *unit = static_cast<Unit>(extent.value().unit);
     *base = space_->address(owner);
     return {};
   }
@@ -228,7 +228,7 @@ class Window {
   // Guards the epoch state and the lock table if several threads may call. Never held while waiting.
   WindowLocks::Guard guard() { return locks_.guard(); }
   // Checks whether an operation on this rank is allowed now. `updates`: it may change the window there.
-  Outcome begin_operation(int rank, bool updates);
+  Outcome check_operation(int rank, bool updates);
   // A barrier that exchanges the purpose `said` of the call (epochs::BarrierWord). A fault if ranks differ in it.
   Outcome barrier(std::uint8_t said);
   // The same in two steps: the word that the peers read, and the barrier.
@@ -251,7 +251,7 @@ class Window {
   Outcome unlock_deferred(epochs::HeldLock& lock, bool& over);
   // Sets the exposure mark of a post in the own lock word, which locks of this rank find. A fault if this rank is
   // locked.
-  Outcome expose();
+  Outcome mark_exposed();
   Outcome end_exposure(epochs::Call call, std::size_t origins);
   // The synchronization calls without window statistics. do_lock() and do_unlock() try the fast path first.
   Outcome do_lock(int lock_type, int rank, int assert);

@@ -142,7 +142,7 @@ Outcome Window::do_fence(int assert) {
   return first_of(first_of(completed, std::move(met)), std::move(checked));
 }
 
-Outcome Window::expose() { return Mark::set(control_) ? Outcome() : Outcome(kLockedWhilePosted); }
+Outcome Window::mark_exposed() { return Mark::set(control_) ? Outcome() : Outcome(kLockedWhilePosted); }
 
 Outcome Window::do_post(MPI_Group group, int assert) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
@@ -156,12 +156,12 @@ Outcome Window::do_post(MPI_Group group, int assert) {
   }
   // With an empty group the window is exposed to no rank.
   if (marks_exposure_ && !origins.empty()) {
-    Outcome exposed = expose();
+    Outcome exposed = mark_exposed();
     if (!exposed) {
       // A rank may be about to release its lock, so a second attempt precedes the error.
       Process::instance().poll();
       std::this_thread::yield();
-      exposed = expose();
+      exposed = mark_exposed();
     }
     if (!exposed) {
       const auto held = guard();

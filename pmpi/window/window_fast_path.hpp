@@ -34,7 +34,7 @@ inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std
   std::byte* const data = target->data;
   if (data == nullptr) return {};
   std::int64_t offset = 0;
-  if (__builtin_mul_overflow(std::int64_t{displacement}, std::int64_t{target->tag}, &offset)) return {};
+  if (__builtin_mul_overflow(std::int64_t{displacement}, std::int64_t{target->unit}, &offset)) return {};
   const auto at = static_cast<std::uint64_t>(offset);  // beyond any memory, if the displacement is negative
   if (at > target->bytes || bytes > target->bytes - at) return {};
   return {target, data + at};

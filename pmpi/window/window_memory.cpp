@@ -74,8 +74,8 @@ int Window::shared_rank(int rank) const {
   if (rank != MPI_PROC_NULL) return rank;
   // The lowest rank that has any memory (MPI 4.0 section 12.2.3).
   for (int r = 0; r < space_->ranks(); ++r) {
-    const Result<Space::Facts> facts = space_->facts(r);
-    if (facts && facts.value().bytes > 0) return r;
+    const Result<Space::Extent> extent = space_->extent(r);
+    if (extent && extent.value().bytes > 0) return r;
   }
   return 0;
 }

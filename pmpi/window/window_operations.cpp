@@ -95,7 +95,7 @@ void copy_elements(Direction direction, std::vector<std::byte>& packed, const Lo
 
 }  // namespace
 
-Outcome Window::begin_operation(int rank, bool updates) {
+Outcome Window::check_operation(int rank, bool updates) {
   const auto held = guard();
   return epoch_.operation(rank, updates);
 }
@@ -103,10 +103,10 @@ Outcome Window::begin_operation(int rank, bool updates) {
 Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const {
   if (Outcome o = check_displacement(target.displacement); !o) return o;
   if (space_->regions() != nullptr) [[unlikely]] return locate_attached(target, type, origin_at);
-  const Result<Space::Facts> facts = space_->facts(target.rank);
-  if (!facts) return facts.status();
-  const std::uint64_t bytes = facts.value().bytes;
-  const Wide at = static_cast<Wide>(target.displacement) * facts.value().tag;
+  const Result<Space::Extent> extent = space_->extent(target.rank);
+  if (!extent) return extent.status();
+  const std::uint64_t bytes = extent.value().bytes;
+  const Wide at = static_cast<Wide>(target.displacement) * extent.value().unit;
   const Wide stretch = static_cast<Wide>(target.count - 1) * type.layout->extent();
   const Wide first = at + type.layout->true_lower_bound() + std::min<Wide>(stretch, 0);
   const Wide last = at + type.layout->true_upper_bound() + std::max<Wide>(stretch, 0);
@@ -118,8 +118,8 @@ Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::in
       MPI_ERR_RMA_RANGE,
       fmt::format("displacement {} (unit {}) and count {} reach from byte {} to {}, beyond the {} bytes of rank "
                   "{}'s window; access only what lies within it (MPI 4.0 section 12.3.1)",
-                  target.displacement, facts.value().tag, target.count, in_digits(first), in_digits(last),
-                  bytes, target.rank)};
+                  target.displacement, extent.value().unit, target.count, in_digits(first), in_digits(last), bytes,
+                  target.rank)};
 }
 
 Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
@@ -145,7 +145,7 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
     return o;
   }
   if (Outcome o = check_buffer(origin.address, *origin_type, bytes, "origin"); !o) return o;
-  if (Outcome o = begin_operation(target.rank, put); !o) return o;
+  if (Outcome o = check_operation(target.rank, put); !o) return o;
   if (bytes == 0) return {};
   const Counted what = put ? Counted::kPut : Counted::kGet;
   if (strict_ == nullptr) [[likely]] {
@@ -296,7 +296,7 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   }
   if (bytes == 0) {
     if (Outcome o = check_displacement(target.displacement); !o) return o;
-    return begin_operation(target.rank, reads_origin);
+    return check_operation(target.rank, reads_origin);
   }
   if (reads_origin) {
     if (Outcome o = check_buffer(origin.address, *origin_type, origin_bytes, "origin"); !o) return o;
@@ -324,7 +324,7 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   }
   std::int64_t at = 0;
   if (Outcome o = locate(target, *target_type, at); !o) return o;
-  if (Outcome o = begin_operation(target.rank, reads_origin); !o) return o;
+  if (Outcome o = check_operation(target.rank, reads_origin); !o) return o;
 
   if (origin_bytes == 0) return {};
   if (strict_ == nullptr) [[likely]] {
@@ -474,7 +474,7 @@ Outcome Window::compare_and_swap(const void* origin, const void* compare, void* 
   }
   std::int64_t at = 0;
   if (Outcome o = locate({rank, displacement, 1, type}, *found, at); !o) return o;
-  if (Outcome o = begin_operation(rank, true); !o) return o;
+  if (Outcome o = check_operation(rank, true); !o) return o;
   const auto swap = [&]() -> Outcome {
     return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
   };

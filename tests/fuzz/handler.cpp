@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A target's handler is sent hostile messages: they must not touch memory that is not in the region which they name,
+// A target's handler is sent hostile messages: they must not touch memory that is not in the space which they name,
 // and what is refused must change nothing.
 //
 //   input:  flags, then the message
@@ -18,7 +18,7 @@ namespace farside::fuzz {
 namespace {
 
 enum Flags : std::uint8_t {
-  kRightRegion = 1,   // the message names the region, which could not be guessed
+  kRightSpace = 1,    // the message names the space, which could not be guessed
   kRightOffsets = 2,  // offsets are taken to be from the start of what is attached
   kDynamic = 4,       // in a dynamic space
   kLocked = 8,        // every accumulate takes the lock
@@ -88,7 +88,7 @@ std::vector<Bytes> seeds() {
         DataOperation::accumulate(48 * i, ReduceOp::kNoOp, BasicType::kComplexDouble, nullptr, fetched.data(), 2));
   const ControlStep add{ControlCall::kFetchAdd, {}, 24, 5, 0};
   for (const unsigned base :
-       {unsigned{kRightRegion}, unsigned{kRightRegion | kLocked}, unsigned{kRightRegion | kRightOffsets | kDynamic}}) {
+       {unsigned{kRightSpace}, unsigned{kRightSpace | kLocked}, unsigned{kRightSpace | kRightOffsets | kDynamic}}) {
     const auto flags = static_cast<std::uint8_t>(base);
     for (const OperationList* list : {&many, &strided, &fetches}) {
       all.push_back(request(flags, list, {}));
@@ -128,24 +128,24 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
               "memory is attached");
     }
   }
-  MessageHandler::Region region;
-  region.base =
+  MessageHandler::ServedSpace space;
+  space.base =
       dynamic ? reinterpret_cast<std::byte*>(Regions::kFirst) : memory.data();  // NOLINT(performance-no-int-to-ptr)
-  region.bytes = dynamic ? Regions::kBytes : kBytes;
-  region.lock = &lock;
-  region.control = control.data();
-  region.control_bytes = kWords * 8;
-  region.attached = dynamic ? &attached : nullptr;
-  region.always_locked = (flags & kLocked) != 0;
-  region.ranks = kRanks;
-  for (std::size_t i = 0; i < kDescription; ++i) region.description[i] = std::byte(0xD0 + i);
-  region.description_bytes = kDescription;
+  space.bytes = dynamic ? Regions::kBytes : kBytes;
+  space.lock = &lock;
+  space.control = control.data();
+  space.control_bytes = kWords * 8;
+  space.attached = dynamic ? &attached : nullptr;
+  space.always_locked = (flags & kLocked) != 0;
+  space.ranks = kRanks;
+  for (std::size_t i = 0; i < kDescription; ++i) space.description[i] = std::byte(0xD0 + i);
+  space.description_bytes = kDescription;
   MessageHandler handler;
   constexpr std::uint64_t id = 0x8c6a3e9d27f1b054;
-  require(handler.publish(id, region), "the region is published");
+  require(handler.publish(id, space), "the space is published");
 
-  if ((flags & kRightRegion) != 0 && message.size() >= sizeof(RequestHeader)) {
-    std::memcpy(message.data() + offsetof(RequestHeader, region), &id, sizeof id);
+  if ((flags & kRightSpace) != 0 && message.size() >= sizeof(RequestHeader)) {
+    std::memcpy(message.data() + offsetof(RequestHeader, space), &id, sizeof id);
   }
   if ((flags & kRightOffsets) != 0) move_offsets(message, memory.data());
   message.shrink_to_fit();
@@ -153,7 +153,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (message.size() > kMaxMessage) message.resize(kMaxMessage);
 
   const MessageHandler::Answer answer = handler.execute(std::as_bytes(std::span(message)));
-  require(memory.guards_hold() && control.guards_hold(), "nothing is written beyond the region");
+  require(memory.guards_hold() && control.guards_hold(), "nothing is written beyond the space");
   const std::byte* hole = memory.data() + 2048;
   require(!dynamic || std::all_of(hole, hole + 1024, [](std::byte b) { return b == kFilling; }),
           "nothing is written to what is not attached");
@@ -162,8 +162,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (message.size() >= sizeof(RequestHeader) && message[0] == static_cast<std::uint8_t>(MessageKind::kDescribe)) {
     const bool described = answer.refused == nullptr;
     require(!described || (message.size() == sizeof(RequestHeader) && answer.fetched.size() == kDescription &&
-                           std::memcmp(answer.fetched.data(), region.description.data(), kDescription) == 0),
-            "a description is all of the region's, and nothing else");
+                           std::memcmp(answer.fetched.data(), space.description.data(), kDescription) == 0),
+            "a description is all of the space's, and nothing else");
   }
   const bool refused = answer.refused != nullptr;
   require(refused == (answer.header.status == ReplyStatus::kRefused) || !answer.known_sender, "a refusal is told");

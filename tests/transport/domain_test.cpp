@@ -26,14 +26,14 @@ TEST_CASE("a domain of tcp exposes memory with the key that is wanted, and not t
   std::array<std::uint64_t, 8> words{};
   const std::uint64_t key = random_bits();
   {
-    const auto first = std::move(domain.expose(words.data(), sizeof words, key).value());
+    const auto first = std::move(domain.register_memory(words.data(), sizeof words, key).value());
     CHECK(first.key.key == key);
     CHECK(first.key.base == 0);
-    const auto second = domain.expose(words.data(), sizeof words, key);
+    const auto second = domain.register_memory(words.data(), sizeof words, key);
     REQUIRE_FALSE(second);
     CHECK(second.error().kind == ErrorKind::kNoMemory);
   }
-  CHECK(domain.expose(words.data(), sizeof words, key));  // it is free again
+  CHECK(domain.register_memory(words.data(), sizeof words, key));  // it is free again
 }
 
 TEST_CASE("a provider that does not open is no route, and the error names the step") {

@@ -241,8 +241,8 @@ TEST_CASE("while an address is resolved, operations on other peers proceed, and 
     const auto other = open(nullptr), behind = open(nullptr);
     const SilentListener slow;
     std::array<std::uint64_t, 2> words{};
-    const auto registration = std::move(other->expose(&words[0], 8, random_bits()).value());
-    const auto registration_behind = std::move(behind->expose(&words[1], 8, random_bits()).value());
+    const auto registration = std::move(other->register_memory(&words[0], 8, random_bits()).value());
+    const auto registration_behind = std::move(behind->register_memory(&words[1], 8, random_bits()).value());
     const std::uint64_t word = 7;
     WakeEvent wake_event;
     const auto put = [&](const Fabric::Place& place) {

@@ -47,7 +47,7 @@ TEST_CASE("operations before a release travel with it, and one that follows a fl
   CHECK(on.asked() == "message 7 of 2 and 1");
   CHECK(on.route->flush(7).ok());
   CHECK(on.asked().empty());
-  CHECK(on.route->targets().active() == 0);
+  CHECK(on.route->targets().busy() == 0);
   CHECK(on.put(7).ok());
   CHECK(on.asked() == "write 7");
 }
@@ -104,7 +104,7 @@ TEST_CASE("a lock that is deferred travels with the operations of its epoch, if 
   CHECK(on.asked() == "message 7 of 2 and 2");
   CHECK_FALSE(free.stopped);
   CHECK(on.route->flush(7).ok());
-  CHECK(on.route->targets().active() == 0);
+  CHECK(on.route->targets().busy() == 0);
 
   // If it is not, the operations are kept again, for the release.
   on.endpoint.lock_is_free = false;
@@ -118,7 +118,7 @@ TEST_CASE("a lock that is deferred travels with the operations of its epoch, if 
   CHECK(on.release(7).ok());
   CHECK(on.asked() == "message 7 of 1 and 1");
   CHECK(on.route->flush(7).ok());
-  CHECK(on.route->targets().active() == 0);
+  CHECK(on.route->targets().busy() == 0);
   CHECK(acquired == 0);
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("a deferred lock that cannot be acquired is an error of the operation,
   CHECK(on.asked().empty());
   CHECK(on.route->flush(7).ok());
   CHECK(on.asked().empty());
-  CHECK(on.route->targets().active() == 0);
+  CHECK(on.route->targets().busy() == 0);
 }
 
 TEST_CASE("a request has its own counter and errors, and a flush returns those of an abandoned one") {
@@ -278,7 +278,7 @@ TEST_CASE("in a space of single elements adapters change words and integers, and
   CHECK(on.endpoint.under_way() == 0);
   CHECK(on.asked() == "message 7 of 1");
   CHECK(on.route->flush(7).ok());
-  CHECK(on.route->targets().active() == 0);
+  CHECK(on.route->targets().busy() == 0);
 }
 
 TEST_CASE("in a space of rows adapters change words, and integers go to the handler whatever their number is") {

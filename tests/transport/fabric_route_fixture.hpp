@@ -35,7 +35,7 @@ inline std::string in_words(const std::vector<Call>& calls) {
 
 struct RouteFixture {
   static constexpr std::uint64_t kRegion = 0x5eed'0000'd00d;
-  static constexpr std::uint32_t kTag = 5;
+  static constexpr std::uint32_t kUnit = 5;
 
   // What ranks have in common, and how the endpoint is. To be changed before agree().
   FabricRoute::Agreed agreed;
@@ -45,18 +45,18 @@ struct RouteFixture {
     std::vector<FabricAddress> addresses;
     for (int rank = 0; rank < ranks; ++rank) addresses.push_back(FakeEndpoint::address_of(rank));
     agreed.addresses = PeerAddresses(PeerDirectory::share(*NodeGroup::alone(0), addresses, waiting));
-    agreed.same_bytes = agreed.same_tags = true;
+    agreed.same_bytes = agreed.same_units = true;
     for (int rank = 0; rank < ranks; ++rank) endpoint.descriptions[rank] = description_of(rank);
   }
   // Exposes the memory of this rank, and agrees.
   void agree() {
-    MessageHandler::Region region;
-    region.base = data.data();
-    region.bytes = data.size();
-    region.lock = &lock;
-    region.control = control.data();
-    region.control_bytes = control.size();
-    CHECK(route->expose(region, data.size(), kTag).ok());
+    MessageHandler::ServedSpace space;
+    space.base = data.data();
+    space.bytes = data.size();
+    space.lock = &lock;
+    space.control = control.data();
+    space.control_bytes = control.size();
+    CHECK(route->register_memory(space, data.size(), kUnit).ok());
     route->agree(agreed);
   }
 

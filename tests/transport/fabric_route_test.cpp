@@ -24,8 +24,8 @@ TEST_CASE("where all ranks are alike, no rank is asked for its description") {
   RouteFixture on;
   on.agree();
   CHECK(on.endpoint.inserted() == 0);
-  CHECK(on.route->facts(7).value().bytes == on.data.size());
-  CHECK(on.route->facts(7).value().tag == RouteFixture::kTag);
+  CHECK(on.route->extent(7).value().bytes == on.data.size());
+  CHECK(on.route->extent(7).value().unit == RouteFixture::kUnit);
   CHECK(on.endpoint.inserted() == 0);
   CHECK(on.put(7).ok());
   CHECK(on.put(8).ok());
@@ -35,10 +35,10 @@ TEST_CASE("where all ranks are alike, no rank is asked for its description") {
   // Every rank has chosen the same key for its data as this one.
   TargetDescription own;
   REQUIRE(on.endpoint.published(RouteFixture::kRegion) != nullptr);
-  const MessageHandler::Region& published = *on.endpoint.published(RouteFixture::kRegion);
+  const MessageHandler::ServedSpace& published = *on.endpoint.published(RouteFixture::kRegion);
   REQUIRE(published.description_bytes == sizeof own);
   std::memcpy(&own, published.description.data(), sizeof own);
-  CHECK((own.bytes == on.data.size() && own.tag == RouteFixture::kTag));
+  CHECK((own.bytes == on.data.size() && own.unit == RouteFixture::kUnit));
   CHECK(own.data_key.key != own.control_key.key);
   CHECK(calls[0].key == own.data_key.key);
 }
@@ -46,14 +46,14 @@ TEST_CASE("where all ranks are alike, no rank is asked for its description") {
 TEST_CASE("the first use of a rank that differs asks for its description, once") {
   struct Case {
     const char* what;
-    bool same_bytes, same_tags, chosen_keys;
+    bool same_bytes, same_units, chosen_keys;
   };
   for (const Case& each :
-       {Case{"sizes", false, true, true}, {"tags", true, false, true}, {"keys", true, true, false}}) {
+       {Case{"sizes", false, true, true}, {"units", true, false, true}, {"keys", true, true, false}}) {
     INFO("other " << each.what);
     RouteFixture on;
     on.agreed.same_bytes = each.same_bytes;
-    on.agreed.same_tags = each.same_tags;
+    on.agreed.same_units = each.same_units;
     on.endpoint.chosen_keys = each.chosen_keys;
     on.agree();
     CHECK(on.put(7).ok());
@@ -62,7 +62,7 @@ TEST_CASE("the first use of a rank that differs asks for its description, once")
     CHECK(calls.back().key == 9007);
     CHECK(on.route->flush(7).ok());
     CHECK(on.put(7).ok());
-    CHECK(on.route->facts(7).ok());
+    CHECK(on.route->extent(7).ok());
     CHECK(on.asked() == "write 7");
     // Another rank is another description; an atomic, a list and a counter for requests use it as well.
     CHECK(on.add(8).ok());
@@ -76,23 +76,23 @@ TEST_CASE("the first use of a rank that differs asks for its description, once")
   }
 }
 
-TEST_CASE("facts of a rank need a question only if they differ, and the first operation then needs none") {
+TEST_CASE("extent of a rank need a question only if they differ, and the first operation then needs none") {
   RouteFixture on;
   on.agreed.same_bytes = false;
   on.agree();
   for (int i = 0; i < 2; ++i) {
-    const Result<FabricRoute::Facts> facts = on.route->facts(7);
-    REQUIRE(facts.ok());
-    CHECK((facts.value().bytes == 700 && facts.value().tag == 7));
+    const Result<FabricRoute::Extent> extent = on.route->extent(7);
+    REQUIRE(extent.ok());
+    CHECK((extent.value().bytes == 700 && extent.value().unit == 7));
   }
   CHECK(on.asked() == "description 7");
   CHECK(on.put(7).ok());
   CHECK(on.asked() == "write 7");
-  // Other keys alone are no other facts.
+  // Other keys alone are no other extent.
   RouteFixture keys;
   keys.endpoint.chosen_keys = false;
   keys.agree();
-  CHECK(keys.route->facts(7).value().bytes == keys.data.size());
+  CHECK(keys.route->extent(7).value().bytes == keys.data.size());
   CHECK(keys.asked().empty());
 }
 
@@ -124,11 +124,11 @@ TEST_CASE("a description that fails is an error of the operation, and is asked f
     };
     CHECK(fails([&] { return on.put(7); }));
     CHECK(fails([&] { return on.add(7); }));
-    CHECK(fails([&] { return on.route->facts(7).status(); }));
+    CHECK(fails([&] { return on.route->extent(7).status(); }));
     CHECK(fails([&] { return on.route->own_outstanding(7).status(); }));
     CHECK(fails([&] { return on.route->keep(7, std::make_unique<OperationList>()); }));
     CHECK(fails([&] { return on.route->defer_lock(7, nullptr); }));
-    CHECK_FALSE(on.route->targets().any_active());
+    CHECK_FALSE(on.route->targets().any_busy());
     CHECK(on.route->flush(7).ok());
     CHECK(on.put(7).ok());
     CHECK(on.asked() == "description 7, write 7");
@@ -163,7 +163,7 @@ TEST_CASE("threads that use a rank for the first time at once all have its descr
     }
     for (int rank = 1; rank < 40; ++rank) REQUIRE(writes[rank] == 4);
     CHECK(on.endpoint.inserted() == 39);
-    CHECK(on.route->targets().active() == 0);
+    CHECK(on.route->targets().busy() == 0);
   }
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("a flush of a rank that was never reached, or of none, asks for nothin
   CHECK(on.waiting.polls == 0);
 }
 
-TEST_CASE("a flush of all visits the active targets, and none that is at rest") {
+TEST_CASE("a flush of all visits the busy targets, and none that is at rest") {
   RouteFixture on;
   on.agree();
   for (int rank = 1; rank < 500; ++rank) {
@@ -187,7 +187,7 @@ TEST_CASE("a flush of all visits the active targets, and none that is at rest") 
   }
   on.endpoint.take_calls();
   CHECK(on.route->targets().reached() == 499);
-  CHECK(on.route->targets().active() == 0);
+  CHECK(on.route->targets().busy() == 0);
   CHECK(on.route->flush_all().ok());
   CHECK(on.asked().empty());
 
@@ -199,13 +199,13 @@ TEST_CASE("a flush of all visits the active targets, and none that is at rest") 
   }
   CHECK(on.put(250).ok());
   CHECK(on.asked() == "write 250");
-  CHECK(on.route->targets().active() == 4);
+  CHECK(on.route->targets().busy() == 4);
   // The kept operations leave towards all before the flush waits for any.
   CHECK(on.endpoint.under_way() == 1);
   CHECK(on.route->flush_all().ok());
   CHECK(on.endpoint.under_way() == 0);
   CHECK(on.asked() == "message 400 of 2, message 3 of 2, message 77 of 2");
-  CHECK(on.route->targets().active() == 0);
+  CHECK(on.route->targets().busy() == 0);
   const std::uint64_t polls = on.waiting.polls;
   CHECK(on.route->flush_all().ok());
   CHECK(on.waiting.polls == polls);
@@ -221,12 +221,12 @@ TEST_CASE("a flush returns the error of an operation once, with the rank, whiche
     for (const Asked failing : {Asked::kWrite, Asked::kRead, Asked::kMessage}) {
       on.endpoint.fail_next(failing, false);
       CHECK((failing == Asked::kWrite ? on.put(7) : failing == Asked::kRead ? on.get(7) : on.add(7)).ok());
-      CHECK(on.route->targets().active() == 1);
+      CHECK(on.route->targets().busy() == 1);
       const Status status = flush();
       REQUIRE_FALSE(status.ok());
       CHECK(status.error().rank == 7);
       CHECK(flush().ok());
-      CHECK(on.route->targets().active() == 0);
+      CHECK(on.route->targets().busy() == 0);
     }
     // An operation that cannot be issued is an error of the call.
     on.endpoint.fail_next(Asked::kWrite, true);
@@ -246,7 +246,7 @@ TEST_CASE("a flush of all returns one of several errors, and completes everythin
   CHECK_FALSE(on.route->flush_all().ok());
   CHECK(on.endpoint.under_way() == 0);
   CHECK(on.route->flush_all().ok());
-  CHECK(on.route->targets().active() == 0);
+  CHECK(on.route->targets().busy() == 0);
 }
 
 TEST_CASE("small operations that follow one under way leave as one message, at a flush or before a large one") {
@@ -294,10 +294,10 @@ TEST_CASE("a second space of the same id is refused, and the first one stays") {
   on.agree();
   {
     FabricRoute other(FabricRoute::Setup{on.endpoint, on.waiting, on.wake_event, on.statistics, 0, on.kRegion});
-    MessageHandler::Region region;
-    region.control = on.control.data();
-    region.control_bytes = on.control.size();
-    const Status refused = other.expose(region, 0, 0);
+    MessageHandler::ServedSpace space;
+    space.control = on.control.data();
+    space.control_bytes = on.control.size();
+    const Status refused = other.register_memory(space, 0, 0);
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().text.find("same id") != std::string::npos);
   }

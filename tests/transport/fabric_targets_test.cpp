@@ -27,11 +27,11 @@ FabricTarget& reach(FabricTargets& targets, int rank) {
 
 std::set<int> active_in(FabricTargets& targets) {
   std::set<int> ranks;
-  targets.for_each_active([&](Use& use) { ranks.insert(use->rank); });
+  targets.for_each_busy([&](Use& use) { ranks.insert(use->rank); });
   return ranks;
 }
 
-void keep_one(ActiveTarget& target) {
+void keep_one(BusyTarget& target) {
   static const std::uint64_t word = 1;
   const DataOperation operation = DataOperation::put(0, &word, sizeof word);
   TargetOrder::Offer offer{operation};
@@ -56,7 +56,7 @@ TEST_CASE("a rank has an entry once it is reached, which is never replaced and d
   CHECK(&targets.add(3, 7, nullptr) == entries[1]);
   CHECK(entries[1]->peer == 103);
   CHECK(targets.reached() == 1000);
-  CHECK_FALSE(targets.any_active());
+  CHECK_FALSE(targets.any_busy());
 }
 
 TEST_CASE("a description in 32 bytes is the same, and one that does not fit is recognised") {
@@ -109,20 +109,20 @@ TEST_CASE("a target is active while it is used, by however many") {
   CHECK_FALSE(Use(targets, target));
   {
     const Use first(targets, target, 5);
-    CHECK(targets.any_active());
-    CHECK((first->rank == 5 && first->target == &target && target.active == &*first));
+    CHECK(targets.any_busy());
+    CHECK((first->rank == 5 && first->target == &target && target.busy == &*first));
     {
       Use second(targets, target, 5);
       const Use third(targets, target);
       const Use moved(std::move(second));
       CHECK((&*moved == &*first && &*third == &*first));
       CHECK_FALSE(second);  // NOLINT(bugprone-use-after-move)
-      CHECK(targets.active() == 1);
+      CHECK(targets.busy() == 1);
     }
-    CHECK(target.active == &*first);
+    CHECK(target.busy == &*first);
   }
-  CHECK(target.active == nullptr);
-  CHECK_FALSE(targets.any_active());
+  CHECK(target.busy == nullptr);
+  CHECK_FALSE(targets.any_busy());
   CHECK_FALSE(Use(targets, target));
 }
 
@@ -136,23 +136,23 @@ TEST_CASE("a target stays active while anything is outstanding, and no longer") 
   SECTION("an operation of each class") {
     for (Pending Outstanding::*const pending :
          {&Outstanding::writes, &Outstanding::reads, &Outstanding::atomics, &Outstanding::requests}) {
-      again([&](ActiveTarget& active) { (active.*pending).issued(); });
-      REQUIRE(targets.active() == 1);
+      again([&](BusyTarget& active) { (active.*pending).issued(); });
+      REQUIRE(targets.busy() == 1);
       // The endpoint completes it, which a later call notices.
-      (target.active->*pending).completed();
-      REQUIRE(targets.active() == 1);
-      again([](ActiveTarget&) {});
-      REQUIRE(targets.active() == 0);
+      (target.busy->*pending).completed();
+      REQUIRE(targets.busy() == 1);
+      again([](BusyTarget&) {});
+      REQUIRE(targets.busy() == 0);
     }
   }
   SECTION("an error that nobody has taken") {
-    again([&](ActiveTarget& active) {
+    again([&](BusyTarget& active) {
       active.reads.issued();
       active.reads.failed(Error{ErrorKind::kPeer, "lost"});
       active.reads.completed();
     });
-    CHECK(targets.active() == 1);
-    again([](ActiveTarget& active) {
+    CHECK(targets.busy() == 1);
+    again([](BusyTarget& active) {
       const Status status = active.take_error();
       CHECK_FALSE(status.ok());
       CHECK(status.error().rank == 5);
@@ -160,40 +160,40 @@ TEST_CASE("a target stays active while anything is outstanding, and no longer") 
   }
   SECTION("a kept operation") {
     again(keep_one);
-    CHECK(targets.active() == 1);
-    again([](ActiveTarget& active) { active.order.drop(); });
+    CHECK(targets.busy() == 1);
+    again([](BusyTarget& active) { active.order.drop(); });
   }
   SECTION("operations that a thread issues") {
-    again([](ActiveTarget& active) { CHECK(active.order.take(true).has_value()); });
-    CHECK(targets.active() == 1);
-    again([](ActiveTarget& active) { active.order.sent({}); });
+    again([](BusyTarget& active) { CHECK(active.order.take(true).has_value()); });
+    CHECK(targets.busy() == 1);
+    again([](BusyTarget& active) { active.order.sent({}); });
   }
   SECTION("an expected release") {
-    again([](ActiveTarget& active) { active.order.expect_release(); });
-    CHECK(targets.active() == 1);
-    again([](ActiveTarget& active) { active.order.flushed(); });
+    again([](BusyTarget& active) { active.order.expect_release(); });
+    CHECK(targets.busy() == 1);
+    again([](BusyTarget& active) { active.order.flushed(); });
   }
   SECTION("a deferred lock") {
-    again([](ActiveTarget& active) { active.order.defer([] { return Status(); }); });
-    CHECK(targets.active() == 1);
-    again([](ActiveTarget& active) { (void)active.order.end_deferral(); });
-    CHECK(targets.active() == 1);
-    again([](ActiveTarget& active) { active.order.flushed(); });
+    again([](BusyTarget& active) { active.order.defer([] { return Status(); }); });
+    CHECK(targets.busy() == 1);
+    again([](BusyTarget& active) { (void)active.order.end_deferral(); });
+    CHECK(targets.busy() == 1);
+    again([](BusyTarget& active) { active.order.flushed(); });
   }
-  CHECK(targets.active() == 0);
-  CHECK(target.active == nullptr);
+  CHECK(targets.busy() == 0);
+  CHECK(target.busy == nullptr);
 }
 
 TEST_CASE("a target to whose counters requests refer stays active with the same object") {
   FabricTargets targets;
   FabricTarget& target = reach(targets, 5);
-  ActiveTarget* object = nullptr;
+  BusyTarget* object = nullptr;
   {
     const Use use(targets, target, 5);
     use->pinned = true;
     object = &*use;
   }
-  CHECK(target.active == object);
+  CHECK(target.busy == object);
   for (int rank = 6; rank < 10; ++rank) {
     const Use other(targets, reach(targets, rank), rank);
     CHECK(&*other != object);
@@ -239,7 +239,7 @@ TEST_CASE("a target that expects a burst does so when it is active again, and ot
   CHECK(target.expects_burst);
 }
 
-TEST_CASE("only active targets are visited, and each as long as it is active") {
+TEST_CASE("only busy targets are visited, and each as long as it is active") {
   FabricTargets targets;
   for (int rank = 0; rank < 100; ++rank) reach(targets, rank);
   CHECK(active_in(targets).empty());
@@ -248,16 +248,16 @@ TEST_CASE("only active targets are visited, and each as long as it is active") {
     use->order.expect_release();
   }
   CHECK(active_in(targets) == std::set<int>{3, 7, 50, 99});
-  CHECK(targets.active() == 4);
+  CHECK(targets.busy() == 4);
   // In any order they come to rest, the others remain.
   std::set<int> left = {3, 7, 50, 99};
   for (const int rank : {50, 3, 99, 7}) {
-    targets.for_each_active([&](Use& use) {
+    targets.for_each_busy([&](Use& use) {
       if (use->rank == rank) use->order.flushed();
     });
     left.erase(rank);
     REQUIRE(active_in(targets) == left);
-    REQUIRE(targets.active() == left.size());
+    REQUIRE(targets.busy() == left.size());
   }
 }
 
@@ -294,7 +294,7 @@ TEST_CASE("threads may use, complete and visit the same targets at once") {
   }
   std::thread visitor([&] {
     while (!over) {
-      targets.for_each_active([&](Use& use) {
+      targets.for_each_busy([&](Use& use) {
         if (use->target != targets.find(use->rank)) std::abort();
       });
     }
@@ -302,12 +302,12 @@ TEST_CASE("threads may use, complete and visit the same targets at once") {
   for (std::thread& thread : threads) thread.join();
   over = true;
   visitor.join();
-  targets.for_each_active(take);
+  targets.for_each_busy(take);
   CHECK(issued == std::uint64_t{kThreads} * kRounds);
   CHECK(failed > 0);
   CHECK(told > 0);
   CHECK(told <= failed);
   CHECK(targets.reached() == kRanks);
-  CHECK(targets.active() == 0);
+  CHECK(targets.busy() == 0);
   CHECK(active_in(targets).empty());
 }

@@ -75,7 +75,7 @@ class FakeEndpoint final : public Endpoint {
     return std::exchange(calls_, {});
   }
   std::size_t inserted() const { return ranks_.size(); }
-  const MessageHandler::Region* published(std::uint64_t id) const {
+  const MessageHandler::ServedSpace* published(std::uint64_t id) const {
     const auto found = published_.find(id);
     return found != published_.end() ? &found->second : nullptr;
   }
@@ -89,7 +89,7 @@ class FakeEndpoint final : public Endpoint {
     ranks_.push_back(rank);
     return ranks_.size() - 1;
   }
-  Result<Registration> expose(void* base, std::size_t, std::uint64_t wanted) override {
+  Result<Registration> register_memory(void* base, std::size_t, std::uint64_t wanted) override {
     Registration made;
     made.key.key = chosen_keys ? wanted : 0xfee1'0000 + next_key_++;
     if (!chosen_keys) made.key.base = reinterpret_cast<std::uint64_t>(base);
@@ -130,8 +130,8 @@ class FakeEndpoint final : public Endpoint {
       std::memcpy(description.data(), &descriptions.at(rank), description.size());
     });
   }
-  bool publish(std::uint64_t id, const MessageHandler::Region& region) override {
-    return published_.try_emplace(id, region).second;
+  bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) override {
+    return published_.try_emplace(id, space).second;
   }
   void withdraw(std::uint64_t id) override { published_.erase(id); }
 
@@ -188,7 +188,7 @@ class FakeEndpoint final : public Endpoint {
   std::vector<Call> calls_;
   std::vector<UnderWay> under_way_;
   std::optional<std::pair<Asked, bool>> failing_;
-  std::map<std::uint64_t, MessageHandler::Region> published_;
+  std::map<std::uint64_t, MessageHandler::ServedSpace> published_;
   std::uint64_t next_key_ = 0;
 };
 

@@ -24,9 +24,9 @@ TEST_CASE("operations with a control step are carried out, then it is taken and 
   };
   const auto add = [](std::uint32_t word) { return ControlStep{ControlCall::kFetchAdd, {}, word, 7, 0}; };
   std::uint64_t sum = 0;
-  for (const std::size_t bytes : {0UL, 1UL, 13UL, kRegionBytes}) {
+  for (const std::size_t bytes : {0UL, 1UL, 13UL, kSpaceBytes}) {
     std::fill_n(on.base(), on.bytes, kFilling);
-    const std::uint64_t offset = (kRegionBytes - bytes) / 2;
+    const std::uint64_t offset = (kSpaceBytes - bytes) / 2;
     const MessageHandler::Answer answer = on.handler.execute(message(offset, bytes, add(8 * 15)));
     CHECK(answer.refused == nullptr);
     CHECK(answer.header.status == ReplyStatus::kDone);
@@ -39,7 +39,7 @@ TEST_CASE("operations with a control step are carried out, then it is taken and 
       if (on.base()[i] != (i >= offset && i < offset + bytes ? std::byte{0x21} : kFilling)) FAIL("byte " << i);
     }
   }
-  check_refused(on, message(kRegionBytes, 1, add(0)));
+  check_refused(on, message(kSpaceBytes, 1, add(0)));
   check_refused(on, message(UINT64_MAX, 8, add(0)));
   for (const std::uint32_t word : {1U, 124U, 128U, UINT32_MAX - 7}) {
     check_refused(on, message(0, 8, add(word)));
@@ -82,7 +82,7 @@ TEST_CASE("between two steps operations are carried out, unless the first one st
   // The handler executes no part of a refused request.
   std::fill_n(on.base(), on.bytes, kFilling);
   on.words[3] = 0;
-  check_refused(on, message(kRegionBytes, draws, leaves));
+  check_refused(on, message(kSpaceBytes, draws, leaves));
   check_refused(on, message(0, {ControlCall::kFetchAdd, {}, 128, 1, 0}, leaves));
   check_refused(on, message(0, draws, {ControlCall::kFetchAdd, {}, 4, 1, 0}));
   for (const ControlCall call : {ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
@@ -125,7 +125,7 @@ TEST_CASE("steps on control words do what they say and fetch what was there") {
   CHECK(on.words[3] == 9);
 }
 
-TEST_CASE("a region's description is answered to those who ask for its length, and for nothing else") {
+TEST_CASE("a space's description is answered to those who ask for its length, and for nothing else") {
   HandlerFixture on;
   const auto ask = [&](std::uint32_t count, const Bytes& payload = {}) {
     RequestHeader header = on.header(MessageKind::kDescribe);
@@ -149,19 +149,19 @@ TEST_CASE("a region's description is answered to those who ask for its length, a
   other.sender = 3;
   check_refused(on, message_of(other), false);
   other.sender = 1;
-  other.region = on.region + 1;
+  other.space = on.space + 1;
   check_refused(on, message_of(other), false);
-  on.handler.withdraw(on.region);
+  on.handler.withdraw(on.space);
   check_refused(on, ask(HandlerFixture::kDescription), false);
 }
 
-TEST_CASE("a region without a description has one of no bytes") {
+TEST_CASE("a space without a description has one of no bytes") {
   HandlerFixture on;
-  MessageHandler::Region plain;
+  MessageHandler::ServedSpace plain;
   plain.ranks = 3;
-  REQUIRE(on.handler.publish(on.region + 1, plain));
+  REQUIRE(on.handler.publish(on.space + 1, plain));
   RequestHeader header = on.header(MessageKind::kDescribe);
-  header.region = on.region + 1;
+  header.space = on.space + 1;
   const MessageHandler::Answer answer = on.handler.execute(message_of(header));
   CHECK((answer.refused == nullptr && answer.fetched.empty()));
   header.count = HandlerFixture::kDescription;

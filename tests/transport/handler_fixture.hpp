@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A handler with one region, messages for it, and the check of a refusal.
+// A handler with one space, messages for it, and the check of a refusal.
 #pragma once
 
 #include <algorithm>
@@ -17,17 +17,17 @@
 
 namespace farside::testing {
 
-inline constexpr std::size_t kRegionBytes = 4096;
+inline constexpr std::size_t kSpaceBytes = 4096;
 inline constexpr std::byte kFilling{0x5A};
 inline constexpr std::uint64_t kOrigin = 77;  // identity of sender 1
 
-// A handler with one region in its own heap block, so that a sanitizer reports accesses beyond it. For builds without a
+// A handler with one space in its own heap block, so that a sanitizer reports accesses beyond it. For builds without a
 // sanitizer there are guards on both sides.
 struct HandlerFixture {
-  explicit HandlerFixture(bool always_locked = false, std::size_t region_bytes = kRegionBytes) : bytes(region_bytes) {
+  explicit HandlerFixture(bool always_locked = false, std::size_t space_bytes = kSpaceBytes) : bytes(space_bytes) {
     memory = std::make_unique<std::byte[]>(bytes + 2 * kGuard);
     std::fill_n(memory.get(), bytes + 2 * kGuard, kFilling);
-    MessageHandler::Region made;
+    MessageHandler::ServedSpace made;
     made.base = base();
     made.bytes = bytes;
     made.lock = &lock;
@@ -37,7 +37,7 @@ struct HandlerFixture {
     made.control_bytes = kWords * 8;
     for (std::size_t i = 0; i < kDescription; ++i) made.description[i] = std::byte(i + 1);
     made.description_bytes = kDescription;
-    CHECK(handler.publish(region, made));
+    CHECK(handler.publish(space, made));
   }
   std::byte* base() const { return memory.get() + kGuard; }
   bool guards_hold() const {
@@ -45,7 +45,7 @@ struct HandlerFixture {
     return std::all_of(memory.get(), base(), holds) && std::all_of(base() + bytes, base() + bytes + kGuard, holds);
   }
   RequestHeader header(MessageKind kind = MessageKind::kOperations) const {
-    return {kind, 0, 0, 1, kOrigin, region, 0, 0, 5, 42};
+    return {kind, 0, 0, 1, kOrigin, space, 0, 0, 5, 42};
   }
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -60,7 +60,7 @@ struct HandlerFixture {
   AccumulateLockWord lock;
   MessageHandler handler;
   static constexpr std::uint32_t kDescription = 40;
-  std::uint64_t region = 0x5eed0000d00d;
+  std::uint64_t space = 0x5eed0000d00d;
 };
 
 using Bytes = std::vector<std::byte>;

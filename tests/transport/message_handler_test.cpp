@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The active-message handler: it executes every kind of request as the kernels do, and no message makes it access
-// memory outside the named region.
+// memory outside the named space.
 #include "transport/handler/message_handler.hpp"
 
 #include <algorithm>
@@ -97,7 +97,7 @@ TEST_CASE("the handler compares and swaps, and answers with what was there") {
   }
 }
 
-TEST_CASE("a pair whose data ends with the region is within it, whatever gap would follow") {
+TEST_CASE("a pair whose data ends with the space is within it, whatever gap would follow") {
   HandlerFixture on(false, 32 + 12);
   fill_elements(BasicType::kDoubleInt, on.base() + 32, 1, 1);
   const MessageHandler::Answer answer =
@@ -151,10 +151,11 @@ TEST_CASE("of a list of which one operation is refused none is carried out") {
   }
 }
 
-TEST_CASE("an operation beyond its region is refused, overflow or not") {
+TEST_CASE("an operation beyond its space is refused, overflow or not") {
   HandlerFixture on;
-  const std::uint64_t offsets[] = {kRegionBytes - 7, kRegionBytes, kRegionBytes + 1, UINT64_MAX, UINT64_MAX - 7,
-                                   std::uint64_t{1} << 63, UINT64_MAX - kRegionBytes};
+  const std::uint64_t offsets[] = {
+      kSpaceBytes - 7,         kSpaceBytes, kSpaceBytes + 1, UINT64_MAX, UINT64_MAX - 7, std::uint64_t{1} << 63,
+      UINT64_MAX - kSpaceBytes};
   for (const std::uint64_t offset : offsets) {
     INFO(offset);
     check_refused(on,
@@ -171,14 +172,14 @@ TEST_CASE("an operation beyond its region is refused, overflow or not") {
                   message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count), Bytes(8))));
     check_refused(on, message_of(on.header(), listed(compare_and_swap(BasicType::kInt64, 0, count), Bytes(16))));
   }
-  // Blocks: the last block behind the region, before it or far away; no block; more than the maximum.
+  // Blocks: the last block behind the space, before it or far away; no block; more than the maximum.
   constexpr auto kFar = std::numeric_limits<std::int64_t>::max();
-  for (const ListEntry& bad : {get(0, 8, 3, kRegionBytes / 2), get(0, 8, 2, -8), get(16, 8, 4, -8), get(0, 8, 2, kFar),
-                               get(0, 8, 2, -kFar - 1), get(0, 8, 1000, kFar), get(0, 8, 0, 8),
-                               get(0, 1, UINT32_MAX, 1), get(0, 8, UINT32_MAX, 0)}) {
+  for (const ListEntry& bad :
+       {get(0, 8, 3, kSpaceBytes / 2), get(0, 8, 2, -8), get(16, 8, 4, -8), get(0, 8, 2, kFar), get(0, 8, 2, -kFar - 1),
+        get(0, 8, 1000, kFar), get(0, 8, 0, 8), get(0, 1, UINT32_MAX, 1), get(0, 8, UINT32_MAX, 0)}) {
     check_refused(on, message_of(on.header(), listed(bad)));
   }
-  CHECK(on.handler.execute(message_of(on.header(), listed(get(kRegionBytes - 8, 8, 512, -8)))).refused == nullptr);
+  CHECK(on.handler.execute(message_of(on.header(), listed(get(kSpaceBytes - 8, 8, 512, -8)))).refused == nullptr);
   CHECK(on.handler.execute(message_of(on.header(), listed(get(0, 8, 512, 8)))).refused == nullptr);
   // A single block does not use its stride (the undefined-behaviour sanitizer would report a use).
   for (const std::int64_t stride :
@@ -205,7 +206,7 @@ TEST_CASE("no request makes the handler answer with more than a message holds") 
   check_refused(on, message_of(on.header(), several));
 }
 
-TEST_CASE("unknown kinds, operations, types, regions and senders are refused") {
+TEST_CASE("unknown kinds, operations, types, spaces and senders are refused") {
   HandlerFixture on;
   const ListEntry good = accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 1);
   for (const std::size_t number : {kReduceOps, std::size_t{200}, std::size_t{255}}) {
@@ -240,9 +241,9 @@ TEST_CASE("unknown kinds, operations, types, regions and senders are refused") {
     check_refused(on, message_of(bad, list), false);
   }
   RequestHeader bad = on.header();
-  bad.region = on.region + 1;
+  bad.space = on.space + 1;
   check_refused(on, message_of(bad, list), false);
-  bad.region = 0;
+  bad.space = 0;
   check_refused(on, message_of(bad, list), false);
 }
 
@@ -266,7 +267,7 @@ TEST_CASE("what an origin lists is what the handler does, in order, and what is 
     INFO(named(seed));
     std::mt19937 random(seed);
     const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
-    HandlerFixture on(below(2) == 0, 2 * kRegionBytes);
+    HandlerFixture on(below(2) == 0, 2 * kSpaceBytes);
     Bytes model(on.base(), on.base() + on.bytes);
     OperationList list;
     struct Wanted {
@@ -360,47 +361,47 @@ TEST_CASE("operations of one shape at equal distances take up no more than their
   CHECK(list.bytes().size() == 2 * sizeof(ListEntry) + 8 * 513);
 }
 
-TEST_CASE("requests before a region is published or after it is withdrawn are refused") {
+TEST_CASE("requests before a space is published or after it is withdrawn are refused") {
   HandlerFixture on;
   std::byte other[8] = {};
-  const std::uint64_t unborn = on.region + 1;
+  const std::uint64_t unborn = on.space + 1;
   const Bytes list = listed(put(0, 4), Bytes(4));
   RequestHeader header = on.header();
-  header.region = unborn;
+  header.space = unborn;
   check_refused(on, message_of(header, list), false);
   header.sender = 0;
   check_refused(on, message_of(header, list), false);
-  MessageHandler::Region region;
-  region.base = other;
-  region.bytes = sizeof other;
-  region.lock = &on.lock;
-  CHECK(on.handler.publish(unborn, region));
-  check_refused(on, message_of(header, list), false);  // a region of no ranks
-  on.handler.withdraw(on.region);
+  MessageHandler::ServedSpace space;
+  space.base = other;
+  space.bytes = sizeof other;
+  space.lock = &on.lock;
+  CHECK(on.handler.publish(unborn, space));
+  check_refused(on, message_of(header, list), false);  // a space of no ranks
+  on.handler.withdraw(on.space);
   check_refused(on, message_of(on.header(), list), false);
-  on.handler.withdraw(on.region);
+  on.handler.withdraw(on.space);
 }
 
-TEST_CASE("a region is not replaced by another one with its id, until it is withdrawn") {
+TEST_CASE("a space is not replaced by another one with its id, until it is withdrawn") {
   HandlerFixture on;
   std::byte other[8] = {};
-  MessageHandler::Region region;
-  region.base = other;
-  region.bytes = sizeof other;
-  region.lock = &on.lock;
-  region.ranks = 3;
+  MessageHandler::ServedSpace space;
+  space.base = other;
+  space.bytes = sizeof other;
+  space.lock = &on.lock;
+  space.ranks = 3;
   const Bytes message = message_of(on.header(), listed(put(0, 4), Bytes(4, std::byte{9})));
-  CHECK_FALSE(on.handler.publish(on.region, region));
+  CHECK_FALSE(on.handler.publish(on.space, space));
   CHECK(on.handler.execute(message).refused == nullptr);
   CHECK(on.base()[0] == std::byte{9});
   CHECK(other[0] == std::byte{0});
-  on.handler.withdraw(on.region);
-  CHECK(on.handler.publish(on.region, region));
+  on.handler.withdraw(on.space);
+  CHECK(on.handler.publish(on.space, space));
   CHECK(on.handler.execute(message).refused == nullptr);
   CHECK(other[0] == std::byte{9});
 }
 
-TEST_CASE("no mutation of a request makes the handler touch memory outside the region") {
+TEST_CASE("no mutation of a request makes the handler touch memory outside the space") {
   const std::uint32_t seed = GENERATE(from_range(seeds({20240607})));
   INFO(named(seed));
   std::mt19937 random(seed);
@@ -410,10 +411,15 @@ TEST_CASE("no mutation of a request makes the handler touch memory outside the r
   for (int round = 0; round < 60000; ++round) {
     Bytes payload;
     for (std::size_t n = 1 + below(3); n > 0; --n) {
-      ListEntry entry{static_cast<OperationKind>(below(4)), static_cast<ReduceOp>(below(kReduceOps)),
-                      static_cast<BasicType>(below(kBasicTypes)), static_cast<std::uint8_t>(below(2)),
-                      static_cast<std::uint32_t>(1 + below(20)), below(kRegionBytes),
-                      static_cast<std::int64_t>(below(600)) - 300, static_cast<std::uint32_t>(1 + below(4)), 0};
+      ListEntry entry{static_cast<OperationKind>(below(4)),
+                      static_cast<ReduceOp>(below(kReduceOps)),
+                      static_cast<BasicType>(below(kBasicTypes)),
+                      static_cast<std::uint8_t>(below(2)),
+                      static_cast<std::uint32_t>(1 + below(20)),
+                      below(kSpaceBytes),
+                      static_cast<std::int64_t>(below(600)) - 300,
+                      static_cast<std::uint32_t>(1 + below(4)),
+                      0};
       if (entry.kind == OperationKind::kPut) entry = put(entry.offset, entry.count, entry.blocks, entry.stride);
       if (entry.kind == OperationKind::kGet) entry = get(entry.offset, entry.count, entry.blocks, entry.stride);
       if (entry.kind == OperationKind::kCompareAndSwap) entry = compare_and_swap(entry.type, entry.offset);
@@ -431,7 +437,7 @@ TEST_CASE("no mutation of a request makes the handler touch memory outside the r
                                   1,
                                   0});
     Bytes message = message_of(header, payload);
-    // Mutates up to three bytes, but rarely the region's id, and sometimes the length.
+    // Mutates up to three bytes, but rarely the space's id, and sometimes the length.
     for (std::size_t n = below(4); n > 0; --n) {
       std::size_t at = below(message.size());
       if (at >= 16 && at < 24 && below(16) != 0) at = 24 + below(message.size() - 24);

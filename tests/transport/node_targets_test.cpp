@@ -24,7 +24,7 @@ namespace {
 NodeTargets targets_of(const std::vector<int>& ranks) {
   NodeTargets targets;
   targets.reserve(ranks.size());
-  for (const int rank : ranks) targets.add(rank).tag = static_cast<std::uint32_t>(rank);
+  for (const int rank : ranks) targets.add(rank).unit = static_cast<std::uint32_t>(rank);
   targets.arrange();
   return targets;
 }
@@ -51,7 +51,7 @@ std::string wrong_in(const std::vector<int>& ranks) {
     const auto at = std::ranges::find(ranks, rank);
     const bool right =
         at == ranks.end() ? found == nullptr : found == &targets.all()[static_cast<std::size_t>(at - ranks.begin())];
-    if (!right || (found != nullptr && (found->rank != rank || found->tag != static_cast<std::uint32_t>(rank))))
+    if (!right || (found != nullptr && (found->rank != rank || found->unit != static_cast<std::uint32_t>(rank))))
       wrong += std::to_string(rank) + " ";
   }
   return wrong;

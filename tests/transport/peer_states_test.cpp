@@ -14,7 +14,7 @@ namespace {
 
 std::set<Peer> active(PeerStates& states) {
   std::set<Peer> found;
-  states.for_each_active([&](PeerState& state) { found.insert(state.peer); });
+  states.for_each_busy([&](PeerState& state) { found.insert(state.peer); });
   CHECK(found.size() == states.active().size());
   return found;
 }
@@ -55,7 +55,7 @@ TEST_CASE("all operations of the active peers may end while they are visited") {
     for (Peer i = 0; i <= peer % 3; ++i) states.begin(states.of(peer));
   }
   std::vector<Peer> visited;
-  states.for_each_active([&](PeerState& state) {
+  states.for_each_busy([&](PeerState& state) {
     visited.push_back(state.peer);
     if (state.peer % 2 == 0) {
       while (state.under_way > 0) states.end(state);

@@ -27,7 +27,7 @@ class LoopEndpoint final : public Endpoint {
 
   const FabricAddress& address() const override { return own_; }
   Peer insert(const FabricAddress&) override { return 0; }
-  Result<Registration> expose(void* base, std::size_t bytes, std::uint64_t) override {
+  Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t) override {
     exposed = bytes;
     Registration made;
     made.key = {reinterpret_cast<std::uint64_t>(base), 7};
@@ -71,17 +71,17 @@ class LoopEndpoint final : public Endpoint {
     ++messages;
     if (messages == failing_message) return pending.named(Error{ErrorKind::kPeer, "lost"});
     if (messages == -failing_message) pending.failed(Error{ErrorKind::kPeer, "lost later"});
-    const MessageHandler::Region& region = published_.at(place.region);
-    REQUIRE(region.description_bytes == description.size());
-    REQUIRE(place.sender < region.ranks);
+    const MessageHandler::ServedSpace& space = published_.at(place.space);
+    REQUIRE(space.description_bytes == description.size());
+    REQUIRE(place.sender < space.ranks);
     RemoteKey key;
-    std::memcpy(&key, region.description.data(), sizeof key);
+    std::memcpy(&key, space.description.data(), sizeof key);
     spoil_message(key, messages);
     std::memcpy(description.data(), &key, sizeof key);
     return {};
   }
-  bool publish(std::uint64_t id, const MessageHandler::Region& region) override {
-    return published_.try_emplace(id, region).second;
+  bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) override {
+    return published_.try_emplace(id, space).second;
   }
   void withdraw(std::uint64_t id) override { published_.erase(id); }
   std::size_t published() const { return published_.size(); }
@@ -90,7 +90,7 @@ class LoopEndpoint final : public Endpoint {
   static std::byte* at(const Place& place) { return reinterpret_cast<std::byte*>(place.key.base + place.offset); }
   static Status unexpected() { return Error{ErrorKind::kOther, "not part of a trial"}; }
   FabricAddress own_;
-  std::map<std::uint64_t, MessageHandler::Region> published_;
+  std::map<std::uint64_t, MessageHandler::ServedSpace> published_;
 };
 
 struct NoProgress final : Progress {

@@ -175,7 +175,7 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
   MessageHandler handler;
   AccumulateLockWord lock;
   constexpr std::uint64_t id = 5, other = 6;
-  MessageHandler::Region published;
+  MessageHandler::ServedSpace published;
   published.base = reinterpret_cast<std::byte*>(data.data());
   published.bytes = sizeof data;
   published.lock = &lock;

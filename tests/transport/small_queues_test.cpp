@@ -45,13 +45,13 @@ struct Target {
   Endpoint::Registration registration;
 
   Target() {
-    MessageHandler::Region region;
-    region.base = reinterpret_cast<std::byte*>(words.data());
-    region.bytes = sizeof words;
-    region.lock = &lock;
-    region.ranks = kOrigins;
-    REQUIRE(process.fabric->publish(kRegion, region));
-    registration = std::move(process.fabric->expose(words.data(), sizeof words, 0).value());
+    MessageHandler::ServedSpace space;
+    space.base = reinterpret_cast<std::byte*>(words.data());
+    space.bytes = sizeof words;
+    space.lock = &lock;
+    space.ranks = kOrigins;
+    REQUIRE(process.fabric->publish(kRegion, space));
+    registration = std::move(process.fabric->register_memory(words.data(), sizeof words, 0).value());
   }
 };
 

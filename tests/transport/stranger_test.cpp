@@ -153,15 +153,15 @@ void do_harm(Ranks& ranks, const FabricAddress& victim, std::uint32_t seed) {
   }
   Stranger stranger(victim);
   for (const std::size_t bytes : {1, 15, 16, 47, 48, 49, 100, 1000, 6000}) stranger.send(garbage(random, bytes));
-  // Requests, as well formed as can be without knowing a region.
-  for (std::uint64_t region = 0; region < 24; ++region) {
+  // Requests, as well formed as can be without knowing a space.
+  for (std::uint64_t space = 0; space < 24; ++space) {
     const std::uint64_t word = 1;
     OperationList list;
     list.add(DataOperation::put(0, &word, sizeof word));
     RequestHeader header{};
-    header.kind = std::array{MessageKind::kOperations, MessageKind::kRegions, MessageKind::kDescribe}[region % 3];
+    header.kind = std::array{MessageKind::kOperations, MessageKind::kRegions, MessageKind::kDescribe}[space % 3];
     header.identity = victim.identity;
-    header.region = region < 12 ? region : random();
+    header.space = space < 12 ? space : random();
     std::vector<std::byte> message(sizeof header + list.bytes().size());
     std::memcpy(message.data(), &header, sizeof header);
     std::ranges::copy(list.bytes(), message.begin() + sizeof header);

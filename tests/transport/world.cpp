@@ -55,8 +55,8 @@ World::World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misal
   for (int r = 0; r < ranks.size(); ++r) {
     const RouteKind route = r == ranks.rank() ? RouteKind::kSelf : expected;
     ranks.check(space_->route(r) == route, "the route is the one that was asked for");
-    const Result<Space::Facts> facts = space_->facts(r);
-    ranks.check(facts.ok() && facts.value().bytes == bytes, "the size of a peer's data is known");
+    const Result<Space::Extent> extent = space_->extent(r);
+    ranks.check(extent.ok() && extent.value().bytes == bytes, "the size of a peer's data is known");
   }
   ranks.barrier();
 }

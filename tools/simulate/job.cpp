@@ -112,7 +112,7 @@ class CountingEndpoint final : public Endpoint {
   Peer insert(const FabricAddress& address) override {
     return peers_.try_emplace(address.identity, peers_.size()).first->second;
   }
-  Result<Registration> expose(void* base, std::size_t, std::uint64_t wanted) override {
+  Result<Registration> register_memory(void* base, std::size_t, std::uint64_t wanted) override {
     return Registration{nullptr, {chosen_ ? 0 : reinterpret_cast<std::uint64_t>(base), wanted}};
   }
   bool keys_are_chosen() const override { return chosen_; }
@@ -142,11 +142,11 @@ class CountingEndpoint final : public Endpoint {
     ++descriptions;
     TargetDescription answer;
     answer.bytes = std::uint64_t{1} << 20;
-    answer.tag = 1;
+    answer.unit = 1;
     std::memcpy(description.data(), &answer, std::min(description.size(), sizeof answer));
     return {};
   }
-  bool publish(std::uint64_t, const MessageHandler::Region&) override { return true; }
+  bool publish(std::uint64_t, const MessageHandler::ServedSpace&) override { return true; }
   void withdraw(std::uint64_t) override {}
 
   void complete_all() {
@@ -284,7 +284,7 @@ class Job {
     making.request.control_bytes = epochs::ControlBlock::bytes(agreement.ranks());
     making.request.data_bytes = static_cast<std::uint64_t>(settings_.data_bytes);
     if (!settings_.alike) making.request.data_bytes += static_cast<std::uint64_t>(agreement.rank());
-    making.request.tag = 1;
+    making.request.unit = 1;
     making.allow_fabric = [](const std::string&) { return Status(); };
     making.endpoint = &endpoint;
     Result<MadeSpace> made = make_space(making, agreement, peers);
@@ -357,7 +357,7 @@ void Job::live(int rank) {
   for (const auto& window : made) use(rank, *window, settings_.touched);
   const Moment outstanding = measure(rank);
   const FabricRoute& route = *made.front()->space->fabric_route();
-  const std::size_t visited = route.targets().active();
+  const std::size_t visited = route.targets().busy();
   const Moment flushed = complete();
   if (rank == 0) {
     constexpr int kCalls = 1'000'000;
@@ -384,7 +384,7 @@ void Job::live(int rank) {
         static_cast<double>(endpoint.descriptions) / static_cast<double>(made.size()) / std::max(settings_.touched, 1);
     figures_.shared_counted = all.shared.counted;
     figures_.visited = visited;
-    figures_.visited_when_idle = route.targets().active();
+    figures_.visited_when_idle = route.targets().busy();
   }
   meeting_.wait();
 }

@@ -37,10 +37,10 @@ using Peer = std::uint64_t;
 using Providers = unsigned;
 constexpr Providers kAnyProvider = ~0U;
 
-// A region of a peer's handler (MessageHandler::publish), and this process's index among its permitted senders.
+// A space that a peer's handler serves (MessageHandler::publish), and this process's index among its permitted senders.
 struct HandlerPlace {
   Peer peer;
-  std::uint64_t region;
+  std::uint64_t space;
   std::uint32_t sender;
 };
 

@@ -3,8 +3,8 @@
 // attributes farside needs, and the memory of this process that peers may access (fi_domain(3), fi_mr(3), fi_cq(3)).
 //
 // Thread safety: after open() any thread may call all members. Errors: kNoRoute when it is opened, kNoMemory if memory
-// cannot be registered. Cost: no member issues an operation; expose() pins the pages (verbs: 100 ms per GiB). Memory:
-// nothing per peer.
+// cannot be registered. Cost: no member issues an operation; register_memory() pins the pages (verbs: 100 ms per GiB).
+// Memory: nothing per peer.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ class FabricDomain {
   bool claims_atomics() const;
 
   // As the members of Endpoint.
-  Result<Endpoint::Registration> expose(void* base, std::size_t bytes, std::uint64_t wanted) const;
+  Result<Endpoint::Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) const;
   bool keys_are_chosen() const;
 
  private:

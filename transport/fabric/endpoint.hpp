@@ -38,7 +38,7 @@ class Endpoint {
     RemoteKey key;
   };
   // `wanted`: the key, if keys_are_chosen(); else the provider chooses one. Errors: kNoMemory.
-  virtual Result<Registration> expose(void* base, std::size_t bytes, std::uint64_t wanted) = 0;
+  virtual Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) = 0;
   // Returns whether a process chooses the keys of its memory, and offsets begin at its start. If all ranks of a space
   // choose the same keys, no rank needs to tell its own.
   virtual bool keys_are_chosen() const = 0;
@@ -78,12 +78,12 @@ class Endpoint {
   // Requests a page of the peer's table of attached regions (AttachedRegions::Page).
   virtual Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first,
                                  std::span<std::byte> page) = 0;
-  // Requests the description of a region (MessageHandler::Region).
+  // Requests the description of a space (MessageHandler::ServedSpace).
   virtual Status ask_for_description(Pending& pending, const HandlerPlace& place,
                                      std::span<std::byte> description) = 0;
 
   // The regions of this process's handler. As MessageHandler::publish.
-  virtual bool publish(std::uint64_t id, const MessageHandler::Region& region) = 0;
+  virtual bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) = 0;
   virtual void withdraw(std::uint64_t id) = 0;
 };
 

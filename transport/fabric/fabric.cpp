@@ -101,7 +101,7 @@ FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes,
     {
       const std::scoped_lock held(mutex_);
       if (under_way_.memory().begin_large()) break;
-      moved = drain();
+      moved = advance();
     }
     if (moved) thread_.wake_listeners();
   }
@@ -147,13 +147,13 @@ Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t a
 Status Fabric::write(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
   return issue_parts(local, bytes, FI_WRITE, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
     return issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, fid_ep* endpoint) {
-      LocalBuffer buffer;
+      ProviderBuffer buffer;
       const int code =
           outgoing(under_way_.memory(), operation, static_cast<const std::byte*>(local) + offset, part, mr, buffer);
       if (code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
       const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
-      const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.reserved, 0};
+      const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.provider_context, 0};
       return fi_writemsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
     });
   });
@@ -162,13 +162,13 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
 Status Fabric::read(Pending& pending, const Place& place, void* local, std::size_t bytes) {
   return issue_parts(local, bytes, FI_READ, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
     return issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, fid_ep* endpoint) {
-      LocalBuffer buffer;
+      ProviderBuffer buffer;
       const int code =
           incoming(under_way_.memory(), operation, static_cast<std::byte*>(local) + offset, part, mr, buffer);
       if (code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
       const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
-      const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.reserved, 0};
+      const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.provider_context, 0};
       return fi_readmsg(endpoint, &message, FI_COMPLETION);
     });
   });
@@ -230,7 +230,7 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     operation.header = request.header;
     operation.header.sender = place.sender;
     operation.header.identity = address().identity;
-    operation.header.region = place.region;
+    operation.header.space = place.space;
     operation.header.operation = under_way_.number(operation);
     operation.header.generation = operation.generation;
     if (list != nullptr) operation.list = std::move(list);  // at the first of several attempts
@@ -261,14 +261,14 @@ std::string Fabric::why_not_taken(Peer peer, const char* what) const {
                                        : "it does not answer the request to connect";
 }
 
-bool Fabric::publish(std::uint64_t id, const MessageHandler::Region& region) {
+bool Fabric::publish(std::uint64_t id, const MessageHandler::ServedSpace& space) {
   const std::scoped_lock held(mutex_);
-  return handler_.publish(id, region);
+  return handler_.publish(id, space);
 }
 
-void Fabric::withdraw(std::uint64_t region) {
+void Fabric::withdraw(std::uint64_t id) {
   const std::scoped_lock held(mutex_);
-  handler_.withdraw(region);
+  handler_.withdraw(id);
 }
 
 }  // namespace farside

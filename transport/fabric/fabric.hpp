@@ -88,8 +88,8 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   // As share_node() was told.
   std::size_t node_processes();
 
-  Result<Registration> expose(void* base, std::size_t bytes, std::uint64_t wanted) override {
-    return domain_.expose(base, bytes, wanted);
+  Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) override {
+    return domain_.register_memory(base, bytes, wanted);
   }
   bool keys_are_chosen() const override { return domain_.keys_are_chosen(); }
   Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) override;
@@ -107,7 +107,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first,
                          std::span<std::byte> page) override;
   Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) override;
-  bool publish(std::uint64_t id, const MessageHandler::Region& region) override;
+  bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) override;
   void withdraw(std::uint64_t id) override;
 
   // For waiting application threads (Progress). Returns whether anything completed or arrived.
@@ -156,7 +156,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   std::string why_not_taken(Peer peer, const char* what) const;
 
   // Completions (fabric_completions.cpp).
-  bool drain();
+  bool advance();
   bool take_completions();
   void complete(const fi_cq_msg_entry& entry);
   void complete_with_error();

@@ -10,7 +10,7 @@ namespace farside {
 
 // Takes all completions, and moves connections, answers and evictions on. Returns whether anything completed or
 // happened. Called with the mutex held.
-bool Fabric::drain() {
+bool Fabric::advance() {
   bool any = take_completions();
   if (connections_->connecting()) any = connections_->progress() || any;
   receives_.follow(connections_->count());

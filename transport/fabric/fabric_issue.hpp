@@ -32,7 +32,7 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
       return {};
     }
     if (code == -FI_EAGAIN && peer_state.failures == failures) {
-      const bool moved = drain();
+      const bool moved = advance();
       held.unlock();
       if (moved) thread_.wake_listeners();
       continue;

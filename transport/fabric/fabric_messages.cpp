@@ -71,7 +71,7 @@ void Fabric::finish_answers() {
   for (const Clock::time_point end = Clock::now() + kLastAnswers; Clock::now() < end;
        std::this_thread::sleep_for(kLook)) {
     const std::scoped_lock held(mutex_);
-    drain();
+    advance();
     if (replies_.idle()) return;
   }
   log(LogLevel::kWarn, "answers to peers were not taken for {} s", kLastAnswers.count());

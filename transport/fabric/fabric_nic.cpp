@@ -15,7 +15,7 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
   statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof *operand);
   return issue(pending, place.peer, compare == nullptr ? "fi_fetch_atomic" : "fi_compare_atomic",
                [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
-                 LocalBuffer result;
+                 ProviderBuffer result;
                  FabricHandle<fid_mr> none;  // a word goes through a slot
                  const int code = incoming(under_way_.memory(), operation, fetched, sizeof *fetched, none, result);
                  if (code != 0) return code;
@@ -30,12 +30,12 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
                  const std::uint64_t address = place.key.base + place.offset;
                  if (compare == nullptr) {
                    return fi_fetch_atomic(endpoint, first, 1, descriptor, result.at, result.descriptor, FI_ADDR_UNSPEC,
-                                          address, place.key.key, FI_UINT64, FI_SUM, &operation.reserved);
+                                          address, place.key.key, FI_UINT64, FI_SUM, &operation.provider_context);
                  }
                  void* const second = give(compare, 16);
                  return fi_compare_atomic(endpoint, first, 1, descriptor, second, descriptor, result.at,
                                           result.descriptor, FI_ADDR_UNSPEC, address, place.key.key, FI_UINT64,
-                                          FI_CSWAP, &operation.reserved);
+                                          FI_CSWAP, &operation.provider_context);
                });
 }
 
@@ -56,7 +56,7 @@ Status Fabric::control(Pending& pending, const Place& place, ControlCall call, c
 // their results are right.
 std::string Fabric::try_nic_atomics() {
   alignas(64) std::uint64_t words[8] = {};
-  const Result<Registration> exposed = expose(words, sizeof words, random_bits());
+  const Result<Registration> exposed = register_memory(words, sizeof words, random_bits());
   if (!exposed) return exposed.error().text;
   const Place place{insert(address()), exposed.value().key, 0};
   const std::atomic_ref word(words[0]);

@@ -21,7 +21,7 @@ bool Fabric::poll() {
   // A thread that holds the mutex makes progress already.
   bool moved = false;
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) {
-    moved = drain();
+    moved = advance();
     end_long_sleep();
   }
   // Another thread may sleep until one of these completions.
@@ -76,7 +76,7 @@ void Fabric::look_at_connections() {
 ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
   const std::scoped_lock held(mutex_);
   if (!connections_->progress() && connection_woke) connections_->look_for_shortage();
-  drain();
+  advance();
   // Without new operations since the last check: a program that issues one now and then wakes the thread only once.
   sleeps_long_ = idle() && under_way_.peers().activations() == activations_then_;
   // A listener that lacks descriptors keeps the file descriptor readable.
@@ -109,7 +109,7 @@ std::optional<ssize_t> Fabric::send_probe(Peer peer) {
     if (const ssize_t code = connections_->reach(reply.peer, endpoint); code != 0) return code;
     reply.endpoint = endpoint;
     const fi_rma_iov nowhere{};
-    const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &reply.reserved, 0};
+    const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &reply.provider_context, 0};
     return fi_writemsg(endpoint, &nothing, FI_COMPLETION);
   });
 }

@@ -15,7 +15,7 @@ void* descriptor_of(Operation& operation, FabricHandle<fid_mr>& registered) {
 }  // namespace
 
 int outgoing(LocalMemory& memory, Operation& operation, const void* from, std::size_t bytes,
-             FabricHandle<fid_mr>& registered, LocalBuffer& local) {
+             FabricHandle<fid_mr>& registered, ProviderBuffer& local) {
   if (!memory.needed()) {
     local = {const_cast<void*>(operation.operands.take(from, bytes)), nullptr};
     return 0;
@@ -33,7 +33,7 @@ int outgoing(LocalMemory& memory, Operation& operation, const void* from, std::s
 }
 
 int incoming(LocalMemory& memory, Operation& operation, void* into, std::size_t bytes, FabricHandle<fid_mr>& registered,
-             LocalBuffer& local) {
+             ProviderBuffer& local) {
   local = {into, nullptr};
   if (!memory.needed()) return 0;
   if (bytes > LocalMemory::kSlotBytes) {
@@ -52,7 +52,7 @@ int incoming(LocalMemory& memory, Operation& operation, void* into, std::size_t 
 ssize_t send_message(LocalMemory& memory, fid_ep* endpoint, const iovec* parts, std::size_t count,
                      LocalMemory::Slot*& slot, Context& context) {
   if (!memory.needed()) {
-    const fi_msg message{parts, nullptr, count, FI_ADDR_UNSPEC, &context.reserved, 0};
+    const fi_msg message{parts, nullptr, count, FI_ADDR_UNSPEC, &context.provider_context, 0};
     return fi_sendmsg(endpoint, &message, FI_COMPLETION);
   }
   if (slot == nullptr) {
@@ -63,7 +63,7 @@ ssize_t send_message(LocalMemory& memory, fid_ep* endpoint, const iovec* parts, 
     if (parts[i].iov_len > 0) std::memcpy(slot->bytes + whole.iov_len, parts[i].iov_base, parts[i].iov_len);
     whole.iov_len += parts[i].iov_len;
   }
-  const fi_msg message{&whole, &slot->descriptor, 1, FI_ADDR_UNSPEC, &context.reserved, 0};
+  const fi_msg message{&whole, &slot->descriptor, 1, FI_ADDR_UNSPEC, &context.provider_context, 0};
   return fi_sendmsg(endpoint, &message, FI_COMPLETION);
 }
 

@@ -21,7 +21,7 @@
 namespace farside {
 
 // A local buffer as the provider takes it.
-struct LocalBuffer {
+struct ProviderBuffer {
   void* at = nullptr;
   void* descriptor = nullptr;
 };
@@ -29,9 +29,9 @@ struct LocalBuffer {
 // The data that an operation sends, or the place where it receives data. `registered`: the registration of a buffer
 // larger than a slot, which the operation takes. Return 0 or a negative libfabric code.
 int outgoing(LocalMemory& memory, Operation& operation, const void* from, std::size_t bytes,
-             FabricHandle<fid_mr>& registered, LocalBuffer& local);
+             FabricHandle<fid_mr>& registered, ProviderBuffer& local);
 int incoming(LocalMemory& memory, Operation& operation, void* into, std::size_t bytes, FabricHandle<fid_mr>& registered,
-             LocalBuffer& local);
+             ProviderBuffer& local);
 
 // Sends one message of several parts. `slot`: that of the context, which the message takes if it needs one.
 ssize_t send_message(LocalMemory& memory, fid_ep* endpoint, const iovec* parts, std::size_t count,

@@ -25,7 +25,7 @@ namespace farside {
 // First member of everything that is used as an operation context.
 struct Context {
   enum class Kind : std::uint8_t { kOperation, kReceive, kReply };
-  fi_context2 reserved{};  // the provider's (FI_CONTEXT2)
+  fi_context2 provider_context{};  // the provider's (FI_CONTEXT2)
   Kind kind;
   const fid_ep* endpoint = nullptr;  // on which it was issued; null for receives
   explicit Context(Kind which) : kind(which) {}
@@ -40,7 +40,7 @@ struct Operation : Context {
   Operation* next = nullptr;
   std::uint32_t index = 0;
   std::uint32_t generation = 0;  // changes with each use, so that a stray reply is recognised
-  std::uint8_t parts = 0;        // completions still to come
+  std::uint8_t completions_left = 0;  // completions still to come
   bool awaits_reply = false;
   bool request = false;          // a request to a handler
   OperandCopy operands;          // small operands, where local buffers need not be registered

@@ -10,7 +10,7 @@ void OperationsUnderWay::completed(Operation& operation) {
   if (operation.into != nullptr && operation.pending != nullptr) {
     std::memcpy(operation.into, operation.slot->bytes, operation.into_bytes);
   }
-  if (--operation.parts == 0) finish(operation);
+  if (--operation.completions_left == 0) finish(operation);
 }
 
 void OperationsUnderWay::failed(Operation& operation, Error error) {
@@ -21,7 +21,7 @@ void OperationsUnderWay::failed(Operation& operation, Error error) {
 bool OperationsUnderWay::take_reply(std::span<const std::byte> message) {
   Operation* const operation = pool_.take_answer(message);
   if (operation == nullptr) return false;
-  if (--operation->parts == 0) finish(*operation);
+  if (--operation->completions_left == 0) finish(*operation);
   return true;
 }
 
@@ -32,7 +32,7 @@ void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
     peers_.end(peer_state);
     if (operation.request) --peer_state.requests;
     // A request no longer awaits its reply: it ends here if its send has completed.
-    if (std::exchange(operation.awaits_reply, false) && --operation.parts == 0) recycle(operation);
+    if (std::exchange(operation.awaits_reply, false) && --operation.completions_left == 0) recycle(operation);
     pending.failed(error);
     pending.completed();
   });
@@ -42,7 +42,7 @@ void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error) {
   peers_.of(peer).issued.for_each([&](Operation& operation) {
     if (!std::exchange(operation.awaits_reply, false)) return;
     operation.pending->failed(error);
-    if (--operation.parts == 0) finish(operation);
+    if (--operation.completions_left == 0) finish(operation);
   });
 }
 

@@ -37,7 +37,7 @@ class OperationsUnderWay {
   // Takes an operation that will be issued to the peer, which is active from now on.
   Operation& begin(PeerState& peer_state) {
     Operation& operation = pool_.take();
-    operation.parts = 1;
+    operation.completions_left = 1;
     operation.peer = peer_state.peer;
     peers_.begin(peer_state);
     return operation;
@@ -45,7 +45,7 @@ class OperationsUnderWay {
   // Makes it a request, which also awaits a reply.
   static void await_reply(Operation& operation) {
     operation.request = true;
-    operation.parts = 2;
+    operation.completions_left = 2;
     operation.awaits_reply = true;
   }
   // Notes that the provider has taken it.

@@ -29,7 +29,7 @@ void PeerHealth::limit_silence(std::optional<std::chrono::seconds> limit) {
 
 void PeerHealth::check(Clock::time_point now) {
   if (timeout().count() == 0) return;
-  states_.for_each_active([&](PeerState& peer_state) { check(peer_state, now); });
+  states_.for_each_busy([&](PeerState& peer_state) { check(peer_state, now); });
 }
 
 void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
@@ -58,7 +58,7 @@ std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now
   constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   std::vector<QuietPath> paths;
   if (timeout().count() == 0) return paths;
-  states_.for_each_active([&](PeerState& peer_state) {
+  states_.for_each_busy([&](PeerState& peer_state) {
     const bool noted = peer_state.unacknowledged_since != Clock::time_point{};
     if (!quiet(peer_state, now, noted ? Clock::duration{} : kQuietEnough)) return;
     if (const auto path = peers_.tcp_path(peer_state.peer)) {

@@ -102,7 +102,7 @@ class PeerStates {
   std::span<PeerState* const> active() const { return active_; }
   // Calls act(PeerState&) for each active peer. `act` may end operations of the peer that it gets, and of no other.
   template <class Do>
-  void for_each_active(Do&& act) {
+  void for_each_busy(Do&& act) {
     for (std::size_t i = active_.size(); i-- > 0;) act(*active_[i]);
   }
   // How often a peer has become active.

@@ -42,7 +42,8 @@ Status Receives::post(Receive& buffer) const {
   ssize_t code = 0;
   do {
     void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
-    code = fi_recv(queue_, buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC, &buffer.reserved);
+    code =
+        fi_recv(queue_, buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC, &buffer.provider_context);
   } while (code == -FI_EAGAIN);
   return code == 0 ? Status() : Status(fabric_error(ErrorKind::kOther, "fi_recv", code));
 }

@@ -8,7 +8,7 @@
 //                neither the list nor the release step.
 //   kRegions     RequestHeader. It asks for `count` bytes of the table of attached regions, from region `offset` on
 //                (AttachedRegions::Page).
-//   kDescribe    RequestHeader. It asks for the description of the region (MessageHandler::Region), of `count` bytes.
+//   kDescribe    RequestHeader. It asks for `count` bytes, the description of the space (ServedSpace).
 //   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
 //                the list, only the former value of its word follows the header.
 //   kProbe       ReplyHeader. The receiver drops it: the sender only learns whether it can be sent.
@@ -30,7 +30,7 @@ enum class MessageKind : std::uint8_t {
   kDescribe = 6
 };
 
-// One atomic step on a control word of 64 bits (remote_memory.hpp), in the region's own control block.
+// One atomic step on a control word of 64 bits (remote_memory.hpp), in the control block of that space.
 enum class ControlCall : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite };
 struct ControlStep {
   ControlCall call;
@@ -48,7 +48,7 @@ struct RequestHeader {
   std::uint16_t unused;
   std::uint32_t sender;        // rank of the origin in the space
   std::uint64_t identity;      // of the origin's process (FabricAddress); 0 between on-node peers
-  std::uint64_t region;        // id of the target's region (MessageHandler::publish)
+  std::uint64_t space;         // its id at the target (MessageHandler::publish)
   std::uint64_t offset;        // kRegions: index of the first region
   std::uint32_t count;         // kRegions, kDescribe: bytes of the answer
   std::uint32_t generation;    // of the origin's operation; copied into the reply

@@ -16,18 +16,18 @@ namespace {
 
 __extension__ using Wide = __int128;
 
-const char* find_fault(const ControlStep& step, const MessageHandler::Region& region) {
+const char* find_fault(const ControlStep& step, const MessageHandler::ServedSpace& space) {
   constexpr std::size_t kWord = sizeof(std::uint64_t);
   if (step.call > ControlCall::kWrite) return "no control call";
-  const bool inside = region.control_bytes >= kWord && step.word <= region.control_bytes - kWord;
+  const bool inside = space.control_bytes >= kWord && step.word <= space.control_bytes - kWord;
   return inside && step.word % kWord == 0 ? nullptr : "no control word";
 }
 
 // Checks the first of two steps.
-const char* find_fault_of_acquire_step(const ControlStep& step, const MessageHandler::Region& region) {
+const char* find_fault_of_acquire_step(const ControlStep& step, const MessageHandler::ServedSpace& space) {
   if (step.call != ControlCall::kFetchAdd) return "no acquire step";
   // A list ends early at detached memory. The release step would then be missing, although the lock has been acquired.
-  return region.attached == nullptr ? find_fault(step, region) : "an acquire step before attached memory";
+  return space.attached == nullptr ? find_fault(step, space) : "an acquire step before attached memory";
 }
 
 // Executes a control step and returns the word's former value. Sequentially consistent: the step publishes the puts
@@ -45,26 +45,26 @@ std::uint64_t take(const ControlStep& step, std::byte* control) {
   return before;
 }
 
-bool inside(const ListEntry& entry, const MessageHandler::Region& region) {
+bool inside(const ListEntry& entry, const MessageHandler::ServedSpace& space) {
   const Wide one = entry.offset;
   const Wide other = one + static_cast<Wide>(entry.stride) * (entry.blocks - 1);
   return std::min(one, other) >= 0 &&
-         std::max(one, other) + span_of(entry.type, entry.count) <= static_cast<Wide>(region.bytes);
+         std::max(one, other) + span_of(entry.type, entry.count) <= static_cast<Wide>(space.bytes);
 }
 
-// Returns null if the whole list is well formed and within the region.
-const char* find_fault(std::span<const std::byte> list, const MessageHandler::Region& region) {
+// Returns null if the whole list is well formed and within the space.
+const char* find_fault(std::span<const std::byte> list, const MessageHandler::ServedSpace& space) {
   OperationListReader reader(list);
   ListEntry entry;
   for (std::span<const std::byte> data; reader.next(entry, data);) {
-    if (!inside(entry, region)) return "beyond the region";
+    if (!inside(entry, space)) return "beyond the space";
   }
   return reader.fault();
 }
 
 const char* find_fault_of_regions(const RequestHeader& request, std::span<const std::byte> payload,
-                                  const MessageHandler::Region& region) {
-  if (region.attached == nullptr) return "no regions are attached here";
+                                  const MessageHandler::ServedSpace& space) {
+  if (space.attached == nullptr) return "no regions are attached here";
   return payload.empty() && request.count >= sizeof(AttachedRegions::Page) && request.count <= kMaxPayload
              ? nullptr
              : "bad length";
@@ -72,7 +72,7 @@ const char* find_fault_of_regions(const RequestHeader& request, std::span<const 
 
 // Executes `blocks` of the entry's blocks. `target`, `data` and `fetched` belong to the first of these blocks.
 void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* target, const std::byte* data,
-                   std::byte* fetched, const MessageHandler::Region& region) {
+                   std::byte* fetched, const MessageHandler::ServedSpace& space) {
   const std::size_t bytes = entry.block_bytes();
   const auto dense = static_cast<std::ptrdiff_t>(bytes);
   switch (entry.kind) {
@@ -83,13 +83,13 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
   }
   // All blocks share one acquisition: a message holds less than Space::kLockedBytes.
   std::optional<AccumulateLock> lock;
-  if (entry.kind == OperationKind::kAccumulate && (region.always_locked || !has_cpu_atomics(entry.type))) {
-    lock.emplace(*region.lock);
+  if (entry.kind == OperationKind::kAccumulate && (space.always_locked || !has_cpu_atomics(entry.type))) {
+    lock.emplace(*space.lock);
     return combine_rows(entry.op, entry.type, target, data, fetched, entry.count, blocks, {entry.stride, dense, dense});
   }
   for (std::uint32_t block = 0; block < blocks; ++block) {
-    const AtomicMethod method = region.always_locked ? AtomicMethod::kLocked : atomic_method(entry.type, target);
-    if (method == AtomicMethod::kLocked && !lock) lock.emplace(*region.lock);
+    const AtomicMethod method = space.always_locked ? AtomicMethod::kLocked : atomic_method(entry.type, target);
+    if (method == AtomicMethod::kLocked && !lock) lock.emplace(*space.lock);
     if (entry.kind == OperationKind::kCompareAndSwap) {
       compare_and_swap(method, entry.type, target, data + bytes, data, fetched);
     } else {
@@ -102,7 +102,8 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
 }
 
 // Returns false, and skips the rest of the list, at the first block whose memory is not attached.
-bool execute_list(std::span<const std::byte> list, MessageHandler::Region& region, std::vector<std::byte>& fetched) {
+bool execute_list(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
+                  std::vector<std::byte>& fetched) {
   OperationListReader reader(list);
   ListEntry entry;
   for (std::span<const std::byte> data; reader.next(entry, data);) {
@@ -111,18 +112,18 @@ bool execute_list(std::span<const std::byte> list, MessageHandler::Region& regio
     fetched.resize(first + entry.fetched_bytes());
     const std::byte* const sent = data.empty() ? nullptr : data.data();
     std::byte* const back = entry.fetch != 0 ? fetched.data() + first : nullptr;
-    if (region.attached == nullptr) {
-      execute_entry(entry, entry.blocks, region.base + entry.offset, sent, back, region);
+    if (space.attached == nullptr) {
+      execute_entry(entry, entry.blocks, space.base + entry.offset, sent, back, space);
       continue;
     }
     for (std::uint32_t block = 0; block < entry.blocks; ++block) {
-      std::byte* target = region.base + entry.offset + static_cast<std::int64_t>(block) * entry.stride;
+      std::byte* target = space.base + entry.offset + static_cast<std::int64_t>(block) * entry.stride;
       const auto work = [&] {
         execute_entry(entry, 1, target, sent != nullptr ? sent + block * bytes : nullptr,
-                      back != nullptr ? back + block * bytes : nullptr, region);
+                      back != nullptr ? back + block * bytes : nullptr, space);
       };
-      if (!region.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count),
-                                           work))
+      if (!space.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count),
+                                          work))
         return false;
     }
   }
@@ -139,12 +140,12 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     return answer;
   }
   std::memcpy(&request, message.data(), sizeof request);
-  const auto found = regions_.find(request.region);
-  if (found == regions_.end() || request.sender >= found->second.ranks) {
-    answer.refused = "unknown region or sender";
+  const auto found = spaces_.find(request.space);
+  if (found == spaces_.end() || request.sender >= found->second.ranks) {
+    answer.refused = "unknown space or sender";
     return answer;
   }
-  Region& region = found->second;
+  ServedSpace& space = found->second;
   const std::span<const std::byte> payload = message.subspan(sizeof request);
   answer.known_sender = true;
   answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
@@ -154,16 +155,16 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     answer.fetched.clear();
   };
   if (request.kind == MessageKind::kRegions) {
-    if (const char* fault = find_fault_of_regions(request, payload, region)) {
+    if (const char* fault = find_fault_of_regions(request, payload, space)) {
       refuse(fault);
     } else {
       answer.fetched.resize(request.count);
-      region.attached->read_page(static_cast<int>(request.sender), request.offset, answer.fetched);
+      space.attached->read_page(static_cast<int>(request.sender), request.offset, answer.fetched);
     }
     return answer;
   }
   if (request.kind == MessageKind::kDescribe) {
-    const std::span<const std::byte> description(region.description.data(), region.description_bytes);
+    const std::span<const std::byte> description(space.description.data(), space.description_bytes);
     if (!payload.empty() || request.count != description.size()) {
       refuse("bad length");
     } else {
@@ -181,9 +182,9 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   const std::span<const std::byte> list = payload.first(payload.size() - step_bytes);
   std::memcpy(steps.data(), payload.data() + list.size(), step_bytes);
   const bool opens = controls == kMostControls;
-  const char* fault = opens ? find_fault_of_acquire_step(steps.front(), region) : nullptr;
-  if (fault == nullptr && controls > 0) fault = find_fault(steps[controls - 1], region);
-  if (fault == nullptr) fault = find_fault(list, region);
+  const char* fault = opens ? find_fault_of_acquire_step(steps.front(), space) : nullptr;
+  if (fault == nullptr && controls > 0) fault = find_fault(steps[controls - 1], space);
+  if (fault == nullptr) fault = find_fault(list, space);
   if (fault != nullptr) {
     refuse(fault);
     return answer;
@@ -192,15 +193,15 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     const auto* bytes = reinterpret_cast<const std::byte*>(&word);
     answer.fetched.insert(answer.fetched.end(), bytes, bytes + sizeof word);
   };
-  const std::uint64_t before = opens ? take(steps.front(), region.control) : 0;
+  const std::uint64_t before = opens ? take(steps.front(), space.control) : 0;
   if ((before & steps.front().compare) != 0 && opens) {
     answer.header.status = ReplyStatus::kStopped;
     append(before);
-  } else if (!execute_list(list, region, answer.fetched)) {
+  } else if (!execute_list(list, space, answer.fetched)) {
     refuse("not attached");
   } else {
     if (opens) append(before);
-    if (controls > 0) append(take(steps[controls - 1], region.control));
+    if (controls > 0) append(take(steps[controls - 1], space.control));
   }
   return answer;
 }

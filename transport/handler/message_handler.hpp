@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The active-message handler. It executes requests of origins on this process's regions: atomics that no adapter
+// The active-message handler. It executes requests of origins on this process's spaces: atomics that no adapter
 // executes, many small operations in one message, and the control steps before and after them. Over the fabric it runs
 // in the thread that polls the endpoint, usually the progress thread; for on-node peers, see node_handler.hpp. It never
 // calls MPI and never waits for the application.
 //
 // Not thread-safe: the caller serializes all calls. Errors: a refused request is reported by Answer::refused and by
-// ReplyStatus::kRefused. Memory: some 200 bytes per region, for any number of peers.
+// ReplyStatus::kRefused. Memory: some 200 bytes per space, for any number of peers.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class AttachedRegions;
 
 class MessageHandler {
  public:
-  struct Region {
+  struct ServedSpace {
     std::byte* base = nullptr;
     std::uint64_t bytes = 0;
     AccumulateLockWord* lock = nullptr;
@@ -33,15 +33,15 @@ class MessageHandler {
     std::byte* control = nullptr;         // the control block, if any
     std::uint64_t control_bytes = 0;
     AttachedRegions* attached = nullptr;  // of a dynamic space: the memory that may be accessed
-    // What an origin must know to reach the region without the handler; the handler does not interpret it.
+    // What an origin must know to reach the space without the handler; the handler does not interpret it.
     std::array<std::byte, 64> description{};
     std::uint32_t description_bytes = 0;
   };
 
-  // Adds a region. `id` is random, so that only those can name it whom the ranks of the space have told. Returns
-  // false, and changes nothing, if there is such a region already.
-  bool publish(std::uint64_t id, const Region& region) { return regions_.try_emplace(id, region).second; }
-  void withdraw(std::uint64_t id) { regions_.erase(id); }
+  // Adds a space. `id` is random, so that only those can name it whom the ranks of the space have told. Returns
+  // false, and changes nothing, if there is such a space already.
+  bool publish(std::uint64_t id, const ServedSpace& space) { return spaces_.try_emplace(id, space).second; }
+  void withdraw(std::uint64_t id) { spaces_.erase(id); }
 
   struct Answer {
     bool known_sender = false;    // false: no answer is sent
@@ -53,7 +53,7 @@ class MessageHandler {
   Answer execute(std::span<const std::byte> message);
 
  private:
-  std::unordered_map<std::uint64_t, Region> regions_;
+  std::unordered_map<std::uint64_t, ServedSpace> spaces_;
 };
 
 }  // namespace farside

@@ -63,14 +63,14 @@ NodeHandler::~NodeHandler() {
   thread_.join();
 }
 
-bool NodeHandler::publish(std::uint64_t id, const MessageHandler::Region& region) {
+bool NodeHandler::publish(std::uint64_t id, const MessageHandler::ServedSpace& space) {
   const std::scoped_lock held(mutex_);
-  return handler_.publish(id, region);
+  return handler_.publish(id, space);
 }
 
-void NodeHandler::withdraw(std::uint64_t region) {
+void NodeHandler::withdraw(std::uint64_t space) {
   const std::scoped_lock held(mutex_);
-  handler_.withdraw(region);
+  handler_.withdraw(space);
 }
 
 std::size_t NodeHandler::answer(std::span<const std::byte> message, std::span<std::byte> room) {
@@ -130,9 +130,8 @@ void NodeHandler::run() {
 }
 
 Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid, std::uint64_t nonce_address,
-                                                               std::uint64_t nonce,
-                                                               const NodeHandlerPlace& place,
-                                                               std::uint64_t region) {
+                                                               std::uint64_t nonce, const NodeHandlerPlace& place,
+                                                               std::uint64_t space) {
   const std::scoped_lock held(on_node_peers().mutex);
   std::weak_ptr<Mapping>& known = on_node_peers().message_queues[place.nonce];
   std::shared_ptr<Mapping> mapping = known.lock();
@@ -146,8 +145,7 @@ Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid,
     known = mapping;
   }
   std::erase_if(on_node_peers().message_queues, [](const auto& entry) { return entry.second.expired(); });
-  return std::unique_ptr<PeerNodeHandler>(
-      new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, region));
+  return std::unique_ptr<PeerNodeHandler>(new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, space));
 }
 
 bool PeerNodeHandler::lives() const {
@@ -162,7 +160,7 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
   RequestHeader header{};
   header.kind = MessageKind::kOperations;
   header.sender = sender;
-  header.region = region_;
+  header.space = space_;
   const auto parts = [&](const OperationList& list) {
     return std::array<std::span<const std::byte>, 2>{std::as_bytes(std::span(&header, 1)), list.bytes()};
   };

@@ -39,8 +39,8 @@ class NodeHandler {
   // The location of the message queue, for on-node peers.
   NodeHandlerPlace place() const { return {segment_.fd.get(), message_queue_.nonce()}; }
   // As MessageHandler::publish.
-  bool publish(std::uint64_t id, const MessageHandler::Region& region);
-  void withdraw(std::uint64_t region);
+  bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space);
+  void withdraw(std::uint64_t space);
 
   // For application threads that wait. Executes the messages in the queue, and returns whether there were any.
   bool poll();
@@ -68,7 +68,7 @@ class PeerNodeHandler {
   // Maps the peer's message queue, unless this process has mapped it already. Errors: kNoRoute.
   static Result<std::unique_ptr<PeerNodeHandler>> find(std::int32_t pid, std::uint64_t nonce_address,
                                                        std::uint64_t nonce, const NodeHandlerPlace& place,
-                                                       std::uint64_t region);
+                                                       std::uint64_t space);
   // Executes lists, in any order, and returns when all are complete, with the first error. `sender`: this process's
   // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer
   // if the target's process has ended, or if its answer has a wrong length.
@@ -78,13 +78,13 @@ class PeerNodeHandler {
 
  private:
   PeerNodeHandler(std::shared_ptr<Mapping> mapping, std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
-                  std::uint64_t region)
+                  std::uint64_t space)
       : mapping_(std::move(mapping)),
         sender_(MessageQueue::at(mapping_->base()).sender()),
         pid_(pid),
         nonce_address_(nonce_address),
         nonce_(nonce),
-        region_(region) {}
+        space_(space) {}
   bool lives() const;
   Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list);
 
@@ -93,7 +93,7 @@ class PeerNodeHandler {
   std::int32_t pid_;
   std::uint64_t nonce_address_;        // in the peer's private memory
   std::uint64_t nonce_;
-  std::uint64_t region_;
+  std::uint64_t space_;
 };
 
 }  // namespace farside

@@ -25,40 +25,41 @@ FabricRoute::FabricRoute(const Setup& setup)
       wake_event_(setup.wake_event),
       statistics_(setup.statistics),
       rank_(setup.rank),
-      region_(setup.region) {}
+      space_(setup.space) {}
 
 FabricRoute::~FabricRoute() {
   // After an error the caller may not have flushed. The endpoint still uses operations that are under way: each
   // completes, or its peer is abandoned. Kept operations belong to an epoch that never ended, and are dropped.
-  targets_.for_each_active([this](FabricTargets::Use& use) {
+  targets_.for_each_busy([this](FabricTargets::Use& use) {
     {
       const std::scoped_lock held(targets_.mutex());
       use->order.drop();
     }
     (void)complete(*use);
   });
-  if (published_) endpoint_.withdraw(region_);
+  if (published_) endpoint_.withdraw(space_);
 }
 
-Status FabricRoute::expose(const MessageHandler::Region& region, std::uint64_t data_bytes, std::uint32_t tag) {
+Status FabricRoute::register_memory(const MessageHandler::ServedSpace& space, std::uint64_t data_bytes,
+                                    std::uint32_t unit) {
   Result<Endpoint::Registration> control =
-      endpoint_.expose(region.control, region.control_bytes, region_ ^ kControlKey);
+      endpoint_.register_memory(space.control, space.control_bytes, space_ ^ kControlKey);
   if (!control) return control.error();
   control_ = std::move(control.value().region);
   own_.control_key = control.value().key;
-  if (region.attached == nullptr && data_bytes > 0) {
-    Result<Endpoint::Registration> data = endpoint_.expose(region.base, data_bytes, region_ ^ kDataKey);
+  if (space.attached == nullptr && data_bytes > 0) {
+    Result<Endpoint::Registration> data = endpoint_.register_memory(space.base, data_bytes, space_ ^ kDataKey);
     if (!data) return data.error();
     data_ = std::move(data.value().region);
     own_.data_key = data.value().key;
   }
-  own_.bytes = region.attached == nullptr ? data_bytes : 0;
-  own_.tag = tag;
-  MessageHandler::Region published = region;
+  own_.bytes = space.attached == nullptr ? data_bytes : 0;
+  own_.unit = unit;
+  MessageHandler::ServedSpace published = space;
   static_assert(sizeof own_ <= sizeof published.description);
   std::memcpy(published.description.data(), &own_, sizeof own_);
   published.description_bytes = sizeof own_;
-  if (!endpoint_.publish(region_, published))
+  if (!endpoint_.publish(space_, published))
     return Error{ErrorKind::kOther, "another window of this process has the same id"};
   published_ = true;
   return {};
@@ -66,7 +67,7 @@ Status FabricRoute::expose(const MessageHandler::Region& region, std::uint64_t d
 
 void FabricRoute::agree(Agreed agreed) {
   agreed_ = std::move(agreed);
-  all_alike_ = agreed_.same_bytes && agreed_.same_tags && endpoint_.keys_are_chosen();
+  all_alike_ = agreed_.same_bytes && agreed_.same_units && endpoint_.keys_are_chosen();
 }
 
 // A rank is added at its first use. Its description follows when its data are used.
@@ -95,12 +96,12 @@ Result<FabricTarget*> FabricRoute::describe(int rank) {
   return &target;
 }
 
-Result<FabricRoute::Facts> FabricRoute::facts(int rank) {
-  if (agreed_.same_bytes && agreed_.same_tags) return Facts{own_.bytes, own_.tag};
+Result<FabricRoute::Extent> FabricRoute::extent(int rank) {
+  if (agreed_.same_bytes && agreed_.same_units) return Extent{own_.bytes, own_.unit};
   const Result<FabricTarget*> target = describe(rank);
   if (!target) return target.error();
   const TargetDescription description = target.value()->description.get();
-  return Facts{description.bytes, description.tag};
+  return Extent{description.bytes, description.unit};
 }
 
 Result<FabricTargets::Use> FabricRoute::use(int rank) {
@@ -109,7 +110,7 @@ Result<FabricTargets::Use> FabricRoute::use(int rank) {
   return FabricTargets::Use(targets_, *target.value(), rank);
 }
 
-Result<FabricRoute::Keyed> FabricRoute::keyed(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes) {
+Result<FabricRoute::Keyed> FabricRoute::keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes) {
   if (agreed_.regions == nullptr) [[likely]] return Keyed{to.target->description.get().data_key, offset, bytes};
   const std::uint64_t address = agreed_.first_address + offset;
   const Result<Region> region = agreed_.regions->find(to.rank, address);
@@ -118,7 +119,7 @@ Result<FabricRoute::Keyed> FabricRoute::keyed(const ActiveTarget& to, std::uint6
 }
 
 template <class Transfer>
-Status FabricRoute::by_keys(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes, Transfer&& transfer) {
+Status FabricRoute::by_keys(const BusyTarget& to, std::uint64_t offset, std::size_t bytes, Transfer&& transfer) {
   for (std::size_t done = 0; done < bytes;) {
     const Result<Keyed> part = keyed(to, offset + done, bytes - done);
     if (!part) return part.error();
@@ -150,17 +151,17 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   TargetOrder::Offer offer{operation};
   std::optional<TargetOrder::Next> next;
   if (own == nullptr && !(operation.atomic() && agreed_.rules.integers_by_nic)) {
-    // Most operations in a burst are kept, behind others of an active target.
+    // Most operations in a burst are kept, behind others of a busy target.
     const std::scoped_lock held(targets_.mutex());
     const FabricTarget* const known = targets_.find_locked(rank);
-    if (known != nullptr && known->description && known->active != nullptr) {
-      next = known->active->order.offer(offer, traffic(*known->active));
+    if (known != nullptr && known->description && known->busy != nullptr) {
+      next = known->busy->order.offer(offer, traffic(*known->busy));
       if (*next == TargetOrder::Next::kKept) return {};
     }
   }
   const Result<FabricTargets::Use> used = use(rank);
   if (!used) return used.error();
-  ActiveTarget& to = *used.value();
+  BusyTarget& to = *used.value();
   if (operation.atomic() && agreed_.rules.nic(operation.type, place_of(*to.target, operation.offset)))
     return issue(to, own != nullptr ? *own : to, operation);
   if (own != nullptr) {
@@ -183,7 +184,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
 Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
   const Result<FabricTargets::Use> used = use(rank);
   if (!used) return used.error();
-  ActiveTarget& to = *used.value();
+  BusyTarget& to = *used.value();
   while (true) {
     TargetOrder::Next next{};
     {
@@ -196,14 +197,14 @@ Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
   }
 }
 
-KeptOperations FabricRoute::take_kept(ActiveTarget& to, bool even_nothing) {
+KeptOperations FabricRoute::take_kept(BusyTarget& to, bool even_nothing) {
   for (Waiter waiter(waiting_, wake_event_);; waiter.pause()) {
     const std::scoped_lock held(targets_.mutex());
     if (std::optional<KeptOperations> taken = to.order.take(even_nothing)) return std::move(*taken);
   }
 }
 
-void FabricRoute::kept_sent(ActiveTarget& to, KeptOperations sent) {
+void FabricRoute::kept_sent(BusyTarget& to, KeptOperations sent) {
   const std::scoped_lock held(targets_.mutex());
   to.order.sent(std::move(sent));
 }
@@ -217,14 +218,14 @@ Status FabricRoute::defer_lock(int rank, TargetOrder::Acquire acquire) {
 }
 
 // Ends the deferral, and takes the kept operations out of the way of the acquire step.
-KeptOperations FabricRoute::hold_back(ActiveTarget& to) {
+KeptOperations FabricRoute::hold_back(BusyTarget& to) {
   (void)to.order.end_deferral();
   KeptOperations kept = take_kept(to, true);
   kept_sent(to, {});
   return kept;
 }
 
-void FabricRoute::keep_again(ActiveTarget& to, KeptOperations kept) {
+void FabricRoute::keep_again(BusyTarget& to, KeptOperations kept) {
   const std::scoped_lock held(targets_.mutex());
   to.order.keep_again(std::move(kept));
 }
@@ -237,7 +238,7 @@ void FabricRoute::keep_again(int rank, std::unique_ptr<OperationList> list) {
 }
 
 // Called before an operation leaves.
-Status FabricRoute::acquire_first(ActiveTarget& to) {
+Status FabricRoute::acquire_first(BusyTarget& to) {
   if (!to.order.deferred()) [[likely]]
     return {};
   const TargetOrder::Acquire acquire = to.order.end_deferral();
@@ -259,7 +260,7 @@ Status FabricRoute::execute_locked(int rank, const ControlStep& acquire_step, co
   return status ? wait_for(pending) : std::move(status);
 }
 
-Status FabricRoute::issue_kept(ActiveTarget& to) {
+Status FabricRoute::issue_kept(BusyTarget& to) {
   if (to.order.deferred() && to.order.keeps_any()) [[unlikely]] {
     if (Status status = acquire_first(to); !status) return status;
   }
@@ -271,7 +272,7 @@ Status FabricRoute::issue_kept(ActiveTarget& to) {
   return status;
 }
 
-Status FabricRoute::issue_before_flush(ActiveTarget& to) {
+Status FabricRoute::issue_before_flush(BusyTarget& to) {
   {
     const std::scoped_lock held(targets_.mutex());
     to.order.flush_begins();
@@ -279,7 +280,7 @@ Status FabricRoute::issue_before_flush(ActiveTarget& to) {
   return issue_kept(to);
 }
 
-Status FabricRoute::issue(ActiveTarget& to, Outstanding& among, const DataOperation& operation) {
+Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   if (Status status = acquire_first(to); !status) return status;
   Status issued = issue_parts(to, among, operation);
   if (issued) [[likely]] return issued;
@@ -292,7 +293,7 @@ Status FabricRoute::issue(ActiveTarget& to, Outstanding& among, const DataOperat
 // Accumulates towards one target take effect in the order in which they are issued (accumulate_ordering, MPI 4.0
 // section 12.7.2): requests are ordered among themselves, and so are atomics of an adapter. No element is combined by
 // both. The address at the target decides on the method, as it does at the target.
-Status FabricRoute::issue_parts(ActiveTarget& to, Outstanding& among, const DataOperation& operation) {
+Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   const auto fragment = [](auto* buffer, std::size_t done) { return buffer + done; };
   switch (operation.kind) {
     case OperationKind::kPut:
@@ -315,7 +316,7 @@ Status FabricRoute::issue_parts(ActiveTarget& to, Outstanding& among, const Data
   return issue_by_handler(to, among, operation);
 }
 
-Status FabricRoute::issue_by_handler(ActiveTarget& to, Outstanding& among, const DataOperation& operation) {
+Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   const std::size_t extent = traits(operation.type).extent;
   DataOperation part = operation;
   for (std::size_t done = 0; done < operation.count; done += part.count) {
@@ -336,13 +337,13 @@ Status FabricRoute::send_behind_kept(int rank, Outstanding* own, std::unique_ptr
   return used ? send_behind_kept(*used.value(), own, std::move(list)) : Status(used.error());
 }
 
-Status FabricRoute::send_behind_kept(ActiveTarget& to, Outstanding* own, std::unique_ptr<OperationList> list) {
+Status FabricRoute::send_behind_kept(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list) {
   Status before = issue_kept(to);
   Status sent = send_list(to, own != nullptr ? own->requests : to.requests, std::move(list));
   return before ? std::move(sent) : std::move(before);
 }
 
-Status FabricRoute::send_list(ActiveTarget& to, Pending& among, std::unique_ptr<OperationList> list) {
+Status FabricRoute::send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list) {
   if (Status status = acquire_first(to); !status) return status;
   // An earlier error is returned, but the list is sent all the same: its operations were accepted.
   Status before;
@@ -386,18 +387,19 @@ Status FabricRoute::flush(int rank) {
 }
 
 Status FabricRoute::flush_all() {
-  if (!targets_.any_active()) [[likely]] return {};
+  if (!targets_.any_busy()) [[likely]]
+    return {};
   Status first;
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
   // Issues towards all targets before it waits for any.
-  targets_.for_each_active([&](FabricTargets::Use& use) { keep(issue_before_flush(*use)); });
-  targets_.for_each_active([&](FabricTargets::Use& use) { keep(complete(*use)); });
+  targets_.for_each_busy([&](FabricTargets::Use& use) { keep(issue_before_flush(*use)); });
+  targets_.for_each_busy([&](FabricTargets::Use& use) { keep(complete(*use)); });
   return first;
 }
 
-Status FabricRoute::complete(ActiveTarget& to) {
+Status FabricRoute::complete(BusyTarget& to) {
   Status first;
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
@@ -428,7 +430,7 @@ Status FabricRoute::order_before_release(int rank) {
   if (target == nullptr) return {};
   const FabricTargets::Use use(targets_, *target);
   if (!use) return {};
-  ActiveTarget& to = *use;
+  BusyTarget& to = *use;
   // A handler that finds memory detached would not execute the release.
   if (agreed_.regions != nullptr) return complete(to);
   Status first;

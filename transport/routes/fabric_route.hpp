@@ -3,11 +3,11 @@
 // order (transport/README.md, "Operations over the fabric"). In the atomicity domain nic it also carries out the
 // atomics on this rank and its on-node peers.
 //
-// A rank becomes known at the first operation on it: its address is in the directory, and where keys, sizes or tags are
+// A rank becomes known at the first operation on it. Its address is in the directory. Where keys, sizes or units are
 // not the same on all ranks, its handler is asked for its description, in one round trip.
 //
 // Thread safety: any, except deferred locks, which are for processes with one thread. Errors: kPeer, kRange, kNoMemory
-// of the endpoint. Cost: transport/README.md, "Routes and costs"; of flush_all() what is active, else one load. Memory:
+// of the endpoint. Cost: transport/README.md, "Routes and costs"; of flush_all() what is busy, else one load. Memory:
 // fabric_targets.hpp.
 #pragma once
 
@@ -40,31 +40,31 @@ class RegionFinder {
 
 class FabricRoute {
  public:
-  // `waiting`, `wake_event`: how a thread of this process waits. `region`: the id of the space at all handlers.
+  // `waiting`, `wake_event`: how a thread of this process waits. `space`: its id at all handlers.
   struct Setup {
     Endpoint& endpoint;
     Progress& waiting;
     WakeEvent& wake_event;
     Statistics& statistics;
     int rank = 0;
-    std::uint64_t region = 0;
+    std::uint64_t space = 0;
   };
   explicit FabricRoute(const Setup& setup);
   FabricRoute(const FabricRoute&) = delete;
   FabricRoute& operator=(const FabricRoute&) = delete;
-  // Waits for what is under way, and withdraws the region.
+  // Waits for what is under way, and withdraws the space.
   ~FabricRoute();
 
-  // Makes this rank's memory accessible, and its handler's region. `region.description` is filled in here. Errors:
+  // Makes this rank's memory accessible, and the handler serve it. `space.description` is filled in here. Errors:
   // kNoMemory.
-  Status expose(const MessageHandler::Region& region, std::uint64_t data_bytes, std::uint32_t tag);
+  Status register_memory(const MessageHandler::ServedSpace& space, std::uint64_t data_bytes, std::uint32_t unit);
 
   // What all ranks have agreed on. Precondition of all operations.
   struct Agreed {
     PeerAddresses addresses;
     AccumulateRules rules;
     bool same_bytes = false;  // of data, on all ranks
-    bool same_tags = false;
+    bool same_units = false;
     RegionFinder* regions = nullptr;  // of a dynamic space
     std::uint64_t first_address = 0;  // of its data: an offset plus this is an address
   };
@@ -72,15 +72,15 @@ class FabricRoute {
   void count_in(OperationCounts* counts) { counts_ = counts; }
   Endpoint& endpoint() const { return endpoint_; }
 
-  // The bytes of data and the tag of a rank. One round trip at the first call for a rank, if ranks differ. Errors:
+  // The bytes of data and the unit of a rank. One round trip at the first call for a rank, if ranks differ. Errors:
   // kPeer.
-  struct Facts {
+  struct Extent {
     std::uint64_t bytes = 0;
-    std::uint32_t tag = 0;
+    std::uint32_t unit = 0;
   };
-  Result<Facts> facts(int rank);
+  Result<Extent> extent(int rank);
 
-  // Returns whether the rank's adapter executes the operation. Precondition: facts() of the rank are known.
+  // Returns whether the rank's adapter executes the operation. Precondition: extent() of the rank are known.
   bool by_nic(int rank, const DataOperation& operation);
   // Returns when the operation is issued or kept. `own`: see own_outstanding().
   Status operate(int rank, const DataOperation& operation, Outstanding* own);
@@ -138,40 +138,38 @@ class FabricRoute {
   Result<FabricTarget*> reach(int rank);
   Result<FabricTarget*> describe(int rank);
   Result<FabricTargets::Use> use(int rank);
-  Result<Keyed> keyed(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes);
+  Result<Keyed> keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes);
   // Calls transfer(place, bytes done before, bytes) for each part of the range that has one key.
   template <class Transfer>
-  Status by_keys(const ActiveTarget& to, std::uint64_t offset, std::size_t bytes, Transfer&& transfer);
-  TargetOrder::Traffic traffic(const ActiveTarget& to) const {
+  Status by_keys(const BusyTarget& to, std::uint64_t offset, std::size_t bytes, Transfer&& transfer);
+  TargetOrder::Traffic traffic(const BusyTarget& to) const {
     return {to.done(), to.requests.done(), agreed_.rules.by_nic};
   }
-  HandlerPlace handler_of(const FabricTarget& to) const {
-    return {to.peer, region_, static_cast<std::uint32_t>(rank_)};
-  }
+  HandlerPlace handler_of(const FabricTarget& to) const { return {to.peer, space_, static_cast<std::uint32_t>(rank_)}; }
   // An address with the alignment of this offset at the target. With chosen keys the base is unknown, and such
   // endpoints have no adapter atomics.
   static const void* place_of(const FabricTarget& to, std::uint64_t offset) {
     const std::uint64_t address = to.description.get().data_key.base + offset;
     return reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
   }
-  KeptOperations take_kept(ActiveTarget& to, bool even_nothing);
-  void kept_sent(ActiveTarget& to, KeptOperations sent);
-  KeptOperations hold_back(ActiveTarget& to);
-  void keep_again(ActiveTarget& to, KeptOperations kept);
-  Status acquire_first(ActiveTarget& to);
-  Status issue_kept(ActiveTarget& to);
-  Status issue_before_flush(ActiveTarget& to);
-  Status issue(ActiveTarget& to, Outstanding& among, const DataOperation& operation);
-  Status issue_parts(ActiveTarget& to, Outstanding& among, const DataOperation& operation);
-  Status issue_by_handler(ActiveTarget& to, Outstanding& among, const DataOperation& operation);
-  Status send_list(ActiveTarget& to, Pending& among, std::unique_ptr<OperationList> list);
-  Status send_behind_kept(ActiveTarget& to, Outstanding* own, std::unique_ptr<OperationList> list);
-  Status complete(ActiveTarget& to);
+  KeptOperations take_kept(BusyTarget& to, bool even_nothing);
+  void kept_sent(BusyTarget& to, KeptOperations sent);
+  KeptOperations hold_back(BusyTarget& to);
+  void keep_again(BusyTarget& to, KeptOperations kept);
+  Status acquire_first(BusyTarget& to);
+  Status issue_kept(BusyTarget& to);
+  Status issue_before_flush(BusyTarget& to);
+  Status issue(BusyTarget& to, Outstanding& among, const DataOperation& operation);
+  Status issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation);
+  Status issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation);
+  Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
+  Status send_behind_kept(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list);
+  Status complete(BusyTarget& to);
   Status control_behind_kept(FabricTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched);
   // Accumulates by the adapter (fabric_route_nic.cpp).
-  Status atomic_by_nic(ActiveTarget& to, Pending& among, const DataOperation& operation);
-  Status combine_by_nic(ActiveTarget& to, const DataOperation& operation);
-  Status control_element(ActiveTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
+  Status atomic_by_nic(BusyTarget& to, Pending& among, const DataOperation& operation);
+  Status combine_by_nic(BusyTarget& to, const DataOperation& operation);
+  Status control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
                          const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
   Status wait_for(Pending& pending);
   void await_end(const Pending& pending);  // leaves the error in `pending`
@@ -181,7 +179,7 @@ class FabricRoute {
   WakeEvent& wake_event_;
   Statistics& statistics_;
   const int rank_;
-  const std::uint64_t region_;
+  const std::uint64_t space_;
   FabricHandle<fid_mr> control_, data_;  // registrations; own_ has their keys
   TargetDescription own_;
   Agreed agreed_;

@@ -34,15 +34,16 @@ std::byte* element(void* buffer, std::size_t index) {
 
 }  // namespace
 
-Status FabricRoute::control_element(ActiveTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
-                              const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) {
+Status FabricRoute::control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
+                                    const std::uint64_t* operand, const std::uint64_t* compare,
+                                    std::uint64_t* fetched) {
   const Result<Keyed> found = keyed(to, offset, sizeof(std::uint64_t));
   if (!found) return found.error();
   return endpoint_.control(among, {to.target->peer, found.value().key, found.value().offset}, call, operand, compare,
                            fetched);
 }
 
-Status FabricRoute::atomic_by_nic(ActiveTarget& to, Pending& among, const DataOperation& operation) {
+Status FabricRoute::atomic_by_nic(BusyTarget& to, Pending& among, const DataOperation& operation) {
   const bool swap = operation.kind == OperationKind::kCompareAndSwap;
   if (!swap && operation.op != ReduceOp::kSum && operation.op != ReduceOp::kNoOp) return combine_by_nic(to, operation);
   const ControlCall call = swap                                ? ControlCall::kCompareAndSwap
@@ -61,7 +62,7 @@ Status FabricRoute::atomic_by_nic(ActiveTarget& to, Pending& among, const DataOp
 
 // Operations for which adapters have no atomic: reads elements, combines them here and compare-and-swaps them, again
 // after a pause where another origin has changed an element meanwhile.
-Status FabricRoute::combine_by_nic(ActiveTarget& to, const DataOperation& operation) {
+Status FabricRoute::combine_by_nic(BusyTarget& to, const DataOperation& operation) {
   struct Element {
     std::size_t index;
     std::uint64_t before, after, seen;

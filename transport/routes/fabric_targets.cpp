@@ -28,50 +28,50 @@ void FabricTargets::describe(FabricTarget& target, const TargetDescription& desc
                            : KnownDescription(&descriptions_.add(description));
 }
 
-ActiveTarget& FabricTargets::begin(FabricTarget& target, int rank) {
+BusyTarget& FabricTargets::begin(FabricTarget& target, int rank) {
   const std::scoped_lock held(mutex_);
-  ActiveTarget* active = target.active;
-  if (active == nullptr) {
-    std::unique_ptr<ActiveTarget> object;
+  BusyTarget* busy = target.busy;
+  if (busy == nullptr) {
+    std::unique_ptr<BusyTarget> object;
     if (spare_.empty()) {
-      object = std::make_unique<ActiveTarget>();
+      object = std::make_unique<BusyTarget>();
     } else {
       object = std::move(spare_.back());
       spare_.pop_back();
     }
-    active = object.get();
-    active->towards(rank);
-    active->target = &target;
-    active->rank = rank;
-    active->order = TargetOrder(target.expects_burst != 0);
-    active->place = active_.size();
-    target.active = active;
-    active_.push_back(std::move(object));
-    active_count_.store(active_.size(), std::memory_order_release);
+    busy = object.get();
+    busy->towards(rank);
+    busy->target = &target;
+    busy->rank = rank;
+    busy->order = TargetOrder(target.expects_burst != 0);
+    busy->place = busy_.size();
+    target.busy = busy;
+    busy_.push_back(std::move(object));
+    busy_count_.store(busy_.size(), std::memory_order_release);
   }
-  ++active->users;
-  return *active;
+  ++busy->users;
+  return *busy;
 }
 
-ActiveTarget* FabricTargets::join(FabricTarget& target) {
+BusyTarget* FabricTargets::join(FabricTarget& target) {
   const std::scoped_lock held(mutex_);
-  if (target.active != nullptr) ++target.active->users;
-  return target.active;
+  if (target.busy != nullptr) ++target.busy->users;
+  return target.busy;
 }
 
-void FabricTargets::end(ActiveTarget& active) {
+void FabricTargets::end(BusyTarget& busy) {
   const std::scoped_lock held(mutex_);
-  if (--active.users > 0 || active.pinned || !active.done() || active.has_error() || !active.order.at_rest()) return;
-  active.target->expects_burst = active.order.expects_burst() ? 1 : 0;
-  active.target->active = nullptr;
-  const std::size_t place = active.place;
-  std::swap(active_[place], active_.back());
-  active_[place]->place = place;
-  std::unique_ptr<ActiveTarget> ended = std::move(active_.back());
-  active_.pop_back();
+  if (--busy.users > 0 || busy.pinned || !busy.done() || busy.has_error() || !busy.order.at_rest()) return;
+  busy.target->expects_burst = busy.order.expects_burst() ? 1 : 0;
+  busy.target->busy = nullptr;
+  const std::size_t place = busy.place;
+  std::swap(busy_[place], busy_.back());
+  busy_[place]->place = place;
+  std::unique_ptr<BusyTarget> ended = std::move(busy_.back());
+  busy_.pop_back();
   constexpr std::size_t kMostRoom = 16;
-  if (active_.empty() && active_.capacity() > kMostRoom) active_.shrink_to_fit();
-  active_count_.store(active_.size(), std::memory_order_release);
+  if (busy_.empty() && busy_.capacity() > kMostRoom) busy_.shrink_to_fit();
+  busy_count_.store(busy_.size(), std::memory_order_release);
   if (spare_.size() < kMostSpare) spare_.push_back(std::move(ended));
 }
 

@@ -35,7 +35,7 @@ struct NodeTargetMore {
 
 struct NodeTarget {
   std::int32_t rank = -1;
-  std::uint32_t tag = 0;         // a number of the space's owner (Space::Request)
+  std::uint32_t unit = 0;        // a number of the space's owner (Space::Request)
   std::byte* data = nullptr;     // where operations are loads and stores of this process
   std::byte* control = nullptr;  // the control block, where its words are mapped
   std::uint64_t bytes = 0;       // of data

@@ -16,7 +16,7 @@ struct TargetDescription {
   RemoteKey control_key;  // of the control block, for adapter atomics
   RemoteKey data_key;
   std::uint64_t bytes = 0;  // of data
-  std::uint32_t tag = 0;    // a number of the space's owner (Space::Request)
+  std::uint32_t unit = 0;   // a number of the space's owner (Space::Request)
   std::uint32_t unused = 0;
 };
 
@@ -33,12 +33,12 @@ class CompactDescription {
   explicit CompactDescription(const TargetDescription& full)
       : control_key_(static_cast<std::uint32_t>(full.control_key.key)),
         data_key_(static_cast<std::uint32_t>(full.data_key.key)),
-        tag_(full.tag),
+        unit_(full.unit),
         control_base_(full.control_key.base),
         data_base_(full.data_key.base),
         bytes_(full.bytes) {}
   TargetDescription full() const {
-    return {{control_base_.value(), control_key_}, {data_base_.value(), data_key_}, bytes_.value(), tag_, 0};
+    return {{control_base_.value(), control_key_}, {data_base_.value(), data_key_}, bytes_.value(), unit_, 0};
   }
 
  private:
@@ -57,7 +57,7 @@ class CompactDescription {
     std::array<std::uint16_t, 3> parts_{};
   };
 
-  std::uint32_t control_key_ = 0, data_key_ = 0, tag_ = 0;
+  std::uint32_t control_key_ = 0, data_key_ = 0, unit_ = 0;
   Short control_base_, data_base_, bytes_;
 };
 static_assert(sizeof(CompactDescription) == 32);

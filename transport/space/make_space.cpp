@@ -124,18 +124,18 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
   if (!opened) flags |= kNotOpened;
   if (!request.single_elements) flags |= kRows;
   const Result<Agreement::Said> heard =
-      agreement.agree(status, flags, {request.data_bytes, ~request.data_bytes, Agreement::pair(request.tag)});
+      agreement.agree(status, flags, {request.data_bytes, ~request.data_bytes, Agreement::pair(request.unit)});
   if (!heard) return heard.error();
   std::uint64_t said = heard.value().flags;
   const Agreement::Words& words = heard.value().words;
   Space::Agreed agreed;
   agreed.same_bytes = (words[0] & words[1]) == 0;
-  agreed.same_tags = Agreement::is_equal(words[2]);
+  agreed.same_units = Agreement::is_equal(words[2]);
   agreed.some_cma = (said & kUsesCma) != 0;
   agreed.single_elements = (said & kRows) == 0;
   MadeSpace result{std::move(space), said & SpaceMaking::kMostFlags, (said & kNeedsFabric) != 0};
-  if (making.differ && (!agreed.same_bytes || !agreed.same_tags)) {
-    if (const auto kept = making.differ(result.flags, agreed.same_bytes, agreed.same_tags)) {
+  if (making.differ && (!agreed.same_bytes || !agreed.same_units)) {
+    if (const auto kept = making.differ(result.flags, agreed.same_bytes, agreed.same_units)) {
       if (const Result<Agreement::Said> all = agreement.agree(*kept); !all) return all.error();
     }
   }

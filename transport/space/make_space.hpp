@@ -4,7 +4,7 @@
 //
 //   1. Space::make        the members of a node meet once
 //      open_fabric        where the group uses an endpoint already, and no rank brings private memory
-//      agreement          some rank needs the fabric? all have opened it? sizes and tags equal? one provider?
+//      agreement          some rank needs the fabric? all have opened it? sizes and units equal? one provider?
 //                         `last` done?
 //   2. ProviderAgreement  unless all ranks have opened it: the provider, the endpoints, the addresses
 //   3. Space::finish
@@ -32,9 +32,9 @@ struct SpaceMaking {
   Space::Request request;
   const Error* own = nullptr;  // why this rank makes no space; all ranks then get an error of this kind
   std::uint64_t flags = 0;     // of the caller; all ranks get the "or" of them. At most kMostFlags
-  // Called if not all ranks have the same bytes, or the same tags. `flags`: of all ranks. Returns nothing, on all
+  // Called if not all ranks have the same bytes, or the same units. `flags`: of all ranks. Returns nothing, on all
   // ranks, if they need not be the same; else this rank's status.
-  std::function<std::optional<Status>(std::uint64_t flags, bool same_bytes, bool same_tags)> differ;
+  std::function<std::optional<Status>(std::uint64_t flags, bool same_bytes, bool same_units)> differ;
   // Called before the first agreement, unless this rank has failed.
   std::function<Status()> last;
   // Called once the rank knows that the fabric is needed, or twice. `why` is empty if only another rank needs it.

@@ -36,14 +36,14 @@ ProviderTrial::~ProviderTrial() {
 }
 
 Status ProviderTrial::begin() {
-  Result<Endpoint::Registration> exposed = endpoint_.expose(memory_.data(), memory_.size(), id_);
+  Result<Endpoint::Registration> exposed = endpoint_.register_memory(memory_.data(), memory_.size(), id_);
   if (!exposed) return exposed.error();
   registration_ = std::move(exposed.value());
-  MessageHandler::Region region;
-  region.ranks = static_cast<std::uint32_t>(ranks_);
-  std::memcpy(region.description.data(), &registration_.key, sizeof registration_.key);
-  region.description_bytes = sizeof registration_.key;
-  published_ = endpoint_.publish(id_, region);
+  MessageHandler::ServedSpace served;
+  served.ranks = static_cast<std::uint32_t>(ranks_);
+  std::memcpy(served.description.data(), &registration_.key, sizeof registration_.key);
+  served.description_bytes = sizeof registration_.key;
+  published_ = endpoint_.publish(id_, served);
   if (!published_) return Error{ErrorKind::kOther, "a trial with the same id is under way"};
   return {};
 }

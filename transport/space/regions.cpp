@@ -50,7 +50,7 @@ Status Regions::attach(const void* base, std::uint64_t bytes) {
     const std::uint64_t behind = space_.rules_.integers_by_nic ? -region.end() % kWord : 0;
     std::byte* const from = static_cast<std::byte*>(const_cast<void*>(base)) - before;
     Result<Endpoint::Registration> exposed =
-        space_.fabric_->endpoint().expose(from, before + bytes + behind, random_bits());
+        space_.fabric_->endpoint().register_memory(from, before + bytes + behind, random_bits());
     if (!exposed) return Error{ErrorKind::kAttach, exposed.error().text};
     registration = std::move(exposed.value());
     region.key = registration.key;

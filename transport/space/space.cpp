@@ -38,10 +38,10 @@ struct Space::Offer {
   std::uint64_t data_bytes = 0;
   std::uint64_t data_place = 0;  // of private data: the address in the process, or the offset in `data_fd`
   std::int32_t data_fd = -1;     // of private data in a file that peers can map (ShareableMemory)
-  std::uint32_t tag = 0;
+  std::uint32_t unit = 0;
   std::int32_t failed = 0;       // 0, or 1 + ErrorKind
   bool contiguous = false;
-  bool handled = false;          // the rank's node handler has a region
+  bool handled = false;  // the rank's node handler serves it
 };
 
 Space::Space(const Request& request)
@@ -49,7 +49,7 @@ Space::Space(const Request& request)
       rank_(request.rank),
       ranks_(request.ranks),
       id_(request.id),
-      tag_(request.tag),
+      unit_(request.unit),
       private_data_(request.private_data != nullptr || request.dynamic),
       shared_(request.shared),
       cma_(process_, request.rank, offsetof(Header, accumulate_lock)) {
@@ -124,7 +124,7 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
   Offer own;
   own.allocated = private_data_ ? 0 : request.data_bytes;
   own.data_bytes = request.dynamic ? 0 : request.data_bytes;
-  own.tag = tag_;
+  own.unit = unit_;
   own.contiguous = request.contiguous;
   if (own.allocated > SIZE_MAX / 2 - control_bytes_) {
     failed = Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", own.allocated)};
@@ -195,18 +195,18 @@ void Space::take_memory(const Request& request, NodeGroup& node, std::span<const
                                          ranks_);
   }
   if (offers[static_cast<std::size_t>(node.index())].handled)
-    served_by_node_handler_ = process_.node_handler().value()->publish(id_, handler_region(true));
+    served_by_node_handler_ = process_.node_handler().value()->publish(id_, served_space(true));
 }
 
-MessageHandler::Region Space::handler_region(bool always_locked) const {
-  MessageHandler::Region region;
-  region.base = data_;
-  region.bytes = data_bytes_;
-  region.lock = &reinterpret_cast<Header*>(control_)->accumulate_lock;
-  region.always_locked = always_locked;
-  region.ranks = static_cast<std::uint32_t>(ranks_);
-  region.attached = regions_ != nullptr ? &regions_->own() : nullptr;
-  return region;
+MessageHandler::ServedSpace Space::served_space(bool always_locked) const {
+  MessageHandler::ServedSpace served;
+  served.base = data_;
+  served.bytes = data_bytes_;
+  served.lock = &reinterpret_cast<Header*>(control_)->accumulate_lock;
+  served.always_locked = always_locked;
+  served.ranks = static_cast<std::uint32_t>(ranks_);
+  served.attached = regions_ != nullptr ? &regions_->own() : nullptr;
+  return served;
 }
 
 void Space::find_routes(NodeGroup& node, std::span<const Offer> offers) {
@@ -220,7 +220,7 @@ void Space::find_routes(NodeGroup& node, std::span<const Offer> offers) {
     const NodeMember member = node.member(static_cast<int>(i));
     NodeTarget& target = node_.all()[i];
     target.bytes = offers[i].data_bytes;
-    target.tag = offers[i].tag;
+    target.unit = offers[i].unit;
     all_support_membarrier_ = all_support_membarrier_ && member.membarrier == 1;
     if (member.rank == rank_) {
       target.data = data_;
@@ -295,10 +295,10 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
 Result<bool> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
   fabric_ = std::make_unique<FabricRoute>(
       FabricRoute::Setup{endpoint, process_, wake_event(), process_.statistics(), rank_, id_});
-  MessageHandler::Region region = handler_region(some_cma);
-  region.control = control_;
-  region.control_bytes = control_bytes_;
-  if (Status exposed = fabric_->expose(region, data_bytes_, tag_); !exposed) return exposed.error();
+  MessageHandler::ServedSpace served = served_space(some_cma);
+  served.control = control_;
+  served.control_bytes = control_bytes_;
+  if (Status exposed = fabric_->register_memory(served, data_bytes_, unit_); !exposed) return exposed.error();
   return endpoint.nic_atomics();
 }
 
@@ -310,7 +310,7 @@ void Space::finish(Agreed agreed) {
   rules_.choose_domains(fabric_ != nullptr && agreed.nic_atomics, agreed.single_elements);
   cma_.set_rules(rules_);
   if (fabric_ != nullptr) {
-    fabric_->agree({std::move(agreed.addresses), rules_, agreed.same_bytes, agreed.same_tags, regions_.get(),
+    fabric_->agree({std::move(agreed.addresses), rules_, agreed.same_bytes, agreed.same_units, regions_.get(),
                     regions_ != nullptr ? Regions::kFirst : 0});
   }
   const auto all_here = [&](auto&& holds) {
@@ -359,10 +359,10 @@ bool Space::uses(RouteKind route) const {
   });
 }
 
-Result<Space::Facts> Space::facts(int target) {
+Result<Space::Extent> Space::extent(int target) {
   const NodeTarget* const here = node_.find(target);
-  if (here != nullptr) return Facts{here->bytes, here->tag};
-  return fabric_->facts(target);
+  if (here != nullptr) return Extent{here->bytes, here->unit};
+  return fabric_->extent(target);
 }
 
 std::byte* Space::address(int target) const {

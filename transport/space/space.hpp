@@ -70,7 +70,7 @@ class Space {
     std::size_t control_bytes = 0;  // includes the header; equal on all ranks
     std::uint64_t data_bytes = 0;
     void* private_data = nullptr;  // null: allocate the data
-    std::uint32_t tag = 0;         // a number that origins learn together with the bytes of the data
+    std::uint32_t unit = 0;        // a number that origins learn together with the bytes of the data
     // Every rank maps every other rank's data for loads and stores, whatever the routes of operations are. All ranks
     // must be members of the node.
     bool shared = false;
@@ -103,7 +103,7 @@ class Space {
   Reach reach() const { return {needs_fabric_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_}; }
 
   // Makes the memory accessible over the endpoint; for all ranks, if some rank needs the fabric. `some_cma`: some rank
-  // uses cma. Returns whether the endpoint has adapter atomics. Errors: those of FabricRoute::expose().
+  // uses cma. Returns whether the endpoint has adapter atomics. Errors: those of FabricRoute::register_memory().
   Result<bool> open_fabric(Endpoint& endpoint, bool some_cma);
   // Reverts open_fabric(). Precondition: finish() was not called.
   void close_fabric() { fabric_.reset(); }
@@ -114,7 +114,7 @@ class Space {
     bool nic_atomics = false;      // all ranks have them
     bool single_elements = false;  // all ranks have set Request::single_elements
     bool same_bytes = false;       // all ranks have the same Request::data_bytes
-    bool same_tags = false;
+    bool same_units = false;
   };
   // Precondition: all ranks have made their memory and their regions accessible.
   void finish(Agreed agreed);
@@ -137,10 +137,10 @@ class Space {
   // Returns whether some rank other than this one (or, in a space of one rank, this one) has the route.
   bool uses(RouteKind route) const;
 
-  // The bytes of a rank's data, 0 in a dynamic space, and its tag. One round trip at the first call for a rank on
+  // The bytes of a rank's data, 0 in a dynamic space, and its unit. One round trip at the first call for a rank on
   // another node, if the ranks differ in them; then nothing. Errors: kPeer.
-  using Facts = FabricRoute::Facts;
-  Result<Facts> facts(int target);
+  using Extent = FabricRoute::Extent;
+  Result<Extent> extent(int target);
   // The target if operations on its data are loads and stores of this process (self, mapped), or null.
   const NodeTarget* mapped_target(int target) const {
     const NodeTarget* const here = node_.find(target);
@@ -324,7 +324,7 @@ class Space {
   void find_routes(NodeGroup& node, std::span<const Offer> offers);
   bool find_route(NodeTarget& target, const NodeMember& member, const Offer& offer, std::byte*& memory,
                   std::string& why);
-  MessageHandler::Region handler_region(bool always_locked) const;
+  MessageHandler::ServedSpace served_space(bool always_locked) const;
   void count(const NodeTarget& target, Counted what, std::size_t bytes) const {
     if (!counting_) [[likely]]
       return;
@@ -363,7 +363,7 @@ class Space {
   const int rank_;
   const int ranks_;
   const std::uint64_t id_;
-  const std::uint32_t tag_;
+  const std::uint32_t unit_;
   std::size_t region_words_ = 0;  // of a dynamic space: the offset of RegionWords in a control block
   std::size_t control_bytes_ = 0;
   std::byte* control_ = nullptr;

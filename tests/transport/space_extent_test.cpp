@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank learns of the others: the bytes of their data and their tags, where the ranks differ in them.
-#include <unistd.h>
-
+// What a rank learns of the others: the bytes of their data and their units, where the ranks differ in them.
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -21,14 +20,14 @@ namespace {
 
 std::uint64_t questions_served() { return counted(RouteKind::kFabric, Counted::kHandler); }
 
-// Runs the program on three ranks, whose data and tags differ.
+// Runs the program on three ranks, whose data and units differ.
 void run_differing(const char* routes, bool dynamic, const std::function<void(Ranks&, Space&)>& program) {
   INFO(routes);
   expect_well(run_processes(3, [&](Ranks& ranks) {
     use_routes(routes);
     {
       Space::Request request = space_request(kControlBytes, 4096 * (static_cast<std::uint64_t>(ranks.rank()) + 1));
-      request.tag = 10 + static_cast<std::uint32_t>(ranks.rank());
+      request.unit = 10 + static_cast<std::uint32_t>(ranks.rank());
       request.dynamic = dynamic;
       const OpenSpace open = make_space(ranks, request);
       program(ranks, *open.space);
@@ -43,15 +42,15 @@ void run_differing(const char* routes, bool dynamic, const std::function<void(Ra
 
 }  // namespace
 
-TEST_CASE("ranks that differ know the bytes and the tag of each other, after one question where it takes one") {
+TEST_CASE("ranks that differ know the bytes and the unit of each other, after one question where it takes one") {
   for (const char* routes : {"mapped", "fabric"}) {
     run_differing(routes, false, [&](Ranks& ranks, Space& space) {
       for (int round = 0; round < 3; ++round) {
         for (int r = 0; r < 3; ++r) {
-          const Result<Space::Facts> facts = space.facts(r);
-          ranks.check(facts.ok() && facts.value().bytes == 4096 * (static_cast<std::uint64_t>(r) + 1) &&
-                          facts.value().tag == 10 + static_cast<std::uint32_t>(r),
-                      fmt::format("the facts of rank {}", r));
+          const Result<Space::Extent> extent = space.extent(r);
+          ranks.check(extent.ok() && extent.value().bytes == 4096 * (static_cast<std::uint64_t>(r) + 1) &&
+                          extent.value().unit == 10 + static_cast<std::uint32_t>(r),
+                      fmt::format("the extent of rank {}", r));
         }
       }
       ranks.barrier();
@@ -87,13 +86,14 @@ TEST_CASE("an operation on a rank that differs asks for its description by itsel
   });
 }
 
-TEST_CASE("ranks of a dynamic space differ in their tags only, and their data have no bytes of their own") {
+TEST_CASE("ranks of a dynamic space differ in their units only, and their data have no bytes of their own") {
   for (const char* routes : {"mapped,cma", "fabric"}) {
     run_differing(routes, true, [](Ranks& ranks, Space& space) {
       for (int r = 0; r < 3; ++r) {
-        const Result<Space::Facts> facts = space.facts(r);
-        ranks.check(facts.ok() && facts.value().bytes == 0 && facts.value().tag == 10 + static_cast<std::uint32_t>(r),
-                    fmt::format("the facts of rank {}", r));
+        const Result<Space::Extent> extent = space.extent(r);
+        ranks.check(
+            extent.ok() && extent.value().bytes == 0 && extent.value().unit == 10 + static_cast<std::uint32_t>(r),
+            fmt::format("the extent of rank {}", r));
       }
       ranks.barrier();
     });
@@ -122,10 +122,10 @@ TEST_CASE("a rank that is gone before it has described itself is an error of the
                     await_stopped(pids[1]);
                     kill(pids[1], SIGKILL);
                     await_dead(pids[1]);
-                    const Result<Space::Facts> gone = open.space->facts(1);
+                    const Result<Space::Extent> gone = open.space->extent(1);
                     ranks.check(!gone.ok() && gone.error().kind == ErrorKind::kPeer && gone.error().rank == 1,
                                 "the error names the rank");
-                    ranks.check(open.space->facts(2).ok(), "another one describes itself");
+                    ranks.check(open.space->extent(2).ok(), "another one describes itself");
                     _exit(ranks.failures() == 0 ? 0 : 1);
                   },
                   30),
