@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The control words of one rank in one window, by byte offset from the start of its control block. Words that
-// different peers change for different reasons do not share a cache line. Size: 4,672 bytes, and 8 per 32 ranks.
+// The control words of one rank in one window, by byte offset from the start of its control block. Each row begins a
+// cache line, but for the drain words, which the changes of their lock words accompany. Size: 4,672 bytes, and 8 per 32
+// ranks.
 //
 //     0  header of transport (transport/space/space.hpp)
 //    64  lock                   the passive-target lock of this rank (lock.hpp)

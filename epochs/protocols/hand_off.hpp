@@ -2,12 +2,14 @@
 // How the hand-off passes through the ring of a lock: part of AcquireLock and ReleaseLock (lock.hpp).
 //
 // Each step is one compare-and-swap on the slot of the next ticket. If the holder of the ticket waits there, it is
-// woken. If the slot is empty, the hand-off is put into the slot, where the holder of the ticket finds it. One call
-// admits at most kMost waiters; the last of these receives the rest of the hand-off, by its wake word or its slot,
-// and passes it on. The hand-off passes strictly in the order of tickets, so only one process passes it on at a time,
-// and a later ticket that waits in the slot of an earlier one has not been admitted yet.
+// woken; a next owner behind members that were let in is announced in their drain word instead. If the slot is empty,
+// the hand-off is put into the slot, where the holder of the ticket finds it. One call admits at most kMost waiters;
+// the last of these receives the rest of the hand-off, by its wake word or its slot, and passes it on. The hand-off
+// passes strictly in the order of tickets, so only one process passes it on at a time, and a later ticket that waits in
+// the slot of an earlier one has not been admitted yet.
 //
-// Cost in remote operations: two per admitted waiter, and two more where a later ticket must give way.
+// Cost in remote operations: two per admitted waiter, two more where a later ticket must give way, and one for the
+// announcement of a next owner.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +22,13 @@
 namespace farside::epochs {
 
 template <RemoteMemory M, class Lock>
-class HandOffLock {
+class PassHandOff {
  public:
   static constexpr int kMost = std::min<int>(8, ControlBlock::kRingSlots);
 
   // Passes `hand_off` on, from `ticket`, to waiters of type `group` and, if `hand_off` says so, to the next owner of
   // the other group. `holds`: the caller is a member of `group` and counted in the hand-off.
-  HandOffLock(M& memory, int target, std::uint64_t ticket, LockType group, HandOff hand_off, bool holds)
+  PassHandOff(M& memory, int target, std::uint64_t ticket, LockType group, HandOff hand_off, bool holds)
       : memory_(memory), ticket_(ticket), hand_off_(hand_off), target_(target), group_(group), holds_(holds) {}
 
   bool advance() {

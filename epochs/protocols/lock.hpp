@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A fair lock of two groups over remote memory, by 64-bit fetch-add and compare-and-swap. The groups exclude each
-// other. No waiter is overtaken except by members of its own group, no waiter polls remote memory, and each waiter
-// waits on a word of its own. The protocol has two instances:
+// other. No waiter is overtaken except by members of its own group, and each waiter waits on a word of its own; only
+// waiters beyond the ring read remote memory, after pauses. The protocol has two instances:
 //
 //   TargetLock  one per rank, the passive-target lock. Readers (shared locks) hold it together, a writer (an exclusive
 //               lock) holds it alone.
 //   GlobalLock  one per window, at its home rank. lock_alls (readers) hold it together, and so do exclusive locks of
 //               any targets (writers). A lock_all acquires the global lock and no rank's lock. An exclusive lock
-//               acquires the global lock and then its target's lock. A shared lock acquires its target's lock only.
+//               requests the global lock and its target's lock together, or only the latter if this process has the
+//               global lock already. A shared lock acquires its target's lock only.
 //
 // A process arrives by one fetch-add on the lock word: it takes a ticket and counts itself in its group. It holds the
 // lock at once if no incompatible process is present. From the moment both groups are present every arrival waits, in
@@ -38,17 +39,17 @@
 // A member that is alone in its group and meets the next owner while it passes the hand-off on does not announce the
 // next owner. It keeps the id and wakes the next owner when it departs.
 //
-// The ring is shorter than the number of ranks. A waiter that is further from the front than the length of the ring
-// takes its slot later, at a time that it estimates (ProbePacing), mostly from one read of the lock word. A waiter
-// that is too early finds its slot taken and reads the lock word again, or takes the slot before an earlier ticket
-// and must give way.
+// The ring has 256 slots; a window may have more ranks. A waiter that is further from the front than the length of the
+// ring takes its slot later, at a time that it estimates (ProbePacing), mostly from one read of the lock word. A waiter
+// that is too early finds its slot taken and reads the lock word again, or takes the slot before an earlier ticket and
+// must give way.
 //
-// The objects below are not thread-safe, and none of their calls waits. A failed operation ends the protocol:
-// failed_operation() returns it, with the error of the memory.
+// The objects below are not thread-safe, and none of their calls waits for another process. A failed operation ends the
+// protocol: failed_operation() returns it, with the error of the memory.
 //
 // Cost in remote operations: uncontended 1 to lock and 1 to unlock. Contended 6 to 9 for both together, including
 // those of other processes on behalf of the waiter; a waiter far from the front adds its probes. One call admits at
-// most HandOffLock::kMost waiters. Memory: 8 * (2 + 256 + 8) bytes per rank, and 8 * (3 + 256) for the global lock.
+// most PassHandOff::kMost waiters. Memory: 8 * (2 + 256 + 8) bytes per rank, and 8 * (3 + 256) for the global lock.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +80,7 @@ class AcquireLock {
   // Continues after the ticket was taken: `before` is the previous value of the lock word.
   AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t wake_index, std::uint64_t before)
       : AcquireLock(memory, self, target, type, wake_index) {
-    take_ticket(before);
+    on_ticket(before);
   }
 
   bool advance() {
@@ -93,7 +94,7 @@ class AcquireLock {
           memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::arrive(type_, of_));
           step_ = Step::kTicketTaken;
           break;
-        case Step::kTicketTaken: take_ticket(operation_.value()); break;
+        case Step::kTicketTaken: on_ticket(operation_.value()); break;
         case Step::kProbe:
           memory_.read(operation_, target_, Lock::kWord);
           step_ = Step::kProbed;
@@ -103,7 +104,7 @@ class AcquireLock {
           memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty, entry());
           step_ = Step::kOffered;
           break;
-        case Step::kOffered: take_slot(operation_.value()); break;
+        case Step::kOffered: on_slot_answer(operation_.value()); break;
         case Step::kTakenOver:
           if (operation_.value() == later_slot_) {
             in_ring_ = true;
@@ -195,7 +196,7 @@ class AcquireLock {
     kHeld
   };
 
-  void take_ticket(std::uint64_t before) {
+  void on_ticket(std::uint64_t before) {
     ticket_ = LockWord::ticket(before);
     saw_exposure_ = LockWord::exposed(before);
     const std::uint64_t own = LockWord::present(before, type_);
@@ -224,13 +225,13 @@ class AcquireLock {
     step_ = pause.probe ? Step::kProbe : Step::kOffer;
   }
   void learn(const ProbePacing::Seen& seen) {
-    if (seen.paused > 0) memory_.paused(seen.paused, seen.hand_offs);
+    if (seen.paused > 0) memory_.learn_hand_off_time(seen.paused, seen.hand_offs);
   }
   void probe(std::uint64_t word) {
     const std::uint64_t front = LockWord::ticket(word) - LockWord::writers(word) - LockWord::readers(word);
     const std::uint64_t distance = LockWord::distance(ticket_, front);
     // An estimate, since readers depart in any order. The front may seem nearer than it is: if this waiter then takes
-    // the slot of an earlier ticket, HandOffLock takes the slot back. Or the front seems to have passed this ticket,
+    // the slot of an earlier ticket, PassHandOff takes the slot back. Or the front seems to have passed this ticket,
     // which has then been handed the lock.
     if (distance < ControlBlock::kRingSlots || distance >= LockWord::kTickets / 2) {
       unprobed_ = false;
@@ -240,7 +241,7 @@ class AcquireLock {
     wait(pacing_.again(distance));
     learn(pacing_.seen());
   }
-  void take_slot(std::uint64_t slot) {
+  void on_slot_answer(std::uint64_t slot) {
     if (slot == RingSlot::kEmpty) {
       in_ring_ = true;
       step_ = Step::kAsleep;
@@ -288,7 +289,7 @@ class AcquireLock {
     if (in_ring_) return empty_slot(entry());
     step_ = Step::kHandOff;
   }
-  // The members that this waiter waited for have departed. `end`: of the drain word.
+  // The members that this waiter waited for have departed. `end`: what the last departure said (DrainWord::depart).
   void drained(std::uint64_t end) {
     drained_ = true;
     end_ = end;
@@ -312,13 +313,13 @@ class AcquireLock {
 
   M& memory_;
   typename M::Operation operation_;
-  std::optional<HandOffLock<M, Lock>> passing_;
+  std::optional<PassHandOff<M, Lock>> passing_;
   std::uint64_t id_;
   std::uint64_t ticket_ = 0;
   ProbePacing pacing_;
   std::uint64_t later_slot_ = 0;   // slot value of a later ticket that must give way
   std::uint64_t to_announce_ = 0;  // members of the other group that must depart first
-  std::uint64_t end_ = 0;        // `end` of the drain word
+  std::uint64_t end_ = 0;          // what the last departure said (DrainWord::depart)
   std::uint64_t predecessors_ = 0;  // members of the other group to be taken off the lock word
   HandOff hand_off_;                // to be passed on before holding
   int target_;
@@ -327,7 +328,7 @@ class AcquireLock {
   bool in_ring_ = false;
   bool unprobed_ = false;        // tries the slot without having read the lock word
   bool first_ = false;           // first of its group at its arrival
-  bool drained_ = false;         // entered in the drain word
+  bool drained_ = false;         // the members have departed; its id is still in the drain word
   bool released_by_successor_ = false;  // a member of the other group takes it off the lock word
   bool saw_exposure_ = false;
   Step step_ = Step::kTakeTicket;
@@ -413,9 +414,9 @@ class ReleaseLock {
 
   M& memory_;
   typename M::Operation operation_;
-  std::optional<HandOffLock<M, Lock>> passing_;
+  std::optional<PassHandOff<M, Lock>> passing_;
   LockToken token_;
-  std::uint64_t added_ = 0;  // addend of the drain word
+  std::uint64_t added_ = 0;  // what it has added to the drain word
   int target_;
   LockType type_;
   Step step_ = Step::kDeparted;

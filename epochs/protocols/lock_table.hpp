@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a process holds and waits for in one window: the locks of targets, the global lock behind them, the wake words
-// of its waiting threads, a deferred lock, and the locks of a lock_all. LockTable is that state, with its rules;
-// LockTarget and UnlockTarget (lock_target.hpp), LockAll and UnlockAll (lock_all.hpp) are the resumable protocols that
-// change it.
+// of its waiting threads, a deferred lock, and the locks of a lock_all. LockTable is that state, with its rules. Its
+// owner enters and removes the locks of targets; LockTarget and UnlockTarget (lock_target.hpp), LockAll and UnlockAll
+// (lock_all.hpp) are the resumable protocols that acquire and release them, and change the rest.
 //
 // Rules:
 //
@@ -47,8 +47,8 @@ namespace farside::epochs {
 struct HeldLock {
   std::int32_t target = 0;
   LockType type = LockType::kShared;
-  bool acquired = false;  // else MPI_MODE_NOCHECK was given: there is nothing to release
-  bool fast = false;      // by one atomic, on the fast path
+  bool needs_release = false;  // false with MPI_MODE_NOCHECK
+  bool fast = false;           // taken by one atomic, on the fast path
   std::uint8_t unused = 0;
   LockToken token = {};  // for the release
 };

@@ -24,7 +24,8 @@
 
 namespace farside::epochs {
 
-// Acquires the lock of a target.
+// Acquires the lock of a target and, where rule 2 asks for it, the global lock. It claims the wake words and returns
+// them.
 template <RemoteMemory M, class Table>
 class LockTarget {
  public:

@@ -97,8 +97,9 @@ class AcquireWithGlobalLock {
   bool lock_failed_ = false;
 };
 
-// Releases an exclusive lock and, if it was the last of this process, the global lock, both at once. The operations
-// under the lock have completed, so the order of the two releases does not matter.
+// Releases an exclusive lock and the global lock, both at once. Precondition: no other exclusive lock of this process
+// is left, and the operations under the lock are complete, or the home is the target, whose route orders both releases
+// behind them.
 template <RemoteMemory M>
 class ReleaseWithGlobalLock {
  public:

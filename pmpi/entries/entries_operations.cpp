@@ -95,8 +95,8 @@ template <class Call, class... Args>
   return on_fast_path(call.win, [&](Window& window) { return call.attempt(window, call.target); });
 }
 
-// The slow path. Each instance has one caller, whose constants the compiler makes its own. What remains are the
-// parameters of the entry point in their order, so that the fast path need not keep them elsewhere.
+// The slow path. Each instance has one caller, so the compiler propagates `name` and `original`. The other parameters
+// are those of the entry point in their order, so they stay in their registers.
 template <class Call, class Function, class... Args>
 [[gnu::noinline]] int operate(const char* name, Function Runtime::*original, Args... arguments) {
   const Call call(arguments...);

@@ -34,7 +34,7 @@ namespace {
       win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); }, &Runtime::Win_lock,
       lock_type, rank, assert, win);
 }
-// With threads the lock is taken under the window's guard, which would make the entry points larger.
+// With threads the lock is taken under the window's guard. Taking it inline would make the entry points larger.
 [[gnu::noinline]] int lock_among_threads(Window& window, int lock_type, int rank, int assert) {
   return end_call(window, {"MPI_Win_lock", rank}, window.lock(lock_type, rank, assert));
 }
@@ -48,8 +48,8 @@ namespace {
   return on_window(
       win, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); }, &Runtime::Win_unlock, rank, win);
 }
-[[gnu::noinline]] int hand_off_lock(Window& window, epochs::HeldLock lock, std::uint64_t before) {
-  return end_call(window, {"MPI_Win_unlock", lock.target}, window.hand_off_lock(lock, before));
+[[gnu::noinline]] int unlock_contended(Window& window, epochs::HeldLock lock, std::uint64_t before) {
+  return end_call(window, {"MPI_Win_unlock", lock.target}, window.unlock_contended(lock, before));
 }
 [[gnu::noinline]] int flush(int rank, MPI_Win win) {
   return on_window(
@@ -126,7 +126,7 @@ FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
       Window::look_after_runtime();
       return MPI_SUCCESS;
     }
-    if (fast_path == Window::FastPath::kContended) return hand_off_lock(*window, held, before);
+    if (fast_path == Window::FastPath::kContended) return unlock_contended(*window, held, before);
   }
   return unlock(rank, win);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The window behind a handle: epoch state, lock table, control words and memory of one MPI_Win that farside carries.
-// Each public function is one MPI call: it checks the arguments, asks the epoch state, acts, and returns an Outcome,
-// which entries_*.cpp turn into MPI's return code.
+// Each function from put() to detach() is one MPI call: it checks the arguments, asks the epoch state, acts, and
+// returns an Outcome, which entries_*.cpp turn into MPI's return code.
 //
 // Thread safety: any thread, after expect_threads() or if the window was made with `threaded`. Operations and flushes
 // on the fast path read the epoch state without the guard; all other calls take it for a few instructions. Errors: the
@@ -119,7 +119,7 @@ class Window {
                                                    MPI_Datatype type, int rank, MPI_Aint displacement);
   [[gnu::always_inline]] bool try_flush(int rank);
   // kContended: the atomic of the lock or unlock has found other processes in the lock word. Its previous value is in
-  // `before`, and lock_contended() or, with the lock in `lock`, hand_off_lock() completes the call.
+  // `before`, and lock_contended() or, with the lock in `lock`, unlock_contended() completes the call.
   enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
   bool threaded() const { return locks_.mutex().threaded; }
   bool has_fast_locks() const { return fast_locks_; }
@@ -137,7 +137,7 @@ class Window {
   FastPath try_fence(int assert, std::uint64_t& word);
   Outcome continue_fence(std::uint64_t word) { return meet(word); }
   Outcome lock_contended(int lock_type, int rank, std::uint64_t before);
-  Status hand_off_lock(const epochs::HeldLock& lock, std::uint64_t before);
+  Status unlock_contended(const epochs::HeldLock& lock, std::uint64_t before);
 
   // Communication (MPI 4.0 section 12.3).
   Outcome put(const LocalBuffer& origin, const RemoteBuffer& target) { return transfer(origin, target, true); }
@@ -238,10 +238,10 @@ class Window {
   Outcome meet(std::uint64_t word);
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
   // `peer`: the target, for messages.
-  Status run_out(auto& protocol, int peer = 0);
+  Status run_to_end(auto& protocol, int peer = 0);
   // Acquires a lock by the lock table, and waits until it is held. `taken`: if its ticket was taken already.
   Outcome acquire(epochs::HeldLock& lock, const std::optional<epochs::TakenTicket>& taken);
-  Outcome keep_lock(epochs::HeldLock lock, const std::optional<epochs::TakenTicket>& taken);
+  Outcome acquire_or_defer(epochs::HeldLock lock, const std::optional<epochs::TakenTicket>& taken);
   // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets
   // MPI_Win_lock return before the lock is held): one lock of the process, as the lock table says.
   bool may_defer(const epochs::HeldLock& lock) const;

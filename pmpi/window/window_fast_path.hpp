@@ -62,7 +62,7 @@ inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std
 // threads of this process.
 inline Space::Access Window::access(int rank) const {
   const auto& locks = locks_.locks();
-  const bool alone = !threaded() && !locks.empty() && locks.back().target == rank && locks.back().acquired &&
+  const bool alone = !threaded() && !locks.empty() && locks.back().target == rank && locks.back().needs_release &&
                      locks.back().type == epochs::LockType::kExclusive;
   return alone ? Space::Access::kAlone : Space::Access::kShared;
 }
@@ -142,7 +142,7 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   if (locks_.locks().size() == locks_.locks().capacity()) __builtin_unreachable();
   locks_.locks().push_back({.target = rank,
                             .type = type,
-                            .acquired = true,
+                            .needs_release = true,
                             .fast = true,
                             .token = epochs::LockToken(LockWord::ticket(before))});
   return FastPath::kDone;

@@ -37,7 +37,7 @@ Error out_of_wake_words() {
 
 }  // namespace
 
-Status Window::run_out(auto& protocol, int peer) {
+Status Window::run_to_end(auto& protocol, int peer) {
   using Clock = std::chrono::steady_clock;
   Status first;
   std::optional<Clock::time_point> until;  // after a failure: of waiting for others
@@ -66,7 +66,7 @@ Status Window::run_out(auto& protocol, int peer) {
 
 Outcome Window::acquire(HeldLock& lock, const std::optional<epochs::TakenTicket>& taken) {
   LockTarget acquire(control_, locks_, lock.target, lock.type, taken);
-  Status status = run_out(acquire, lock.target);
+  Status status = run_to_end(acquire, lock.target);
   lock.token = acquire.token();
   if (acquire.out_of_wake_words()) return Outcome(Status(out_of_wake_words()));
   return acquire.saw_exposure() && status ? Outcome(kPostedWhileLocked) : Outcome(status);
@@ -74,7 +74,7 @@ Outcome Window::acquire(HeldLock& lock, const std::optional<epochs::TakenTicket>
 
 bool Window::may_defer(const HeldLock& lock) const {
   // With a trace the lock is acquired at once, so that the trace shows the wait in MPI_Win_lock.
-  return lock.acquired && !threaded() && !locks_.needs_global_lock(lock.type) && strict_ == nullptr &&
+  return lock.needs_release && !threaded() && !locks_.needs_global_lock(lock.type) && strict_ == nullptr &&
          Trace::active() == nullptr && space_->may_defer_lock(lock.target);
 }
 
@@ -114,7 +114,7 @@ Outcome Window::unlock_deferred(HeldLock& lock, bool& over) {
 }
 
 // Completes MPI_Win_lock. The epoch state has the lock as awaited. `taken`: if its ticket was taken already.
-Outcome Window::keep_lock(HeldLock lock, const std::optional<epochs::TakenTicket>& taken) {
+Outcome Window::acquire_or_defer(HeldLock lock, const std::optional<epochs::TakenTicket>& taken) {
   if (!taken && may_defer(lock)) {
     deferring_ = this;
     locks_.defer(lock.target, lock.type);
@@ -128,7 +128,7 @@ Outcome Window::keep_lock(HeldLock lock, const std::optional<epochs::TakenTicket
     };
     return space_->defer_lock(lock.target, take);
   }
-  if (lock.acquired) {
+  if (lock.needs_release) {
     if (Outcome o = acquire(lock, taken); !o) {
       const auto held = guard();
       epoch_.lock_refused(lock.target);
@@ -150,7 +150,7 @@ Status Window::hand_off(const HeldLock& lock, std::uint64_t before) {
   return run(space_->wake_event(), release);
 }
 
-Status Window::hand_off_lock(const HeldLock& lock, std::uint64_t before) {
+Status Window::unlock_contended(const HeldLock& lock, std::uint64_t before) {
   look_after_runtime();
   return hand_off(lock, before);
 }
@@ -158,7 +158,7 @@ Status Window::hand_off_lock(const HeldLock& lock, std::uint64_t before) {
 Outcome Window::lock_contended(int lock_type, int rank, std::uint64_t before) {
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
   epoch_.fast_lock_awaited(rank, type);
-  return keep_lock({.target = rank, .type = type, .acquired = true}, epochs::TakenTicket{.before = before});
+  return acquire_or_defer({.target = rank, .type = type, .needs_release = true}, epochs::TakenTicket{.before = before});
 }
 
 Outcome Window::lock(int lock_type, int rank, int assert) {
@@ -189,8 +189,8 @@ Outcome Window::do_lock(int lock_type, int rank, int assert) {
   switch (fast_path_ ? attempt() : FastPath::kNotTaken) {
     case FastPath::kDone: return {};
     case FastPath::kContended:
-      return keep_lock({.target = rank, .type = type, .acquired = true},
-                       epochs::TakenTicket{.before = before, .wake_word = wake_word.front()});
+      return acquire_or_defer({.target = rank, .type = type, .needs_release = true},
+                              epochs::TakenTicket{.before = before, .wake_word = wake_word.front()});
     case FastPath::kNotTaken: break;
   }
   return lock_slow(lock_type, rank, assert);
@@ -205,7 +205,7 @@ Outcome Window::do_unlock(int rank) {
   };
   switch (fast_path_ ? attempt() : FastPath::kNotTaken) {
     case FastPath::kDone: look_after_runtime(); return {};
-    case FastPath::kContended: return hand_off_lock(lock, before);
+    case FastPath::kContended: return unlock_contended(lock, before);
     case FastPath::kNotTaken: break;
   }
   return unlock_slow(rank);
@@ -263,7 +263,7 @@ Outcome Window::lock_slow(int lock_type, int rank, int assert) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_lock(rank, type)) return v;
   }
-  return keep_lock({.target = rank, .type = type, .acquired = (assert& MPI_MODE_NOCHECK) == 0}, {});
+  return acquire_or_defer({.target = rank, .type = type, .needs_release = (assert& MPI_MODE_NOCHECK) == 0}, {});
 }
 
 Outcome Window::unlock_slow(int rank) {
@@ -281,7 +281,7 @@ Outcome Window::unlock_slow(int rank) {
   Outcome checked;
   if (strict_) [[unlikely]]
     checked = strict_->completed(rank, lock.type == LockType::kExclusive);
-  if (!lock.acquired) return first_of(space_->flush(rank), std::move(checked));
+  if (!lock.needs_release) return first_of(space_->flush(rank), std::move(checked));
   if (deferred) {
     deferring_ = nullptr;
     locks_.resume_deferred();
@@ -294,10 +294,10 @@ Outcome Window::unlock_slow(int rank) {
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
-  keep(run_out(unlock, rank));
+  keep(run_to_end(unlock, rank));
   keep(space_->flush(rank));
   unlock.data_complete();
-  keep(run_out(unlock, rank));
+  keep(run_to_end(unlock, rank));
   return first_of(first, std::move(checked));
 }
 
@@ -314,7 +314,7 @@ Outcome Window::do_lock_all(int assert) {
   Status acquired;
   if (!unchecked) {
     epochs::LockAll all(control_, locks_);
-    acquired = run_out(all);
+    acquired = run_to_end(all);
     if (all.out_of_wake_words()) acquired = out_of_wake_words();
   }
   const auto held = guard();
@@ -348,7 +348,7 @@ Outcome Window::do_unlock_all() {
   Status completed = space_->flush_all();
   if (unchecked) return first_of(completed, std::move(checked));
   epochs::UnlockAll all(control_, locks_, token);
-  Status released = run_out(all);
+  Status released = run_to_end(all);
   return first_of(first_of(completed, released), std::move(checked));
 }
 

@@ -213,7 +213,7 @@ class Memory {
     issue(operation, Kind::kLocked, rank, word, acquire, stops, release);
   }
   void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
-  void paused(std::uint64_t, std::uint64_t) {}
+  void learn_hand_off_time(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const {
     world_.actors[static_cast<std::size_t>(actor_)].looked = true;
     const std::uint64_t value = world_.own(rank_, word);

@@ -52,7 +52,7 @@ class FailingMemory {
     if (begin(operation, rank, word)) words_.at(rank, word) = value;
   }
   void pause(Operation&, std::uint64_t) {}
-  void paused(std::uint64_t, std::uint64_t) {}
+  void learn_hand_off_time(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const { return words_.at(rank_, word); }
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
     return std::exchange(words_.at(rank_, word), own(word) + value);

@@ -364,7 +364,8 @@ TEST_CASE("a table that is being changed is not believed", "[native]") {
     ranks.barrier();
     if (ranks.rank() == 1) {
       // As if rank 0 were in the middle of a change: its words lie behind the control words.
-      const RegionWords words{reinterpret_cast<std::byte*>(&world->mapped_control(0).word((kControlBytes + 63) / 64 * 64))};
+      const Space::MappedControl control = world->mapped_control(0);
+      const RegionWords words{reinterpret_cast<std::byte*>(&control.word((kControlBytes + 63) / 64 * 64))};
       words.word(RegionWords::kVersion).fetch_add(1);
       words.word(RegionWords::kCount).store(0);
       std::atomic<bool> answered{false};

@@ -248,7 +248,7 @@ class Memory {
     network_->pause(operation, hand_offs * network_->settings().hand_off);
   }
   // Ignores the observation: the simulation is about a rank that has not waited at the lock before.
-  void paused(std::uint64_t, std::uint64_t) {}
+  void learn_hand_off_time(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const { return network_->word(self_, word); }
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
     const std::uint64_t before = own(word);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RemoteMemory: the interface of protocols (epochs/) to the control words of a group of ranks. A word has 64 bits. It
-// is identified by a rank and a byte offset in that rank's control block. Issuing an operation never blocks. The
-// operation takes effect at the target later, and is done after that. Protocols consist of resumable steps over this
-// concept and never block, so the same code runs over the routes (control_memory.hpp), in an explorer of interleavings
-// and in a simulator.
+// is identified by a rank and a byte offset in that rank's control block. Issuing an operation waits for no other
+// process. The operation takes effect at the target later, and is done after that. Protocols consist of resumable steps
+// over this concept, so the same code runs over the routes (control_memory.hpp), in an explorer of interleavings and in
+// a simulator.
 #pragma once
 
 #include <concepts>
@@ -27,7 +27,7 @@ concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operat
   // estimates this duration (at first a few round trips) and may adapt the estimate. For waiters that probe rarely.
   memory.pause(operation, value);
   // Lets the memory adapt: a pause for the first number of hand-offs ended when the second number had taken place.
-  memory.paused(value, value);
+  memory.learn_hand_off_time(value, value);
   // True when the operation has taken effect. Only then value() may be called, or the operation be used again.
   { operation.done() } -> std::convertible_to<bool>;
   { operation.value() } -> std::convertible_to<std::uint64_t>;

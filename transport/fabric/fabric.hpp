@@ -19,9 +19,10 @@
 // All work at regular times goes over what is under way, not over what is known.
 //
 // Thread safety: all members may be called from any thread; one mutex guards the parts, and is taken once for each
-// operation. Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request),
-// kNoMemory if memory cannot be registered, kNoRoute when the endpoint is opened. Cost: an operation over TCP takes its
-// origin 5 to 10 us. Memory: with Connections 128 bytes per peer, and 80 more once an operation was issued to it.
+// attempt to issue, and twice more to register a large buffer. Errors: kPeer for operations (also if the peer is
+// abandoned; kRange if a handler refuses a request), kNoMemory if memory cannot be registered, kNoRoute when the
+// endpoint is opened. Cost: an operation over TCP takes its origin 5 to 10 us. Memory: with Connections 128 bytes per
+// peer, and 80 more once an operation was issued to it.
 #pragma once
 
 #include <array>

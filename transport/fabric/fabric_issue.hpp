@@ -6,15 +6,15 @@
 
 namespace farside {
 
-// Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made)
-// and the peer is not abandoned. Meanwhile this thread takes completions itself: its repeats count as polls, for which
-// the progress thread backs off.
+// Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made, too
+// many requests under way to the peer) and the peer is not abandoned. Meanwhile this thread takes completions itself:
+// its repeats count as polls, for which the progress thread backs off.
 template <class Issue>
 Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
   Operation* operation = nullptr;
   std::uint32_t failures = 0;
   for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
-    thread_.polled();  // a sent message alone wakes the progress thread
+    thread_.polled();  // else the completion of what is sent would wake the progress thread
     std::unique_lock held(mutex_);
     PeerState& peer_state = under_way_.peers().of(peer);
     if (operation == nullptr) {

@@ -22,7 +22,7 @@
 
 namespace farside {
 
-// First member of everything that is used as an operation context.
+// Base class of everything that is used as an operation context.
 struct Context {
   enum class Kind : std::uint8_t { kOperation, kReceive, kReply };
   fi_context2 provider_context{};  // the provider's (FI_CONTEXT2)

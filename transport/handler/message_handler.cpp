@@ -81,7 +81,7 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
   }
-  // All blocks share one acquisition: a message holds less than Space::kLockedBytes.
+  // All blocks share one acquisition: a message holds less than kLockedBytes (accumulate_rules.hpp).
   std::optional<AccumulateLock> lock;
   if (entry.kind == OperationKind::kAccumulate && (space.always_locked || !has_cpu_atomics(entry.type))) {
     lock.emplace(*space.lock);

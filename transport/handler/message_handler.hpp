@@ -2,7 +2,7 @@
 // The active-message handler. It executes requests of origins on this process's spaces: atomics that no adapter
 // executes, many small operations in one message, and the control steps before and after them. Over the fabric it runs
 // in the thread that polls the endpoint, usually the progress thread; for on-node peers, see node_handler.hpp. It never
-// calls MPI and never waits for the application.
+// calls MPI, and waits for the application only while that holds the accumulate lock.
 //
 // Not thread-safe: the caller serializes all calls. Errors: a refused request is reported by Answer::refused and by
 // ReplyStatus::kRefused. Memory: some 200 bytes per space, for any number of peers.

@@ -34,7 +34,7 @@ class AccumulateLock {
   ~AccumulateLock() { word_.held.store(0, std::memory_order_release); }
 
  private:
-  // About the time that a holder needs for Space::kLockedBytes.
+  // About the time that a holder needs for kLockedBytes (accumulate_rules.hpp).
   static constexpr int kSpins = 64;
 
   AccumulateLockWord& word_;

@@ -151,7 +151,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   TargetOrder::Offer offer{operation};
   std::optional<TargetOrder::Next> next;
   if (own == nullptr && !(operation.atomic() && agreed_.rules.integers_by_nic)) {
-    // Most operations in a burst are kept, behind others of a busy target.
+    // Most operations of a burst join kept ones: these need no FabricTargets::Use.
     const std::scoped_lock held(targets_.mutex());
     const FabricTarget* const known = targets_.find_locked(rank);
     if (known != nullptr && known->description && known->busy != nullptr) {
@@ -165,7 +165,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   if (operation.atomic() && agreed_.rules.nic(operation.type, place_of(*to.target, operation.offset)))
     return issue(to, own != nullptr ? *own : to, operation);
   if (own != nullptr) {
-    // Keeps the order behind the kept operations.
+    // An accumulate keeps its order behind the kept operations; a put or get with a request may overtake them.
     Status before = operation.atomic() ? issue_kept(to) : Status();
     return before ? issue(to, *own, operation) : std::move(before);
   }
@@ -292,7 +292,7 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
 
 // Accumulates towards one target take effect in the order in which they are issued (accumulate_ordering, MPI 4.0
 // section 12.7.2): requests are ordered among themselves, and so are atomics of an adapter. No element is combined by
-// both. The address at the target decides on the method, as it does at the target.
+// both: type and address at the target decide, here and at the target. Puts and gets go by RDMA.
 Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   const auto fragment = [](auto* buffer, std::size_t done) { return buffer + done; };
   switch (operation.kind) {

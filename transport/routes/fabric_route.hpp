@@ -120,7 +120,8 @@ class FabricRoute {
                         LockedResult& result);
   void keep_again(int rank, std::unique_ptr<OperationList> list);
 
-  // Issues a step on a control word. The operands and `fetched` stay in use until `pending` is done.
+  // Issues a step on a control word. The operands are copied; `fetched` stays in use until
+  // `pending` is done.
   Status control(ControlCall call, int rank, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched);
   // Requests a page of a rank's table of regions, and waits for it.

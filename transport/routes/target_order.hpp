@@ -4,15 +4,16 @@
 //
 // Kept operations are small operations that were called and are not issued yet; they leave as one message. Phases:
 //
-//   free              the first small operation leaves at once; what follows before it completes is kept
-//   release expected  every small operation is kept, to leave in one message with the release that ends the epoch
+//   free              a small operation leaves at once if nothing is under way and no burst is expected
+//   release expected  (not in the domain nic) every small operation is kept, to leave in one message with the release
+//                     that ends the epoch
 //   deferred          likewise, behind a lock that is not acquired yet: nothing may leave before acquire() is called
 //
 //     free  --expect_release-->  release expected  --flushed-->  free
 //     free or release expected  --defer-->  deferred  --end_deferral-->  release expected
 //
-// An operation that is not kept must not overtake kept ones: offer() says kIssueKept until they have left. While a
-// thread issues what it has taken, no other thread takes or issues anything.
+// An operation that is not kept must not overtake kept ones, but puts and gets with a request may: offer() says
+// kIssueKept until they have left. While a thread issues what it has taken, no other thread takes or issues anything.
 //
 // Not thread-safe: the mutex of the route guards it. Cost: no remote operation. Memory: 88 bytes, and a list and a
 // KeptOperation while operations are kept.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ControlMemory: RemoteMemory on the wire, over the control words of a Space. All ranks use one atomicity domain. In
-// the domain cpu, atomics are CPU instructions of this process on mapped words, and of the target's message handler
-// on other words. In the domain nic, network adapters execute all atomics, also those on a rank's own words.
+// ControlMemory: RemoteMemory over the control words of a Space: mapped words, messages, or the adapter. All ranks use
+// one atomicity domain. In the domain cpu, atomics are CPU instructions of this process on mapped words, and of the
+// target's message handler on other words. In the domain nic, network adapters execute all atomics, also those on a
+// rank's own words.
 //
 // Thread safety: several threads may issue, each on its own Operation. Errors: Operation::failed and take_error
 // (kPeer, kRange). Cost: nothing remote on mapped words, otherwise one message or one adapter operation per step.
@@ -122,7 +123,7 @@ class ControlMemory {
   // Moves the estimate halfway to a faster pace, but only one eighth of the way to a slower one: late waiters may
   // have caused the slower pace. A waiter that pauses too long delays others; one that pauses too briefly only probes
   // once more. Concurrent updates of several threads may be lost.
-  void paused(std::uint64_t hand_offs, std::uint64_t taken_place) {
+  void learn_hand_off_time(std::uint64_t hand_offs, std::uint64_t taken_place) {
     const double unit = static_cast<double>(hand_off_time_.load(std::memory_order_relaxed));
     const double seen =
         unit * static_cast<double>(hand_offs) / static_cast<double>(std::max<std::uint64_t>(taken_place, 1));

@@ -161,7 +161,7 @@ class Space {
   std::byte* address(int target) const;
 
   // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. An operation
-  // returns when it is issued or coalesced. Local buffers stay in use until flush, except operands of at most
+  // returns when it is issued or kept. Local buffers stay in use until flush, except operands of at most
   // kCopiedAtCall bytes. `own` (see own_outstanding) counts the operation as well, and receives its errors.
   Status put(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr);
   Status get(int target, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr);
@@ -269,7 +269,7 @@ class Space {
    public:
     explicit MappedControl(std::byte* begin) : begin_(begin) {}
     explicit operator bool() const { return begin_ != nullptr; }
-    // `offset`: in bytes, from kHeaderBytes (control_memory.hpp).
+    // `offset`: in bytes from the start of the control block, at least kHeaderBytes.
     std::uint64_t& word(std::uint32_t offset) const { return *reinterpret_cast<std::uint64_t*>(begin_ + offset); }
     // Wakes the owner if it sleeps; called after a change of the words.
     void wake() const { reinterpret_cast<Header*>(begin_)->wake_event.wake_if_armed(); }
@@ -302,7 +302,7 @@ class Space {
   }
   WakeEvent& wake_event() const { return reinterpret_cast<Header*>(control_)->wake_event; }
   // Issues a step on a control word that is not in a mapped_control(): one message, or one operation of the adapter.
-  // `operand`, `compare` and `fetched` stay in use until `pending` is done.
+  // `operand` and `compare` are copied; `fetched` stays in use until `pending` is done.
   Status control(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched) {
     return fabric_->control(call, target, word, pending, operand, compare, fetched);
