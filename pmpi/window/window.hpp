@@ -229,6 +229,18 @@ class Window {
   WindowLocks::Guard guard() { return locks_.guard(); }
   // Checks whether an operation on this rank is allowed now. `updates`: it may change the window there.
   Outcome check_operation(int rank, bool updates);
+  // Whether the epoch that allows operations on this rank is one of a fence or start, which the rank awaits the end of.
+  // False also where a rank has asserted MPI_MODE_NOPUT.
+  bool in_active_epoch(int rank) const { return epoch_.allows_fast_operation(rank) && !epoch_.allows_fast_flush(rank); }
+  // Releases kept puts on the fast path. False: the slow path will return the error.
+  bool release_puts() {
+    if (!space_->keeps_puts()) [[likely]]
+      return true;
+    Status released = space_->release_puts();
+    if (released) return true;
+    space_->report_puts_later(std::move(released));
+    return false;
+  }
   // A barrier that exchanges the purpose `said` of the call (epochs::BarrierWord). A fault if ranks differ in it.
   Outcome barrier(std::uint8_t said);
   // The same in two steps: the word that the peers read, and the barrier.

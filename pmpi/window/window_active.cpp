@@ -83,6 +83,7 @@ Outcome Window::meet(std::uint64_t word) {
   const std::uint8_t said = epochs::BarrierWord::said_now(word);
   epochs::Barrier<ControlMemory> barrier(control_, *barrier_schedule_, word);
   if (Status met = run(space_->wake_event(), barrier); !met) return met;
+  space_->finish_puts();
   Outcome agreed;
   const auto held = guard();
   if ((said & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(rank);
@@ -135,7 +136,8 @@ Outcome Window::do_fence(int assert) {
   if (strict_) [[unlikely]]
     checked = strict_->fence_reached();
   // The barrier is entered after a failed operation as well, because the other ranks wait in it.
-  Status completed = space_->flush_all();
+  Status completed = space_->release_puts();
+  if (Status flushed = space_->flush_all(); completed) completed = std::move(flushed);
   Outcome met = barrier(said_by_fence(assert));
   if (strict_) [[unlikely]]
     strict_->fence_passed((assert& MPI_MODE_NOSUCCEED) == 0);
@@ -219,6 +221,7 @@ Outcome Window::do_complete() {
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
+  keep(space_->release_puts());
   const bool immediate = space_->all_immediate();
   for (const int target : targets) {
     if (!immediate) keep(space_->order_before_release(target));
@@ -242,6 +245,7 @@ Outcome Window::do_wait() {
 }
 
 Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {
+  space_->finish_puts();
   Outcome checked;
   if (strict_) [[unlikely]]
     checked = strict_->exposure_ended();

@@ -184,7 +184,7 @@ inline int Window::only_member(MPI_Group group, const KnownGroup& known) {
 inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
   using epochs::BarrierWord, epochs::ControlBlock;
   const int rank = space_->rank(), ranks = space_->ranks();
-  if (assert != 0 || ranks == 1) return FastPath::kNotTaken;
+  if (assert != 0 || ranks == 1 || !release_puts()) return FastPath::kNotTaken;
   {
     const auto held = guard();
     if (!epoch_.allows_fast_fence()) return FastPath::kNotTaken;
@@ -203,6 +203,7 @@ inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
     if (met != FastPath::kDone || BarrierWord::said(heard, count) != 0) return FastPath::kContended;
   }
   space_->stores_drained_by_atomic();
+  space_->finish_puts();
   look_after_runtime();
   return FastPath::kDone;
 }
@@ -242,6 +243,7 @@ inline bool Window::try_start(MPI_Group group, int assert) {
 }
 
 inline bool Window::try_complete() {
+  if (!release_puts()) return false;
   int target = MPI_UNDEFINED;
   {
     const auto held = guard();
@@ -266,6 +268,7 @@ inline bool Window::try_wait() {
     return FastPath::kDone;
   });
   if (ended != FastPath::kDone) return false;
+  space_->finish_puts();
   look_after_runtime();
   return true;
 }

@@ -184,6 +184,8 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
     const auto offset = static_cast<std::uint64_t>(at);
     const std::size_t bytes = put ? static_cast<std::size_t>(origin.count) * origin_type.size
                                   : static_cast<std::size_t>(target.count) * target_type.size;
+    if (put && in_active_epoch(target.rank))
+      return space_->put_until_end(target.rank, offset, origin.address, bytes, target.own);
     return put ? space_->put(target.rank, offset, origin.address, bytes, target.own)
                : space_->get(target.rank, offset, origin.address, bytes, target.own);
   }

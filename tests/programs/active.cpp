@@ -192,6 +192,56 @@ void one_target(check::Memory memory) {
   }
 }
 
+// Small and middle-sized puts of all ranks to one, more than a target keeps room for while it computes; each epoch ends
+// by a wait, by tests, or by a fence, and the target reads its memory at once.
+void many_puts(check::Memory memory) {
+  constexpr int kMost = 4096;  // ints per origin and epoch
+  check::Window window(memory, static_cast<MPI_Aint>(sizeof(int)) * size * kMost, sizeof(int));
+  if (size == 1) return;
+  std::vector<int> others = check::all_ranks();
+  others.erase(others.begin());
+  const check::Group from(others);
+  const check::Group to({0});
+  std::vector<int> out(kMost);
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  for (int round = 0; round < 60; ++round) {
+    // Puts of 4 bytes to 2 KiB: few, or so many that each origin puts 16 KiB in an epoch.
+    const int ints = 1 << (round % 10);
+    const int puts = round % 3 == 0 ? 1 : round % 3 == 1 ? 3 : kMost / ints;
+    const bool by_fence = round % 4 == 3;
+    const auto value = [&](int origin, int i) { return round * 1000000 + origin * 10000 + i; };
+    const auto put_all = [&] {
+      for (int i = 0; i < puts * ints; ++i) out[static_cast<std::size_t>(i)] = value(rank, i);
+      // Backwards, so that they are not one dense block.
+      for (int at = (puts - 1) * ints; at >= 0; at -= ints)
+        CHECK_MPI(MPI_Put(&out[static_cast<std::size_t>(at)], ints, MPI_INT, 0,
+                          static_cast<MPI_Aint>(rank) * kMost + at, ints, MPI_INT, window));
+    };
+    if (by_fence) {
+      CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, window));
+      if (rank != 0) put_all();
+      CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+    } else if (rank == 0) {
+      CHECK_MPI(MPI_Win_post(from, 0, window));
+      if (round % 5 == 0) nap();
+      if (round % 2 == 0) {
+        CHECK_MPI(MPI_Win_wait(window));
+      } else {
+        for (int flag = 0; flag == 0;) CHECK_MPI(MPI_Win_test(window, &flag));
+      }
+    } else {
+      CHECK_MPI(MPI_Win_start(to, 0, window));
+      put_all();
+      CHECK_MPI(MPI_Win_complete(window));
+    }
+    if (rank == 0) {
+      for (int origin : others) {
+        for (int i = 0; i < puts * ints; ++i) CHECK_EQ(window.as<int>()[origin * kMost + i], value(origin, i));
+      }
+    }
+  }
+}
+
 // Two windows in epochs at the same time, completed in the other order; a get and an accumulate in the second.
 void two_windows(check::Memory memory) {
   check::Window one(memory, sizeof(int), sizeof(int));
@@ -335,6 +385,7 @@ int main(int argc, char** argv) {
       {"overlapping groups", overlapping_groups},
       {"one origin", one_origin},
       {"one target", one_target},
+      {"many puts", many_puts},
       {"two windows", two_windows},
       {"groups come and go", groups_come_and_go},
       {"MPI_MODE_NOCHECK", without_check},

@@ -127,3 +127,40 @@ TEST_CASE("an owner that sleeps is woken by a message whose answer is waited for
   owner.join();
   CHECK(Clock::now() - begun < 10s);
 }
+
+TEST_CASE("a posted message is executed when the owner reads the queue, and its slot is free then") {
+  const Box box;
+  for (std::size_t i = 0; i < MessageQueue::kSlots; ++i) CHECK(box->post(ProcessIdentity::own(), kParts));
+  CHECK_FALSE(box->post(ProcessIdentity::own(), kParts));
+  CHECK(box->begun() == MessageQueue::kSlots);
+  std::size_t executed = 0;
+  const auto execute = [&](std::span<const std::byte> message, std::span<std::byte>) {
+    const std::span<const std::byte> sent = kParts.front();
+    if (std::equal(message.begin(), message.end(), sent.begin(), sent.end())) ++executed;
+    return std::size_t{0};
+  };
+  CHECK(box->answer_all(execute) == MessageQueue::kSlots);
+  CHECK(executed == MessageQueue::kSlots);
+  CHECK(box->answer_all(execute) == 0);
+  CHECK(box->post(ProcessIdentity::own(), kParts));
+}
+
+TEST_CASE("a sender that finds the queue full of posted messages wakes the owner") {
+  const Box box;
+  LongSleep progress;
+  for (std::size_t i = 0; i < MessageQueue::kSlots; ++i) REQUIRE(box->post(ProcessIdentity::own(), kParts));
+  std::atomic<bool> stop{false};
+  const auto begun = Clock::now();
+  const std::uint32_t seen = box->wake_event().arm();
+  std::thread owner([&] {
+    box->wake_event().sleep(seen, 20s);
+    while (!stop) box->answer_all(echo);
+    box->wake_event().disarm();
+  });
+  const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, kLives);
+  CHECK(message.ok());
+  CHECK((message.ok() && box->wait_for_answer(progress, message.value(), kLives).ok()));
+  CHECK(Clock::now() - begun < 10s);
+  stop = true;
+  owner.join();
+}

@@ -80,6 +80,76 @@ TEST_CASE("many operations may be under way at once") {
   }
 }
 
+// The puts of one rank in epochs that the other rank awaits the end of: lists of one put, of many, and several lists,
+// more than a message queue has slots for; and puts that are too large to be kept.
+TEST_CASE("puts until the end of an epoch are there when the target has finished them") {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    constexpr std::size_t kBytes = 128 * 1024;
+    expect_well(run_world(2, variant, kBytes, [&](Ranks& ranks, World& world) {
+      for (const std::size_t bytes : {8UL, 1000UL, 1024UL, 3000UL}) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{3}, kBytes / (bytes + 8)}) {
+          const auto value = [&](std::size_t i) { return static_cast<std::byte>(i * 7 + bytes + count); };
+          if (ranks.rank() == 0) {
+            std::vector<std::vector<std::byte>> data(count);  // over the fabric in use until the flush
+            for (std::size_t i = 0; i < count; ++i) {
+              data[i].assign(bytes, value(i));
+              world.good(world->put_until_end(1, i * (bytes + 8), data[i].data(), bytes, nullptr), "put");
+            }
+            world.good(world->release_puts(), "release");
+            ranks.check(!world->keeps_puts(), "all have left");
+            // Over the fabric a notification is ordered behind them; here a barrier of the test stands for it.
+            if (over_fabric(variant)) world.good(world->flush(1), "flush");
+          }
+          ranks.barrier();
+          if (ranks.rank() == 1) {
+            world->finish_puts();
+            for (std::size_t i = 0; i < count; ++i) {
+              const bool right = read_data<std::byte>(world, i * (bytes + 8)) == value(i) &&
+                                 read_data<std::byte>(world, i * (bytes + 8) + bytes - 1) == value(i);
+              ranks.check(right, "the put is there");
+            }
+          }
+          ranks.barrier();
+        }
+      }
+    }));
+  }
+}
+
+TEST_CASE("kept puts need no system call, and a flush executes them") {
+  expect_well(run_world(2, Variant::kCma, 4096, [](Ranks& ranks, World& world) {
+    const std::uint64_t value = 42;
+    if (ranks.rank() == 0) {
+      world.good(world->put_until_end(1, 8, &value, sizeof value, nullptr), "put");
+      ranks.check(world->keeps_puts(), "it is kept");
+    }
+    ranks.barrier();
+    if (ranks.rank() == 1) {
+      world->finish_puts();
+      ranks.check(read_data<std::byte>(world, 8) == kFilling, "nothing has arrived");
+    }
+    ranks.barrier();
+    if (ranks.rank() == 0) world.good(world->flush(1), "flush");
+    ranks.check(!world->keeps_puts(), "none is kept");
+    ranks.barrier();
+    if (ranks.rank() == 1) ranks.check(read_data<std::uint64_t>(world, 8) == value, "the put is there");
+    ranks.barrier();
+  }));
+}
+
+TEST_CASE("an error of kept puts is reported once, by the next release") {
+  expect_well(run_world(2, Variant::kCma, 4096, [](Ranks& ranks, World& world) {
+    world->report_puts_later(Error{ErrorKind::kPeer, "first"});
+    world->report_puts_later(Error{ErrorKind::kPeer, "second"});
+    ranks.check(world->keeps_puts(), "something is to be reported");
+    const Status reported = world->release_puts();
+    ranks.check(!reported && reported.error().text == "first", "the first error");
+    ranks.check(world->release_puts().ok() && !world->keeps_puts(), "no other");
+    ranks.barrier();
+  }));
+}
+
 TEST_CASE("operations and bytes are counted by route") {
   expect_well(run_world(2, Variant::kFabric, 4096, [](Ranks& ranks, World& world) {
     const std::uint64_t before = counted(RouteKind::kFabric, Counted::kPut);

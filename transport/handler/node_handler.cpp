@@ -102,8 +102,16 @@ bool NodeHandler::poll() {
 
 // Called with answering_ held.
 bool NodeHandler::answer_all() {
-  return message_queue_.answer_all(
+  const std::uint32_t messages = message_queue_.answer_all(
       [this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); });
+  if (messages > 0) executed_.fetch_add(messages, std::memory_order_release);
+  return messages > 0;
+}
+
+// A thread that holds answering_ may have passed the slot already, so this one reads all of them itself.
+void NodeHandler::finish_posted_now() {
+  const std::scoped_lock held(answering_);
+  answer_all();
 }
 
 void NodeHandler::run() {
@@ -153,14 +161,25 @@ bool PeerNodeHandler::lives() const {
   return read_process_memory(pid_, nonce_address_, &nonce, sizeof nonce).ok() && nonce == nonce_;
 }
 
-Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
-                                std::span<const std::unique_ptr<OperationList>> lists) {
-  MessageQueue& message_queue = MessageQueue::at(mapping_->base());
-  const std::function<bool()> lives = [this] { return this->lives(); };
+RequestHeader PeerNodeHandler::header(std::uint32_t sender) const {
   RequestHeader header{};
   header.kind = MessageKind::kOperations;
   header.sender = sender;
   header.space = space_;
+  return header;
+}
+
+bool PeerNodeHandler::post(std::uint32_t sender, const OperationList& list) {
+  const RequestHeader header = this->header(sender);
+  const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(&header, 1)), list.bytes()};
+  return MessageQueue::at(mapping_->base()).post(sender_, parts);
+}
+
+Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
+                                std::span<const std::unique_ptr<OperationList>> lists) {
+  MessageQueue& message_queue = MessageQueue::at(mapping_->base());
+  const std::function<bool()> lives = [this] { return this->lives(); };
+  const RequestHeader header = this->header(sender);
   const auto parts = [&](const OperationList& list) {
     return std::array<std::span<const std::byte>, 2>{std::as_bytes(std::span(&header, 1)), list.bytes()};
   };

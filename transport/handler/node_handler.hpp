@@ -44,17 +44,24 @@ class NodeHandler {
 
   // For application threads that wait. Executes the messages in the queue, and returns whether there were any.
   bool poll();
+  // Returns when all messages are executed that were posted before a change that the caller has seen. One load and one
+  // comparison if there are none.
+  void finish_posted() {
+    if (message_queue_.begun() != executed_.load(std::memory_order_acquire)) finish_posted_now();
+  }
 
  private:
   NodeHandler(Segment segment, Statistics& statistics);
   void run();
   bool answer_all();
+  void finish_posted_now();
   std::size_t answer(std::span<const std::byte> message, std::span<std::byte> room);
 
   Segment segment_;
   MessageQueue& message_queue_;
   Statistics& statistics_;
-  std::atomic<std::uint32_t> seen_{0};  // messages that pollers have seen
+  std::atomic<std::uint32_t> seen_{0};      // messages that pollers have seen
+  std::atomic<std::uint32_t> executed_{0};  // messages that were executed
   std::mutex answering_;                // held while a thread reads the message queue; acquired before mutex_
   std::mutex mutex_;                    // guards handler_
   MessageHandler handler_;
@@ -73,6 +80,9 @@ class PeerNodeHandler {
   // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer
   // if the target's process has ended, or if its answer has a wrong length.
   Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
+  // Posts a list of operations that fetch nothing: it is executed by the target's NodeHandler::finish_posted() after a
+  // change that this process makes next, or before. Returns false, and does nothing, if the queue has no free slot.
+  bool post(std::uint32_t sender, const OperationList& list);
   // Returns whether a thread of the target polls the message queue, so that a message is answered without a wake-up.
   bool is_polling() const { return MessageQueue::at(mapping_->base()).is_polled(); }
 
@@ -86,6 +96,7 @@ class PeerNodeHandler {
         nonce_(nonce),
         space_(space) {}
   bool lives() const;
+  RequestHeader header(std::uint32_t sender) const;
   Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list);
 
   std::shared_ptr<Mapping> mapping_;   // shared by all spaces with this on-node peer

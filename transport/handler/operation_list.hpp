@@ -167,6 +167,13 @@ class OperationList {
   std::size_t add(const DataOperation& operation, const Blocks& blocks);
   bool add(const DataOperation& operation) { return add(operation, {}) == 1; }
   bool empty() const { return bytes_.empty(); }
+  // Makes the list empty, and keeps its memory.
+  void clear() {
+    bytes_.clear();
+    destinations_.clear();
+    fetched_bytes_ = 0;
+    has_atomics_ = false;
+  }
   std::span<const std::byte> bytes() const { return bytes_; }
   bool has_atomics() const { return has_atomics_; }
   std::size_t fetched_bytes() const { return fetched_bytes_; }

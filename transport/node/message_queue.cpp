@@ -42,30 +42,44 @@ MessageQueue::Answer::~Answer() {
 
 // Precondition: the caller has taken the slot.
 MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender,
-                                         std::span<const std::span<const std::byte>> parts) {
+                                         std::span<const std::span<const std::byte>> parts, std::uint32_t posted) {
   std::size_t bytes = 0;
   for (const std::span<const std::byte> part : parts) {
     if (!part.empty()) std::memcpy(slot.text.data() + bytes, part.data(), part.size());
     bytes += part.size();
   }
-  slot.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
+  slot.bytes.store(static_cast<std::uint32_t>(bytes) | posted, std::memory_order_relaxed);
+  begun_.fetch_add(1, std::memory_order_relaxed);
   // Sequentially consistent, as the wake event requires.
   slot.word.exchange(word(kSent, sender), std::memory_order_seq_cst);
   sent_.fetch_add(1, std::memory_order_release);
   return Message(slot);
 }
 
-std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sender,
-                                                           std::span<const std::span<const std::byte>> parts) {
+// Takes a free slot, and returns it, or null.
+MessageQueue::Slot* MessageQueue::take(ProcessIdentity sender) {
   for (Slot& slot : slots_) {
     std::uint64_t free = kFree;
     // Acquire: follows the last reads of the former answer.
     if (slot.word.load(std::memory_order_relaxed) == kFree &&
         slot.word.compare_exchange_strong(free, word(kTaken, sender), std::memory_order_acquire)) {
-      return fill(slot, sender, parts);
+      return &slot;
     }
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sender,
+                                                           std::span<const std::span<const std::byte>> parts) {
+  Slot* const slot = take(sender);
+  return slot != nullptr ? std::optional(fill(*slot, sender, parts)) : std::nullopt;
+}
+
+bool MessageQueue::post(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts) {
+  Slot* const slot = take(sender);
+  if (slot == nullptr) return false;
+  fill(*slot, sender, parts, kPosted);
+  return true;
 }
 
 // Takes over a slot of a process that has ended, and returns it, or null. If that process slept, the slot's wake event
@@ -88,10 +102,10 @@ Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessI
   Patience patience(lives);
   for (Waiter waiter(progress, freed_);; waiter.pause()) {
     if (const std::optional<Message> left = enqueue(sender, parts)) return *left;
+    // Posted messages may fill the queue, and a sender may have been killed before it woke the owner.
+    wake_event_.wake_if_armed();
     if (!patience.is_due()) continue;
     if (Slot* slot = take_over(sender)) return fill(*slot, sender, parts);
-    // A sender may have been killed before it woke the owner.
-    wake_event_.wake_if_armed();
     if (patience.ends()) return dead();
   }
 }
@@ -113,21 +127,27 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
   return Answer(*this, slot, std::span<const std::byte>(slot.text).first(answered));
 }
 
-bool MessageQueue::answer_all(const Handling& answer) {
-  bool any = false;
+std::uint32_t MessageQueue::answer_all(const Handling& answer) {
+  std::uint32_t messages = 0;
   std::array<std::byte, kMostBytes> message;
   for (Slot& slot : slots_) {
     const std::uint64_t found = slot.word.load(std::memory_order_acquire);
     if (state_of(found) != kSent) continue;
-    any = true;
-    const std::size_t bytes = std::min<std::size_t>(slot.bytes.load(std::memory_order_relaxed), kMostBytes);
+    ++messages;
+    const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
+    const std::size_t bytes = std::min<std::size_t>(length & ~kPosted, kMostBytes);
     std::memcpy(message.data(), slot.text.data(), bytes);
     const std::size_t answered = answer(std::span<const std::byte>(message).first(bytes), slot.text);
+    if ((length & kPosted) != 0) {
+      slot.word.exchange(kFree, std::memory_order_seq_cst);
+      freed_.wake_if_armed();
+      continue;
+    }
     slot.bytes.store(static_cast<std::uint32_t>(answered), std::memory_order_relaxed);
     slot.word.exchange(word(kAnswered, sender_of(found)), std::memory_order_seq_cst);
     slot.wake_event.wake_if_armed();
   }
-  return any;
+  return messages;
 }
 
 }  // namespace farside

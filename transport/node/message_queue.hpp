@@ -2,7 +2,8 @@
 // A message queue: shared memory of one process, the owner, in which other processes of the node enqueue messages. The
 // owner writes each answer into the slot of its message. Each process has one queue, and on-node peers map it.
 //
-// A slot goes free -> taken (a sender writes) -> sent -> (the owner reads, executes, writes) -> answered -> free.
+// A slot goes free -> taken (a sender writes) -> sent -> (the owner reads, executes, writes) -> answered -> free. A
+// message may also be posted: its sender neither wakes the owner nor awaits an answer, and the owner frees the slot.
 //
 // The slot's word holds this state and the identity of the sender (process_identity.hpp), so that one compare-and-swap
 // changes both. A sender that finds no free slot for some 0.1 s takes over a slot whose sender has ended, if the slot
@@ -78,6 +79,9 @@ class MessageQueue {
   // Enqueues a message made of parts; returns nothing if no slot is free. wait_for_answer() wakes the owner. `sender`:
   // the result of sender(). Precondition: the parts have at most kMostBytes together.
   std::optional<Message> enqueue(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
+  // The same for a message that needs no answer. Returns false if no slot is free. The owner executes it when it reads
+  // the queue next, which nothing makes it do.
+  bool post(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
   // Waits until a slot is free or can be taken over, and enqueues the message. `lives` says whether the owner lives; it
   // is called every 100 ms. Errors: kPeer, if the owner has ended.
   Result<Message> enqueue(Progress& progress, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
@@ -102,10 +106,13 @@ class MessageQueue {
     seen.store(sent, std::memory_order_relaxed);
     return true;
   }
-  // For the owner: answers all messages in the queue. answer(message, room) writes an answer into `room` and returns
-  // its bytes. `message` is a copy, because a sender could change the original. Returns false if there is no message.
+  // For the owner: answers all messages in the queue, and returns their number. answer(message, room) writes an answer
+  // into `room` and returns its bytes. `message` is a copy, because a sender could change the original.
   using Handling = std::function<std::size_t(std::span<const std::byte> message, std::span<std::byte> room)>;
-  bool answer_all(const Handling& answer);
+  std::uint32_t answer_all(const Handling& answer);
+  // The number of messages that senders have begun to enqueue. One that has enqueued a message before it changes
+  // another word is counted for whoever has seen that change.
+  std::uint32_t begun() const { return begun_.load(std::memory_order_acquire); }
   // The owner's; signalled by senders.
   WakeEvent& wake_event() { return wake_event_; }
 
@@ -121,19 +128,24 @@ class MessageQueue {
   static ProcessIdentity sender_of(std::uint64_t word) { return ProcessIdentity::of_bits(word >> 2); }
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> word;
-    std::atomic<std::uint32_t> bytes;  // to be read once: a hostile on-node peer may change it
+    std::atomic<std::uint32_t> bytes;  // and kPosted; to be read once: a hostile on-node peer may change it
     WakeEvent wake_event;              // of the sender
     alignas(64) std::array<std::byte, kMostBytes> text;
   };
 
-  Message fill(Slot& slot, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
+  static constexpr std::uint32_t kPosted = std::uint32_t{1} << 31;  // in Slot::bytes
+
+  Slot* take(ProcessIdentity sender);
+  Message fill(Slot& slot, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
+               std::uint32_t posted = 0);
   Slot* take_over(ProcessIdentity sender);
 
   std::uint64_t nonce_;
   std::uint64_t namespaces_;       // of the owner
   WakeEvent wake_event_;
   WakeEvent freed_;                              // of the senders that wait for a slot
-  alignas(64) std::atomic<std::uint32_t> sent_;  // counts all messages
+  alignas(64) std::atomic<std::uint32_t> sent_;  // counts all messages, once they are in their slots
+  std::atomic<std::uint32_t> begun_;             // and just before
   alignas(64) std::atomic<Ticks> polled_at_;     // the last poll by an application thread of the owner
   std::array<Slot, kSlots> slots_;
 };

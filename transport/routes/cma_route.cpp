@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/routes/cma_route.hpp"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <array>
+#include <sys/uio.h>
+#include <utility>
 #include <vector>
 
 #include "transport/data/reduce_op.hpp"
@@ -47,6 +47,61 @@ Status CmaRoute::operate(const NodeTarget& target, const NodeTargetMore& memory,
     case OperationKind::kCompareAndSwap: break;
   }
   return compare_and_swap(target, memory, operation);
+}
+
+bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put) {
+  if (memory.handler == nullptr || put.count > kMostKept) return false;
+  std::unique_ptr<OperationList> full;
+  {
+    const auto held = lock();
+    if (memory.kept == nullptr) memory.kept = std::make_unique<OperationList>();
+    if (memory.kept->empty()) {
+      with_kept_.push_back(&memory);
+      keeping_.fetch_add(1, std::memory_order_relaxed);
+    }
+    if (memory.kept->add(put)) return true;
+    full = std::exchange(memory.kept, std::make_unique<OperationList>());
+    memory.kept->add(put);
+  }
+  if (Status sent = post(memory, full); !sent) report_later(std::move(sent));
+  return true;
+}
+
+Status CmaRoute::post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
+  return memory.handler->post(static_cast<std::uint32_t>(rank_), *list) ? Status() : execute_one(memory, list);
+}
+
+Status CmaRoute::send_kept(Send send) {
+  Status first;
+  while (true) {
+    NodeTargetMore* memory = nullptr;
+    std::unique_ptr<OperationList> list;
+    {
+      const auto held = lock();
+      if (!failed_) {
+        Status failed = std::exchange(failed_, Status());
+        keeping_.fetch_sub(1, std::memory_order_relaxed);
+        if (first) first = std::move(failed);
+      }
+      if (with_kept_.empty()) return first;
+      memory = with_kept_.back();
+      with_kept_.pop_back();
+      keeping_.fetch_sub(1, std::memory_order_relaxed);
+      list = std::move(memory->kept);
+    }
+    Status sent = (this->*send)(*memory, list);
+    if (first) first = std::move(sent);
+    list->clear();
+    const auto held = lock();
+    if (memory->kept == nullptr) memory->kept = std::move(list);
+  }
+}
+
+void CmaRoute::report_later(Status error) {
+  const auto held = lock();
+  if (!failed_) return;
+  failed_ = std::move(error);
+  keeping_.fetch_add(1, std::memory_order_relaxed);
 }
 
 Status CmaRoute::compare_and_swap(const NodeTarget& target, const NodeTargetMore& memory,

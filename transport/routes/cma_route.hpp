@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CmaRoute: operations on private memory of on-node peers, by process_vm_readv(2) and process_vm_writev(2), or by a
-// message to the peer's handler. An operation is complete when it returns.
+// message to the peer's handler. An operation is complete when it returns, but for kept puts: a target that awaits the
+// end of an epoch executes these itself (finish_posted() of its NodeHandler), so they need no system call.
 //
-// Thread safety: any. Errors: kPeer and kRange of the system calls and the handler. Cost: transport/README.md, "Routes
-// and costs".
+//   origin   keep() ... keep(), release(), notify the target
+//   target   see the notification, finish_posted()
+//
+// Thread safety: any, after expect_threads(). Errors: kPeer and kRange of the system calls and the handler. Cost:
+// transport/README.md, "Routes and costs".
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
 
+#include "transport/base/relaxed_flag.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/handler/operation_list.hpp"
@@ -24,9 +34,24 @@ class CmaRoute {
   // Precondition: no operation is under way.
   void set_rules(const AccumulateRules& rules) { rules_ = rules; }
   void count_in(OperationCounts* counts) { counts_ = counts; }
+  void expect_threads() { threaded_ = true; }
 
   // `memory`: of the target.
   Status operate(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
+  // Keeps a copy of a put of at most kMostKept bytes. Returns false, and does nothing, for larger ones and for targets
+  // without a handler.
+  bool keep(NodeTargetMore& memory, const DataOperation& put);
+  // One load.
+  bool keeps_any() const { return keeping_.load(std::memory_order_relaxed) > 0; }
+  // Posts the kept puts to the queues of their targets, without a system call. Where a queue is full, the thread of the
+  // target is woken, and this waits until it has executed them. Returns the first error since the last call.
+  Status release() { return keeps_any() ? send_kept(&CmaRoute::post) : Status(); }
+  // Has the kept puts executed by the threads of their targets, and waits for that.
+  Status complete() { return keeps_any() ? send_kept(&CmaRoute::execute_one) : Status(); }
+  // Leaves an error to the next call of release() or complete().
+  void report_later(Status error);
+  static constexpr std::size_t kMostKept = 1024;
+
   // Executes lists by the target's handler, in any order. Precondition: the target has a handler.
   Status execute(const NodeTargetMore& memory, std::span<const std::unique_ptr<OperationList>> lists) {
     return memory.handler->execute(progress_, static_cast<std::uint32_t>(rank_), lists);
@@ -35,12 +60,26 @@ class CmaRoute {
  private:
   Status accumulate(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
   Status compare_and_swap(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
+  std::unique_lock<std::mutex> lock() const {
+    return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+  }
+  using Send = Status (CmaRoute::*)(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
+  Status post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
+  Status execute_one(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
+    return execute(memory, std::span(&list, 1));
+  }
+  Status send_kept(Send send);
 
   Progress& progress_;
   const int rank_;
   const std::size_t lock_offset_;
   AccumulateRules rules_;
   OperationCounts* counts_ = nullptr;
+  RelaxedFlag threaded_;
+  mutable std::mutex mutex_;  // guards the following members and NodeTargetMore::kept, with several threads
+  std::vector<NodeTargetMore*> with_kept_;  // the targets with kept puts
+  std::atomic<std::size_t> keeping_{0};     // their number, and 1 for failed_
+  Status failed_;
 };
 
 }  // namespace farside

@@ -4,7 +4,7 @@
 //
 // Thread safety: any for find(), once all targets are added. Cost of find(): a few instructions where the ranks of the
 // node are consecutive, or follow each other at a distance that is a power of two; else a hash. Memory: 32 bytes per
-// target, and 80 more for one whose data are private memory, or whose operations are counted.
+// target, and 88 more for one whose data are private memory, or whose operations are counted.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,7 @@ struct NodeTargetMore {
   std::uint64_t address = 0;                 // of its private data there; 0: the route is not cma
   Mapping mapping;                           // of data in a file of ShareableMemory
   std::unique_ptr<PeerNodeHandler> handler;  // of the route cma, if the peer has one
+  std::unique_ptr<OperationList> kept;       // of the route cma: puts that wait for CmaRoute::release()
 };
 
 struct NodeTarget {

@@ -58,6 +58,7 @@ Space::Space(const Request& request)
   control_bytes_ = in_pages(control + sizeof(IntegerWords));
   data_bytes_ = request.dynamic ? Regions::kBytes : request.data_bytes;
   threaded_ = request.threaded;
+  if (request.threaded) cma_.expect_threads();
 }
 
 Result<std::unique_ptr<Space>> Space::make(const Request& request, NodeGroup& node) {
@@ -194,8 +195,10 @@ void Space::take_memory(const Request& request, NodeGroup& node, std::span<const
     regions_ = std::make_unique<Regions>(*this, static_cast<std::uint32_t>(region_words_), control_ + region_words_,
                                          ranks_);
   }
-  if (offers[static_cast<std::size_t>(node.index())].handled)
-    served_by_node_handler_ = process_.node_handler().value()->publish(id_, served_space(true));
+  if (offers[static_cast<std::size_t>(node.index())].handled) {
+    NodeHandler* const handler = process_.node_handler().value();
+    if (handler->publish(id_, served_space(true))) node_handler_ = handler;
+  }
 }
 
 MessageHandler::ServedSpace Space::served_space(bool always_locked) const {
@@ -331,7 +334,7 @@ void Space::finish(Agreed agreed) {
 
 Space::~Space() {
   fabric_.reset();
-  if (served_by_node_handler_) process_.node_handler().value()->withdraw(id_);
+  if (node_handler_ != nullptr) node_handler_->withdraw(id_);
 }
 
 OperationCounts& Space::count_by_target(bool threaded) {
@@ -345,6 +348,7 @@ OperationCounts& Space::count_by_target(bool threaded) {
 
 void Space::expect_threads() {
   threaded_ = true;
+  cma_.expect_threads();
   integers_.expect_threads();
   if (counts_ == nullptr) return;
   counts_->expect_threads();

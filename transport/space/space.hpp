@@ -198,14 +198,29 @@ class Space {
                            const void* compare, void* fetched);
   // Waits until all operations towards the target are complete there; returns the first error among them.
   Status flush(int target) {
+    Status kept = cma_.complete();
     Status status = fabric_ != nullptr ? fabric_->flush(target) : Status();
     drain_stores();
-    return status;
+    return kept ? std::move(status) : std::move(kept);
   }
   Status flush_all() {
+    Status kept = cma_.complete();
     Status status = fabric_ != nullptr ? fabric_->flush_all() : Status();
     drain_stores();
-    return status;
+    return kept ? std::move(status) : std::move(kept);
+  }
+  // As put(), for an epoch whose end the target awaits (active target synchronization, MPI 4.0 section 12.5): a small
+  // put to private memory of an on-node peer is kept, and takes effect at the target in the finish_puts() that follows
+  // the end of the epoch there. The origin calls release_puts() before it notifies the target of the end.
+  Status put_until_end(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own);
+  bool keeps_puts() const { return cma_.keeps_any(); }
+  Status release_puts() { return cma_.release(); }
+  // Leaves an error of release_puts() to the next call of it.
+  void report_puts_later(Status error) { cma_.report_later(std::move(error)); }
+  // Two loads if nothing was posted.
+  void finish_puts() const {
+    if (node_handler_ != nullptr) [[unlikely]]
+      node_handler_->finish_posted();
   }
   // Returns whether operations towards the target are complete when they return. Then a flush is only drain_stores(),
   // and an atomic that releases a mapped lock replaces even that.
@@ -375,7 +390,6 @@ class Space {
   bool all_support_membarrier_ = true;  // all ranks of the node take part in global_membarrier()
   bool all_immediate_ = false;
   bool all_words_mapped_ = false;
-  bool served_by_node_handler_ = false;
   RelaxedFlag threaded_;
   AccumulateRules rules_;
   IntegerMethod integers_;  // the method of other types where memory is mapped
@@ -385,6 +399,7 @@ class Space {
   NodeSegment segment_;
   NodeTargets node_;
   CmaRoute cma_;
+  NodeHandler* node_handler_ = nullptr;  // that serves this space to on-node peers
   std::unique_ptr<Regions> regions_;
   std::unique_ptr<FabricRoute> fabric_;  // null until open_fabric(); uses regions_
 };
