@@ -116,7 +116,7 @@ FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
 }
 FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
   Window* window = WindowTable::instance().find(win);
-  if (window != nullptr && window->has_fast_locks()) [[likely]] {
+  if (window != nullptr && window->has_fast_releases()) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return unlock_among_threads(*window, rank);
     farside::epochs::HeldLock held;

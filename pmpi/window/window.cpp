@@ -34,6 +34,8 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       hints_(std::move(hints)),
       fast_path_(check != Check::kStrict),
       fast_locks_(fast_path_),
+      fast_releases_(fast_path_ && !space_->may_keep_puts()),
+      fast_notifications_(fast_path_ && space_->all_immediate()),
       fast_targets_(fast_path_ ? space_->consecutive_targets() : std::span<const NodeTarget>()),
       epoch_(space_->ranks()),
       locks_(space_->rank(), space_->ranks(), global_lock_home),
@@ -43,8 +45,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
   locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();
   statistics_ = WindowStatistics::open(*space_, {flavor_of(attributes.flavor), id}, threaded);
-  if (statistics_ != nullptr) fast_locks_ = false;
-  fast_notifications_ = fast_locks_ && space_->all_immediate();
+  if (statistics_ != nullptr) fast_locks_ = fast_releases_ = fast_notifications_ = false;
   if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
 }
 

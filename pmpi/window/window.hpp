@@ -123,6 +123,7 @@ class Window {
   enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
   bool threaded() const { return locks_.mutex().threaded; }
   bool has_fast_locks() const { return fast_locks_; }
+  bool has_fast_releases() const { return fast_releases_; }
   bool has_fast_notifications() const { return fast_notifications_; }
   [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert, std::uint64_t& before);
   [[gnu::always_inline]] FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
@@ -232,13 +233,12 @@ class Window {
   // Whether the epoch that allows operations on this rank is one of a fence or start, which the rank awaits the end of.
   // False also where a rank has asserted MPI_MODE_NOPUT.
   bool in_active_epoch(int rank) const { return epoch_.allows_fast_operation(rank) && !epoch_.allows_fast_flush(rank); }
-  // Releases kept puts on the fast path. False: the slow path will return the error.
-  bool release_puts() {
-    if (!space_->keeps_puts()) [[likely]]
-      return true;
-    Status released = space_->release_puts();
-    if (released) return true;
-    space_->report_puts_later(std::move(released));
+  // Release, or complete, kept puts on the fast path. False: the slow path will return the error.
+  bool release_puts() { return !space_->keeps_puts() || without_error(space_->release_puts()); }
+  bool complete_puts() { return !space_->keeps_puts() || without_error(space_->complete_puts()); }
+  bool without_error(Status status) {
+    if (status) return true;
+    space_->report_puts_later(std::move(status));
     return false;
   }
   // A barrier that exchanges the purpose `said` of the call (epochs::BarrierWord). A fault if ranks differ in it.
@@ -344,8 +344,9 @@ class Window {
   ControlMemory control_;
   Hints hints_;
   bool fast_path_;                   // no strict checks
-  bool fast_locks_;                  // moreover no window statistics: flushes, locks and unlocks try it
-  bool fast_notifications_;          // moreover all ranks on the node: also fence, post, start, complete and wait
+  bool fast_locks_;                  // moreover no window statistics: locks try it
+  bool fast_releases_;               // moreover no kept puts: unlocks and flushes try it
+  bool fast_notifications_;          // as fast_locks_, and all ranks on the node: fence, post, start, complete, wait
   ConsecutiveTargets fast_targets_;  // with fast_path_: the targets of this node, if their ranks are consecutive
 
   epochs::EpochState epoch_;

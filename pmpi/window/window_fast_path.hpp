@@ -106,7 +106,8 @@ inline bool Window::try_compare_and_swap(const void* origin, const void* compare
 }
 
 inline bool Window::try_flush(int rank) {
-  if (!fast_locks_ || !epoch_.allows_fast_flush(rank) || !space_->fast_immediate(rank)) return false;
+  const bool fast = fast_releases_ || (fast_locks_ && !space_->keeps_puts());
+  if (!fast || !epoch_.allows_fast_flush(rank) || !space_->fast_immediate(rank)) return false;
   look_after_runtime();
   space_->drain_stores();
   return true;

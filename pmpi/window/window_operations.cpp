@@ -184,8 +184,14 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
     const auto offset = static_cast<std::uint64_t>(at);
     const std::size_t bytes = put ? static_cast<std::size_t>(origin.count) * origin_type.size
                                   : static_cast<std::size_t>(target.count) * target_type.size;
-    if (put && in_active_epoch(target.rank))
-      return space_->put_until_end(target.rank, offset, origin.address, bytes, target.own);
+    if (put && space_->may_keep_puts()) {
+      const bool until_end = in_active_epoch(target.rank);
+      // Threads that put under locks need not share a list.
+      if (until_end || !threaded()) {
+        return space_->put_kept(target.rank, offset, origin.address, bytes, target.own,
+                                until_end ? CmaRoute::Keep::kUntilEnd : CmaRoute::Keep::kUntilFlush);
+      }
+    }
     return put ? space_->put(target.rank, offset, origin.address, bytes, target.own)
                : space_->get(target.rank, offset, origin.address, bytes, target.own);
   }

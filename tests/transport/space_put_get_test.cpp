@@ -94,7 +94,8 @@ TEST_CASE("puts until the end of an epoch are there when the target has finished
             std::vector<std::vector<std::byte>> data(count);  // over the fabric in use until the flush
             for (std::size_t i = 0; i < count; ++i) {
               data[i].assign(bytes, value(i));
-              world.good(world->put_until_end(1, i * (bytes + 8), data[i].data(), bytes, nullptr), "put");
+              world.good(world->put_kept(1, i * (bytes + 8), data[i].data(), bytes, nullptr, CmaRoute::Keep::kUntilEnd),
+                         "put");
             }
             world.good(world->release_puts(), "release");
             ranks.check(!world->keeps_puts(), "all have left");
@@ -117,11 +118,47 @@ TEST_CASE("puts until the end of an epoch are there when the target has finished
   }
 }
 
+// Without a sleeping target, by system calls; with a flush of many puts at distances, by the target's handler.
+TEST_CASE("puts that are kept until a flush are there after it, and before a get of the same origin") {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    constexpr std::size_t kBytes = 64 * 1024;
+    expect_well(run_world(2, variant, kBytes, [&](Ranks& ranks, World& world) {
+      for (const std::size_t count : {1UL, 3UL, 20UL, 60UL, 1000UL}) {
+        for (const std::size_t distance : {8UL, 24UL, 56UL}) {
+          std::vector<std::uint64_t> values(count);
+          if (ranks.rank() == 0) {
+            for (std::size_t i = 0; i < count; ++i) {
+              values[i] = i * 1000 + count + distance;
+              world.good(world->put_kept(1, i * distance, &values[i], 8, nullptr, CmaRoute::Keep::kUntilFlush), "put");
+            }
+            if (variant == Variant::kCma && count == 3) {
+              ranks.check(world->keeps_puts(), "they are kept");
+              std::uint64_t got = 0;
+              world.good(world->get(1, 2 * distance, &got, 8), "get");
+              ranks.check(got == values[2], "the get follows the puts");
+            }
+            world.good(count == 20 ? world->order_before_release(1) : world->flush(1), "flush");
+            if (over_fabric(variant)) world.good(world->flush(1), "flush");
+            ranks.check(!world->keeps_puts(), "all have left");
+          }
+          ranks.barrier();
+          if (ranks.rank() == 1) {
+            for (std::size_t i = 0; i < count; ++i)
+              ranks.check(read_data<std::uint64_t>(world, i * distance) == i * 1000 + count + distance, "it is there");
+          }
+          ranks.barrier();
+        }
+      }
+    }));
+  }
+}
+
 TEST_CASE("kept puts need no system call, and a flush executes them") {
   expect_well(run_world(2, Variant::kCma, 4096, [](Ranks& ranks, World& world) {
     const std::uint64_t value = 42;
     if (ranks.rank() == 0) {
-      world.good(world->put_until_end(1, 8, &value, sizeof value, nullptr), "put");
+      world.good(world->put_kept(1, 8, &value, sizeof value, nullptr, CmaRoute::Keep::kUntilEnd), "put");
       ranks.check(world->keeps_puts(), "it is kept");
     }
     ranks.barrier();

@@ -47,7 +47,7 @@ class NodeHandler {
   // Returns when all messages are executed that were posted before a change that the caller has seen. One load and one
   // comparison if there are none.
   void finish_posted() {
-    if (message_queue_.begun() != executed_.load(std::memory_order_acquire)) finish_posted_now();
+    if (message_queue_.posted() != executed_.load(std::memory_order_acquire)) finish_posted_now();
   }
 
  private:
@@ -61,7 +61,7 @@ class NodeHandler {
   MessageQueue& message_queue_;
   Statistics& statistics_;
   std::atomic<std::uint32_t> seen_{0};      // messages that pollers have seen
-  std::atomic<std::uint32_t> executed_{0};  // messages that were executed
+  std::atomic<std::uint32_t> executed_{0};  // posted messages that were executed
   std::mutex answering_;                // held while a thread reads the message queue; acquired before mutex_
   std::mutex mutex_;                    // guards handler_
   MessageHandler handler_;

@@ -49,7 +49,6 @@ MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender,
     bytes += part.size();
   }
   slot.bytes.store(static_cast<std::uint32_t>(bytes) | posted, std::memory_order_relaxed);
-  begun_.fetch_add(1, std::memory_order_relaxed);
   // Sequentially consistent, as the wake event requires.
   slot.word.exchange(word(kSent, sender), std::memory_order_seq_cst);
   sent_.fetch_add(1, std::memory_order_release);
@@ -78,6 +77,7 @@ std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sende
 bool MessageQueue::post(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts) {
   Slot* const slot = take(sender);
   if (slot == nullptr) return false;
+  posted_.fetch_add(1, std::memory_order_relaxed);
   fill(*slot, sender, parts, kPosted);
   return true;
 }
@@ -127,18 +127,19 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
   return Answer(*this, slot, std::span<const std::byte>(slot.text).first(answered));
 }
 
-std::uint32_t MessageQueue::answer_all(const Handling& answer) {
-  std::uint32_t messages = 0;
+MessageQueue::Answered MessageQueue::answer_all(const Handling& answer) {
+  Answered answered_now;
   std::array<std::byte, kMostBytes> message;
   for (Slot& slot : slots_) {
     const std::uint64_t found = slot.word.load(std::memory_order_acquire);
     if (state_of(found) != kSent) continue;
-    ++messages;
+    ++answered_now.messages;
     const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
     const std::size_t bytes = std::min<std::size_t>(length & ~kPosted, kMostBytes);
     std::memcpy(message.data(), slot.text.data(), bytes);
     const std::size_t answered = answer(std::span<const std::byte>(message).first(bytes), slot.text);
     if ((length & kPosted) != 0) {
+      ++answered_now.posted;
       slot.word.exchange(kFree, std::memory_order_seq_cst);
       freed_.wake_if_armed();
       continue;
@@ -147,7 +148,7 @@ std::uint32_t MessageQueue::answer_all(const Handling& answer) {
     slot.word.exchange(word(kAnswered, sender_of(found)), std::memory_order_seq_cst);
     slot.wake_event.wake_if_armed();
   }
-  return messages;
+  return answered_now;
 }
 
 }  // namespace farside

@@ -109,10 +109,14 @@ class MessageQueue {
   // For the owner: answers all messages in the queue, and returns their number. answer(message, room) writes an answer
   // into `room` and returns its bytes. `message` is a copy, because a sender could change the original.
   using Handling = std::function<std::size_t(std::span<const std::byte> message, std::span<std::byte> room)>;
-  std::uint32_t answer_all(const Handling& answer);
-  // The number of messages that senders have begun to enqueue. One that has enqueued a message before it changes
-  // another word is counted for whoever has seen that change.
-  std::uint32_t begun() const { return begun_.load(std::memory_order_acquire); }
+  struct Answered {
+    std::uint32_t messages = 0;
+    std::uint32_t posted = 0;  // of these
+  };
+  Answered answer_all(const Handling& answer);
+  // The number of messages that were posted, or are being posted. A message that its sender has posted before it
+  // changes another word is counted for whoever has seen that change.
+  std::uint32_t posted() const { return posted_.load(std::memory_order_acquire); }
   // The owner's; signalled by senders.
   WakeEvent& wake_event() { return wake_event_; }
 
@@ -145,7 +149,7 @@ class MessageQueue {
   WakeEvent wake_event_;
   WakeEvent freed_;                              // of the senders that wait for a slot
   alignas(64) std::atomic<std::uint32_t> sent_;  // counts all messages, once they are in their slots
-  std::atomic<std::uint32_t> begun_;             // and just before
+  std::atomic<std::uint32_t> posted_;            // counts posted messages, before they are in their slots
   alignas(64) std::atomic<Ticks> polled_at_;     // the last poll by an application thread of the owner
   std::array<Slot, kSlots> slots_;
 };

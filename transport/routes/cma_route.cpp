@@ -33,6 +33,10 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
 }  // namespace
 
 Status CmaRoute::operate(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation) {
+  // MPI orders no put before a get, but programs rely on reading what they have put.
+  if (operation.kind != OperationKind::kPut) {
+    if (Status status = complete(); !status) return status;
+  }
   if (memory.handler != nullptr && operation.bytes() <= kMostCoalesced && memory.handler->is_polling()) {
     const std::array lists{std::make_unique<OperationList>()};
     lists.front()->add(operation);
@@ -49,7 +53,7 @@ Status CmaRoute::operate(const NodeTarget& target, const NodeTargetMore& memory,
   return compare_and_swap(target, memory, operation);
 }
 
-bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put) {
+bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put, Keep until) {
   if (memory.handler == nullptr || put.count > kMostKept) return false;
   std::unique_ptr<OperationList> full;
   {
@@ -63,12 +67,33 @@ bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put) {
     full = std::exchange(memory.kept, std::make_unique<OperationList>());
     memory.kept->add(put);
   }
-  if (Status sent = post(memory, full); !sent) report_later(std::move(sent));
+  Status sent = until == Keep::kUntilEnd ? post(memory, full) : write(memory, full);
+  if (!sent) report_later(std::move(sent));
   return true;
 }
 
 Status CmaRoute::post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
-  return memory.handler->post(static_cast<std::uint32_t>(rank_), *list) ? Status() : execute_one(memory, list);
+  if (memory.handler->post(static_cast<std::uint32_t>(rank_), *list)) return {};
+  return execute(memory, std::span(&list, 1));
+}
+
+// Returns when the puts of the list are complete.
+Status CmaRoute::write(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
+  if (memory.handler->is_polling()) return execute(memory, std::span(&list, 1));
+  std::vector<iovec> here, there;
+  ListEntry entry;
+  std::span<const std::byte> data;
+  for (OperationListReader reader(list->bytes()); reader.next(entry, data);) {
+    const bool dense = entry.blocks == 1 || entry.stride == static_cast<std::int64_t>(entry.block_bytes());
+    const std::size_t bytes = dense ? entry.data_bytes() : entry.block_bytes();
+    for (std::size_t block = 0; block < (dense ? 1 : entry.blocks); ++block) {
+      const std::uint64_t at = memory.address + entry.offset + block * static_cast<std::uint64_t>(entry.stride);
+      here.push_back({const_cast<std::byte*>(data.data() + block * bytes), bytes});
+      there.push_back({reinterpret_cast<void*>(at), bytes});  // NOLINT(performance-no-int-to-ptr)
+    }
+    if (there.size() > kFewForOneCall) return execute(memory, std::span(&list, 1));
+  }
+  return write_process_memory(memory.pid, here, there);
 }
 
 Status CmaRoute::send_kept(Send send) {

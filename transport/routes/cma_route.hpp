@@ -1,10 +1,10 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// CmaRoute: operations on private memory of on-node peers, by process_vm_readv(2) and process_vm_writev(2), or by a
-// message to the peer's handler. An operation is complete when it returns, but for kept puts: a target that awaits the
-// end of an epoch executes these itself (finish_posted() of its NodeHandler), so they need no system call.
+// SPDX-License-Identifier: BSD-3-Clause CmaRoute: operations on private memory of on-node peers, by process_vm_readv(2)
+// and process_vm_writev(2), or by a message to the peer's handler. An operation is complete when it returns, but for
+// kept puts, which are copied and leave together:
 //
-//   origin   keep() ... keep(), release(), notify the target
-//   target   see the notification, finish_posted()
+//   origin keep(kUntilFlush) ... complete() origin keep(kUntilEnd) ... release(), notify the target target see the
+//   notification, finish_posted() of its NodeHandler: it executes the puts itself, and the origin makes
+//            no system call
 //
 // Thread safety: any, after expect_threads(). Errors: kPeer and kRange of the system calls and the handler. Cost:
 // transport/README.md, "Routes and costs".
@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -38,16 +39,18 @@ class CmaRoute {
 
   // `memory`: of the target.
   Status operate(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
+  // kUntilEnd: the target awaits the end of the epoch (active target synchronization).
+  enum class Keep : std::uint8_t { kUntilFlush, kUntilEnd };
   // Keeps a copy of a put of at most kMostKept bytes. Returns false, and does nothing, for larger ones and for targets
   // without a handler.
-  bool keep(NodeTargetMore& memory, const DataOperation& put);
+  bool keep(NodeTargetMore& memory, const DataOperation& put, Keep until);
   // One load.
   bool keeps_any() const { return keeping_.load(std::memory_order_relaxed) > 0; }
   // Posts the kept puts to the queues of their targets, without a system call. Where a queue is full, the thread of the
   // target is woken, and this waits until it has executed them. Returns the first error since the last call.
   Status release() { return keeps_any() ? send_kept(&CmaRoute::post) : Status(); }
-  // Has the kept puts executed by the threads of their targets, and waits for that.
-  Status complete() { return keeps_any() ? send_kept(&CmaRoute::execute_one) : Status(); }
+  // Completes the kept puts at their targets, by one system call or message each.
+  Status complete() { return keeps_any() ? send_kept(&CmaRoute::write) : Status(); }
   // Leaves an error to the next call of release() or complete().
   void report_later(Status error);
   static constexpr std::size_t kMostKept = 1024;
@@ -65,9 +68,7 @@ class CmaRoute {
   }
   using Send = Status (CmaRoute::*)(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
   Status post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
-  Status execute_one(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
-    return execute(memory, std::span(&list, 1));
-  }
+  Status write(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
   Status send_kept(Send send);
 
   Progress& progress_;

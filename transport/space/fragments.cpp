@@ -11,10 +11,9 @@ namespace {
 
 // Up to these numbers of fragments, cma is faster without the on-node peer's handler, whose thread takes 10 to 20 us
 // to wake. cma needs one system call (2 us) to move a fragment, two to combine one, and one for all blocks of a put
-// (2 us, and 0.4 us per block).
+// (kFewForOneCall).
 constexpr std::size_t kFewToMove = 8;
 constexpr std::size_t kFewToCombine = 3;
-constexpr std::size_t kFewForOneCall = 24;
 constexpr std::size_t kFewForFabric = 1;
 
 // Calls work(i) for each of the blocks, until one fails.
@@ -35,7 +34,11 @@ Space::Fragments::Fragments(Space& space, int rank, Outstanding* own, std::size_
       more_(here_ != nullptr ? space.node_.more(*here_) : nullptr),
       handler_(more_ != nullptr ? more_->handler.get() : nullptr),
       own_(own),
-      expected_(expected) {}
+      expected_(expected) {
+  if (!by_cma()) return;
+  // As CmaRoute::operate().
+  if (Status kept = space.cma_.complete(); !kept) space.cma_.report_later(std::move(kept));
+}
 
 bool Space::Fragments::in_lists(std::size_t few_for_process_memory) const {
   if (handler_ != nullptr) return expected_ > (handler_->is_polling() ? 1 : few_for_process_memory);

@@ -209,12 +209,17 @@ class Space {
     drain_stores();
     return kept ? std::move(status) : std::move(kept);
   }
-  // As put(), for an epoch whose end the target awaits (active target synchronization, MPI 4.0 section 12.5): a small
-  // put to private memory of an on-node peer is kept, and takes effect at the target in the finish_puts() that follows
-  // the end of the epoch there. The origin calls release_puts() before it notifies the target of the end.
-  Status put_until_end(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own);
+  // As put(), but a small put to private memory of an on-node peer may be kept (CmaRoute): until a flush or
+  // order_before_release(); or until the end of an epoch that the target awaits (active target synchronization, MPI 4.0
+  // section 12.5). In that case it takes effect in the target's finish_puts(), and the origin calls release_puts()
+  // before it notifies the target of the end.
+  Status put_kept(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
+                  CmaRoute::Keep until);
+  // Whether such puts exist on some target. Then flushes and releases have more to do than immediate() says.
+  bool may_keep_puts() const { return may_keep_puts_; }
   bool keeps_puts() const { return cma_.keeps_any(); }
   Status release_puts() { return cma_.release(); }
+  Status complete_puts() { return cma_.complete(); }
   // Leaves an error of release_puts() to the next call of it.
   void report_puts_later(Status error) { cma_.report_later(std::move(error)); }
   // Two loads if nothing was posted.
@@ -248,7 +253,9 @@ class Space {
   // Precedes the fetch-add that ends an epoch (a lock's release, complete's notification). It does not complete
   // operations: a flush does.
   Status order_before_release(int target) {
-    return fabric_ != nullptr ? fabric_->order_before_release(target) : Status();
+    Status kept = cma_.complete();
+    Status status = fabric_ != nullptr ? fabric_->order_before_release(target) : Status();
+    return kept ? std::move(status) : std::move(kept);
   }
   // Announces such a fetch-add: small operations on this target are coalesced until then, and travel in one message
   // with it. A flush of the target withdraws the announcement.
@@ -390,6 +397,7 @@ class Space {
   bool all_support_membarrier_ = true;  // all ranks of the node take part in global_membarrier()
   bool all_immediate_ = false;
   bool all_words_mapped_ = false;
+  bool may_keep_puts_ = false;
   RelaxedFlag threaded_;
   AccumulateRules rules_;
   IntegerMethod integers_;  // the method of other types where memory is mapped

@@ -18,12 +18,12 @@ Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_
   return operate(rank, here, DataOperation::put(offset, origin, bytes), own);
 }
 
-Status Space::put_until_end(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own) {
+Status Space::put_kept(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
+                       CmaRoute::Keep until) {
   NodeTarget* const here = node_.find(rank);
   NodeTargetMore* const more = here != nullptr && here->data == nullptr ? node_.more(*here) : nullptr;
-  // The memory of a dynamic space may be detached before the end.
-  if (more != nullptr && more->address != 0 && regions_ == nullptr &&
-      cma_.keep(*more, DataOperation::put(offset, origin, bytes))) {
+  if (may_keep_puts_ && more != nullptr && more->address != 0 &&
+      cma_.keep(*more, DataOperation::put(offset, origin, bytes), until)) {
     count(rank, Counted::kPut, bytes);
     return {};
   }
