@@ -235,7 +235,7 @@ class Window {
   bool in_active_epoch(int rank) const { return epoch_.allows_fast_operation(rank) && !epoch_.allows_fast_flush(rank); }
   // Release, or complete, kept puts on the fast path. False: the slow path will return the error.
   bool release_puts() { return !space_->keeps_puts() || without_error(space_->release_puts()); }
-  bool complete_puts() { return !space_->keeps_puts() || without_error(space_->complete_puts()); }
+  bool complete_puts(int rank) { return !space_->keeps_puts() || without_error(space_->complete_puts(rank)); }
   bool without_error(Status status) {
     if (status) return true;
     space_->report_puts_later(std::move(status));

@@ -203,7 +203,7 @@ Outcome Window::do_unlock(int rank) {
     const auto held = guard();
     return try_unlock(rank, lock, before);
   };
-  switch (fast_path_ && complete_puts() ? attempt() : FastPath::kNotTaken) {
+  switch (fast_path_ && complete_puts(rank) ? attempt() : FastPath::kNotTaken) {
     case FastPath::kDone: look_after_runtime(); return {};
     case FastPath::kContended: return unlock_contended(lock, before);
     case FastPath::kNotTaken: break;

@@ -32,10 +32,10 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
 
 }  // namespace
 
-Status CmaRoute::operate(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation) {
+Status CmaRoute::operate(const NodeTarget& target, NodeTargetMore& memory, const DataOperation& operation) {
   // MPI orders no put before a get, but programs rely on reading what they have put.
   if (operation.kind != OperationKind::kPut) {
-    if (Status status = complete(); !status) return status;
+    if (Status status = complete(memory); !status) return status;
   }
   if (memory.handler != nullptr && operation.bytes() <= kMostCoalesced && memory.handler->is_polling()) {
     const std::array lists{std::make_unique<OperationList>()};
@@ -96,7 +96,8 @@ Status CmaRoute::write(NodeTargetMore& memory, std::unique_ptr<OperationList>& l
   return write_process_memory(memory.pid, here, there);
 }
 
-Status CmaRoute::send_kept(Send send) {
+// Sends the lists of all targets, or of one. Returns the first error.
+Status CmaRoute::send_kept(Send send, NodeTargetMore* only) {
   Status first;
   while (true) {
     NodeTargetMore* memory = nullptr;
@@ -108,14 +109,19 @@ Status CmaRoute::send_kept(Send send) {
         keeping_.fetch_sub(1, std::memory_order_relaxed);
         if (first) first = std::move(failed);
       }
-      if (with_kept_.empty()) return first;
-      memory = with_kept_.back();
-      with_kept_.pop_back();
+      const auto next = only == nullptr ? with_kept_.begin() : std::ranges::find(with_kept_, only);
+      if (next == with_kept_.end()) return first;
+      memory = *next;
+      with_kept_.erase(next);
       keeping_.fetch_sub(1, std::memory_order_relaxed);
       list = std::move(memory->kept);
     }
     Status sent = (this->*send)(*memory, list);
-    if (first) first = std::move(sent);
+    if (!sent && first) {
+      Error error = sent.error();
+      error.rank = memory->rank;
+      first = std::move(error);
+    }
     list->clear();
     const auto held = lock();
     if (memory->kept == nullptr) memory->kept = std::move(list);

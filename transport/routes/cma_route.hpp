@@ -38,7 +38,7 @@ class CmaRoute {
   void expect_threads() { threaded_ = true; }
 
   // `memory`: of the target.
-  Status operate(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
+  Status operate(const NodeTarget& target, NodeTargetMore& memory, const DataOperation& operation);
   // kUntilEnd: the target awaits the end of the epoch (active target synchronization).
   enum class Keep : std::uint8_t { kUntilFlush, kUntilEnd };
   // Keeps a copy of a put of at most kMostKept bytes. Returns false, and does nothing, for larger ones and for targets
@@ -49,8 +49,9 @@ class CmaRoute {
   // Posts the kept puts to the queues of their targets, without a system call. Where a queue is full, the thread of the
   // target is woken, and this waits until it has executed them. Returns the first error since the last call.
   Status release() { return keeps_any() ? send_kept(&CmaRoute::post) : Status(); }
-  // Completes the kept puts at their targets, by one system call or message each.
+  // Completes the kept puts at their targets, or at one of them, by one system call or message each.
   Status complete() { return keeps_any() ? send_kept(&CmaRoute::write) : Status(); }
+  Status complete(NodeTargetMore& memory) { return keeps_any() ? send_kept(&CmaRoute::write, &memory) : Status(); }
   // Leaves an error to the next call of release() or complete().
   void report_later(Status error);
   static constexpr std::size_t kMostKept = 1024;
@@ -69,7 +70,7 @@ class CmaRoute {
   using Send = Status (CmaRoute::*)(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
   Status post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
   Status write(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
-  Status send_kept(Send send);
+  Status send_kept(Send send, NodeTargetMore* only = nullptr);
 
   Progress& progress_;
   const int rank_;

@@ -14,7 +14,10 @@ NodeTarget& NodeTargets::add(int rank) {
 NodeTargetMore& NodeTargets::make_more(const NodeTarget& target) {
   if (more_.empty()) more_.resize(targets_.size());
   std::unique_ptr<NodeTargetMore>& more = more_[index_of(target)];
-  if (more == nullptr) more = std::make_unique<NodeTargetMore>();
+  if (more == nullptr) {
+    more = std::make_unique<NodeTargetMore>();
+    more->rank = target.rank;
+  }
   return *more;
 }
 

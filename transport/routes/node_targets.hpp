@@ -27,6 +27,7 @@ namespace farside {
 struct NodeTargetMore {
   std::byte* memory = nullptr;               // mapped data that operations do not use (of a shared space)
   OperationCounts::Row* counts = nullptr;    // in a process with one thread
+  std::int32_t rank = -1;
   std::int32_t pid = 0;                      // of the route cma: the process
   std::uint64_t address = 0;                 // of its private data there; 0: the route is not cma
   Mapping mapping;                           // of data in a file of ShareableMemory

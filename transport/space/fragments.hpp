@@ -43,7 +43,7 @@ class Space::Fragments {
   Space& space_;
   const int rank_;
   NodeTarget* const here_;  // null for a target of another node
-  const NodeTargetMore* const more_;  // null for most targets
+  NodeTargetMore* const more_;  // null for most targets
   PeerNodeHandler* const handler_;
   Outstanding* const own_;
   const std::size_t expected_;

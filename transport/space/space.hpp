@@ -198,7 +198,7 @@ class Space {
                            const void* compare, void* fetched);
   // Waits until all operations towards the target are complete there; returns the first error among them.
   Status flush(int target) {
-    Status kept = cma_.complete();
+    Status kept = complete_puts(target);
     Status status = fabric_ != nullptr ? fabric_->flush(target) : Status();
     drain_stores();
     return kept ? std::move(status) : std::move(kept);
@@ -219,7 +219,12 @@ class Space {
   bool may_keep_puts() const { return may_keep_puts_; }
   bool keeps_puts() const { return cma_.keeps_any(); }
   Status release_puts() { return cma_.release(); }
-  Status complete_puts() { return cma_.complete(); }
+  Status complete_puts(int target) {
+    if (!cma_.keeps_any()) return {};
+    NodeTarget* const here = node_.find(target);
+    NodeTargetMore* const more = here != nullptr ? node_.more(*here) : nullptr;
+    return more != nullptr ? cma_.complete(*more) : Status();
+  }
   // Leaves an error of release_puts() to the next call of it.
   void report_puts_later(Status error) { cma_.report_later(std::move(error)); }
   // Two loads if nothing was posted.
@@ -253,7 +258,7 @@ class Space {
   // Precedes the fetch-add that ends an epoch (a lock's release, complete's notification). It does not complete
   // operations: a flush does.
   Status order_before_release(int target) {
-    Status kept = cma_.complete();
+    Status kept = complete_puts(target);
     Status status = fabric_ != nullptr ? fabric_->order_before_release(target) : Status();
     return kept ? std::move(status) : std::move(kept);
   }
@@ -367,7 +372,7 @@ class Space {
   void count_slow(BasicType type, const void* address) const { rules_.count_slow(counts_.get(), type, address, false); }
   // For a target that is not mapped; `here` is null for one of another node.
   Status operate(int target, NodeTarget* here, const DataOperation& operation, Outstanding* own) {
-    const NodeTargetMore* const more = here != nullptr ? node_.more(*here) : nullptr;
+    NodeTargetMore* const more = here != nullptr ? node_.more(*here) : nullptr;
     return more != nullptr && more->address != 0 ? cma_.operate(*here, *more, operation)
                                                  : fabric_->operate(target, operation, own);
   }
