@@ -345,7 +345,7 @@ class Window {
   Hints hints_;
   bool fast_path_;                   // no strict checks
   bool fast_locks_;                  // moreover no window statistics: locks try it
-  bool fast_releases_;               // moreover no kept puts: unlocks and flushes try it
+  bool fast_releases_;               // moreover no target may have kept puts: unlocks and flushes try it
   bool fast_notifications_;          // as fast_locks_, and all ranks on the node: fence, post, start, complete, wait
   ConsecutiveTargets fast_targets_;  // with fast_path_: the targets of this node, if their ranks are consecutive
 

@@ -82,8 +82,9 @@ Outcome Window::meet(std::uint64_t word) {
   const int rank = space_->rank();
   const std::uint8_t said = epochs::BarrierWord::said_now(word);
   epochs::Barrier<ControlMemory> barrier(control_, *barrier_schedule_, word);
-  if (Status met = run(space_->wake_event(), barrier); !met) return met;
+  Status met = run(space_->wake_event(), barrier);
   space_->finish_puts();
+  if (!met) return met;
   Outcome agreed;
   const auto held = guard();
   if ((said & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(rank);

@@ -187,7 +187,7 @@ Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, con
     if (put && space_->may_keep_puts()) {
       const bool until_end = in_active_epoch(target.rank);
       // Threads that put under locks need not share a list.
-      if (until_end || !threaded()) {
+      if (until_end || (!threaded() && epoch_.allows_fast_flush(target.rank))) {
         return space_->put_kept(target.rank, offset, origin.address, bytes, target.own,
                                 until_end ? CmaRoute::Keep::kUntilEnd : CmaRoute::Keep::kUntilFlush);
       }

@@ -51,6 +51,8 @@ struct alignas(64) Memory {
     return value;
   }
   std::uint64_t word(std::size_t slot) const { return at<std::uint64_t>(kFirst + slot * kSlot); }
+  // Whether the message in the slot needs no answer.
+  bool posted(std::size_t slot) const { return at<std::uint32_t>(kFirst + slot * kSlot + 8) >> 31 != 0; }
 };
 static_assert(kGuard % 64 == 0);
 
@@ -127,7 +129,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Reader input(data + 1, size - 1);
     write_pieces(*memory, input);
     std::array<std::uint64_t, MessageQueue::kSlots> words{};
-    for (std::size_t slot = 0; slot < words.size(); ++slot) words[slot] = memory->word(slot);
+    std::array<bool, MessageQueue::kSlots> posted{};
+    for (std::size_t slot = 0; slot < words.size(); ++slot) {
+      words[slot] = memory->word(slot);
+      posted[slot] = memory->posted(slot);
+    }
     std::ptrdiff_t messages = 0;
     message_queue.answer_all([&](std::span<const std::byte> message, std::span<std::byte> room) {
       ++messages;
@@ -143,7 +149,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 std::count_if(words.begin(), words.end(), [](std::uint64_t word) { return state_of(word) == kSent; }),
             "what was sent is answered, once");
     for (std::size_t slot = 0; slot < words.size(); ++slot) {
-      const std::uint64_t expected = state_of(words[slot]) == kSent ? words[slot] - kSent + kAnswered : words[slot];
+      const std::uint64_t answered = posted[slot] ? std::uint64_t{kFree} : words[slot] - kSent + kAnswered;
+      const std::uint64_t expected = state_of(words[slot]) == kSent ? answered : words[slot];
       require(memory->word(slot) == expected, "the sender stays, and all other slots are left alone");
     }
   } else {

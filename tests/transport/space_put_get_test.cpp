@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/world.hpp"
+#include "transport/space/fragments.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -118,7 +119,7 @@ TEST_CASE("puts until the end of an epoch are there when the target has finished
   }
 }
 
-// Without a sleeping target, by system calls; with a flush of many puts at distances, by the target's handler.
+// Few blocks are written by system calls, many by the target's handler.
 TEST_CASE("puts that are kept until a flush are there after it, and before a get of the same origin") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
@@ -169,6 +170,71 @@ TEST_CASE("kept puts need no system call, and a flush executes them") {
     ranks.barrier();
     if (ranks.rank() == 0) world.good(world->flush(1), "flush");
     ranks.check(!world->keeps_puts(), "none is kept");
+    ranks.barrier();
+    if (ranks.rank() == 1) ranks.check(read_data<std::uint64_t>(world, 8) == value, "the put is there");
+    ranks.barrier();
+  }));
+}
+
+// The target is slow: it has not finished the puts of an epoch when the next one begins. All accesses of all ranks
+// follow the posted puts, by whatever way they go, and puts of several epochs take effect in their order.
+TEST_CASE("no access precedes posted puts that the target has not finished") {
+  expect_well(run_world(3, Variant::kCma, 64 * 1024, [](Ranks& ranks, World& world) {
+    using Keep = CmaRoute::Keep;
+    const auto put = [&](std::uint64_t value) {
+      world.good(world->put_kept(1, 0, &value, 8, nullptr, Keep::kUntilEnd), "put");
+      world.good(world->release_puts(), "release");
+    };
+    const auto get = [&] {
+      std::uint64_t got = 0;
+      world.good(world->get(1, 0, &got, 8), "get");
+      return got;
+    };
+    for (std::uint64_t round = 1; round < 40; ++round) {
+      const std::uint64_t base = round * 100;
+      if (ranks.rank() == 0) put(base);
+      ranks.barrier();  // the end of the epoch; rank 1 does not finish the puts here
+      if (round % 2 == 0 && ranks.rank() == 2) ranks.check(get() == base, "a third rank reads the put");
+      ranks.barrier();
+      if (ranks.rank() == 0) {
+        if (round % 3 == 0) ranks.check(get() == base, "the origin reads the put");
+        const std::uint64_t one = 1;
+        std::uint64_t before = 0;
+        put(base + 1);
+        world.good(world->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1), "accumulate");
+        ranks.check(before == base + 1, "an accumulate follows the put");
+        for (std::uint64_t i = 3; i < 20; ++i) put(base + i);  // of as many epochs
+        ranks.check(get() == base + 19, "the last epoch's put is last");
+        put(base + 20);
+        std::vector<std::uint64_t> large(1000, base + 21);
+        world.good(world->put(1, 0, large.data(), 8000), "a large put");
+        ranks.check(get() == base + 21, "a large put follows the small one");
+        put(base + 22);
+        Space::Fragments strided(*world, 1, nullptr, 4);
+        const std::uint64_t value = base + 23;
+        world.good(strided.put(0, &value, 8, {4, 16, 0}), "a strided put");
+        world.good(strided.end(), "its end");
+        ranks.check(get() == base + 23, "a strided put follows the small one");
+        put(base + 24);
+      }
+      ranks.barrier();
+      if (ranks.rank() == 1) {
+        world->finish_puts();
+        ranks.check(read_data<std::uint64_t>(world, 0) == base + 24, "the last put is there");
+      }
+      ranks.barrier();
+    }
+  }));
+}
+
+// A fence that is refused under a lock releases what the lock's epoch has put.
+TEST_CASE("puts that are kept until a flush are complete after a release") {
+  expect_well(run_world(2, Variant::kCma, 4096, [](Ranks& ranks, World& world) {
+    const std::uint64_t value = 43;
+    if (ranks.rank() == 0) {
+      world.good(world->put_kept(1, 8, &value, sizeof value, nullptr, CmaRoute::Keep::kUntilFlush), "put");
+      world.good(world->release_puts(), "release");
+    }
     ranks.barrier();
     if (ranks.rank() == 1) ranks.check(read_data<std::uint64_t>(world, 8) == value, "the put is there");
     ranks.barrier();

@@ -102,10 +102,8 @@ bool NodeHandler::poll() {
 
 // Called with answering_ held.
 bool NodeHandler::answer_all() {
-  const MessageQueue::Answered answered = message_queue_.answer_all(
+  return message_queue_.answer_all(
       [this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); });
-  if (answered.posted > 0) executed_.fetch_add(answered.posted, std::memory_order_release);
-  return answered.messages > 0;
 }
 
 // A thread that holds answering_ may have passed the slot already, so this one reads all of them itself.

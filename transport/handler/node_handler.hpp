@@ -7,7 +7,7 @@
 //
 // Thread safety: any. Memory per process: one message queue (55 KiB, shared) and one thread, from the first space with
 // private data on. A peer maps the queue once for all spaces. A request needs no system call while the target polls,
-// and otherwise one to wake its thread.
+// and otherwise one to wake its thread; a posted list needs none.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,6 @@
 
 namespace farside {
 
-
 class NodeHandler {
  public:
   // Errors: those of make_segment() and of start_own_thread().
@@ -44,10 +43,10 @@ class NodeHandler {
 
   // For application threads that wait. Executes the messages in the queue, and returns whether there were any.
   bool poll();
-  // Returns when all messages are executed that were posted before a change that the caller has seen. One load and one
-  // comparison if there are none.
+  // Returns when all messages are executed that were posted before a change that the caller has seen. Two loads if
+  // nothing was posted.
   void finish_posted() {
-    if (message_queue_.posted() != executed_.load(std::memory_order_acquire)) finish_posted_now();
+    if (!message_queue_.has_executed_posted()) finish_posted_now();
   }
 
  private:
@@ -60,8 +59,7 @@ class NodeHandler {
   Segment segment_;
   MessageQueue& message_queue_;
   Statistics& statistics_;
-  std::atomic<std::uint32_t> seen_{0};      // messages that pollers have seen
-  std::atomic<std::uint32_t> executed_{0};  // posted messages that were executed
+  std::atomic<std::uint32_t> seen_{0};  // messages that pollers have seen
   std::mutex answering_;                // held while a thread reads the message queue; acquired before mutex_
   std::mutex mutex_;                    // guards handler_
   MessageHandler handler_;
@@ -81,8 +79,12 @@ class PeerNodeHandler {
   // if the target's process has ended, or if its answer has a wrong length.
   Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
   // Posts a list of operations that fetch nothing: it is executed by the target's NodeHandler::finish_posted() after a
-  // change that this process makes next, or before. Returns false, and does nothing, if the queue has no free slot.
+  // change that this process makes next, or before. Lists that are posted have no order. Returns false, and does
+  // nothing, if the queue has no free slot.
   bool post(std::uint32_t sender, const OperationList& list);
+  // Whether the target has executed what was posted, by any process (MessageQueue::has_executed_posted). If not, a list
+  // of execute() follows it, but a system call may precede it.
+  bool has_executed_posted() const { return MessageQueue::at(mapping_->base()).has_executed_posted(); }
   // Returns whether a thread of the target polls the message queue, so that a message is answered without a wake-up.
   bool is_polling() const { return MessageQueue::at(mapping_->base()).is_polled(); }
 

@@ -100,10 +100,11 @@ Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessI
                                                     std::span<const std::span<const std::byte>> parts,
                                                     const std::function<bool()>& lives) {
   Patience patience(lives);
+  unsigned probes = 0;
   for (Waiter waiter(progress, freed_);; waiter.pause()) {
     if (const std::optional<Message> left = enqueue(sender, parts)) return *left;
     // Posted messages may fill the queue, and a sender may have been killed before it woke the owner.
-    wake_event_.wake_if_armed();
+    if (probes++ % 64 == 0) wake_event_.wake_if_armed();
     if (!patience.is_due()) continue;
     if (Slot* slot = take_over(sender)) return fill(*slot, sender, parts);
     if (patience.ends()) return dead();
@@ -127,28 +128,42 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
   return Answer(*this, slot, std::span<const std::byte>(slot.text).first(answered));
 }
 
-MessageQueue::Answered MessageQueue::answer_all(const Handling& answer) {
-  Answered answered_now;
-  std::array<std::byte, kMostBytes> message;
+bool MessageQueue::answer_all(const Handling& answer) {
+  const auto is_posted = [](const Slot& slot) { return (slot.bytes.load(std::memory_order_relaxed) & kPosted) != 0; };
+  const auto is_sent = [](const Slot& slot) { return state_of(slot.word.load(std::memory_order_acquire)) == kSent; };
+  // A message that was posted before one of these was enqueued is in its slot by now.
+  std::array<Slot*, kSlots> enqueued;
+  std::size_t count = 0;
   for (Slot& slot : slots_) {
-    const std::uint64_t found = slot.word.load(std::memory_order_acquire);
-    if (state_of(found) != kSent) continue;
-    ++answered_now.messages;
-    const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
-    const std::size_t bytes = std::min<std::size_t>(length & ~kPosted, kMostBytes);
-    std::memcpy(message.data(), slot.text.data(), bytes);
-    const std::size_t answered = answer(std::span<const std::byte>(message).first(bytes), slot.text);
-    if ((length & kPosted) != 0) {
-      ++answered_now.posted;
-      slot.word.exchange(kFree, std::memory_order_seq_cst);
-      freed_.wake_if_armed();
-      continue;
-    }
-    slot.bytes.store(static_cast<std::uint32_t>(answered), std::memory_order_relaxed);
-    slot.word.exchange(word(kAnswered, sender_of(found)), std::memory_order_seq_cst);
-    slot.wake_event.wake_if_armed();
+    if (is_sent(slot) && !is_posted(slot)) enqueued[count++] = &slot;
   }
-  return answered_now;
+  bool any = count > 0;
+  for (Slot& slot : slots_) {
+    if (!is_sent(slot) || !is_posted(slot)) continue;
+    any = true;
+    answer_one(slot, answer);
+    executed_.fetch_add(1, std::memory_order_release);
+  }
+  for (std::size_t i = 0; i < count; ++i) answer_one(*enqueued[i], answer);
+  return any;
+}
+
+// Precondition: the slot is sent.
+void MessageQueue::answer_one(Slot& slot, const Handling& answer) {
+  std::array<std::byte, kMostBytes> message;
+  const std::uint64_t found = slot.word.load(std::memory_order_acquire);
+  const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
+  const std::size_t bytes = std::min<std::size_t>(length & ~kPosted, kMostBytes);
+  std::memcpy(message.data(), slot.text.data(), bytes);
+  const std::size_t answered = answer(std::span<const std::byte>(message).first(bytes), slot.text);
+  if ((length & kPosted) != 0) {
+    slot.word.exchange(kFree, std::memory_order_seq_cst);
+    freed_.wake_if_armed();
+    return;
+  }
+  slot.bytes.store(static_cast<std::uint32_t>(answered), std::memory_order_relaxed);
+  slot.word.exchange(word(kAnswered, sender_of(found)), std::memory_order_seq_cst);
+  slot.wake_event.wake_if_armed();
 }
 
 }  // namespace farside

@@ -106,17 +106,19 @@ class MessageQueue {
     seen.store(sent, std::memory_order_relaxed);
     return true;
   }
-  // For the owner: answers all messages in the queue, and returns their number. answer(message, room) writes an answer
-  // into `room` and returns its bytes. `message` is a copy, because a sender could change the original.
+  // For the owner: answers all messages in the queue, and returns whether there were any. Posted messages come first: a
+  // message follows those that were posted before it was enqueued. answer(message, room) writes an answer into `room`
+  // and returns its bytes. `message` is a copy, because a sender could change the original.
   using Handling = std::function<std::size_t(std::span<const std::byte> message, std::span<std::byte> room)>;
-  struct Answered {
-    std::uint32_t messages = 0;
-    std::uint32_t posted = 0;  // of these
-  };
-  Answered answer_all(const Handling& answer);
-  // The number of messages that were posted, or are being posted. A message that its sender has posted before it
-  // changes another word is counted for whoever has seen that change.
-  std::uint32_t posted() const { return posted_.load(std::memory_order_acquire); }
+  bool answer_all(const Handling& answer);
+  // For all processes: returns whether the owner has executed all messages that were posted before the call, also those
+  // of which the caller knows only by another word that their senders have changed since. False for ever if a sender
+  // was killed between two instructions.
+  bool has_executed_posted() const {
+    // In this order: whatever was posted before the second load had been executed at the first one if they are equal.
+    const std::uint32_t executed = executed_.load(std::memory_order_acquire);
+    return posted_.load(std::memory_order_acquire) == executed;
+  }
   // The owner's; signalled by senders.
   WakeEvent& wake_event() { return wake_event_; }
 
@@ -139,6 +141,7 @@ class MessageQueue {
 
   static constexpr std::uint32_t kPosted = std::uint32_t{1} << 31;  // in Slot::bytes
 
+  void answer_one(Slot& slot, const Handling& answer);
   Slot* take(ProcessIdentity sender);
   Message fill(Slot& slot, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
                std::uint32_t posted = 0);
@@ -149,7 +152,9 @@ class MessageQueue {
   WakeEvent wake_event_;
   WakeEvent freed_;                              // of the senders that wait for a slot
   alignas(64) std::atomic<std::uint32_t> sent_;  // counts all messages, once they are in their slots
-  std::atomic<std::uint32_t> posted_;            // counts posted messages, before they are in their slots
+  // Of posted messages: counted before they are in their slots, and after they were executed.
+  alignas(64) std::atomic<std::uint32_t> posted_;
+  std::atomic<std::uint32_t> executed_;
   alignas(64) std::atomic<Ticks> polled_at_;     // the last poll by an application thread of the owner
   std::array<Slot, kSlots> slots_;
 };

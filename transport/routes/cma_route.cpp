@@ -33,10 +33,7 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
 }  // namespace
 
 Status CmaRoute::operate(const NodeTarget& target, NodeTargetMore& memory, const DataOperation& operation) {
-  // MPI orders no put before a get, but programs rely on reading what they have put.
-  if (operation.kind != OperationKind::kPut) {
-    if (Status status = complete(memory); !status) return status;
-  }
+  if (Status status = before_access(memory); !status) return status;
   if (memory.handler != nullptr && operation.bytes() <= kMostCoalesced && memory.handler->is_polling()) {
     const std::array lists{std::make_unique<OperationList>()};
     lists.front()->add(operation);
@@ -53,6 +50,15 @@ Status CmaRoute::operate(const NodeTarget& target, NodeTargetMore& memory, const
   return compare_and_swap(target, memory, operation);
 }
 
+Status CmaRoute::before_access(NodeTargetMore& memory) {
+  Status kept = complete(memory);
+  if (memory.handler == nullptr || memory.handler->has_executed_posted()) [[likely]]
+    return kept;
+  const std::array nothing{std::make_unique<OperationList>()};
+  Status executed = execute(memory, nothing);
+  return kept ? std::move(executed) : std::move(kept);
+}
+
 bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put, Keep until) {
   if (memory.handler == nullptr || put.count > kMostKept) return false;
   std::unique_ptr<OperationList> full;
@@ -60,6 +66,7 @@ bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put, Keep until
     const auto held = lock();
     if (memory.kept == nullptr) memory.kept = std::make_unique<OperationList>();
     if (memory.kept->empty()) {
+      memory.kept_until_end = until == Keep::kUntilEnd;
       with_kept_.push_back(&memory);
       keeping_.fetch_add(1, std::memory_order_relaxed);
     }
@@ -67,19 +74,30 @@ bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put, Keep until
     full = std::exchange(memory.kept, std::make_unique<OperationList>());
     memory.kept->add(put);
   }
-  Status sent = until == Keep::kUntilEnd ? post(memory, full) : write(memory, full);
-  if (!sent) report_later(std::move(sent));
+  if (Status sent = release_one(memory, full); !sent) {
+    Error error = sent.error();
+    error.rank = memory.rank;
+    report_later(std::move(error));
+  }
   return true;
 }
 
+// Posted lists have no order. So the first one of an epoch is posted only if those of earlier epochs, of any process,
+// are executed.
 Status CmaRoute::post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
-  if (memory.handler->post(static_cast<std::uint32_t>(rank_), *list)) return {};
+  if (memory.posted || memory.handler->has_executed_posted()) {
+    if (memory.handler->post(static_cast<std::uint32_t>(rank_), *list)) {
+      memory.posted = true;
+      return {};
+    }
+  }
   return execute(memory, std::span(&list, 1));
 }
 
 // Returns when the puts of the list are complete.
 Status CmaRoute::write(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
-  if (memory.handler->is_polling()) return execute(memory, std::span(&list, 1));
+  if (memory.handler->is_polling() || !memory.handler->has_executed_posted())
+    return execute(memory, std::span(&list, 1));
   std::vector<iovec> here, there;
   ListEntry entry;
   std::span<const std::byte> data;
@@ -117,6 +135,7 @@ Status CmaRoute::send_kept(Send send, NodeTargetMore* only) {
       list = std::move(memory->kept);
     }
     Status sent = (this->*send)(*memory, list);
+    memory->posted = false;
     if (!sent && first) {
       Error error = sent.error();
       error.rank = memory->rank;

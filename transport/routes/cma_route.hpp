@@ -1,13 +1,19 @@
-// SPDX-License-Identifier: BSD-3-Clause CmaRoute: operations on private memory of on-node peers, by process_vm_readv(2)
-// and process_vm_writev(2), or by a message to the peer's handler. An operation is complete when it returns, but for
-// kept puts, which are copied and leave together:
+// SPDX-License-Identifier: BSD-3-Clause
+// CmaRoute: operations on private memory of on-node peers, by process_vm_readv(2) and process_vm_writev(2), or by a
+// message to the peer's handler. An operation is complete when it returns, but for kept puts. These are copied, and
+// leave together:
 //
-//   origin keep(kUntilFlush) ... complete() origin keep(kUntilEnd) ... release(), notify the target target see the
-//   notification, finish_posted() of its NodeHandler: it executes the puts itself, and the origin makes
-//            no system call
+//   origin   keep(kUntilFlush) ... complete()
 //
-// Thread safety: any, after expect_threads(). Errors: kPeer and kRange of the system calls and the handler. Cost:
-// transport/README.md, "Routes and costs".
+//   origin   keep(kUntilEnd) ... release(), notify the target
+//   target   see the notification, finish_posted() of its NodeHandler
+//
+// In the second case the target executes the puts, and the origin makes no system call. A rank may leave a fence before
+// a peer has executed what was posted in the epoch that has ended. So an access to a peer's memory first looks whether
+// the peer has done so. If not, it sends a message, which follows the posted ones.
+//
+// Thread safety: any, after expect_threads(). Errors: kPeer and kRange of the system calls and the handler. If a target
+// refuses a posted put, only the target's log says so. Cost: transport/README.md, "Routes and costs".
 #pragma once
 
 #include <atomic>
@@ -35,7 +41,11 @@ class CmaRoute {
   // Precondition: no operation is under way.
   void set_rules(const AccumulateRules& rules) { rules_ = rules; }
   void count_in(OperationCounts* counts) { counts_ = counts; }
-  void expect_threads() { threaded_ = true; }
+  // Completes what is kept: threads that flush share no lists.
+  void expect_threads() {
+    if (Status kept = complete(); !kept) report_later(std::move(kept));
+    threaded_ = true;
+  }
 
   // `memory`: of the target.
   Status operate(const NodeTarget& target, NodeTargetMore& memory, const DataOperation& operation);
@@ -46,12 +56,17 @@ class CmaRoute {
   bool keep(NodeTargetMore& memory, const DataOperation& put, Keep until);
   // One load.
   bool keeps_any() const { return keeping_.load(std::memory_order_relaxed) > 0; }
-  // Posts the kept puts to the queues of their targets, without a system call. Where a queue is full, the thread of the
-  // target is woken, and this waits until it has executed them. Returns the first error since the last call.
-  Status release() { return keeps_any() ? send_kept(&CmaRoute::post) : Status(); }
+  // Posts the puts that are kept until the end to the queues of their targets, without a system call, and completes
+  // others. Where a queue is full, the thread of the target is woken, and this waits until it has executed them.
+  // Returns the first error since the last call of this or the following functions.
+  Status release() { return keeps_any() ? send_kept(&CmaRoute::release_one) : Status(); }
   // Completes the kept puts at their targets, or at one of them, by one system call or message each.
   Status complete() { return keeps_any() ? send_kept(&CmaRoute::write) : Status(); }
   Status complete(NodeTargetMore& memory) { return keeps_any() ? send_kept(&CmaRoute::write, &memory) : Status(); }
+  // Precedes an access to the target's memory by system calls: completes the kept puts (MPI orders none of them before
+  // other operations, but programs read what they have put), and what was posted to the target by any process. Two
+  // loads if there are none.
+  Status before_access(NodeTargetMore& memory);
   // Leaves an error to the next call of release() or complete().
   void report_later(Status error);
   static constexpr std::size_t kMostKept = 1024;
@@ -68,6 +83,9 @@ class CmaRoute {
     return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
   using Send = Status (CmaRoute::*)(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
+  Status release_one(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
+    return memory.kept_until_end ? post(memory, list) : write(memory, list);
+  }
   Status post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
   Status write(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
   Status send_kept(Send send, NodeTargetMore* only = nullptr);

@@ -4,7 +4,8 @@
 //
 // Thread safety: any for find(), once all targets are added. Cost of find(): a few instructions where the ranks of the
 // node are consecutive, or follow each other at a distance that is a power of two; else a hash. Memory: 32 bytes per
-// target, and 88 more for one whose data are private memory, or whose operations are counted.
+// target, and 104 more for one whose data are private memory, or whose operations are counted; and up to 7 KiB for one
+// for which puts were kept.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "transport/base/operation_counts.hpp"
+#include "transport/base/relaxed_flag.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/handler/node_handler.hpp"
 #include "transport/node/accumulate_lock.hpp"
@@ -32,7 +34,9 @@ struct NodeTargetMore {
   std::uint64_t address = 0;                 // of its private data there; 0: the route is not cma
   Mapping mapping;                           // of data in a file of ShareableMemory
   std::unique_ptr<PeerNodeHandler> handler;  // of the route cma, if the peer has one
-  std::unique_ptr<OperationList> kept;       // of the route cma: puts that wait for CmaRoute::release()
+  std::unique_ptr<OperationList> kept;       // of the route cma: puts that CmaRoute keeps
+  bool kept_until_end = false;               // as CmaRoute::Keep, of all of them
+  RelaxedFlag posted;                        // some of this epoch were posted already
 };
 
 struct NodeTarget {

@@ -36,8 +36,7 @@ Space::Fragments::Fragments(Space& space, int rank, Outstanding* own, std::size_
       own_(own),
       expected_(expected) {
   if (!by_cma()) return;
-  // As CmaRoute::operate().
-  if (Status kept = space.cma_.complete(*more_); !kept) space.cma_.report_later(std::move(kept));
+  if (Status before = space.cma_.before_access(*more_); !before) space.cma_.report_later(std::move(before));
 }
 
 bool Space::Fragments::in_lists(std::size_t few_for_process_memory) const {

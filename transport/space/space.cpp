@@ -279,11 +279,9 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
     more.address = offer.data_place;
     if (!offer.handled) return true;
     auto handler = PeerNodeHandler::find(member.pid, member.nonce_address, member.nonce, member.handler, id_);
-    if (handler) {
-      more.handler = std::move(handler.value());
-    } else {
-      log(LogLevel::kInfo, "the handler of process {}: {}", member.pid, handler.error().text);
-    }
+    // Without its queue this rank could not tell what other ranks have posted.
+    if (!handler) return unreached(handler.error().text);
+    more.handler = std::move(handler.value());
     return true;
   }
   if (settings.mapped) {

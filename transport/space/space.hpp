@@ -215,7 +215,7 @@ class Space {
   // before it notifies the target of the end.
   Status put_kept(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
                   CmaRoute::Keep until);
-  // Whether such puts exist on some target. Then flushes and releases have more to do than immediate() says.
+  // Whether some target may have such puts. Then flushes and releases have more to do than immediate() says.
   bool may_keep_puts() const { return may_keep_puts_; }
   bool keeps_puts() const { return cma_.keeps_any(); }
   Status release_puts() { return cma_.release(); }
@@ -225,9 +225,9 @@ class Space {
     NodeTargetMore* const more = here != nullptr ? node_.more(*here) : nullptr;
     return more != nullptr ? cma_.complete(*more) : Status();
   }
-  // Leaves an error of release_puts() to the next call of it.
+  // Leaves an error to the next call of release_puts(), complete_puts() or a flush.
   void report_puts_later(Status error) { cma_.report_later(std::move(error)); }
-  // Two loads if nothing was posted.
+  // Three loads if nothing was posted.
   void finish_puts() const {
     if (node_handler_ != nullptr) [[unlikely]]
       node_handler_->finish_posted();

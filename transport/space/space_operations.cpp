@@ -22,8 +22,10 @@ Status Space::put_kept(int rank, std::uint64_t offset, const void* origin, std::
                        CmaRoute::Keep until) {
   NodeTarget* const here = node_.find(rank);
   NodeTargetMore* const more = here != nullptr && here->data == nullptr ? node_.more(*here) : nullptr;
+  // A rank that reaches the target over the fabric could not tell what was posted.
+  const CmaRoute::Keep until_end = fabric_ == nullptr ? until : CmaRoute::Keep::kUntilFlush;
   if (may_keep_puts_ && more != nullptr && more->address != 0 &&
-      cma_.keep(*more, DataOperation::put(offset, origin, bytes), until)) {
+      cma_.keep(*more, DataOperation::put(offset, origin, bytes), until_end)) {
     count(rank, Counted::kPut, bytes);
     return {};
   }
