@@ -234,7 +234,7 @@ class Window {
   // False also where a rank has asserted MPI_MODE_NOPUT.
   bool in_active_epoch(int rank) const { return epoch_.allows_fast_operation(rank) && !epoch_.allows_fast_flush(rank); }
   // Release, or complete, kept puts on the fast path. False: the slow path will return the error.
-  bool release_puts() { return !space_->keeps_puts() || without_error(space_->release_puts()); }
+  bool release_puts() { return fast_releases_ || !space_->keeps_puts() || without_error(space_->release_puts()); }
   bool complete_puts(int rank) { return !space_->keeps_puts() || without_error(space_->complete_puts(rank)); }
   bool without_error(Status status) {
     if (status) return true;
@@ -345,7 +345,7 @@ class Window {
   Hints hints_;
   bool fast_path_;                   // no strict checks
   bool fast_locks_;                  // moreover no window statistics: locks try it
-  bool fast_releases_;               // moreover no target may have kept puts: unlocks and flushes try it
+  bool fast_releases_;               // moreover no puts may be kept: unlocks and flushes try it
   bool fast_notifications_;          // as fast_locks_, and all ranks on the node: fence, post, start, complete, wait
   ConsecutiveTargets fast_targets_;  // with fast_path_: the targets of this node, if their ranks are consecutive
 

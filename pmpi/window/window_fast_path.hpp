@@ -204,7 +204,8 @@ inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
     if (met != FastPath::kDone || BarrierWord::said(heard, count) != 0) return FastPath::kContended;
   }
   space_->stores_drained_by_atomic();
-  space_->finish_puts();
+  if (!fast_releases_) [[unlikely]]
+    space_->finish_puts();
   look_after_runtime();
   return FastPath::kDone;
 }
@@ -269,7 +270,8 @@ inline bool Window::try_wait() {
     return FastPath::kDone;
   });
   if (ended != FastPath::kDone) return false;
-  space_->finish_puts();
+  if (!fast_releases_) [[unlikely]]
+    space_->finish_puts();
   look_after_runtime();
   return true;
 }

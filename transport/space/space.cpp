@@ -321,7 +321,7 @@ void Space::finish(Agreed agreed) {
   all_immediate_ =
       !rules_.by_nic && all_here([&](const NodeTarget& each) { return node_.route(each) != RouteKind::kFabric; });
   // The memory of a dynamic space may be detached before a kept put arrives.
-  may_keep_puts_ = uses_cma_ && regions_ == nullptr;
+  may_keep_puts_ = (uses_cma_ || node_handler_ != nullptr) && regions_ == nullptr;
   // If so, every rank maps every target, and all ranks can change their method together.
   if (!rules_.always_locked && fabric_ == nullptr && all_support_membarrier_) {
     std::vector<IntegerWords*> words;

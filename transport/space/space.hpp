@@ -215,7 +215,8 @@ class Space {
   // before it notifies the target of the end.
   Status put_kept(int target, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
                   CmaRoute::Keep until);
-  // Whether some target may have such puts. Then flushes and releases have more to do than immediate() says.
+  // Whether such puts may exist, of this rank or towards it. Then flushes and releases have more to do than
+  // immediate() says.
   bool may_keep_puts() const { return may_keep_puts_; }
   bool keeps_puts() const { return cma_.keeps_any(); }
   Status release_puts() { return cma_.release(); }
