@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/relax.hpp"
 #include "transport/data/reduce_op.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/routes/coalescing_limits.hpp"
@@ -28,6 +29,16 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
     }
   }
   return write_process_memory(pid, here, there);
+}
+
+// As has_executed_posted(). A target that has not mostly is about to: it leaves the fence that this rank has left.
+bool executes_soon(const PeerNodeHandler& handler) {
+  constexpr int kProbes = 64;
+  for (int probes = 0; !handler.has_executed_posted(); ++probes) {
+    if (probes == kProbes) return false;
+    relax();
+  }
+  return true;
 }
 
 }  // namespace
@@ -52,7 +63,7 @@ Status CmaRoute::operate(const NodeTarget& target, NodeTargetMore& memory, const
 
 Status CmaRoute::before_access(NodeTargetMore& memory) {
   Status kept = complete(memory);
-  if (memory.handler == nullptr || memory.handler->has_executed_posted()) [[likely]]
+  if (memory.handler == nullptr || executes_soon(*memory.handler)) [[likely]]
     return kept;
   const std::array nothing{std::make_unique<OperationList>()};
   Status executed = execute(memory, nothing);
@@ -85,7 +96,7 @@ bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put, Keep until
 // Posted lists have no order. So the first one of an epoch is posted only if those of earlier epochs, of any process,
 // are executed.
 Status CmaRoute::post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
-  if (memory.posted || memory.handler->has_executed_posted()) {
+  if (memory.posted || executes_soon(*memory.handler)) {
     if (memory.handler->post(static_cast<std::uint32_t>(rank_), *list)) {
       memory.posted = true;
       return {};
@@ -96,8 +107,7 @@ Status CmaRoute::post(NodeTargetMore& memory, std::unique_ptr<OperationList>& li
 
 // Returns when the puts of the list are complete.
 Status CmaRoute::write(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
-  if (memory.handler->is_polling() || !memory.handler->has_executed_posted())
-    return execute(memory, std::span(&list, 1));
+  if (memory.handler->is_polling() || !executes_soon(*memory.handler)) return execute(memory, std::span(&list, 1));
   std::vector<iovec> here, there;
   ListEntry entry;
   std::span<const std::byte> data;
