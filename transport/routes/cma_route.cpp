@@ -31,6 +31,13 @@ Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* l
   return write_process_memory(pid, here, there);
 }
 
+Status named(Status status, int rank) {
+  if (status) return status;
+  Error error = status.error();
+  error.rank = rank;
+  return error;
+}
+
 // As has_executed_posted(). A target that has not mostly is about to: it leaves the fence that this rank has left.
 bool executes_soon(const PeerNodeHandler& handler) {
   constexpr int kProbes = 64;
@@ -85,11 +92,7 @@ bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put, Keep until
     full = std::exchange(memory.kept, std::make_unique<OperationList>());
     memory.kept->add(put);
   }
-  if (Status sent = release_one(memory, full); !sent) {
-    Error error = sent.error();
-    error.rank = memory.rank;
-    report_later(std::move(error));
-  }
+  if (Status sent = named(release_one(memory, full), memory.rank); !sent) report_later(std::move(sent));
   return true;
 }
 
@@ -144,13 +147,9 @@ Status CmaRoute::send_kept(Send send, NodeTargetMore* only) {
       keeping_.fetch_sub(1, std::memory_order_relaxed);
       list = std::move(memory->kept);
     }
-    Status sent = (this->*send)(*memory, list);
+    Status sent = named((this->*send)(*memory, list), memory->rank);
     memory->posted = false;
-    if (!sent && first) {
-      Error error = sent.error();
-      error.rank = memory->rank;
-      first = std::move(error);
-    }
+    if (first) first = std::move(sent);
     list->clear();
     const auto held = lock();
     if (memory->kept == nullptr) memory->kept = std::move(list);

@@ -23,9 +23,9 @@ Status Space::put_kept(int rank, std::uint64_t offset, const void* origin, std::
   NodeTarget* const here = node_.find(rank);
   NodeTargetMore* const more = here != nullptr && here->data == nullptr ? node_.more(*here) : nullptr;
   // A rank that reaches the target over the fabric could not tell what was posted.
-  const CmaRoute::Keep until_end = fabric_ == nullptr ? until : CmaRoute::Keep::kUntilFlush;
+  if (fabric_ != nullptr) until = CmaRoute::Keep::kUntilFlush;
   if (may_keep_puts_ && more != nullptr && more->address != 0 &&
-      cma_.keep(*more, DataOperation::put(offset, origin, bytes), until_end)) {
+      cma_.keep(*more, DataOperation::put(offset, origin, bytes), until)) {
     count(rank, Counted::kPut, bytes);
     return {};
   }
