@@ -233,8 +233,8 @@ class Space {
     if (node_handler_ != nullptr) [[unlikely]]
       node_handler_->finish_posted();
   }
-  // Returns whether operations towards the target are complete when they return. Then a flush is only drain_stores(),
-  // and an atomic that releases a mapped lock replaces even that.
+  // Returns whether operations towards the target, but for kept puts, are complete when they return. Then a flush is
+  // only complete_puts() and drain_stores(), and an atomic that releases a mapped lock replaces the latter.
   bool immediate(int target) const { return all_immediate_ || route(target) != RouteKind::kFabric; }
   // The same for the fast path: false also for some placements of ranks (NodeTargets::find_regular).
   bool fast_immediate(int target) const { return all_immediate_ || fast_target(target) != nullptr; }
@@ -242,8 +242,8 @@ class Space {
   bool all_immediate() const { return all_immediate_; }
   void drain_stores() { Stores::here().drain(); }
   void stores_drained_by_atomic() { Stores::here().drained_by_atomic(); }
-  // Returns a counter for request-based operations on the target; null where operations are complete when they
-  // return. Errors: kPeer.
+  // Returns a counter for request-based operations on the target; null where operations are complete, or kept with a
+  // copy of their operand, when they return. Errors: kPeer.
   Result<std::unique_ptr<Outstanding>> own_outstanding(int target) {
     if (immediate(target)) return std::unique_ptr<Outstanding>();
     return fabric_->own_outstanding(target);
