@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "transport/fabric/operation.hpp"
+#include "transport/fabric/operations_under_way.hpp"
 
 namespace farside::fuzz {
 namespace {
@@ -18,6 +18,7 @@ namespace {
 // Operations: one that fetches by a list, one by a list and behind it, one by a list between two steps, one that only
 // waits to be told, one that awaits nothing.
 enum Asked : std::size_t { kList, kListAndWord, kLocked, kNothing, kNotAsked, kOperations };
+constexpr Peer kPeer = 3;
 enum Flags : std::uint8_t { kRightNumber = 1, kRightGeneration = 2, kTwice = 4 };
 constexpr std::size_t kElements = 5, kGuard = 4096;
 constexpr std::size_t kListed = 24 + 16 * kElements + 8,
@@ -97,11 +98,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Buffers buffers;
   std::array<Pending, kOperations> pending;
   LockedResult locked_result;
-  OperationPool pool;
+  OperationsUnderWay under_way;
+  PeerState& peer = under_way.peers().of(kPeer);
   std::array<Operation*, kOperations> asked{};
   for (std::size_t i = 0; i < kOperations; ++i) {
-    Operation& operation = *(asked[i] = &pool.take());
-    operation.pending = &pending[i];
+    Operation& operation = *(asked[i] = &OperationsUnderWay::begin(peer));
+    OperationsUnderWay::await_reply(operation);  // its completion never comes, so it does not end
+    OperationsUnderWay::issued(operation, peer, pending[i], nullptr);
     operation.generation = 0x5EED0000U + static_cast<std::uint32_t>(i);
     operation.awaits_reply = i != kNotAsked;
     if (i <= kLocked) operation.list = list_into(buffers.of(i));
@@ -114,7 +117,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ReplyHeader header{};
   if (message.size() >= sizeof header) {
     std::memcpy(&header, message.data(), sizeof header);
-    if ((flags & kRightNumber) != 0) header.operation = pool.number(*asked[named]);
+    if ((flags & kRightNumber) != 0) header.operation = under_way.number(*asked[named]);
     if ((flags & kRightGeneration) != 0) header.generation = asked[named]->generation;
     std::memcpy(message.data(), &header, sizeof header);
   }
@@ -125,8 +128,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Operation& of = *asked[named];
   const bool right = bytes.size() >= sizeof header && (flags & kRightNumber) != 0 &&
                      header.generation == of.generation && named != kNotAsked;
-  const Operation* const answered = pool.take_answer(bytes);
-  require(answered == (right ? &of : nullptr),
+  require(under_way.take_reply(bytes) == right,
           "the operation that an answer names has it, if it waits for one, and no other");
   require(!of.awaits_reply || !right, "it waits no more");
   for (std::size_t i = 0; i < kOperations; ++i) {
@@ -144,7 +146,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(locked_result.stopped == stopped && (locked_result.list != nullptr) == stopped,
           "a list that was stopped is given back, and no other");
   if ((flags & kTwice) != 0) {
-    require(pool.take_answer(bytes) == nullptr, "no operation is answered twice");
+    require(!under_way.take_reply(bytes), "no operation is answered twice");
     require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "nor written to");
   }
   return 0;

@@ -15,13 +15,13 @@ using BackOff = std::optional<std::chrono::microseconds>;
 
 const Time kBegin = Time{} + 1h;
 
-// Somebody polls all the time, from `polls` on; how long the thread stays away at last.
-BackOff polled_for(AdaptivePolling& polling, std::uint32_t& polls, Time& now, std::chrono::microseconds time) {
+// Somebody polls all the time; how long the thread stays away at last.
+BackOff polled_for(AdaptivePolling& polling, Time& now, std::chrono::microseconds time) {
   const Time end = now + time;
-  BackOff back_off = polling.next(++polls, now);
+  BackOff back_off = polling.next(true, now);
   while (back_off && now + *back_off <= end) {
     now += *back_off;
-    back_off = polling.next(++polls, now);
+    back_off = polling.next(true, now);
   }
   return back_off;
 }
@@ -30,26 +30,25 @@ BackOff polled_for(AdaptivePolling& polling, std::uint32_t& polls, Time& now, st
 
 TEST_CASE("the progress thread stays away only while others poll") {
   AdaptivePolling polling;
-  CHECK(polling.next(0, kBegin) == std::nullopt);
-  CHECK(polling.next(7, kBegin) == AdaptivePolling::kShortest);
-  CHECK(polling.next(7, kBegin + 50us) == std::nullopt);
-  CHECK(polling.next(8, kBegin + 60us) == AdaptivePolling::kShortest);
+  CHECK(polling.next(false, kBegin) == std::nullopt);
+  CHECK(polling.next(true, kBegin) == AdaptivePolling::kShortest);
+  CHECK(polling.next(false, kBegin + 50us) == std::nullopt);
+  CHECK(polling.next(true, kBegin + 60us) == AdaptivePolling::kShortest);
 }
 
 TEST_CASE("the longer others have polled, the longer the thread stays away, within bounds") {
   AdaptivePolling polling;
-  std::uint32_t polls = 0;
   Time now = kBegin;
-  CHECK(polled_for(polling, polls, now, 300us) == AdaptivePolling::kShortest);
-  const BackOff after_2_ms = polled_for(polling, polls, now, 1700us);
+  CHECK(polled_for(polling, now, 300us) == AdaptivePolling::kShortest);
+  const BackOff after_2_ms = polled_for(polling, now, 1700us);
   REQUIRE(after_2_ms);
   CHECK(*after_2_ms > 150us);
   CHECK(*after_2_ms <= 250us);
-  CHECK(polled_for(polling, polls, now, 20ms) == AdaptivePolling::kLongest);
+  CHECK(polled_for(polling, now, 20ms) == AdaptivePolling::kLongest);
   // After a pause it begins anew.
   now += 3ms;
-  CHECK(polling.next(polls, now) == std::nullopt);
-  CHECK(polling.next(++polls, now) == AdaptivePolling::kShortest);
+  CHECK(polling.next(false, now) == std::nullopt);
+  CHECK(polling.next(true, now) == AdaptivePolling::kShortest);
 }
 
 TEST_CASE("threads that wait in the runtime serve for a while, then the thread looks") {
@@ -58,17 +57,16 @@ TEST_CASE("threads that wait in the runtime serve for a while, then the thread l
   polling.leave_to_runtime(kBegin);
   CHECK(polling.runtime_serves());
   // It goes before they can have polled.
-  CHECK(polling.next(0, kBegin) == AdaptivePolling::kShortest);
-  std::uint32_t polls = 0;
+  CHECK(polling.next(false, kBegin) == AdaptivePolling::kShortest);
   Time now = kBegin + 50us;
-  CHECK(polled_for(polling, polls, now, AdaptivePolling::kRuntimeServes - 100us));
+  CHECK(polled_for(polling, now, AdaptivePolling::kRuntimeServes - 100us));
   CHECK(polling.runtime_serves());
   now = kBegin + AdaptivePolling::kRuntimeServes;
-  CHECK(polling.next(++polls, now) == std::nullopt);
+  CHECK(polling.next(true, now) == std::nullopt);
   CHECK_FALSE(polling.runtime_serves());
   // Left to them again at once, they have polled for long.
   polling.leave_to_runtime(now);
-  const BackOff again = polling.next(polls, now);
+  const BackOff again = polling.next(false, now);
   REQUIRE(again);
   CHECK(*again > 500us);
 }
@@ -76,15 +74,15 @@ TEST_CASE("threads that wait in the runtime serve for a while, then the thread l
 TEST_CASE("when no thread waits in the runtime any more, the progress thread serves again") {
   AdaptivePolling polling;
   polling.leave_to_runtime(kBegin);
-  CHECK(polling.next(3, kBegin) == AdaptivePolling::kShortest);
-  CHECK(polling.next(3, kBegin + 50us) == std::nullopt);
+  CHECK(polling.next(true, kBegin) == AdaptivePolling::kShortest);
+  CHECK(polling.next(false, kBegin + 50us) == std::nullopt);
   CHECK_FALSE(polling.runtime_serves());
 }
 
 TEST_CASE("a progress thread that is needed does not back off, even if other threads poll") {
   AdaptivePolling polling;
   polling.leave_to_runtime(kBegin);
-  polling.end(5);
+  polling.end();
   CHECK_FALSE(polling.runtime_serves());
-  CHECK(polling.next(5, kBegin) == std::nullopt);
+  CHECK(polling.next(false, kBegin) == std::nullopt);
 }

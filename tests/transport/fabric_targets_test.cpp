@@ -83,23 +83,20 @@ TEST_CASE("targets have a common description, or each its own, which is never re
   FabricTargets targets;
   const TargetDescription common{{}, {}, 4, 4, 0};
   targets.describe(targets.add(1, 1, &common), TargetDescription{{}, {}, 5, 5, 0});
-  CHECK(same(targets.find(1)->description.get(), common));
+  CHECK(same(targets.description(*targets.find(1)), common));
   // Each second one does not fit the compact form.
   const auto own = [](std::uint32_t i) {
     const std::uint64_t key = i % 2 == 0 ? i : std::uint64_t{i} << 32;
     return TargetDescription{{i, key}, {}, i, i, 0};
   };
-  std::vector<KnownDescription> known;
   for (std::uint32_t i = 0; i < 1000; ++i) {
     FabricTarget& target = reach(targets, static_cast<int>(i) + 2);
-    CHECK_FALSE(target.description);
+    CHECK(target.description == 0);
     targets.describe(target, own(i));
     targets.describe(target, TargetDescription{{}, {}, 7, 7, 0});
-    known.push_back(target.description);
   }
   for (std::uint32_t i = 0; i < 1000; ++i) {
-    REQUIRE(same(targets.find(static_cast<int>(i) + 2)->description.get(), own(i)));
-    REQUIRE(same(known[i].get(), own(i)));
+    REQUIRE(same(targets.description(*targets.find(static_cast<int>(i) + 2)), own(i)));
   }
 }
 
@@ -117,13 +114,41 @@ TEST_CASE("a target is active while it is used, by however many") {
       const Use moved(std::move(second));
       CHECK((&*moved == &*first && &*third == &*first));
       CHECK_FALSE(second);  // NOLINT(bugprone-use-after-move)
-      CHECK(targets.busy() == 1);
     }
     CHECK(target.busy == &*first);
+    CHECK(Use(targets, target));
   }
-  CHECK(target.busy == nullptr);
-  CHECK_FALSE(targets.any_busy());
+  CHECK(targets.busy() == 0);
   CHECK_FALSE(Use(targets, target));
+}
+
+TEST_CASE("a target at rest keeps its object until all are visited or too many are at rest") {
+  FabricTargets targets;
+  const auto use = [&](int rank) {
+    FabricTarget& target = reach(targets, rank);
+    const Use used(targets, target, rank);
+    return target.busy;
+  };
+  BusyTarget* const object = use(5);
+  CHECK(targets.find(5)->busy == object);
+  CHECK(use(5) == object);
+  CHECK(targets.any_busy());
+  targets.for_each_busy([](Use&) {});
+  CHECK(targets.find(5)->busy == nullptr);
+  CHECK_FALSE(targets.any_busy());
+
+  constexpr int kMost = FabricTargets::kMostResting;
+  for (int rank = 0; rank < 2 * kMost; ++rank) use(rank);
+  const auto attached = [&] {
+    int count = 0;
+    for (int rank = 0; rank < 2 * kMost; ++rank) count += targets.find(rank)->busy != nullptr ? 1 : 0;
+    return count;
+  };
+  CHECK(attached() == kMost);
+  CHECK(targets.busy() == 0);
+  // Not while one who visits all has it.
+  targets.for_each_busy([&](Use& visited) { CHECK(use(visited->rank) == &*visited); });
+  CHECK(attached() == 0);
 }
 
 TEST_CASE("a target stays active while anything is outstanding, and no longer") {
@@ -138,10 +163,7 @@ TEST_CASE("a target stays active while anything is outstanding, and no longer") 
          {&Outstanding::writes, &Outstanding::reads, &Outstanding::atomics, &Outstanding::requests}) {
       again([&](BusyTarget& active) { (active.*pending).issued(); });
       REQUIRE(targets.busy() == 1);
-      // The endpoint completes it, which a later call notices.
       (target.busy->*pending).completed();
-      REQUIRE(targets.busy() == 1);
-      again([](BusyTarget&) {});
       REQUIRE(targets.busy() == 0);
     }
   }
@@ -181,7 +203,6 @@ TEST_CASE("a target stays active while anything is outstanding, and no longer") 
     again([](BusyTarget& active) { active.order.flushed(); });
   }
   CHECK(targets.busy() == 0);
-  CHECK(target.busy == nullptr);
 }
 
 TEST_CASE("a target to whose counters requests refer stays active with the same object") {
@@ -198,6 +219,7 @@ TEST_CASE("a target to whose counters requests refer stays active with the same 
     const Use other(targets, reach(targets, rank), rank);
     CHECK(&*other != object);
   }
+  targets.for_each_busy([](Use&) {});
   CHECK(active_in(targets) == std::set<int>{5});
 }
 
@@ -210,10 +232,11 @@ TEST_CASE("an object that is used again for another target has nothing of the on
     use->order.expect_release();
     use->order.flushed();
   }
+  targets.for_each_busy([](Use&) {});
   const Use use(targets, reach(targets, 6), 6);
   CHECK((use->rank == 6 && use->target == targets.find(6)));
   CHECK(use->order.at_rest());
-  CHECK(use->users == 1);
+  CHECK(use->users.load() == 1);
   use->writes.issued();
   use->writes.failed(Error{ErrorKind::kPeer, "lost"});
   use->writes.completed();
@@ -223,19 +246,19 @@ TEST_CASE("an object that is used again for another target has nothing of the on
 TEST_CASE("a target that expects a burst does so when it is active again, and others do not") {
   FabricTargets targets;
   FabricTarget& target = reach(targets, 5);
-  target.expects_burst = 1;
-  {
+  target.expects_burst = true;
+  const auto rest = [&](bool expects) {
     const Use use(targets, target, 5);
-    CHECK(use->order.expects_burst());
+    CHECK(use->order.expects_burst() != expects);
     const Use other(targets, reach(targets, 6), 6);
     CHECK_FALSE(other->order.expects_burst());
-    use->order = TargetOrder(false);
-  }
+    use->order = TargetOrder(expects);
+  };
+  rest(false);
+  targets.for_each_busy([](Use&) {});
   CHECK_FALSE(target.expects_burst);
-  {
-    const Use use(targets, target, 5);
-    use->order = TargetOrder(true);
-  }
+  rest(true);
+  targets.for_each_busy([](Use&) {});
   CHECK(target.expects_burst);
 }
 
@@ -303,6 +326,7 @@ TEST_CASE("threads may use, complete and visit the same targets at once") {
   over = true;
   visitor.join();
   targets.for_each_busy(take);
+  CHECK_FALSE(targets.any_busy());
   CHECK(issued == std::uint64_t{kThreads} * kRounds);
   CHECK(failed > 0);
   CHECK(told > 0);

@@ -2,6 +2,7 @@
 // The objects of the provider in memory (fake_provider.hpp), and what its two files share. One mutex guards them all.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -87,11 +88,21 @@ struct Request {
   Channel* from = nullptr;
 };
 
+// What FakeHold holds.
+struct Held {
+  const void* call = nullptr;
+  const void* completion = nullptr;
+  bool in_call = false;
+  std::condition_variable changed;
+  std::vector<std::pair<Completions*, fi_cq_msg_entry>> completions;
+};
+
 struct Network {
   std::mutex mutex;
   std::map<std::uint16_t, Listener*> listeners;
   std::map<Channel*, Request*> requests;  // of endpoints that wait for an answer
   FakeQueues counted;
+  Held held;
   std::uint16_t next_port = 1;
   std::uint64_t next_key = 1;
 };

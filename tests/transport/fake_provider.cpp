@@ -87,16 +87,28 @@ ssize_t send(fid_ep* fid, const fi_msg* message, std::uint64_t) {
 
 template <bool writes>
 ssize_t move(fid_ep* fid, const fi_msg_rma* message, std::uint64_t) {
-  const std::scoped_lock held(network().mutex);
+  std::unique_lock locked(network().mutex);
   auto& channel = *reinterpret_cast<Channel*>(fid);
   if (channel.peer == nullptr) return -FI_ENOTCONN;
   post(*channel.queue);
   auto* const there = reinterpret_cast<void*>(message->rma_iov->addr);  // NOLINT(performance-no-int-to-ptr)
+  Held& held = network().held;
+  if (there != nullptr && there == held.call) {
+    held.in_call = true;
+    held.changed.notify_all();
+    held.changed.wait(locked, [&] { return there != held.call; });
+    held.in_call = false;
+  }
   if (message->iov_count > 0) {
     void* const here = message->msg_iov->iov_base;
     std::memcpy(writes ? there : here, writes ? here : there, message->msg_iov->iov_len);
   }
-  complete(*channel.queue, message->context, FI_RMA | (writes ? FI_WRITE : FI_READ), 0);
+  constexpr std::uint64_t kFlags = FI_RMA | (writes ? FI_WRITE : FI_READ);
+  if (there != nullptr && there == held.completion) {
+    held.completions.push_back({channel.queue, {message->context, kFlags, 0}});
+  } else {
+    complete(*channel.queue, message->context, kFlags, 0);
+  }
   return 0;
 }
 
@@ -179,6 +191,27 @@ InfoHandle fake_provider() {
   info->ep_attr->type = FI_EP_MSG;
   info->ep_attr->max_msg_size = 1U << 30;
   return info;
+}
+
+FakeHold::FakeHold(const void* call, const void* completion) {
+  const std::scoped_lock locked(fake::network().mutex);
+  fake::network().held.call = call;
+  fake::network().held.completion = completion;
+}
+
+void FakeHold::wait_for_call() {
+  std::unique_lock locked(fake::network().mutex);
+  fake::Held& held = fake::network().held;
+  held.changed.wait(locked, [&] { return held.in_call; });
+}
+
+void FakeHold::end() {
+  const std::scoped_lock locked(fake::network().mutex);
+  fake::Held& held = fake::network().held;
+  held.call = held.completion = nullptr;
+  held.changed.notify_all();
+  for (const auto& [queue, entry] : held.completions) fake::complete(*queue, entry.op_context, entry.flags, 0);
+  held.completions.clear();
 }
 
 FakeQueues fake_queues() {

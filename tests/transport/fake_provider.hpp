@@ -27,4 +27,17 @@ struct FakeQueues {
 // The numbers since the last call.
 FakeQueues fake_queues();
 
+// From its construction to end() a call that writes to the address `call` does not return, and a write to `completion`
+// does not complete. One at a time.
+class FakeHold {
+ public:
+  FakeHold(const void* call, const void* completion);
+  FakeHold(const FakeHold&) = delete;
+  FakeHold& operator=(const FakeHold&) = delete;
+  ~FakeHold() { end(); }
+  // Waits until a thread is in such a call.
+  static void wait_for_call();
+  static void end();
+};
+
 }  // namespace farside::testing

@@ -24,7 +24,7 @@ struct Opened {
 
   explicit Opened(Connections::Opening opening = {}) {
     const auto lost = [](Peer, const std::string&) {};
-    connections = std::move(Connections::open(domain, 0, lost, std::move(opening)).value());
+    connections = std::move(Connections::open(domain, 0, lost, nullptr, std::move(opening)).value());
   }
   Connections* operator->() { return connections.get(); }
   ssize_t reach(Peer peer) {

@@ -84,10 +84,10 @@ TEST_CASE("an operation that the provider does not take leaves nothing behind") 
   UnderWay under_way;
   Operation& refused = under_way.begin(under_way.state);
   OperationsUnderWay::await_reply(refused);
-  CHECK(under_way.peers().is_active(kPeer));
+  CHECK(under_way.peers().any_under_way(kPeer));
   under_way.not_issued(refused, under_way.state);
   CHECK(under_way.idle());
-  CHECK_FALSE(under_way.peers().is_active(kPeer));
+  CHECK_FALSE(under_way.peers().any_under_way(kPeer));
   // Its context is used again, as one of a write.
   Operation& next = under_way.write();
   CHECK(&next == &refused);

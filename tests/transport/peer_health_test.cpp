@@ -14,7 +14,6 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Network final : PeerHealth::Peers {
-  PeerStates& states;
   bool waits = false, room = true;
   ssize_t code = 0;          // of a probe
   std::string connecting;    // trouble
@@ -23,7 +22,6 @@ struct Network final : PeerHealth::Peers {
   int probes = 0;
   std::vector<std::string> abandoned;
 
-  explicit Network(PeerStates& of) : states(of) {}
   bool waits_for_place(Peer) const override { return waits; }
   std::optional<ssize_t> send_probe(Peer) override {
     if (!room) return {};
@@ -36,21 +34,24 @@ struct Network final : PeerHealth::Peers {
   void found_socket(Peer, int found) override { socket = found; }
   void abandon(PeerState& peer_state, const std::string& why) override {
     abandoned.push_back(why);
-    while (peer_state.under_way > 0) states.end(peer_state);
+    while (peer_state.under_way > 0) PeerStates::end(peer_state);
   }
 };
 
 // An endpoint with one operation under way, 10 s after which its peer is abandoned.
 struct Checked {
   PeerStates states;
-  Network network{states};
+  Network network;
   PeerHealth health;
   PeerState& peer = states.of(2);
   PeerHealth::Clock::time_point begin;
 
   explicit Checked(bool adapter, std::chrono::seconds timeout = 10s) : health(states, network, adapter, timeout) {
-    states.begin(peer);
-    begin = peer.quiet_since;
+    states.activate(peer);
+    PeerStates::begin(peer);
+    // Operations that were begun since the last check are quiet from this check on.
+    begin = peer.quiet_since + 100ms;
+    health.check(begin);
   }
   // Checks four times per second, after `from` and until `until`.
   void check(std::chrono::milliseconds from, std::chrono::milliseconds until) {
@@ -163,7 +164,7 @@ TEST_CASE("a shorter limit holds until it is lifted, and a longer one never") {
   CHECK(patient.gone() == 0);
   CHECK(patient.health.quiet_paths(patient.begin + 100s).empty());
   patient.health.limit_silence(2s);
-  patient.check(0ms, 2s);
+  patient.check(0ms, 2250ms);  // from the first check on
   CHECK(patient.gone() == 1);
 }
 

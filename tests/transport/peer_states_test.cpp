@@ -2,9 +2,10 @@
 // What Fabric does at regular times, and when a connection ends, goes over what is under way, not over what is known.
 #include "transport/fabric/peer_states.hpp"
 
-#include <algorithm>
+#include <array>
 #include <deque>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -12,58 +13,89 @@
 namespace farside {
 namespace {
 
-std::set<Peer> active(PeerStates& states) {
+std::set<Peer> active(const PeerStates& states) {
   std::set<Peer> found;
-  states.for_each_busy([&](PeerState& state) { found.insert(state.peer); });
+  for (const PeerState* const state : states.active()) found.insert(state->peer);
   CHECK(found.size() == states.active().size());
   return found;
 }
 
+// As Fabric begins an operation, and as it ends.
+void begin(PeerStates& states, Peer peer) {
+  states.activate(states.of(peer));
+  PeerStates::begin(states.of(peer));
+}
+void end(PeerStates& states, Peer peer) {
+  ++states.of(peer).completed;
+  PeerStates::end(states.of(peer));
+}
+
 }  // namespace
 
-TEST_CASE("of ten thousand peers only those with operations under way are visited") {
+TEST_CASE("of ten thousand peers only those are visited that are used") {
   PeerStates states;
   for (Peer peer = 0; peer < 10'000; ++peer) states.of(peer);
   CHECK(active(states).empty());
-  for (const Peer peer : {9'999, 5, 7, 5}) states.begin(states.of(peer));
+  for (const Peer peer : {9'999, 5, 7, 5}) begin(states, peer);
   CHECK(active(states) == std::set<Peer>{5, 7, 9'999});
-  CHECK(states.activations() == 3);
-  states.end(states.of(5));
+  end(states, 5);
+  end(states, 9'999);
+  // Something has completed towards these since the last look, and then no longer.
+  states.deactivate_unused();
   CHECK(active(states) == std::set<Peer>{5, 7, 9'999});
-  states.end(states.of(9'999));
-  states.end(states.of(5));
+  states.deactivate_unused();
+  CHECK(active(states) == std::set<Peer>{5, 7});
+  end(states, 5);
+  states.deactivate_unused();
+  states.deactivate_unused();
   CHECK(active(states) == std::set<Peer>{7});
-  CHECK(states.is_active(7));
-  CHECK_FALSE(states.is_active(5));
-  states.end(states.of(7));
-  CHECK(active(states).empty());
+  CHECK(states.any_under_way(7));
+  CHECK_FALSE(states.any_under_way(5));
+  CHECK_FALSE(states.of(5).ready());
+  end(states, 7);
+  begin(states, 5);
+  states.deactivate_unused();
+  states.deactivate_unused();
+  CHECK(active(states) == std::set<Peer>{5});
 }
 
 TEST_CASE("a peer that was never used has no state") {
   PeerStates states;
-  states.begin(states.of(4));
+  begin(states, 4);
   CHECK(states.find(3) == nullptr);
   CHECK(states.find(5) == nullptr);
-  CHECK_FALSE(states.is_active(3));
-  CHECK_FALSE(states.is_active(100'000));
+  CHECK_FALSE(states.any_under_way(3));
+  CHECK_FALSE(states.any_under_way(100'000));
+  CHECK_FALSE(states.any_issued(0xffff'ffff));
+  states.withdraw_endpoint(3);
   CHECK(states.find(4) == &states.of(4));
 }
 
-TEST_CASE("all operations of the active peers may end while they are visited") {
+TEST_CASE("states do not move, whatever the numbers of their peers are") {
   PeerStates states;
-  for (Peer peer = 0; peer < 10; ++peer) {
-    for (Peer i = 0; i <= peer % 3; ++i) states.begin(states.of(peer));
+  std::vector<Peer> peers{1'000'000, 65'536, 65'535};
+  for (Peer peer = 0; peer < 5'000; ++peer) peers.push_back(peer);
+  std::vector<PeerState*> made;
+  for (const Peer peer : peers) made.push_back(&states.of(peer));
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    REQUIRE(states.find(peers[i]) == made[i]);
+    REQUIRE(made[i]->peer == peers[i]);
   }
-  std::vector<Peer> visited;
-  states.for_each_busy([&](PeerState& state) {
-    visited.push_back(state.peer);
-    if (state.peer % 2 == 0) {
-      while (state.under_way > 0) states.end(state);
-    }
-  });
-  std::ranges::sort(visited);
-  CHECK(visited == std::vector<Peer>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
-  CHECK(active(states) == std::set<Peer>{1, 3, 5, 7, 9});
+}
+
+TEST_CASE("threads that use the same new peers at once get the same states") {
+  constexpr Peer kPeers = 2'000;
+  PeerStates states;
+  std::array<std::vector<PeerState*>, 4> seen;
+  std::vector<std::thread> threads;
+  for (std::vector<PeerState*>& mine : seen) {
+    threads.emplace_back([&] {
+      for (Peer peer = 0; peer < kPeers; ++peer) mine.push_back(&states.of(peer));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<PeerState*>& mine : seen) CHECK(mine == seen[0]);
+  CHECK(std::set<PeerState*>(seen[0].begin(), seen[0].end()).size() == kPeers);
 }
 
 TEST_CASE("a peer that becomes active is quiet from then on, and nothing of before counts") {
@@ -71,13 +103,34 @@ TEST_CASE("a peer that becomes active is quiet from then on, and nothing of befo
   PeerState& state = states.of(1);
   state.unacknowledged_since = PeerState::Clock::now();
   const auto before = PeerState::Clock::now();
-  states.begin(state);
+  states.activate(state);
   CHECK(state.quiet_since >= before);
   CHECK(state.unacknowledged_since == PeerState::Clock::time_point{});
 }
 
+TEST_CASE("the memory of operations is freed when their peer is not used, but not while the provider has some") {
+  PeerStates states;
+  PeerState& state = states.of(1);
+  states.activate(state);
+  Operation& kept = state.pool.take();
+  const auto count = [&] {
+    int operations = 0;
+    state.pool.for_each([&](Operation&) { ++operations; });
+    return operations;
+  };
+  states.deactivate_unused();
+  CHECK(count() == 1);
+  state.pool.release(kept);
+  states.activate(state);
+  states.deactivate_unused();
+  CHECK(count() == 0);
+  // A number that a reply might repeat is not given again.
+  CHECK(state.pool.take().generation == 2);
+}
+
 TEST_CASE("the operations of one peer are visited without those of others, and may leave meanwhile") {
-  std::deque<Operation> operations(6);
+  std::deque<Operation> operations;
+  for (std::uint32_t i = 0; i < 6; ++i) operations.emplace_back(Peer{1}, i);
   IssuedOperations one, other;
   for (std::size_t i = 0; i < operations.size(); ++i) (i % 2 == 0 ? one : other).add(operations[i]);
   const auto numbers = [&](IssuedOperations& of) {

@@ -12,8 +12,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/transport/fake_process.hpp"
 #include "tests/transport/fake_provider.hpp"
-#include "transport/fabric/fabric.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -23,23 +23,9 @@ namespace {
 constexpr std::uint64_t kRegion = 0x5eed;
 constexpr std::uint32_t kOrigins = 16;
 
-struct Nothing final : Progress {
-  void poll() override {}
-  void poll_runtime() override {}
-  void listen(WakeEvent&) override {}
-  void stop_listening(WakeEvent&) override {}
-};
-
-// Processes of a job, in this one.
-struct Process {
-  Nothing progress;
-  Statistics statistics;
-  std::unique_ptr<Fabric> fabric = std::move(Fabric::open(fake_provider(), Settings{}, progress, statistics).value());
-};
-
 // The process to which all others issue: a sum, and a word for each of them.
 struct Target {
-  Process process;
+  FakeProcess process;
   std::array<std::int64_t, 1 + kOrigins> words{};
   AccumulateLockWord lock;
   Endpoint::Registration registration;
@@ -57,7 +43,7 @@ struct Target {
 
 // One of the others. The results of its calls are in `good`, since Catch's checks belong to one thread.
 struct Origin {
-  Process process;
+  FakeProcess process;
   std::uint32_t rank;
   Peer target;
   bool good = true;
@@ -77,12 +63,7 @@ struct Origin {
     const Endpoint::Place place{target, to.registration.key, 8 * (1 + std::uint64_t{rank})};
     good = process.fabric->write(pending, place, &value, sizeof value).ok() && good;
   }
-  void flush() {
-    while (!pending.done()) {
-      if (!process.fabric->poll()) std::this_thread::yield();
-    }
-    good = pending.take_error().ok() && good;
-  }
+  void flush() { good = process.complete(pending) && good; }
 };
 
 }  // namespace
@@ -129,7 +110,7 @@ TEST_CASE("more writes than a completion queue holds are issued by a thread that
     origin.flush();
     fake_queues();
     for (int i = 0; i < kPuts; ++i) origin.put(target, i);
-    // Nobody else polls (Nothing), and the progress thread backs off meanwhile.
+    // Nobody else polls (FakeProcess), and the progress thread backs off meanwhile.
     const FakeQueues counted = fake_queues();
     CHECK(counted.readers.contains(std::this_thread::get_id()));
     CHECK(counted.overruns == 0);

@@ -16,8 +16,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <optional>
+#include <utility>
 
 namespace farside {
 
@@ -29,13 +29,11 @@ class AdaptivePolling {
   // The time for which threads that wait in the runtime serve before the progress thread checks for arrivals again.
   static constexpr std::chrono::milliseconds kRuntimeServes{5};
 
-  // Returns the length of the next back-off; none: the thread is needed. `polls`: the number of polls by application
-  // threads so far.
-  std::optional<std::chrono::microseconds> next(std::uint32_t polls, Clock::time_point now) {
-    const bool polled = polls != last_polls_ || just_handed_to_runtime_;
-    last_polls_ = polls;
-    just_handed_to_runtime_ = false;
-    if (!polled || (runtime_serves_ && now >= runtime_serves_until_)) {
+  // Returns the length of the next back-off; none: the thread is needed. `polled`: application threads have polled
+  // since the last call.
+  std::optional<std::chrono::microseconds> next(bool polled, Clock::time_point now) {
+    const bool backs_off = std::exchange(just_handed_to_runtime_, false) || polled;
+    if (!backs_off || (runtime_serves_ && now >= runtime_serves_until_)) {
       runtime_serves_ = false;
       return std::nullopt;
     }
@@ -53,13 +51,9 @@ class AdaptivePolling {
   bool runtime_serves() const { return runtime_serves_; }
 
   // Ends polling by others: the thread is needed although they poll.
-  void end(std::uint32_t polls) {
-    last_polls_ = polls;
-    runtime_serves_ = just_handed_to_runtime_ = false;
-  }
+  void end() { runtime_serves_ = just_handed_to_runtime_ = false; }
 
  private:
-  std::uint32_t last_polls_ = 0;
   bool runtime_serves_ = false, just_handed_to_runtime_ = false;
   Clock::time_point runtime_serves_until_{};
   Clock::time_point since_{}, last_back_off_{};  // start of the polling without pause; start of the last back-off

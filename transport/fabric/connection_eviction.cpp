@@ -29,20 +29,20 @@ void ConnectionEviction::share_node(std::size_t processes) {
   if (processes <= node_processes_) return;
   node_processes_ = processes;
   const std::size_t most = connections_.most_connections(processes);
-  if (most == 0 || most >= most_) return;
-  most_ = most;
+  if (most == 0 || most >= this->most()) return;
+  most_.store(most, std::memory_order_relaxed);
   log(LogLevel::kInfo, "FARSIDE_CONNECTIONS={}, but {}, shared by {} processes of the node, admit {} connections",
       asked_, connections_.what_limits(), processes, most);
 }
 
-std::vector<PeerState*> ConnectionEviction::unused(Clock::time_point now) {
-  std::vector<PeerState*> found;
+std::vector<ConnectionEviction::Unused> ConnectionEviction::unused(Clock::time_point now) {
+  std::vector<Unused> found;
   connections_.for_each_peer([&](Peer peer) {
     PeerState& peer_state = states_.of(peer);
-    if (peer_state.under_way == 0 && connections_.age(peer) >= patience(peer_state) &&
-        now - peer_state.last_issued >= kUnused) {
-      found.push_back(&peer_state);
-    }
+    if (connections_.age(peer) < patience(peer_state)) return;
+    const std::scoped_lock held(peer_state.mutex);
+    if (peer_state.under_way == 0 && now - peer_state.last_issued >= kUnused)
+      found.push_back({peer_state.last_issued, &peer_state});
   });
   return found;
 }
@@ -51,21 +51,27 @@ void ConnectionEviction::make_room() {
   const Clock::time_point now = Clock::now();
   if (now < make_room_again_) return;
   make_room_again_ = now + kRoomAgain;
-  std::vector<PeerState*> candidates = unused(now);
+  std::vector<Unused> candidates = unused(now);
   const std::size_t count = connections_.count();
-  std::size_t too_many = most_ > 0 && count > most_ ? count - most_ : 0;
+  std::size_t too_many = most() > 0 && count > most() ? count - most() : 0;
   const bool shortage = connections_.shortage();
   if (shortage) too_many = std::max(too_many, count / kPartInShortage + 1);
   connections_.clear_shortage();
   too_many = std::min(too_many, candidates.size());
   const auto last_ones = candidates.begin() + static_cast<std::ptrdiff_t>(too_many);
   std::partial_sort(candidates.begin(), last_ones, candidates.end(),
-                    [](const PeerState* a, const PeerState* b) { return a->last_issued < b->last_issued; });
-  for (auto each = candidates.begin(); each != last_ones; ++each) ask_to_disconnect(**each, shortage);
+                    [](const Unused& a, const Unused& b) { return a.last_issued < b.last_issued; });
+  for (auto each = candidates.begin(); each != last_ones; ++each) ask_to_disconnect(*each->peer_state, shortage);
 }
 
 void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage) {
   const Peer peer = peer_state.peer;
+  {
+    // Another thread may have issued meanwhile. Without an endpoint it needs Fabric's mutex first.
+    const std::scoped_lock held(peer_state.mutex);
+    if (peer_state.under_way > 0) return;
+    peer_state.endpoint = nullptr;
+  }
   std::unique_ptr<Reply> request = replies_.take(peer);
   request->header.kind = MessageKind::kDisconnect;
   request->header.operation = connections_.number(peer);
@@ -79,7 +85,7 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
         count);
   } else {
     log(LogLevel::kInfo, "{} connections, {}={}: one that was not used is to be closed", count,
-        most_ == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most_);
+        most() == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most());
   }
   const bool soon = connections_.age(peer) < kComesBackSoon * patience(peer_state);
   peer_state.patience =
@@ -99,8 +105,7 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
 }
 
 void ConnectionEviction::disconnect_idle() {
-  std::erase_if(disconnecting_,
-                [&](Peer peer) { return states_.of(peer).issued.empty() && connections_.disconnect(peer); });
+  std::erase_if(disconnecting_, [&](Peer peer) { return !states_.any_issued(peer) && connections_.disconnect(peer); });
 }
 
 }  // namespace farside

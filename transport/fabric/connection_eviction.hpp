@@ -12,10 +12,12 @@
 // otherwise connect and disconnect for ever. RDMA of the peer is not visible here, so a connection that soon comes
 // back is evicted ever later.
 //
-// Not thread-safe: Fabric's mutex guards it. Errors: none of its own. Cost: too_many() a few loads; make_room() goes
-// over the connections, once per kRoomAgain while there are too many. Memory: in PeerState.
+// Thread safety: most() may be called by any thread, all other members under Fabric's mutex. Errors: none of its own.
+// Cost: too_many() a few loads; make_room() goes over the connections, once per kRoomAgain while there are too many.
+// Memory: in PeerState.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -51,8 +53,8 @@ class ConnectionEviction {
   void share_node(std::size_t processes);
   std::size_t node_processes() const { return node_processes_; }
   // The limit of connections; 0: none.
-  std::size_t most() const { return most_; }
-  bool too_many() const { return (most_ > 0 && connections_.count() > most_) || connections_.shortage(); }
+  std::size_t most() const { return most_.load(std::memory_order_relaxed); }
+  bool too_many() const { return (most() > 0 && connections_.count() > most()) || connections_.shortage(); }
 
   // Begins to close connections. To be called repeatedly while there are too many.
   void make_room();
@@ -64,7 +66,11 @@ class ConnectionEviction {
   void disconnect_idle();
 
  private:
-  std::vector<PeerState*> unused(Clock::time_point now);
+  struct Unused {
+    Clock::time_point last_issued;
+    PeerState* peer_state;
+  };
+  std::vector<Unused> unused(Clock::time_point now);
   void ask_to_disconnect(PeerState& peer_state, bool shortage);
 
   Connections& connections_;
@@ -72,7 +78,7 @@ class ConnectionEviction {
   Replies& replies_;
   const std::function<ssize_t(Reply&)> send_;
   const std::size_t asked_;
-  std::size_t most_;
+  std::atomic<std::size_t> most_;
   std::size_t node_processes_ = 0;
   std::vector<Peer> disconnecting_;  // peers that have sent DISCONNECT
   Clock::time_point make_room_again_{};

@@ -63,6 +63,7 @@ Connection* ConnectionTable::find(const fid* endpoint) const {
 void ConnectionTable::set_current(Peer peer, Connection* connection) {
   Connection*& current = peers_[peer].current;
   if (current != nullptr) {
+    withdraw(*current);
     const auto found = by_number_.find(current->number);
     if (found != by_number_.end() && found->second == peer) by_number_.erase(found);
   }
@@ -82,7 +83,9 @@ void ConnectionTable::established(Connection& connection) {
 void ConnectionTable::begin_disconnect(Connection& connection) {
   connection.to_disconnect = true;
   stop_counting(connection);
-  if (connection.state == State::kConnected) connection.state = State::kDisconnecting;
+  if (connection.state != State::kConnected) return;
+  withdraw(connection);
+  connection.state = State::kDisconnecting;
 }
 
 void ConnectionTable::forget(Connection& connection) {
@@ -93,6 +96,7 @@ void ConnectionTable::forget(Connection& connection) {
 }
 
 Connection::State ConnectionTable::end(Connection& connection) {
+  withdraw(connection);
   stop_counting(connection);
   if (connection.state != State::kEnded) {
     connection.place = static_cast<std::uint32_t>(ended_.size());
@@ -112,6 +116,11 @@ void ConnectionTable::close(Connection& connection) {
 void ConnectionTable::no_longer_in_progress(State state) {
   if (state == State::kConnecting) --initiated_;
   if (state == State::kConnecting || state == State::kAccepting) --in_progress_;
+}
+
+void ConnectionTable::withdraw(const Connection& connection) {
+  if (connection.state == State::kConnected && peers_[connection.peer].current == &connection && withdraw_)
+    withdraw_(connection.peer);
 }
 
 void ConnectionTable::stop_counting(Connection& connection) {

@@ -10,9 +10,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <rdma/fi_endpoint.h>
@@ -63,6 +65,8 @@ class ConnectionTable {
 
   // The identity of this process. The two ends of a connection to itself do not count towards limits.
   void set_own_identity(std::uint64_t identity) { own_identity_ = identity; }
+  // `withdraw` is called before the present connection to a peer stops carrying this process's operations.
+  void set_withdraw(std::function<void(Peer)> withdraw) { withdraw_ = std::move(withdraw); }
 
   // Makes a peer known; the same identity is the same peer. Peers are small numbers. insert() notes its address.
   Peer find(std::uint64_t identity);
@@ -123,8 +127,10 @@ class ConnectionTable {
  private:
   void no_longer_in_progress(State state);
   void stop_counting(Connection& connection);
+  void withdraw(const Connection& connection);
 
   std::uint64_t own_identity_ = 0;
+  std::function<void(Peer)> withdraw_;
   std::vector<KnownPeer> peers_;
   std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::unordered_map<const fid*, std::unique_ptr<Connection>> connections_;

@@ -11,7 +11,7 @@
 namespace farside {
 
 Result<std::unique_ptr<Connections>> Connections::open(const FabricDomain& domain, std::size_t receives, Lost lost,
-                                                       Opening opening) {
+                                                       Withdraw withdraw, Opening opening) {
   std::unique_ptr<Connections> opened(new Connections(domain, std::move(lost), std::move(opening)));
   if (Status status = opened->endpoints_.open(receives); !status) return status.error();
   FabricAddress& address = opened->address_;
@@ -19,6 +19,7 @@ Result<std::unique_ptr<Connections>> Connections::open(const FabricDomain& domai
   address.identity = random_bits();
   address.secret = random_bits();
   opened->table_.set_own_identity(address.identity);
+  opened->table_.set_withdraw(std::move(withdraw));
   return opened;
 }
 
@@ -61,6 +62,7 @@ bool Connections::clear_way_for(const Hello& hello, Peer peer) {
       table_.set_current(peer, nullptr);
     } else {
       if (hello.attempt <= table_.of(peer).attempt) return false;
+      table_.begin_disconnect(*mine);
       shut_down(*mine);
       ended(*mine, "it has connected again");
     }

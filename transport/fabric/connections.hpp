@@ -51,6 +51,8 @@ class Connections {
   // Called when the connection to a peer has ended: the provider fails operations on it, and no reply arrives by it
   // any more.
   using Lost = std::function<void(Peer, const std::string&)>;
+  // Called before the endpoint that reach() gave for this process's own operations stops carrying them.
+  using Withdraw = std::function<void(Peer)>;
   // How the endpoints for this process's own requests are opened.
   struct Opening {
     // By so many threads at most; 0: by reach() and progress().
@@ -62,7 +64,7 @@ class Connections {
   };
   // `domain` must outlive this object. `receives`: as for ConnectionEndpoints::open. Errors: kNoRoute.
   static Result<std::unique_ptr<Connections>> open(const FabricDomain& domain, std::size_t receives, Lost lost,
-                                                   Opening opening);
+                                                   Withdraw withdraw, Opening opening);
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
   ~Connections();
@@ -78,7 +80,8 @@ class Connections {
   enum class What { kOwn, kAnswer };
   // Gives the endpoint of the peer, for this process's own operations or for answers to the peer's, and connects if
   // necessary. Returns 0 or a negative libfabric code: -FI_EAGAIN while a connection is being made or closed, waits for
-  // a place or for the next attempt. The caller must call it again until then.
+  // a place or for the next attempt. The caller must call it again until then. The endpoint may be used until
+  // Withdraw is called, for answers until the next call of a member.
   ssize_t reach(Peer peer, fid_ep*& endpoint, What what = What::kOwn);
   // The queue in which receives are posted; completions do not name the peer.
   fid_ep* receiver() const { return endpoints_.receiver(); }

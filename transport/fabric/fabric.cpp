@@ -38,7 +38,7 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   opening.resolve = std::move(resolve);
   Result<std::unique_ptr<Connections>> connections = Connections::open(
       domain_, limits_.most_receives, [this](Peer peer, const std::string& why) { drop_replies(peer, why); },
-      std::move(opening));
+      [this](Peer peer) { under_way_.peers().withdraw_endpoint(peer); }, std::move(opening));
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
   eviction_.emplace(*connections_, under_way_.peers(), replies_, settings.connections,
@@ -93,25 +93,17 @@ std::size_t Fabric::node_processes() {
   return eviction_->node_processes();
 }
 
-// Registers a large local buffer, without the mutex. Waits until operations complete, if too many are registered.
+// Registers a large local buffer. Waits until operations complete, if too many are registered.
 // Returns null if it cannot be registered.
 FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes, std::uint64_t access) {
   for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
-    bool moved = false;
-    {
-      const std::scoped_lock held(mutex_);
-      if (under_way_.memory().begin_large()) break;
-      moved = advance();
-    }
-    if (moved) thread_.wake_listeners();
+    if (under_way_.memory().begin_large()) break;
+    poll();
   }
   FabricHandle<fid_mr> registered;
   const int code = under_way_.memory().enroll(base, bytes, access, registered);
   if (code != 0) {
-    {
-      const std::scoped_lock held(mutex_);
-      under_way_.memory().end_large(registered);
-    }
+    under_way_.memory().end_large(registered);
     log(LogLevel::kInfo, "{}; it is copied in parts",
         fabric_error(ErrorKind::kNoMemory, fmt::format("registering {} bytes of an operand", bytes), code).text);
   }
@@ -134,10 +126,7 @@ Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t a
       }
     }
     Status issued = issue_part(offset, part, registered);
-    if (registered != nullptr) {
-      const std::scoped_lock held(mutex_);
-      under_way_.memory().end_large(registered);
-    }
+    if (registered != nullptr) under_way_.memory().end_large(registered);
     if (!issued) return issued;
     offset += part;
   }
@@ -253,8 +242,23 @@ Error Fabric::out_of_reach(const std::string& why) const {
                       health_.timeout_as_asked() ? " (FARSIDE_PEER_TIMEOUT)" : "", why)};
 }
 
+// Gives the peer an endpoint, if it is connected, and makes it active. Returns what Connections::reach() does. Called
+// without the peer's mutex. Another thread may take the endpoint away at once.
+ssize_t Fabric::make_ready(PeerState& peer_state) {
+  const std::scoped_lock held(mutex_);
+  under_way_.peers().activate(peer_state);
+  end_long_sleep();
+  fid_ep* endpoint = nullptr;
+  const ssize_t code = connections_->reach(peer_state.peer, endpoint);
+  if (code != 0) return code;
+  const std::scoped_lock held_peer(peer_state.mutex);
+  peer_state.endpoint = endpoint;
+  return 0;
+}
+
 // Why an operation was never issued to a peer that is out of reach.
-std::string Fabric::why_not_taken(Peer peer, const char* what) const {
+std::string Fabric::why_not_taken(Peer peer, const char* what) {
+  const std::scoped_lock held(mutex_);
   const std::string trouble = connections_->trouble(peer);
   if (!trouble.empty()) return "connecting to it: " + trouble;
   return connections_->connected(peer) ? fmt::format("{} is not taken", what)

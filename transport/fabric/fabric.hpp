@@ -18,11 +18,15 @@
 //
 // All work at regular times goes over what is under way, not over what is known.
 //
-// Thread safety: all members may be called from any thread; one mutex guards the parts, and is taken once for each
-// attempt to issue, and twice more to register a large buffer. Errors: kPeer for operations (also if the peer is
-// abandoned; kRange if a handler refuses a request), kNoMemory if memory cannot be registered, kNoRoute when the
-// endpoint is opened. Cost: an operation over TCP takes its origin 5 to 10 us. Memory: with Connections 128 bytes per
-// peer, and 80 more once an operation was issued to it.
+// Thread safety: all members may be called from any thread. An operation on a connected peer takes the mutex of that
+// peer only (peer_states.hpp), once for each attempt to issue and once when it completes, so that threads with
+// different peers do not wait for each other. One mutex guards all else: connections, messages that arrive, and what is
+// done at regular times. A thread that polls tries it, and leaves if another thread holds it. Over verbs a third one,
+// of the slots for operands (local_memory.hpp), is held for a few loads and stores.
+//
+// Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request), kNoMemory if
+// memory cannot be registered, kNoRoute when the endpoint is opened. Cost: an operation over TCP takes its origin 5 to
+// 10 us. Memory: with Connections 128 bytes per peer, and 200 more once an operation was issued to it.
 #pragma once
 
 #include <array>
@@ -144,6 +148,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Status issue_parts(const void* local, std::size_t bytes, std::uint64_t access, IssuePart&& issue_part);
   template <class Issue>
   Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
+  ssize_t make_ready(PeerState& peer_state);
   // A request without its list, its place and its operation.
   struct Request {
     RequestHeader header{};  // `controls` is the number of steps
@@ -154,7 +159,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Status send_request(Pending& pending, const HandlerPlace& place, const Request& request,
                       std::unique_ptr<OperationList> list);
   Error out_of_reach(const std::string& why) const;
-  std::string why_not_taken(Peer peer, const char* what) const;
+  std::string why_not_taken(Peer peer, const char* what);
 
   // Completions (fabric_completions.cpp).
   bool advance();
@@ -190,16 +195,16 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Statistics& statistics_;
   std::unique_ptr<Connections> connections_;
   NicForm nic_form_ = NicForm::kNone;
-
-  // Guards the members from under_way_ to handler_, and connections_, while operations are issued. Held for
-  // microseconds (some milliseconds when a peer is abandoned), and never while waiting or calling out of transport/.
-  std::mutex mutex_;
   OperationsUnderWay under_way_;
+
+  // Guards the members from health_ to handler_, connections_, and of the peer states what peer_states.hpp says. Held
+  // for microseconds (some milliseconds when a peer is abandoned), and never while waiting or calling out of
+  // transport/.
+  std::mutex mutex_;
   PeerHealth health_;
   Replies replies_;
   Receives receives_;
   std::optional<ConnectionEviction> eviction_;  // always, once the endpoint is open
-  std::uint64_t activations_then_ = 0;          // of peers, when the progress thread last checked them
   bool sleeps_long_ = false;                    // the progress thread sleeps, or is about to: nothing is under way
   MessageHandler handler_;
 

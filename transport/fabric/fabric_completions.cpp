@@ -72,9 +72,9 @@ void Fabric::complete_with_error() {
       auto& operation = static_cast<Operation&>(*context);
       const char* const why = entry.err == FI_ECANCELED ? "the connection has ended: " : "";
       const Peer peer = operation.peer;
-      const fid_ep* const endpoint = operation.endpoint;
       // A request whose send failed gets no reply.
-      under_way_.failed(operation, Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}{}", provider(), why, text)});
+      const fid_ep* const endpoint = under_way_.failed(
+          operation, Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}{}", provider(), why, text)});
       connections_->failed(peer, endpoint, text);
       return;
     }

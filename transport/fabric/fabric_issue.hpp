@@ -11,33 +11,36 @@ namespace farside {
 // its repeats count as polls, for which the progress thread backs off.
 template <class Issue>
 Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
+  PeerState& peer_state = under_way_.peers().of(peer);
   Operation* operation = nullptr;
   std::uint32_t failures = 0;
   for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
     thread_.polled();  // else the completion of what is sent would wake the progress thread
-    std::unique_lock held(mutex_);
-    PeerState& peer_state = under_way_.peers().of(peer);
+    ssize_t code = 0;
+    std::unique_lock held(peer_state.mutex);
     if (operation == nullptr) {
-      operation = &under_way_.begin(peer_state);
+      operation = &OperationsUnderWay::begin(peer_state);
       failures = peer_state.failures;
-      end_long_sleep();
     }
-    fid_ep* endpoint = nullptr;
-    ssize_t code = connections_->reach(peer, endpoint);
-    if (code == 0) code = call(*operation, endpoint);
+    if (!peer_state.ready()) {
+      held.unlock();
+      code = make_ready(peer_state);
+      held.lock();
+    }
+    if (code == 0) code = peer_state.ready() ? call(*operation, peer_state.endpoint) : -FI_EAGAIN;
     if (code == 0) {
       // No thread can complete it before the mutex is released.
-      under_way_.issued(*operation, peer_state, pending, endpoint);
+      OperationsUnderWay::issued(*operation, peer_state, pending, peer_state.endpoint);
       if (eviction_->most() > 0) peer_state.last_issued = Clock::now();
       return {};
     }
     if (code == -FI_EAGAIN && peer_state.failures == failures) {
-      const bool moved = advance();
       held.unlock();
-      if (moved) thread_.wake_listeners();
+      poll();
       continue;
     }
     under_way_.not_issued(*operation, peer_state);
+    held.unlock();
     if (code == -FI_EAGAIN) return pending.named(out_of_reach(why_not_taken(peer, what)));
     return pending.named(fabric_error(ErrorKind::kPeer, what, code));
   }

@@ -52,9 +52,9 @@ void Fabric::end_long_sleep() {
 void Fabric::check() {
   {
     const std::scoped_lock held(mutex_);
-    connections_->clear_lost([this](Peer peer) { return !under_way_.peers().is_active(peer); });
+    connections_->clear_lost([this](Peer peer) { return !under_way_.peers().any_under_way(peer); });
+    under_way_.peers().deactivate_unused();
     health_.check(Clock::now());
-    activations_then_ = under_way_.peers().activations();
   }
   if (!domain_.by_sockets()) return;
   std::vector<PeerHealth::QuietPath> paths;
@@ -77,8 +77,7 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
   const std::scoped_lock held(mutex_);
   if (!connections_->progress() && connection_woke) connections_->look_for_shortage();
   advance();
-  // Without new operations since the last check: a program that issues one now and then wakes the thread only once.
-  sleeps_long_ = idle() && under_way_.peers().activations() == activations_then_;
+  sleeps_long_ = idle();
   // A listener that lacks descriptors keeps the file descriptor readable.
   Sleep sleep{sleeps_long_ ? kIdle : ProgressThread::kSafetyNet,
               connections_->shortage() ? -1 : connections_->events_fd()};

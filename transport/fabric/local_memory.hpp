@@ -6,13 +6,14 @@
 // buffers, so that registered memory does not grow with the number of operations in an epoch. Answers to peers are
 // exempt: processes that wait for each other's answers must be able to send them.
 //
-// Not thread-safe: Fabric uses it under its mutex. Memory: 448 KiB for each 64 slots in use at once, never freed
-// before the end.
+// Thread safety: any thread may call all members but begin() and end(). Memory: 448 KiB for each 64 slots in use at
+// once, never freed before the end.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <vector>
 
 #include <rdma/fi_domain.h>
@@ -40,12 +41,18 @@ class LocalMemory {
   LocalMemory() = default;
   // Called for the domain of a provider with FI_MR_LOCAL only.
   void begin(fid_domain* domain) { domain_ = domain; }
+  // Ends all registrations.
+  void end() {
+    slabs_.clear();
+    domain_ = nullptr;
+  }
   // If false, nothing here is used, and all descriptors are null.
   bool needed() const { return domain_ != nullptr; }
 
   // Gives a free slot to an operation of this process (`own`) or to an answer. Returns 0, -FI_ENOMEM if no more memory
   // can be registered, or -FI_EAGAIN until operations of this process complete.
   int take(bool own, Slot*& slot) {
+    const std::scoped_lock held(mutex_);
     if (own && own_ == kMostOwn) return -FI_EAGAIN;
     if (free_.empty() && !grow()) return -FI_ENOMEM;
     slot = free_.back();
@@ -55,23 +62,26 @@ class LocalMemory {
     return 0;
   }
   void release(Slot* slot) {
+    const std::scoped_lock held(mutex_);
     own_ -= slot->own ? 1 : 0;
     free_.push_back(slot);
   }
 
   // Admits the registration of one more large buffer. Returns false until operations of this process complete.
   bool begin_large() {
+    const std::scoped_lock held(mutex_);
     if (large_ == kMostLarge) return false;
     ++large_;
     return true;
   }
   void end_large(FabricHandle<fid_mr>& registered) {
     registered.reset();
+    const std::scoped_lock held(mutex_);
     --large_;
   }
 
   // Registers memory. `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE; without FI_RECV and FI_READ it may be read-only.
-  // Returns 0 or a negative libfabric code. Thread safety: any thread. The kernel pins the pages: 100 ms per GiB.
+  // Returns 0 or a negative libfabric code. The kernel pins the pages: 100 ms per GiB.
   int enroll(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) const {
     fid_mr* region = nullptr;
     const int code = fi_mr_reg(domain_, base, bytes, access, 0, 0, 0, &region, nullptr);
@@ -99,6 +109,7 @@ class LocalMemory {
   }
 
   fid_domain* domain_ = nullptr;
+  std::mutex mutex_;  // guards the following members; held for a few loads and stores, or a registration
   std::vector<Slab> slabs_;
   std::deque<Slot> slots_;     // never moved
   std::vector<Slot*> free_;

@@ -36,27 +36,22 @@ void fill_locked_result(Operation& operation, bool stopped, std::span<const std:
 
 }  // namespace
 
-Operation* OperationPool::take_answer(std::span<const std::byte> message) {
-  ReplyHeader header;
-  if (message.size() < sizeof header) return nullptr;
-  std::memcpy(&header, message.data(), sizeof header);
-  const std::uint64_t index = header.operation ^ mask_;
+Operation* OperationPool::take_reply(std::uint64_t index, const ReplyHeader& header, std::span<const std::byte> data) {
   if (index >= all_.size()) return nullptr;
-  Operation& operation = all_[index];
+  Operation& operation = *all_[index];
   if (!operation.awaits_reply || operation.generation != header.generation) return nullptr;
-  const std::span<const std::byte> fetched = message.subspan(sizeof header);
   const bool stopped = header.status == ReplyStatus::kStopped && operation.locked_result != nullptr;
   const auto [listed, behind] = expected_of(operation, header.status);
   if (header.status != ReplyStatus::kDone && !stopped) {
     operation.pending->failed(Error{ErrorKind::kRange, "the target's handler refused the request"});
-  } else if (fetched.size() != listed + behind) {
+  } else if (data.size() != listed + behind) {
     operation.pending->failed(Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"});
   } else {
-    if (listed > 0) operation.list->deliver(fetched);
+    if (listed > 0) operation.list->deliver(data);
     if (operation.locked_result != nullptr) {
-      fill_locked_result(operation, stopped, fetched.subspan(listed));
+      fill_locked_result(operation, stopped, data.subspan(listed));
     } else if (behind > 0) {
-      std::memcpy(operation.fetched, fetched.data() + listed, behind);
+      std::memcpy(operation.fetched, data.data() + listed, behind);
     }
   }
   operation.awaits_reply = false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The operation contexts of libfabric: what each completion belongs to. Not thread-safe: Fabric's mutex guards them.
+// The operation contexts of libfabric: what each completion belongs to. Not thread-safe: the mutex of its peer
+// (peer_states.hpp) guards an operation and its pool, Fabric's mutex guards receives and replies.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -14,7 +14,6 @@
 #include <rdma/fabric.h>
 
 #include "transport/base/address.hpp"
-#include "transport/base/random.hpp"
 #include "transport/fabric/local_memory.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/message.hpp"
@@ -33,12 +32,12 @@ struct Context {
 
 // An operation issued by this process. A request to a handler is complete when both its send and its reply are.
 struct Operation : Context {
-  Operation() : Context(Kind::kOperation) {}
+  Operation(Peer to, std::uint32_t number) : Context(Kind::kOperation), peer(to), index(number) {}
   Pending* pending = nullptr;    // null: not in use, or abandoned
-  Peer peer = 0;
+  const Peer peer;
   Operation* previous = nullptr;  // among those that the provider has for the peer (peer_states.hpp)
   Operation* next = nullptr;
-  std::uint32_t index = 0;
+  const std::uint32_t index;     // in the pool of the peer
   std::uint32_t generation = 0;  // changes with each use, so that a stray reply is recognised
   std::uint8_t completions_left = 0;  // completions still to come
   bool awaits_reply = false;
@@ -58,23 +57,22 @@ struct Operation : Context {
   LockedResult* locked_result = nullptr;  // instead of `fetched`, for a list between two steps
 };
 
-// Operations are never freed, only reused: the provider may hold their addresses. Memory: 544 bytes per operation
-// that was under way at once.
+// The operations towards one peer. They are reused, since the provider may hold their addresses, and freed while the
+// peer is not used. Memory: 560 bytes per operation that was under way at once.
 class OperationPool {
  public:
+  explicit OperationPool(Peer peer) : peer_(peer) {}
   Operation& take() {
     if (free_.empty()) {
-      const auto index = static_cast<std::uint32_t>(all_.size());
-      Operation& added = all_.emplace_back();
-      added.index = index;
-      return added;
+      all_.push_back(std::make_unique<Operation>(peer_, static_cast<std::uint32_t>(all_.size())));
+      free_.push_back(all_.back().get());
     }
-    Operation& operation = all_[free_.back()];
+    Operation& operation = *free_.back();
     free_.pop_back();
+    operation.generation = ++generations_;
     return operation;
   }
   void release(Operation& operation) {
-    ++operation.generation;
     operation.awaits_reply = false;
     operation.request = false;
     operation.pending = nullptr;
@@ -82,25 +80,31 @@ class OperationPool {
     operation.locked_result = nullptr;
     operation.registered.reset();
     operation.into = nullptr;
-    free_.push_back(operation.index);
+    free_.push_back(&operation);
   }
-  // The number of the operation in its request. The reply repeats it, so that only a receiver of the request can
-  // reply.
-  std::uint64_t number(const Operation& operation) const { return operation.index ^ mask_; }
-  // Takes a reply from the network, and checks every field. Gives the operation that awaits the reply its data or an
-  // error, and returns the operation, which then awaits one completion less. Returns null, and changes nothing, if no
-  // operation awaits the reply.
-  Operation* take_answer(std::span<const std::byte> message);
+  // Frees the operations, unless some are in use.
+  void free_unused() {
+    if (free_.size() < all_.size()) return;
+    free_.clear();
+    free_.shrink_to_fit();
+    all_.clear();
+    all_.shrink_to_fit();
+  }
+  // Takes a reply from the network, and checks every field. Gives the operation that awaits the reply, that of this
+  // index, its data or an error, and returns the operation, which then awaits one completion less. Returns null, and
+  // changes nothing, if the operation does not await the reply.
+  Operation* take_reply(std::uint64_t index, const ReplyHeader& header, std::span<const std::byte> data);
 
   template <class Do>
   void for_each(Do&& act) {
-    for (Operation& operation : all_) act(operation);
+    for (const std::unique_ptr<Operation>& operation : all_) act(*operation);
   }
 
  private:
-  const std::uint64_t mask_ = random_bits();
-  std::deque<Operation> all_;
-  std::vector<std::uint32_t> free_;
+  const Peer peer_;
+  std::uint32_t generations_ = 0;
+  std::vector<std::unique_ptr<Operation>> all_;
+  std::vector<Operation*> free_;
 };
 
 // A buffer for an incoming message.

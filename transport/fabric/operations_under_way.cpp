@@ -2,73 +2,95 @@
 #include "transport/fabric/operations_under_way.hpp"
 
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 namespace farside {
 
 void OperationsUnderWay::completed(Operation& operation) {
+  PeerState& peer_state = peers_.of(operation.peer);
+  const std::scoped_lock held(peer_state.mutex);
   if (operation.into != nullptr && operation.pending != nullptr) {
     std::memcpy(operation.into, operation.slot->bytes, operation.into_bytes);
   }
-  if (--operation.completions_left == 0) finish(operation);
+  if (--operation.completions_left == 0) finish(operation, peer_state);
 }
 
-void OperationsUnderWay::failed(Operation& operation, Error error) {
+const fid_ep* OperationsUnderWay::failed(Operation& operation, Error error) {
+  PeerState& peer_state = peers_.of(operation.peer);
+  const std::scoped_lock held(peer_state.mutex);
+  const fid_ep* const endpoint = operation.endpoint;
   if (operation.pending != nullptr) operation.pending->failed(std::move(error));
-  finish(operation);
+  finish(operation, peer_state);
+  return endpoint;
 }
 
 bool OperationsUnderWay::take_reply(std::span<const std::byte> message) {
-  Operation* const operation = pool_.take_answer(message);
+  ReplyHeader header;
+  if (message.size() < sizeof header) return false;
+  std::memcpy(&header, message.data(), sizeof header);
+  const std::uint64_t number = header.operation ^ mask_;
+  PeerState* const peer_state = peers_.find(number >> 32);
+  if (peer_state == nullptr) return false;
+  const std::scoped_lock held(peer_state->mutex);
+  Operation* const operation =
+      peer_state->pool.take_reply(number & 0xffff'ffff, header, message.subspan(sizeof header));
   if (operation == nullptr) return false;
-  if (--operation->completions_left == 0) finish(*operation);
+  if (--operation->completions_left == 0) finish(*operation, *peer_state);
   return true;
 }
 
 void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
+  const std::scoped_lock held(peer_state.mutex);
   peer_state.issued.for_each([&](Operation& operation) {
     Pending& pending = *std::exchange(operation.pending, nullptr);
     peer_state.issued.remove(operation);
-    peers_.end(peer_state);
+    PeerStates::end(peer_state);
     if (operation.request) --peer_state.requests;
     // A request no longer awaits its reply: it ends here if its send has completed.
-    if (std::exchange(operation.awaits_reply, false) && --operation.completions_left == 0) recycle(operation);
+    if (std::exchange(operation.awaits_reply, false) && --operation.completions_left == 0)
+      recycle(operation, peer_state);
     pending.failed(error);
     pending.completed();
   });
 }
 
 void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error) {
-  peers_.of(peer).issued.for_each([&](Operation& operation) {
+  PeerState* const peer_state = peers_.find(peer);
+  if (peer_state == nullptr) return;
+  const std::scoped_lock held(peer_state->mutex);
+  peer_state->issued.for_each([&](Operation& operation) {
     if (!std::exchange(operation.awaits_reply, false)) return;
     operation.pending->failed(error);
-    if (--operation.completions_left == 0) finish(operation);
+    if (--operation.completions_left == 0) finish(operation, *peer_state);
   });
 }
 
 void OperationsUnderWay::release_memory() {
-  pool_.for_each([](Operation& operation) { operation.registered.reset(); });
-  memory_ = {};
+  peers_.for_each([](PeerState& peer_state) {
+    const std::scoped_lock held(peer_state.mutex);
+    peer_state.pool.for_each([](Operation& operation) { operation.registered.reset(); });
+  });
+  memory_.end();
 }
 
 // Ends an operation after its last completion.
-void OperationsUnderWay::finish(Operation& operation) {
+void OperationsUnderWay::finish(Operation& operation, PeerState& peer_state) {
   Pending* const pending = operation.pending;
   if (pending != nullptr) {
-    PeerState& peer_state = peers_.of(operation.peer);
     peer_state.issued.remove(operation);
-    peers_.end(peer_state);
+    PeerStates::end(peer_state);
     if (operation.request) --peer_state.requests;
     ++peer_state.completed;
   }
-  recycle(operation);
+  recycle(operation, peer_state);
   if (pending != nullptr) pending->completed();
 }
 
-void OperationsUnderWay::recycle(Operation& operation) {
+void OperationsUnderWay::recycle(Operation& operation, PeerState& peer_state) {
   if (operation.slot != nullptr) memory_.release(std::exchange(operation.slot, nullptr));
   if (operation.registered != nullptr) memory_.end_large(operation.registered);
-  pool_.release(operation);
+  peer_state.pool.release(operation);
 }
 
 }  // namespace farside

@@ -4,9 +4,10 @@
 // send has completed and its reply has arrived, in either order. An operation that is failed before the provider has
 // completed it keeps its context and its registered memory until then.
 //
-// Not thread-safe: Fabric's mutex guards it. A waiting thread may destroy a Pending right after its last operation has
-// ended here. Errors: none of its own. Cost of each call: constant, but for those that fail all operations of a peer.
-// Memory: that of PeerStates per peer, of OperationPool per operation, and of LocalMemory.
+// Thread safety: begin(), issued() and not_issued() are called with the mutex of the peer held, all other members
+// without it, and take it. A waiting thread may destroy a Pending right after its last operation has ended here.
+// Errors: none of its own. Cost of each call: constant, but for those that fail all operations of a peer. Memory: that
+// of PeerStates per peer, of OperationPool per operation, and of LocalMemory.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/address.hpp"
+#include "transport/base/random.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/local_memory.hpp"
 #include "transport/fabric/operation.hpp"
@@ -31,15 +33,15 @@ class OperationsUnderWay {
   const PeerStates& peers() const { return peers_; }
   // The registered memory of operations; answers to peers take theirs from it as well.
   LocalMemory& memory() { return memory_; }
-  // As OperationPool::number.
-  std::uint64_t number(const Operation& operation) const { return pool_.number(operation); }
+  // The number of the operation in its request. The reply repeats it, so that only a receiver of the request can
+  // reply.
+  std::uint64_t number(const Operation& operation) const { return (operation.peer << 32 | operation.index) ^ mask_; }
 
-  // Takes an operation that will be issued to the peer, which is active from now on.
-  Operation& begin(PeerState& peer_state) {
-    Operation& operation = pool_.take();
+  // Takes an operation that will be issued to the peer.
+  static Operation& begin(PeerState& peer_state) {
+    Operation& operation = peer_state.pool.take();
     operation.completions_left = 1;
-    operation.peer = peer_state.peer;
-    peers_.begin(peer_state);
+    PeerStates::begin(peer_state);
     return operation;
   }
   // Makes it a request, which also awaits a reply.
@@ -49,7 +51,7 @@ class OperationsUnderWay {
     operation.awaits_reply = true;
   }
   // Notes that the provider has taken it.
-  void issued(Operation& operation, PeerState& peer_state, Pending& pending, const fid_ep* endpoint) {
+  static void issued(Operation& operation, PeerState& peer_state, Pending& pending, const fid_ep* endpoint) {
     operation.pending = &pending;
     operation.endpoint = endpoint;
     peer_state.issued.add(operation);
@@ -58,30 +60,30 @@ class OperationsUnderWay {
   }
   // Notes that the provider will not get it.
   void not_issued(Operation& operation, PeerState& peer_state) {
-    peers_.end(peer_state);
-    recycle(operation);
+    PeerStates::end(peer_state);
+    recycle(operation, peer_state);
   }
 
   // Notes that the provider has completed it, and copies the fetched data out of its slot.
   void completed(Operation& operation);
-  // The same with an error: no reply will arrive either.
-  void failed(Operation& operation, Error error);
+  // The same with an error: no reply will arrive either. Returns the endpoint on which it was issued.
+  const fid_ep* failed(Operation& operation, Error error);
   // Takes a reply from the network. Returns false if no operation awaits it.
   bool take_reply(std::span<const std::byte> message);
   // Fails all operations towards the peer. The provider still has some of them.
   void fail_all(PeerState& peer_state, const Error& error);
   // Fails the requests to the peer that await replies; for those that the provider has, its completion is awaited.
   void fail_awaiting(Peer peer, const Error& error);
-  // Ends all registrations. Precondition: the provider has no operation.
+  // Ends all registrations. The provider must have ended all operations.
   void release_memory();
 
  private:
-  void finish(Operation& operation);
-  void recycle(Operation& operation);
+  void finish(Operation& operation, PeerState& peer_state);
+  void recycle(Operation& operation, PeerState& peer_state);
 
-  OperationPool pool_;
-  PeerStates peers_;
+  const std::uint64_t mask_ = random_bits();
   LocalMemory memory_;
+  PeerStates peers_;
 };
 
 }  // namespace farside

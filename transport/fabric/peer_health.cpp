@@ -9,13 +9,19 @@ namespace {
 
 // Returns whether operations are under way towards the peer, and none has completed for `so_long`.
 bool quiet(PeerState& peer_state, PeerHealth::Clock::time_point now, PeerHealth::Clock::duration so_long) {
-  if (peer_state.under_way == 0) return false;
-  if (peer_state.completed != peer_state.completed_then) {
+  bool any = false, moved = false;
+  {
+    const std::scoped_lock held(peer_state.mutex);
+    any = peer_state.under_way > 0;
+    moved = peer_state.completed != peer_state.completed_then || peer_state.begun;
     peer_state.completed_then = peer_state.completed;
+    peer_state.begun = false;
+  }
+  if (!any || moved) {
     peer_state.quiet_since = now;
     peer_state.unacknowledged_since = {};
   }
-  return now - peer_state.quiet_since >= so_long;
+  return any && now - peer_state.quiet_since >= so_long;
 }
 
 PeerHealth::Clock::duration half(std::chrono::seconds timeout) { return PeerHealth::Clock::duration(timeout) / 2; }
@@ -29,7 +35,7 @@ void PeerHealth::limit_silence(std::optional<std::chrono::seconds> limit) {
 
 void PeerHealth::check(Clock::time_point now) {
   if (timeout().count() == 0) return;
-  states_.for_each_busy([&](PeerState& peer_state) { check(peer_state, now); });
+  for (PeerState* const peer_state : states_.active()) check(*peer_state, now);
 }
 
 void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
@@ -58,15 +64,15 @@ std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now
   constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   std::vector<QuietPath> paths;
   if (timeout().count() == 0) return paths;
-  states_.for_each_busy([&](PeerState& peer_state) {
-    const bool noted = peer_state.unacknowledged_since != Clock::time_point{};
-    if (!quiet(peer_state, now, noted ? Clock::duration{} : kQuietEnough)) return;
-    if (const auto path = peers_.tcp_path(peer_state.peer)) {
-      paths.push_back({peer_state.peer, *path, {}});
+  for (PeerState* const peer_state : states_.active()) {
+    const bool noted = peer_state->unacknowledged_since != Clock::time_point{};
+    if (!quiet(*peer_state, now, noted ? Clock::duration{} : kQuietEnough)) continue;
+    if (const auto path = peers_.tcp_path(peer_state->peer)) {
+      paths.push_back({peer_state->peer, *path, {}});
     } else {
-      peer_state.unacknowledged_since = {};
+      peer_state->unacknowledged_since = {};
     }
-  });
+  }
   return paths;
 }
 
@@ -103,7 +109,10 @@ void PeerHealth::judge(const std::vector<QuietPath>& paths, Clock::time_point no
 }
 
 void PeerHealth::lose(PeerState& peer_state, Clock::time_point now, const std::string& why) {
-  ++peer_state.failures;
+  {
+    const std::scoped_lock held(peer_state.mutex);
+    ++peer_state.failures;
+  }
   peer_state.quiet_since = now;
   peer_state.probed = false;
   peers_.abandon(peer_state, why);

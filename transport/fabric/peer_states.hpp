@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PeerStates: what Fabric keeps of each peer to which it has issued an operation, and which of these peers are active:
-// some operation towards them is under way. A process may know ten thousand peers and use ten. All that Fabric does at
+// operations towards them were begun lately. A process may know ten thousand peers and use ten. All that Fabric does at
 // regular times, or when a connection ends, therefore goes over the active peers or over the operations of one peer.
 //
-// Not thread-safe: Fabric's mutex guards it. Memory: 8 bytes per peer, and 80 more for each that was used.
+// Thread safety: each peer has a mutex of its own, so that threads issue to different peers at once. Fabric's mutex
+// guards what is done at regular times. A thread that takes both takes Fabric's mutex first, and no thread holds the
+// mutexes of two peers. Memory: 8 bytes per peer, and 200 more for each that was used.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
+
+#include <rdma/fi_endpoint.h>
 
 #include "transport/base/address.hpp"
 #include "transport/fabric/operation.hpp"
@@ -49,69 +58,138 @@ class IssuedOperations {
 
 struct PeerState {
   using Clock = std::chrono::steady_clock;
-  explicit PeerState(Peer which) : peer(which) {}
+  explicit PeerState(Peer which) : peer(which), pool(which) {}
 
   const Peer peer;
-  std::uint32_t under_way = 0;       // operations issued, or being issued
-  std::uint32_t requests = 0;        // of them requests to the handler that the provider has taken
-  std::uint32_t completed = 0;       // operations since the start
-  std::uint32_t completed_then = 0;  // `completed` at quiet_since
-  std::uint32_t failures = 0;        // how often the peer was abandoned
-  std::uint32_t place = 0;           // among the active peers
-  bool probed = false;               // an adapter has a probe
+
+  std::mutex mutex;  // guards the following members, up to `pool`; held for one attempt to issue, or one completion
+  // The connection by which operations are issued. Null: Connections::reach() must be called first.
+  fid_ep* endpoint = nullptr;
+  bool active = false;          // changes only with Fabric's mutex held, too
+  bool begun = false;           // an operation was begun while none was under way (peer_health.hpp)
+  std::uint32_t under_way = 0;  // operations issued, or being issued
+  std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
+  std::uint32_t completed = 0;  // operations since the start
+  std::uint32_t failures = 0;   // how often the peer was abandoned
   IssuedOperations issued;
-  Clock::duration patience{};  // the time without use after which the connection may be evicted; zero: the shortest
   Clock::time_point last_issued{};  // kept where connections are limited in number
+  OperationPool pool;
+
+  // Guarded by Fabric's mutex:
+  bool probed = false;                   // an adapter has a probe
+  std::uint32_t completed_then = 0;      // `completed` at quiet_since
+  std::uint32_t completed_at_check = 0;  // `completed` at the last call of PeerStates::deactivate_unused()
+  Clock::duration patience{};  // the time without use after which the connection may be evicted; zero: the shortest
   Clock::time_point quiet_since{};  // since then nothing has completed, nor was a probe taken (adapter: acknowledged)
   Clock::time_point
       unacknowledged_since{};  // since then nothing has completed, and TCP awaits an acknowledgement; else zero
+
+  // Returns whether operations can be issued. With the peer's mutex held.
+  bool ready() const { return endpoint != nullptr && active; }
+  bool any_under_way() {
+    const std::scoped_lock held(mutex);
+    return under_way > 0;
+  }
 };
 
 class PeerStates {
  public:
-  // Returns the state of the peer, and makes it at the first use.
-  PeerState& of(Peer peer) {
-    if (peer >= states_.size()) [[unlikely]]
-      states_.resize(peer + 1);
-    if (states_[peer] == nullptr) [[unlikely]]
-      states_[peer] = std::make_unique<PeerState>(peer);
-    return *states_[peer];
-  }
-  // Null if there is none yet.
-  const PeerState* find(Peer peer) const { return peer < states_.size() ? states_[peer].get() : nullptr; }
-  bool is_active(Peer peer) const {
-    const PeerState* const state = find(peer);
-    return state != nullptr && state->under_way > 0;
+  PeerStates() = default;
+  PeerStates(const PeerStates&) = delete;
+  PeerStates& operator=(const PeerStates&) = delete;
+  ~PeerStates() {
+    for (std::atomic<Place*>& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
   }
 
-  // Counts an operation that is under way from now on, and one that no longer is.
-  void begin(PeerState& state) {
-    if (state.under_way++ > 0) return;
-    state.quiet_since = PeerState::Clock::now();
-    state.unacknowledged_since = {};
-    state.place = static_cast<std::uint32_t>(active_.size());
-    active_.push_back(&state);
-    ++activations_;
+  // Returns the state of the peer, and makes it at the first use. Any thread.
+  PeerState& of(Peer peer) {
+    if (PeerState* const state = find(peer)) [[likely]]
+      return *state;
+    return make(peer);
   }
-  void end(PeerState& state) {
-    if (--state.under_way > 0) return;
-    active_[state.place] = active_.back();
-    active_[state.place]->place = state.place;
-    active_.pop_back();
+  // Null if there is none yet. Any thread.
+  PeerState* find(Peer peer) const {
+    const auto [chunk, place] = place_of(peer);
+    const Place* const places = chunks_[chunk].load(std::memory_order_acquire);
+    return places != nullptr ? places[place].load(std::memory_order_acquire) : nullptr;
+  }
+  bool any_under_way(Peer peer) const {
+    PeerState* const state = find(peer);
+    return state != nullptr && state->any_under_way();
+  }
+  // Returns whether the provider has operations towards the peer.
+  bool any_issued(Peer peer) const {
+    PeerState* const state = find(peer);
+    if (state == nullptr) return false;
+    const std::scoped_lock held(state->mutex);
+    return !state->issued.empty();
+  }
+
+  // Calls act(PeerState&) for each peer that was used. No other thread may use a new one meanwhile.
+  template <class Do>
+  void for_each(Do&& act) {
+    for (const std::unique_ptr<PeerState>& state : made_) act(*state);
+  }
+
+  // From now on each operation towards the peer calls Connections::reach() first.
+  void withdraw_endpoint(Peer peer) const {
+    PeerState* const state = find(peer);
+    if (state == nullptr) return;
+    const std::scoped_lock held(state->mutex);
+    state->endpoint = nullptr;
+  }
+
+  // Counts an operation that is under way from now on, and one that no longer is. With the peer's mutex held.
+  static void begin(PeerState& state) {
+    if (state.under_way++ == 0) state.begun = true;
+  }
+  static void end(PeerState& state) { --state.under_way; }
+
+  // The following members with Fabric's mutex held.
+  // Makes the peer active.
+  void activate(PeerState& state) {
+    const std::scoped_lock held(state.mutex);
+    if (state.active) return;
+    state.active = true;
+    state.quiet_since = PeerState::Clock::now();
+    state.completed_then = state.completed;
+    state.unacknowledged_since = {};
+    active_.push_back(&state);
+  }
+  // Ends the activity of peers towards which no operation is under way, nor has completed since the last call, and
+  // frees the memory of their operations.
+  void deactivate_unused() {
+    std::erase_if(active_, [](PeerState* state) {
+      const std::scoped_lock held(state->mutex);
+      if (std::exchange(state->completed_at_check, state->completed) != state->completed || state->under_way > 0)
+        return false;
+      state->pool.free_unused();
+      state->active = false;
+      return true;
+    });
   }
   std::span<PeerState* const> active() const { return active_; }
-  // Calls act(PeerState&) for each active peer. `act` may end operations of the peer that it gets, and of no other.
-  template <class Do>
-  void for_each_busy(Do&& act) {
-    for (std::size_t i = active_.size(); i-- > 0;) act(*active_[i]);
-  }
-  // How often a peer has become active.
-  std::uint64_t activations() const { return activations_; }
 
  private:
-  std::vector<std::unique_ptr<PeerState>> states_;  // by peer
+  using Place = std::atomic<PeerState*>;
+  // The first two chunks have the places of kFirst peers each, and every other one twice as many as the one before.
+  static constexpr std::size_t kFirst = 64;
+  static constexpr std::size_t kChunks = 33;
+  struct At {
+    std::size_t chunk;
+    std::size_t place;
+  };
+  static At place_of(Peer peer) {
+    if (peer < kFirst) return {0, peer};
+    const auto chunk = static_cast<std::size_t>(std::bit_width(peer / kFirst));
+    return {chunk, peer - (kFirst << (chunk - 1))};
+  }
+  PeerState& make(Peer peer);
+
+  std::array<std::atomic<Place*>, kChunks> chunks_{};
+  std::mutex making_;  // guards the places against other writers, and made_
+  std::vector<std::unique_ptr<PeerState>> made_;
   std::vector<PeerState*> active_;
-  std::uint64_t activations_ = 0;
 };
 
 }  // namespace farside

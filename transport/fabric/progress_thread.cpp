@@ -52,12 +52,13 @@ void ProgressThread::wake_listeners() {
 
 // Leaves the thread's work to application threads for a while, if they poll. Returns whether it has.
 bool ProgressThread::back_off_for(AdaptivePolling& polling) {
-  const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
+  const bool polled = polled_;
+  polled_ = false;
   std::optional<std::chrono::microseconds> back_off;
   if (listening_.any())
-    polling.end(polls);
+    polling.end();
   else
-    back_off = polling.next(polls, AdaptivePolling::Clock::now());
+    back_off = polling.next(polled, AdaptivePolling::Clock::now());
   runtime_serves_.store(polling.runtime_serves(), std::memory_order_relaxed);
   if (!back_off) return false;
   const std::uint32_t seen = back_off_event_.arm();
@@ -84,11 +85,11 @@ void ProgressThread::run(Work& work, int queue_fd) {
       }
       continue;
     }
-    const std::uint32_t runtime_polls = runtime_polls_.load(std::memory_order_relaxed);
+    runtime_polled_ = false;
     const Work::Sleep sleep = work.progress(connection_woke);
     // Wakes also if nothing completed here: a peer may have written into this process's memory.
     wake_listeners();
-    if (something_came && runtime_polls_.load(std::memory_order_relaxed) != runtime_polls) {
+    if (something_came && runtime_polled_) {
       polling.leave_to_runtime(Clock::now());
       something_came = false;
       continue;

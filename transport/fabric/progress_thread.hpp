@@ -6,9 +6,9 @@
 // It knows nothing of libfabric: its Work says what is to be done and how long it may sleep.
 //
 // Thread safety: any thread may call all members but start() and stop(). Errors: kOther if there is no descriptor or no
-// thread. Cost: polled() an atomic addition, polled_from_runtime() two loads and a store, wake_listeners() a fence and
-// a load while no thread sleeps, wake() a system call. Per arrival that wakes the thread, it calls Work twice (two
-// virtual calls). Memory: nothing per peer.
+// thread. Cost: polled() a load, polled_from_runtime() two loads, and either a store after each pass of the thread;
+// wake_listeners() a fence and a load while no thread sleeps, wake() a system call. Per arrival that wakes the thread,
+// it calls Work twice (two virtual calls). Memory: nothing per peer.
 #pragma once
 
 #include <atomic>
@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "transport/base/relaxed_flag.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/unique_fd.hpp"
 #include "transport/base/wake_event.hpp"
@@ -69,10 +70,12 @@ class ProgressThread {
   void wake() { eventfd_write(wake_fd_.get(), 1); }
 
   // Notes that an application thread polls, or is about to issue an operation: the thread backs off.
-  void polled() { polls_.fetch_add(1, std::memory_order_relaxed); }
+  void polled() {
+    if (!polled_) polled_ = true;
+  }
   // Notes that a thread waits in the MPI runtime. Returns whether arrivals are left to such threads now.
   bool polled_from_runtime() {
-    runtime_polls_.store(runtime_polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (!runtime_polled_) runtime_polled_ = true;
     return runtime_serves_.load(std::memory_order_relaxed);
   }
 
@@ -86,8 +89,10 @@ class ProgressThread {
   bool back_off_for(AdaptivePolling& polling);
   void run(Work& work, int queue_fd);
 
-  std::atomic<std::uint32_t> polls_{0};          // by application threads; while it moves, the thread backs off
-  std::atomic<std::uint32_t> runtime_polls_{0};  // approximately: it only has to move
+  // Pollers write these only where the thread has cleared them, so that many threads that poll share a line that
+  // seldom changes.
+  RelaxedFlag polled_;          // an application thread has polled since the thread looked: the thread backs off
+  RelaxedFlag runtime_polled_;  // likewise a thread that waits in the runtime
   std::atomic<bool> runtime_serves_{false};      // the thread leaves arrivals to threads in the runtime
   WakeEvent back_off_event_;                     // of the thread in its back-off
   Listening listening_;                          // size of listeners_, read without its mutex

@@ -32,7 +32,7 @@ FabricRoute::~FabricRoute() {
   // completes, or its peer is abandoned. Kept operations belong to an epoch that never ended, and are dropped.
   targets_.for_each_busy([this](FabricTargets::Use& use) {
     {
-      const std::scoped_lock held(targets_.mutex());
+      const std::scoped_lock held(use->mutex());
       use->order.drop();
     }
     (void)complete(*use);
@@ -81,10 +81,7 @@ Result<FabricTarget*> FabricRoute::describe(int rank) {
   Result<FabricTarget*> reached = reach(rank);
   if (!reached) return reached;
   FabricTarget& target = *reached.value();
-  {
-    const std::scoped_lock held(targets_.mutex());
-    if (target.description) return &target;
-  }
+  if (target.description != 0) return &target;
   TargetDescription description;
   Pending pending;
   pending.towards(rank);
@@ -100,7 +97,7 @@ Result<FabricRoute::Extent> FabricRoute::extent(int rank) {
   if (agreed_.same_bytes && agreed_.same_units) return Extent{own_.bytes, own_.unit};
   const Result<FabricTarget*> target = describe(rank);
   if (!target) return target.error();
-  const TargetDescription description = target.value()->description.get();
+  const TargetDescription description = targets_.description(*target.value());
   return Extent{description.bytes, description.unit};
 }
 
@@ -111,7 +108,8 @@ Result<FabricTargets::Use> FabricRoute::use(int rank) {
 }
 
 Result<FabricRoute::Keyed> FabricRoute::keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes) {
-  if (agreed_.regions == nullptr) [[likely]] return Keyed{to.target->description.get().data_key, offset, bytes};
+  if (agreed_.regions == nullptr) [[likely]]
+    return Keyed{targets_.description(*to.target).data_key, offset, bytes};
   const std::uint64_t address = agreed_.first_address + offset;
   const Result<Region> region = agreed_.regions->find(to.rank, address);
   if (!region) return region.error();
@@ -152,11 +150,12 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   std::optional<TargetOrder::Next> next;
   if (own == nullptr && !(operation.atomic() && agreed_.rules.integers_by_nic)) {
     // Most operations of a burst join kept ones: these need no FabricTargets::Use.
-    const std::scoped_lock held(targets_.mutex());
-    const FabricTarget* const known = targets_.find_locked(rank);
-    if (known != nullptr && known->description && known->busy != nullptr) {
-      next = known->busy->order.offer(offer, traffic(*known->busy));
-      if (*next == TargetOrder::Next::kKept) return {};
+    if (FabricTarget* const known = targets_.find(rank); known != nullptr && known->description != 0) {
+      const std::scoped_lock held(known->mutex);
+      if (known->busy != nullptr) {
+        next = known->busy->order.offer(offer, traffic(*known->busy));
+        if (*next == TargetOrder::Next::kKept) return {};
+      }
     }
   }
   const Result<FabricTargets::Use> used = use(rank);
@@ -171,7 +170,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   }
   while (true) {
     if (!next) {
-      const std::scoped_lock held(targets_.mutex());
+      const std::scoped_lock held(to.mutex());
       next = to.order.offer(offer, traffic(to));
     }
     if (*next == TargetOrder::Next::kKept) return {};
@@ -188,7 +187,7 @@ Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
   while (true) {
     TargetOrder::Next next{};
     {
-      const std::scoped_lock held(targets_.mutex());
+      const std::scoped_lock held(to.mutex());
       next = to.order.offer(list, traffic(to));
     }
     if (next == TargetOrder::Next::kKept) return {};
@@ -199,20 +198,20 @@ Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
 
 KeptOperations FabricRoute::take_kept(BusyTarget& to, bool even_nothing) {
   for (Waiter waiter(waiting_, wake_event_);; waiter.pause()) {
-    const std::scoped_lock held(targets_.mutex());
+    const std::scoped_lock held(to.mutex());
     if (std::optional<KeptOperations> taken = to.order.take(even_nothing)) return std::move(*taken);
   }
 }
 
 void FabricRoute::kept_sent(BusyTarget& to, KeptOperations sent) {
-  const std::scoped_lock held(targets_.mutex());
+  const std::scoped_lock held(to.mutex());
   to.order.sent(std::move(sent));
 }
 
 Status FabricRoute::defer_lock(int rank, TargetOrder::Acquire acquire) {
   const Result<FabricTargets::Use> used = use(rank);
   if (!used) return used.error();
-  const std::scoped_lock held(targets_.mutex());
+  const std::scoped_lock held(used.value()->mutex());
   used.value()->order.defer(std::move(acquire));
   return {};
 }
@@ -226,7 +225,7 @@ KeptOperations FabricRoute::hold_back(BusyTarget& to) {
 }
 
 void FabricRoute::keep_again(BusyTarget& to, KeptOperations kept) {
-  const std::scoped_lock held(targets_.mutex());
+  const std::scoped_lock held(to.mutex());
   to.order.keep_again(std::move(kept));
 }
 
@@ -274,7 +273,7 @@ Status FabricRoute::issue_kept(BusyTarget& to) {
 
 Status FabricRoute::issue_before_flush(BusyTarget& to) {
   {
-    const std::scoped_lock held(targets_.mutex());
+    const std::scoped_lock held(to.mutex());
     to.order.flush_begins();
   }
   return issue_kept(to);
@@ -366,7 +365,7 @@ Result<std::unique_ptr<Outstanding>> FabricRoute::own_outstanding(int rank) {
   const Result<FabricTargets::Use> used = use(rank);
   if (!used) return used.error();
   {
-    const std::scoped_lock held(targets_.mutex());
+    const std::scoped_lock held(used.value()->mutex());
     used.value()->pinned = true;
   }
   return std::make_unique<Outstanding>(static_cast<Outstanding&>(*used.value()));
@@ -375,7 +374,7 @@ Result<std::unique_ptr<Outstanding>> FabricRoute::own_outstanding(int rank) {
 void FabricRoute::abandon(int rank, std::unique_ptr<Outstanding> own) {
   if (own == nullptr) return;
   const FabricTargets::Use use(targets_, *targets_.find(rank), rank);
-  const std::scoped_lock held(targets_.mutex());
+  const std::scoped_lock held(use->mutex());
   use->abandoned.push_back(std::move(own));
 }
 
@@ -406,7 +405,7 @@ Status FabricRoute::complete(BusyTarget& to) {
   };
   keep(issue_before_flush(to));
   for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.requests}) keep(wait_for(*pending));
-  const std::scoped_lock held(targets_.mutex());
+  const std::scoped_lock held(to.mutex());
   to.order.flushed();
   std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
     const bool done = own->done();
@@ -421,7 +420,7 @@ void FabricRoute::expect_release(int rank) {
   const Result<FabricTarget*> target = reach(rank);
   if (!target) return;
   const FabricTargets::Use use(targets_, *target.value(), rank);
-  const std::scoped_lock held(targets_.mutex());
+  const std::scoped_lock held(use->mutex());
   use->order.expect_release();
 }
 
@@ -471,8 +470,8 @@ Status FabricRoute::control(ControlCall call, int rank, std::uint32_t word, Pend
     const Result<FabricTarget*> to = describe(rank);
     if (!to) return to.error();
     const FabricTarget& target = *to.value();
-    return endpoint_.control(pending, {target.peer, target.description.get().control_key, word}, call, operand, compare,
-                             fetched);
+    return endpoint_.control(pending, {target.peer, targets_.description(target).control_key, word}, call, operand,
+                             compare, fetched);
   }
   const Result<FabricTarget*> to = reach(rank);
   if (!to) return to.error();

@@ -149,8 +149,8 @@ class FabricRoute {
   HandlerPlace handler_of(const FabricTarget& to) const { return {to.peer, space_, static_cast<std::uint32_t>(rank_)}; }
   // An address with the alignment of this offset at the target. With chosen keys the base is unknown, and such
   // endpoints have no adapter atomics.
-  static const void* place_of(const FabricTarget& to, std::uint64_t offset) {
-    const std::uint64_t address = to.description.get().data_key.base + offset;
+  const void* place_of(const FabricTarget& to, std::uint64_t offset) const {
+    const std::uint64_t address = targets_.description(to).data_key.base + offset;
     return reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
   }
   KeptOperations take_kept(BusyTarget& to, bool even_nothing);

@@ -1,68 +1,72 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/routes/fabric_targets.hpp"
 
+#include <algorithm>
+
 namespace farside {
 
-FabricTarget* FabricTargets::find_locked(int rank) {
-  const int number = index_.find(rank, rank_of());
-  return number < 0 ? nullptr : &targets_[static_cast<std::size_t>(number)];
-}
-
-FabricTarget& FabricTargets::add(int rank, Peer peer, const TargetDescription* description) {
-  const std::scoped_lock held(mutex_);
-  if (FabricTarget* known = find_locked(rank)) return *known;
-  FabricTarget made;
-  made.rank = static_cast<std::uint32_t>(rank) & 0x7fffffff;
-  made.peer = static_cast<std::uint32_t>(peer);
-  made.description = KnownDescription(description);
-  FabricTarget& added = targets_.add(made);
+FabricTarget& FabricTargets::add(int rank, Peer peer, const TargetDescription* common) {
+  const std::scoped_lock held(adding_);
+  if (FabricTarget* known = find(rank)) return *known;
+  FabricTarget& added = targets_.add();
+  added.rank = static_cast<std::uint32_t>(rank);
+  added.peer = static_cast<std::uint32_t>(peer);
+  if (common != nullptr) {
+    if (common_ == nullptr) common_ = common;
+    added.description = kCommon;
+  }
   index_.add(rank_of());
   return added;
 }
 
 void FabricTargets::describe(FabricTarget& target, const TargetDescription& description) {
-  const std::scoped_lock held(mutex_);
-  if (target.description) return;
-  target.description = CompactDescription::fits(description)
-                           ? KnownDescription(&compact_descriptions_.add(CompactDescription(description)))
-                           : KnownDescription(&descriptions_.add(description));
-}
-
-BusyTarget& FabricTargets::begin(FabricTarget& target, int rank) {
-  const std::scoped_lock held(mutex_);
-  BusyTarget* busy = target.busy;
-  if (busy == nullptr) {
-    std::unique_ptr<BusyTarget> object;
-    if (spare_.empty()) {
-      object = std::make_unique<BusyTarget>();
-    } else {
-      object = std::move(spare_.back());
-      spare_.pop_back();
-    }
-    busy = object.get();
-    busy->towards(rank);
-    busy->target = &target;
-    busy->rank = rank;
-    busy->order = TargetOrder(target.expects_burst != 0);
-    busy->place = busy_.size();
-    target.busy = busy;
-    busy_.push_back(std::move(object));
-    busy_count_.store(busy_.size(), std::memory_order_release);
+  const std::scoped_lock held(adding_);
+  if (target.description != 0) return;
+  const bool compact = CompactDescription::fits(description);
+  const std::size_t before = compact ? compact_descriptions_.size() : descriptions_.size();
+  if (compact) {
+    compact_descriptions_.add() = CompactDescription(description);
+  } else {
+    descriptions_.add() = description;
   }
-  ++busy->users;
-  return *busy;
+  target.description = kFirstOwn + 2 * static_cast<std::uint32_t>(before) + (compact ? 0 : 1);
 }
 
-BusyTarget* FabricTargets::join(FabricTarget& target) {
-  const std::scoped_lock held(mutex_);
-  if (target.busy != nullptr) ++target.busy->users;
-  return target.busy;
+TargetDescription FabricTargets::description(const FabricTarget& target) const {
+  const std::uint32_t number = target.description;
+  if (number == kCommon) return *common_;
+  const std::uint32_t place = (number - kFirstOwn) / 2;
+  return (number - kFirstOwn) % 2 == 0 ? compact_descriptions_[place].full() : descriptions_[place];
 }
 
-void FabricTargets::end(BusyTarget& busy) {
-  const std::scoped_lock held(mutex_);
-  if (--busy.users > 0 || busy.pinned || !busy.done() || busy.has_error() || !busy.order.at_rest()) return;
-  busy.target->expects_burst = busy.order.expects_burst() ? 1 : 0;
+// Gives the target a BusyTarget. With the target's mutex held.
+BusyTarget& FabricTargets::attach(FabricTarget& target, int rank) {
+  const std::scoped_lock held(list_mutex_);
+  std::unique_ptr<BusyTarget> object;
+  if (spare_.empty()) {
+    object = std::make_unique<BusyTarget>();
+  } else {
+    object = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  BusyTarget& busy = *object;
+  busy.towards(rank);
+  busy.target = &target;
+  busy.rank = rank;
+  busy.order = TargetOrder(target.expects_burst);
+  busy.place = busy_.size();
+  target.busy = &busy;
+  busy_.push_back(std::move(object));
+  attached_.store(busy_.size(), std::memory_order_release);
+  return busy;
+}
+
+// Takes the BusyTarget of a target at rest away, unless a thread that visits all targets has it. With the target's
+// mutex held.
+void FabricTargets::detach(BusyTarget& busy) {
+  const std::scoped_lock held(list_mutex_);
+  if (busy.users.load(std::memory_order_relaxed) > 0) return;
+  busy.target->expects_burst = busy.order.expects_burst();
   busy.target->busy = nullptr;
   const std::size_t place = busy.place;
   std::swap(busy_[place], busy_.back());
@@ -71,8 +75,35 @@ void FabricTargets::end(BusyTarget& busy) {
   busy_.pop_back();
   constexpr std::size_t kMostRoom = 16;
   if (busy_.empty() && busy_.capacity() > kMostRoom) busy_.shrink_to_fit();
-  busy_count_.store(busy_.size(), std::memory_order_release);
+  attached_.store(busy_.size(), std::memory_order_release);
   if (spare_.size() < kMostSpare) spare_.push_back(std::move(ended));
+}
+
+BusyTarget& FabricTargets::begin(FabricTarget& target, int rank) {
+  const std::scoped_lock held(target.mutex);
+  BusyTarget& busy = target.busy != nullptr ? *target.busy : attach(target, rank);
+  busy.users.fetch_add(1, std::memory_order_relaxed);
+  return busy;
+}
+
+BusyTarget* FabricTargets::join(FabricTarget& target) {
+  const std::scoped_lock held(target.mutex);
+  BusyTarget* const busy = target.busy;
+  if (busy == nullptr || (busy->users.load(std::memory_order_relaxed) == 0 && busy->at_rest())) return nullptr;
+  busy->users.fetch_add(1, std::memory_order_relaxed);
+  return busy;
+}
+
+void FabricTargets::end(BusyTarget& busy, bool visits) {
+  FabricTarget& target = *busy.target;
+  const std::scoped_lock held(target.mutex);
+  if (busy.users.fetch_sub(1, std::memory_order_relaxed) > 1 || !busy.at_rest()) return;
+  if (visits || attached_.load(std::memory_order_relaxed) > kMostResting) detach(busy);
+}
+
+std::size_t FabricTargets::busy() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(busy_, [](const std::unique_ptr<BusyTarget>& busy) { return !busy->at_rest(); }));
 }
 
 }  // namespace farside

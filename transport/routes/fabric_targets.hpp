@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FabricTargets: what a space knows of the ranks that it has reached over the fabric, and the busy ones among them. A
 // rank that is never reached has no entry. A target is busy while something is outstanding towards it: operations
-// that no flush has completed, kept operations, an expected release, a deferred lock.
+// that no flush has completed, kept operations, an expected release, a deferred lock. A target that is not busy any
+// more is at rest: it keeps its BusyTarget for the next operation, until another target needs it or all targets are
+// visited.
 //
-// Thread safety: any; one mutex guards all members, and the order of each target. Cost: O(1). Memory per reached rank:
-// 24 bytes, 3 to 6 of an index, and 32 of its description where ranks differ (48 if it is not compact); per busy
-// target some 370 bytes more.
+// Thread safety: any. Each target has a mutex of its own, which guards its order; another one, of the list of busy
+// targets, is taken when a target gets or loses its BusyTarget. A thread that takes both takes that of the target
+// first. Cost: O(1). Memory per reached rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152
+// ranks), and 32 of its description where ranks differ (48 if it is not compact); some 370 bytes more per busy target,
+// and for at most kMostResting others.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +21,9 @@
 #include <vector>
 
 #include "transport/base/address.hpp"
+#include "transport/base/published.hpp"
+#include "transport/base/small_mutex.hpp"
+#include "transport/base/stable_list.hpp"
 #include "transport/routes/outstanding.hpp"
 #include "transport/routes/rank_index.hpp"
 #include "transport/routes/target_description.hpp"
@@ -29,12 +35,13 @@ struct BusyTarget;
 
 // A rank that was reached.
 struct FabricTarget {
-  BusyTarget* busy = nullptr;      // null while nothing is outstanding
-  KnownDescription description;    // none while it is unknown; many targets may have the same
+  Published<std::uint32_t> description = 0;  // its number (FabricTargets); 0 while it is unknown
   std::uint32_t peer = 0;
-  // Only with the mutex held.
-  std::uint32_t rank : 31 = 0;
-  std::uint32_t expects_burst : 1 = 0;  // Bursts::expected(), while the target is not busy
+  std::uint32_t rank = 0;
+  // Guards the following members, and the order of `busy`.
+  SmallMutex mutex;
+  bool expects_burst = false;  // Bursts::expected(), while there is no BusyTarget
+  BusyTarget* busy = nullptr;  // null, unless something is outstanding, or was a short time ago
 };
 static_assert(sizeof(FabricTarget) == 24);
 
@@ -42,45 +49,56 @@ static_assert(sizeof(FabricTarget) == 24);
 struct BusyTarget : Outstanding {
   FabricTarget* target = nullptr;
   std::int32_t rank = 0;
-  std::uint32_t users = 0;  // calls that use this object now
+  std::atomic<std::uint32_t> users{0};  // calls that use this object now
   std::size_t place = 0;    // in the list of busy targets
   bool pinned = false;      // requests refer to this object, which therefore stays the target's
   TargetOrder order;
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
+
+  SmallMutex& mutex() const { return target->mutex; }
+  // Returns whether nothing is outstanding. With the mutex held.
+  bool at_rest() const { return !pinned && done() && !has_error() && order.at_rest(); }
 };
 
 class FabricTargets {
+  auto rank_of() const {
+    return [this](int number) { return static_cast<int>(targets_[static_cast<std::size_t>(number)].rank); };
+  }
+
  public:
+  // The most targets at rest that keep a BusyTarget.
+  static constexpr std::size_t kMostResting = 8;
+
   FabricTargets() = default;
   FabricTargets(const FabricTargets&) = delete;
   FabricTargets& operator=(const FabricTargets&) = delete;
 
-  std::mutex& mutex() { return mutex_; }
-
   // Returns the entry of the rank, or null if the rank has none. Entries do not move.
-  FabricTarget* find(int rank) {
-    const std::scoped_lock held(mutex_);
-    return find_locked(rank);
+  FabricTarget* find(int rank) const {
+    const int number = index_.find(rank, rank_of());
+    return number < 0 ? nullptr : &targets_[static_cast<std::size_t>(number)];
   }
-  // The same for a caller that holds the mutex.
-  FabricTarget* find_locked(int rank);
-  // Returns the entry of the rank; adds one if it has none.
-  FabricTarget& add(int rank, Peer peer, const TargetDescription* description);
+  // Returns the entry of the rank; adds one if it has none. `common`: the description that all ranks have, or null if
+  // they differ.
+  FabricTarget& add(int rank, Peer peer, const TargetDescription* common);
   // Keeps a description of its own for the target, unless it has one.
   void describe(FabricTarget& target, const TargetDescription& description);
+  // Precondition: the target's description is known.
+  TargetDescription description(const FabricTarget& target) const;
 
-  // The use of an busy target during a call. The target stays busy while it is used.
+  // The use of a busy target during a call. The target stays busy while it is used.
   class Use {
    public:
     Use(FabricTargets& targets, FabricTarget& target, int rank)
         : targets_(&targets), busy_(&targets.begin(target, rank)) {}
     // Of a target that is busy already; null if it is not.
     Use(FabricTargets& targets, FabricTarget& target) : targets_(&targets), busy_(targets.join(target)) {}
-    Use(Use&& other) noexcept : targets_(other.targets_), busy_(std::exchange(other.busy_, nullptr)) {}
+    Use(Use&& other) noexcept
+        : targets_(other.targets_), busy_(std::exchange(other.busy_, nullptr)), visits_(other.visits_) {}
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
     ~Use() {
-      if (busy_ != nullptr) targets_->end(*busy_);
+      if (busy_ != nullptr) targets_->end(*busy_, visits_);
     }
     explicit operator bool() const { return busy_ != nullptr; }
     BusyTarget& operator*() const { return *busy_; }
@@ -88,19 +106,20 @@ class FabricTargets {
 
    private:
     friend class FabricTargets;
-    Use(FabricTargets& targets, BusyTarget& joined) : targets_(&targets), busy_(&joined) {}
+    Use(FabricTargets& targets, BusyTarget& joined) : targets_(&targets), busy_(&joined), visits_(true) {}
     FabricTargets* targets_;
     BusyTarget* busy_;
+    bool visits_ = false;  // as one of all targets
   };
 
-  // Returns whether any target is busy. One load.
-  bool any_busy() const { return busy_count_.load(std::memory_order_acquire) != 0; }
+  // Returns whether any target may be busy. One load.
+  bool any_busy() const { return attached_.load(std::memory_order_acquire) != 0; }
   // Calls visit(Use&) for each target that is busy now.
   template <class Visit>
   void for_each_busy(Visit&& visit) {
     std::vector<Use> uses;
     {
-      const std::scoped_lock held(mutex_);
+      const std::scoped_lock held(list_mutex_);
       uses.reserve(busy_.size());
       for (const std::unique_ptr<BusyTarget>& busy : busy_) {
         ++busy->users;
@@ -110,45 +129,35 @@ class FabricTargets {
     for (Use& use : uses) visit(use);
   }
 
-  // For measurements.
+  // For measurements, while no other thread uses targets.
   std::size_t reached() const { return targets_.size(); }
-  std::size_t busy() const { return busy_count_.load(std::memory_order_relaxed); }
+  std::size_t busy() const;
 
  private:
-  // A list whose elements do not move. Several share an allocation.
-  template <class T>
-  class List {
-   public:
-    std::size_t size() const { return size_; }
-    T& operator[](std::size_t number) { return (*chunks_[number / kTogether])[number % kTogether]; }
-    T& add(const T& made) {
-      if (size_ % kTogether == 0) chunks_.push_back(std::make_unique<std::array<T, kTogether>>());
-      return (*this)[size_++] = made;
-    }
-
-   private:
-    static constexpr std::size_t kTogether = 8;
-    std::vector<std::unique_ptr<std::array<T, kTogether>>> chunks_;
-    std::size_t size_ = 0;
-  };
   // The most objects that are kept for later targets. One suffices for programs that complete each operation.
   static constexpr std::size_t kMostSpare = 1;
 
-  auto rank_of() {
-    return [this](int number) { return static_cast<int>(targets_[static_cast<std::size_t>(number)].rank); };
-  }
   BusyTarget& begin(FabricTarget& target, int rank);
   BusyTarget* join(FabricTarget& target);
-  void end(BusyTarget& busy);
+  void end(BusyTarget& busy, bool visits);
+  BusyTarget& attach(FabricTarget& target, int rank);
+  void detach(BusyTarget& busy);
 
-  std::mutex mutex_;
+  // The numbers of descriptions: that of all ranks, then the compact ones, even, and the others, odd.
+  static constexpr std::uint32_t kCommon = 1;
+  static constexpr std::uint32_t kFirstOwn = 2;
+
+  std::mutex adding_;  // guards the following members against other writers, up to the next mutex
+  const TargetDescription* common_ = nullptr;
   RankIndex index_;
-  List<FabricTarget> targets_;
-  List<CompactDescription> compact_descriptions_;
-  List<TargetDescription> descriptions_;
-  std::vector<std::unique_ptr<BusyTarget>> busy_;
-  std::atomic<std::size_t> busy_count_{0};
+  StableList<FabricTarget> targets_;
+  StableList<CompactDescription> compact_descriptions_;
+  StableList<TargetDescription> descriptions_;
+
+  std::mutex list_mutex_;                          // guards the following members
+  std::vector<std::unique_ptr<BusyTarget>> busy_;  // and those at rest
   std::vector<std::unique_ptr<BusyTarget>> spare_;
+  std::atomic<std::size_t> attached_{0};  // the length of busy_, also read without the mutex
 };
 
 }  // namespace farside

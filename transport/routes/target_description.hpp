@@ -62,28 +62,4 @@ class CompactDescription {
 };
 static_assert(sizeof(CompactDescription) == 32);
 
-// Refers to a description in either form, or to none. The description outlives it.
-class KnownDescription {
- public:
-  KnownDescription() = default;
-  explicit KnownDescription(const TargetDescription* full) : address_(reinterpret_cast<std::uintptr_t>(full)) {}
-  explicit KnownDescription(const CompactDescription* compact)
-      : address_(reinterpret_cast<std::uintptr_t>(compact) | kCompact) {}
-  explicit operator bool() const { return address_ != 0; }
-  // Precondition: there is a description.
-  TargetDescription get() const {
-    if ((address_ & kCompact) != 0) return at<CompactDescription>(address_ & ~kCompact)->full();
-    return *at<TargetDescription>(address_);
-  }
-
- private:
-  static constexpr std::uintptr_t kCompact = 1;
-  static_assert(alignof(CompactDescription) > kCompact && alignof(TargetDescription) > kCompact);
-  template <class T>
-  static const T* at(std::uintptr_t address) {
-    return reinterpret_cast<const T*>(address);  // NOLINT(performance-no-int-to-ptr)
-  }
-  std::uintptr_t address_ = 0;
-};
-
 }  // namespace farside

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A process of a job, in this one: an endpoint over the provider in memory. No thread waits for it in an MPI runtime.
+#pragma once
+
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "tests/transport/fake_provider.hpp"
+#include "transport/fabric/fabric.hpp"
+
+namespace farside::testing {
+
+struct FakeProcess {
+  struct NoProgress final : Progress {
+    void poll() override {}
+    void poll_runtime() override {}
+    void listen(WakeEvent&) override {}
+    void stop_listening(WakeEvent&) override {}
+  };
+  NoProgress progress;
+  Statistics statistics;
+  std::unique_ptr<Fabric> fabric = std::move(Fabric::open(fake_provider(), Settings{}, progress, statistics).value());
+
+  // Waits until the operations of `pending` are complete. Returns whether none has failed.
+  bool complete(Pending& pending) const {
+    while (!pending.done()) {
+      if (!fabric->poll()) std::this_thread::yield();
+    }
+    return pending.take_error().ok();
+  }
+};
+
+}  // namespace farside::testing

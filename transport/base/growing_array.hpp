@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An array that one thread replaces by a larger one while others read it. The arrays that were outgrown stay until the
+// end, since a thread may read them. Thread safety: one thread at a time calls replace(), any calls get() meanwhile; a
+// thread that sees the new array sees its elements as they were filled. Cost: get() two loads. Memory: 8 bytes, and for
+// each array 16 bytes and the elements.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <span>
+#include <type_traits>
+
+namespace farside {
+
+template <class T>
+class GrowingArray {
+  static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= alignof(void*));
+
+ public:
+  GrowingArray() = default;
+  GrowingArray(const GrowingArray&) = delete;
+  GrowingArray& operator=(const GrowingArray&) = delete;
+  ~GrowingArray() {
+    for (Block* block = block_.load(std::memory_order_relaxed); block != nullptr;) {
+      Block* const outgrown = block->outgrown;
+      ::operator delete(block);
+      block = outgrown;
+    }
+  }
+
+  // The array; empty before the first call of replace().
+  std::span<T> get() const {
+    Block* const block = block_.load(std::memory_order_acquire);
+    return block != nullptr ? block->elements() : std::span<T>();
+  }
+  // Replaces the array by one of `size` elements, all zero, that fill(std::span<T>) has filled.
+  template <class Fill>
+  void replace(std::size_t size, Fill&& fill) {
+    Block* const block =
+        new (::operator new(sizeof(Block) + size * sizeof(T))) Block{block_.load(std::memory_order_relaxed), size};
+    std::uninitialized_value_construct_n(block->first(), size);
+    fill(block->elements());
+    block_.store(block, std::memory_order_release);
+  }
+  // The bytes of all arrays.
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const Block* block = block_.load(std::memory_order_relaxed); block != nullptr; block = block->outgrown)
+      sum += sizeof(Block) + block->size * sizeof(T);
+    return sum;
+  }
+
+ private:
+  struct Block {
+    Block* const outgrown;
+    const std::size_t size;
+    T* first() { return reinterpret_cast<T*>(this + 1); }
+    std::span<T> elements() { return {first(), size}; }
+  };
+
+  std::atomic<Block*> block_{nullptr};
+};
+
+}  // namespace farside
