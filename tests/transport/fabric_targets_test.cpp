@@ -119,6 +119,7 @@ TEST_CASE("a target is active while it is used, by however many") {
     CHECK(Use(targets, target));
   }
   CHECK(targets.busy() == 0);
+  targets.for_each_busy([](Use&) {});
   CHECK_FALSE(Use(targets, target));
 }
 
@@ -146,6 +147,17 @@ TEST_CASE("a target at rest keeps its object until all are visited or too many a
   };
   CHECK(attached() == kMost);
   CHECK(targets.busy() == 0);
+  // Nor do more keep one whose operations have completed before the flush.
+  for (int rank = 0; rank < 2 * kMost; ++rank) {
+    FabricTarget& target = *targets.find(rank);
+    {
+      const Use used(targets, target, rank);
+      used->writes.issued();
+    }
+    target.busy->writes.completed();
+    CHECK(Use(targets, target));
+  }
+  CHECK(attached() == kMost);
   // Not while one who visits all has it.
   targets.for_each_busy([&](Use& visited) { CHECK(use(visited->rank) == &*visited); });
   CHECK(attached() == 0);

@@ -50,10 +50,11 @@ void Fabric::end_long_sleep() {
 }
 
 void Fabric::check() {
+  std::vector<OperationPool::Operations> unused;  // freed at the end, without a mutex
   {
     const std::scoped_lock held(mutex_);
     connections_->clear_lost([this](Peer peer) { return !under_way_.peers().any_under_way(peer); });
-    under_way_.peers().deactivate_unused();
+    unused = under_way_.peers().deactivate_unused();
     health_.check(Clock::now());
   }
   if (!domain_.by_sockets()) return;

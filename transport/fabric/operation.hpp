@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <rdma/fabric.h>
@@ -82,13 +83,13 @@ class OperationPool {
     operation.into = nullptr;
     free_.push_back(&operation);
   }
-  // Frees the operations, unless some are in use.
-  void free_unused() {
-    if (free_.size() < all_.size()) return;
+  using Operations = std::vector<std::unique_ptr<Operation>>;
+  // Gives the operations away to be freed, unless some are in use.
+  Operations take_unused() {
+    if (free_.size() < all_.size()) return {};
     free_.clear();
     free_.shrink_to_fit();
-    all_.clear();
-    all_.shrink_to_fit();
+    return std::exchange(all_, {});
   }
   // Takes a reply from the network, and checks every field. Gives the operation that awaits the reply, that of this
   // index, its data or an error, and returns the operation, which then awaits one completion less. Returns null, and
@@ -103,7 +104,7 @@ class OperationPool {
  private:
   const Peer peer_;
   std::uint32_t generations_ = 0;
-  std::vector<std::unique_ptr<Operation>> all_;
+  Operations all_;
   std::vector<Operation*> free_;
 };
 

@@ -156,17 +156,19 @@ class PeerStates {
     state.unacknowledged_since = {};
     active_.push_back(&state);
   }
-  // Ends the activity of peers towards which no operation is under way, nor has completed since the last call, and
-  // frees the memory of their operations.
-  void deactivate_unused() {
-    std::erase_if(active_, [](PeerState* state) {
+  // Ends the activity of peers towards which no operation is under way, nor has completed since the last call. Returns
+  // their operations, which may be many, to be freed without the mutex.
+  std::vector<OperationPool::Operations> deactivate_unused() {
+    std::vector<OperationPool::Operations> unused;
+    std::erase_if(active_, [&unused](PeerState* state) {
       const std::scoped_lock held(state->mutex);
       if (std::exchange(state->completed_at_check, state->completed) != state->completed || state->under_way > 0)
         return false;
-      state->pool.free_unused();
+      unused.push_back(state->pool.take_unused());
       state->active = false;
       return true;
     });
+    return unused;
   }
   std::span<PeerState* const> active() const { return active_; }
 

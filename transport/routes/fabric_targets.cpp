@@ -89,8 +89,7 @@ BusyTarget& FabricTargets::begin(FabricTarget& target, int rank) {
 BusyTarget* FabricTargets::join(FabricTarget& target) {
   const std::scoped_lock held(target.mutex);
   BusyTarget* const busy = target.busy;
-  if (busy == nullptr || (busy->users.load(std::memory_order_relaxed) == 0 && busy->at_rest())) return nullptr;
-  busy->users.fetch_add(1, std::memory_order_relaxed);
+  if (busy != nullptr) busy->users.fetch_add(1, std::memory_order_relaxed);
   return busy;
 }
 

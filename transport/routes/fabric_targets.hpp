@@ -91,7 +91,7 @@ class FabricTargets {
    public:
     Use(FabricTargets& targets, FabricTarget& target, int rank)
         : targets_(&targets), busy_(&targets.begin(target, rank)) {}
-    // Of a target that is busy already; null if it is not.
+    // Of the object that the target has; null if it has none.
     Use(FabricTargets& targets, FabricTarget& target) : targets_(&targets), busy_(targets.join(target)) {}
     Use(Use&& other) noexcept
         : targets_(other.targets_), busy_(std::exchange(other.busy_, nullptr)), visits_(other.visits_) {}
