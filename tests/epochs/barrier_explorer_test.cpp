@@ -124,6 +124,69 @@ TEST_CASE("the leader of a node that cannot notify another node releases its own
   }
 }
 
+TEST_CASE("a rank that cannot notify another one fails, in whichever round") {
+  const Schedules schedules = flat_schedules(5);
+  for (const int lost : {1, 2, 4}) {
+    INFO("rank 0 cannot notify rank " << lost);
+    Words words;
+    std::deque<FailingMemory> memories;
+    std::deque<farside::epochs::Barrier<FailingMemory>> barriers;
+    for (int rank = 0; rank < 5; ++rank) {
+      memories.emplace_back(words, rank).fails = [=](int to, std::uint32_t) { return rank == 0 && to == lost; };
+      barriers.emplace_back(memories.back(), schedules[static_cast<std::size_t>(rank)], BarrierWord::make(1, 0, 0));
+    }
+    for (int turn = 0; turn < 4; ++turn) {
+      for (auto& barrier : barriers) (void)barrier.advance();
+    }
+    CHECK(barriers[0].failed_operation() != nullptr);
+    CHECK(!barriers[static_cast<std::size_t>(lost)].advance());
+  }
+}
+
+namespace {
+
+// Runs one barrier, which `late` enters last. Returns whether all ranks have waited for it, and left then.
+bool waits_for(const Schedules& schedules, std::size_t late) {
+  Words words;
+  std::deque<FailingMemory> memories;
+  std::deque<farside::epochs::Barrier<FailingMemory>> barriers;
+  for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
+    memories.emplace_back(words, static_cast<int>(rank));
+    barriers.emplace_back(memories.back(), schedules[rank], BarrierWord::make(1, 0, 0));
+  }
+  // Each turn brings at least one rank on by a step, or no later one does.
+  const std::size_t turns = 2 * schedules.size();
+  bool waits = true;
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
+      if (rank != late && barriers[rank].advance()) waits = false;
+    }
+  }
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    for (auto& barrier : barriers) (void)barrier.advance();
+  }
+  for (auto& barrier : barriers) waits = waits && barrier.advance();
+  return waits;
+}
+
+}  // namespace
+
+TEST_CASE("each of up to 40 ranks waits for each other one, flat and on several nodes") {
+  for (int ranks = 1; ranks <= 40; ++ranks) {
+    for (const int nodes : {0, 1, 3, 9}) {
+      if (nodes > ranks) continue;
+      std::vector<std::vector<int>> on(static_cast<std::size_t>(nodes));
+      for (int rank = 0; rank < ranks && nodes != 0; ++rank)
+        on[static_cast<std::size_t>(rank * nodes / ranks)].push_back(rank);
+      const Schedules schedules = nodes == 0 ? flat_schedules(ranks) : schedules_by_nodes(on);
+      for (std::size_t late = 0; late < schedules.size(); ++late) {
+        INFO(ranks << " ranks on " << nodes << " nodes (0: flat), rank " << late << " is late");
+        REQUIRE(waits_for(schedules, late));
+      }
+    }
+  }
+}
+
 TEST_CASE("the schedules of up to 40 ranks on up to 7 nodes fit each other") {
   for (int nodes = 1; nodes <= 7; ++nodes) {
     for (int ranks = nodes; ranks <= 40; ++ranks) {

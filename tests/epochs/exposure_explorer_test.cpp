@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/epochs/exposure_program.hpp"
+#include "tests/epochs/failing_memory.hpp"
 
 namespace {
 
@@ -102,4 +103,62 @@ TEST_CASE("a start that waits for no post is caught") {
   CHECK(fault({"P1 W", "S0 C"}, [](Request& r) {
           if (r.kind == Kind::kOwnRead && r.word == ControlBlock::kPosted) r.operand = ~std::uint64_t{0};
         }) == kNoPost);
+}
+
+TEST_CASE("a start learns which posts have MPI_MODE_NOPUT, and takes all bits off") {
+  using farside::epochs::FailingMemory, farside::epochs::Words;
+  using Notify = farside::epochs::Notify<FailingMemory>;
+  constexpr int kOrigin = 1, kOther = 3;
+  // The last two targets have their bits in another word than the others.
+  const std::vector<int> targets = {0, 2, 31, 32, 40};
+  const std::vector<int> without_put = {2, 31, 40};
+  Words words;
+  FailingMemory origin(words, kOrigin);
+  std::vector<int> no_put;
+  farside::epochs::AwaitPosts<FailingMemory> start(origin, targets, &no_put);
+  for (const int target : {kOther, 0, 2, 31, 32, 40}) {
+    CHECK(!start.advance());
+    FailingMemory memory(words, target);
+    const bool puts = target == 0 || target == 32 || target == kOther;
+    Notify post(memory, target, puts ? Notify::What::kPosted : Notify::What::kPostedNoPut, std::vector<int>{kOrigin});
+    CHECK(post.advance());
+  }
+  CHECK(start.advance());
+  CHECK(no_put == without_put);
+  // The post that no start has waited for is left.
+  CHECK(words.at(kOrigin, ControlBlock::posted_word(0)) == ControlBlock::posted_bit(kOther));
+  CHECK(words.at(kOrigin, ControlBlock::posted_word(40)) == 0);
+}
+
+TEST_CASE("an exposure of another rank is found from the post to the wait") {
+  using farside::epochs::FailingMemory, farside::epochs::Words;
+  using Mark = farside::epochs::ExposureMark<FailingMemory>;
+  Words words;
+  FailingMemory target(words, 0), origin(words, 1);
+  const auto exposed = [&] {
+    farside::epochs::LookForExposure<FailingMemory> look(origin, 0);
+    CHECK(look.advance());
+    return look.exposed();
+  };
+  CHECK(!exposed());
+  CHECK(Mark::set(target));
+  CHECK(exposed());
+  Mark::clear(target);
+  CHECK(!exposed());
+}
+
+TEST_CASE("a post or complete that cannot reach a member fails, and reaches the others") {
+  using farside::epochs::FailingMemory, farside::epochs::Words;
+  using Notify = farside::epochs::Notify<FailingMemory>;
+  Words words;
+  FailingMemory memory(words, 0);
+  memory.fails = [](int rank, std::uint32_t) { return rank == 2; };
+  Notify notify(memory, 0, Notify::What::kCompleted, std::vector<int>{1, 2, 3});
+  CHECK(!notify.advance());
+  auto* failed = notify.failed_operation();
+  REQUIRE(failed != nullptr);
+  (void)failed->take_error();
+  CHECK(notify.advance());
+  CHECK(notify.failed_operation() == nullptr);
+  for (const int member : {1, 3}) CHECK(words.at(member, ControlBlock::kCompleted) == 1);
 }

@@ -195,7 +195,9 @@ TEST_CASE("a post is refused exactly while its rank is locked, whatever lock_all
                                                   {"PWPW", "EL", "L"},
                                                   {"PWPW", "LE", "SL"},
                                                   {"PW", "L", "L", "E"},
-                                                  {"PW", "L", "S", "E"}}) {
+                                                  {"PW", "L", "S", "E"},
+                                                  // Between two writers: the second one takes the lock_all off.
+                                                  {"PW", "E", "L", "E"}}) {
     const auto found = must_hold(scripts);
     CHECK(found.post_refused);
     CHECK(found.post_beside_lock_all);

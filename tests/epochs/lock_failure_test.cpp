@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Failing operations while a lock and the global lock are acquired together: what is held is released, and what is
-// not held is never released.
+// Failing operations while a lock and the global lock are acquired together, or a lock_all, and in the queue of a lock:
+// what is held is released, what is not held is never released, and a wake word stays in use while a peer may write.
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -9,6 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_all.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_target.hpp"
 #include "epochs/protocols/lock_with_global.hpp"
@@ -193,11 +196,273 @@ TEST_CASE("a lock that failed in a queue keeps its wake word, and a process with
       CHECK(table.kept_wake_words() == kept + 1);
       CHECK(table.is_idle());
     }
+    // With a global lock it takes two.
+    CHECK(table.kept_wake_words() == ControlBlock::kWakeWords - (home == kHome ? 1 : 0));
     LockTarget lock(memory, table, 0, LockType::kExclusive);
     CHECK(run(lock));
     CHECK(!lock.ok());
     CHECK(lock.out_of_wake_words());
     CHECK(table.is_idle());
     words = {};
+  }
+}
+
+namespace {
+
+bool is_wake_word(std::uint32_t word) {
+  return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
+}
+// The wake words of kSelf that a peer has written to, as bits.
+std::uint32_t woken(Words& words) {
+  std::uint32_t bits = 0;
+  for (std::uint32_t i = 0; i < ControlBlock::kWakeWords; ++i) {
+    if (words.at(kSelf, ControlBlock::wake_word(i)) != 0) bits |= 1U << i;
+  }
+  return bits;
+}
+
+}  // namespace
+
+TEST_CASE("a lock that has stopped waiting keeps the wake word that a peer still writes to, in either queue",
+          "[epochs]") {
+  for (const bool at_global_lock : {true, false}) {
+    CAPTURE(at_global_lock);
+    Words words;
+    FailingMemory other(words, kOther), memory(words, kSelf);
+    AcquireLock<FailingMemory, GlobalLock> all(other, kOther, kHome, LockType::kShared, 0);
+    AcquireLock<FailingMemory> holder(other, kOther, kTarget, LockType::kExclusive, 0);
+    REQUIRE((at_global_lock ? run(all) : run(holder)));
+    Table table(kSelf, 4, kHome);
+    memory.fails = [&](int rank, std::uint32_t) { return rank == (at_global_lock ? kTarget : kHome); };
+    LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+    CHECK(!run(lock));
+    CHECK(lock.stop_waiting());
+    CHECK(run(lock));
+    CHECK(table.is_idle());
+    if (at_global_lock) {
+      ReleaseLock<FailingMemory, GlobalLock> release(other, kHome, LockType::kShared, all.token());
+      CHECK(run(release));
+    } else {
+      ReleaseLock<FailingMemory> release(other, kTarget, LockType::kExclusive, holder.token());
+      CHECK(run(release));
+    }
+    REQUIRE(woken(words) != 0);
+    CHECK((woken(words) & ~table.wake_words_in_use()) == 0);
+  }
+}
+
+TEST_CASE("a lock that waits in a queue and has not failed cannot stop waiting", "[epochs]") {
+  Words words;
+  FailingMemory other(words, kOther), memory(words, kSelf);
+  AcquireLock<FailingMemory, GlobalLock> all(other, kOther, kHome, LockType::kShared, 0);
+  REQUIRE(run(all));
+  Table table(kSelf, 4, kHome);
+  LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+  CHECK(!run(lock));
+  CHECK(!lock.stop_waiting());
+  ReleaseLock<FailingMemory, GlobalLock> release(other, kHome, LockType::kShared, all.token());
+  CHECK(run(release));
+  CHECK(run(lock));
+  CHECK(lock.ok());
+}
+
+TEST_CASE("a lock without a wake word, within another exclusive lock, leaves the global lock to that one", "[epochs]") {
+  Words words;
+  FailingMemory other(words, kOther), memory(words, kSelf);
+  AcquireLock<FailingMemory> holder(other, kOther, kTarget, LockType::kExclusive, 0);
+  REQUIRE(run(holder));
+  Table table(kSelf, 4, kHome);
+  LockTarget outer(memory, table, kHome, LockType::kExclusive);
+  REQUIRE(run(outer));
+  memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word >= ControlBlock::kRing; };
+  for (std::uint32_t kept = 0; kept <= ControlBlock::kWakeWords; ++kept) {
+    LockTarget inner(memory, table, kTarget, LockType::kExclusive);
+    CHECK(run(inner));
+    CHECK(!inner.ok());
+    CHECK(inner.out_of_wake_words() == (kept == ControlBlock::kWakeWords));
+    CHECK(LockWord::writers(words.at(kHome, GlobalLock::kWord)) == 1);
+  }
+  UnlockTarget unlock(memory, table, HeldLock{kHome, LockType::kExclusive, true, false, 0, outer.token()});
+  CHECK(run(unlock));
+  unlock.data_complete();
+  CHECK(run(unlock));
+  CHECK(table.is_idle());
+  CHECK(present(words, kHome, GlobalLock::kWord) == 0);
+}
+
+TEST_CASE("a lock that is held, but cannot pass its hand-off on, is released, and keeps no wake word", "[epochs]") {
+  constexpr int kLost = 0;
+  Words words;
+  FailingMemory other(words, kOther), lost(words, kLost), memory(words, kSelf);
+  // In the queue behind `other`: this rank, a reader that is lost then, and a writer.
+  AcquireLock<FailingMemory> holder(other, kOther, kTarget, LockType::kExclusive, 0);
+  REQUIRE(run(holder));
+  const std::uint64_t before = words.at(kTarget, TargetLock::kWord);
+  words.at(kTarget, TargetLock::kWord) += LockWord::arrive(LockType::kShared);
+  AcquireLock<FailingMemory> reader(lost, kLost, kTarget, LockType::kShared, 0);
+  AcquireLock<FailingMemory> writer(other, kOther, kTarget, LockType::kExclusive, 1);
+  CHECK(!run(reader));
+  CHECK(!run(writer));
+  ReleaseLock<FailingMemory> release(other, kTarget, LockType::kExclusive, holder.token());
+  CHECK(run(release));
+  // This rank finds the hand-off in its slot and passes it on.
+  memory.fails = [](int rank, std::uint32_t word) { return rank == kLost && is_wake_word(word); };
+  Table table(kSelf, 4, Table::kNoGlobalLock);
+  LockTarget lock(memory, table, kTarget, LockType::kShared, TakenTicket{.before = before});
+  CHECK(run(lock));
+  CHECK(!lock.ok());
+  CHECK(table.is_idle());
+  CHECK(table.wake_words_in_use() == 0);
+  // It has departed, as a reader does that its successor takes off the lock word.
+  CHECK(DrainWord::departed(words.at(kTarget, ControlBlock::kDrain)) == 1);
+}
+
+TEST_CASE("a lock_all that is held, but cannot pass its hand-off on, is released, and keeps no wake word", "[epochs]") {
+  constexpr int kLost = 1;
+  Words words;
+  FailingMemory other(words, kOther), lost(words, kLost), memory(words, kSelf);
+  AcquireLock<FailingMemory, GlobalLock> holder(other, kOther, kHome, LockType::kExclusive, 0);
+  REQUIRE(run(holder));
+  Table table(kSelf, 4, kHome);
+  LockAll all(memory, table);
+  AcquireLock<FailingMemory, GlobalLock> behind(lost, kLost, kHome, LockType::kShared, 0);
+  CHECK(!run(all));
+  CHECK(!run(behind));
+  ReleaseLock<FailingMemory, GlobalLock> release(other, kHome, LockType::kExclusive, holder.token());
+  CHECK(run(release));
+  memory.fails = [](int rank, std::uint32_t word) { return rank == kLost && is_wake_word(word); };
+  CHECK(run(all));
+  CHECK(!all.ok());
+  CHECK(table.is_idle());
+  CHECK(table.wake_words_in_use() == 0);
+  CHECK(LockWord::readers(words.at(kHome, GlobalLock::kWord)) == 1);
+}
+
+TEST_CASE("an unlock that cannot wake the next one ends", "[epochs]") {
+  constexpr int kLost = 0;
+  Words words;
+  FailingMemory lost(words, kLost), memory(words, kSelf);
+  Table table(kSelf, 4, Table::kNoGlobalLock);
+  LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+  REQUIRE(run(lock));
+  AcquireLock<FailingMemory> next(lost, kLost, kTarget, LockType::kExclusive, 0);
+  CHECK(!run(next));
+  memory.fails = [](int rank, std::uint32_t word) { return rank == kLost && is_wake_word(word); };
+  UnlockTarget unlock(memory, table, HeldLock{kTarget, LockType::kExclusive, true, false, 0, lock.token()});
+  CHECK(run(unlock));
+  unlock.data_complete();
+  CHECK(run(unlock));
+  CHECK(table.is_idle());
+}
+
+TEST_CASE(
+    "a lock_all that failed in a queue keeps its wake word, and a process without one cannot wait for a lock_all any "
+    "more",
+    "[epochs]") {
+  for (const int home : {Table::kNoGlobalLock, kHome}) {
+    CAPTURE(home);
+    Words words;
+    FailingMemory other(words, kOther), memory(words, kSelf);
+    AcquireLock<FailingMemory> of_target(other, kOther, kTarget, LockType::kExclusive, 0);
+    AcquireLock<FailingMemory, GlobalLock> global(other, kOther, kHome, LockType::kExclusive, 0);
+    REQUIRE((home == kHome ? run(global) : run(of_target)));
+    Table table(kSelf, 4, home);
+    // The ticket is taken, and the place in the queue cannot be.
+    memory.fails = [&](int rank, std::uint32_t word) {
+      return home == kHome ? rank == kHome && word > ControlBlock::kGlobalLock
+                           : rank == kTarget && word >= ControlBlock::kRing;
+    };
+    for (std::uint32_t kept = 0; kept <= ControlBlock::kWakeWords; ++kept) {
+      LockAll all(memory, table);
+      CHECK(run(all));
+      CHECK(!all.ok());
+      CHECK(all.out_of_wake_words() == (kept == ControlBlock::kWakeWords));
+      CHECK(table.kept_wake_words() == std::min(kept + 1, ControlBlock::kWakeWords));
+      CHECK(table.is_idle());
+      CHECK(present(words, 0, TargetLock::kWord) == 0);
+    }
+  }
+}
+
+TEST_CASE("a wake word that was claimed with the ticket is the one that is waited on, and is free again then",
+          "[epochs]") {
+  Words words;
+  FailingMemory other(words, kOther), memory(words, kSelf);
+  AcquireLock<FailingMemory> holder(other, kOther, kTarget, LockType::kExclusive, 0);
+  REQUIRE(run(holder));
+  Table table(kSelf, 4, Table::kNoGlobalLock);
+  // The first one is that of another thread.
+  std::array<std::uint32_t, 1> of_other_thread{}, claimed{};
+  REQUIRE(table.claim_wake_words(of_other_thread));
+  REQUIRE(table.claim_wake_words(claimed));
+  const std::uint64_t before = words.at(kTarget, TargetLock::kWord);
+  words.at(kTarget, TargetLock::kWord) += LockWord::arrive(LockType::kExclusive);
+  LockTarget lock(memory, table, kTarget, LockType::kExclusive, TakenTicket{before, claimed[0]});
+  CHECK(!run(lock));
+  CHECK(LockWord::writers(words.at(kTarget, TargetLock::kWord)) == 2);
+  ReleaseLock<FailingMemory> release(other, kTarget, LockType::kExclusive, holder.token());
+  CHECK(run(release));
+  CHECK(woken(words) == 1U << claimed[0]);
+  CHECK(run(lock));
+  CHECK(lock.ok());
+  CHECK(table.wake_words_in_use() == 1U << of_other_thread[0]);
+}
+
+TEST_CASE("a release that fails ends: it wakes nobody, and the others go on", "[epochs]") {
+  Words words;
+  FailingMemory other(words, kOther), memory(words, kSelf);
+  const auto woken_other = [&] { return std::exchange(words.at(kOther, ControlBlock::wake_word(0)), 0) != 0; };
+  SECTION("of a target's lock") {
+    Table table(kSelf, 4, Table::kNoGlobalLock);
+    LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+    REQUIRE(run(lock));
+    AcquireLock<FailingMemory> next(other, kOther, kTarget, LockType::kExclusive, 0);
+    CHECK(!run(next));
+    memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word == TargetLock::kWord; };
+    UnlockTarget unlock(memory, table, HeldLock{kTarget, LockType::kExclusive, true, false, 0, lock.token()});
+    CHECK(run(unlock));
+    unlock.data_complete();
+    CHECK(run(unlock));
+    CHECK(!woken_other());
+  }
+  SECTION("of the global lock, beside that of a target") {
+    Table table(kSelf, 4, kHome);
+    LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+    REQUIRE(run(lock));
+    AcquireLock<FailingMemory, GlobalLock> next(other, kOther, kHome, LockType::kShared, 0);
+    CHECK(!run(next));
+    memory.fails = [](int rank, std::uint32_t word) { return rank == kHome && word == GlobalLock::kWord; };
+    UnlockTarget unlock(memory, table, HeldLock{kTarget, LockType::kExclusive, true, false, 0, lock.token()});
+    CHECK(run(unlock));
+    unlock.data_complete();
+    CHECK(run(unlock));
+    CHECK(!woken_other());
+    CHECK(table.is_idle());
+    CHECK(present(words, kTarget, TargetLock::kWord) == 0);
+  }
+  SECTION("of the global lock, by unlock_all") {
+    Table table(kSelf, 4, kHome);
+    LockAll all(memory, table);
+    REQUIRE(run(all));
+    AcquireLock<FailingMemory, GlobalLock> next(other, kOther, kHome, LockType::kExclusive, 0);
+    CHECK(!run(next));
+    memory.fails = [](int rank, std::uint32_t word) { return rank == kHome && word == GlobalLock::kWord; };
+    UnlockAll unlock(memory, table, table.lock_all_token());
+    CHECK(run(unlock));
+    CHECK(!woken_other());
+    CHECK(table.is_idle());
+  }
+  SECTION("of one rank's lock, by unlock_all") {
+    Table table(kSelf, 4, Table::kNoGlobalLock);
+    LockAll all(memory, table);
+    REQUIRE(run(all));
+    AcquireLock<FailingMemory> next(other, kOther, kTarget, LockType::kExclusive, 0);
+    CHECK(!run(next));
+    memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word == TargetLock::kWord; };
+    UnlockAll unlock(memory, table, table.lock_all_token());
+    CHECK(run(unlock));
+    CHECK(!woken_other());
+    CHECK(table.is_idle());
+    for (const int rank : {0, 2, 3}) CHECK(present(words, rank, TargetLock::kWord) == 0);
   }
 }

@@ -69,6 +69,8 @@ TEST_CASE(
     "a lock_all without a global lock acquires every rank's lock, and waits for the preceding one of its process") {
   must_hold({{"L", "X0(X1)", "S1"}, {0, 1, 2}, RightTable::kNoGlobalLock, 2});
   must_hold({{"L", "L", "X1"}, {0, 0, 1}, RightTable::kNoGlobalLock, 2});
+  // Each lock word counts the lock_all of the other rank apart, and not that of its own.
+  must_hold({{"L L", "L X0"}, {0, 1}, RightTable::kNoGlobalLock, 2});
 }
 
 TEST_CASE("a deferred lock is one message if the lock is free, and is acquired before any other lock") {
@@ -109,6 +111,30 @@ TEST_CASE("when a rank is lost at any moment, what is held elsewhere is released
 }
 
 // Rule 1.
+TEST_CASE("no wake word is claimed twice before its use has ended, and a claim gets all of its words or none") {
+  RightTable table;
+  std::array<std::uint32_t, 2> two{};
+  std::array<std::uint32_t, 1> one{};
+  std::uint32_t claimed = 0;
+  for (std::uint32_t count = 0; count + 2 < ControlBlock::kWakeWords; count += 2) {
+    REQUIRE(table.claim_wake_words(two));
+    for (const std::uint32_t word : two) {
+      CHECK((claimed >> word & 1) == 0);
+      claimed |= 1U << word;
+    }
+    CHECK(table.wake_words_in_use() == claimed);
+  }
+  REQUIRE(table.claim_wake_words(one));
+  CHECK((claimed >> one[0] & 1) == 0);
+  claimed |= 1U << one[0];
+  CHECK(!table.claim_wake_words(two));
+  CHECK(table.wake_words_in_use() == claimed);
+  table.end_wake_word(one[0], false);
+  CHECK(table.claim_wake_words(two));
+  CHECK(table.wake_words_in_use() == (1U << ControlBlock::kWakeWords) - 1);
+  CHECK(!table.claim_wake_words(one));
+}
+
 TEST_CASE("a table that gives one wake word to two threads is caught") {
   CHECK(fault<SharesWakeWords>({{"X0", "X1", "X0", "X1"}, {2, 2, 3, 3}, RightTable::kNoGlobalLock, 4}) != "");
 }

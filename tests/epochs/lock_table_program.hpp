@@ -402,6 +402,7 @@ class LockTableProgram {
       case kAll:
         if (running_.template get<LockAll>().ok()) {
           for (int target = 0; target < kRanks; ++target) meets_none(memory, shared, target, LockType::kShared);
+          check_counted_apart(memory, table);
           shared.all[memory.index()] = 1;
         } else {
           ++seen_->failed;
@@ -431,6 +432,14 @@ class LockTableProgram {
       if (other == memory.index()) continue;
       if (excludes(shared.targets[target].inside[other])) memory.broken("two hold locks that exclude each other");
       if (excludes(shared.targets[target].pending[other])) memory.broken("a lock is held before the data of the last");
+    }
+  }
+  // Without a global lock the lock word of each other rank says that this lock_all is none of its MPI_Win_locks.
+  void check_counted_apart(Memory& memory, const Table& table) {
+    for (int target = 0; target < table.ranks() && !table.has_global_lock(); ++target) {
+      const std::uint64_t word = memory.world().at(target, ControlBlock::kLock);
+      if (target != memory.rank() && !memory.world().is_lost(target) && LockWord::lock_alls(word) == 0)
+        memory.broken("a lock_all counts as a lock of another rank");
     }
   }
   void excludes_none(Memory& memory, const Shared& shared, int target, LockType type) {
