@@ -17,6 +17,7 @@
 #include "tests/transport/processes.hpp"
 #include "tests/transport/resolutions.hpp"
 #include "tests/transport/silent_listener.hpp"
+#include "transport/base/no_progress.hpp"
 #include "transport/base/random.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
@@ -223,12 +224,7 @@ TEST_CASE("peers whose endpoints are being opened have places among the requests
 
 TEST_CASE("while an address is resolved, operations on other peers proceed, and the peer is abandoned in time") {
   expect_well(run_processes(1, [](Ranks& ranks) {
-    struct Nothing final : Progress {
-      void poll() override {}
-      void poll_runtime() override {}
-      void listen(WakeEvent&) override {}
-      void stop_listening(WakeEvent&) override {}
-    } progress;
+    NoProgress progress;
     Statistics statistics;
     Settings settings;
     settings.peer_timeout = 1;

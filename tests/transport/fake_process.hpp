@@ -7,17 +7,12 @@
 #include <utility>
 
 #include "tests/transport/fake_provider.hpp"
+#include "transport/base/no_progress.hpp"
 #include "transport/fabric/fabric.hpp"
 
 namespace farside::testing {
 
 struct FakeProcess {
-  struct NoProgress final : Progress {
-    void poll() override {}
-    void poll_runtime() override {}
-    void listen(WakeEvent&) override {}
-    void stop_listening(WakeEvent&) override {}
-  };
   NoProgress progress;
   Statistics statistics;
   std::unique_ptr<Fabric> fabric = std::move(Fabric::open(fake_provider(), Settings{}, progress, statistics).value());

@@ -15,18 +15,12 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/processes.hpp"
+#include "transport/base/no_progress.hpp"
 
 using namespace farside;
 using namespace farside::testing;
 
 namespace {
-
-struct Quiet final : Progress {
-  void poll() override {}
-  void poll_runtime() override {}
-  void listen(WakeEvent& /*wake event*/) override {}
-  void stop_listening(WakeEvent& /*wake event*/) override {}
-};
 
 bool lives() { return true; }
 
@@ -55,7 +49,7 @@ class SharedMessageQueue {
   }
   // Sends one message to a thread that acts as the owner, and awaits the answer. Returns null, or what failed.
   const char* echo(int value) {
-    Quiet quiet;
+    NoProgress quiet;
     std::atomic<bool> stop{false};
     std::thread owner([&] {
       while (!stop) {
@@ -140,7 +134,7 @@ TEST_CASE("slots of senders that were killed are used again") {
 TEST_CASE("a message of a sender that was killed is answered all the same, and a living sender keeps its slot") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     SharedMessageQueue message_queue;
-    Quiet quiet;
+    NoProgress quiet;
     const ProcessIdentity own = message_queue->sender();
     ranks.check(own.known() && !own.is_dead(), "this process lives, and knows who it is");
     const int value = 5;
@@ -176,7 +170,7 @@ TEST_CASE("senders are killed at any time while others send") {
     SharedMessageQueue message_queue;
     constexpr int kSenders = 4, kMessages = 200, kKilled = 40;
     const auto send = [&](int sender, int messages) {
-      Quiet quiet;
+      NoProgress quiet;
       const ProcessIdentity own = message_queue->sender();
       for (int i = 0; i < messages; ++i) {
         std::array<int, 500> text{};

@@ -9,6 +9,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "transport/base/no_progress.hpp"
+
 using namespace farside;
 
 namespace {
@@ -91,13 +93,6 @@ class LoopEndpoint final : public Endpoint {
   static Status unexpected() { return Error{ErrorKind::kOther, "not part of a trial"}; }
   FabricAddress own_;
   std::map<std::uint64_t, MessageHandler::ServedSpace> published_;
-};
-
-struct NoProgress final : Progress {
-  void poll() override {}
-  void poll_runtime() override {}
-  void listen(WakeEvent&) override {}
-  void stop_listening(WakeEvent&) override {}
 };
 
 // Runs a trial of rank 0 with rank 1, and returns its error, or an empty text.

@@ -10,6 +10,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "transport/base/no_progress.hpp"
 #include "transport/base/operation_counts.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
@@ -34,13 +35,6 @@ Sums drained(OperationCounts& counts, int only = -1) {
   });
   return sums;
 }
-
-struct Still final : Progress {
-  void poll() override {}
-  void poll_runtime() override {}
-  void listen(WakeEvent&) override {}
-  void stop_listening(WakeEvent&) override {}
-};
 
 }  // namespace
 
@@ -117,7 +111,7 @@ TEST_CASE("ticks become nanoseconds by two readings of both clocks") {
 
 TEST_CASE("a wait is measured from its first pause to its end, and nothing that did not wait") {
   Waited::measure();
-  Still progress;
+  NoProgress progress;
   WakeEvent wake_event{};
   const Ticks before = Waited::here().total;
   { const Waiter none(progress, wake_event); }

@@ -22,11 +22,11 @@
 // peer only (peer_states.hpp), once for each attempt to issue and once when it completes, so that threads with
 // different peers do not wait for each other. One mutex guards all else: connections, messages that arrive, and what is
 // done at regular times. A thread that polls tries it, and leaves if another thread holds it. Over verbs a third one,
-// of the slots for operands (local_memory.hpp), is held for a few loads and stores.
+// of the slots for operands (local_memory.hpp), is held for a few loads and stores, or the registration of 64 slots.
 //
 // Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request), kNoMemory if
 // memory cannot be registered, kNoRoute when the endpoint is opened. Cost: an operation over TCP takes its origin 5 to
-// 10 us. Memory: with Connections 128 bytes per peer, and 200 more once an operation was issued to it.
+// 10 us. Memory: with Connections 128 to 152 bytes per peer, and 200 more once an operation was issued to it.
 #pragma once
 
 #include <array>
@@ -205,7 +205,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Replies replies_;
   Receives receives_;
   std::optional<ConnectionEviction> eviction_;  // always, once the endpoint is open
-  bool sleeps_long_ = false;                    // the progress thread sleeps, or is about to: nothing is under way
+  bool sleeps_long_ = false;                    // the progress thread sleeps, or is about to: no peer is active
   MessageHandler handler_;
 
   WakeEvent own_wake_event_;  // of threads that wait to issue

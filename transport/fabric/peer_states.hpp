@@ -5,12 +5,10 @@
 //
 // Thread safety: each peer has a mutex of its own, so that threads issue to different peers at once. Fabric's mutex
 // guards what is done at regular times. A thread that takes both takes Fabric's mutex first, and no thread holds the
-// mutexes of two peers. Memory: 8 bytes per peer, and 200 more for each that was used.
+// mutexes of two peers. Memory: 8 to 32 bytes per peer, and 200 more for each that was used.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +21,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/address.hpp"
+#include "transport/base/growing_array.hpp"
 #include "transport/fabric/operation.hpp"
 
 namespace farside {
@@ -94,13 +93,6 @@ struct PeerState {
 
 class PeerStates {
  public:
-  PeerStates() = default;
-  PeerStates(const PeerStates&) = delete;
-  PeerStates& operator=(const PeerStates&) = delete;
-  ~PeerStates() {
-    for (std::atomic<Place*>& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
-  }
-
   // Returns the state of the peer, and makes it at the first use. Any thread.
   PeerState& of(Peer peer) {
     if (PeerState* const state = find(peer)) [[likely]]
@@ -109,9 +101,8 @@ class PeerStates {
   }
   // Null if there is none yet. Any thread.
   PeerState* find(Peer peer) const {
-    const auto [chunk, place] = place_of(peer);
-    const Place* const places = chunks_[chunk].load(std::memory_order_acquire);
-    return places != nullptr ? places[place].load(std::memory_order_acquire) : nullptr;
+    const std::span<const Place> places = places_.get();
+    return peer < places.size() ? places[peer].load(std::memory_order_acquire) : nullptr;
   }
   bool any_under_way(Peer peer) const {
     PeerState* const state = find(peer);
@@ -174,21 +165,9 @@ class PeerStates {
 
  private:
   using Place = std::atomic<PeerState*>;
-  // The first two chunks have the places of kFirst peers each, and every other one twice as many as the one before.
-  static constexpr std::size_t kFirst = 64;
-  static constexpr std::size_t kChunks = 33;
-  struct At {
-    std::size_t chunk;
-    std::size_t place;
-  };
-  static At place_of(Peer peer) {
-    if (peer < kFirst) return {0, peer};
-    const auto chunk = static_cast<std::size_t>(std::bit_width(peer / kFirst));
-    return {chunk, peer - (kFirst << (chunk - 1))};
-  }
   PeerState& make(Peer peer);
 
-  std::array<std::atomic<Place*>, kChunks> chunks_{};
+  GrowingArray<Place> places_;  // by peer
   std::mutex making_;  // guards the places against other writers, and made_
   std::vector<std::unique_ptr<PeerState>> made_;
   std::vector<PeerState*> active_;

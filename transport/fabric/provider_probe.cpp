@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 
+#include "transport/base/no_progress.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/fabric/adapters.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -82,13 +83,6 @@ std::string lacking(const std::string& provider) {
     return "its connected endpoint has each of the things that farside needs, but not all of them together";
   return fmt::format("its connected endpoint has {}", fmt::join(all, ", "));
 }
-
-struct NoProgress final : Progress {
-  void poll() override {}
-  void poll_runtime() override {}
-  void listen(WakeEvent&) override {}
-  void stop_listening(WakeEvent&) override {}
-};
 
 std::string atomics_of(const Fabric& fabric) {
   if (fabric.nic_atomics()) {

@@ -114,7 +114,7 @@ class FabricTargets {
 
   // Returns whether any target may be busy. One load.
   bool any_busy() const { return attached_.load(std::memory_order_acquire) != 0; }
-  // Calls visit(Use&) for each target that is busy now.
+  // Calls visit(Use&) for each target that is busy now, or at rest with its object.
   template <class Visit>
   void for_each_busy(Visit&& visit) {
     std::vector<Use> uses;
@@ -148,7 +148,7 @@ class FabricTargets {
   static constexpr std::uint32_t kFirstOwn = 2;
 
   std::mutex adding_;  // guards the following members against other writers, up to the next mutex
-  const TargetDescription* common_ = nullptr;
+  const TargetDescription* common_ = nullptr;  // set once, as other threads read it
   RankIndex index_;
   StableList<FabricTarget> targets_;
   StableList<CompactDescription> compact_descriptions_;

@@ -5,6 +5,7 @@
 // elements 8 to 21.4. Tables that were outgrown stay, since a thread may read them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -28,11 +29,13 @@ class RankIndex {
   // added.
   template <class RankOf>
   void add(RankOf&& rank_of) {
-    if (4 * (std::size_t{count_} + 1) > 3 * slots_) grow(rank_of);
-    if (slots_ > kMostShort) {
-      insert(long_.get(), count_, rank_of(static_cast<int>(count_)));
+    const std::size_t slots = std::max(short_.get().size(), long_.get().size());
+    if (4 * (std::size_t{count_} + 1) > 3 * slots) grow(slots == 0 ? 8 : 2 * slots, rank_of);
+    const int rank = rank_of(static_cast<int>(count_));
+    if (const auto newest = long_.get(); !newest.empty()) {
+      insert(newest, count_, rank);
     } else {
-      insert(short_.get(), count_, rank_of(static_cast<int>(count_)));
+      insert(short_.get(), count_, rank);
     }
     ++count_;
   }
@@ -64,23 +67,21 @@ class RankIndex {
     slots[at].store(static_cast<Number>(number + 1), std::memory_order_release);
   }
   template <class RankOf>
-  void grow(RankOf&& rank_of) {
-    slots_ = slots_ == 0 ? 8 : 2 * slots_;
+  void grow(std::size_t size, RankOf&& rank_of) {
     const auto fill = [&](auto slots) {
       for (std::uint32_t number = 0; number < count_; ++number)
         insert(slots, number, rank_of(static_cast<int>(number)));
     };
-    if (slots_ > kMostShort) {
-      long_.replace(slots_, fill);
+    if (size > kMostShort) {
+      long_.replace(size, fill);
     } else {
-      short_.replace(slots_, fill);
+      short_.replace(size, fill);
     }
   }
 
   GrowingArray<std::atomic<std::uint16_t>> short_;
   GrowingArray<std::atomic<std::uint32_t>> long_;  // empty while the numbers fit short_
   std::uint32_t count_ = 0;
-  std::uint32_t slots_ = 0;
 };
 
 }  // namespace farside
