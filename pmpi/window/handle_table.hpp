@@ -14,8 +14,19 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <type_traits>
 
 namespace farside::pmpi {
+
+// The key of a handle of MPI. Handles are ints (MPICH) or pointers (Open MPI); 0 is no handle in either runtime.
+template <class Handle>
+std::uintptr_t key_of_handle(Handle handle) {
+  if constexpr (std::is_pointer_v<Handle>) {
+    return reinterpret_cast<std::uintptr_t>(handle);
+  } else {
+    return static_cast<unsigned>(handle);
+  }
+}
 
 template <class Value>
 class HandleTable {

@@ -2,6 +2,7 @@
 #include "pmpi/window/requests.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "pmpi/runtime/runtime.hpp"
@@ -39,10 +40,13 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
     return Fault{code, "the runtime made no request"};
   }
   if (operation != nullptr) {
-    const std::scoped_lock held(mutex_);
+    Place& place = find_or_make(*request);
     operation->request = *request;
-    (over ? to_report_ : under_way_).fetch_add(1, std::memory_order_relaxed);
-    all().insert_or_assign(*request, std::move(operation));
+    operation->place = &place;
+    if (over) to_report_.fetch_add(1, std::memory_order_relaxed);
+    if (!any()) any_.store(true, std::memory_order_relaxed);
+    const std::scoped_lock held(place.mutex);
+    place.operation = std::move(operation);
   }
   if (!over) return {};
   code = PMPI_Grequest_complete(*request);
@@ -53,10 +57,11 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
 }
 
-// Made at the first use and never destroyed, because threads may complete requests while the process exits.
-Requests::All& Requests::all() {
-  static All* const all = new All;
-  return *all;
+Requests::Place& Requests::find_or_make(MPI_Request request) {
+  if (Place* const place = find(request)) return *place;
+  auto place = std::make_unique<Place>();
+  places_.insert(key_of_handle(request), place.get());
+  return *place.release();
 }
 
 std::vector<std::unique_ptr<Requests::Operation>>& Requests::freed_here() {
@@ -78,43 +83,48 @@ void Requests::change(Operation& operation, Change&& change) {
   if (!before && operation.to_report()) to_report_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Requests::end(Operation& operation, std::vector<MPI_Request>& ended) {
+void Requests::end(Operation& operation) {
   change(operation, [&] {
     const Outcome outcome = operation.own->take_error();
     if (!outcome) operation.fault = outcome.fault();
     operation.own = nullptr;
   });
-  under_way_.fetch_sub(1, std::memory_order_relaxed);
-  ended.push_back(operation.request);
 }
 
 void Requests::freed(Operation& operation) {
-  const std::scoped_lock held(mutex_);
-  auto node = all().extract(operation.request);
-  if (!operation.to_report()) return;
+  Place& place = *operation.place;
+  const std::scoped_lock held(place.mutex);
+  std::unique_ptr<Operation> taken = std::move(place.operation);
+  if (!taken->to_report()) return;
   to_report_.fetch_sub(1, std::memory_order_relaxed);
-  freed_here().push_back(std::move(node.mapped()));
+  freed_here().push_back(std::move(taken));
 }
 
 int Requests::look(std::span<const MPI_Request> requests) {
-  int waiting = 0;
-  std::vector<MPI_Request> ended;
+  const int waiting = complete_finished(requests);
+  if (waiting == 0) return 0;
   Process::instance().poll();
-  {
-    const std::scoped_lock held(mutex_);
-    for (const MPI_Request request : requests) {
-      if (request == MPI_REQUEST_NULL || all().empty()) continue;
-      const auto found = all().find(request);
-      if (found == all().end() || found->second->own == nullptr) continue;
-      if (found->second->own->done()) {
-        end(*found->second, ended);
-      } else {
+  return complete_finished(requests);
+}
+
+int Requests::complete_finished(std::span<const MPI_Request> requests) {
+  int waiting = 0;
+  for (const MPI_Request request : requests) {
+    Place* const place = find(request);
+    if (place == nullptr) continue;
+    {
+      const std::scoped_lock held(place->mutex);
+      Operation* const operation = place->operation.get();
+      if (operation == nullptr || operation->own == nullptr) continue;
+      if (!operation->own->done()) {
         ++waiting;
+        continue;
       }
+      end(*operation);
     }
+    // Outside the mutex, because the runtime may call freed().
+    PMPI_Grequest_complete(request);
   }
-  // Outside the mutex, because the runtime may call freed().
-  for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
   return waiting;
 }
 
@@ -142,54 +152,57 @@ int Requests::report(MPI_Request request) {
 }
 
 void Requests::show(MPI_Request request) {
-  std::unique_lock held(mutex_);
-  const auto found = all().find(request);
-  if (found == all().end()) return;
-  Operation& operation = *found->second;
-  if (operation.own != nullptr || operation.watched == 0) return;
+  Place* const place = find(request);
+  if (place == nullptr) return;
+  std::unique_lock held(place->mutex);
+  Operation* const operation = place->operation.get();
+  if (operation == nullptr || operation->own != nullptr || operation->watched == 0) return;
   std::uint64_t watched = 0;
-  change(operation, [&] { watched = std::exchange(operation.watched, 0); });
+  change(*operation, [&] { watched = std::exchange(operation->watched, 0); });
   // No other thread may complete the request meanwhile (MPI 4.0 section 11.6.2).
   held.unlock();
-  const Outcome outcome = operation.window->request_completed(watched);
+  const Outcome outcome = operation->window->request_completed(watched);
   held.lock();
-  change(operation, [&] {
-    if (!outcome && !operation.fault) operation.fault = outcome.fault();
+  change(*operation, [&] {
+    if (!outcome && !operation->fault) operation->fault = outcome.fault();
   });
 }
 
 void Requests::abandon(MPI_Request request) {
-  bool under_way = false;
+  Place* const place = find(request);
+  if (place == nullptr) return;
   {
-    const std::scoped_lock held(mutex_);
-    const auto found = all().find(request);
-    if (found == all().end()) return;
-    Operation& operation = *found->second;
-    under_way = operation.own != nullptr;
+    const std::scoped_lock held(place->mutex);
+    Operation* const operation = place->operation.get();
+    if (operation == nullptr) return;
+    const bool under_way = operation->own != nullptr;
     // From now on only a call that completes all operations of the target completes this one.
-    change(operation, [&] {
-      operation.watched = 0;
+    change(*operation, [&] {
+      operation->watched = 0;
       if (!under_way) return;
-      operation.window->abandon_request(operation.rank, std::move(operation.own));
-      operation.own = nullptr;
-      under_way_.fetch_sub(1, std::memory_order_relaxed);
+      operation->window->abandon_request(operation->rank, std::move(operation->own));
+      operation->own = nullptr;
     });
+    if (!under_way) return;
   }
-  if (under_way) PMPI_Grequest_complete(request);
+  PMPI_Grequest_complete(request);
 }
 
 void Requests::abandon(const Window& window) {
+  if (!any()) return;
   std::vector<MPI_Request> ended;
-  {
-    const std::scoped_lock held(mutex_);
-    for (auto& [request, operation] : all()) {
-      if (operation->window != &window) continue;
-      if (operation->own != nullptr) end(*operation, ended);
-      // The end of the window has completed the watched operations.
-      change(*operation, [&] { operation->watched = 0; });
-      operation->window = nullptr;
+  places_.each([&](Place& place) {
+    const std::scoped_lock held(place.mutex);
+    Operation* const operation = place.operation.get();
+    if (operation == nullptr || operation->window != &window) return;
+    if (operation->own != nullptr) {
+      end(*operation);
+      ended.push_back(operation->request);
     }
-  }
+    // The end of the window has completed the watched operations.
+    change(*operation, [&] { operation->watched = 0; });
+    operation->window = nullptr;
+  });
   for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
 }
 

@@ -4,23 +4,29 @@
 // completion calls (entries_requests.cpp) therefore complete the requests of finished operations, and then ask the
 // runtime.
 //
-// Thread safety: any thread. The mutex is not held across calls of the runtime that complete requests, nor across the
-// user's error handler. Cost: no remote operation of its own; one entry per operation that is under way.
+// Each handle that the runtime gives out for such a request leads to a place of its own, which stays until the process
+// exits and holds the operation while the request exists. Threads that complete different requests therefore share no
+// line that one of them writes.
+//
+// Thread safety: any thread. A place is found without a lock. Its mutex is contended only if another thread frees the
+// window at the same time; it is not held across calls of the runtime that complete requests, nor across the user's
+// error handler. Cost: no remote operation of its own. Memory: at most some 200 bytes for each request that the process
+// had at the same time, and the operation while the request exists.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include <mpi.h>
 
 #include "pmpi/fault.hpp"
+#include "pmpi/window/handle_table.hpp"
+#include "transport/base/small_mutex.hpp"
 #include "transport/routes/outstanding.hpp"
 
 namespace farside::pmpi {
@@ -31,11 +37,9 @@ class Requests {
  public:
   static Requests& instance() { return instance_; }
 
-  // Returns false if no operation with a request is under way, and none is over with something to report. The runtime
-  // alone then answers the call. Costs two loads.
-  bool any() const {
-    return under_way_.load(std::memory_order_relaxed) + to_report_.load(std::memory_order_relaxed) != 0;
-  }
+  // Returns false if the process had no request whose operation was under way when the call that made it returned, or
+  // had something to report. The runtime alone then answers the call. Costs one load.
+  bool any() const { return any_.load(std::memory_order_relaxed); }
   // Whether a call of the runtime that completes or frees requests may leave something for report(). Drops earlier
   // entries of this thread for which report() was not called.
   bool any_to_report() const;
@@ -46,8 +50,8 @@ class Requests {
   Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own, std::uint64_t watched,
                 MPI_Request* request);
 
-  // Polls the endpoint, completes the requests whose operation is over, and returns how many are still under way. Does
-  // not wait. The cost per request does not depend on the number of stored requests.
+  // Completes the requests whose operation is over, and returns how many are still under way. Polls the endpoint if
+  // there are any. Does not wait. The cost per request does not depend on the number of stored requests.
   int look(std::span<const MPI_Request> requests);
   // Waits until the operations of all these requests are over, and completes them.
   void wait(std::span<const MPI_Request> requests);
@@ -62,6 +66,7 @@ class Requests {
   void abandon(const Window& window);
 
  private:
+  struct Place;
   // Exists from the start of the request until the runtime frees the request, whose extra state points to it.
   struct Operation {
     Window* window;                      // null once the window is freed
@@ -71,14 +76,25 @@ class Requests {
     std::uint64_t watched;
     std::optional<Fault> fault = {};
     MPI_Request request = MPI_REQUEST_NULL;
+    Place* place = nullptr;
     bool to_report() const { return own == nullptr && (watched != 0 || fault); }
   };
-  using All = std::unordered_map<MPI_Request, std::unique_ptr<Operation>>;
+  // Where the operation is whose request has a certain handle.
+  struct alignas(64) Place {
+    SmallMutex mutex;  // guards the operation
+    std::unique_ptr<Operation> operation;
+  };
   constexpr Requests() = default;
-  // The next three need the mutex.
-  static All& all();
-  // Takes the result of an operation that is over, and appends its request to `ended`.
-  void end(Operation& operation, std::vector<MPI_Request>& ended);
+  // Returns the place of a handle, null if none of farside's requests ever had it.
+  Place* find(MPI_Request request) const {
+    return request != MPI_REQUEST_NULL ? places_.find(key_of_handle(request)) : nullptr;
+  }
+  Place& find_or_make(MPI_Request request);
+  // look() without polling. Completes what is over.
+  int complete_finished(std::span<const MPI_Request> requests);
+  // The next two need the mutex of the operation's place.
+  // Takes the result of an operation that is over. The caller completes its request.
+  void end(Operation& operation);
   // Changes an operation, and keeps to_report_ right.
   template <class Change>
   void change(Operation& operation, Change&& change);
@@ -89,10 +105,11 @@ class Requests {
   // The operations whose requests were freed in this thread and which are not reported yet.
   static std::vector<std::unique_ptr<Operation>>& freed_here();
 
+  // Never destroyed, because threads may complete requests while the process exits.
   static Requests instance_;
-  std::atomic<std::size_t> under_way_{0};
-  std::atomic<std::size_t> to_report_{0};
-  std::mutex mutex_;                      // guards all()
+  HandleTable<Place> places_;
+  std::atomic<bool> any_{false};
+  std::atomic<std::size_t> to_report_{0};  // changed for errors and with FARSIDE_CHECK=strict only
 };
 
 }  // namespace farside::pmpi

@@ -5,9 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <type_traits>
 #include <vector>
 
 #include <mpi.h>
@@ -23,12 +21,12 @@ class WindowTable {
   static WindowTable& instance() { return instance_; }
 
   // Returns null if the handle is not farside's. Reads one or two entries of the table.
-  Window* find(MPI_Win handle) const { return windows_.find(key_of(handle)); }
+  Window* find(MPI_Win handle) const { return windows_.find(key_of_handle(handle)); }
   void insert(MPI_Win handle, std::unique_ptr<Window> window);
   // Destroys the window. The handle counts as freed, unless it belongs to a newer window.
   void erase(MPI_Win handle, Window* window);
   // The handle is the runtime's now.
-  void forget(MPI_Win handle) { windows_.forget(key_of(handle)); }
+  void forget(MPI_Win handle) { windows_.forget(key_of_handle(handle)); }
   // Returns, as a text for the user, why find() does not know the handle: it is MPI_WIN_NULL, or its farside window has
   // been freed. Returns null if the handle may be the runtime's. Costs as much as find().
   const char* why_none(MPI_Win handle) const { return look_up(handle).why_none; }
@@ -39,7 +37,7 @@ class WindowTable {
   };
   Found look_up(MPI_Win handle) const {
     if (handle == MPI_WIN_NULL) [[unlikely]] return {nullptr, kIsNull};
-    const auto found = windows_.look_up(key_of(handle));
+    const auto found = windows_.look_up(key_of_handle(handle));
     return {found.value, found.value == nullptr && found.taken_out ? kIsFreed : nullptr};
   }
   std::vector<Window*> all() {
@@ -55,15 +53,6 @@ class WindowTable {
       "the window has been freed; do not keep copies of its handle (MPI 4.0 section 12.2.5)";
 
   constexpr WindowTable() = default;
-  // MPI_Win is an int (MPICH) or a pointer (Open MPI); 0 is no handle in either runtime.
-  template <class Handle>
-  static std::uintptr_t key_of(Handle handle) {
-    if constexpr (std::is_pointer_v<Handle>) {
-      return reinterpret_cast<std::uintptr_t>(handle);
-    } else {
-      return static_cast<unsigned>(handle);
-    }
-  }
 
   // Constant-initialised, so a look-up passes no guard, and never destroyed.
   static WindowTable instance_;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MPI_THREAD_MULTIPLE: the threads of a rank concurrently make, use and free windows of their own, work on one window,
-// each by other operations, and hold locks on different targets.
+// each by other operations, hold locks on different targets, and complete requests that other threads have made.
 //
 //   threads [allocate | create] [at_once]     (at_once: threads make even the program's first windows concurrently)
+#include <barrier>
 #include <functional>
 #include <thread>
 #include <time.h>
@@ -148,6 +149,85 @@ void one_window(check::Memory memory) {
   CHECK_EQ(mine->sum, 0.5L * kRounds * size);
   for (double each : mine->many) CHECK_EQ(each, 1.0 * kRounds * size);
   CHECK_MPI(MPI_Win_unlock(rank, window));
+}
+
+// Threads put rows, each with a request, and get them back. A thread completes the requests of its neighbour, by another
+// kind of call in each round. Thread 0 also frees windows of its own with a request that an unlock has completed and
+// that no call has seen.
+void requests_of_other_threads(check::Memory memory) {
+  constexpr int kRounds = 40, kRows = 12, kLength = 16;
+  check::Window window(memory, sizeof(std::int64_t) * kThreads * kRows * kLength, sizeof(std::int64_t));
+  using Row = std::array<std::int64_t, kLength>;
+  struct Batch {
+    std::array<Row, kRows> sent{}, received{};
+    std::vector<MPI_Request> requests;
+  };
+  std::array<Batch, kThreads> batches;
+  const auto complete = [](std::vector<MPI_Request>& requests, int how) {
+    const int count = static_cast<int>(requests.size());
+    std::vector<int> indices(requests.size());
+    int done = 0, index = 0;
+    switch (how % 5) {
+      case 0: CHECK_MPI(MPI_Waitall(count, requests.data(), MPI_STATUSES_IGNORE)); break;
+      case 1:
+        for (MPI_Request& request : requests) CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        break;
+      case 2:
+        for (int i = 0; i < count; ++i) CHECK_MPI(MPI_Waitany(count, requests.data(), &index, MPI_STATUS_IGNORE));
+        break;
+      case 3:
+        while (done != MPI_UNDEFINED)
+          CHECK_MPI(MPI_Testsome(count, requests.data(), &done, indices.data(), MPI_STATUSES_IGNORE));
+        break;
+      default:
+        while (done == 0) CHECK_MPI(MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE));
+    }
+    for (const MPI_Request request : requests) CHECK(request == MPI_REQUEST_NULL);
+  };
+  std::barrier together(kThreads);
+  MPI_Comm comm;
+  CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  const int target = (rank + 1) % size;
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  in_threads([&](int t) {
+    Batch& own = batches[static_cast<std::size_t>(t)];
+    Batch& other = batches[static_cast<std::size_t>((t + 1) % kThreads)];
+    const auto issue = [&](bool put) {
+      own.requests.assign(kRows, MPI_REQUEST_NULL);
+      for (int i = 0; i < kRows; ++i) {
+        const auto row = static_cast<std::size_t>(i);
+        const MPI_Aint at = (t * kRows + i) * kLength;
+        CHECK_MPI(put ? MPI_Rput(own.sent[row].data(), kLength, MPI_INT64_T, target, at, kLength, MPI_INT64_T, window,
+                                 &own.requests[row])
+                      : MPI_Rget(own.received[row].data(), kLength, MPI_INT64_T, target, at, kLength, MPI_INT64_T,
+                                 window, &own.requests[row]));
+      }
+    };
+    for (int round = 0; round < kRounds; ++round) {
+      for (int i = 0; i < kRows; ++i)
+        own.sent[static_cast<std::size_t>(i)].fill(((round * 100 + rank) * 100 + t) * 100 + i);
+      for (const bool put : {true, false}) {
+        issue(put);
+        together.arrive_and_wait();
+        complete(other.requests, round + t);
+        if (put) CHECK_MPI(MPI_Win_flush(target, window));
+        together.arrive_and_wait();
+      }
+      CHECK(own.received == own.sent);
+      if (t == 0) {
+        MPI_Request request;
+        {
+          check::Window small(memory, sizeof(std::int64_t), sizeof(std::int64_t), comm);
+          CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, small));
+          CHECK_MPI(MPI_Rput(own.sent[0].data(), 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, small, &request));
+          CHECK_MPI(MPI_Win_unlock(target, small));
+        }
+        CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      }
+    }
+  });
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Comm_free(&comm));
 }
 
 // A lock belongs to the rank, so two threads of one rank may not lock the same target, but may lock different targets
@@ -396,6 +476,7 @@ int main(int argc, char** argv) {
   const check::Section<check::Memory> sections[] = {
       {"each thread with windows of its own", windows_of_their_own},
       {"threads with different operations on one window", one_window},
+      {"requests that other threads complete", requests_of_other_threads},
       {"threads with locks on different targets", locks_on_different_targets},
       {"threads within one lock_all", lock_all_by_threads},
       {"a thread that begins to add long rows where others count", rows_begin},
