@@ -18,6 +18,9 @@
 //   said    flags of this barrier (BarrierWord)
 //   before  flags of the preceding barrier, for a reader that is still in that one
 //
+// Nobody awaits the effect of a write: each is a notification. In a window of two ranks it also ends the epoch of the
+// writer's operations, since the only rank that can access their target is the target itself (only_peer()).
+//
 // The objects are not thread-safe, and no call waits. Memory: a schedule has 16 bytes per step, at most
 // ceil(log2(ranks)) steps if it is flat, and 2 ceil(log2(ranks)) + 1 by nodes.
 #pragma once
@@ -103,6 +106,8 @@ class BarrierSchedule {
   }
 
   std::span<const Step> steps() const { return steps_; }
+  // The other rank of two that notify each other; -1 in other schedules.
+  int only_peer() const { return steps_.size() == 1 && steps_[0].to == steps_[0].from ? steps_[0].to : -1; }
 
  private:
   void add_round(int k, int to, int from) {
@@ -119,7 +124,7 @@ class BarrierSchedule {
 
 // One barrier of one rank. Errors: a failed write ends it: failed_operation() returns that write. Before, the rank
 // releases those that wait for its release, with BarrierWord::kFailed; theirs ends well, and they hear that flag.
-template <RemoteMemory M>
+template <NotifyingMemory M>
 class Barrier {
   using Step = BarrierSchedule::Step;
 
@@ -132,26 +137,10 @@ class Barrier {
       : memory_(memory), schedule_(schedule), word_(word) {}
 
   bool advance() {
-    if (failed_operation() != nullptr) return release_after_failure();
-    const std::span<const Step> steps = schedule_.steps();
-    for (; at_ < steps.size(); ++at_, notified_ = false) {
-      const Step& step = steps[at_];
-      if (step.to >= 0 && !notified_) {
-        // Two operations take turns, so that the acknowledgement of a write overlaps with the next step.
-        typename M::Operation& operation = operations_[writes_ % 2];
-        if (!operation.done()) return false;
-        memory_.write(operation, step.to, step.there, word_);
-        ++writes_;
-        notified_ = true;
-      }
-      if (step.from < 0) continue;
-      const std::uint64_t seen = memory_.own(step.here);
-      const std::uint64_t count = BarrierWord::count(word_);
-      if (BarrierWord::count(seen) < count) return false;
-      heard_[at_] = BarrierWord::said(seen, count);
-      if ((heard_[at_] & BarrierWord::kFailed) != 0) word_ |= BarrierWord::kFailed;
-    }
-    return operations_[0].done() && operations_[1].done();
+    if (!failed_ && pass()) return true;
+    failed_ = failed_ || failed_operation() != nullptr;
+    if (failed_) release_after_failure();
+    return false;
   }
 
   // After the barrier: the steps, and what the rank `from` of each has said.
@@ -165,16 +154,38 @@ class Barrier {
   }
 
  private:
-  // Writes to those that wait for nothing but this rank's release, and waits for nothing. Returns false: the barrier
-  // has failed.
-  bool release_after_failure() {
+  // Goes on as far as the peers have come. A notification may count as lost because its receiver has left the barrier
+  // and ended, so what has arrived comes first.
+  bool pass() {
+    const std::span<const Step> steps = schedule_.steps();
+    for (; at_ < steps.size(); ++at_, notified_ = false) {
+      const Step& step = steps[at_];
+      if (step.to >= 0 && !notified_) {
+        // Two operations take turns, so that sending overlaps with the next step.
+        typename M::Operation& operation = operations_[writes_ % 2];
+        if (!operation.done() || failed_operation() != nullptr) return false;
+        memory_.notify_write(operation, step.to, step.there, word_);
+        ++writes_;
+        notified_ = true;
+      }
+      if (step.from < 0) continue;
+      const std::uint64_t seen = memory_.own(step.here);
+      const std::uint64_t count = BarrierWord::count(word_);
+      if (BarrierWord::count(seen) < count) return false;
+      heard_[at_] = BarrierWord::said(seen, count);
+      if ((heard_[at_] & BarrierWord::kFailed) != 0) word_ |= BarrierWord::kFailed;
+    }
+    return operations_[0].done() && operations_[1].done();
+  }
+
+  // Writes to those that wait for nothing but this rank's release, and waits for nothing.
+  void release_after_failure() {
     const std::span<const Step> steps = schedule_.steps();
     for (; at_ < steps.size(); ++at_) {
       if (steps[at_].there != ControlBlock::kBarrierRelease) continue;
       if (!last_.done()) break;
-      memory_.write(last_, steps[at_].to, steps[at_].there, word_ | BarrierWord::kFailed);
+      memory_.notify_write(last_, steps[at_].to, steps[at_].there, word_ | BarrierWord::kFailed);
     }
-    return false;
   }
 
   M& memory_;
@@ -186,6 +197,7 @@ class Barrier {
   std::size_t writes_ = 0;
   std::array<std::uint8_t, kMostSteps> heard_{};
   bool notified_ = false;
+  bool failed_ = false;
 };
 
 }  // namespace farside::epochs

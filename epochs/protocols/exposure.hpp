@@ -10,7 +10,10 @@
 // complete, which follows the start that cleared the bit. One counter is enough. An origin completes again towards
 // the same target only after the target's next post, which follows its wait.
 //
-// The objects are not thread-safe, and none of their calls waits. Cost: one remote atomic per member of the group for
+// Nobody awaits the effect of a post or a complete, so both are notifications. A complete takes effect behind the
+// operations that the memory keeps for it, and a rank that posts again has seen all completes of its last exposure.
+//
+// The objects are not thread-safe, and none of their calls waits. Cost: one notification per member of the group for
 // post and complete; start and wait read own words only. Memory: two bits per peer.
 #pragma once
 
@@ -26,15 +29,15 @@
 
 namespace farside::epochs {
 
-// Notifies every member of a group, all at once: the remote atomics of post and of complete.
-template <RemoteMemory M>
+// Notifies every member of a group, all at once: post and complete.
+template <NotifyingMemory M>
 class Notify {
  public:
   enum class What : std::uint8_t { kPosted, kPostedNoPut, kCompleted };
   Notify(M& memory, int rank, What what, std::span<const int> group) : operations_(group.size()) {
     const Notification notification = notification_of(rank, what);
     for (std::size_t i = 0; i < group.size(); ++i) {
-      memory.fetch_add(operations_[i], group[i], notification.word, notification.added);
+      memory.notify_add(operations_[i], group[i], notification.word, notification.added);
     }
   }
   // The addend and its word, for a caller that has the member's word mapped and needs no operation.

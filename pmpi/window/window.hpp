@@ -265,6 +265,7 @@ class Window {
   // locked.
   Outcome mark_exposed();
   Outcome end_exposure(epochs::Call call, std::size_t origins);
+  Status post_lost();
   // The synchronization calls without window statistics. do_lock() and do_unlock() try the fast path first.
   Outcome do_lock(int lock_type, int rank, int assert);
   Outcome do_unlock(int rank);

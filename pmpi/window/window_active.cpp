@@ -138,8 +138,19 @@ Outcome Window::do_fence(int assert) {
     checked = strict_->fence_reached();
   // The barrier is entered after a failed operation as well, because the other ranks wait in it.
   Status completed = space_->release_puts();
-  if (Status flushed = space_->flush_all(); completed) completed = std::move(flushed);
+  const auto keep = [&completed](Status status) {
+    if (completed) completed = std::move(status);
+  };
+  // The word of the barrier carries the operations that are kept for the only peer. They are complete there before the
+  // peer leaves the barrier, and this rank needs no acknowledgement.
+  const int peer = strict_ == nullptr ? barrier_schedule_->only_peer() : -1;
+  const bool carried = peer >= 0 && !space_->immediate(peer);
+  keep(carried ? space_->order_before_release(peer) : space_->flush_all());
   Outcome met = barrier(said_by_fence(assert));
+  if (carried) {
+    keep(space_->flush_all());
+    if ((assert& MPI_MODE_NOSUCCEED) == 0) space_->expect_release(peer);
+  }
   if (strict_) [[unlikely]]
     strict_->fence_passed((assert& MPI_MODE_NOSUCCEED) == 0);
   return first_of(first_of(completed, std::move(met)), std::move(checked));
@@ -195,6 +206,8 @@ Outcome Window::do_start(MPI_Group group, int assert) {
     epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
     wait_until(space_->wake_event(), [&] { return posts.advance(); });
   }
+  // A target has posted after the end of its last exposure to this rank.
+  for (const int target : targets) space_->knows_executed(target);
   const auto held = guard();
   for (const int target : no_put) epoch_.asserted_no_put(target);
   epoch_.start_ready();
@@ -241,8 +254,27 @@ Outcome Window::do_wait() {
     if (const epochs::Violation v = epoch_.begin_wait()) return v;
     origins = epoch_.posted_group().size();
   }
-  wait_until(space_->wake_event(), [&] { return completions_.take(control_, origins); });
-  return end_exposure(epochs::Call::kWait, origins);
+  Status lost;
+  wait_until(space_->wake_event(), [&] {
+    if (completions_.take(control_, origins)) return true;
+    lost = post_lost();
+    return !lost;
+  });
+  return first_of(std::move(lost), end_exposure(epochs::Call::kWait, origins));
+}
+
+// An origin that has not got its notification never completes.
+Status Window::post_lost() {
+  if (!space_->any_notification_lost()) [[likely]]
+    return {};
+  const auto held = guard();
+  for (const int origin : epoch_.posted_group()) {
+    if (!space_->notification_lost(origin)) continue;
+    Error error{ErrorKind::kPeer, "the connection was lost, and this rank's post perhaps with it"};
+    error.rank = origin;
+    return error;
+  }
+  return {};
 }
 
 Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {

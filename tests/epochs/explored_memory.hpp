@@ -22,6 +22,7 @@ namespace farside::explore {
 inline constexpr int kRanks = 4;
 inline constexpr int kActors = 6;
 inline constexpr int kSlots = 16;  // operations of one protocol object at most
+inline constexpr int kFlights = 8;  // notifications of one actor on their way at most
 // Words for the data that protocols protect, behind the control block of so few ranks.
 inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
 inline constexpr std::uint32_t kWords = kData / 8 + 4;
@@ -46,7 +47,18 @@ inline std::uint64_t hash_bytes(std::uint64_t seed, const void* bytes, std::size
 
 // kLocked: the acquire step and the release step of a message to the target, in one effect: `operand` is added and, if
 // the word held none of the bits in `compare`, `release` as well.
-enum class Kind : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite, kPause, kOwnRead, kOwnAdd, kLocked };
+// kStore: the second half of a torn notification.
+enum class Kind : std::uint8_t {
+  kFetchAdd,
+  kCompareAndSwap,
+  kRead,
+  kWrite,
+  kPause,
+  kOwnRead,
+  kOwnAdd,
+  kLocked,
+  kStore
+};
 
 // A request of an actor to the memory. A sabotage may change it.
 struct Request {
@@ -83,7 +95,24 @@ class World {
     bool looked = false;   // its last advance() read own words
     bool stirred = false;  // own words have changed since, or the actor has not begun
     std::uint8_t used = 0;
-    std::uint8_t unused[4] = {};
+    std::uint8_t flying = 0;
+    std::uint8_t unused[3] = {};
+    // Its notifications that have not taken effect, in their order.
+    std::array<Request, kFlights> flights{};
+
+    // A notification is not overtaken by a later one to the same rank.
+    bool may_arrive(std::size_t flight) const {
+      for (std::size_t i = 0; i < flight; ++i) {
+        if (flights[i].rank == flights[flight].rank) return false;
+      }
+      return true;
+    }
+    Request land(std::size_t flight) {
+      const Request request = flights[flight];
+      for (std::size_t i = flight + 1; i < flying; ++i) flights[i - 1] = flights[i];
+      flights[--flying] = {};
+      return request;
+    }
   };
 
   std::uint64_t at(int rank, std::uint32_t word) const { return words_[index(rank, word)]; }
@@ -120,6 +149,11 @@ class World {
         if (request.kind == Kind::kWrite ? changes(other.request.kind) : other.request.kind == Kind::kWrite)
           return true;
       }
+      for (std::size_t i = 0; i < each.flying; ++i) {
+        const Request& other = each.flights[i];
+        if (other.rank != request.rank || other.word != request.word) continue;
+        if (request.kind == Kind::kWrite ? changes(other.kind) : other.kind == Kind::kWrite) return true;
+      }
     }
     return false;
   }
@@ -138,6 +172,7 @@ class World {
     std::uint64_t hash = hash_bytes(mix(hash_, lost), late_.data(), sizeof(late_));
     for (const Actor& actor : actors) {
       hash = hash_bytes(hash, actor.slots.data(), actor.used * sizeof(Slot));
+      hash = hash_bytes(mix(hash, actor.flying), actor.flights.data(), actor.flying * sizeof(Request));
       hash = mix(hash, static_cast<std::uint64_t>(actor.looked) + 2U * actor.stirred + 4U * actor.used);
     }
     return hash;
@@ -212,6 +247,12 @@ class Memory {
               std::uint64_t release) {
     issue(operation, Kind::kLocked, rank, word, acquire, stops, release);
   }
+  void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    notify(operation, Kind::kFetchAdd, rank, word, value);
+  }
+  void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    notify(operation, Kind::kWrite, rank, word, value);
+  }
   void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
   void learn_hand_off_time(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const {
@@ -258,6 +299,15 @@ class Memory {
     sabotage_(request);
     return request;
   }
+  // The operation is done at once.
+  void notify(Operation& operation, Kind kind, int rank, std::uint32_t word, std::uint64_t operand) {
+    issue(operation, kind, rank, word, operand, 0);
+    if (actor().flying == kFlights) return broken("more notifications on their way than the explorer has room for");
+    World::Slot& slot = actor().slots[operation.slot_];
+    actor().flights[actor().flying++] = slot.request;
+    slot.phase = World::Phase::kDone;
+    slot.request = {};
+  }
   void issue(Operation& operation, Kind kind, int rank, std::uint32_t word, std::uint64_t operand,
              std::uint64_t compare, std::uint64_t release = 0) {
     if (operation.memory_ == nullptr) {
@@ -286,7 +336,7 @@ class Memory {
   const Sabotage& sabotage_;
   std::string& failure_;
 };
-static_assert(RemoteMemory<Memory>);
+static_assert(NotifyingMemory<Memory>);
 
 // The protocol object that a Program runs, as bytes. It is built on zeroes, so that equal bytes are equal objects,
 // and is copied with the Program.

@@ -5,6 +5,7 @@
 //   actor  a rank, or one of two threads of a rank, that runs a Program
 //   Program  the script of an actor: its protocol objects, one after another, and the properties to be checked
 //   effect   an operation changes, or reads, its word at the target; at any time after its issue, in any order
+//   arrive   a notification changes its word at the target; likewise, but in the order of those to the same rank
 //   step     some operations of the actor that took effect become done, or its own words have changed, and it calls
 //            advance() once
 //   lose     a rank is lost: operations on it fail from then on (Options::may_lose)
@@ -141,9 +142,9 @@ class Explorer {
     std::array<Program, kActors> programs;
   };
   struct Event {
-    enum class What : std::uint8_t { kEffect, kStep, kAppear, kLose } what;
+    enum class What : std::uint8_t { kEffect, kArrive, kStep, kAppear, kLose } what;
     std::int8_t who;      // actor; kAppear, kLose: rank
-    std::uint16_t which;  // kEffect: the slot; kStep: the set of slots that become done
+    std::uint16_t which;  // kEffect: the slot; kArrive: the notification; kStep: the set of slots that become done
   };
   static constexpr std::size_t kMaxEvents = 64;
   struct Events {
@@ -278,6 +279,9 @@ class Explorer {
           effected |= 1U << s;
         }
       }
+      for (std::size_t i = 0; i < each.flying; ++i) {
+        if (each.may_arrive(i)) events.add(Event::What::kArrive, a, static_cast<unsigned>(i));
+      }
       if (program(a).over()) continue;
       if (each.stirred || program(a).begins()) events.add(Event::What::kStep, a, 0);
       for (unsigned set = effected; set != 0; set = (set - 1) & effected) events.add(Event::What::kStep, a, set);
@@ -314,6 +318,7 @@ class Explorer {
   void apply(const Event& event) {
     switch (event.what) {
       case Event::What::kEffect: take_effect(event.who, actor(event.who).slots[event.which]); break;
+      case Event::What::kArrive: arrive(event.who, event.which); break;
       case Event::What::kStep: step(event.who, event.which); break;
       case Event::What::kAppear: state_.world.appear(event.who); break;
       case Event::What::kLose: state_.world.lost = 1U << event.who; break;
@@ -338,26 +343,45 @@ class Explorer {
       slot.phase = request.torn ? World::Phase::kHalf : World::Phase::kEffected;
       if (!request.torn && !request.dropped) after = changed(request, before);
     }
-    if (after != before) {
-      state_.world.store(request.rank, request.word, after);
-      if (Program::own_word(request.word)) {
-        if (options_.late) {
-          state_.world.push_late(request.rank, request.word, before);
-        } else {
-          state_.world.stir(request.rank);
-        }
-      }
-    }
+    store(request, before, after);
     if (slot.phase == World::Phase::kEffected) {
       slot.request = {};
       program(who).effect(request, memory(who), state_.shared);
+    }
+  }
+  // What arrives at a lost rank is lost.
+  void arrive(int who, std::size_t flight) {
+    Request& flying = actor(who).flights[flight];
+    if (flying.torn && !state_.world.is_lost(flying.rank)) {
+      flying.operand = changed(flying, state_.world.at(flying.rank, flying.word));
+      flying.kind = Kind::kStore;
+      flying.torn = false;
+      return;
+    }
+    const Request request = actor(who).land(flight);
+    if (state_.world.is_lost(request.rank)) return;
+    if (options_.adapters && state_.world.meets(request)) memory(who).broken(Memory::kMeets);
+    const std::uint64_t before = state_.world.at(request.rank, request.word);
+    store(request, before, request.dropped ? before : changed(request, before));
+    program(who).effect(request, memory(who), state_.shared);
+  }
+  // The request changes its word.
+  void store(const Request& request, std::uint64_t before, std::uint64_t after) {
+    if (after == before) return;
+    state_.world.store(request.rank, request.word, after);
+    if (!Program::own_word(request.word)) return;
+    if (options_.late) {
+      state_.world.push_late(request.rank, request.word, before);
+    } else {
+      state_.world.stir(request.rank);
     }
   }
   static std::uint64_t changed(const Request& request, std::uint64_t before) {
     switch (request.kind) {
       case Kind::kFetchAdd: return before + request.operand;
       case Kind::kCompareAndSwap: return before == request.compare ? request.operand : before;
-      case Kind::kWrite: return request.operand;
+      case Kind::kWrite:
+      case Kind::kStore: return request.operand;
       case Kind::kLocked: return before + request.operand + ((before & request.compare) == 0 ? request.release : 0);
       default: return before;
     }
@@ -416,15 +440,21 @@ class Explorer {
       }
       return text + program(event.who).describe_position();
     }
+    static constexpr const char* kNames[] = {
+        "fetch_add",      "compare_and_swap",          "read", "write", "pause", "", "",
+        "locked message", "second half of an addition"};
+    const auto of = [&](const Request& request) {
+      return std::string(kNames[static_cast<int>(request.kind)]) + " of word " + std::to_string(request.word) +
+             " at rank " + std::to_string(request.rank);
+    };
+    if (event.what == Event::What::kArrive)
+      return who + ": a notification arrives, " + of(actor(event.who).flights[event.which]);
     const World::Slot& slot = actor(event.who).slots[event.which];
     const Request& request = slot.request;
     if (state_.world.is_lost(request.rank))
       return who + ": an operation on rank " + std::to_string(request.rank) + " fails";
     const std::uint64_t before = state_.world.at(request.rank, request.word);
-    static constexpr const char* kNames[] = {"fetch_add", "compare_and_swap", "read", "write", "pause", "",
-                                             "",          "locked message"};
-    std::string text = who + " effect: " + kNames[static_cast<int>(request.kind)] + " of word " +
-                       std::to_string(request.word) + " at rank " + std::to_string(request.rank) + ", " + hex(before);
+    std::string text = who + " effect: " + of(request) + ", " + hex(before);
     if (slot.phase == World::Phase::kHalf) return text + " overwritten by the second half";
     if (request.torn) return text + " read by the first half";
     if (request.dropped) return text + ", dropped";

@@ -51,6 +51,12 @@ class FailingMemory {
   void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     if (begin(operation, rank, word)) words_.at(rank, word) = value;
   }
+  void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    fetch_add(operation, rank, word, value);
+  }
+  void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    write(operation, rank, word, value);
+  }
   void pause(Operation&, std::uint64_t) {}
   void learn_hand_off_time(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const { return words_.at(rank_, word); }
@@ -67,6 +73,6 @@ class FailingMemory {
   Words& words_;
   int rank_;
 };
-static_assert(RemoteMemory<FailingMemory>);
+static_assert(NotifyingMemory<FailingMemory>);
 
 }  // namespace farside::epochs

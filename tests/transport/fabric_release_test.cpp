@@ -69,6 +69,76 @@ TEST_CASE("only a fetch-add carries kept operations along, and only those of its
   CHECK(on.asked() == "message 7 of 1 and 1");
 }
 
+TEST_CASE("a notification carries the kept operations, and has a reply only if they fetch") {
+  RouteFixture on;
+  on.agree();
+  for (const ControlCall call : {ControlCall::kFetchAdd, ControlCall::kWrite}) {
+    CHECK(on.notify(7, call).ok());
+    CHECK(on.asked() == "notification 7 of 0 and 1");
+    on.route->expect_release(7);
+    CHECK(on.put(7).ok());
+    CHECK(on.add(7).ok());
+    CHECK(on.notify(8, call).ok());
+    CHECK(on.notify(7, call).ok());
+    CHECK(on.asked() == "notification 8 of 0 and 1, notification 7 of 2 and 1");
+    CHECK(on.route->flush(7).ok());
+    CHECK(on.asked().empty());
+    on.route->expect_release(7);
+    CHECK(on.put(7).ok());
+    CHECK(on.get(7).ok());
+    CHECK(on.notify(7, call).ok());
+    CHECK(on.asked() == "message 7 of 2 and 1");
+    CHECK(on.route->flush(7).ok());
+    CHECK(on.route->targets().busy() == 0);
+  }
+}
+
+TEST_CASE("RDMA behind a notification with operations waits until they were executed, messages do not") {
+  RouteFixture on;
+  on.agree();
+  const auto notify_with_put = [&] {
+    on.route->expect_release(7);
+    CHECK(on.put(7).ok());
+    CHECK(on.notify(7).ok());
+    CHECK(on.route->flush(7).ok());
+    CHECK(on.asked() == "notification 7 of 1 and 1");
+  };
+  // A message with a reply before the first, none before the next; the same for a read.
+  notify_with_put();
+  CHECK(on.put(7, 8000).ok());
+  CHECK(on.put(7, 8000).ok());
+  CHECK(on.asked() == "message 7 of 0 and 1, write 7, write 7");
+  CHECK(on.route->flush(7).ok());
+  notify_with_put();
+  CHECK(on.get(7, 8000).ok());
+  CHECK(on.asked() == "message 7 of 0 and 1, read 7");
+  CHECK(on.route->flush(7).ok());
+  // The rank itself has said that it has executed them.
+  notify_with_put();
+  on.route->knows_executed(7);
+  CHECK(on.get(7, 8000).ok());
+  CHECK(on.asked() == "read 7");
+  CHECK(on.route->flush(7).ok());
+  // Accumulates are messages, which stay in order. A notification without operations changes nothing.
+  notify_with_put();
+  CHECK(on.add(7, nullptr, 8).ok());
+  CHECK(on.notify(7).ok());
+  CHECK(on.asked() == "message 7 of 1, notification 7 of 0 and 1");
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.get(8, 8000).ok());
+  CHECK(on.get(7, 8000).ok());
+  CHECK(on.asked() == "read 8, message 7 of 0 and 1, read 7");
+  CHECK(on.route->flush_all().ok());
+  // If the question fails, the operation does, and the next one asks again.
+  notify_with_put();
+  on.endpoint.fail_next(Asked::kMessage, false);
+  CHECK_FALSE(on.get(7, 8000).ok());
+  CHECK(on.asked() == "message 7 of 0 and 1");
+  CHECK(on.get(7, 8000).ok());
+  CHECK(on.asked() == "message 7 of 0 and 1, read 7");
+  CHECK(on.route->flush(7).ok());
+}
+
 TEST_CASE("a release waits for what it would overtake: reads, and writes where messages may overtake them") {
   for (const bool ordered : {true, false}) {
     INFO((ordered ? "ordered" : "not ordered"));

@@ -23,11 +23,12 @@ using Call = FakeEndpoint::Call;
 // The calls in words: "write 3, message 5 of 2 and 1" is a write to rank 3, and a message to rank 5 with two operations
 // and a control step.
 inline std::string in_words(const std::vector<Call>& calls) {
-  constexpr std::array kNames = {"write", "read", "control", "message", "regions", "description"};
+  constexpr std::array kNames = {"write", "read", "control", "message", "notification", "regions", "description"};
   std::string words;
   for (const Call& call : calls) {
     words += fmt::format("{}{} {}", words.empty() ? "" : ", ", kNames[static_cast<std::size_t>(call.asked)], call.rank);
-    if (call.asked == Asked::kMessage) words += fmt::format(" of {}", call.operations);
+    if (call.asked == Asked::kMessage || call.asked == Asked::kNotification)
+      words += fmt::format(" of {}", call.operations);
     if (call.steps > 0) words += fmt::format(" and {}", call.steps);
   }
   return words;
@@ -83,6 +84,15 @@ struct RouteFixture {
     const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
     Status status = route->control(ControlCall::kFetchAdd, rank, 64, pending, &one, &one, &fetched);
+    endpoint.complete();
+    return status ? pending.take_error() : std::move(status);
+  }
+  // The same as a notification, or a write. The notification need not be complete.
+  Status notify(int rank, ControlCall call = ControlCall::kFetchAdd) {
+    Pending pending;
+    const std::uint64_t one = 1;
+    std::uint64_t fetched = 0;
+    Status status = route->notify(call, rank, 64, pending, &one, &fetched);
     endpoint.complete();
     return status ? pending.take_error() : std::move(status);
   }

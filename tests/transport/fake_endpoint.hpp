@@ -25,7 +25,7 @@ namespace farside::testing {
 
 class FakeEndpoint final : public Endpoint {
  public:
-  enum class Asked : std::uint8_t { kWrite, kRead, kControl, kMessage, kRegions, kDescription };
+  enum class Asked : std::uint8_t { kWrite, kRead, kControl, kMessage, kNotification, kRegions, kDescription };
   struct Call {
     Asked asked;
     int rank;               // of the target
@@ -51,6 +51,7 @@ class FakeEndpoint final : public Endpoint {
   bool atomics = false;      // of an adapter
   bool ordered = true;       // messages stay behind writes
   bool lock_is_free = true;  // an acquire step does not stop the operations
+  int loses_notifications = -1;  // a rank
   std::map<int, TargetDescription> descriptions;
 
   // The next call of this kind fails, at once or later.
@@ -115,6 +116,14 @@ class FakeEndpoint final : public Endpoint {
                              const ControlStep&, std::uint64_t*) override {
     return issue(pending, place.peer, message(list, 1));
   }
+  Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list, const ControlStep&,
+                std::uint64_t*) override {
+    Call call = message(list, 1);
+    call.asked = Asked::kNotification;
+    return issue(pending, place.peer, call);
+  }
+  bool notification_lost(Peer peer) const override { return ranks_.at(peer) == loses_notifications; }
+  bool any_notification_lost() const override { return loses_notifications >= 0; }
   Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep&, const ControlStep&, LockedResult& result) override {
     const Call call = message(list, 2);

@@ -23,6 +23,12 @@ struct UnderWay : OperationsUnderWay {
     issued(operation, state, pending, nullptr);
     return operation;
   }
+  Operation& notification() {
+    Operation& operation = begin(state);
+    notifies(operation);
+    issued(operation, state, pending, nullptr);
+    return operation;
+  }
   Operation& request(std::uint64_t* fetched = nullptr) {
     Operation& operation = begin(state);
     await_reply(operation);
@@ -49,6 +55,55 @@ struct UnderWay : OperationsUnderWay {
 const Error kLost{ErrorKind::kPeer, "lost"};
 
 }  // namespace
+
+TEST_CASE(
+    "a notification ends when it is sent, and is lost with its connection unless a later operation has completed") {
+  const auto end_connection = [](UnderWay& under_way) { under_way.fail_awaiting(kPeer, kLost); };
+  {
+    UnderWay under_way;
+    end_connection(under_way);
+    CHECK_FALSE(under_way.any_notification_lost());
+    under_way.completed(under_way.notification());
+    CHECK(under_way.idle());
+    CHECK_FALSE(under_way.notification_lost(kPeer));
+    end_connection(under_way);
+    CHECK(under_way.notification_lost(kPeer));
+    CHECK_FALSE(under_way.notification_lost(kPeer + 1));
+    CHECK(UnderWay::take_lost_notification(under_way.state));
+    CHECK_FALSE(UnderWay::take_lost_notification(under_way.state));
+    CHECK_FALSE(under_way.notification_lost(kPeer));
+    end_connection(under_way);
+    CHECK_FALSE(under_way.notification_lost(kPeer));
+  }
+  for (const bool by_reply : {false, true}) {
+    UnderWay under_way;
+    Operation& before = under_way.write();
+    under_way.completed(under_way.notification());
+    under_way.completed(before);
+    Operation& behind = by_reply ? under_way.request() : under_way.write();
+    Operation& last = under_way.notification();
+    under_way.completed(behind);
+    if (by_reply) CHECK(under_way.take_reply(under_way.reply_to(behind)));
+    // The first one has arrived; the last one may not have.
+    CHECK(under_way.state.confirmed == 1);
+    under_way.completed(last);
+    end_connection(under_way);
+    CHECK(under_way.notification_lost(kPeer));
+  }
+  UnderWay under_way;
+  under_way.completed(under_way.notification());
+  Operation& request = under_way.request();
+  under_way.completed(request);
+  CHECK(under_way.take_reply(under_way.reply_to(request)));
+  end_connection(under_way);
+  CHECK_FALSE(under_way.notification_lost(kPeer));
+  // An abandoned peer has lost it, too. What failed confirms nothing.
+  under_way.completed(under_way.notification());
+  under_way.failed(under_way.write(), kLost);
+  under_way.fail_all(under_way.state, kLost);
+  CHECK(under_way.notification_lost(kPeer));
+  CHECK_FALSE(under_way.pending.take_error().ok());
+}
 
 TEST_CASE("a request ends with the later one of its completion and its reply") {
   for (const bool reply_first : {false, true}) {

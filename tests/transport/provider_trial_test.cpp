@@ -62,6 +62,12 @@ class LoopEndpoint final : public Endpoint {
                              std::uint64_t*) override {
     return unexpected();
   }
+  Status notify(Pending&, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
+                std::uint64_t*) override {
+    return unexpected();
+  }
+  bool notification_lost(Peer) const override { return false; }
+  bool any_notification_lost() const override { return false; }
   Status execute_locked(Pending&, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
                         const ControlStep&, LockedResult&) override {
     return unexpected();

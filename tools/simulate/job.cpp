@@ -131,6 +131,12 @@ class CountingEndpoint final : public Endpoint {
                              std::uint64_t*) override {
     return take(pending);
   }
+  Status notify(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
+                std::uint64_t*) override {
+    return take(pending);
+  }
+  bool notification_lost(Peer) const override { return false; }
+  bool any_notification_lost() const override { return false; }
   Status execute_locked(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
                         const ControlStep&, LockedResult&) override {
     return take(pending);

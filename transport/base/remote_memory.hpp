@@ -36,4 +36,16 @@ concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operat
   { memory.own_fetch_add(word, value) } -> std::convertible_to<std::uint64_t>;
 };
 
+// Notifications: an addition to a word, or a write of it, whose effect the caller does not await. The operation is done
+// when it may be used again, has no value, and may take effect later: behind the earlier notifications of this rank to
+// the same rank, and before operations that it issues later. failed() may become true afterwards, if the notification
+// may have been lost.
+template <class M>
+concept NotifyingMemory = RemoteMemory<M> &&
+    requires(M memory, typename M::Operation operation, int rank, std::uint32_t word, std::uint64_t value) {
+  memory.notify_add(operation, rank, word, value);
+  memory.notify_write(operation, rank, word, value);
+  { operation.failed() } -> std::convertible_to<bool>;
+};
+
 }  // namespace farside

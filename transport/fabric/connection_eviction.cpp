@@ -72,12 +72,10 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
     if (peer_state.under_way > 0) return;
     peer_state.endpoint = nullptr;
   }
-  std::unique_ptr<Reply> request = replies_.take(peer);
-  request->header.kind = MessageKind::kDisconnect;
-  request->header.operation = connections_.number(peer);
-  request->probe = true;  // no warning if it does not arrive
   const std::size_t count = connections_.count();
-  if (replies_.send(std::move(request), send_) != 0) return;
+  if (replies_.send(make_disconnect(peer), send_) != 0) return;
+  // The peer ends the connection when it has received the request, which is behind all notifications.
+  ends_in_order(peer_state);
   if (shortage) {
     log(LogLevel::kInfo,
         "{} connections, and no descriptor or memory for another: one that was not used is to be "
@@ -93,6 +91,18 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   connections_.begin_disconnect(peer);
 }
 
+std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
+  std::unique_ptr<Reply> request = replies_.take(peer);
+  request->header.kind = MessageKind::kDisconnect;
+  request->header.operation = connections_.number(peer);
+  request->probe = true;  // no warning if it does not arrive
+  return request;
+}
+
+void ConnectionEviction::leave_all() {
+  connections_.for_each_peer([this](Peer peer) { replies_.keep(make_disconnect(peer)); });
+}
+
 void ConnectionEviction::receive(std::span<const std::byte> message) {
   ReplyHeader header{};
   if (message.size() != sizeof header) return;
@@ -100,6 +110,8 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
   // The connection may have ended since.
   const std::optional<Peer> peer = connections_.peer_of(header.operation);
   if (!peer) return;
+  // The sender receives what is sent before the connection ends, or needs it no more.
+  ends_in_order(states_.of(*peer));
   connections_.begin_disconnect(*peer);
   if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
 }

@@ -21,6 +21,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
 #include <sys/types.h>
 #include <vector>
@@ -64,6 +65,9 @@ class ConnectionEviction {
   bool any_disconnecting() const { return !disconnecting_.empty(); }
   // Ends those of them on which nothing of this process is under way.
   void disconnect_idle();
+  // Keeps a DISCONNECT to each connected peer among the unsent answers, before this process closes its connections: one
+  // that ends without it may have lost notifications.
+  void leave_all();
 
  private:
   struct Unused {
@@ -72,6 +76,12 @@ class ConnectionEviction {
   };
   std::vector<Unused> unused(Clock::time_point now);
   void ask_to_disconnect(PeerState& peer_state, bool shortage);
+  std::unique_ptr<Reply> make_disconnect(Peer peer);
+  // The connection will end in good order, so that no notification to the peer is lost with it.
+  static void ends_in_order(PeerState& peer_state) {
+    const std::scoped_lock held(peer_state.mutex);
+    peer_state.confirmed = peer_state.notifications;
+  }
 
   Connections& connections_;
   PeerStates& states_;

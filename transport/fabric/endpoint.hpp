@@ -70,7 +70,17 @@ class Endpoint {
   // `list` may be null.
   virtual Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                                      const ControlStep& step, std::uint64_t* fetched) = 0;
-  // The same, with an acquire step before the operations, which may stop them (message.hpp), and a release step after
+  // The same as a notification: `pending` is done when the message is sent, and nothing is fetched (`fetched` stays in
+  // use until then). The operations of `list` fetch nothing. The handler executes them, and the step, before what
+  // later messages bring, but perhaps behind RDMA that is issued later.
+  virtual Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
+                        const ControlStep& step, std::uint64_t* fetched) = 0;
+  // Returns whether a notification to the peer may have been lost with its connection. The next operation towards the
+  // peer fails for that reason, once.
+  virtual bool notification_lost(Peer peer) const = 0;
+  // Whether this was ever so for some peer. One load.
+  virtual bool any_notification_lost() const = 0;
+  // The same as execute_and_control(), with an acquire step before the operations, which may stop them (message.hpp), and a release step after
   // them. `result` stays in use until `pending` is done.
   virtual Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                                 const ControlStep& acquire_step, const ControlStep& release_step,

@@ -61,6 +61,10 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
 
 Fabric::~Fabric() {
   if (thread_.running()) {
+    {
+      const std::scoped_lock held(mutex_);
+      if (!domain_.by_adapter()) eviction_->leave_all();
+    }
     finish_answers();
     thread_.stop();
   }
@@ -179,6 +183,18 @@ Status Fabric::execute_and_control(Pending& pending, const HandlerPlace& place, 
   return send_request(pending, place, request, std::move(list));
 }
 
+// An adapter refuses a message for which no receive is posted, and the reply is what says that one is posted again.
+Status Fabric::notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
+                      const ControlStep& step, std::uint64_t* fetched) {
+  if (domain_.by_adapter()) return execute_and_control(pending, place, std::move(list), step, fetched);
+  Request request;
+  request.header.kind = MessageKind::kOperations;
+  request.header.controls = 1;
+  request.header.flags = RequestHeader::kNoReply;
+  request.steps = {step};
+  return send_request(pending, place, request, std::move(list));
+}
+
 Status Fabric::execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                               const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result) {
   Request request;
@@ -210,8 +226,12 @@ Status Fabric::ask_for_description(Pending& pending, const HandlerPlace& place, 
 Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request,
                             std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
-    if (under_way_.peers().of(place.peer).requests >= limits_.requests_per_peer) return -FI_EAGAIN;
-    OperationsUnderWay::await_reply(operation);
+    if ((request.header.flags & RequestHeader::kNoReply) != 0) {
+      OperationsUnderWay::notifies(operation);
+    } else {
+      if (under_way_.peers().of(place.peer).requests >= limits_.requests_per_peer) return -FI_EAGAIN;
+      OperationsUnderWay::await_reply(operation);
+    }
     operation.fetched = request.fetched.data();
     operation.fetched_bytes = request.fetched.size();
     operation.locked_result = request.locked_result;
@@ -251,6 +271,7 @@ ssize_t Fabric::make_ready(PeerState& peer_state) {
   fid_ep* endpoint = nullptr;
   const ssize_t code = connections_->reach(peer_state.peer, endpoint);
   if (code != 0) return code;
+  if (under_way_.take_lost_notification(peer_state)) return -FI_ECONNRESET;
   const std::scoped_lock held_peer(peer_state.mutex);
   peer_state.endpoint = endpoint;
   return 0;

@@ -42,7 +42,7 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   const TraceServed served(RouteKind::kFabric, bytes);
   MessageHandler::Answer answer = handler_.execute(message);
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
-  if (!answer.known_sender) return;
+  if (!answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) return;
   statistics_.add(RouteKind::kFabric, Counted::kHandler, bytes);
   std::unique_ptr<Reply> reply = replies_.take(*sender);
   reply->header = answer.header;

@@ -43,6 +43,8 @@ struct Operation : Context {
   std::uint8_t completions_left = 0;  // completions still to come
   bool awaits_reply = false;
   bool request = false;          // a request to a handler
+  bool notification = false;     // a message without a reply
+  std::uint32_t notifications_before = 0;  // to the peer, and this one
   OperandCopy operands;          // small operands, where local buffers need not be registered
   // Where local buffers must be registered (local_memory.hpp):
   LocalMemory::Slot* slot = nullptr;    // holds the data that are sent, or receives the fetched data
@@ -76,6 +78,7 @@ class OperationPool {
   void release(Operation& operation) {
     operation.awaits_reply = false;
     operation.request = false;
+    operation.notification = false;
     operation.pending = nullptr;
     operation.list.reset();
     operation.locked_result = nullptr;

@@ -42,6 +42,7 @@ bool OperationsUnderWay::take_reply(std::span<const std::byte> message) {
 
 void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
   const std::scoped_lock held(peer_state.mutex);
+  lose_notifications(peer_state);
   peer_state.issued.for_each([&](Operation& operation) {
     Pending& pending = *std::exchange(operation.pending, nullptr);
     peer_state.issued.remove(operation);
@@ -59,11 +60,33 @@ void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error) {
   PeerState* const peer_state = peers_.find(peer);
   if (peer_state == nullptr) return;
   const std::scoped_lock held(peer_state->mutex);
+  lose_notifications(*peer_state);
   peer_state->issued.for_each([&](Operation& operation) {
     if (!std::exchange(operation.awaits_reply, false)) return;
     operation.pending->failed(error);
     if (--operation.completions_left == 0) finish(operation, *peer_state);
   });
+}
+
+void OperationsUnderWay::lose_notifications(PeerState& peer_state) {
+  if (peer_state.confirmed == peer_state.notifications) return;
+  peer_state.confirmed = peer_state.notifications;
+  peer_state.notification_lost = true;
+  any_lost_.store(true, std::memory_order_release);
+}
+
+bool OperationsUnderWay::notification_lost(Peer peer) const {
+  if (!any_notification_lost()) [[likely]]
+    return false;
+  PeerState* const peer_state = peers_.find(peer);
+  if (peer_state == nullptr) return false;
+  const std::scoped_lock held(peer_state->mutex);
+  return peer_state->notification_lost;
+}
+
+bool OperationsUnderWay::take_lost_notification(PeerState& peer_state) {
+  const std::scoped_lock held(peer_state.mutex);
+  return std::exchange(peer_state.notification_lost, false);
 }
 
 void OperationsUnderWay::release_memory() {
@@ -82,6 +105,11 @@ void OperationsUnderWay::finish(Operation& operation, PeerState& peer_state) {
     PeerStates::end(peer_state);
     if (operation.request) --peer_state.requests;
     ++peer_state.completed;
+    // What the peer has acknowledged, it has received behind the earlier notifications.
+    const bool acknowledged = !operation.notification && !pending->has_error();
+    const std::uint32_t newer = operation.notifications_before - peer_state.confirmed;
+    if (acknowledged && newer <= peer_state.notifications - peer_state.confirmed)
+      peer_state.confirmed = operation.notifications_before;
   }
   recycle(operation, peer_state);
   if (pending != nullptr) pending->completed();

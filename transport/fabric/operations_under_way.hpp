@@ -10,6 +10,7 @@
 // of PeerStates per peer, of OperationPool per operation, and of LocalMemory.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -50,12 +51,16 @@ class OperationsUnderWay {
     operation.completions_left = 2;
     operation.awaits_reply = true;
   }
+  // Makes it a notification: it ends when it is sent.
+  static void notifies(Operation& operation) { operation.notification = true; }
   // Notes that the provider has taken it.
   static void issued(Operation& operation, PeerState& peer_state, Pending& pending, const fid_ep* endpoint) {
     operation.pending = &pending;
     operation.endpoint = endpoint;
     peer_state.issued.add(operation);
     if (operation.request) ++peer_state.requests;
+    if (operation.notification) ++peer_state.notifications;
+    operation.notifications_before = peer_state.notifications;
     pending.issued();
   }
   // Notes that the provider will not get it.
@@ -74,16 +79,25 @@ class OperationsUnderWay {
   void fail_all(PeerState& peer_state, const Error& error);
   // Fails the requests to the peer that await replies; for those that the provider has, its completion is awaited.
   void fail_awaiting(Peer peer, const Error& error);
+  // Whether a notification to the peer was sent on a connection that has ended since, and no operation that was issued
+  // behind it has completed.
+  bool notification_lost(Peer peer) const;
+  bool any_notification_lost() const { return any_lost_.load(std::memory_order_acquire); }
+  // The same, and forgets it. Called without the peer's mutex.
+  static bool take_lost_notification(PeerState& peer_state);
   // Ends all registrations. The provider must have ended all operations.
   void release_memory();
 
  private:
   void finish(Operation& operation, PeerState& peer_state);
   void recycle(Operation& operation, PeerState& peer_state);
+  // The connection to the peer has ended. With the mutex of the peer held.
+  void lose_notifications(PeerState& peer_state);
 
   const std::uint64_t mask_ = random_bits();
   LocalMemory memory_;
   PeerStates peers_;
+  std::atomic<bool> any_lost_{false};  // a notification, at any time
 };
 
 }  // namespace farside

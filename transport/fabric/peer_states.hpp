@@ -70,6 +70,9 @@ struct PeerState {
   std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
   std::uint32_t completed = 0;  // operations since the start
   std::uint32_t failures = 0;   // how often the peer was abandoned
+  std::uint32_t notifications = 0;  // that were sent
+  std::uint32_t confirmed = 0;      // of them, the first so many have arrived, or are known to be lost
+  bool notification_lost = false;   // and no operation has failed for it yet
   IssuedOperations issued;
   Clock::time_point last_issued{};  // kept where connections are limited in number
   OperationPool pool;

@@ -110,7 +110,7 @@ void Replies::send_unsent(std::optional<Clock::duration> patience, Send&& send) 
       next->release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
       ++under_way_;
     } else {
-      log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
+      if (!reply.probe) log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
       spare_.push_back(std::move(*next));  // with its slot of registered memory
     }
     next = unsent_.erase(next);

@@ -5,7 +5,7 @@
 //   kOperations  RequestHeader, a list of operations (operation_list.hpp), up to two ControlSteps. The handler executes
 //                the last step after the list. The first of two steps is the acquire step: the handler executes it, a
 //                fetch-add, before the list. If its word held one of the bits in `compare`, the handler executes
-//                neither the list nor the release step.
+//                neither the list nor the release step. With kNoReply it is a notification: there is no reply.
 //   kRegions     RequestHeader. It asks for `count` bytes of the table of attached regions, from region `offset` on
 //                (AttachedRegions::Page).
 //   kDescribe    RequestHeader. It asks for `count` bytes, the description of the space (ServedSpace).
@@ -43,9 +43,10 @@ static_assert(sizeof(ControlStep) == 24);
 inline constexpr std::size_t kMostControls = 2;
 
 struct RequestHeader {
+  static constexpr std::uint16_t kNoReply = 1;
   MessageKind kind;
   std::uint8_t controls;       // kOperations: the number of ControlSteps
-  std::uint16_t unused;
+  std::uint16_t flags;         // kNoReply, or 0
   std::uint32_t sender;        // rank of the origin in the space
   std::uint64_t identity;      // of the origin's process (FabricAddress); 0 between on-node peers
   std::uint64_t space;         // its id at the target (MessageHandler::publish)

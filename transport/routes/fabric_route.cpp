@@ -294,6 +294,9 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
 // both: type and address at the target decide, here and at the target. Puts and gets go by RDMA.
 Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   const auto fragment = [](auto* buffer, std::size_t done) { return buffer + done; };
+  if (to.target->unconfirmed && !operation.atomic()) [[unlikely]] {
+    if (Status confirmed = confirm(to); !confirmed) return confirmed;
+  }
   switch (operation.kind) {
     case OperationKind::kPut:
       return by_keys(
@@ -451,14 +454,20 @@ Status FabricRoute::order_before_release(int rank) {
 }
 
 Status FabricRoute::control_behind_kept(FabricTarget& to, Pending& pending, const ControlStep& step,
-                                        std::uint64_t* fetched) {
+                                        std::uint64_t* fetched, bool awaited) {
+  const auto send = [&](std::unique_ptr<OperationList> list) {
+    // Fetched data need a reply.
+    if (awaited || (list != nullptr && list->fetched_bytes() > 0))
+      return endpoint_.execute_and_control(pending, handler_of(to), std::move(list), step, fetched);
+    if (list != nullptr) to.unconfirmed = true;
+    return endpoint_.notify(pending, handler_of(to), std::move(list), step, fetched);
+  };
   const FabricTargets::Use use(targets_, to);
   // Operations behind a deferred lock stay kept.
-  if (!use || use->order.deferred())
-    return endpoint_.execute_and_control(pending, handler_of(to), nullptr, step, fetched);
+  if (!use || use->order.deferred()) return send(nullptr);
   KeptOperations taken = take_kept(*use, true);
   if (!taken.empty()) taken.make_list();
-  Status status = endpoint_.execute_and_control(pending, handler_of(to), std::move(taken.list), step, fetched);
+  Status status = send(std::move(taken.list));
   kept_sent(*use, std::move(taken));
   return status;
 }
@@ -477,8 +486,34 @@ Status FabricRoute::control(ControlCall call, int rank, std::uint32_t word, Pend
   if (!to) return to.error();
   const ControlStep step{call, {}, word, *operand, *compare};
   // Only a fetch-add may be a release; other steps do not carry kept operations along.
-  if (call == ControlCall::kFetchAdd) return control_behind_kept(*to.value(), pending, step, fetched);
+  if (call == ControlCall::kFetchAdd) return control_behind_kept(*to.value(), pending, step, fetched, true);
   return endpoint_.execute_and_control(pending, handler_of(*to.value()), nullptr, step, fetched);
+}
+
+Status FabricRoute::notify(ControlCall call, int rank, std::uint32_t word, Pending& pending,
+                           const std::uint64_t* operand, std::uint64_t* fetched) {
+  if (agreed_.rules.by_nic) return control(call, rank, word, pending, operand, operand, fetched);
+  statistics_.add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
+  const Result<FabricTarget*> to = reach(rank);
+  if (!to) return to.error();
+  return control_behind_kept(*to.value(), pending, {call, {}, word, *operand, 0}, fetched, false);
+}
+
+void FabricRoute::knows_executed(int rank) {
+  if (FabricTarget* const target = targets_.find(rank)) target->unconfirmed = false;
+}
+
+// The reply to a message says that the earlier ones were executed.
+Status FabricRoute::confirm(BusyTarget& to) {
+  constexpr std::uint32_t kAnyWord = 0;
+  std::uint64_t fetched = 0;
+  Pending pending;
+  pending.towards(to.rank);
+  Status asked = endpoint_.execute_and_control(pending, handler_of(*to.target), nullptr,
+                                               {ControlCall::kRead, {}, kAnyWord, 0, 0}, &fetched);
+  if (asked) asked = wait_for(pending);
+  if (asked) to.target->unconfirmed = false;
+  return asked;
 }
 
 }  // namespace farside

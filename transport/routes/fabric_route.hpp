@@ -124,6 +124,20 @@ class FabricRoute {
   // `pending` is done.
   Status control(ControlCall call, int rank, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched);
+  // A fetch-add or a write as a notification (Endpoint::notify): `pending` is done when it is sent. In the domain cpu
+  // it carries what is kept for the rank. What it carries is complete there before its word changes, but RDMA that is
+  // issued later waits until the rank has confirmed it, in one round trip, unless knows_executed() says so before.
+  Status notify(ControlCall call, int rank, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
+                std::uint64_t* fetched);
+  // The rank has sent something that it sends only after it has executed all notifications.
+  void knows_executed(int rank);
+  // Whether a notification to the rank may have been lost with its connection.
+  bool notification_lost(int rank) const {
+    if (!endpoint_.any_notification_lost()) [[likely]]
+      return false;
+    const FabricTarget* const target = targets_.find(rank);
+    return target != nullptr && endpoint_.notification_lost(target->peer);
+  }
   // Requests a page of a rank's table of regions, and waits for it.
   Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);
 
@@ -166,7 +180,10 @@ class FabricRoute {
   Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
   Status send_behind_kept(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list);
   Status complete(BusyTarget& to);
-  Status control_behind_kept(FabricTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched);
+  // `awaited`: it has a reply.
+  Status control_behind_kept(FabricTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched,
+                             bool awaited);
+  Status confirm(BusyTarget& to);
   // Accumulates by the adapter (fabric_route_nic.cpp).
   Status atomic_by_nic(BusyTarget& to, Pending& among, const DataOperation& operation);
   Status combine_by_nic(BusyTarget& to, const DataOperation& operation);

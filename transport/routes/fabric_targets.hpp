@@ -22,6 +22,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/published.hpp"
+#include "transport/base/relaxed_flag.hpp"
 #include "transport/base/small_mutex.hpp"
 #include "transport/base/stable_list.hpp"
 #include "transport/routes/outstanding.hpp"
@@ -41,6 +42,7 @@ struct FabricTarget {
   // Guards the following members, and the order of `busy`.
   SmallMutex mutex;
   bool expects_burst = false;  // Bursts::expected(), while there is no BusyTarget
+  RelaxedFlag unconfirmed = false;  // operations were sent with a notification, and may not have been executed yet
   BusyTarget* busy = nullptr;  // null, unless something is outstanding, or was a short time ago
 };
 static_assert(sizeof(FabricTarget) == 24);

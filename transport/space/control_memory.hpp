@@ -43,12 +43,21 @@ class ControlMemory {
     }
     std::uint64_t value() const { return value_; }
     // Returns whether the last use failed; take_error says why.
-    bool failed() const { return pending_.done() && pending_.has_error(); }
-    Status take_error() { return pending_.take_error(); }
+    bool failed() const {
+      if (!pending_.done()) return false;
+      return pending_.has_error() || (notified_ != nullptr && notified_->notification_lost(notified_rank_));
+    }
+    Status take_error() {
+      Status status = pending_.take_error();
+      if (!status || notified_ == nullptr) return status;
+      return pending_.named(Error{ErrorKind::kPeer, "the connection was lost, and a notification perhaps with it"});
+    }
 
    private:
     friend class ControlMemory;
     Pending pending_;
+    const Space* notified_ = nullptr;  // the last use was a notification to this rank
+    int notified_rank_ = 0;
     std::uint64_t value_ = 0, operand_ = 0, compare_ = 0;
     Clock::time_point not_before_{};
   };
@@ -115,6 +124,17 @@ class ControlMemory {
       issue(operation, ControlCall::kWrite, rank, word);
     }
   }
+  // See NotifyingMemory. A notification carries the operations that are kept for the rank (TargetOrder).
+  void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    if (mapped(rank)) [[likely]]
+      return fetch_add(operation, rank, word, value);
+    notify(operation, ControlCall::kFetchAdd, rank, word, value);
+  }
+  void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    if (mapped(rank)) [[likely]]
+      return write(operation, rank, word, value);
+    notify(operation, ControlCall::kWrite, rank, word, value);
+  }
   void pause(Operation& operation, std::uint64_t hand_offs) {
     const auto longest = static_cast<std::uint64_t>(kLongestPause / std::chrono::nanoseconds(1));
     const auto unit = static_cast<std::uint64_t>(hand_off_time_.load(std::memory_order_relaxed));
@@ -153,8 +173,18 @@ class ControlMemory {
 
   void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word) {
     operation.pending_.towards(rank);
+    operation.notified_ = nullptr;
     Status status = space_.control(call, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
                                    &operation.value_);
+    if (!status) operation.pending_.failed(status.error());
+  }
+
+  void notify(Operation& operation, ControlCall call, int rank, std::uint32_t word, std::uint64_t value) {
+    operation.operand_ = value;
+    operation.pending_.towards(rank);
+    operation.notified_ = &space_;
+    operation.notified_rank_ = rank;
+    Status status = space_.notify(call, rank, word, operation.pending_, &operation.operand_, &operation.value_);
     if (!status) operation.pending_.failed(status.error());
   }
 
@@ -169,6 +199,6 @@ class ControlMemory {
   Space& space_;
   std::atomic<std::int64_t> hand_off_time_{kMappedHandOff};
 };
-static_assert(RemoteMemory<ControlMemory>);
+static_assert(NotifyingMemory<ControlMemory>);
 
 }  // namespace farside

@@ -268,6 +268,10 @@ class Space {
   void expect_release(int target) {
     if (!immediate(target)) fabric_->expect_release(target);
   }
+  // See FabricRoute::knows_executed().
+  void knows_executed(int target) {
+    if (!immediate(target)) fabric_->knows_executed(target);
+  }
 
   // Defers a lock of the target in a process with one thread, so that the lock can travel with the operations of its
   // epoch. The operations are coalesced behind the lock; before the first one that cannot wait, `take` takes the
@@ -334,6 +338,17 @@ class Space {
   Status control(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched) {
     return fabric_->control(call, target, word, pending, operand, compare, fetched);
+  }
+  // The same for a fetch-add or a write as a notification (FabricRoute::notify).
+  Status notify(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
+                std::uint64_t* fetched) {
+    return fabric_->notify(call, target, word, pending, operand, fetched);
+  }
+  // Whether notification_lost() may be true for some rank. Two loads.
+  bool any_notification_lost() const { return fabric_ != nullptr && fabric_->endpoint().any_notification_lost(); }
+  // See FabricRoute::notification_lost().
+  bool notification_lost(int target) const {
+    return fabric_ != nullptr && !mapped_control(target) && fabric_->notification_lost(target);
   }
   // Null until open_fabric().
   const FabricRoute* fabric_route() const { return fabric_.get(); }
