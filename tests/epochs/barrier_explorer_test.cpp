@@ -57,6 +57,17 @@ TEST_CASE("the same holds for barriers by nodes") {
   }
 }
 
+TEST_CASE("the first write of a barrier may carry the data of an epoch between two ranks, and not among three") {
+  for (const bool late : {false, true}) {
+    const Report two = explore_barriers(flat_schedules(2), 3, {.late = late}, true);
+    INFO(two.text());
+    CHECK(two.failure.empty());
+    CHECK(two.ends > 0);
+    CHECK(explore_barriers(flat_schedules(3), 2, {.late = late}, true).failure ==
+          "a rank leaves a barrier before the data of another have arrived");
+  }
+}
+
 TEST_CASE("a barrier holds when no interleaving is left out for being like another") {
   must_hold(flat_schedules(3), 2, {.late = true, .reduce = false});
   must_hold(schedules_by_nodes({{0}, {1, 2}}), 2, {.late = true, .reduce = false});

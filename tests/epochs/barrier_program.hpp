@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The script of an actor of the explorer for barriers, and its properties: no rank leaves a barrier before all have
-// entered it, and each rank receives the flags that its peers give in that barrier.
+// entered it, and each rank receives the flags that its peers give in that barrier. If the first write of each rank
+// carries data, as a fence between two ranks does, a rank that leaves finds the data of all others where it may look.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ class BarrierProgram {
   };
 
   BarrierProgram() = default;
-  BarrierProgram(const epochs::BarrierSchedule& schedule, int ranks, std::uint64_t barriers)
-      : schedule_(&schedule), barriers_(barriers), ranks_(ranks) {}
+  BarrierProgram(const epochs::BarrierSchedule& schedule, int ranks, std::uint64_t barriers, bool carries)
+      : schedule_(&schedule), barriers_(barriers), ranks_(ranks), carries_(carries) {}
 
   bool over() const { return left_ == barriers_; }
   bool begins() const { return !running_; }
@@ -35,6 +36,10 @@ class BarrierProgram {
       const std::uint64_t count = ++shared.entered[memory.rank()];
       const std::uint64_t word =
           epochs::BarrierWord::make(count, said(memory.rank(), count), said(memory.rank(), count - 1));
+      if (carries_) {
+        Memory::Operation put;
+        memory.notify_write(put, carried_to(memory.rank()), data_word(memory.rank()), count);
+      }
       running_.begin<Barrier>(memory, *schedule_, word);
     }
     auto& barrier = running_.get<Barrier>();
@@ -42,6 +47,10 @@ class BarrierProgram {
     ++left_;
     for (int rank = 0; rank < ranks_; ++rank) {
       if (shared.entered[rank] < left_) memory.broken("a rank leaves a barrier that another has not entered");
+    }
+    for (int writer = 0; carries_ && writer < ranks_; ++writer) {
+      if (writer != memory.rank() && memory.world().at(carried_to(writer), data_word(writer)) < left_)
+        memory.broken("a rank leaves a barrier before the data of another have arrived");
     }
     for (std::size_t i = 0; i < barrier.steps().size(); ++i) {
       const int from = barrier.steps()[i].from;
@@ -77,6 +86,9 @@ class BarrierProgram {
   }
 
  private:
+  // In a flat schedule.
+  int carried_to(int rank) const { return (rank + 1) % ranks_; }
+  static std::uint32_t data_word(int writer) { return kData + 8U * static_cast<std::uint32_t>(writer); }
   // Differs between peers and between successive barriers.
   static std::uint8_t said(int rank, std::uint64_t barrier) {
     return static_cast<std::uint8_t>((static_cast<unsigned>(rank) * 5 + barrier * 3) % 16);
@@ -86,6 +98,7 @@ class BarrierProgram {
   std::uint64_t left_ = 0;
   std::uint64_t barriers_ = 0;
   int ranks_ = 0;
+  bool carries_ = false;
   Running<Barrier> running_;
 };
 static_assert(std::has_unique_object_representations_v<BarrierProgram::Shared>);
@@ -115,10 +128,11 @@ inline Schedules schedules_by_nodes(const std::vector<std::vector<int>>& nodes) 
   return schedules;
 }
 
-inline Report explore_barriers(const Schedules& schedules, std::uint64_t barriers, const Options& options) {
+inline Report explore_barriers(const Schedules& schedules, std::uint64_t barriers, const Options& options,
+                               bool carry = false) {
   std::vector<BarrierProgram> programs;
   for (const epochs::BarrierSchedule& schedule : schedules)
-    programs.emplace_back(schedule, static_cast<int>(schedules.size()), barriers);
+    programs.emplace_back(schedule, static_cast<int>(schedules.size()), barriers, carry);
   return Explorer<BarrierProgram>(programs, options).run();
 }
 

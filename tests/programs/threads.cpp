@@ -151,9 +151,9 @@ void one_window(check::Memory memory) {
   CHECK_MPI(MPI_Win_unlock(rank, window));
 }
 
-// Threads put rows, each with a request, and get them back. A thread completes the requests of its neighbour, by another
-// kind of call in each round. Thread 0 also frees windows of its own with a request that an unlock has completed and
-// that no call has seen.
+// Threads put rows, each with a request, and get them back. A thread completes the requests of the next thread, by
+// another kind of call in each round. Thread 0 also frees windows of its own with a request that an unlock has
+// completed and that no call has seen.
 void requests_of_other_threads(check::Memory memory) {
   constexpr int kRounds = 40, kRows = 12, kLength = 16;
   check::Window window(memory, sizeof(std::int64_t) * kThreads * kRows * kLength, sizeof(std::int64_t));

@@ -80,8 +80,8 @@ class Endpoint {
   virtual bool notification_lost(Peer peer) const = 0;
   // Whether this was ever so for some peer. One load.
   virtual bool any_notification_lost() const = 0;
-  // The same as execute_and_control(), with an acquire step before the operations, which may stop them (message.hpp), and a release step after
-  // them. `result` stays in use until `pending` is done.
+  // As execute_and_control(), with an acquire step before the operations, which may stop them (message.hpp), and a
+  // release step after them. `result` stays in use until `pending` is done.
   virtual Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                                 const ControlStep& acquire_step, const ControlStep& release_step,
                                 LockedResult& result) = 0;
