@@ -266,6 +266,7 @@ class Window {
   Outcome mark_exposed();
   Outcome end_exposure(epochs::Call call, std::size_t origins);
   Status post_lost();
+  std::uint32_t losses_of(std::span<const int> ranks) const;
   // The synchronization calls without window statistics. do_lock() and do_unlock() try the fast path first.
   Outcome do_lock(int lock_type, int rank, int assert);
   Outcome do_unlock(int rank);
@@ -354,6 +355,7 @@ class Window {
   WindowLocks locks_;
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
+  std::uint32_t losses_at_post_ = 0;  // losses_of() the origins
   std::uint64_t barriers_ = 0;
   int last_locked_ = -1;                       // target of the last lock on the fast path
   std::uint64_t* last_lock_word_ = nullptr;    // its lock word

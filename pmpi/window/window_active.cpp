@@ -167,6 +167,7 @@ Outcome Window::do_post(MPI_Group group, int assert) {
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_post(origins)) return v;
+    losses_at_post_ = losses_of(origins);
   }
   // With an empty group the window is exposed to no rank.
   if (marks_exposure_ && !origins.empty()) {
@@ -268,13 +269,20 @@ Status Window::post_lost() {
   if (!space_->any_notification_lost()) [[likely]]
     return {};
   const auto held = guard();
-  for (const int origin : epoch_.posted_group()) {
-    if (!space_->notification_lost(origin)) continue;
-    Error error{ErrorKind::kPeer, "the connection was lost, and this rank's post perhaps with it"};
-    error.rank = origin;
-    return error;
-  }
-  return {};
+  const std::span<const int> origins = epoch_.posted_group();
+  if (losses_of(origins) == losses_at_post_) return {};
+  Error error{ErrorKind::kPeer, "the connection to an origin was lost, and this rank's post perhaps with it"};
+  if (origins.size() == 1) error.rank = origins.front();
+  return error;
+}
+
+// Sums up how often notifications to the ranks may have been lost.
+std::uint32_t Window::losses_of(std::span<const int> ranks) const {
+  if (!space_->any_notification_lost()) [[likely]]
+    return 0;
+  std::uint32_t losses = 0;
+  for (const int rank : ranks) losses += space_->lost_notifications(rank);
+  return losses;
 }
 
 Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {

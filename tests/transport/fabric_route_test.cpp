@@ -267,7 +267,7 @@ TEST_CASE("small operations that follow one under way leave as one message, at a
 TEST_CASE("accumulates larger than a message leave in parts, in order") {
   RouteFixture on;
   on.agree();
-  CHECK(on.add(7, nullptr, 2000).ok());
+  CHECK(on.add(7, nullptr, 2500).ok());
   const std::vector<Call> calls = on.endpoint.take_calls();
   CHECK(in_words(calls) == "message 7 of 1, message 7 of 1, message 7 of 1");
   CHECK(on.route->flush(7).ok());

@@ -51,7 +51,8 @@ class FakeEndpoint final : public Endpoint {
   bool atomics = false;      // of an adapter
   bool ordered = true;       // messages stay behind writes
   bool lock_is_free = true;  // an acquire step does not stop the operations
-  int loses_notifications = -1;  // a rank
+  std::uint32_t losses = 0;  // how often notifications were lost
+  int loses_to = 0;          // to this rank
   std::map<int, TargetDescription> descriptions;
 
   // The next call of this kind fails, at once or later.
@@ -122,8 +123,8 @@ class FakeEndpoint final : public Endpoint {
     call.asked = Asked::kNotification;
     return issue(pending, place.peer, call);
   }
-  bool notification_lost(Peer peer) const override { return ranks_.at(peer) == loses_notifications; }
-  bool any_notification_lost() const override { return loses_notifications >= 0; }
+  std::uint32_t lost_notifications(Peer peer) const override { return ranks_.at(peer) == loses_to ? losses : 0; }
+  bool any_notification_lost() const override { return losses > 0; }
   Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep&, const ControlStep&, LockedResult& result) override {
     const Call call = message(list, 2);

@@ -65,15 +65,14 @@ TEST_CASE(
     CHECK_FALSE(under_way.any_notification_lost());
     under_way.completed(under_way.notification());
     CHECK(under_way.idle());
-    CHECK_FALSE(under_way.notification_lost(kPeer));
+    CHECK(under_way.lost_notifications(kPeer) == 0);
     end_connection(under_way);
-    CHECK(under_way.notification_lost(kPeer));
-    CHECK_FALSE(under_way.notification_lost(kPeer + 1));
+    CHECK(under_way.lost_notifications(kPeer) == 1);
+    CHECK(under_way.lost_notifications(kPeer + 1) == 0);
     CHECK(UnderWay::take_lost_notification(under_way.state));
     CHECK_FALSE(UnderWay::take_lost_notification(under_way.state));
-    CHECK_FALSE(under_way.notification_lost(kPeer));
     end_connection(under_way);
-    CHECK_FALSE(under_way.notification_lost(kPeer));
+    CHECK(under_way.lost_notifications(kPeer) == 1);
   }
   for (const bool by_reply : {false, true}) {
     UnderWay under_way;
@@ -88,7 +87,7 @@ TEST_CASE(
     CHECK(under_way.state.confirmed == 1);
     under_way.completed(last);
     end_connection(under_way);
-    CHECK(under_way.notification_lost(kPeer));
+    CHECK(under_way.lost_notifications(kPeer) == 1);
   }
   UnderWay under_way;
   under_way.completed(under_way.notification());
@@ -96,12 +95,12 @@ TEST_CASE(
   under_way.completed(request);
   CHECK(under_way.take_reply(under_way.reply_to(request)));
   end_connection(under_way);
-  CHECK_FALSE(under_way.notification_lost(kPeer));
+  CHECK(under_way.lost_notifications(kPeer) == 0);
   // An abandoned peer has lost it, too. What failed confirms nothing.
   under_way.completed(under_way.notification());
   under_way.failed(under_way.write(), kLost);
   under_way.fail_all(under_way.state, kLost);
-  CHECK(under_way.notification_lost(kPeer));
+  CHECK(under_way.lost_notifications(kPeer) == 1);
   CHECK_FALSE(under_way.pending.take_error().ok());
 }
 

@@ -66,7 +66,7 @@ class LoopEndpoint final : public Endpoint {
                 std::uint64_t*) override {
     return unexpected();
   }
-  bool notification_lost(Peer) const override { return false; }
+  std::uint32_t lost_notifications(Peer) const override { return 0; }
   bool any_notification_lost() const override { return false; }
   Status execute_locked(Pending&, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
                         const ControlStep&, LockedResult&) override {

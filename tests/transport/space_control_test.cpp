@@ -224,7 +224,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
           while (!own->done()) Process::instance().poll();
         });
         with("more than a message holds takes it", [&] {
-          for (std::uint64_t i = 0; i < 1000; ++i)
+          for (std::uint64_t i = 0; i < 2000; ++i)
             world.good(world->put(1, 16 * (i * 7 % 1000), words.data(), 8), "put");
         });
         // If it cannot be had, nothing is done.

@@ -75,10 +75,10 @@ class Endpoint {
   // later messages bring, but perhaps behind RDMA that is issued later.
   virtual Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep& step, std::uint64_t* fetched) = 0;
-  // Returns whether a notification to the peer may have been lost with its connection. The next operation towards the
-  // peer fails for that reason, once.
-  virtual bool notification_lost(Peer peer) const = 0;
-  // Whether this was ever so for some peer. One load.
+  // Returns how often notifications to the peer may have been lost with its connection. Each time the next operation
+  // towards the peer fails for that reason.
+  virtual std::uint32_t lost_notifications(Peer peer) const = 0;
+  // Whether this ever happened, for some peer. One load.
   virtual bool any_notification_lost() const = 0;
   // As execute_and_control(), with an acquire step before the operations, which may stop them (message.hpp), and a
   // release step after them. `result` stays in use until `pending` is done.

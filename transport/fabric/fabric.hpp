@@ -108,7 +108,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
                              const ControlStep& step, std::uint64_t* fetched) override;
   Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                 const ControlStep& step, std::uint64_t* fetched) override;
-  bool notification_lost(Peer peer) const override { return under_way_.notification_lost(peer); }
+  std::uint32_t lost_notifications(Peer peer) const override { return under_way_.lost_notifications(peer); }
   bool any_notification_lost() const override { return under_way_.any_notification_lost(); }
   Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep& acquire_step, const ControlStep& release_step,

@@ -28,7 +28,7 @@ namespace farside {
 class LocalMemory {
  public:
   // A message fits into a slot.
-  static constexpr std::size_t kSlotBytes = 7168;
+  static constexpr std::size_t kSlotBytes = 8704;
   static_assert(kMaxMessage <= kSlotBytes);
   static constexpr std::size_t kMostOwn = 512;
   static constexpr std::size_t kMostLarge = 128;

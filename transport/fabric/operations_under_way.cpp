@@ -71,22 +71,22 @@ void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error) {
 void OperationsUnderWay::lose_notifications(PeerState& peer_state) {
   if (peer_state.confirmed == peer_state.notifications) return;
   peer_state.confirmed = peer_state.notifications;
-  peer_state.notification_lost = true;
+  ++peer_state.lost_notifications;
+  peer_state.loss_to_report = true;
   any_lost_.store(true, std::memory_order_release);
 }
 
-bool OperationsUnderWay::notification_lost(Peer peer) const {
-  if (!any_notification_lost()) [[likely]]
-    return false;
-  PeerState* const peer_state = peers_.find(peer);
-  if (peer_state == nullptr) return false;
+std::uint32_t OperationsUnderWay::lost_notifications(Peer peer) const {
+  PeerState* const peer_state = any_notification_lost() ? peers_.find(peer) : nullptr;
+  if (peer_state == nullptr) [[likely]]
+    return 0;
   const std::scoped_lock held(peer_state->mutex);
-  return peer_state->notification_lost;
+  return peer_state->lost_notifications;
 }
 
 bool OperationsUnderWay::take_lost_notification(PeerState& peer_state) {
   const std::scoped_lock held(peer_state.mutex);
-  return std::exchange(peer_state.notification_lost, false);
+  return std::exchange(peer_state.loss_to_report, false);
 }
 
 void OperationsUnderWay::release_memory() {

@@ -79,11 +79,11 @@ class OperationsUnderWay {
   void fail_all(PeerState& peer_state, const Error& error);
   // Fails the requests to the peer that await replies; for those that the provider has, its completion is awaited.
   void fail_awaiting(Peer peer, const Error& error);
-  // Whether a notification to the peer was sent on a connection that has ended since, and no operation that was issued
-  // behind it has completed.
-  bool notification_lost(Peer peer) const;
+  // How often a connection to the peer has ended while, of its notifications, no operation that was issued behind them
+  // had completed.
+  std::uint32_t lost_notifications(Peer peer) const;
   bool any_notification_lost() const { return any_lost_.load(std::memory_order_acquire); }
-  // The same, and forgets it. Called without the peer's mutex.
+  // Whether there was one since the last call. Called without the peer's mutex.
   static bool take_lost_notification(PeerState& peer_state);
   // Ends all registrations. The provider must have ended all operations.
   void release_memory();

@@ -72,7 +72,8 @@ struct PeerState {
   std::uint32_t failures = 0;   // how often the peer was abandoned
   std::uint32_t notifications = 0;  // that were sent
   std::uint32_t confirmed = 0;      // of them, the first so many have arrived, or are known to be lost
-  bool notification_lost = false;   // and no operation has failed for it yet
+  std::uint32_t lost_notifications = 0;  // how often some may have been lost
+  bool loss_to_report = false;           // and no operation has failed for it yet
   IssuedOperations issued;
   Clock::time_point last_issued{};  // kept where connections are limited in number
   OperationPool pool;

@@ -3,7 +3,7 @@
 // Over an adapter their number follows the connections (queue_limits.hpp).
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, kOther if the provider
-// does not take them. Cost: fi_recv for each buffer. Memory: a message (about 7 KiB) per buffer; over an adapter 8 of
+// does not take them. Cost: fi_recv for each buffer. Memory: a message (about 8.3 KiB) per buffer; over an adapter 8 of
 // them per connected peer, up to 2,048 in all, else 32 in all.
 #pragma once
 

@@ -35,7 +35,7 @@ class MessageQueue {
   struct Slot;
 
  public:
-  static constexpr std::size_t kMostBytes = 6'976;  // of a message or an answer
+  static constexpr std::size_t kMostBytes = 8'512;  // of a message or an answer
   static constexpr std::size_t kSlots = 8;
 
   // Precondition: the memory has the size of this class, was zero at first, and begins at a cache line.

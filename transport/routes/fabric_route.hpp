@@ -131,12 +131,12 @@ class FabricRoute {
                 std::uint64_t* fetched);
   // The rank has sent something that it sends only after it has executed all notifications.
   void knows_executed(int rank);
-  // Whether a notification to the rank may have been lost with its connection.
-  bool notification_lost(int rank) const {
+  // How often notifications to the rank may have been lost with its connection.
+  std::uint32_t lost_notifications(int rank) const {
     if (!endpoint_.any_notification_lost()) [[likely]]
-      return false;
+      return 0;
     const FabricTarget* const target = targets_.find(rank);
-    return target != nullptr && endpoint_.notification_lost(target->peer);
+    return target != nullptr ? endpoint_.lost_notifications(target->peer) : 0;
   }
   // Requests a page of a rank's table of regions, and waits for it.
   Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);

@@ -4,8 +4,8 @@
 //
 // Thread safety: any for find(), once all targets are added. Cost of find(): a few instructions where the ranks of the
 // node are consecutive, or follow each other at a distance that is a power of two; else a hash. Memory: 32 bytes per
-// target, and 104 more for one whose data are private memory, or whose operations are counted; and up to 7 KiB for one
-// for which puts were kept.
+// target, and 104 more for one whose data are private memory, or whose operations are counted; and up to 8.3 KiB for
+// one for which puts were kept.
 #pragma once
 
 #include <cstddef>

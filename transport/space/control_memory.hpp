@@ -45,7 +45,8 @@ class ControlMemory {
     // Returns whether the last use failed; take_error says why.
     bool failed() const {
       if (!pending_.done()) return false;
-      return pending_.has_error() || (notified_ != nullptr && notified_->notification_lost(notified_rank_));
+      return pending_.has_error() ||
+             (notified_ != nullptr && notified_->lost_notifications(notified_rank_) != lost_before_);
     }
     Status take_error() {
       Status status = pending_.take_error();
@@ -58,6 +59,7 @@ class ControlMemory {
     Pending pending_;
     const Space* notified_ = nullptr;  // the last use was a notification to this rank
     int notified_rank_ = 0;
+    std::uint32_t lost_before_ = 0;  // as Space::lost_notifications()
     std::uint64_t value_ = 0, operand_ = 0, compare_ = 0;
     Clock::time_point not_before_{};
   };
@@ -184,6 +186,7 @@ class ControlMemory {
     operation.pending_.towards(rank);
     operation.notified_ = &space_;
     operation.notified_rank_ = rank;
+    operation.lost_before_ = space_.lost_notifications(rank);
     Status status = space_.notify(call, rank, word, operation.pending_, &operation.operand_, &operation.value_);
     if (!status) operation.pending_.failed(status.error());
   }

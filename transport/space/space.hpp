@@ -344,11 +344,11 @@ class Space {
                 std::uint64_t* fetched) {
     return fabric_->notify(call, target, word, pending, operand, fetched);
   }
-  // Whether notification_lost() may be true for some rank. Two loads.
+  // Whether lost_notifications() may not be 0 for some rank. Two loads.
   bool any_notification_lost() const { return fabric_ != nullptr && fabric_->endpoint().any_notification_lost(); }
-  // See FabricRoute::notification_lost().
-  bool notification_lost(int target) const {
-    return fabric_ != nullptr && !mapped_control(target) && fabric_->notification_lost(target);
+  // See FabricRoute::lost_notifications().
+  std::uint32_t lost_notifications(int target) const {
+    return fabric_ != nullptr && !mapped_control(target) ? fabric_->lost_notifications(target) : 0;
   }
   // Null until open_fabric().
   const FabricRoute* fabric_route() const { return fabric_.get(); }
