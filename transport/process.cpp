@@ -148,6 +148,12 @@ bool Process::poll_from_runtime() {
   return moved;
 }
 
+bool Process::transfers() const {
+  bool any = false;
+  for_each_endpoint([&](const Fabric& fabric) { any = any || fabric.transfers(); });
+  return any;
+}
+
 void Process::poll_runtime() {
   if (void (*hook)() = runtime_progress_.load(std::memory_order_acquire)) hook();
 }

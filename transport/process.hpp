@@ -91,6 +91,7 @@ class Process final : public Progress {
   // Calls no MPI. Costs two loads while nothing is open.
   bool poll_from_runtime();
   void poll_runtime() override;
+  bool transfers() const override;
   void listen(WakeEvent& wake_event) override;
   void stop_listening(WakeEvent& wake_event) override;
   // For waits that only an endpoint ends.

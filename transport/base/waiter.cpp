@@ -35,7 +35,7 @@ void Waiter::pause_longer() {
   }
   ++rounds_;
   progress_.poll();
-  if (rounds_ <= kSpins + kYields) {
+  if (rounds_ <= kSpins + kYields || progress_.transfers()) {
     if (rounds_ % 16 == 0) progress_.poll_runtime();
     sched_yield();
     return;

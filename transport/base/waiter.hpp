@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All waits of farside. A waiter spins briefly, then yields, then sleeps. Meanwhile it progresses this process's
-// endpoint and the MPI runtime, because peers may depend on them (for instance on a pending MPI_Isend of this rank).
-// Ranks may outnumber cores, so a wait that only spins would take a time slice.
+// All waits of farside. A waiter spins briefly, then yields, then sleeps; while a large transfer is on its way, whose
+// data the polls move, it goes on yielding. Meanwhile it progresses this process's endpoint and the MPI runtime,
+// because peers may depend on them (for instance on a pending MPI_Isend of this rank). Ranks may outnumber cores, so a
+// wait that only spins would take a time slice.
 //
 //   for (Waiter waiter(progress, wake_event); !done();) waiter.pause();
 #pragma once
@@ -25,6 +26,8 @@ class Progress {
   // Between these two calls, arrivals at the endpoint signal `wake_event`, too.
   virtual void listen(WakeEvent& wake_event) = 0;
   virtual void stop_listening(WakeEvent& wake_event) = 0;
+  // Returns whether polls are expected to move the data of a large transfer now. A waiter then does not sleep.
+  virtual bool transfers() const { return false; }
   // Returns the maximal sleep of a waiter. It limits the delay of the runtime, which has no wake event.
   virtual std::chrono::microseconds longest_sleep() const { return std::chrono::milliseconds(1); }
 

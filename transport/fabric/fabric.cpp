@@ -138,6 +138,7 @@ Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t a
 }
 
 Status Fabric::write(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
+  expect_transfer(bytes);
   return issue_parts(local, bytes, FI_WRITE, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
     return issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, fid_ep* endpoint) {
       ProviderBuffer buffer;
@@ -153,6 +154,7 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
 }
 
 Status Fabric::read(Pending& pending, const Place& place, void* local, std::size_t bytes) {
+  expect_transfer(bytes);
   return issue_parts(local, bytes, FI_READ, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
     return issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, fid_ep* endpoint) {
       ProviderBuffer buffer;
@@ -165,6 +167,17 @@ Status Fabric::read(Pending& pending, const Place& place, void* local, std::size
       return fi_readmsg(endpoint, &message, FI_COMPLETION);
     });
   });
+}
+
+void Fabric::expect_transfer(std::size_t bytes) {
+  constexpr std::size_t kLarge = 65536;
+  constexpr std::uint64_t kLongest = 100'000'000;  // ns from now
+  if (bytes < kLarge) [[likely]]
+    return;
+  // 1 ns per byte. An addition of another thread may be lost.
+  const std::uint64_t now = monotonic_ns();
+  const std::uint64_t until = std::max(now, transfers_until_.load(std::memory_order_relaxed)) + bytes;
+  transfers_until_.store(std::min(until, now + kLongest), std::memory_order_relaxed);
 }
 
 Status Fabric::execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) {

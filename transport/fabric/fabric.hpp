@@ -30,6 +30,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,7 @@
 #include "transport/base/result.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/base/ticks.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/connection_eviction.hpp"
@@ -124,6 +126,9 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   // For threads that wait in the MPI runtime, called repeatedly from its progress engine: polls while the progress
   // thread leaves arrivals to them (adaptive_polling.hpp), else costs two loads and a store.
   bool poll_from_runtime();
+  // Returns whether large transfers that this process has issued are expected to move now, at 1 GB/s. If the
+  // thread that waits for them slept, each arrival of data would have to wake the progress thread.
+  bool transfers() const { return monotonic_ns() < transfers_until_.load(std::memory_order_relaxed); }
   void listen(WakeEvent& wake_event) { thread_.listen(wake_event); }
   void stop_listening(WakeEvent& wake_event) { thread_.stop_listening(wake_event); }
 
@@ -212,7 +217,11 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   bool sleeps_long_ = false;                    // the progress thread sleeps, or is about to: no peer is active
   MessageHandler handler_;
 
+  // Notes that a write or read of so many bytes was issued.
+  void expect_transfer(std::size_t bytes);
+
   WakeEvent own_wake_event_;  // of threads that wait to issue
+  std::atomic<std::uint64_t> transfers_until_{0};  // see transfers(); of CLOCK_MONOTONIC, in ns
   ProgressThread thread_;
 };
 
