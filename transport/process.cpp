@@ -46,6 +46,12 @@ Process::ProviderOffer Process::offer_providers() {
   return {usable, own.wanted(), own.unknown_device()};
 }
 
+void Process::use_candidates(std::vector<Candidate> candidates) {
+  Result<const Settings*> known = settings();
+  const std::scoped_lock held(mutex_);
+  choice_ = std::make_unique<ProviderChoice>(*known.value(), *this, statistics_, std::move(candidates));
+}
+
 std::string Process::why_not(Providers one) {
   const std::scoped_lock held(mutex_);
   return choice_ ? choice_->why_not(one) : std::string();
@@ -74,6 +80,11 @@ void Process::use_fabric(Fabric& tried) {
 void Process::discard_fabric(const Fabric& tried, const std::string& why) {
   const std::scoped_lock held(mutex_);
   choice_->discard(tried, why);
+}
+
+void Process::leave_failed_fabric(const Fabric& tried, const std::string& why) {
+  const std::scoped_lock held(mutex_);
+  choice_->leave_failed(tried, why);
 }
 
 void Process::leave_fabric(const Fabric& tried) {

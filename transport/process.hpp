@@ -14,6 +14,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "transport/base/address.hpp"
 #include "transport/base/entrance.hpp"
@@ -25,6 +27,7 @@
 
 namespace farside {
 
+struct Candidate;
 class Fabric;
 class NodeHandler;
 class ProviderChoice;
@@ -49,6 +52,8 @@ class Process final : public Progress {
     std::optional<Error> unknown_device;  // FARSIDE_DEVICE names nothing on this machine
   };
   ProviderOffer offer_providers();
+  // For tests: with these candidates, whatever the machine has. Precondition: no call has asked for an endpoint.
+  void use_candidates(std::vector<Candidate> candidates);
   // Why this process cannot use a provider.
   std::string why_not(Providers one);
   // Begins a trial of the best usable provider in `among`, the set on which the processes of the space have agreed:
@@ -58,10 +63,13 @@ class Process final : public Progress {
   Result<Fabric*> try_fabric(Providers among);
   // From now on, and until shut_down(), this process uses the endpoint.
   void use_fabric(Fabric& tried);
-  // The endpoint is not to be used, and its provider not to be tried again. It is closed when no other thread tries it,
-  // unless it is in use.
+  // The endpoint is not to be used, by this process's own fault: its provider is not tried again. It is closed when no
+  // other thread tries it, unless it is in use.
   void discard_fabric(const Fabric& tried, const std::string& why);
-  // Neither.
+  // The same, but a trial with another process has failed, and it is not known whose fault this is: other groups may
+  // try the provider again (ProviderChoice::kMostFailedTrials).
+  void leave_failed_fabric(const Fabric& tried, const std::string& why);
+  // The fault is that of others.
   void leave_fabric(const Fabric& tried);
   // Does try_fabric() and use_fabric().
   Result<Fabric*> fabric(Providers among = kAnyProvider);

@@ -78,8 +78,11 @@ void RuntimeResources::release(bool others) {
     // A communicator that cannot be freed ends with the runtime.
     if (PMPI_Comm_free(&communicator_) != MPI_SUCCESS) communicator_ = MPI_COMM_NULL;
   }
-  for (KnownDirectory& known : directories_) (void)PMPI_Group_free(&known.group);  // a failure only loses memory
+  // A failure only loses memory.
+  for (KnownDirectory& known : directories_) (void)PMPI_Group_free(&known.group);
+  for (FailedTrial& failed : failed_trials_) (void)PMPI_Group_free(&failed.group);
   directories_.clear();
+  failed_trials_.clear();
   if (!others) {
     // The runtime deletes the remaining attributes with their objects (MPI 4.0 section 7.7.2).
     if (int key = datatype_key_.exchange(MPI_KEYVAL_INVALID); key != MPI_KEYVAL_INVALID)
@@ -110,6 +113,16 @@ std::vector<KnownDirectory> RuntimeResources::directories() const {
 void RuntimeResources::add_directory(const KnownDirectory& known) {
   const std::scoped_lock held(mutex_);
   directories_.push_back(known);
+}
+
+std::vector<FailedTrial> RuntimeResources::failed_trials() const {
+  const std::scoped_lock held(mutex_);
+  return failed_trials_;
+}
+
+void RuntimeResources::add_failed_trial(const FailedTrial& failed) {
+  const std::scoped_lock held(mutex_);
+  failed_trials_.push_back(failed);
 }
 
 int RuntimeResources::process_rank() const {

@@ -16,21 +16,31 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <mpi.h>
 
 #include "pmpi/runtime/runtime_progress.hpp"
 #include "pmpi/runtime/sessions.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/peer_directory.hpp"
 
 namespace farside::pmpi {
 
-// The addresses of the processes of a group (transport/fabric/peer_directory.hpp), by their ranks in it.
+// The addresses of the processes of a group (transport/fabric/peer_directory.hpp), by their ranks in it. `best`: no
+// process of it could use a better provider.
 struct KnownDirectory {
   MPI_Group group = MPI_GROUP_NULL;
   std::shared_ptr<const PeerDirectory> directory;
+  bool best = true;
+};
+// A trial of a provider that has failed between the two processes of a group.
+struct FailedTrial {
+  MPI_Group group = MPI_GROUP_NULL;
+  Providers provider = 0;
+  std::string why;
 };
 
 class RuntimeResources {
@@ -64,6 +74,9 @@ class RuntimeResources {
   std::vector<KnownDirectory> directories() const;
   // Keeps the directory, and the group, which is freed when the resources are released.
   void add_directory(const KnownDirectory& known);
+  // The same for failed trials.
+  std::vector<FailedTrial> failed_trials() const;
+  void add_failed_trial(const FailedTrial& failed);
 
   // Called before the runtime ends the world model.
   void world_ends();
@@ -95,6 +108,7 @@ class RuntimeResources {
   bool spawned_ = false;
   RuntimeProgress progress_;
   std::vector<KnownDirectory> directories_;
+  std::vector<FailedTrial> failed_trials_;
   std::atomic<int> datatype_key_{MPI_KEYVAL_INVALID};  // read without the mutex
   std::atomic<int> communicator_key_{MPI_KEYVAL_INVALID};
 

@@ -2,8 +2,11 @@
 #include "pmpi/window/communicator_group.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <numeric>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,6 +54,14 @@ struct TemporaryGroup {
     if (handle != MPI_GROUP_NULL) (void)PMPI_Group_free(&handle);
   }
 };
+
+// Returns the ranks that two ranks of a group have in another one; none unless it has both.
+std::optional<std::array<int, 2>> ranks_in(MPI_Group other, MPI_Group group, const std::array<int, 2>& ranks) {
+  std::array<int, 2> there{};
+  if (PMPI_Group_translate_ranks(group, 2, ranks.data(), other, there.data()) != MPI_SUCCESS) return {};
+  if (std::ranges::find(there, MPI_UNDEFINED) != there.end()) return {};
+  return there;
+}
 
 }  // namespace
 
@@ -165,6 +176,7 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
   for (const KnownDirectory& known : RuntimeResources::instance().directories()) {
     const int code = PMPI_Group_translate_ranks(group.handle, ranks, own.data(), known.group, there.data());
     if (code != MPI_SUCCESS || std::ranges::find(there, MPI_UNDEFINED) != there.end()) continue;
+    if (!known.best && known.directory->size() != own.size()) continue;
     const int self = there[static_cast<std::size_t>(rank)];
     if (known.directory->at(static_cast<std::size_t>(self)).identity == identity)
       return {known.directory, std::move(there)};
@@ -172,10 +184,39 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
   return {};
 }
 
-void CommunicatorPeers::keep(const std::shared_ptr<const PeerDirectory>& directory) {
+void CommunicatorPeers::keep(const std::shared_ptr<const PeerDirectory>& directory, bool best) {
   MPI_Group group = MPI_GROUP_NULL;
   if (PMPI_Comm_group(communicator_, &group) == MPI_SUCCESS)
-    RuntimeResources::instance().add_directory({group, directory});
+    RuntimeResources::instance().add_directory({group, directory, best});
+}
+
+bool CommunicatorPeers::shares_endpoint(int rank, int other, std::uint64_t identity) {
+  TemporaryGroup group;
+  if (PMPI_Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return false;
+  const std::array<int, 2> own{rank, other};
+  return std::ranges::any_of(RuntimeResources::instance().directories(), [&](const KnownDirectory& known) {
+    const auto there = ranks_in(known.group, group.handle, own);
+    return there && known.directory->at(static_cast<std::size_t>(there->front())).identity == identity;
+  });
+}
+
+void CommunicatorPeers::keep_failed_trial(Providers one, int rank, int other, const std::string& why) {
+  TemporaryGroup group;
+  MPI_Group pair = MPI_GROUP_NULL;
+  const std::array<int, 2> ranks{rank, other};
+  if (PMPI_Comm_group(communicator_, &group.handle) == MPI_SUCCESS &&
+      PMPI_Group_incl(group.handle, 2, ranks.data(), &pair) == MPI_SUCCESS)
+    RuntimeResources::instance().add_failed_trial({pair, one, why});
+}
+
+std::optional<std::string> CommunicatorPeers::failed_trial(Providers one) {
+  const std::vector<FailedTrial> failed = RuntimeResources::instance().failed_trials();
+  TemporaryGroup group;
+  if (failed.empty() || PMPI_Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return {};
+  for (const FailedTrial& each : failed) {
+    if (each.provider == one && ranks_in(group.handle, each.group, std::array{0, 1})) return each.why;
+  }
+  return {};
 }
 
 }  // namespace farside::pmpi

@@ -10,7 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,10 @@ class CommunicatorPeers final : public GroupPeers {
   // their leaders make a communicator at the second window: programs that make one window per communicator need no
   // more communicators than their own.
   bool can_combine();
+  // These three look through what the process keeps of all groups. Local.
+  bool shares_endpoint(int rank, int other, std::uint64_t identity) override;
+  void keep_failed_trial(Providers one, int rank, int other, const std::string& why) override;
+  std::optional<std::string> failed_trial(Providers one) override;
   // Returns the schedule of barriers. `mapped`: the control words of the ranks of a node are mapped, on all nodes.
   std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule(bool mapped) const {
     return mapped && by_nodes_ != nullptr ? by_nodes_ : flat_;
@@ -60,7 +66,7 @@ class CommunicatorPeers final : public GroupPeers {
   CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const Group& group, std::uint64_t id);
   // Looks through the directories of this process, whose groups may contain the communicator's. Local.
   PeerAddresses find_addresses(int rank, std::uint64_t identity) override;
-  void keep(const std::shared_ptr<const PeerDirectory>& directory) override;
+  void keep(const std::shared_ptr<const PeerDirectory>& directory, bool best) override;
   Status combine_leaders(std::span<std::uint64_t> words) override;
   bool make_leaders_communicator();
 

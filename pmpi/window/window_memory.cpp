@@ -100,9 +100,10 @@ Outcome Window::get_info(MPI_Info* info) {
   const bool by_thread = space_->uses(RouteKind::kFabric) || space_->uses(RouteKind::kCma);
   const int set_progress = PMPI_Info_set(*info, "farside_progress", by_thread ? "thread" : "origin");
   bool named = true;
-  if (const Fabric* fabric = Process::instance().open_fabric(); fabric != nullptr && space_->uses(RouteKind::kFabric)) {
-    named = PMPI_Info_set(*info, "farside_provider", fabric->provider()) == MPI_SUCCESS &&
-            PMPI_Info_set(*info, "farside_device", fabric->device()) == MPI_SUCCESS;
+  for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
+    if (each.fabric == nullptr || each.fabric != space_->endpoint() || !space_->uses(RouteKind::kFabric)) continue;
+    named = PMPI_Info_set(*info, "farside_provider", each.fabric->provider()) == MPI_SUCCESS &&
+            PMPI_Info_set(*info, "farside_device", each.fabric->device()) == MPI_SUCCESS;
   }
   if (set_route != MPI_SUCCESS || set_progress != MPI_SUCCESS || !named)
     return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};

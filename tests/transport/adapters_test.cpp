@@ -35,6 +35,15 @@ class Sysfs {
     std::ofstream(folder / "state") << state << "\n";
     if (!interface.empty()) std::ofstream(folder / "gid_attrs/ndevs/0") << interface << "\n";
   }
+  void add_link(const std::string& adapter, int port, const std::string& rate, const std::string& layer) {
+    const fs::path folder = adapters() / adapter / "ports" / std::to_string(port);
+    std::ofstream(folder / "rate") << rate << "\n";
+    std::ofstream(folder / "link_layer") << layer << "\n";
+  }
+  void set(const std::string& interface, const char* what, const char* value) {
+    fs::create_directories(root_ / "conf" / interface);
+    std::ofstream(root_ / "conf" / interface / what) << value << "\n";
+  }
   void add_interface(const std::string& adapter, const std::string& interface) {
     fs::create_directories(adapters() / adapter / "device/net" / interface);
   }
@@ -77,7 +86,51 @@ TEST_CASE("an adapter carries connections if an active port has an interface wit
   CHECK(adapter_trouble("usnic_0", none, sysfs.root()) == std::nullopt);
 }
 
-TEST_CASE("the loopback interface has an address") { CHECK(interfaces_with_address().contains("lo")); }
+TEST_CASE("the link of an adapter is that of its active ports") {
+  Sysfs sysfs;
+  const InterfaceNetworks interfaces = {
+      {"eth0", {"10.1.0.0/16", "fd00::/64"}}, {"eth1", {"10.2.0.0/16"}}, {"ib0", {"10.3.0.0/16"}}};
+  const auto link = [&](const char* name) {
+    return adapter_link(name, interfaces, sysfs.root(), sysfs.root() / "conf");
+  };
+  sysfs.add_port("mlx5_0", 1, "4: ACTIVE", "eth0");
+  sysfs.add_link("mlx5_0", 1, "100 Gb/sec (4X EDR)", "Ethernet");
+  sysfs.add_port("mlx5_0", 2, "1: DOWN", "eth1");
+  sysfs.add_link("mlx5_0", 2, "200 Gb/sec (4X HDR)", "Ethernet");
+  CHECK(link("mlx5_0").rate == 100);
+  CHECK(link("mlx5_0").networks == std::set<std::string>{"Ethernet 10.1.0.0/16", "Ethernet fd00::/64"});
+  sysfs.add_port("mlx5_0", 2, "4: ACTIVE", "eth1");
+  CHECK(link("mlx5_0").rate == 200);
+  CHECK(link("mlx5_0").networks.size() == 3);
+
+  // InfiniBand: the interfaces are those of the adapter.
+  sysfs.add_port("mlx5_1", 1, "4: ACTIVE");
+  sysfs.add_link("mlx5_1", 1, "2.5 Gb/sec (1X SDR)", "InfiniBand");
+  sysfs.add_interface("mlx5_1", "ib0");
+  sysfs.add_interface("mlx5_1", "ib1");
+  CHECK(link("mlx5_1").rate == 2.5);
+  CHECK(link("mlx5_1").networks == std::set<std::string>{"InfiniBand 10.3.0.0/16"});
+
+  CHECK(link("nowhere").rate == 0);
+  CHECK(link("nowhere").networks.empty());
+  CHECK_FALSE(link("nowhere").answers_alone);
+
+  // All interfaces of active ports answer for themselves alone, by either setting, of their own or for all.
+  sysfs.set("eth0", "arp_ignore", "1");
+  CHECK_FALSE(link("mlx5_0").answers_alone);
+  sysfs.set("eth1", "arp_ignore", "0");
+  CHECK_FALSE(link("mlx5_0").answers_alone);
+  sysfs.set("eth1", "arp_filter", "1");
+  CHECK(link("mlx5_0").answers_alone);
+  CHECK_FALSE(link("mlx5_1").answers_alone);
+  sysfs.set("all", "arp_ignore", "2");
+  CHECK(link("mlx5_1").answers_alone);
+}
+
+TEST_CASE("the loopback interface has an address, and its network is known") {
+  CHECK(interfaces_with_address().contains("lo"));
+  CHECK(interface_networks().at("lo").contains("127.0.0.0/8"));
+}
 
 TEST_CASE("an emulated adapter is known by its vendor") {
   const InfoHandle info(fi_allocinfo());

@@ -51,7 +51,7 @@ class Peers final : public GroupPeers {
     }
     return {};
   }
-  void keep(const std::shared_ptr<const PeerDirectory>& directory) override { kept_.push_back(directory); }
+  void keep(const std::shared_ptr<const PeerDirectory>& directory, bool) override { kept_.push_back(directory); }
   Directories& kept_;
 };
 
@@ -65,14 +65,14 @@ TEST_CASE("a group uses the endpoint whose addresses it has kept, and other grou
   first.gather(&other);
   CHECK(first.used(best, other) == 1);
   CHECK(second.used(best, other) == 2);  // the first group may still fail
-  first.keep_addresses();
-  first.keep_addresses();
+  first.keep_addresses(true);
+  first.keep_addresses(true);
   CHECK(kept.size() == 1);
   CHECK(second.used(best, other) == 1);
 
   SECTION("a group stays with its endpoint, and a new group takes the best one") {
     second.gather(&best);
-    second.keep_addresses();
+    second.keep_addresses(true);
     Peers third(kept);
     CHECK(first.used(best, other) == 1);
     CHECK(second.used(best, other) == 0);
@@ -81,11 +81,11 @@ TEST_CASE("a group uses the endpoint whose addresses it has kept, and other grou
   SECTION("what was gathered for an endpoint that is not taken is forgotten") {
     second.gather(&best);
     second.forget_addresses();
-    second.keep_addresses();
+    second.keep_addresses(true);
     CHECK(kept.size() == 1);
     CHECK(second.used(best, other) == 1);
     second.gather(nullptr);
-    second.keep_addresses();
+    second.keep_addresses(true);
     CHECK_FALSE(second.addresses().known());
   }
   SECTION("an endpoint that was opened again is another one") {

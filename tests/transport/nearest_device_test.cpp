@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which of several devices is near, with a sysfs made for the test: what two adapters of a machine with two sockets
 // show.
-#include <catch2/catch.hpp>
+#include "transport/fabric/nearest_device.hpp"
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <set>
 #include <string>
-
 #include <unistd.h>
+#include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "transport/fabric/handles.hpp"
-#include "transport/fabric/nearest_device.hpp"
 
 using namespace farside;
 
@@ -49,6 +52,7 @@ class Device {
     bus_.attr.pci = {0, bus, 0, 0};
     nic_.bus_attr = &bus_;
     info_->nic = &nic_;
+    info_->domain_attr->name = strdup("mlx5_0");
     info_->fabric_attr->name = network != nullptr ? strdup(network) : nullptr;  // fi_freeinfo() frees it
   }
   Device(const Device&) = delete;
@@ -108,31 +112,109 @@ TEST_CASE("where a device is on the bus is told as Linux names it") {
   info->nic = nullptr;
 }
 
-TEST_CASE("of two devices of one network the one that is known to be nearer to this process is taken") {
+TEST_CASE("what the choice needs to know of an adapter comes from libfabric and from sysfs") {
   cpu_set_t own;
   REQUIRE(sched_getaffinity(0, sizeof own, &own) == 0);
   std::string here;
   for (int number = 0; number < CPU_SETSIZE; ++number) {
     if (CPU_ISSET(static_cast<std::size_t>(number), &own)) here += (here.empty() ? "" : ",") + std::to_string(number);
   }
-  constexpr int kNobodys = CPU_SETSIZE - 1;
-  REQUIRE_FALSE(CPU_ISSET(static_cast<std::size_t>(kNobodys), &own));
   const Sysfs sys;
   sys.device("0000:01:00.0", here);
-  sys.device("0000:02:00.0", std::to_string(kNobodys));
-  const Device near(1, "network"), far(2, "network"), unknown(3, "network"), near_elsewhere(1, "another network"),
-      nowhere(1, nullptr);
-  const auto nearer = [&](const Device& one, const Device& other) {
-    return is_nearer(one.info(), other.info(), sys.root());
+  const auto port = sys.root() / "class/infiniband/mlx5_0/ports/1";
+  std::filesystem::create_directories(port);
+  std::ofstream(port / "state") << "4: ACTIVE\n";
+  std::ofstream(port / "rate") << "100 Gb/sec (4X EDR)\n";
+  const Device device(1, "network"), nowhere(3, nullptr);
+  const DeviceTraits traits = device_traits(device.info(), true, sys.root());
+  CHECK(traits.fabric == "network");
+  CHECK(traits.rate == 100);
+  CHECK(traits.nearness == Nearness::kNear);
+  CHECK_FALSE(traits.beside_others);  // no interface of it is known
+  CHECK(device_traits(device.info(), false, sys.root()).rate == 0);
+  CHECK(device_traits(device.info(), false, sys.root()).beside_others);
+  CHECK(device_traits(nowhere.info(), true, sys.root()).fabric.empty());
+  CHECK(device_traits(nowhere.info(), true, sys.root()).nearness == Nearness::kUnknown);
+}
+
+TEST_CASE("of the devices on the network of the fastest one the nearest is taken") {
+  const auto device = [](Nearness nearness, double rate = 100, const char* network = "InfiniBand 10.1.0.0/16",
+                         const char* fabric = "IB-0xfe80000000000000") {
+    return DeviceTraits{fabric, {network}, rate, true, nearness};
   };
-  CHECK(nearer(near, far));
-  CHECK_FALSE(nearer(far, near));
-  CHECK_FALSE(nearer(near, near));
-  CHECK_FALSE(nearer(far, far));
-  CHECK_FALSE(nearer(near_elsewhere, far));
-  CHECK_FALSE(nearer(nowhere, far));
+  constexpr auto kNear = Nearness::kNear, kPartly = Nearness::kPartly, kFar = Nearness::kFar;
+  const auto chosen = [](const std::vector<DeviceTraits>& all) {
+    std::set<std::size_t> indexes;
+    for (std::size_t process = 0; process < 64; ++process) indexes.insert(choose_device(all, process));
+    return indexes;
+  };
+  using Indexes = std::set<std::size_t>;
+  CHECK(chosen({device(kFar)}) == Indexes{0});
+  CHECK(chosen({device(kNear), device(kFar)}) == Indexes{0});
+  CHECK(chosen({device(kFar), device(kNear)}) == Indexes{1});
+  CHECK(chosen({device(kFar), device(kPartly), device(kNear), device(kPartly)}) == Indexes{2});
+  // Others may take the first one, so a nearer one on another network is of no use.
+  CHECK(chosen({device(kFar), device(kNear, 100, "InfiniBand 10.2.0.0/16")}) == Indexes{0});
+  CHECK(chosen({device(kFar), device(kNear, 100, "Ethernet 10.1.0.0/16")}) == Indexes{0});
+  CHECK(chosen({device(kFar), device(kNear, 100, "InfiniBand 10.1.0.0/16", "IB-0xfe80000000000001")}) == Indexes{0});
+  // The slower ones are for something else, whichever is first or nearer.
+  CHECK(chosen({device(kNear, 25), device(kFar), device(kFar)}) == Indexes{1, 2});
+  CHECK(chosen({device(kNear), device(kNear, 25)}) == Indexes{0});
+  // Nor is one whose interface does not answer alone, or any beside such a one.
+  for (const std::size_t which : {0U, 1U}) {
+    std::vector<DeviceTraits> two = {device(kFar), device(kNear)};
+    two[which].beside_others = false;
+    CHECK(chosen(two) == Indexes{0});
+  }
+  // Equally near ones share the processes.
+  CHECK(chosen({device(kNear), device(kNear)}) == Indexes{0, 1});
+  CHECK(chosen({device(kFar), device(kFar)}) == Indexes{0, 1});
+  CHECK(chosen({device(kFar), device(kNear), device(kNear), device(kFar)}) == Indexes{1, 2});
+  CHECK(chosen({device(kNear), device(kNear, 100, "InfiniBand 10.2.0.0/16"), device(kNear)}) == Indexes{0, 2});
   // What is not known is not nearer, nor what stands beside it.
-  CHECK_FALSE(nearer(near, unknown));
-  CHECK_FALSE(nearer(unknown, far));
-  CHECK_FALSE(nearer(unknown, unknown));
+  constexpr auto kUnknown = Nearness::kUnknown;
+  CHECK(chosen({device(kUnknown), device(kNear)}) == Indexes{0});
+  CHECK(chosen({device(kFar), device(kUnknown)}) == Indexes{0});
+  CHECK(chosen({device(kUnknown), device(kUnknown)}) == Indexes{0, 1});
+}
+
+TEST_CASE("the processes of a node are spread evenly, however the launcher binds them") {
+  for (const std::size_t devices : {1U, 2U, 4U}) {
+    for (const std::size_t sockets : {1U, 2U, 4U}) {
+      for (const bool alternately : {false, true}) {
+        constexpr std::size_t kProcesses = 64;
+        // How many processes of a socket take each of its devices.
+        std::vector<std::vector<std::size_t>> taken(sockets, std::vector<std::size_t>(devices));
+        for (std::size_t process = 0; process < kProcesses; ++process) {
+          const std::size_t socket = alternately ? process % sockets : process * sockets / kProcesses;
+          ++taken[socket][spread_over(devices, process)];
+        }
+        INFO(devices << " devices, " << sockets << " sockets, " << alternately);
+        for (const auto& of_socket : taken)
+          CHECK(of_socket == std::vector<std::size_t>(devices, kProcesses / sockets / devices));
+      }
+    }
+  }
+  for (std::size_t first = 0; first < 30; first += 3) {
+    std::set<std::size_t> three;
+    for (std::size_t process = first; process < first + 3; ++process) three.insert(spread_over(3, process));
+    CHECK(three.size() == 3);
+  }
+}
+
+TEST_CASE("the launcher says which process of its node this is") {
+  const char* const kNames[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID",
+                                "PALS_LOCAL_RANKID"};
+  for (const char* const name : kNames) unsetenv(name);
+  CHECK(process_of_node() == 0);
+  for (const char* const name : kNames) {
+    INFO(name);
+    setenv(name, "17", 1);
+    CHECK(process_of_node() == 17);
+    setenv(name, "x", 1);
+    CHECK(process_of_node() == 0);
+    setenv(name, "", 1);
+    CHECK(process_of_node() == 0);
+    unsetenv(name);
+  }
 }

@@ -146,24 +146,43 @@ TEST_CASE("without room for a probe nothing is decided") {
   CHECK(one.gone() == 0);
 }
 
-TEST_CASE("a shorter limit holds until it is lifted, and a longer one never") {
+TEST_CASE("a shorter limit of a peer holds until it is lifted, and a longer one never") {
   Checked one(false);
   one.network.code = -FI_EAGAIN;
-  one.health.limit_silence(100s);
+  const Peer peer = one.peer.peer, other = peer + 1;
+  one.health.limit_silence(peer, 100s);
+  CHECK(one.health.timeout(peer) == 10s);
+  one.health.limit_silence(peer, 2s);
+  one.health.limit_silence(peer, 3s);
+  CHECK(one.health.timeout(peer) == 2s);
+  CHECK(one.health.timeout(other) == 10s);
   CHECK(one.health.timeout() == 10s);
-  CHECK(one.health.timeout_as_asked());
-  one.health.limit_silence(2s);
-  CHECK_FALSE(one.health.timeout_as_asked());
-  one.check(0ms, 2s);
+  one.check(0ms, 1750ms);
+  CHECK(one.gone() == 0);
+  one.check(1750ms, 2s);
   CHECK(one.gone() == 1);
-  one.health.limit_silence({});
-  CHECK(one.health.timeout() == 10s);
+  one.health.lift_limit(peer, 2s);
+  CHECK(one.health.timeout(peer) == 3s);
+  one.health.lift_limit(peer, 3s);
+  one.health.lift_limit(peer, 3s);  // there is none any more
+  CHECK(one.health.timeout(peer) == 10s);
+}
+
+TEST_CASE("a peer without a limit is waited for, whatever the limits of others") {
+  Checked one(false);
+  one.network.code = -FI_EAGAIN;
+  one.health.limit_silence(one.peer.peer + 1, 2s);
+  one.check(0ms, 9750ms);
+  CHECK(one.gone() == 0);
   Checked patient(false, 0s);
   patient.network.code = -FI_EAGAIN;
   patient.check(0ms, 200s);
-  CHECK(patient.gone() == 0);
   CHECK(patient.health.quiet_paths(patient.begin + 100s).empty());
-  patient.health.limit_silence(2s);
+  patient.health.limit_silence(patient.peer.peer + 1, 2s);
+  patient.check(0ms, 200s);
+  CHECK(patient.health.quiet_paths(patient.begin + 100s).empty());
+  CHECK(patient.gone() == 0);
+  patient.health.limit_silence(patient.peer.peer, 2s);
   patient.check(0ms, 2250ms);  // from the first check on
   CHECK(patient.gone() == 1);
 }

@@ -151,6 +151,23 @@ TEST_CASE("a process has an endpoint per provider, and keeps those that it uses"
   CHECK(second.try_best(kAnyProvider).value() == working);
 }
 
+TEST_CASE("trials that fail with two ranks are held against the process, unless it uses the provider") {
+  Settings settings;
+  Statistics statistics;
+  for (const bool used : {false, true}) {
+    ProviderChoice choice(settings, Process::instance(), statistics);
+    const Providers usable = choice.usable();
+    if (used) choice.use(*choice.try_best(kAnyProvider).value());
+    choice.leave_failed(*choice.try_best(kAnyProvider).value(), "rank 1: no answer");
+    CHECK(choice.usable() == usable);
+    choice.leave(*choice.try_best(kAnyProvider).value());
+    CHECK(choice.usable() == usable);
+    choice.leave_failed(*choice.try_best(kAnyProvider).value(), "rank 2: no answer");
+    CHECK(choice.usable() == (used ? usable : 0));
+    if (!used) CHECK(choice.why_not(usable) == "rank 2: no answer");
+  }
+}
+
 TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays") {
   Settings settings;
   Statistics statistics;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/transport/space_steps.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include "transport/fabric/fabric.hpp"
@@ -18,8 +18,15 @@ namespace farside::testing {
 std::vector<RankGroup::Message> RankGroup::exchange(std::span<const std::byte> own) {
   Message message;
   std::ranges::copy(own, message.bytes.begin());
-  std::vector<Message> all = ranks_.all_gather(message);
-  all.resize(static_cast<std::size_t>(ranks()));
+  const std::vector<Message> all = ranks_.all_gather(message);
+  std::vector<Message> of_members;
+  for (const int member : members_) of_members.push_back(all[static_cast<std::size_t>(member)]);
+  return of_members;
+}
+
+std::vector<int> RankGroup::first(int members) {
+  std::vector<int> all(static_cast<std::size_t>(members));
+  std::iota(all.begin(), all.end(), 0);
   return all;
 }
 

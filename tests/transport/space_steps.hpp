@@ -3,11 +3,13 @@
 // those of Ranks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
 #include <source_location>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/transport/processes.hpp"
@@ -19,10 +21,17 @@
 
 namespace farside::testing {
 
-// The first `members` ranks. Each collective call is one gather of all ranks, in which the others must take part, too.
+// Some of the ranks. Each collective call is one gather of all ranks, in which the others must take part, too.
 class RankGroup final : public Group {
  public:
-  RankGroup(Ranks& ranks, int members) : Group(ranks.rank(), members), ranks_(ranks) {}
+  // In this order. This rank is one of them.
+  RankGroup(Ranks& ranks, std::vector<int> members)
+      : Group(static_cast<int>(std::ranges::find(members, ranks.rank()) - members.begin()),
+              static_cast<int>(members.size())),
+        ranks_(ranks),
+        members_(std::move(members)) {}
+  // The first ones.
+  RankGroup(Ranks& ranks, int members) : RankGroup(ranks, first(members)) {}
   explicit RankGroup(Ranks& ranks) : RankGroup(ranks, ranks.size()) {}
   Status combine(std::span<std::uint64_t> words, const char* warning) override;
   Status take_lowest(int& number) override;
@@ -35,8 +44,10 @@ class RankGroup final : public Group {
   };
 
  private:
+  static std::vector<int> first(int members);
   std::vector<Message> exchange(std::span<const std::byte> own);
   Ranks& ranks_;
+  const std::vector<int> members_;
 };
 
 // Collective: the node of all ranks.

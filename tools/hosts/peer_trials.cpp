@@ -27,7 +27,6 @@ class OpenEndpoint final : public Progress {
     Result<std::unique_ptr<Fabric>> opened = Fabric::open(std::move(info.value()), settings, *this, statistics_);
     if (!opened) return opened.error();
     fabric_ = std::move(opened.value());
-    fabric_->limit_silence(ProviderAgreement::kTrialLimit);
     return {};
   }
   Fabric* get() const { return fabric_.get(); }
@@ -79,8 +78,11 @@ std::string run_round(OpenEndpoint& endpoint, const ProviderTrials& trials, cons
   Status status;
   if (endpoint.get() != nullptr) status = trial.emplace(*endpoint.get(), rank, hosts, id).begin();
   sleeping_barrier(comm);
-  if (status && endpoint.get() != nullptr && trials.offers[static_cast<std::size_t>(to)].trouble.empty())
-    status = trial->run(to, addresses[static_cast<std::size_t>(to)], endpoint);
+  if (status && endpoint.get() != nullptr && trials.offers[static_cast<std::size_t>(to)].trouble.empty()) {
+    const FabricAddress& address = addresses[static_cast<std::size_t>(to)];
+    endpoint.get()->limit_silence(endpoint.get()->insert(address), ProviderAgreement::kTrialLimit);
+    status = trial->run(to, address, endpoint);
+  }
   sleeping_barrier(comm);
   return status ? std::string() : status.error().text;
 }

@@ -97,8 +97,8 @@ constexpr Setting kSettings[] = {
      "libfabric provider; when unset the first that works for all ranks of verbs (adapters, after a trial) and tcp",
      parse_provider},
     {"FARSIDE_DEVICE", "", "a device as fi_info names it (its domain), for instance mlx5_0 or eth0",
-     "network device of this process; when unset the nearest to its processors, or libfabric's first; emulated "
-     "adapters are taken only if it names them",
+     "network device of this process; when unset the nearest to its processors among the fastest; processes of a node "
+     "share equally near ones; emulated adapters are taken only if it names them",
      parse_device},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",
      "locks and notifications by atomics of the network adapter, if it has them (provider verbs) and they pass a "

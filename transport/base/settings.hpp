@@ -24,7 +24,7 @@ struct Settings {
   bool fabric = true;  // libfabric
   // FARSIDE_PROVIDER: a libfabric provider, as in fi_info; empty: farside chooses.
   std::string provider;
-  // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: the nearest, or libfabric's first.
+  // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: farside chooses.
   std::string device;
   // FARSIDE_NIC_ATOMICS: whether control words may be changed by atomics of network adapters.
   bool nic_atomics = true;

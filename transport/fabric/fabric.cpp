@@ -80,6 +80,16 @@ Peer Fabric::insert(const FabricAddress& address) {
   return connections_->insert(address);
 }
 
+void Fabric::limit_silence(Peer peer, std::chrono::seconds limit) {
+  const std::scoped_lock held(mutex_);
+  health_.limit_silence(peer, limit);
+}
+
+void Fabric::lift_limit(Peer peer, std::chrono::seconds limit) {
+  const std::scoped_lock held(mutex_);
+  health_.lift_limit(peer, limit);
+}
+
 void Fabric::share_node(std::size_t processes) {
   const std::scoped_lock held(mutex_);
   eviction_->share_node(processes);
@@ -269,10 +279,12 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
   });
 }
 
-Error Fabric::out_of_reach(const std::string& why) const {
+// Called with the mutex held.
+Error Fabric::out_of_reach(Peer peer, const std::string& why) const {
+  const std::chrono::seconds timeout = health_.timeout(peer);
   return {ErrorKind::kPeer,
-          fmt::format("libfabric {}: the peer is out of reach for {} s{}: {}", provider(), health_.timeout().count(),
-                      health_.timeout_as_asked() ? " (FARSIDE_PEER_TIMEOUT)" : "", why)};
+          fmt::format("libfabric {}: the peer is out of reach for {} s{}: {}", provider(), timeout.count(),
+                      timeout == health_.timeout() ? " (FARSIDE_PEER_TIMEOUT)" : "", why)};
 }
 
 // Gives the peer an endpoint, if it is connected, and makes it active. Returns what Connections::reach() does. Called
@@ -291,12 +303,12 @@ ssize_t Fabric::make_ready(PeerState& peer_state) {
 }
 
 // Why an operation was never issued to a peer that is out of reach.
-std::string Fabric::why_not_taken(Peer peer, const char* what) {
+Error Fabric::not_taken(Peer peer, const char* what) {
   const std::scoped_lock held(mutex_);
   const std::string trouble = connections_->trouble(peer);
-  if (!trouble.empty()) return "connecting to it: " + trouble;
-  return connections_->connected(peer) ? fmt::format("{} is not taken", what)
-                                       : "it does not answer the request to connect";
+  if (!trouble.empty()) return out_of_reach(peer, "connecting to it: " + trouble);
+  return out_of_reach(peer, connections_->connected(peer) ? fmt::format("{} is not taken", what)
+                                                          : "it does not answer the request to connect");
 }
 
 bool Fabric::publish(std::uint64_t id, const MessageHandler::ServedSpace& space) {

@@ -88,8 +88,10 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   // Says that so many processes of this node, this one included, use the fabric or may do so. They share what the node
   // has for connections (node_share.hpp). The largest number that was said counts; before the first call it is 1.
   void share_node(std::size_t processes);
-  // From now on peers are abandoned after this time, at most FARSIDE_PEER_TIMEOUT; without a value, after that one.
-  void limit_silence(std::optional<std::chrono::seconds> limit) { health_.limit_silence(limit); }
+  // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until the limit is lifted. Other
+  // peers keep theirs. Each limit is lifted once.
+  void limit_silence(Peer peer, std::chrono::seconds limit);
+  void lift_limit(Peer peer, std::chrono::seconds limit);
   // The limit of connections: FARSIDE_CONNECTIONS, or the process's share if that is smaller; 0: none.
   std::size_t most_connections();
   // As share_node() was told.
@@ -167,8 +169,8 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   };
   Status send_request(Pending& pending, const HandlerPlace& place, const Request& request,
                       std::unique_ptr<OperationList> list);
-  Error out_of_reach(const std::string& why) const;
-  std::string why_not_taken(Peer peer, const char* what);
+  Error out_of_reach(Peer peer, const std::string& why) const;
+  Error not_taken(Peer peer, const char* what);
 
   // Completions (fabric_completions.cpp).
   bool advance();

@@ -41,7 +41,7 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
     }
     under_way_.not_issued(*operation, peer_state);
     held.unlock();
-    if (code == -FI_EAGAIN) return pending.named(out_of_reach(why_not_taken(peer, what)));
+    if (code == -FI_EAGAIN) return pending.named(not_taken(peer, what));
     return pending.named(fabric_error(ErrorKind::kPeer, what, code));
   }
 }

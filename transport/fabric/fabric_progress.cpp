@@ -116,7 +116,7 @@ std::optional<ssize_t> Fabric::send_probe(Peer peer) {
 
 void Fabric::abandon(PeerState& peer_state, const std::string& why) {
   connections_->stop(peer_state.peer);
-  under_way_.fail_all(peer_state, out_of_reach(why));
+  under_way_.fail_all(peer_state, out_of_reach(peer_state.peer, why));
 }
 
 }  // namespace farside

@@ -3,9 +3,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "transport/fabric/adapters.hpp"
 
 namespace farside {
 
@@ -55,13 +60,58 @@ Nearness nearness_of(const fi_info& info, const std::filesystem::path& sys) {
   return nearness_of(pci_address(info), own, sys);
 }
 
-bool is_nearer(const fi_info& info, const fi_info& other, const std::filesystem::path& sys) {
-  const auto network = [](const fi_info& of) {
-    const char* const name = of.fabric_attr != nullptr ? of.fabric_attr->name : nullptr;
-    return std::string_view(name != nullptr ? name : "");
+DeviceTraits device_traits(const fi_info& info, bool links, const std::filesystem::path& sys) {
+  DeviceTraits traits;
+  if (info.fabric_attr != nullptr && info.fabric_attr->name != nullptr) traits.fabric = info.fabric_attr->name;
+  traits.nearness = nearness_of(info, sys);
+  traits.beside_others = !links;
+  if (links) {
+    AdapterLink link = adapter_link(info.domain_attr->name, interface_networks(), sys);
+    traits.networks = std::move(link.networks);
+    traits.rate = link.rate;
+    traits.beside_others = link.answers_alone;
+  }
+  return traits;
+}
+
+std::size_t choose_device(std::span<const DeviceTraits> all, std::size_t process) {
+  const DeviceTraits& first = *std::ranges::max_element(all, {}, &DeviceTraits::rate);
+  const auto is_like_first = [&](const DeviceTraits& each) {
+    if (&each == &first) return true;
+    return each.rate == first.rate && each.fabric == first.fabric && each.networks == first.networks &&
+           each.beside_others && first.beside_others;
   };
-  const Nearness first = nearness_of(other, sys);
-  return first != Nearness::kUnknown && nearness_of(info, sys) > first && network(info) == network(other);
+  Nearness nearest = first.nearness;
+  if (nearest != Nearness::kUnknown) {
+    for (const DeviceTraits& each : all) {
+      if (is_like_first(each)) nearest = std::max(nearest, each.nearness);
+    }
+  }
+  std::vector<std::size_t> equal;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (is_like_first(all[i]) && all[i].nearness == nearest) equal.push_back(i);
+  }
+  return equal[spread_over(equal.size(), process)];
+}
+
+// The sum of the digits of the number, written to the base `devices`.
+std::size_t spread_over(std::size_t devices, std::size_t process) {
+  if (devices < 2) return 0;
+  std::size_t sum = 0;
+  for (; process > 0; process /= devices) sum += process % devices;
+  return sum % devices;
+}
+
+std::size_t process_of_node() {
+  for (const char* const name :
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID", "PALS_LOCAL_RANKID"}) {
+    const char* const text = std::getenv(name);
+    std::size_t number = 0;
+    if (text == nullptr) continue;
+    const auto [behind, error] = std::from_chars(text, text + std::strlen(text), number);
+    if (error == std::errc() && *behind == '\0') return number;
+  }
+  return 0;
 }
 
 }  // namespace farside

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How near a network device is to this process: compares the processors that sysfs names as local to the device with
-// those that this process may run on (sched_getaffinity(2)).
+// Which of several network devices a process takes: of those on the network of the fastest one, the nearest; if several
+// are equally near, the processes of a node are spread over them.
+//
+// Near is a device whose local processors, as sysfs names them, are those on which this process may run
+// (sched_getaffinity(2)).
+//
+// Thread safety: any thread.
 #pragma once
 
-#include <sched.h>
-
+#include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <sched.h>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +38,30 @@ std::string pci_address(const fi_info& info);
 // Nearness to the processors that this process may run on at the time of the call.
 Nearness nearness_of(const fi_info& info, const std::filesystem::path& sys = "/sys");
 
-// Returns whether `info` is preferred to `other`, which libfabric lists first: it must be known to be nearer, and on
-// the same network, since ranks on other sockets may choose `other`.
-bool is_nearer(const fi_info& info, const fi_info& other, const std::filesystem::path& sys = "/sys");
+// What the choice needs to know of a device.
+struct DeviceTraits {
+  std::string fabric;              // libfabric's name of its network
+  std::set<std::string> networks;  // AdapterLink's; empty: not known
+  double rate = 0;                 // AdapterLink's
+  bool beside_others = false;      // it can be used while other processes use others on its network
+  Nearness nearness = Nearness::kUnknown;
+};
+// `links`: whether the device is an adapter, of which sysfs knows networks and rate.
+DeviceTraits device_traits(const fi_info& info, bool links, const std::filesystem::path& sys = "/sys");
+
+// Returns the index of the device that process number `process` of a node takes. `all`: not empty, in libfabric's
+// order, the same in all processes of the node. A device is taken instead of the first of the fastest ones only if it
+// is as fast, is not known to be farther away, and is on the same network, since other ranks may take that one. Both
+// must then allow for the other.
+std::size_t choose_device(std::span<const DeviceTraits> all, std::size_t process);
+
+// Returns a number below `devices` for process number `process` of a node, such that `devices` consecutive processes
+// take each once, and every 2nd (4th, ...) process of a node does so too: launchers bind consecutive processes to one
+// socket or to different ones.
+std::size_t spread_over(std::size_t devices, std::size_t process);
+
+// The number of this process among those of its node, which the launcher has put into the environment (Open MPI,
+// Hydra, Slurm, Flux, PALS); 0 if it has not.
+std::size_t process_of_node();
 
 }  // namespace farside

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/peer_health.hpp"
 
+#include <algorithm>
+
 #include "transport/base/result.hpp"
 #include "transport/fabric/handles.hpp"
 
@@ -28,21 +30,31 @@ PeerHealth::Clock::duration half(std::chrono::seconds timeout) { return PeerHeal
 
 }  // namespace
 
-void PeerHealth::limit_silence(std::optional<std::chrono::seconds> limit) {
-  const bool shorter = limit && (asked_.count() == 0 || *limit < asked_);
-  timeout_.store(shorter ? *limit : asked_, std::memory_order_relaxed);
+std::chrono::seconds PeerHealth::timeout(Peer peer) const {
+  std::chrono::seconds shortest = timeout_;
+  for (const Limit& each : limits_) {
+    if (each.peer == peer && (shortest.count() == 0 || each.after < shortest)) shortest = each.after;
+  }
+  return shortest;
+}
+
+void PeerHealth::lift_limit(Peer peer, std::chrono::seconds limit) {
+  const auto found = std::ranges::find(limits_, Limit{peer, limit});
+  if (found != limits_.end()) limits_.erase(found);
 }
 
 void PeerHealth::check(Clock::time_point now) {
-  if (timeout().count() == 0) return;
+  if (timeout_.count() == 0 && limits_.empty()) return;
   for (PeerState* const peer_state : states_.active()) check(*peer_state, now);
 }
 
 void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
+  const std::chrono::seconds timeout = this->timeout(peer_state.peer);
+  if (timeout.count() == 0) return;
   // The peer may well be in reach.
   if (peers_.waits_for_place(peer_state.peer)) peer_state.quiet_since = now;
-  if (!quiet(peer_state, now, half(timeout()))) return;
-  const bool too_long = now - peer_state.quiet_since >= timeout();
+  if (!quiet(peer_state, now, half(timeout))) return;
+  const bool too_long = now - peer_state.quiet_since >= timeout;
   if (peer_state.probed) {
     if (too_long) lose(peer_state, now, "its adapter acknowledges nothing that is sent to it");
     return;
@@ -63,8 +75,9 @@ void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
 std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now) {
   constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   std::vector<QuietPath> paths;
-  if (timeout().count() == 0) return paths;
+  if (timeout_.count() == 0 && limits_.empty()) return paths;
   for (PeerState* const peer_state : states_.active()) {
+    if (timeout(peer_state->peer).count() == 0) continue;
     const bool noted = peer_state->unacknowledged_since != Clock::time_point{};
     if (!quiet(*peer_state, now, noted ? Clock::duration{} : kQuietEnough)) continue;
     if (const auto path = peers_.tcp_path(peer_state->peer)) {
@@ -102,7 +115,9 @@ void PeerHealth::judge(const std::vector<QuietPath>& paths, Clock::time_point no
       continue;
     }
     if (peer_state.unacknowledged_since == Clock::time_point{}) peer_state.unacknowledged_since = now;
-    if (each.state->silent >= timeout() && now - peer_state.unacknowledged_since >= half(timeout())) {
+    const std::chrono::seconds timeout = this->timeout(each.peer);
+    if (timeout.count() > 0 && each.state->silent >= timeout &&
+        now - peer_state.unacknowledged_since >= half(timeout)) {
       lose(peer_state, now, "its host acknowledges nothing that is sent to it");
     }
   }

@@ -8,12 +8,11 @@
 // asked for the state of the connections (tcp_path.hpp): a peer is abandoned whose host has sent nothing for the whole
 // timeout, not even acknowledgements, while data awaited one for half of it.
 //
-// Thread safety: timeout(), limit_silence() and look() may be called from any thread, all other members under Fabric's
+// Thread safety: timeout() without a peer and look() may be called from any thread, all other members under Fabric's
 // mutex. Errors: none of its own. Cost: check() and quiet_paths() a few loads per active peer, at regular times only;
 // look() a millisecond where a socket must be searched for. Memory: in PeerState.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -53,13 +52,16 @@ class PeerHealth {
   // `completes_probes`: the connections are an adapter's, which completes a probe when the peer's adapter has
   // acknowledged it. `timeout`: FARSIDE_PEER_TIMEOUT; 0: none.
   PeerHealth(PeerStates& states, Peers& peers, bool completes_probes, std::chrono::seconds timeout)
-      : states_(states), peers_(peers), completes_probes_(completes_probes), asked_(timeout), timeout_(timeout) {}
+      : states_(states), peers_(peers), completes_probes_(completes_probes), timeout_(timeout) {}
 
-  std::chrono::seconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
-  // Returns whether peers are abandoned after FARSIDE_PEER_TIMEOUT, not sooner.
-  bool timeout_as_asked() const { return timeout() == asked_; }
-  // From now on peers are abandoned after this time, at most FARSIDE_PEER_TIMEOUT; without a value, after that one.
-  void limit_silence(std::optional<std::chrono::seconds> limit);
+  // FARSIDE_PEER_TIMEOUT; 0: none.
+  std::chrono::seconds timeout() const { return timeout_; }
+  // After which this peer is abandoned; 0: it is not.
+  std::chrono::seconds timeout(Peer peer) const;
+  // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until the limit is lifted. Each limit
+  // is lifted once.
+  void limit_silence(Peer peer, std::chrono::seconds limit) { limits_.push_back({peer, limit}); }
+  void lift_limit(Peer peer, std::chrono::seconds limit);
 
   // Sends probes, and abandons peers.
   void check(Clock::time_point now);
@@ -89,8 +91,13 @@ class PeerHealth {
   PeerStates& states_;
   Peers& peers_;
   const bool completes_probes_;
-  const std::chrono::seconds asked_;
-  std::atomic<std::chrono::seconds> timeout_;
+  const std::chrono::seconds timeout_;
+  struct Limit {
+    Peer peer;
+    std::chrono::seconds after;
+    bool operator==(const Limit&) const = default;
+  };
+  std::vector<Limit> limits_;  // mostly none
 };
 
 }  // namespace farside

@@ -84,7 +84,8 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     fi_info* found = nullptr;
     code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
     const InfoHandle infos(found);
-    fi_info* nearest = nullptr;
+    std::vector<const fi_info*> fit;
+    std::vector<DeviceTraits> traits;
     // fi_getinfo also returns layered providers that match in part of their name, and opx returns any kind of endpoint
     // that the hints name.
     for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
@@ -102,10 +103,13 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
         only_emulated = false;
         continue;
       }
-      // Of equally near devices, libfabric's first one is taken.
-      if (nearest == nullptr || is_nearer(*info, *nearest)) nearest = info;
+      fit.push_back(info);
     }
-    if (device.empty() && nearest != nullptr) return InfoHandle(fi_dupinfo(nearest));
+    if (device.empty() && !fit.empty()) {
+      for (const fi_info* each : fit) traits.push_back(device_traits(*each, is_adapter(name)));
+      // Of other devices, which share the processors' network stack, the first of the nearest is taken.
+      return InfoHandle(fi_dupinfo(fit[choose_device(traits, is_adapter(name) ? process_of_node() : 0)]));
+    }
     if (!unfit.empty()) {
       return Error{only_emulated ? ErrorKind::kUnsupported : ErrorKind::kNoRoute,
                    fmt::format("provider {}: {}", name, fmt::join(unfit, ", "))};

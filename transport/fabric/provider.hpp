@@ -33,10 +33,10 @@ std::span<const EndpointKind> endpoint_kinds();
 // The hints for fi_getinfo with all requirements.
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
-// Returns the provider of exactly this name, on the device (libfabric: domain) of this name, or on the nearest device
-// that meets the requirements (nearest_device.hpp). Emulated adapters meet them only if `emulated`. Errors: kNoRoute,
-// with the reason: a list of the provider's other devices, or what is wrong with the adapters (adapters.hpp);
-// kUnsupported if all adapters are emulated.
+// Returns the provider of exactly this name, on the device (libfabric: domain) of this name, or on one that meets the
+// requirements: the nearest, or one of several (nearest_device.hpp). Emulated adapters meet them only if `emulated`.
+// Errors: kNoRoute, with the reason: a list of the provider's other devices, or what is wrong with the adapters
+// (adapters.hpp); kUnsupported if all adapters are emulated.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {}, bool emulated = true);
 
 // A provider that may be taken without FARSIDE_PROVIDER: preferred_providers()[preference].

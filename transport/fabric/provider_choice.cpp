@@ -111,4 +111,12 @@ void ProviderChoice::discard(const Fabric& tried, std::string why) {
   entry.fabric.reset();
 }
 
+void ProviderChoice::leave_failed(const Fabric& tried, std::string why) {
+  if (++of(tried).failed_trials < kMostFailedTrials) {
+    leave(tried);
+  } else {
+    discard(tried, std::move(why));
+  }
+}
+
 }  // namespace farside

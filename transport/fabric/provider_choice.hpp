@@ -3,7 +3,9 @@
 // use, and their endpoints, one per provider. Processes that reach each other must use the same provider, and not all
 // of them may be able to use the best one of one process.
 //
-// An endpoint is opened for a trial. Several threads may try it. It stays once one of them uses it.
+// An endpoint is opened for a trial. Several threads may try it. It stays once one of them uses it. A provider whose
+// trials fail may still work with other processes; after kMostFailedTrials, none of which has succeeded, the fault is
+// taken to be this process's, so that not every group of ranks waits for it.
 //
 // Not thread-safe: Process calls it under its mutex.
 #pragma once
@@ -51,9 +53,13 @@ class ProviderChoice {
   // Each ends a trial of an endpoint.
   // It stays from now on. Returns its provider if it was not in use before, else 0. Closes those that nobody tries.
   Providers use(const Fabric& tried);
-  // Unless it is in use or tried elsewhere, it is closed, and its provider is not usable any more.
+  // Unless it is in use or tried elsewhere, it is closed, and its provider is not usable any more: the fault is this
+  // process's.
   void discard(const Fabric& tried, std::string why);
-  // Neither.
+  // A trial with another process has failed: kMostFailedTrials of them do what discard() does.
+  static constexpr int kMostFailedTrials = 2;
+  void leave_failed(const Fabric& tried, std::string why);
+  // The fault is that of others.
   void leave(const Fabric& tried) { --of(tried).trials; }
 
  private:
@@ -61,6 +67,7 @@ class ProviderChoice {
     Candidate candidate;
     std::unique_ptr<Fabric> fabric;  // null until it is tried, and again if it was not used
     int trials = 0;                  // threads between try_best() and the end of their trial
+    int failed_trials = 0;           // leave_failed()
     bool in_use = false;
     Providers provider() const { return Providers{1} << candidate.preference; }
   };

@@ -16,7 +16,7 @@ namespace {
 
 // Change it with everything that ranks must have in common: descriptions, control block, messages, the sequence of
 // collectives.
-constexpr std::uint32_t kProtocol = 9;
+constexpr std::uint32_t kProtocol = 10;
 constexpr int kFailureBits = 64 - Agreement::kFlags;  // of the first word: one per ErrorKind
 static_assert(static_cast<int>(ErrorKind::kConflict) < kFailureBits);
 

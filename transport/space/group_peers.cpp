@@ -144,8 +144,8 @@ Status GroupPeers::gather_addresses(Group& group, const Endpoint* endpoint, Prog
   return {};
 }
 
-void GroupPeers::keep_addresses() {
-  if (unkept_ != nullptr) keep(std::exchange(unkept_, nullptr));
+void GroupPeers::keep_addresses(bool best) {
+  if (unkept_ != nullptr) keep(std::exchange(unkept_, nullptr), best);
 }
 
 }  // namespace farside

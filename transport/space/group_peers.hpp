@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,27 +65,35 @@ class GroupPeers {
 
   // The group uses the endpoint of which it knows the addresses of all ranks. Returns the index in `endpoints`, the
   // best first, of the endpoint of this rank, `rank`, that the group uses; if it uses none, of the first one whose
-  // addresses a kept directory has, which the group uses from now on. Returns the size if there is none.
+  // addresses a kept directory has (find_addresses()), which the group uses from now on. Returns the size if there is
+  // none.
   std::size_t find_endpoint(int rank, std::span<Endpoint* const> endpoints);
   // Collective: gathers the addresses of an endpoint. If a rank has none (a null `endpoint`), they are unknown on all
   // ranks.
   Status gather_addresses(Group& group, const Endpoint* endpoint, Progress& progress);
-  // The group uses the endpoint whose addresses were gathered, and so may groups of some of its ranks.
-  void keep_addresses();
+  // The group uses the endpoint whose addresses were gathered, and so do groups of the same ranks and, if no rank could
+  // do better in another group (`best`), of some of its ranks.
+  void keep_addresses(bool best);
   // It does not.
   void forget_addresses() {
     addresses_ = {};
     unkept_.reset();
   }
   const PeerAddresses& addresses() const { return addresses_; }
+  // Returns whether a kept directory has both ranks, this one with the identity: they use the endpoint with each other.
+  virtual bool shares_endpoint(int /*rank*/, int /*other*/, std::uint64_t /*identity*/) { return false; }
+  // Keeps for this process that a trial of the provider between this rank and another one has failed.
+  virtual void keep_failed_trial(Providers /*one*/, int /*rank*/, int /*other*/, const std::string& /*why*/) {}
+  // Why such a trial between two ranks of this group has failed, in whichever group that was.
+  virtual std::optional<std::string> failed_trial(Providers /*one*/) { return {}; }
 
  protected:
-  // Looks for the addresses in kept directories of other groups: that of this rank has the identity. Returns unknown
-  // ones if there are none.
+  // Looks for the addresses in kept directories of other groups: that of this rank has the identity, and groups of
+  // these ranks use it (keep_addresses()). Returns unknown ones if there are none.
   virtual PeerAddresses find_addresses(int /*rank*/, std::uint64_t /*identity*/) { return {}; }
   // Collective over the leaders: the same as combine().
   virtual Status combine_leaders(std::span<std::uint64_t>) { return {}; }
-  virtual void keep(const std::shared_ptr<const PeerDirectory>&) {}
+  virtual void keep(const std::shared_ptr<const PeerDirectory>&, bool /*best*/) {}
 
  private:
   std::unique_ptr<NodeGroup> node_;

@@ -69,7 +69,8 @@ Result<bool> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t 
                              .id = making.request.id,
                              .node_members = static_cast<std::size_t>(peers.node().members()),
                              .open = open,
-                             .close = [&] { space.close_fabric(); }}
+                             .close = [&] { space.close_fabric(); },
+                             .trial = nullptr}
         .carry_out(agreement, peers);
   }
   const Result<bool> opened = open(*making.endpoint);
@@ -81,7 +82,7 @@ Result<bool> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t 
   const bool atomics = opened && opened.value();
   const Result<Agreement::Said> accessible = agreement.agree(status, atomics ? 0 : kNoNicAtomics);
   if (!accessible) return accessible.error();
-  peers.keep_addresses();
+  peers.keep_addresses(true);
   return (accessible.value().flags & kNoNicAtomics) == 0;
 }
 
@@ -117,7 +118,9 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
     if (status && opened) {
       const Result<bool> atomics = space->open_fabric(*used.endpoint, false);
       if (!atomics || !atomics.value()) flags |= kNoNicAtomics;
-      status = atomics.status();
+      // Step 2 fails in the same way, or takes another provider.
+      opened = atomics.ok();
+      if (!opened) space->close_fabric();
     }
     if (status && making.last) status = making.last();
   }

@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -30,18 +34,53 @@ const char* name_of(Providers one) { return preferred_providers()[static_cast<st
 struct Common {
   Providers providers = 0;
   std::string passed_over;  // empty: no rank wanted a better one
+  bool best = true;         // no rank can use a better one with other ranks
 };
 
+// What this process can use with the ranks of a group.
+struct Offer : Process::ProviderOffer {
+  Providers usable_with_others = 0;
+  std::string why_not(Providers one) const {
+    return failed != 0 && one == failed ? failed_trial : Process::instance().why_not(one);
+  }
+  Providers failed = 0;  // the best one that was tried in vain between two ranks of the group
+  std::string failed_trial;
+};
+Offer offer_to(GroupPeers& peers) {
+  Offer offer{Process::instance().offer_providers(), 0, 0, {}};
+  offer.usable_with_others = offer.usable;
+  for (Providers left = offer.usable; left != 0; left &= left - 1) {
+    const auto why = peers.failed_trial(best(left));
+    if (!why) continue;
+    offer.usable &= ~best(left);
+    if (offer.failed == 0) {
+      offer.failed = best(left);
+      offer.failed_trial = *why;
+    }
+  }
+  return offer;
+}
+
+// Returns whether this process has not said it yet, but for the numbers in it: ranks have others in other groups.
+bool is_new(const std::string& reason) {
+  static std::mutex mutex;
+  static auto* const said = new std::set<std::string>();
+  std::string words;
+  std::ranges::remove_copy_if(reason, std::back_inserter(words), [](char c) { return c >= '0' && c <= '9'; });
+  const std::scoped_lock held(mutex);
+  return said->insert(std::move(words)).second;
+}
+
 // `excluded`: those that have failed.
-Result<Common> agree_on_providers(Agreement& agreement, Providers excluded) {
-  Process& process = Process::instance();
-  const Settings& settings = *process.settings().value();
-  const Process::ProviderOffer own = process.offer_providers();
+Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Providers excluded) {
+  const Settings& settings = *Process::instance().settings().value();
+  const Offer own = offer_to(peers);
   std::uint64_t flags = 0;
   if (!settings.device.empty()) flags |= own.unknown_device ? kUnknownDevice : kKnownDevice;
   // A rank that can use no provider reports that when it opens its endpoint.
-  const Result<Agreement::Said> said =
-      agreement.agree({}, flags, {own.usable == 0 ? 0 : std::uint64_t{~own.usable | excluded}, own.wanted & ~excluded});
+  const Result<Agreement::Said> said = agreement.agree(
+      {}, flags,
+      {own.usable == 0 ? 0 : std::uint64_t{~own.usable | excluded}, own.wanted & ~excluded, own.usable_with_others});
   if (!said) return said.error();
   if ((said.value().flags & (kUnknownDevice | kKnownDevice)) == kUnknownDevice) {
     const Result<Agreement::Said> unknown =
@@ -50,11 +89,13 @@ Result<Common> agree_on_providers(Agreement& agreement, Providers excluded) {
   }
   Common common;
   common.providers = static_cast<Providers>(~said.value().words[0]) & ~excluded;
+  const Providers better = best(common.providers) - 1;
+  common.best = !settings.provider.empty() || (static_cast<Providers>(said.value().words[2]) & better) == 0;
   const auto wanted = best(static_cast<Providers>(said.value().words[1]));
   if (wanted == 0 || (common.providers & wanted) != 0 || !settings.provider.empty()) return common;
   const bool lacks = (own.usable & wanted) == 0;
   const Result<Agreement::Said> lacking =
-      agreement.agree(lacks ? Status(Error{ErrorKind::kNoRoute, process.why_not(wanted)}) : Status());
+      agreement.agree(lacks ? Status(Error{ErrorKind::kNoRoute, own.why_not(wanted)}) : Status());
   if (!lacking) common.passed_over = fmt::format("not {}: {}", name_of(wanted), lacking.error().text);
   return common;
 }
@@ -72,20 +113,29 @@ class TrialProgress final : public Progress {
   Fabric& fabric_;
 };
 
+// The endpoint may have other peers, which may be slow.
 Status run_trial(ProviderTrial& trial, Fabric& fabric, int other, const FabricAddress& address) {
   TrialProgress progress(fabric);
-  // An endpoint that is in use may have slow peers.
-  const bool in_use = std::ranges::any_of(Process::instance().endpoints_in_use(),
-                                          [&](const Process::EndpointInUse& each) { return each.fabric == &fabric; });
-  if (!in_use) fabric.limit_silence(ProviderAgreement::kTrialLimit);
+  const Peer peer = fabric.insert(address);
+  fabric.limit_silence(peer, ProviderAgreement::kTrialLimit);
   Status done = trial.run(other, address, progress);
-  if (!in_use) fabric.limit_silence(std::nullopt);
-  if (done) return {};
-  return Error{ErrorKind::kPeer,
-               fmt::format("a trial of device {} with rank {}: {}", fabric.device(), other, done.error().text)};
+  fabric.lift_limit(peer, ProviderAgreement::kTrialLimit);
+  return done;
 }
 
 }  // namespace
+
+Status ProviderAgreement::try_partner(ProviderTrial& begun, Fabric& fabric, Providers provider, GroupPeers& peers,
+                                      int rank) const {
+  const int other = peers.trial_partner();
+  if (peers.shares_endpoint(rank, other, fabric.address().identity)) return {};
+  Status done = trial ? trial(other) : run_trial(begun, fabric, other, peers.addresses().of(other));
+  if (done) return done;
+  const std::string why =
+      fmt::format("a trial of device {} with rank {}: {}", fabric.device(), other, done.error().text);
+  peers.keep_failed_trial(provider, rank, other, why);
+  return Error{ErrorKind::kPeer, why};
+}
 
 Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peers) const {
   Process& process = Process::instance();
@@ -98,16 +148,18 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
     if (known) {
       common.providers = used;
     } else {
-      Result<Common> agreed = agree_on_providers(agreement, failed);
+      Result<Common> agreed = agree_on_providers(agreement, peers, failed);
       if (!agreed) return agreed.error();
       common = std::move(agreed.value());
       if (passed_over.empty()) passed_over = common.passed_over;
     }
+    const Providers provider = best(common.providers);
 
     Fabric* fabric = nullptr;
-    std::optional<ProviderTrial> trial;
+    std::optional<ProviderTrial> begun;
     bool nic_atomics = false;
     Status status;
+    enum class Fault { kOfOthers, kOwn, kOfTrial } fault = Fault::kOfOthers;
     if (Result<Fabric*> tried = process.try_fabric(common.providers); tried) {
       fabric = tried.value();
       fabric->share_node(node_members);
@@ -117,33 +169,45 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
     } else {
       status = tried.error();
     }
-    const bool to_try = !known && fabric != nullptr && is_adapter(fabric->provider()) && agreement.ranks() > 1;
-    if (status && to_try) status = trial.emplace(*fabric, agreement.rank(), agreement.ranks(), mixed(~id)).begin();
+    const bool by_adapter =
+        fabric != nullptr && is_adapter(only_one ? std::string_view(fabric->provider()) : name_of(provider));
+    const bool to_try = !known && by_adapter && agreement.ranks() > 1;
+    if (status && to_try) status = begun.emplace(*fabric, agreement.rank(), agreement.ranks(), mixed(~id)).begin();
+    if (!status) fault = Fault::kOwn;
     if (!known) {
       Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
       if (status) status = std::move(gathered);
     }
-    if (status && to_try && peers.addresses().known())
-      status = run_trial(*trial, *fabric, peers.trial_partner(), peers.addresses().of(peers.trial_partner()));
+    if (status && to_try && peers.addresses().known()) {
+      status = try_partner(*begun, *fabric, provider, peers, agreement.rank());
+      if (!status) fault = Fault::kOfTrial;
+    }
     const Result<Agreement::Said> said = agreement.agree(status, nic_atomics ? 0 : kNoNicAtomics);
-    trial.reset();
+    begun.reset();
     if (said) {
       process.use_fabric(*fabric);
-      peers.keep_addresses();
-      if (!passed_over.empty() && agreement.rank() == 0)
+      peers.keep_addresses(common.best);
+      if (!passed_over.empty() && agreement.rank() == 0 && is_new(passed_over))
         log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
       return (said.value().flags & kNoNicAtomics) == 0;
     }
     close();
     if (!known) peers.forget_addresses();
-    const Providers tried = best(common.providers);
-    if (only_one || tried == 0 || !is_adapter(name_of(tried))) {
+    if (only_one || provider == 0 || !is_adapter(name_of(provider))) {
       if (fabric != nullptr) process.leave_fabric(*fabric);
       return said.error();
     }
-    failed |= tried;
-    if (fabric != nullptr) process.discard_fabric(*fabric, said.error().text);
-    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(tried), said.error().text);
+    failed |= provider;
+    if (fabric != nullptr) {
+      if (fault == Fault::kOwn) {
+        process.discard_fabric(*fabric, status.error().text);
+      } else if (fault == Fault::kOfTrial) {
+        process.leave_failed_fabric(*fabric, status.error().text);
+      } else {
+        process.leave_fabric(*fabric);
+      }
+    }
+    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(provider), said.error().text);
     known = false;
   }
 }

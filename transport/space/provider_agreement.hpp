@@ -4,19 +4,31 @@
 //   1. offer     each rank says which providers it can use, and all take the best one that all can use
 //   2. open      each rank opens the endpoint and registers its memory of the space
 //   3. addresses are gathered, unless all ranks know them
-//   4. trial     over an adapter each rank tries one other rank, on another node if there is one (provider_trial.hpp)
+//   4. trial     over an adapter each rank tries one other rank, on another node if there is one (provider_trial.hpp),
+//                unless the two use the endpoint with each other already
 //   5. agreement if all have succeeded, all use the endpoint. Else, over an adapter, all discard it and begin again
 //                without this provider
 //
-// Rank 0 logs once what was taken and why a better one was not. With FARSIDE_PROVIDER there is no other provider: the
-// failure is the error. A process has one endpoint per provider (process.hpp), so that a group may use another one than
-// earlier groups. An endpoint that other groups use is not discarded; it is only not taken.
+// What a group takes depends on its ranks, not on the groups before it. Only what can be derived from these is not
+// repeated: groups of some ranks of a group, or of the same ranks, use its endpoint if no rank of it could use a better
+// provider, or if it is the same ranks (GroupPeers::keep_addresses). A rank offers no provider
+//
+//   that it could not open or for which it could not register its memory, while nothing used it
+//   whose trials have failed with two ranks, while none had succeeded (ProviderChoice::leave_failed)
+//   to a group with a rank with which it has tried it in vain
+//
+// all until the process has closed its endpoints. So a group of the same ranks or of more ranks pays for no trial that
+// has failed before.
+//
+// Rank 0 logs what was taken and why a better one was not; a process logs each reason once. With FARSIDE_PROVIDER there
+// is no other provider: the failure is the error. A process has one endpoint per provider (process.hpp), so that a
+// group may use another one than earlier groups. An endpoint that other groups use is not discarded; it is only not
+// taken.
 //
 // Thread safety: one thread per group. Errors: kBadSetting if FARSIDE_DEVICE names nothing on any rank; those of
 // Process::try_fabric(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes per
 // rank, over an adapter the trial, and for each provider that is not taken the same again with a broadcast of its
-// reason. A peer that does not answer a trial delays it by kTrialLimit, or, if the endpoint is in use, by
-// FARSIDE_PEER_TIMEOUT.
+// reason. A peer that does not answer a trial delays it by kTrialLimit.
 #pragma once
 
 #include <chrono>
@@ -29,6 +41,7 @@
 #include "transport/fabric/fabric.hpp"
 #include "transport/space/agreement.hpp"
 #include "transport/space/group_peers.hpp"
+#include "transport/space/provider_trial.hpp"
 
 namespace farside {
 
@@ -42,9 +55,14 @@ struct ProviderAgreement {
   std::function<Result<bool>(Endpoint&)> open;
   // Reverts open(), whether or not it succeeded.
   std::function<void()> close;
+  // For tests: in place of a trial with another rank.
+  std::function<Status(int other)> trial;
 
   // Collective. Returns whether the endpoints of all ranks have adapter atomics.
   Result<bool> carry_out(Agreement& agreement, GroupPeers& peers) const;
+
+ private:
+  Status try_partner(ProviderTrial& begun, Fabric& fabric, Providers provider, GroupPeers& peers, int rank) const;
 };
 
 }  // namespace farside

@@ -33,7 +33,7 @@ class ProviderTrial {
   // Makes this rank the other side of a trial. No rank runs one before all have begun.
   Status begin();
   // Runs the trial with a rank, which no other rank has chosen. Waits without a limit of its own: the endpoint ends
-  // operations on a peer that is out of reach (Fabric::limit_silence). `waiting` progresses the endpoint.
+  // operations on a peer that is out of reach (Fabric::limit_silence()). `waiting` progresses the endpoint.
   Status run(int other, const FabricAddress& address, Progress& waiting);
 
  private:

@@ -136,6 +136,8 @@ class Space {
   }
   // Returns whether some rank other than this one (or, in a space of one rank, this one) has the route.
   bool uses(RouteKind route) const;
+  // The endpoint by which the fabric reaches its targets; null if no rank needs it.
+  const Endpoint* endpoint() const { return fabric_ != nullptr ? &fabric_->endpoint() : nullptr; }
 
   // The bytes of a rank's data, 0 in a dynamic space, and its unit. One round trip at the first call for a rank on
   // another node, if the ranks differ in them; then nothing. Errors: kPeer.
