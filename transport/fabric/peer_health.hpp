@@ -58,8 +58,8 @@ class PeerHealth {
   std::chrono::seconds timeout() const { return timeout_; }
   // After which this peer is abandoned; 0: it is not.
   std::chrono::seconds timeout(Peer peer) const;
-  // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until the limit is lifted. Each limit
-  // is lifted once.
+  // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until this limit is lifted. Several
+  // threads may each set one.
   void limit_silence(Peer peer, std::chrono::seconds limit) { limits_.push_back({peer, limit}); }
   void lift_limit(Peer peer, std::chrono::seconds limit);
 
