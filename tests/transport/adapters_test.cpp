@@ -122,6 +122,8 @@ TEST_CASE("the link of an adapter is that of its active ports") {
   CHECK_FALSE(link("mlx5_0").answers_alone);
   sysfs.set("eth1", "arp_filter", "1");
   CHECK(link("mlx5_0").answers_alone);
+  sysfs.set("eth0", "arp_ignore", "0");
+  CHECK_FALSE(link("mlx5_0").answers_alone);
   CHECK_FALSE(link("mlx5_1").answers_alone);
   sysfs.set("all", "arp_ignore", "2");
   CHECK(link("mlx5_1").answers_alone);
