@@ -18,8 +18,8 @@
 //   said    flags of this barrier (BarrierWord)
 //   before  flags of the preceding barrier, for a reader that is still in that one
 //
-// Nobody awaits the effect of a write: each is a notification. In a window of two ranks it also ends the epoch of the
-// writer's operations, since the only rank that can access their target is the target itself (only_peer()).
+// Nobody awaits the effect of a write: each is a notification. In a window of two ranks it may also carry the writer's
+// operations, since the only rank that accesses their target by then is the target itself.
 //
 // The objects are not thread-safe, and no call waits. Memory: a schedule has 16 bytes per step, at most
 // ceil(log2(ranks)) steps if it is flat, and 2 ceil(log2(ranks)) + 1 by nodes.
@@ -106,8 +106,6 @@ class BarrierSchedule {
   }
 
   std::span<const Step> steps() const { return steps_; }
-  // The other rank of two that notify each other; -1 in other schedules.
-  int only_peer() const { return steps_.size() == 1 && steps_[0].to == steps_[0].from ? steps_[0].to : -1; }
 
  private:
   void add_round(int k, int to, int from) {

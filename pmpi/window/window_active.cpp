@@ -143,8 +143,8 @@ Outcome Window::do_fence(int assert) {
   };
   // The word of the barrier carries the operations that are kept for the only peer. They are complete there before the
   // peer leaves the barrier, and this rank needs no acknowledgement.
-  const int peer = strict_ == nullptr ? barrier_schedule_->only_peer() : -1;
-  const bool carried = peer >= 0 && !space_->immediate(peer);
+  const int peer = strict_ == nullptr ? space_->only_peer() : -1;
+  const bool carried = peer >= 0;
   keep(carried ? space_->order_before_release(peer) : space_->flush_all());
   Outcome met = barrier(said_by_fence(assert));
   if (carried) {

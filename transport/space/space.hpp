@@ -270,6 +270,8 @@ class Space {
   void expect_release(int target) {
     if (!immediate(target)) fabric_->expect_release(target);
   }
+  // The other one of two ranks, if nobody but itself accesses its data other than over the fabric; else -1.
+  int only_peer() const { return ranks_ == 2 && !shared_ && !immediate(1 - rank_) ? 1 - rank_ : -1; }
   // See FabricRoute::knows_executed().
   void knows_executed(int target) {
     if (!immediate(target)) fabric_->knows_executed(target);
