@@ -2,6 +2,7 @@
 // The biased mutex: real threads, and all interleavings of a model of the steps in biased_mutex.hpp.
 #include "transport/base/biased_mutex.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -62,94 +63,222 @@ TEST_CASE("threads exclude each other, whenever the second one comes") {
   }
 }
 
+TEST_CASE("after a visit the owner takes the bias back, and after another thread that stays it does not") {
+  REQUIRE(supports_global_membarrier());
+  const auto visit = [](BiasedMutex& mutex) {
+    std::thread([&mutex] {
+      BiasedMutex::only_visits();
+      const std::scoped_lock held(mutex);
+    }).join();
+  };
+  const auto pass = [](BiasedMutex& mutex, int times) {
+    for (int i = 0; i < times; ++i) const std::scoped_lock held(mutex);
+  };
+  BiasedMutex mutex, visited_first;
+  pass(mutex, 1);
+  for (int visits = 0; visits < 2; ++visits) {
+    visit(mutex);
+    CHECK_FALSE(mutex.biased());
+    pass(mutex, BiasedMutex::kBackAfter - 1);
+    CHECK_FALSE(mutex.biased());
+    pass(mutex, 1);
+    CHECK(mutex.biased());
+    pass(mutex, 3);
+    CHECK(mutex.biased());
+  }
+  // A visitor never becomes the owner.
+  visit(visited_first);
+  pass(visited_first, BiasedMutex::kBackAfter);
+  CHECK(visited_first.biased());
+  std::thread([&] { pass(mutex, 1); }).join();
+  pass(mutex, 2 * BiasedMutex::kBackAfter);
+  CHECK_FALSE(mutex.biased());
+}
+
+TEST_CASE("an owner and threads that visit exclude each other") {
+  constexpr int kVisitors = 2, kVisits = 300;
+  BiasedMutex mutex;
+  std::int64_t count = 0, mine = 0;
+  std::atomic<int> visiting = kVisitors;
+  const auto add = [&] {
+    const std::scoped_lock held(mutex);
+    ++count;
+  };
+  add();
+  std::vector<std::thread> visitors;
+  for (int i = 0; i < kVisitors; ++i) {
+    visitors.emplace_back([&] {
+      BiasedMutex::only_visits();
+      for (int visit = 0; visit < kVisits; ++visit) {
+        add();
+        std::this_thread::yield();
+      }
+      --visiting;
+    });
+  }
+  for (; visiting > 0; ++mine) add();
+  for (std::thread& each : visitors) each.join();
+  CHECK(count == 1 + mine + kVisitors * kVisits);
+}
+
 // ---- the model ------------------------------------------------------------------------------------------------------
-// The owner enters its section twice, the other thread once. The owner's stores wait in a buffer, and reach memory in
-// their order at any later time.
+// The owner enters its section three times, the other thread twice. The owner's stores wait in a buffer, and reach
+// memory in their order at any later time. Whenever it has `locked`, it may take the bias back or not.
 namespace {
 
 struct Model {
   bool barrier = true;
-  bool waits = true;  // for `inside`
+  bool waits = true;        // for `inside`
+  bool reads_again = true;  // the mode, when it has `locked`
+
+  enum Mode : std::uint8_t { kBiased, kRevoking, kShared };
+  enum Word : std::uint8_t { kInside, kMode, kLocked };
+  struct Store {
+    Word word = kInside;
+    std::uint8_t value = 0;
+    auto operator<=>(const Store&) const = default;
+  };
+  // The steps of the owner.
+  enum Owner : std::uint8_t { kComes, kReads, kWaits, kLocks, kInAsOwner, kInShared };
+  // The steps of the other thread.
+  enum Other : std::uint8_t { kLooks, kBarrier, kAwaits, kShares, kTakes, kIn };
+  static constexpr int kOwnerTimes = 3, kOtherTimes = 2;
 
   struct State {
-    std::uint8_t owner = 0, other = 0;  // the next step of each
-    bool inside = false, revoked = false;
-    std::uint8_t buffered = 0;          // stores of the owner's buffer
-    std::array<bool, 4> stores{};       // of `inside`, oldest first
-    bool owner_in = false, other_in = false;
+    Owner owner = kComes;
+    Other other = kLooks;
+    std::uint8_t owner_times = 0, other_times = 0;
+    std::array<std::uint8_t, 3> memory{};
+    std::uint8_t buffered = 0;
+    std::array<Store, 8> stores{};  // of the owner, oldest first
     auto operator<=>(const State&) const = default;
   };
 
   std::set<State> seen;
   bool both = false;
+  bool ends = false;   // both have come as often as they shall
+  bool stuck = false;  // in some state no thread can go on
 
-  static void store(State& s, bool inside) { s.stores[s.buffered++] = inside; }
+  static void store(State& s, Word word, std::uint8_t value) { s.stores[s.buffered++] = {word, value}; }
   static void drain_one(State& s) {
-    s.inside = s.stores[0];
+    s.memory[s.stores[0].word] = s.stores[0].value;
     for (std::size_t i = 1; i < s.stores.size(); ++i) s.stores[i - 1] = s.stores[i];
-    s.stores.back() = false;
+    s.stores.back() = {};
     --s.buffered;
   }
-
-  void visit(State s) {
-    if (!seen.insert(s).second) return;
-    both = both || (s.owner_in && s.other_in);
-    if (s.buffered > 0) {
-      State next = s;
-      drain_one(next);
-      visit(next);
-    }
-    if (s.owner < 6) visit(owner_step(s));
-    if (s.other < 5) visit(other_step(s));
+  static void drain(State& s) {
+    while (s.buffered > 0) drain_one(s);
   }
-  // Two rounds of: a, b with c, d.
-  static State owner_step(State s) {
-    switch (s.owner % 3) {
-      case 0: store(s, true); break;
-      case 1:
-        s.owner_in = !s.revoked;
-        if (s.revoked) {  // it leaves, and waits for the other one as after kShared
-          store(s, false);
-          s.owner = 6;
-          return s;
+  // What the owner reads: its own last store, if that is in the buffer.
+  static std::uint8_t read(const State& s, Word word) {
+    for (std::size_t i = s.buffered; i > 0; --i) {
+      if (s.stores[i - 1].word == word) return s.stores[i - 1].value;
+    }
+    return s.memory[word];
+  }
+
+  void visit(const State& s) {
+    if (!seen.insert(s).second) return;
+    both = both || ((s.owner == kInAsOwner || s.owner == kInShared) && s.other == kIn);
+    std::vector<State> next;
+    if (s.buffered > 0) {
+      next.push_back(s);
+      drain_one(next.back());
+    }
+    if (s.owner_times < kOwnerTimes) owner_steps(s, next);
+    if (s.other_times < kOtherTimes) next.push_back(other_step(s));
+    const bool over = s.owner_times == kOwnerTimes && s.other_times == kOtherTimes;
+    ends = ends || over;
+    stuck = stuck || (!over && std::ranges::all_of(next, [&](const State& each) { return each == s; }));
+    for (const State& each : next) visit(each);
+  }
+  static void owner_steps(State s, std::vector<State>& next) {
+    switch (s.owner) {
+      case kComes:
+        store(s, kInside, 1);
+        s.owner = kReads;
+        break;
+      case kReads:
+        if (read(s, kMode) == kBiased) {
+          s.owner = kInAsOwner;
+        } else {
+          store(s, kInside, 0);
+          s.owner = kWaits;
         }
         break;
-      default:
-        s.owner_in = false;
-        store(s, false);
+      case kWaits:
+        if (read(s, kMode) != kRevoking) s.owner = kLocks;
+        break;
+      case kLocks:
+        drain(s);
+        if (s.memory[kLocked] != 0) break;
+        s.memory[kLocked] = 1;
+        s.owner = kInShared;
+        next.push_back(s);
+        store(s, kInside, 1);
+        store(s, kMode, kBiased);
+        store(s, kLocked, 0);
+        s.owner = kInAsOwner;
+        break;
+      case kInAsOwner:
+      case kInShared:
+        store(s, s.owner == kInShared ? kLocked : kInside, 0);
+        s.owner = kComes;
+        ++s.owner_times;
     }
-    ++s.owner;
-    return s;
+    next.push_back(s);
   }
   State other_step(State s) const {
     switch (s.other) {
-      case 0: s.revoked = true; break;
-      case 1:
-        while (barrier && s.buffered > 0) drain_one(s);
+      case kLooks:
+        if (s.memory[kMode] == kBiased) s.memory[kMode] = kRevoking;
+        s.other = s.memory[kMode] == kRevoking ? kBarrier : kTakes;
         break;
-      case 2:
-        if (waits && s.inside) return s;  // it reads again
+      case kBarrier:
+        if (barrier) drain(s);
+        s.other = kAwaits;
         break;
-      case 3: s.other_in = true; break;
-      default: s.other_in = false;
+      case kAwaits:
+        if (!waits || s.memory[kInside] == 0) s.other = kShares;
+        break;
+      case kShares:
+        s.memory[kMode] = kShared;
+        s.other = kTakes;
+        break;
+      case kTakes:
+        if (s.memory[kLocked] != 0) break;
+        s.memory[kLocked] = 1;
+        s.other = kIn;
+        if (reads_again && s.memory[kMode] != kShared) {
+          s.memory[kLocked] = 0;
+          s.other = kLooks;
+        }
+        break;
+      case kIn:
+        s.memory[kLocked] = 0;
+        s.other = kLooks;
+        ++s.other_times;
     }
-    ++s.other;
     return s;
   }
 };
 
-bool excludes(bool barrier, bool waits) {
+bool excludes(bool barrier, bool waits, bool reads_again) {
   Model model;
   model.barrier = barrier;
   model.waits = waits;
+  model.reads_again = reads_again;
   model.visit({});
+  CHECK(model.ends);
+  if (barrier && waits && reads_again) CHECK_FALSE(model.stuck);
   return !model.both;
 }
 
 }  // namespace
 
 TEST_CASE("in no interleaving the owner and the other thread are in their sections at once") {
-  CHECK(excludes(true, true));
-  CHECK_FALSE(excludes(false, true));
-  CHECK_FALSE(excludes(true, false));
+  CHECK(excludes(true, true, true));
+  CHECK_FALSE(excludes(false, true, true));
+  CHECK_FALSE(excludes(true, false, true));
+  CHECK_FALSE(excludes(true, true, false));
 }

@@ -26,19 +26,42 @@ void wait_for(Condition&& condition) {
 
 }  // namespace
 
+thread_local bool BiasedMutex::visits_ = false;
+
 void BiasedMutex::lock_slow() {
-  if (mode_.load(std::memory_order_acquire) == Mode::kBiased) {
-    const void* nobody = nullptr;
-    const bool can_be_revoked = supports_global_membarrier();
-    if (can_be_revoked && owner_.compare_exchange_strong(nobody, this_thread(), std::memory_order_relaxed) &&
-        enter_as_owner())
-      return;
-    revoke();
+  while (true) {
+    if (mode_.load(std::memory_order_acquire) == Mode::kBiased) {
+      const void* nobody = nullptr;
+      if (!visits_ && supports_global_membarrier() &&
+          owner_.compare_exchange_strong(nobody, this_thread(), std::memory_order_relaxed) && enter_as_owner())
+        return;
+      revoke();
+    }
+    wait_for([this] { return mode_.load(std::memory_order_acquire) != Mode::kRevoking; });
+    wait_for([this] {
+      return !locked_.load(std::memory_order_relaxed) && !locked_.exchange(true, std::memory_order_acquire);
+    });
+    if (mode_.load(std::memory_order_relaxed) == Mode::kShared) break;
+    locked_.store(false, std::memory_order_release);
   }
-  wait_for([this] { return mode_.load(std::memory_order_acquire) == Mode::kShared; });
-  wait_for([this] {
-    return !locked_.load(std::memory_order_relaxed) && !locked_.exchange(true, std::memory_order_acquire);
-  });
+  if (visits_) {
+    entries_ = 0;
+  } else if (!for_ever_) {
+    take_back();
+  }
+}
+
+// Takes the bias back for the owner, if it is time. Called with `locked_`, in the mode kShared.
+void BiasedMutex::take_back() {
+  // If a visit came first, nobody is the owner yet.
+  if (owner_.load(std::memory_order_relaxed) == nullptr && supports_global_membarrier())
+    owner_.store(this_thread(), std::memory_order_relaxed);
+  for_ever_ = owner_.load(std::memory_order_relaxed) != this_thread();
+  if (for_ever_ || ++entries_ < kBackAfter) return;
+  entries_ = 0;
+  inside_.store(true, std::memory_order_relaxed);
+  mode_.store(Mode::kBiased, std::memory_order_release);
+  locked_.store(false, std::memory_order_release);
 }
 
 // Executes steps 1 to 4.
