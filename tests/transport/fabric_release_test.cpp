@@ -351,6 +351,41 @@ TEST_CASE("in a space of single elements adapters change words and integers, and
   CHECK(on.route->targets().busy() == 0);
 }
 
+TEST_CASE("puts that adapters take are in runs, which end before a thread waits; puts with a request are not") {
+  RouteFixture on;
+  on.agreed.rules.by_nic = true;
+  on.endpoint.atomics = on.endpoint.runs = true;
+  on.agree();
+  CHECK(on.put(3).ok());
+  CHECK(on.put(3).ok());
+  CHECK(on.put(5).ok());
+  CHECK(on.asked() == "in run 3, in run 3, in run 5");
+  // All runs end before the first wait, also if one was refused.
+  on.endpoint.refused_ends = 3;
+  CHECK(on.route->flush_all().ok());
+  const std::vector<Call> calls = on.endpoint.take_calls();
+  REQUIRE(calls.size() >= 5);
+  CHECK(in_words({calls[0], calls[1]}) == "end 3, end 5");
+  CHECK(std::ranges::all_of(calls, [](const Call& call) { return call.asked == Asked::kEnd; }));
+  // A flush of one rank, also if nothing was put; and a request.
+  CHECK(on.put(3).ok());
+  CHECK(on.route->flush(3).ok());
+  CHECK(on.asked().starts_with("in run 3, end 3"));
+  std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(3).value());
+  CHECK(on.put(3, 8, own.get()).ok());
+  CHECK(on.asked() == "write 3");
+  CHECK(own->done());
+}
+
+TEST_CASE("puts are in no runs where handlers change words, since they wait for those under way") {
+  RouteFixture on;
+  on.endpoint.runs = true;
+  on.agree();
+  CHECK(on.put(3).ok());
+  CHECK(on.route->flush(3).ok());
+  CHECK(on.asked() == "write 3");
+}
+
 TEST_CASE("in a space of rows adapters change words, and integers go to the handler whatever their number is") {
   RouteFixture on;
   on.endpoint.chosen_keys = false;

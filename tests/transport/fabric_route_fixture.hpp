@@ -23,7 +23,8 @@ using Call = FakeEndpoint::Call;
 // The calls in words: "write 3, message 5 of 2 and 1" is a write to rank 3, and a message to rank 5 with two operations
 // and a control step.
 inline std::string in_words(const std::vector<Call>& calls) {
-  constexpr std::array kNames = {"write", "read", "control", "message", "notification", "regions", "description"};
+  constexpr std::array kNames = {"write",   "read",        "control", "message", "notification",
+                                 "regions", "description", "in run",  "end"};
   std::string words;
   for (const Call& call : calls) {
     words += fmt::format("{}{} {}", words.empty() ? "" : ", ", kNames[static_cast<std::size_t>(call.asked)], call.rank);

@@ -25,7 +25,17 @@ namespace farside::testing {
 
 class FakeEndpoint final : public Endpoint {
  public:
-  enum class Asked : std::uint8_t { kWrite, kRead, kControl, kMessage, kNotification, kRegions, kDescription };
+  enum class Asked : std::uint8_t {
+    kWrite,
+    kRead,
+    kControl,
+    kMessage,
+    kNotification,
+    kRegions,
+    kDescription,
+    kInRun,
+    kEnd
+  };
   struct Call {
     Asked asked;
     int rank;               // of the target
@@ -50,6 +60,8 @@ class FakeEndpoint final : public Endpoint {
   bool chosen_keys = true;
   bool atomics = false;      // of an adapter
   bool ordered = true;       // messages stay behind writes
+  bool runs = false;         // writes in runs stay under way until end_run() has been called
+  int refused_ends = 0;      // so many calls of it come too early
   bool lock_is_free = true;  // an acquire step does not stop the operations
   std::uint32_t losses = 0;  // how often notifications were lost
   int loses_to = 0;          // to this rank
@@ -103,6 +115,25 @@ class FakeEndpoint final : public Endpoint {
   }
   Status read(Pending& pending, const Place& place, void*, std::size_t bytes) override {
     return issue(pending, place.peer, {Asked::kRead, 0, place.key.key, place.offset, bytes});
+  }
+  Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) override {
+    if (!runs) return write(pending, place, local, bytes);
+    const std::scoped_lock lock(mutex_);
+    calls_.push_back({Asked::kInRun, ranks_.at(place.peer), place.key.key, place.offset, bytes});
+    pending.issued();
+    open_runs_.emplace_back(&pending, place.peer);
+    return {};
+  }
+  void end_run(Pending& pending, Peer peer) override {
+    if (!runs) return;
+    const std::scoped_lock lock(mutex_);
+    calls_.push_back({Asked::kEnd, ranks_.at(peer)});
+    if (refused_ends > 0 && refused_ends-- > 0) return;
+    std::erase_if(open_runs_, [&](const std::pair<Pending*, Peer>& each) {
+      if (each != std::pair(&pending, peer)) return false;
+      under_way_.push_back({&pending, {}, nullptr});
+      return true;
+    });
   }
   bool nic_atomics() const override { return atomics; }
   Status control(Pending& pending, const Place& place, ControlCall, const std::uint64_t*, const std::uint64_t*,
@@ -197,6 +228,7 @@ class FakeEndpoint final : public Endpoint {
   std::vector<int> ranks_;  // by peer
   std::vector<Call> calls_;
   std::vector<UnderWay> under_way_;
+  std::vector<std::pair<Pending*, Peer>> open_runs_;
   std::optional<std::pair<Asked, bool>> failing_;
   std::map<std::uint64_t, MessageHandler::ServedSpace> published_;
   std::uint64_t next_key_ = 0;

@@ -39,7 +39,12 @@ struct Completions {
   fid_cq fid{};
   std::size_t size = 0;
   std::size_t posted = 0;  // operations and receives whose completions were not read
-  std::deque<fi_cq_msg_entry> entries;
+  struct Entry {
+    fi_cq_msg_entry entry;
+    bool silent = false;
+    int error = 0;
+  };
+  std::deque<Entry> entries;
   Readable readable;
 };
 struct Event {
@@ -77,6 +82,7 @@ struct Channel {
   Channel* receives = nullptr;
   Channel* peer = nullptr;   // null before it is connected, and after
   ::fid* request = nullptr;  // of a peer, which it may accept
+  bool broken = false;       // an operation has failed
   std::deque<Posted> posted;
   std::deque<Message> waiting;
 };
@@ -102,6 +108,8 @@ struct Network {
   std::map<std::uint16_t, Listener*> listeners;
   std::map<Channel*, Request*> requests;  // of endpoints that wait for an answer
   FakeQueues counted;
+  std::size_t refuse = 0;      // writes
+  std::size_t fail_after = 0;  // the last one of so many writes fails; 0: none
   Held held;
   std::uint16_t next_port = 1;
   std::uint64_t next_key = 1;
@@ -137,8 +145,9 @@ inline int wait_descriptor(int command, const UniqueFd& fd, void* out) {
 inline void post(Completions& queue) {
   if (++queue.posted > queue.size) ++network().counted.overruns;
 }
-inline void complete(Completions& queue, void* context, std::uint64_t flags, std::size_t bytes) {
-  queue.entries.push_back({context, flags, bytes});
+inline void complete(Completions& queue, void* context, std::uint64_t flags, std::size_t bytes, bool silent = false,
+                     int error = 0) {
+  queue.entries.push_back({{context, flags, bytes}, silent, error});
   queue.readable.set();
 }
 inline void add(Events& events, Event event) {

@@ -15,13 +15,25 @@ namespace farside::testing {
 struct FakeProcess {
   NoProgress progress;
   Statistics statistics;
-  std::unique_ptr<Fabric> fabric = std::move(Fabric::open(fake_provider(), Settings{}, progress, statistics).value());
+  std::unique_ptr<Fabric> fabric;
+
+  explicit FakeProcess(const Settings& settings = {})
+      : fabric(std::move(Fabric::open(fake_provider(), settings, progress, statistics).value())) {}
 
   // Waits until the operations of `pending` are complete. Returns whether none has failed.
   bool complete(Pending& pending) const {
     while (!pending.done()) {
       if (!fabric->poll()) std::this_thread::yield();
     }
+    return pending.take_error().ok();
+  }
+  // The same for writes in runs to the peer.
+  bool flush(Pending& pending, Peer peer) const {
+    while (!pending.done()) {
+      fabric->end_run(pending, peer);
+      if (!fabric->poll()) std::this_thread::yield();
+    }
+    fabric->end_run(pending, peer);
     return pending.take_error().ok();
   }
 };

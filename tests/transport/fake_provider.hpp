@@ -21,11 +21,25 @@ struct FakeQueues {
   // Messages that arrived where no receive was posted. They wait for one.
   std::size_t not_ready = 0;
   std::size_t messages = 0;
+  // Writes, among them those that were not to be reported (fi_inject_write), and empty ones.
+  std::size_t writes = 0, silent_writes = 0, empty_writes = 0;
+  // Completions of operations that farside has read, and those that the adapter made for them: as libfabric's verbs
+  // provider, it drops the completions of silent writes, and their errors, when the queue is read.
+  std::size_t reported = 0, signalled = 0;
+  // From where the last write took its data.
+  const void* last_from = nullptr;
   // The threads that have taken completions from a queue.
   std::set<std::thread::id> readers;
 };
 // The numbers since the last call.
 FakeQueues fake_queues();
+
+// The next writes are refused (-FI_EAGAIN).
+void fake_refusal(std::size_t writes);
+// The write behind so many others fails, as a queue pair does: all later operations of its connection fail as well.
+void fake_failure(std::size_t behind);
+// What guards the provider, which no lock of farside is.
+const void* fake_mutex();
 
 // From its construction to end() a call that writes to the address `call` does not return, and a write to `completion`
 // does not complete. One at a time.

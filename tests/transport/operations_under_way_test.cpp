@@ -15,6 +15,7 @@ namespace {
 constexpr Peer kPeer = 3;
 
 struct UnderWay : OperationsUnderWay {
+  using OperationsUnderWay::OperationsUnderWay;
   Pending pending;
   PeerState& state = peers().of(kPeer);
 
@@ -229,4 +230,189 @@ TEST_CASE("data of a slot reach the buffer of a read that completes, and not tha
   under_way.fail_all(under_way.state, kLost);
   under_way.completed(late);
   CHECK(abandoned == std::byte{0});
+}
+
+namespace {
+
+// Writes in runs to the peer, by an endpoint that takes everything.
+struct Runs : UnderWay {
+  fid_ep endpoint{};
+  explicit Runs(std::size_t most = 8) : UnderWay(most) {}
+
+  // Returns the run that a write has joined; null if it must go by itself.
+  Operation* write_in_run(Pending& among, bool& last) {
+    Operation* const run = run_for_write(state, among);
+    if (run == nullptr) return nullptr;
+    last = ends_run(state);
+    written(*run, state, among, &endpoint, last);
+    return run;
+  }
+  Operation* write_in_run(bool& last) { return write_in_run(pending, last); }
+  // Writes so many, of which the provider is asked for no end; returns their run.
+  Operation& open(std::uint32_t writes) {
+    state.run.expected = 0;
+    Operation* run = nullptr;
+    bool last = false;
+    for (std::uint32_t i = 0; i < writes; ++i) {
+      run = write_in_run(last);
+      REQUIRE_FALSE(last);
+    }
+    return *run;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a run takes 32 writes, and ends at the write behind which a thread waited the last time") {
+  Runs runs;
+  const auto ends = [&](int writes) {
+    std::vector<int> at;
+    for (int i = 1; i <= writes; ++i) {
+      bool last = false;
+      Operation* const run = runs.write_in_run(last);
+      REQUIRE(run != nullptr);
+      if (!last) continue;
+      at.push_back(i);
+      runs.completed(*run);
+    }
+    return at;
+  };
+  const auto wait = [&] {
+    runs.waits(runs.state);
+    Operation* const open = runs.state.run.open;
+    CHECK(runs.end_run(runs.state, &runs.pending, [](Operation&) -> ssize_t { return 0; }) == 0);
+    if (open != nullptr) runs.completed(*open);
+    CHECK(runs.idle());
+    return open != nullptr;
+  };
+  CHECK(ends(1) == std::vector{1});
+  CHECK_FALSE(wait());
+  CHECK(ends(70) == std::vector{1, 33, 65});
+  CHECK(wait());
+  CHECK(ends(70) == std::vector{32, 64, 70});
+  CHECK_FALSE(wait());
+  // Nothing was written since: what is expected stays.
+  CHECK_FALSE(wait());
+  CHECK(ends(5).empty());
+  CHECK(wait());
+  CHECK(ends(5) == std::vector{5});
+  CHECK_FALSE(wait());
+  CHECK(runs.pending.take_error().ok());
+}
+
+TEST_CASE("a run counts once in its Pending, and ends with the next operation that is issued") {
+  Runs runs;
+  Pending others;
+  Operation& run = runs.open(3);
+  CHECK(runs.pending.count() == 1);
+  Operation& next = runs.begin(runs.state);
+  runs.issued(next, runs.state, others, &runs.endpoint);
+  CHECK(runs.state.run.open == nullptr);
+  CHECK(next.covers == &run);
+  // Further writes are another run.
+  CHECK(&runs.open(1) != &run);
+  runs.completed(next);
+  CHECK(runs.pending.count() == 1);
+  CHECK(others.done());
+  runs.completed(*runs.state.run.open);
+  CHECK(runs.pending.take_error().ok());
+  CHECK(others.take_error().ok());
+}
+
+TEST_CASE("an operation of another connection does not end a run") {
+  Runs runs;
+  fid_ep another{};
+  const Operation& run = runs.open(2);
+  Operation& next = runs.begin(runs.state);
+  runs.issued(next, runs.state, runs.pending, &another);
+  runs.completed(next);
+  CHECK(runs.state.run.open == &run);
+  CHECK(runs.pending.count() == 1);
+}
+
+TEST_CASE("a run fails with the operation that it ends with, in its own Pending") {
+  Runs runs;
+  Pending others;
+  runs.open(3);
+  Operation& next = runs.begin(runs.state);
+  runs.issued(next, runs.state, others, &runs.endpoint);
+  CHECK(runs.failed(next, kLost) == &runs.endpoint);
+  CHECK((others.done() && runs.idle()));
+  CHECK_FALSE(others.take_error().ok());
+  CHECK_FALSE(runs.pending.take_error().ok());
+}
+
+TEST_CASE("an open run fails when its connection ends, and is free at once when its peer is abandoned") {
+  for (const bool abandoned : {false, true}) {
+    Runs runs;
+    const Operation& run = runs.open(3);
+    if (abandoned) {
+      runs.fail_all(runs.state, kLost);
+    } else {
+      runs.fail_awaiting(kPeer, kLost);
+    }
+    CHECK(runs.idle());
+    CHECK(runs.state.run.open == nullptr);
+    CHECK_FALSE(runs.pending.take_error().ok());
+    CHECK(&runs.write() == &run);  // its context is used again
+  }
+}
+
+TEST_CASE("a run that has ended keeps its context until its completion, also if its peer is abandoned before") {
+  Runs runs;
+  Pending others;
+  Operation& run = runs.open(3);
+  Operation& next = runs.begin(runs.state);
+  runs.issued(next, runs.state, others, &runs.endpoint);
+  runs.fail_all(runs.state, kLost);
+  CHECK((runs.idle() && others.done()));
+  CHECK_FALSE(runs.pending.take_error().ok());
+  Operation& again = runs.write();
+  CHECK(&again != &run);
+  CHECK(&again != &next);
+  runs.completed(next);
+  CHECK(runs.pending.count() == 1);
+  runs.completed(again);
+  CHECK(runs.idle());
+  CHECK(runs.pending.take_error().ok());
+}
+
+TEST_CASE("no more runs are under way than the queue has room for") {
+  Runs runs(2);
+  PeerState& second = runs.peers().of(kPeer + 1);
+  PeerState& third = runs.peers().of(kPeer + 2);
+  Operation& first = runs.open(1);
+  Operation* const other = runs.run_for_write(second, runs.pending);
+  REQUIRE(other != nullptr);
+  CHECK(runs.run_for_write(third, runs.pending) == nullptr);
+  CHECK(runs.run_for_write(runs.state, runs.pending) == &first);
+  // The provider has not taken the other's only write.
+  runs.not_written(*other, second);
+  CHECK(second.under_way == 0);
+  Operation* const again = runs.run_for_write(third, runs.pending);
+  REQUIRE(again != nullptr);
+  runs.written(*again, third, runs.pending, &runs.endpoint, true);
+  CHECK(runs.run_for_write(second, runs.pending) == nullptr);
+  runs.completed(*again);
+  CHECK(runs.run_for_write(second, runs.pending) != nullptr);
+}
+
+TEST_CASE("a run is ended for a thread that waits for it, and by a check if it stays open") {
+  Runs runs;
+  Pending others;
+  Operation& run = runs.open(3);
+  const auto refuses = [](Operation&) -> ssize_t { return -FI_EAGAIN; };
+  int issued = 0;
+  const auto takes = [&](Operation&) -> ssize_t { return ++issued, 0; };
+  CHECK(runs.end_run(runs.state, &others, takes) == 0);
+  CHECK((issued == 0 && runs.state.run.open == &run));
+  CHECK(runs.end_run(runs.state, &runs.pending, refuses) == -FI_EAGAIN);
+  CHECK(runs.state.run.open == &run);
+  CHECK_FALSE(runs.stays_open(runs.state));
+  CHECK(runs.stays_open(runs.state));
+  CHECK(runs.end_run(runs.state, nullptr, takes) == 0);
+  CHECK((issued == 1 && runs.state.run.open == nullptr));
+  CHECK_FALSE(runs.stays_open(runs.state));
+  runs.completed(run);
+  CHECK(runs.idle());
 }

@@ -41,21 +41,21 @@ TEST_CASE("of ten thousand peers only those are visited that are used") {
   end(states, 5);
   end(states, 9'999);
   // Something has completed towards these since the last look, and then no longer.
-  states.deactivate_unused();
+  states.deactivate_unused([](PeerState&) {});
   CHECK(active(states) == std::set<Peer>{5, 7, 9'999});
-  states.deactivate_unused();
+  states.deactivate_unused([](PeerState&) {});
   CHECK(active(states) == std::set<Peer>{5, 7});
   end(states, 5);
-  states.deactivate_unused();
-  states.deactivate_unused();
+  states.deactivate_unused([](PeerState&) {});
+  states.deactivate_unused([](PeerState&) {});
   CHECK(active(states) == std::set<Peer>{7});
   CHECK(states.any_under_way(7));
   CHECK_FALSE(states.any_under_way(5));
   CHECK_FALSE(states.of(5).ready());
   end(states, 7);
   begin(states, 5);
-  states.deactivate_unused();
-  states.deactivate_unused();
+  states.deactivate_unused([](PeerState&) {});
+  states.deactivate_unused([](PeerState&) {});
   CHECK(active(states) == std::set<Peer>{5});
 }
 
@@ -118,11 +118,11 @@ TEST_CASE("the memory of operations is freed when their peer is not used, but no
     state.pool.for_each([&](Operation&) { ++operations; });
     return operations;
   };
-  states.deactivate_unused();
+  states.deactivate_unused([](PeerState&) {});
   CHECK(count() == 1);
   state.pool.release(kept);
   states.activate(state);
-  states.deactivate_unused();
+  states.deactivate_unused([](PeerState&) {});
   CHECK(count() == 0);
   // A number that a reply might repeat is not given again.
   CHECK(state.pool.take().generation == 2);

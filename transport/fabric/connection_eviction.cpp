@@ -40,9 +40,8 @@ std::vector<ConnectionEviction::Unused> ConnectionEviction::unused(Clock::time_p
   connections_.for_each_peer([&](Peer peer) {
     PeerState& peer_state = states_.of(peer);
     if (connections_.age(peer) < patience(peer_state)) return;
-    const std::scoped_lock held(peer_state.mutex);
-    if (peer_state.under_way == 0 && now - peer_state.last_issued >= kUnused)
-      found.push_back({peer_state.last_issued, &peer_state});
+    const Clock::time_point last_use = PeerStates::last_use(peer_state, now);
+    if (now - last_use >= kUnused && !peer_state.any_under_way()) found.push_back({last_use, &peer_state});
   });
   return found;
 }
@@ -60,7 +59,7 @@ void ConnectionEviction::make_room() {
   too_many = std::min(too_many, candidates.size());
   const auto last_ones = candidates.begin() + static_cast<std::ptrdiff_t>(too_many);
   std::partial_sort(candidates.begin(), last_ones, candidates.end(),
-                    [](const Unused& a, const Unused& b) { return a.last_issued < b.last_issued; });
+                    [](const Unused& a, const Unused& b) { return a.last_use < b.last_use; });
   for (auto each = candidates.begin(); each != last_ones; ++each) ask_to_disconnect(*each->peer_state, shortage);
 }
 

@@ -71,7 +71,7 @@ class ConnectionEviction {
 
  private:
   struct Unused {
-    Clock::time_point last_issued;
+    Clock::time_point last_use;
     PeerState* peer_state;
   };
   std::vector<Unused> unused(Clock::time_point now);

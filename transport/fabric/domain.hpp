@@ -42,6 +42,9 @@ class FabricDomain {
   // Returns whether local buffers must be registered (FI_MR_LOCAL).
   bool registers_local() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
   std::size_t largest_message() const { return info_->ep_attr->max_msg_size; }
+  // The largest write of which the provider sends a copy (FI_INJECT), where the connections are an adapter's: it
+  // completes the operations of a connection in their order, when they have reached the target.
+  std::size_t largest_in_run() const { return by_adapter_ ? info_->tx_attr->inject_size : 0; }
   bool orders_messages_behind_writes() const;
   // Returns whether the provider says that connected endpoints have fetch-add and compare-and-swap on 64-bit words.
   bool claims_atomics() const;

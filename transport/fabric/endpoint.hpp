@@ -53,6 +53,14 @@ class Endpoint {
   // The following calls return when the provider has taken the operation; their Status has the errors of issuing.
   virtual Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) = 0;
   virtual Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) = 0;
+  // The same as write() for writes of which many may be small: where it is cheaper, one completion tells the ends of
+  // several (a run, operations_under_way.hpp). A thread that waits for `pending` must call end_run() until it is done;
+  // otherwise it may be a second late.
+  virtual Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
+    return write(pending, place, local, bytes);
+  }
+  // Has the provider tell the end of such writes. Never waits.
+  virtual void end_run(Pending& /*pending*/, Peer /*peer*/) {}
   // Returns whether control words and 64-bit integers are changed by atomics of the target's adapter (the domain nic
   // of transport/README.md), for which no thread there has to wake; otherwise the target's handler changes them.
   // Adapter atomics are atomic only among themselves. They take effect behind all operations that were issued to the

@@ -163,6 +163,70 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
   });
 }
 
+Status Fabric::write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
+  // While the provider's queue is full, this thread takes completions, as in issue().
+  constexpr int kMostTries = 64;
+  if (bytes <= domain_.largest_in_run()) {
+    PeerState& peer_state = under_way_.peers().of(place.peer);
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      thread_.polled();
+      const ssize_t code = join_run(peer_state, pending, place, local, bytes);
+      if (code == 0) return {};
+      if (code != -FI_EAGAIN) break;
+      poll();
+    }
+  }
+  return write(pending, place, local, bytes);
+}
+
+// Issues a small write as one of a run. Returns 0, -FI_EAGAIN if the provider has no room, or another code if the write
+// must be issued by itself.
+ssize_t Fabric::join_run(PeerState& peer_state, Pending& pending, const Place& place, const void* local,
+                         std::size_t bytes) {
+  const std::scoped_lock held(peer_state.mutex);
+  if (!peer_state.ready()) return -FI_ENOTCONN;
+  Operation* const run = under_way_.run_for_write(peer_state, pending);
+  if (run == nullptr) return -FI_ENOBUFS;
+  const bool last = OperationsUnderWay::ends_run(peer_state);
+  const std::uint64_t address = place.key.base + place.offset;
+  ssize_t code = 0;
+  if (last) {
+    const iovec here{const_cast<void*>(local), bytes};
+    const fi_rma_iov there{address, bytes, place.key.key};
+    const fi_msg_rma message{&here, nullptr, 1, FI_ADDR_UNSPEC, &there, 1, &run->provider_context, 0};
+    code = fi_writemsg(peer_state.endpoint, &message, FI_INJECT | FI_COMPLETION | FI_DELIVERY_COMPLETE);
+  } else {
+    code = fi_inject_write(peer_state.endpoint, local, bytes, FI_ADDR_UNSPEC, address, place.key.key);
+  }
+  if (code != 0) {
+    under_way_.not_written(*run, peer_state);
+    return code;
+  }
+  OperationsUnderWay::written(*run, peer_state, pending, peer_state.endpoint, last);
+  peer_state.used = true;
+  return 0;
+}
+
+void Fabric::end_run(Pending& pending, Peer peer) {
+  PeerState* const peer_state = under_way_.peers().find(peer);
+  if (peer_state == nullptr) return;
+  const std::scoped_lock held(peer_state->mutex);
+  OperationsUnderWay::waits(*peer_state);
+  end_run(*peer_state, &pending);
+}
+
+// Ends the open run, if there is one that counts in `pending` (null: in any). Without room in the provider's queue the
+// caller tries again later. Called with the peer's mutex held.
+void Fabric::end_run(PeerState& peer_state, const Pending* pending) {
+  const ssize_t code = under_way_.end_run(peer_state, pending, [](Operation& run) {
+    const fi_rma_iov nowhere{};
+    const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &run.provider_context, 0};
+    return fi_writemsg(const_cast<fid_ep*>(run.endpoint), &nothing, FI_COMPLETION);
+  });
+  if (code != 0 && code != -FI_EAGAIN)
+    under_way_.fail_open_run(peer_state, fabric_error(ErrorKind::kPeer, "fi_writemsg", code));
+}
+
 Status Fabric::read(Pending& pending, const Place& place, void* local, std::size_t bytes) {
   expect_transfer(bytes);
   return issue_parts(local, bytes, FI_READ, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {

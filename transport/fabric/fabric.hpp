@@ -103,6 +103,8 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   bool keys_are_chosen() const override { return domain_.keys_are_chosen(); }
   Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) override;
   Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) override;
+  Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) override;
+  void end_run(Pending& pending, Peer peer) override;
   bool nic_atomics() const override { return nic_form_ != NicForm::kNone; }
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched) override;
@@ -143,6 +145,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
         limits_(limits),
         progress_(progress),
         statistics_(statistics),
+        under_way_(limits.runs),
         health_(under_way_.peers(), *this, domain_.by_adapter(), std::chrono::seconds(settings.peer_timeout)),
         replies_(limits.answers),
         receives_(limits, under_way_.memory()) {}
@@ -160,6 +163,8 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   template <class Issue>
   Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
   ssize_t make_ready(PeerState& peer_state);
+  ssize_t join_run(PeerState& peer_state, Pending& pending, const Place& place, const void* local, std::size_t bytes);
+  void end_run(PeerState& peer_state, const Pending* pending);
   // A request without its list, its place and its operation.
   struct Request {
     RequestHeader header{};  // `controls` is the number of steps

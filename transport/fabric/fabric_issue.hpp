@@ -31,7 +31,7 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
     if (code == 0) {
       // No thread can complete it before the mutex is released.
       OperationsUnderWay::issued(*operation, peer_state, pending, peer_state.endpoint);
-      if (eviction_->most() > 0) peer_state.last_issued = Clock::now();
+      peer_state.used = true;
       return {};
     }
     if (code == -FI_EAGAIN && peer_state.failures == failures) {

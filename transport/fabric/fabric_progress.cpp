@@ -54,7 +54,9 @@ void Fabric::check() {
   {
     const std::scoped_lock held(mutex_);
     connections_->clear_lost([this](Peer peer) { return !under_way_.peers().any_under_way(peer); });
-    unused = under_way_.peers().deactivate_unused();
+    unused = under_way_.peers().deactivate_unused([this](PeerState& stalled) {
+      if (OperationsUnderWay::stays_open(stalled)) end_run(stalled, nullptr);
+    });
     health_.check(Clock::now());
   }
   if (!domain_.by_sockets()) return;

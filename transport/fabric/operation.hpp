@@ -45,6 +45,8 @@ struct Operation : Context {
   bool request = false;          // a request to a handler
   bool notification = false;     // a message without a reply
   std::uint32_t notifications_before = 0;  // to the peer, and this one
+  bool run = false;              // a run of writes (operations_under_way.hpp)
+  Operation* covers = nullptr;   // the run that ends with it
   OperandCopy operands;          // small operands, where local buffers need not be registered
   // Where local buffers must be registered (local_memory.hpp):
   LocalMemory::Slot* slot = nullptr;    // holds the data that are sent, or receives the fetched data
@@ -79,6 +81,7 @@ class OperationPool {
     operation.awaits_reply = false;
     operation.request = false;
     operation.notification = false;
+    operation.run = false;
     operation.pending = nullptr;
     operation.list.reset();
     operation.locked_result = nullptr;

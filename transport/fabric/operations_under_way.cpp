@@ -7,12 +7,37 @@
 
 namespace farside {
 
+Operation* OperationsUnderWay::run_for_write(PeerState& peer_state, const Pending& pending) {
+  if (Operation* const open = peer_state.run.open; open != nullptr) return open->pending == &pending ? open : nullptr;
+  if (runs_.fetch_add(1, std::memory_order_relaxed) >= most_runs_) {
+    runs_.fetch_sub(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  Operation& run = begin(peer_state);
+  run.run = true;
+  return &run;
+}
+
+void OperationsUnderWay::written(Operation& run, PeerState& peer_state, Pending& pending, const fid_ep* endpoint,
+                                 bool last) {
+  WriteRun& state = peer_state.run;
+  if (state.open == nullptr) {
+    issued(run, peer_state, pending, endpoint);
+    state.open = &run;
+    state.length = 0;
+  }
+  ++state.length;
+  ++state.since_wait;
+  if (last) state.open = nullptr;
+}
+
 void OperationsUnderWay::completed(Operation& operation) {
   PeerState& peer_state = peers_.of(operation.peer);
   const std::scoped_lock held(peer_state.mutex);
   if (operation.into != nullptr && operation.pending != nullptr) {
     std::memcpy(operation.into, operation.slot->bytes, operation.into_bytes);
   }
+  if (Operation* const run = std::exchange(operation.covers, nullptr)) finish(*run, peer_state);
   if (--operation.completions_left == 0) finish(operation, peer_state);
 }
 
@@ -20,6 +45,10 @@ const fid_ep* OperationsUnderWay::failed(Operation& operation, Error error) {
   PeerState& peer_state = peers_.of(operation.peer);
   const std::scoped_lock held(peer_state.mutex);
   const fid_ep* const endpoint = operation.endpoint;
+  if (Operation* const run = std::exchange(operation.covers, nullptr)) {
+    if (run->pending != nullptr) run->pending->failed(error);
+    finish(*run, peer_state);
+  }
   if (operation.pending != nullptr) operation.pending->failed(std::move(error));
   finish(operation, peer_state);
   return endpoint;
@@ -51,6 +80,11 @@ void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
     // A request no longer awaits its reply: it ends here if its send has completed.
     if (std::exchange(operation.awaits_reply, false) && --operation.completions_left == 0)
       recycle(operation, peer_state);
+    // An open run ends here: the provider has not been asked for its completion.
+    if (&operation == peer_state.run.open) {
+      peer_state.run.open = nullptr;
+      recycle(operation, peer_state);
+    }
     pending.failed(error);
     pending.completed();
   });
@@ -61,6 +95,7 @@ void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error) {
   if (peer_state == nullptr) return;
   const std::scoped_lock held(peer_state->mutex);
   lose_notifications(*peer_state);
+  fail_open_run(*peer_state, error);
   peer_state->issued.for_each([&](Operation& operation) {
     if (!std::exchange(operation.awaits_reply, false)) return;
     operation.pending->failed(error);
@@ -87,6 +122,13 @@ std::uint32_t OperationsUnderWay::lost_notifications(Peer peer) const {
 bool OperationsUnderWay::take_lost_notification(PeerState& peer_state) {
   const std::scoped_lock held(peer_state.mutex);
   return std::exchange(peer_state.loss_to_report, false);
+}
+
+void OperationsUnderWay::fail_open_run(PeerState& peer_state, const Error& error) {
+  Operation* const run = std::exchange(peer_state.run.open, nullptr);
+  if (run == nullptr) return;
+  run->pending->failed(error);
+  finish(*run, peer_state);
 }
 
 void OperationsUnderWay::release_memory() {
@@ -118,6 +160,7 @@ void OperationsUnderWay::finish(Operation& operation, PeerState& peer_state) {
 void OperationsUnderWay::recycle(Operation& operation, PeerState& peer_state) {
   if (operation.slot != nullptr) memory_.release(std::exchange(operation.slot, nullptr));
   if (operation.registered != nullptr) memory_.end_large(operation.registered);
+  if (operation.run) runs_.fetch_sub(1, std::memory_order_relaxed);
   peer_state.pool.release(operation);
 }
 

@@ -4,6 +4,20 @@
 // send has completed and its reply has arrived, in either order. An operation that is failed before the provider has
 // completed it keeps its context and its registered memory until then.
 //
+// A *run* is an operation of up to kLongestRun small writes to one peer that count in one Pending. The provider copies
+// them at the call, and is asked for a completion with the last one only: an adapter completes the operations of a
+// connection in their order. As the last one counts the kLongestRun-th of the run, and the one after which a thread is
+// expected to wait: the number of writes between its last two waits. A run that is still open when another operation is
+// issued to the peer ends with that one (`covers`). For one that is open when a thread waits, or that stays open while
+// nothing completes from one check to the next, an empty write is issued. So a program that waits after every write, or
+// after every n-th, costs no empty writes. If the connection ends, the provider tells nothing of an open run, which
+// fails here.
+//
+// libfabric's verbs provider (1.17 to 2.6) has each operation signalled all the same (sq_sig_all), and drops those that
+// were not asked for when the queue is read. The number of runs under way is limited, so that the queue has room for
+// all their writes. It drops their errors too; the queue pair then takes nothing more, and the operation with which
+// the run ends fails.
+//
 // Thread safety: begin(), issued() and not_issued() are called with the mutex of the peer held, all other members
 // without it, and take it. A waiting thread may destroy a Pending right after its last operation has ended here.
 // Errors: none of its own. Cost of each call: constant, but for those that fail all operations of a peer. Memory: that
@@ -15,6 +29,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <sys/types.h>
+#include <utility>
 
 #include <rdma/fi_endpoint.h>
 
@@ -30,6 +46,10 @@ namespace farside {
 
 class OperationsUnderWay {
  public:
+  static constexpr std::uint32_t kLongestRun = 32;
+  // `most_runs`: at most as many are under way at a time.
+  explicit OperationsUnderWay(std::size_t most_runs = 0) : most_runs_(most_runs) {}
+
   PeerStates& peers() { return peers_; }
   const PeerStates& peers() const { return peers_; }
   // The registered memory of operations; answers to peers take theirs from it as well.
@@ -57,6 +77,8 @@ class OperationsUnderWay {
   static void issued(Operation& operation, PeerState& peer_state, Pending& pending, const fid_ep* endpoint) {
     operation.pending = &pending;
     operation.endpoint = endpoint;
+    if (peer_state.run.open != nullptr && peer_state.run.open->endpoint == endpoint)
+      operation.covers = std::exchange(peer_state.run.open, nullptr);
     peer_state.issued.add(operation);
     if (operation.request) ++peer_state.requests;
     if (operation.notification) ++peer_state.notifications;
@@ -69,6 +91,44 @@ class OperationsUnderWay {
     recycle(operation, peer_state);
   }
 
+  // Gives the run that the next small write to the peer joins: the open one, or a new one. Null if the write must be
+  // issued by itself: the open run counts in another Pending, or too many are under way. written() or not_written()
+  // follows, with the peer's mutex held since.
+  Operation* run_for_write(PeerState& peer_state, const Pending& pending);
+  // Returns whether the write is the last one of its run, of which the provider must tell the end.
+  static bool ends_run(const PeerState& peer_state) {
+    const WriteRun& run = peer_state.run;
+    return (run.open != nullptr && run.length + 1 == kLongestRun) || run.since_wait + 1 == run.expected;
+  }
+  // Notes that the provider has taken the write, with the run's context if it is the last one.
+  static void written(Operation& run, PeerState& peer_state, Pending& pending, const fid_ep* endpoint, bool last);
+  // Notes that the provider has not taken it.
+  void not_written(Operation& run, PeerState& peer_state) {
+    if (peer_state.run.open != &run) not_issued(run, peer_state);
+  }
+  // Notes that a thread is about to wait for the writes of the peer's runs.
+  static void waits(PeerState& peer_state) {
+    if (peer_state.run.since_wait > 0) peer_state.run.expected = std::exchange(peer_state.run.since_wait, 0);
+  }
+  // Ends the open run, if there is one that counts in `pending` (null: in any), with an empty write, which
+  // issue(Operation&) gives to the provider. Returns the result: 0, -FI_EAGAIN, or an error, with which the caller is
+  // to fail the run. With the mutex of the peer held.
+  template <class Issue>
+  ssize_t end_run(PeerState& peer_state, const Pending* pending, Issue&& issue) {
+    Operation* const run = peer_state.run.open;
+    if (run == nullptr || (pending != nullptr && run->pending != pending)) return 0;
+    const ssize_t code = issue(*run);
+    if (code == 0) peer_state.run.open = nullptr;
+    return code;
+  }
+  // Returns whether a run is open that was open at the last call of this, too. With the mutex of the peer held.
+  static bool stays_open(PeerState& peer_state) {
+    const std::uint32_t now = peer_state.run.open != nullptr ? peer_state.run.open->generation : 0;
+    return std::exchange(peer_state.run.open_at_check, now) == now && now != 0;
+  }
+  // Fails the open run, if there is one. With the mutex of the peer held.
+  void fail_open_run(PeerState& peer_state, const Error& error);
+
   // Notes that the provider has completed it, and copies the fetched data out of its slot.
   void completed(Operation& operation);
   // The same with an error: no reply will arrive either. Returns the endpoint on which it was issued.
@@ -77,7 +137,8 @@ class OperationsUnderWay {
   bool take_reply(std::span<const std::byte> message);
   // Fails all operations towards the peer. The provider still has some of them.
   void fail_all(PeerState& peer_state, const Error& error);
-  // Fails the requests to the peer that await replies; for those that the provider has, its completion is awaited.
+  // Fails what the provider will not fail when the connection has ended: the open run, and the requests to the peer
+  // that await replies; for those that the provider has, its completion is awaited.
   void fail_awaiting(Peer peer, const Error& error);
   // How often a connection to the peer has ended while, of its notifications, no operation that was issued behind them
   // had completed.
@@ -95,6 +156,8 @@ class OperationsUnderWay {
   void lose_notifications(PeerState& peer_state);
 
   const std::uint64_t mask_ = random_bits();
+  const std::size_t most_runs_;
+  std::atomic<std::size_t> runs_{0};  // under way
   LocalMemory memory_;
   PeerStates peers_;
   std::atomic<bool> any_lost_{false};  // a notification, at any time

@@ -11,14 +11,11 @@ namespace {
 
 // Returns whether operations are under way towards the peer, and none has completed for `so_long`.
 bool quiet(PeerState& peer_state, PeerHealth::Clock::time_point now, PeerHealth::Clock::duration so_long) {
-  bool any = false, moved = false;
-  {
-    const std::scoped_lock held(peer_state.mutex);
-    any = peer_state.under_way > 0;
-    moved = peer_state.completed != peer_state.completed_then || peer_state.begun;
-    peer_state.completed_then = peer_state.completed;
-    peer_state.begun = false;
-  }
+  const std::uint32_t completed = peer_state.completed;
+  const bool any = peer_state.under_way > 0;
+  const bool moved = completed != peer_state.completed_then || peer_state.begun;
+  peer_state.completed_then = completed;
+  if (peer_state.begun) peer_state.begun = false;
   if (!any || moved) {
     peer_state.quiet_since = now;
     peer_state.unacknowledged_since = {};

@@ -21,7 +21,10 @@
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/address.hpp"
+#include "transport/base/biased_mutex.hpp"
 #include "transport/base/growing_array.hpp"
+#include "transport/base/relaxed_count.hpp"
+#include "transport/base/relaxed_flag.hpp"
 #include "transport/fabric/operation.hpp"
 
 namespace farside {
@@ -55,30 +58,43 @@ class IssuedOperations {
   Operation* first_ = nullptr;
 };
 
+// The writes to a peer whose ends one completion tells (operations_under_way.hpp).
+struct WriteRun {
+  Operation* open = nullptr;        // the provider will not tell its end yet, and further writes may join it
+  std::uint32_t length = 0;         // writes of the open run
+  std::uint32_t since_wait = 0;     // writes of runs since a thread last waited for them
+  std::uint32_t expected = 1;       // writes between its last two waits
+  std::uint32_t open_at_check = 0;  // `generation` of the run that was open at the last check
+};
+
 struct PeerState {
   using Clock = std::chrono::steady_clock;
   explicit PeerState(Peer which) : peer(which), pool(which) {}
 
   const Peer peer;
 
-  std::mutex mutex;  // guards the following members, up to `pool`; held for one attempt to issue, or one completion
+  // Guards the following members, up to `pool`; held for one attempt to issue, or one completion.
+  BiasedMutex mutex;
   // The connection by which operations are issued. Null: Connections::reach() must be called first.
   fid_ep* endpoint = nullptr;
   bool active = false;          // changes only with Fabric's mutex held, too
-  bool begun = false;           // an operation was begun while none was under way (peer_health.hpp)
-  std::uint32_t under_way = 0;  // operations issued, or being issued
+  RelaxedFlag begun;            // an operation was begun while none was under way (peer_health.hpp)
+  RelaxedCount under_way;       // operations issued, or being issued
   std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
-  std::uint32_t completed = 0;  // operations since the start
+  RelaxedCount completed;       // operations since the start
   std::uint32_t failures = 0;   // how often the peer was abandoned
   std::uint32_t notifications = 0;  // that were sent
   std::uint32_t confirmed = 0;      // of them, the first so many have arrived, or are known to be lost
   std::uint32_t lost_notifications = 0;  // how often some may have been lost
   bool loss_to_report = false;           // and no operation has failed for it yet
   IssuedOperations issued;
-  Clock::time_point last_issued{};  // kept where connections are limited in number
+  WriteRun run;
   OperationPool pool;
 
+  RelaxedFlag used;  // an operation was issued since PeerStates::last_use() was called
+
   // Guarded by Fabric's mutex:
+  Clock::time_point last_use{};
   bool probed = false;                   // an adapter has a probe
   std::uint32_t completed_then = 0;      // `completed` at quiet_since
   std::uint32_t completed_at_check = 0;  // `completed` at the last call of PeerStates::deactivate_unused()
@@ -136,11 +152,21 @@ class PeerStates {
 
   // Counts an operation that is under way from now on, and one that no longer is. With the peer's mutex held.
   static void begin(PeerState& state) {
-    if (state.under_way++ == 0) state.begun = true;
+    if (state.under_way == 0) state.begun = true;
+    ++state.under_way;
   }
   static void end(PeerState& state) { --state.under_way; }
 
   // The following members with Fabric's mutex held.
+  // Returns when an operation was last issued to the peer. An issue reads no clock: a use counts from the first call
+  // after it on, which is the next check of active peers at the latest.
+  static PeerState::Clock::time_point last_use(PeerState& state, PeerState::Clock::time_point now) {
+    if (state.used) {
+      state.used = false;
+      state.last_use = now;
+    }
+    return state.last_use;
+  }
   // Makes the peer active.
   void activate(PeerState& state) {
     const std::scoped_lock held(state.mutex);
@@ -152,13 +178,23 @@ class PeerStates {
     active_.push_back(&state);
   }
   // Ends the activity of peers towards which no operation is under way, nor has completed since the last call. Returns
-  // their operations, which may be many, to be freed without the mutex.
-  std::vector<OperationPool::Operations> deactivate_unused() {
+  // their operations, which may be many, to be freed without the mutex. Calls stalled(PeerState&), with the peer's
+  // mutex held, for those towards which some are under way and none has completed.
+  template <class Stalled>
+  std::vector<OperationPool::Operations> deactivate_unused(Stalled&& stalled) {
     std::vector<OperationPool::Operations> unused;
-    std::erase_if(active_, [&unused](PeerState* state) {
-      const std::scoped_lock held(state->mutex);
-      if (std::exchange(state->completed_at_check, state->completed) != state->completed || state->under_way > 0)
+    std::erase_if(active_, [&, now = PeerState::Clock::now()](PeerState* state) {
+      last_use(*state, now);
+      // A peer in use is read, and its mutex left to the thread that uses it.
+      if (const std::uint32_t completed = state->completed;
+          std::exchange(state->completed_at_check, completed) != completed)
         return false;
+      const std::scoped_lock held(state->mutex);
+      if (state->under_way > 0) {
+        stalled(*state);
+        return false;
+      }
+      if (state->completed != state->completed_at_check) return false;
       unused.push_back(state->pool.take_unused());
       state->active = false;
       return true;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <poll.h>
 
+#include "transport/base/biased_mutex.hpp"
 #include "transport/base/own_thread.hpp"
 
 namespace farside {
@@ -69,6 +70,7 @@ bool ProgressThread::back_off_for(AdaptivePolling& polling) {
 
 void ProgressThread::run(Work& work, int queue_fd) {
   using Clock = AdaptivePolling::Clock;
+  BiasedMutex::only_visits();
   AdaptivePolling polling;
   bool something_came = false, connection_woke = false;
   Clock::time_point look_at_connections{};

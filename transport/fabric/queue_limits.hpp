@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "transport/fabric/local_memory.hpp"
+#include "transport/fabric/operations_under_way.hpp"
 
 namespace farside {
 
@@ -17,6 +18,7 @@ struct QueueLimits {
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
   std::size_t completions = 0;            // entries of the completion queue; 0: libfabric's default
+  std::size_t runs = 0;                   // runs of writes under way (operations_under_way.hpp)
   std::size_t answers = kNone;            // replies and probes that the provider has
   std::size_t requests_per_peer = kNone;  // messages to one peer that await a reply
   std::size_t first_receives = 32;        // buffers for messages of all peers
@@ -30,12 +32,18 @@ struct QueueLimits {
 
 // A peer sends at most `requests_per_peer` requests and as many replies, so that beyond the buffers for all of them
 // there are those for probes and for messages that close connections. With more than 252 connections the pause after a
-// refused message is the flow control. LocalMemory limits the operations of this process.
+// refused message is the flow control. The operations of this process are limited by LocalMemory and by the number of
+// runs: each write of a run needs an entry, the empty one that may end it included.
 constexpr QueueLimits queue_limits(bool adapter) {
   if (!adapter) return {};
-  constexpr QueueLimits limits{
-      .completions = 4096, .answers = 512, .requests_per_peer = 4, .receives_per_peer = 8, .most_receives = 2048};
-  static_assert(LocalMemory::kMostOwn + LocalMemory::kMostLarge + limits.answers + limits.most_receives <=
+  constexpr QueueLimits limits{.completions = 8192,
+                               .runs = 128,
+                               .answers = 512,
+                               .requests_per_peer = 4,
+                               .receives_per_peer = 8,
+                               .most_receives = 2048};
+  static_assert(limits.runs * OperationsUnderWay::kLongestRun + LocalMemory::kMostOwn + LocalMemory::kMostLarge +
+                    limits.answers + limits.most_receives <=
                 limits.completions);
   static_assert(2 * limits.requests_per_peer <= limits.receives_per_peer);
   return limits;

@@ -25,14 +25,15 @@ FabricRoute::FabricRoute(const Setup& setup)
       wake_event_(setup.wake_event),
       statistics_(setup.statistics),
       rank_(setup.rank),
-      space_(setup.space) {}
+      space_(setup.space),
+      targets_(setup.threaded) {}
 
 FabricRoute::~FabricRoute() {
   // After an error the caller may not have flushed. The endpoint still uses operations that are under way: each
   // completes, or its peer is abandoned. Kept operations belong to an epoch that never ended, and are dropped.
   targets_.for_each_busy([this](FabricTargets::Use& use) {
     {
-      const std::scoped_lock held(use->mutex());
+      const auto held = targets_.hold(*use->target);
       use->order.drop();
     }
     (void)complete(*use);
@@ -151,7 +152,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   if (own == nullptr && !(operation.atomic() && agreed_.rules.integers_by_nic)) {
     // Most operations of a burst join kept ones: these need no FabricTargets::Use.
     if (FabricTarget* const known = targets_.find(rank); known != nullptr && known->description != 0) {
-      const std::scoped_lock held(known->mutex);
+      const auto held = targets_.hold(*known);
       if (known->busy != nullptr) {
         next = known->busy->order.offer(offer, traffic(*known->busy));
         if (*next == TargetOrder::Next::kKept) return {};
@@ -170,7 +171,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   }
   while (true) {
     if (!next) {
-      const std::scoped_lock held(to.mutex());
+      const auto held = targets_.hold(*to.target);
       next = to.order.offer(offer, traffic(to));
     }
     if (*next == TargetOrder::Next::kKept) return {};
@@ -187,7 +188,7 @@ Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
   while (true) {
     TargetOrder::Next next{};
     {
-      const std::scoped_lock held(to.mutex());
+      const auto held = targets_.hold(*to.target);
       next = to.order.offer(list, traffic(to));
     }
     if (next == TargetOrder::Next::kKept) return {};
@@ -198,20 +199,20 @@ Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
 
 KeptOperations FabricRoute::take_kept(BusyTarget& to, bool even_nothing) {
   for (Waiter waiter(waiting_, wake_event_);; waiter.pause()) {
-    const std::scoped_lock held(to.mutex());
+    const auto held = targets_.hold(*to.target);
     if (std::optional<KeptOperations> taken = to.order.take(even_nothing)) return std::move(*taken);
   }
 }
 
 void FabricRoute::kept_sent(BusyTarget& to, KeptOperations sent) {
-  const std::scoped_lock held(to.mutex());
+  const auto held = targets_.hold(*to.target);
   to.order.sent(std::move(sent));
 }
 
 Status FabricRoute::defer_lock(int rank, TargetOrder::Acquire acquire) {
   const Result<FabricTargets::Use> used = use(rank);
   if (!used) return used.error();
-  const std::scoped_lock held(used.value()->mutex());
+  const auto held = targets_.hold(*used.value()->target);
   used.value()->order.defer(std::move(acquire));
   return {};
 }
@@ -225,7 +226,7 @@ KeptOperations FabricRoute::hold_back(BusyTarget& to) {
 }
 
 void FabricRoute::keep_again(BusyTarget& to, KeptOperations kept) {
-  const std::scoped_lock held(to.mutex());
+  const auto held = targets_.hold(*to.target);
   to.order.keep_again(std::move(kept));
 }
 
@@ -273,10 +274,13 @@ Status FabricRoute::issue_kept(BusyTarget& to) {
 
 Status FabricRoute::issue_before_flush(BusyTarget& to) {
   {
-    const std::scoped_lock held(to.mutex());
+    const auto held = targets_.hold(*to.target);
     to.order.flush_begins();
   }
-  return issue_kept(to);
+  Status issued = issue_kept(to);
+  // All runs end before this thread waits for one.
+  if (agreed_.rules.by_nic) endpoint_.end_run(to.writes, to.target->peer);
+  return issued;
 }
 
 Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
@@ -285,7 +289,8 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
   if (issued) [[likely]] return issued;
   // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
   // were issued. Their errors, and those of other operations, are left to the call that completes them.
-  for (Pending* pending : {&among.writes, &among.reads, &among.atomics, &among.requests}) await_end(*pending);
+  await_writes(among.writes, to.target->peer);
+  for (Pending* pending : {&among.reads, &among.atomics, &among.requests}) await_end(*pending);
   return issued;
 }
 
@@ -301,8 +306,10 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
     case OperationKind::kPut:
       return by_keys(
           to, operation.offset, operation.count, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
-            return endpoint_.write(among.writes, place, fragment(static_cast<const std::byte*>(operation.origin), done),
-                                   part);
+            const std::byte* const from = fragment(static_cast<const std::byte*>(operation.origin), done);
+            // Where each put leaves at once, many may be under way. A request has a Pending of its own.
+            return agreed_.rules.by_nic && &among == &to ? endpoint_.write_in_run(among.writes, place, from, part)
+                                                         : endpoint_.write(among.writes, place, from, part);
           });
     case OperationKind::kGet:
       return by_keys(
@@ -359,6 +366,22 @@ void FabricRoute::await_end(const Pending& pending) {
   for (Waiter waiter(waiting_, wake_event_); !pending.done();) waiter.pause();
 }
 
+void FabricRoute::await_writes(Pending& writes, Peer peer) {
+  if (!agreed_.rules.by_nic) return await_end(writes);
+  // Another thread may begin a run while this one waits.
+  constexpr std::uint32_t kAgain = 8;
+  Waiter waiter(waiting_, wake_event_);
+  for (std::uint32_t rounds = 0; !writes.done(); ++rounds) {
+    if (rounds % kAgain == 0) endpoint_.end_run(writes, peer);
+    waiter.pause();
+  }
+}
+
+Status FabricRoute::wait_for_writes(BusyTarget& to) {
+  await_writes(to.writes, to.target->peer);
+  return to.writes.take_error();
+}
+
 Status FabricRoute::wait_for(Pending& pending) {
   await_end(pending);
   return pending.take_error();
@@ -368,7 +391,7 @@ Result<std::unique_ptr<Outstanding>> FabricRoute::own_outstanding(int rank) {
   const Result<FabricTargets::Use> used = use(rank);
   if (!used) return used.error();
   {
-    const std::scoped_lock held(used.value()->mutex());
+    const auto held = targets_.hold(*used.value()->target);
     used.value()->pinned = true;
   }
   return std::make_unique<Outstanding>(static_cast<Outstanding&>(*used.value()));
@@ -377,7 +400,7 @@ Result<std::unique_ptr<Outstanding>> FabricRoute::own_outstanding(int rank) {
 void FabricRoute::abandon(int rank, std::unique_ptr<Outstanding> own) {
   if (own == nullptr) return;
   const FabricTargets::Use use(targets_, *targets_.find(rank), rank);
-  const std::scoped_lock held(use->mutex());
+  const auto held = targets_.hold(*use->target);
   use->abandoned.push_back(std::move(own));
 }
 
@@ -407,8 +430,9 @@ Status FabricRoute::complete(BusyTarget& to) {
     if (!status && first) first = std::move(status);
   };
   keep(issue_before_flush(to));
-  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.requests}) keep(wait_for(*pending));
-  const std::scoped_lock held(to.mutex());
+  keep(wait_for_writes(to));
+  for (Pending* pending : {&to.reads, &to.atomics, &to.requests}) keep(wait_for(*pending));
+  const auto held = targets_.hold(*to.target);
   to.order.flushed();
   std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
     const bool done = own->done();
@@ -423,7 +447,7 @@ void FabricRoute::expect_release(int rank) {
   const Result<FabricTarget*> target = reach(rank);
   if (!target) return;
   const FabricTargets::Use use(targets_, *target.value(), rank);
-  const std::scoped_lock held(use->mutex());
+  const auto held = targets_.hold(*use->target);
   use->order.expect_release();
 }
 
@@ -447,7 +471,7 @@ Status FabricRoute::order_before_release(int rank) {
     return first;
   }
   // The release is a message to the handler, together with the kept operations.
-  if (!endpoint_.orders_messages_behind_writes()) keep(wait_for(to.writes));
+  if (!endpoint_.orders_messages_behind_writes()) keep(wait_for_writes(to));
   keep(wait_for(to.reads));
   keep(wait_for(to.atomics));
   return first;

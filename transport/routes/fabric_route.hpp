@@ -6,9 +6,9 @@
 // A rank becomes known at the first operation on it. Its address is in the directory. Where keys, sizes or units are
 // not the same on all ranks, its handler is asked for its description, in one round trip.
 //
-// Thread safety: any, except deferred locks, which are for processes with one thread. Errors: kPeer, kRange, kNoMemory
-// of the endpoint. Cost: transport/README.md, "Routes and costs"; of flush_all() what is busy, else one load. Memory:
-// fabric_targets.hpp.
+// Thread safety: as FabricTargets, except deferred locks, which are for processes with one thread. Errors: kPeer,
+// kRange, kNoMemory of the endpoint. Cost: transport/README.md, "Routes and costs"; of flush_all() what is busy, else
+// one load. Memory: fabric_targets.hpp.
 #pragma once
 
 #include <array>
@@ -48,6 +48,7 @@ class FabricRoute {
     Statistics& statistics;
     int rank = 0;
     std::uint64_t space = 0;
+    bool threaded = true;  // several threads may be in calls at once
   };
   explicit FabricRoute(const Setup& setup);
   FabricRoute(const FabricRoute&) = delete;
@@ -70,6 +71,8 @@ class FabricRoute {
   };
   void agree(Agreed agreed);
   void count_in(OperationCounts* counts) { counts_ = counts; }
+  // As FabricTargets::expect_threads().
+  void expect_threads() { targets_.expect_threads(); }
   Endpoint& endpoint() const { return endpoint_; }
 
   // The bytes of data and the unit of a rank. One round trip at the first call for a rank, if ranks differ. Errors:
@@ -190,7 +193,10 @@ class FabricRoute {
   Status control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
                          const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
   Status wait_for(Pending& pending);
+  Status wait_for_writes(BusyTarget& to);
   void await_end(const Pending& pending);  // leaves the error in `pending`
+  // The same for writes that may be in runs.
+  void await_writes(Pending& writes, Peer peer);
 
   Endpoint& endpoint_;
   Progress& waiting_;

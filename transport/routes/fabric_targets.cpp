@@ -80,23 +80,23 @@ void FabricTargets::detach(BusyTarget& busy) {
 }
 
 BusyTarget& FabricTargets::begin(FabricTarget& target, int rank) {
-  const std::scoped_lock held(target.mutex);
+  const auto held = hold(target);
   BusyTarget& busy = target.busy != nullptr ? *target.busy : attach(target, rank);
-  busy.users.fetch_add(1, std::memory_order_relaxed);
+  change_users(busy, 1);
   return busy;
 }
 
 BusyTarget* FabricTargets::join(FabricTarget& target) {
-  const std::scoped_lock held(target.mutex);
+  const auto held = hold(target);
   BusyTarget* const busy = target.busy;
-  if (busy != nullptr) busy->users.fetch_add(1, std::memory_order_relaxed);
+  if (busy != nullptr) change_users(*busy, 1);
   return busy;
 }
 
 void FabricTargets::end(BusyTarget& busy, bool visits) {
   FabricTarget& target = *busy.target;
-  const std::scoped_lock held(target.mutex);
-  if (busy.users.fetch_sub(1, std::memory_order_relaxed) > 1 || !busy.at_rest()) return;
+  const auto held = hold(target);
+  if (change_users(busy, ~std::uint32_t{0}) > 1 || !busy.at_rest()) return;
   if (visits || attached_.load(std::memory_order_relaxed) > kMostResting) detach(busy);
 }
 

@@ -5,11 +5,12 @@
 // more is at rest: it keeps its BusyTarget for the next operation, until another target needs it or all targets are
 // visited.
 //
-// Thread safety: any. Each target has a mutex of its own, which guards its order; another one, of the list of busy
-// targets, is taken when a target gets or loses its BusyTarget. A thread that takes both takes that of the target
-// first. Cost: O(1). Memory per reached rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152
-// ranks), and 32 of its description where ranks differ (48 if it is not compact); some 370 bytes more per busy target,
-// and for at most kMostResting others.
+// Thread safety: any, if it was made or told so (expect_threads()); else one thread, which locks nothing. Each target
+// has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a target gets
+// or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory per reached
+// rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152 ranks), and 32 of its description
+// where ranks differ (48 if it is not compact); some 370 bytes more per busy target, and for at most kMostResting
+// others.
 #pragma once
 
 #include <atomic>
@@ -57,8 +58,7 @@ struct BusyTarget : Outstanding {
   TargetOrder order;
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
 
-  SmallMutex& mutex() const { return target->mutex; }
-  // Returns whether nothing is outstanding. With the mutex held.
+  // Returns whether nothing is outstanding. With the target's mutex held.
   bool at_rest() const { return !pinned && done() && !has_error() && order.at_rest(); }
 };
 
@@ -71,9 +71,16 @@ class FabricTargets {
   // The most targets at rest that keep a BusyTarget.
   static constexpr std::size_t kMostResting = 8;
 
-  FabricTargets() = default;
+  explicit FabricTargets(bool threaded = true) : threaded_(threaded) {}
   FabricTargets(const FabricTargets&) = delete;
   FabricTargets& operator=(const FabricTargets&) = delete;
+
+  // From now on several threads may use targets. Precondition: no call is in progress.
+  void expect_threads() { threaded_ = true; }
+  // Locks the target's mutex.
+  std::unique_lock<SmallMutex> hold(FabricTarget& target) const {
+    return threaded_ ? std::unique_lock(target.mutex) : std::unique_lock<SmallMutex>();
+  }
 
   // Returns the entry of the rank, or null if the rank has none. Entries do not move.
   FabricTarget* find(int rank) const {
@@ -124,7 +131,7 @@ class FabricTargets {
       const std::scoped_lock held(list_mutex_);
       uses.reserve(busy_.size());
       for (const std::unique_ptr<BusyTarget>& busy : busy_) {
-        ++busy->users;
+        change_users(*busy, 1);
         uses.push_back(Use(*this, *busy));
       }
     }
@@ -139,6 +146,13 @@ class FabricTargets {
   // The most objects that are kept for later targets. One suffices for programs that complete each operation.
   static constexpr std::size_t kMostSpare = 1;
 
+  // Returns the number before.
+  std::uint32_t change_users(BusyTarget& busy, std::uint32_t by) const {
+    if (threaded_) return busy.users.fetch_add(by, std::memory_order_relaxed);
+    const std::uint32_t before = busy.users.load(std::memory_order_relaxed);
+    busy.users.store(before + by, std::memory_order_relaxed);
+    return before;
+  }
   BusyTarget& begin(FabricTarget& target, int rank);
   BusyTarget* join(FabricTarget& target);
   void end(BusyTarget& busy, bool visits);
@@ -149,6 +163,7 @@ class FabricTargets {
   static constexpr std::uint32_t kCommon = 1;
   static constexpr std::uint32_t kFirstOwn = 2;
 
+  RelaxedFlag threaded_;
   std::mutex adding_;  // guards the following members against other writers, up to the next mutex
   const TargetDescription* common_ = nullptr;  // set once, as other threads read it
   RankIndex index_;

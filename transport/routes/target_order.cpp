@@ -14,8 +14,9 @@ bool TargetOrder::keeps(bool atomic, bool in_burst, const Traffic& traffic) cons
 
 TargetOrder::Next TargetOrder::offer(Offer& offer, const Traffic& traffic) {
   const bool small = offer.operation.bytes() <= (release_expected_ ? kMostBeforeRelease : kMostCoalesced);
-  // Before a release all small operations are kept anyway.
-  if (small && !offer.burst && !release_expected_) {
+  // Before a release all small operations are kept anyway, and puts and gets that the adapter takes never begin a list.
+  const bool begins_none = release_expected_ || (traffic.by_nic && !offer.operation.atomic());
+  if (small && !offer.burst && !begins_none) {
     offer.burst = bursts_.comes();
   } else if (offer.burst == Bursts::Next::kTooLate) {
     offer.burst = Bursts::Next::kAsEver;

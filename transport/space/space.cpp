@@ -295,7 +295,7 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
 
 Result<bool> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
   fabric_ = std::make_unique<FabricRoute>(
-      FabricRoute::Setup{endpoint, process_, wake_event(), process_.statistics(), rank_, id_});
+      FabricRoute::Setup{endpoint, process_, wake_event(), process_.statistics(), rank_, id_, threaded_});
   MessageHandler::ServedSpace served = served_space(some_cma);
   served.control = control_;
   served.control_bytes = control_bytes_;
@@ -350,6 +350,7 @@ void Space::expect_threads() {
   threaded_ = true;
   cma_.expect_threads();
   integers_.expect_threads();
+  if (fabric_ != nullptr) fabric_->expect_threads();
   if (counts_ == nullptr) return;
   counts_->expect_threads();
   for (NodeTarget& target : node_.all()) node_.make_more(target).counts = nullptr;
