@@ -14,19 +14,20 @@
 // Operations are issued here and complete later: each is counted in a Pending, and the thread that takes its
 // completion off the queue uncounts it. An operation is complete when it has taken effect at the target
 // (FI_DELIVERY_COMPLETE). Its local buffers must stay until then, except operands of at most kCopiedAtCall bytes,
-// which are copied at the call.
+// which are copied at the call. Over an adapter one completion tells the ends of a run of small writes
+// (operations_under_way.hpp).
 //
 // All work at regular times goes over what is under way, not over what is known.
 //
 // Thread safety: all members may be called from any thread. An operation on a connected peer takes the mutex of that
-// peer only (peer_states.hpp), once for each attempt to issue and once when it completes, so that threads with
+// peer only (peer_states.hpp), once for each attempt to issue and once when its completion comes, so that threads with
 // different peers do not wait for each other. One mutex guards all else: connections, messages that arrive, and what is
 // done at regular times. A thread that polls tries it, and leaves if another thread holds it. Over verbs a third one,
 // of the slots for operands (local_memory.hpp), is held for a few loads and stores, or the registration of 64 slots.
 //
 // Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request), kNoMemory if
 // memory cannot be registered, kNoRoute when the endpoint is opened. Cost: an operation over TCP takes its origin 5 to
-// 10 us. Memory: with Connections 128 to 152 bytes per peer, and 200 more once an operation was issued to it.
+// 10 us. Memory: with Connections 128 to 152 bytes per peer, and 208 more once an operation was issued to it.
 #pragma once
 
 #include <array>

@@ -63,7 +63,7 @@ struct Operation : Context {
 };
 
 // The operations towards one peer. They are reused, since the provider may hold their addresses, and freed while the
-// peer is not used. Memory: 560 bytes per operation that was under way at once.
+// peer is not used. Memory: 576 bytes per operation that was under way at once.
 class OperationPool {
  public:
   explicit OperationPool(Peer peer) : peer_(peer) {}
