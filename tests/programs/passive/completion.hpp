@@ -202,6 +202,8 @@ inline void notification_beside_a_lock(check::Memory memory) {
       CHECK_MPI(MPI_Win_start(zero, 0, window));
       CHECK_MPI(MPI_Win_complete(window));
     }
+    // The next lock of rank 1 could precede this one of rank 0.
+    barrier();
   }
   CHECK_MPI(MPI_Win_unlock_all(other));
   barrier();
