@@ -22,8 +22,8 @@ enum class TargetState {  // what the target does while the origin measures
   kTakesPart,             // the measure is a call of both
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
-  // Measures of bare libfabric without MPI (bench/other_measures.hpp), over the provider of the fabric variant: the
-  // main thread polls; or it sleeps or computes while a sleeping thread serves.
+  // Measures of bare libfabric and of a bare TCP socket without MPI (bench/other_measures.hpp), beside the fabric
+  // variant and over its provider: the main thread polls; or it sleeps or computes while a sleeping thread serves.
   kServes,
   kServesAsleep,
   kServesBusy,

@@ -234,6 +234,10 @@ Outcome bare(const MeasureInfo& info, const Pair& pair, const Options& options) 
   return measure_bare_memory(what, bytes_of(info), info, pair, options);
 }
 
+Outcome bare_tcp(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  return measure_bare_tcp(bytes_of(info), info, pair, options);
+}
+
 using Function = Outcome (*)(const MeasureInfo&, const Pair&, const Options&);
 
 // By the name of a measure without what the target does meanwhile, or by its group.
@@ -279,6 +283,8 @@ const std::map<std::string_view, Function> kFunctions = {
     {"bare_fetch_add", bare<BareFabric::kFetchAdd>},
     {"bare_compare_swap", bare<BareFabric::kCompareSwap>},
     {"bare_writes_64", bare<BareFabric::kWrites64>},
+    {"bare_tcp", bare_tcp},
+    {"bare_tcp_4mib", bare_tcp},
     {"bare_lock", bare<BareMemory::kLock>},
     {"bare_exchange", bare<BareMemory::kExchange>},
     {"bare_echo", bare<BareMemory::kEcho>},

@@ -48,6 +48,11 @@ enum class BareFabric {
 Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
                             const Options& options);
 
+// A bare TCP socket between the two ranks (bare_tcp.cpp), the limit of what a provider over TCP can reach: `bytes`
+// there, and 8 bytes back. Both ranks try again while nothing arrives; a target that sleeps does so in poll(2). Over
+// the target's first address that answers, other than the loopback interface's if there is one.
+Outcome measure_bare_tcp(std::size_t bytes, const MeasureInfo& info, const Pair& pair, const Options& options);
+
 // The cost of the node's memory itself, to compare with MPI calls on the mapped route (bare_memory.cpp). An uncontended
 // lock-put-unlock that other ranks could contend for needs at least these atomics. A post-start-complete-wait needs
 // at least these two notifications, one after the other.
