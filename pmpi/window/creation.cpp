@@ -241,7 +241,10 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   auto window = std::make_unique<Window>(handle, group, attributes, std::move(made.value().space), std::move(barriers),
                                          home, Hints(request.flavor, request.info),
                                          RuntimeResources::instance().is_threaded(), check, std::move(logs), id);
+  Window& made_window = *window;
   WindowTable::instance().insert(handle, std::move(window));
+  // A session may have raised the thread level meanwhile, and has not found this window in the table.
+  if (RuntimeResources::instance().is_threaded()) made_window.expect_threads();
   count_farside_window();
   return {};
 }

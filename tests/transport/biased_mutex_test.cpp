@@ -18,7 +18,7 @@
 using namespace farside;
 
 TEST_CASE("one thread keeps the bias, and a second one ends it") {
-  REQUIRE(supports_global_membarrier());
+  REQUIRE(supports_process_membarrier());
   BiasedMutex mutex;
   const auto pass = [&] { const std::scoped_lock held(mutex); };
   for (int times = 0; times < 3; ++times) pass();
@@ -64,7 +64,7 @@ TEST_CASE("threads exclude each other, whenever the second one comes") {
 }
 
 TEST_CASE("after a visit the owner takes the bias back, and after another thread that stays it does not") {
-  REQUIRE(supports_global_membarrier());
+  REQUIRE(supports_process_membarrier());
   const auto visit = [](BiasedMutex& mutex) {
     std::thread([&mutex] {
       BiasedMutex::only_visits();

@@ -32,7 +32,7 @@ void BiasedMutex::lock_slow() {
   while (true) {
     if (mode_.load(std::memory_order_acquire) == Mode::kBiased) {
       const void* nobody = nullptr;
-      if (!visits_ && supports_global_membarrier() &&
+      if (!visits_ && supports_process_membarrier() &&
           owner_.compare_exchange_strong(nobody, this_thread(), std::memory_order_relaxed) && enter_as_owner())
         return;
       revoke();
@@ -41,7 +41,7 @@ void BiasedMutex::lock_slow() {
     wait_for([this] {
       return !locked_.load(std::memory_order_relaxed) && !locked_.exchange(true, std::memory_order_acquire);
     });
-    if (mode_.load(std::memory_order_relaxed) == Mode::kShared) break;
+    if (mode_.load(std::memory_order_acquire) == Mode::kShared) break;
     locked_.store(false, std::memory_order_release);
   }
   if (visits_) {
@@ -54,8 +54,9 @@ void BiasedMutex::lock_slow() {
 // Takes the bias back for the owner, if it is time. Called with `locked_`, in the mode kShared.
 void BiasedMutex::take_back() {
   // If a visit came first, nobody is the owner yet.
-  if (owner_.load(std::memory_order_relaxed) == nullptr && supports_global_membarrier())
-    owner_.store(this_thread(), std::memory_order_relaxed);
+  const void* nobody = nullptr;
+  if (owner_.load(std::memory_order_relaxed) == nullptr && supports_process_membarrier())
+    owner_.compare_exchange_strong(nobody, this_thread(), std::memory_order_relaxed);
   for_ever_ = owner_.load(std::memory_order_relaxed) != this_thread();
   if (for_ever_ || ++entries_ < kBackAfter) return;
   entries_ = 0;
@@ -70,7 +71,7 @@ void BiasedMutex::revoke() {
   if (!mode_.compare_exchange_strong(before, Mode::kRevoking, std::memory_order_acq_rel)) return;
   // If the kernel refuses the barrier although it supported it when the owner came, a millisecond has to do: a store
   // leaves a processor's buffer within microseconds.
-  if (!global_membarrier() && owner_.load(std::memory_order_relaxed) != nullptr)
+  if (!process_membarrier() && owner_.load(std::memory_order_relaxed) != nullptr)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   wait_for([this] { return !inside_.load(std::memory_order_acquire); });
   mode_.store(Mode::kShared, std::memory_order_release);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A mutex for sections of a few instructions that mostly one thread of the process enters. As long as only one thread
 // uses the mutex, it costs that thread stores and loads, but no atomic read-modify-write. Another thread ends this bias
-// by the global membarrier; from then on a lock is one atomic exchange, and an unlock a store. If the other thread is
+// by the process membarrier; from then on a lock is one atomic exchange, and an unlock a store. If the other thread is
 // one of farside's own that only visits (only_visits()), the owner takes the bias back when it has entered kBackAfter
 // times since the last visit. Any other thread ends the bias for ever.
 //
 //   the owner                     another thread
 //   a. inside = true              1. mode = kRevoking
-//   b. read mode                  2. global_membarrier()
+//   b. read mode                  2. process_membarrier()
 //   c. kBiased: in the section    3. wait until inside is false
 //   d. inside = false             4. mode = kShared
 //

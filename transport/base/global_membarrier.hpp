@@ -14,4 +14,9 @@ bool supports_global_membarrier();
 // barrier. Returns false, without any guarantee, if the kernel refuses.
 bool global_membarrier();
 
+// The same two for the threads of this process alone (MEMBARRIER_CMD_PRIVATE_EXPEDITED): other processes of the node
+// are not interrupted.
+bool supports_process_membarrier();
+bool process_membarrier();
+
 }  // namespace farside
