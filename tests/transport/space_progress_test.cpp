@@ -179,6 +179,7 @@ TEST_CASE("threads of one process may use a space together") {
     INFO(name(variant));
     expect_well(run_world(2, variant, 4096, [&](Ranks& ranks, World& world) {
       std::fill_n(world->data(), 4096, std::byte{0});
+      world->expect_threads();
       ranks.barrier();
       std::atomic<int> failures{0};
       std::vector<std::thread> threads;
