@@ -136,7 +136,7 @@ class Barrier {
 
   bool advance() {
     if (!failed_ && pass()) return true;
-    failed_ = failed_ || failed_operation() != nullptr;
+    failed_ = failed_ || find_failed() != nullptr;
     if (failed_) release_after_failure();
     return false;
   }
@@ -144,14 +144,16 @@ class Barrier {
   // After the barrier: the steps, and what the rank `from` of each has said.
   std::span<const Step> steps() const { return schedule_.steps(); }
   std::uint8_t heard(std::size_t step) const { return heard_[step]; }
-  typename M::Operation* failed_operation() {
+  // Null until advance() has found it.
+  typename M::Operation* failed_operation() { return failed_ ? find_failed() : nullptr; }
+
+ private:
+  typename M::Operation* find_failed() {
     for (typename M::Operation& operation : operations_) {
       if (operation.failed()) return &operation;
     }
     return nullptr;
   }
-
- private:
   // Goes on as far as the peers have come. A notification may count as lost because its receiver has left the barrier
   // and ended, so what has arrived comes first.
   bool pass() {
@@ -161,7 +163,7 @@ class Barrier {
       if (step.to >= 0 && !notified_) {
         // Two operations take turns, so that sending overlaps with the next step.
         typename M::Operation& operation = operations_[writes_ % 2];
-        if (!operation.done() || failed_operation() != nullptr) return false;
+        if (!operation.done() || find_failed() != nullptr) return false;
         memory_.notify_write(operation, step.to, step.there, word_);
         ++writes_;
         notified_ = true;

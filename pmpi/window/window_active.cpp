@@ -302,13 +302,17 @@ Outcome Window::test(int* flag) {
   Process::instance().poll();
   Process::instance().poll_runtime();
   std::size_t origins = 0;
+  bool completed = false;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.test()) return v;
     origins = epoch_.posted_group().size();
-    if (!completions_.take(control_, origins)) return {};
-    if (const epochs::Violation v = epoch_.begin_wait()) return v;
+    completed = completions_.take(control_, origins);
+    if (completed) {
+      if (const epochs::Violation v = epoch_.begin_wait()) return v;
+    }
   }
+  if (!completed) return post_lost();
   *flag = 1;
   return counted([&] { return end_exposure(epochs::Call::kTest, origins); },
                  [&](const WindowStatistics::Moment& begun) { statistics_->exposure_ended(begun); });

@@ -187,6 +187,38 @@ TEST_CASE("a peer without a limit is waited for, whatever the limits of others")
   CHECK(patient.gone() == 1);
 }
 
+TEST_CASE("a peer is watched after a notification until its host has acknowledged it") {
+  Checked one(false);
+  PeerStates::end(one.peer);
+  const auto look = [&](std::chrono::milliseconds at, bool unanswered, std::chrono::milliseconds silent) {
+    std::vector<PeerHealth::QuietPath> paths = one.health.quiet_paths(one.begin + at);
+    for (PeerHealth::QuietPath& each : paths) each.state = TcpState{unanswered, silent};
+    one.health.judge(paths, one.begin + at);
+    return paths.size();
+  };
+  CHECK(look(2s, true, 20s) == 0);
+  ++one.peer.notifications;
+  CHECK(look(2s, true, 0ms) == 0);
+  CHECK(look(4s, true, 1s) == 1);
+  one.states.deactivate_unused([](PeerState&) {});
+  CHECK(one.states.active().size() == 1);
+  SECTION("it does") {
+    CHECK(look(5s, false, 2s) == 1);
+    CHECK(look(60s, true, 60s) == 0);
+    one.states.deactivate_unused([](PeerState&) {});
+    CHECK(one.states.active().empty());
+    CHECK(one.gone() == 0);
+  }
+  SECTION("it does not") {
+    CHECK(look(9s, true, 9s) == 1);
+    CHECK(one.gone() == 0);
+    CHECK(look(14s, true, 14s) == 1);
+    CHECK(one.gone() == 1);
+    CHECK(look(60s, true, 60s) == 0);
+    CHECK(one.gone() == 1);
+  }
+}
+
 TEST_CASE("over TCP a peer is abandoned whose host acknowledges nothing for the whole timeout") {
   Checked one(false);
   const auto look = [&](std::chrono::milliseconds at, bool unanswered, std::chrono::milliseconds silent) {

@@ -142,6 +142,7 @@ bool Connections::disconnect(Peer peer) {
 // An adapter does so only when this side has shut the connection down as well: libfabric 1.17 leaves the queue pair
 // as it is, and it goes on trying.
 void Connections::ended(Connection& connection, const std::string& why) {
+  if (before_end_) before_end_();
   table_.forget(connection);
   const State before = table_.end(connection);
   if (before != State::kConnected && before != State::kDisconnecting) return table_.close(connection);

@@ -51,6 +51,9 @@ class Connections {
   // Called when the connection to a peer has ended: the provider fails operations on it, and no reply arrives by it
   // any more.
   using Lost = std::function<void(Peer, const std::string&)>;
+  // `call` takes the messages that have arrived, and is called before a connection counts as ended. It may not end a
+  // connection.
+  void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   // Called before the endpoint that reach() gave for this process's own operations stops carrying them.
   using Withdraw = std::function<void(Peer)>;
   // How the endpoints for this process's own requests are opened.
@@ -143,7 +146,9 @@ class Connections {
   // Calls act(peer) for each peer with a present connection.
   template <class Do>
   void for_each_peer(Do&& act) const {
-    table_.for_each_present([&](const Connection& connection) { act(connection.peer); });
+    table_.for_each_present([&](const Connection& connection) {
+      if (connection.carries()) act(connection.peer);
+    });
   }
   // Notes that an operation on `endpoint`, by which the peer was reached, has failed. An adapter's queue pair takes
   // nothing more after that, and no event says so: the connection is lost.
@@ -173,6 +178,7 @@ class Connections {
 
   const FabricDomain& domain_;
   const Lost lost_;
+  std::function<void()> before_end_;
   FabricAddress address_;
   ConnectionEndpoints endpoints_;
   ConnectionTable table_;  // its endpoints are bound to what endpoints_ has

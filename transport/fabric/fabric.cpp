@@ -41,6 +41,8 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
       [this](Peer peer) { under_way_.peers().withdraw_endpoint(peer); }, std::move(opening));
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
+  // The peer may have sent DISCONNECT before it ended the connection.
+  if (!domain_.by_adapter()) connections_->before_end([this] { take_completions(); });
   eviction_.emplace(*connections_, under_way_.peers(), replies_, settings.connections,
                     [this](Reply& reply) { return send(reply); });
   share_node(1);

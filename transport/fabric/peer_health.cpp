@@ -12,7 +12,7 @@ namespace {
 // Returns whether operations are under way towards the peer, and none has completed for `so_long`.
 bool quiet(PeerState& peer_state, PeerHealth::Clock::time_point now, PeerHealth::Clock::duration so_long) {
   const std::uint32_t completed = peer_state.completed;
-  const bool any = peer_state.under_way > 0;
+  const bool any = peer_state.awaits_host();
   const bool moved = completed != peer_state.completed_then || peer_state.begun;
   peer_state.completed_then = completed;
   if (peer_state.begun) peer_state.begun = false;
@@ -72,15 +72,18 @@ void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
 std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now) {
   constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   std::vector<QuietPath> paths;
-  if (timeout_.count() == 0 && limits_.empty()) return paths;
   for (PeerState* const peer_state : states_.active()) {
-    if (timeout(peer_state->peer).count() == 0) continue;
+    if (timeout(peer_state->peer).count() == 0) {
+      peer_state->acknowledged = peer_state->notifications;  // nothing is watched
+      continue;
+    }
     const bool noted = peer_state->unacknowledged_since != Clock::time_point{};
     if (!quiet(*peer_state, now, noted ? Clock::duration{} : kQuietEnough)) continue;
     if (const auto path = peers_.tcp_path(peer_state->peer)) {
-      paths.push_back({peer_state->peer, *path, {}});
+      paths.push_back({peer_state->peer, *path, {}, peer_state->notifications});
     } else {
       peer_state->unacknowledged_since = {};
+      peer_state->acknowledged = peer_state->notifications;
     }
   }
   return paths;
@@ -109,6 +112,7 @@ void PeerHealth::judge(const std::vector<QuietPath>& paths, Clock::time_point no
     peers_.found_socket(each.peer, each.path.socket);
     if (!each.state || !each.state->unanswered) {
       peer_state.unacknowledged_since = {};
+      peer_state.acknowledged = each.notifications;
       continue;
     }
     if (peer_state.unacknowledged_since == Clock::time_point{}) peer_state.unacknowledged_since = now;
@@ -126,6 +130,7 @@ void PeerHealth::lose(PeerState& peer_state, Clock::time_point now, const std::s
     ++peer_state.failures;
   }
   peer_state.quiet_since = now;
+  peer_state.acknowledged = peer_state.notifications;
   peer_state.probed = false;
   peers_.abandon(peer_state, why);
 }

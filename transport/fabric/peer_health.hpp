@@ -76,6 +76,7 @@ class PeerHealth {
     Peer peer;
     TcpPath path;
     std::optional<TcpState> state;
+    std::uint32_t notifications = 0;  // that were sent by then
   };
   // Gives the connections to look at.
   std::vector<QuietPath> quiet_paths(Clock::time_point now);

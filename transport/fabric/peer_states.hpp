@@ -83,7 +83,7 @@ struct PeerState {
   std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
   RelaxedCount completed;       // operations since the start
   std::uint32_t failures = 0;   // how often the peer was abandoned
-  std::uint32_t notifications = 0;  // that were sent
+  RelaxedCount notifications;   // that were sent
   std::uint32_t confirmed = 0;      // of them, the first so many have arrived, or are known to be lost
   std::uint32_t lost_notifications = 0;  // how often some may have been lost
   bool loss_to_report = false;           // and no operation has failed for it yet
@@ -94,6 +94,7 @@ struct PeerState {
   RelaxedFlag used;  // an operation was issued since PeerStates::last_use() was called
 
   // Guarded by Fabric's mutex:
+  std::uint32_t acknowledged = 0;  // of the notifications; TCP has none of them left, or the connection has ended
   Clock::time_point last_use{};
   bool probed = false;                   // an adapter has a probe
   std::uint32_t completed_then = 0;      // `completed` at quiet_since
@@ -105,6 +106,8 @@ struct PeerState {
 
   // Returns whether operations can be issued. With the peer's mutex held.
   bool ready() const { return endpoint != nullptr && active; }
+  // Whether the peer is to be watched. TCP has taken a notification, but the peer's host may not have it.
+  bool awaits_host() const { return under_way > 0 || notifications != acknowledged; }
   bool any_under_way() {
     const std::scoped_lock held(mutex);
     return under_way > 0;
@@ -190,10 +193,8 @@ class PeerStates {
           std::exchange(state->completed_at_check, completed) != completed)
         return false;
       const std::scoped_lock held(state->mutex);
-      if (state->under_way > 0) {
-        stalled(*state);
-        return false;
-      }
+      if (state->under_way > 0) stalled(*state);
+      if (state->awaits_host()) return false;
       if (state->completed != state->completed_at_check) return false;
       unused.push_back(state->pool.take_unused());
       state->active = false;

@@ -487,8 +487,9 @@ Status FabricRoute::control_behind_kept(FabricTarget& to, Pending& pending, cons
     return endpoint_.notify(pending, handler_of(to), std::move(list), step, fetched);
   };
   const FabricTargets::Use use(targets_, to);
-  // Operations behind a deferred lock stay kept.
-  if (!use || use->order.deferred()) return send(nullptr);
+  // Operations behind a deferred lock stay kept, and so do those that detached memory may stop, unless there is a
+  // reply.
+  if (!use || use->order.deferred() || (!awaited && agreed_.regions != nullptr)) return send(nullptr);
   KeptOperations taken = take_kept(*use, true);
   if (!taken.empty()) taken.make_list();
   Status status = send(std::move(taken.list));

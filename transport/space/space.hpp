@@ -270,8 +270,11 @@ class Space {
   void expect_release(int target) {
     if (!immediate(target)) fabric_->expect_release(target);
   }
-  // The other one of two ranks, if nobody but itself accesses its data other than over the fabric; else -1.
-  int only_peer() const { return ranks_ == 2 && !shared_ && !immediate(1 - rank_) ? 1 - rank_ : -1; }
+  // The other one of two ranks, if nobody but itself accesses its data other than over the fabric, and messages to its
+  // handler carry control steps; else -1.
+  int only_peer() const {
+    return ranks_ == 2 && !shared_ && words_changed_by_cpu() && !immediate(1 - rank_) ? 1 - rank_ : -1;
+  }
   // See FabricRoute::knows_executed().
   void knows_executed(int target) {
     if (!immediate(target)) fabric_->knows_executed(target);
