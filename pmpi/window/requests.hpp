@@ -10,8 +10,9 @@
 //
 // Thread safety: any thread. A place is found without a lock. Its mutex is contended only if another thread frees the
 // window at the same time; it is not held across calls of the runtime that complete requests, nor across the user's
-// error handler. Cost: no remote operation of its own. Memory: at most some 200 bytes for each request that the process
-// had at the same time, and the operation while the request exists.
+// error handler. Cost: no remote operation of its own. Memory: some 200 bytes for each different handle that the
+// runtime has given out for such a request (MPICH gives a few again and again, Open MPI addresses of its heap), and the
+// operation while the request exists.
 #pragma once
 
 #include <atomic>

@@ -63,7 +63,7 @@ Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std
   return {};
 }
 
-// Notifies all members of a group and waits until the notifications have taken effect.
+// Notifies all members of a group, and waits until the notifications were sent.
 Status Window::notify(What what, std::span<const int> members) {
   const int self = space_->rank();
   if (!space_->all_immediate()) {

@@ -10,9 +10,8 @@ namespace farside {
 
 class RelaxedCount {
  public:
-  operator std::uint32_t() const {
-    return value_.load(std::memory_order_relaxed);
-  }  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator std::uint32_t() const { return value_.load(std::memory_order_relaxed); }
   RelaxedCount& operator++() { return add(1); }
   RelaxedCount& operator--() { return add(~std::uint32_t{0}); }
 

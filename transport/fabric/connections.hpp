@@ -51,9 +51,6 @@ class Connections {
   // Called when the connection to a peer has ended: the provider fails operations on it, and no reply arrives by it
   // any more.
   using Lost = std::function<void(Peer, const std::string&)>;
-  // `call` takes the messages that have arrived, and is called before a connection counts as ended. It may not end a
-  // connection.
-  void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   // Called before the endpoint that reach() gave for this process's own operations stops carrying them.
   using Withdraw = std::function<void(Peer)>;
   // How the endpoints for this process's own requests are opened.
@@ -91,6 +88,9 @@ class Connections {
   std::size_t most_receives() const { return endpoints_.most_receives(); }
   // Handles connection events. Returns whether there were any.
   bool progress();
+  // `call` takes the messages that have arrived, and is called before a connection counts as ended. It may not end a
+  // connection.
+  void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   // Returns whether some connection has ended and was not freed yet (clear_lost).
   bool any_lost() const { return table_.any_ended(); }
   // Returns whether some connection is being made; a waiting thread should then call progress.
