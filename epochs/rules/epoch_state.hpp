@@ -123,6 +123,11 @@ class EpochState {
   Violation begin_lock(int target, LockType type);
   void lock_acquired(int target);
   Violation unlock(int target);
+  // For locks that this object does not know of while no access epoch is open here (protocols/lock_stripes.hpp).
+  // reserve_locks() takes the memory for locks of any targets, so that lock() needs none; false: there is none.
+  bool reserve_locks() { return open_.reserve_members() && reserve(exclusive_); }
+  // Such locks were taken; those that are still held have been entered by lock().
+  void locked_meanwhile() { closed_by_ = call_name(Call::kUnlock); }
   // The fast path of frequent calls in frequent states. True: the call is allowed, and the state is as operation(),
   // flush(), lock() or unlock() would have left it. False: nothing has changed, and the caller must ask these.
   bool allows_fast_operation(int target) const { return open_.operation(target); }

@@ -34,13 +34,6 @@ namespace {
       win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); }, &Runtime::Win_lock,
       lock_type, rank, assert, win);
 }
-// With threads the lock is taken under the window's guard. Taking it inline would make the entry points larger.
-[[gnu::noinline]] int lock_among_threads(Window& window, int lock_type, int rank, int assert) {
-  return end_call(window, {"MPI_Win_lock", rank}, window.lock(lock_type, rank, assert));
-}
-[[gnu::noinline]] int unlock_among_threads(Window& window, int rank) {
-  return end_call(window, {"MPI_Win_unlock", rank}, window.unlock(rank));
-}
 [[gnu::noinline]] int lock_contended(Window& window, int lock_type, int rank, std::uint64_t before) {
   return end_call(window, {"MPI_Win_lock", rank}, window.lock_contended(lock_type, rank, before));
 }
@@ -50,6 +43,23 @@ namespace {
 }
 [[gnu::noinline]] int unlock_contended(Window& window, epochs::HeldLock lock, std::uint64_t before) {
   return end_call(window, {"MPI_Win_unlock", lock.target}, window.unlock_contended(lock, before));
+}
+// With threads a stripe takes the lock. Inline it would make the entry points larger.
+[[gnu::noinline]] int lock_among_threads(Window& window, int lock_type, int rank, int assert) {
+  if (window.lock_in_stripe(lock_type, rank, assert)) [[likely]]
+    return MPI_SUCCESS;
+  return lock(lock_type, rank, assert, window.handle());
+}
+[[gnu::noinline]] int unlock_among_threads(Window& window, int rank) {
+  farside::epochs::HeldLock held;
+  std::uint64_t before = 0;
+  const Window::FastPath fast_path = window.unlock_in_stripe(rank, held, before);
+  if (fast_path == Window::FastPath::kDone) [[likely]] {
+    Window::look_after_runtime();
+    return MPI_SUCCESS;
+  }
+  if (fast_path == Window::FastPath::kContended) return unlock_contended(window, held, before);
+  return unlock(rank, window.handle());
 }
 [[gnu::noinline]] int flush(int rank, MPI_Win win) {
   return on_window(

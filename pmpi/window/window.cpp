@@ -47,6 +47,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
   statistics_ = WindowStatistics::open(*space_, {flavor_of(attributes.flavor), id}, threaded);
   if (statistics_ != nullptr) fast_locks_ = fast_releases_ = fast_notifications_ = false;
   if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
+  if (threaded) use_stripes();
 }
 
 Window::~Window() {
@@ -61,6 +62,7 @@ void Window::expect_threads() {
     if (Outcome taken = acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
   }
   locks_.mutex().threaded = true;
+  use_stripes();
   space_->expect_threads();
   if (statistics_ != nullptr) statistics_->expect_threads();
 }

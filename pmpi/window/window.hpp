@@ -22,6 +22,7 @@
 
 #include "epochs/protocols/barrier.hpp"
 #include "epochs/protocols/exposure.hpp"
+#include "epochs/protocols/lock_stripes.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/rules/epoch_state.hpp"
 #include "pmpi/check/strict.hpp"
@@ -80,6 +81,7 @@ struct WindowLockTraits {
   };
 };
 using WindowLocks = epochs::LockTable<WindowLockTraits>;
+using WindowLockStripes = epochs::LockStripes<BiasedMutex>;
 
 class Window {
  public:
@@ -127,6 +129,9 @@ class Window {
   bool has_fast_notifications() const { return fast_notifications_; }
   [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert, std::uint64_t& before);
   [[gnu::always_inline]] FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
+  // The same for a lock that a stripe holds (epochs/protocols/lock_stripes.hpp), in programs with threads.
+  bool lock_in_stripe(int lock_type, int rank, int assert);
+  FastPath unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before);
   // Post, start, complete and wait with one peer on the node, the same as in the last epoch of that kind. Start and
   // wait spin for about a microsecond.
   bool try_post(MPI_Group group, int assert);
@@ -226,8 +231,18 @@ class Window {
   [[gnu::always_inline]] FastPlace fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const;
   Space::Access access(int rank) const;
 
-  // Guards the epoch state and the lock table if several threads may call. Never held while waiting.
-  WindowLocks::Guard guard() { return locks_.guard(); }
+  // Guards the epoch state and the lock table if several threads may call, and closes the stripes. Never held while
+  // waiting.
+  class Guard {
+   public:
+    explicit Guard(Window& window) : held_(window.locks_.mutex()) {
+      if (window.lock_stripes_ != nullptr && window.lock_stripes_->is_open()) window.close_stripes();
+    }
+
+   private:
+    WindowLocks::Guard held_;
+  };
+  Guard guard() { return Guard(*this); }
   // Checks whether an operation on this rank is allowed now. `updates`: it may change the window there.
   Outcome check_operation(int rank, bool updates);
   // Whether the epoch that allows operations on this rank is one of a fence or start, which the rank awaits the end of.
@@ -271,6 +286,11 @@ class Window {
   Outcome do_lock(int lock_type, int rank, int assert);
   Outcome do_unlock(int rank);
   std::uint64_t* fast_lock_word(int rank);
+  // With threads, unless each lock has to be seen by strict or statistics.
+  void use_stripes();
+  bool open_stripes();
+  void close_stripes();
+  bool holds_in_stripe(int rank) const { return lock_stripes_ != nullptr && lock_stripes_->holds(rank); }
   static int only_member(MPI_Group group, const KnownGroup& known);
   Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
   Outcome lock_slow(int lock_type, int rank, int assert);
@@ -353,6 +373,7 @@ class Window {
 
   epochs::EpochState epoch_;
   WindowLocks locks_;
+  std::unique_ptr<WindowLockStripes> lock_stripes_;  // null without threads
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
   std::uint32_t losses_at_post_ = 0;  // losses_of() the origins

@@ -23,7 +23,7 @@ inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
 }
 
 inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const {
-  if (bytes == 0 || !epoch_.allows_fast_operation(rank)) return {};
+  if (bytes == 0 || !(epoch_.allows_fast_operation(rank) || holds_in_stripe(rank))) return {};
   const NodeTarget* target = nullptr;
   if (fast_targets_.contains(rank)) [[likely]] {
     target = &fast_targets_[rank];
@@ -107,7 +107,8 @@ inline bool Window::try_compare_and_swap(const void* origin, const void* compare
 
 inline bool Window::try_flush(int rank) {
   const bool fast = fast_releases_ || (fast_locks_ && !space_->keeps_puts());
-  if (!fast || !epoch_.allows_fast_flush(rank) || !space_->fast_immediate(rank)) return false;
+  if (!fast || !(epoch_.allows_fast_flush(rank) || holds_in_stripe(rank)) || !space_->fast_immediate(rank))
+    return false;
   look_after_runtime();
   space_->drain_stores();
   return true;
@@ -162,6 +163,25 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   epoch_.fast_unlocked();
   space_->stores_drained_by_atomic();
   return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
+}
+
+inline bool Window::lock_in_stripe(int lock_type, int rank, int assert) {
+  using epochs::LockType;
+  const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
+  const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
+  if (lock_stripes_ == nullptr || !plain || locks_.needs_global_lock(type)) return false;
+  const auto word_of = [this](int target) { return space_->fast_control_word(target, epochs::TargetLock::kWord); };
+  do {
+    if (lock_stripes_->try_lock(rank, type, word_of)) [[likely]]
+      return true;
+  } while (open_stripes());
+  return false;
+}
+
+inline Window::FastPath Window::unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before) {
+  if (lock_stripes_ == nullptr || !lock_stripes_->try_unlock(rank, lock, before)) return FastPath::kNotTaken;
+  space_->stores_drained_by_atomic();
+  return epochs::TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 
 // Spins for the time of some hand-offs between two cores, without progress of the endpoint or the runtime, until

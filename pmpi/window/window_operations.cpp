@@ -96,6 +96,7 @@ void copy_elements(Direction direction, std::vector<std::byte>& packed, const Lo
 }  // namespace
 
 Outcome Window::check_operation(int rank, bool updates) {
+  if (holds_in_stripe(rank)) return {};
   const auto held = guard();
   return epoch_.operation(rank, updates);
 }
@@ -497,7 +498,7 @@ Outcome Window::compare_and_swap(const void* origin, const void* compare, void* 
 Outcome Window::begin_request_operation(int rank, std::unique_ptr<Outstanding>& own) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
-  {
+  if (!holds_in_stripe(rank)) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.request_operation(rank)) return v;
   }

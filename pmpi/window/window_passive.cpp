@@ -196,10 +196,35 @@ Outcome Window::do_lock(int lock_type, int rank, int assert) {
   return lock_slow(lock_type, rank, assert);
 }
 
+void Window::use_stripes() {
+  if (!fast_locks_ || !space_->words_mapped_in_nodes() || lock_stripes_ != nullptr) return;
+  locks_.locks().reserve(WindowLockStripes::kStripes);
+  lock_stripes_ = std::make_unique<WindowLockStripes>();
+}
+
+bool Window::open_stripes() {
+  if (lock_stripes_->is_open()) return false;
+  const WindowLocks::Guard held = locks_.guard();
+  // close_stripes() needs no memory.
+  if (!epoch_.allows_fast_lock() || !epoch_.reserve_locks()) return false;
+  lock_stripes_->open();
+  return true;
+}
+
+void Window::close_stripes() {
+  const bool taken = lock_stripes_->close([this](const HeldLock& lock) {
+    (void)epoch_.lock(lock.target, lock.type);
+    locks_.locks().push_back(lock);
+  });
+  if (taken) epoch_.locked_meanwhile();
+}
+
 Outcome Window::do_unlock(int rank) {
   HeldLock lock;
   std::uint64_t before = 0;
   const auto attempt = [&] {
+    if (const FastPath released = unlock_in_stripe(rank, lock, before); released != FastPath::kNotTaken)
+      return released;
     const auto held = guard();
     return try_unlock(rank, lock, before);
   };
@@ -355,7 +380,7 @@ Outcome Window::do_unlock_all() {
 Outcome Window::do_flush(int rank) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
-  {
+  if (!holds_in_stripe(rank)) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush(rank)) return v;
   }

@@ -63,36 +63,70 @@ TEST_CASE("threads exclude each other, whenever the second one comes") {
   }
 }
 
-TEST_CASE("after a visit the owner takes the bias back, and after another thread that stays it does not") {
+TEST_CASE("a thread that enters often in a row takes the bias, but none that only visits does") {
   REQUIRE(supports_process_membarrier());
-  const auto visit = [](BiasedMutex& mutex) {
-    std::thread([&mutex] {
-      BiasedMutex::only_visits();
-      const std::scoped_lock held(mutex);
-    }).join();
-  };
+  constexpr int kEnough = BiasedMutex::kInARow;
   const auto pass = [](BiasedMutex& mutex, int times) {
     for (int i = 0; i < times; ++i) const std::scoped_lock held(mutex);
+  };
+  const auto visit = [&](BiasedMutex& mutex, int times) {
+    std::thread([&, times] {
+      BiasedMutex::only_visits();
+      pass(mutex, times);
+    }).join();
   };
   BiasedMutex mutex, visited_first;
   pass(mutex, 1);
   for (int visits = 0; visits < 2; ++visits) {
-    visit(mutex);
+    visit(mutex, 1);
     CHECK_FALSE(mutex.biased());
-    pass(mutex, BiasedMutex::kBackAfter - 1);
+    pass(mutex, kEnough - 1);
     CHECK_FALSE(mutex.biased());
     pass(mutex, 1);
     CHECK(mutex.biased());
     pass(mutex, 3);
     CHECK(mutex.biased());
   }
-  // A visitor never becomes the owner.
-  visit(visited_first);
-  pass(visited_first, BiasedMutex::kBackAfter);
+  visit(visited_first, 2 * kEnough);
+  CHECK_FALSE(visited_first.biased());
+  pass(visited_first, kEnough);
   CHECK(visited_first.biased());
-  std::thread([&] { pass(mutex, 1); }).join();
-  pass(mutex, 2 * BiasedMutex::kBackAfter);
+  // Another thread takes it from the owner, and the owner back from that.
+  std::thread([&] {
+    pass(mutex, kEnough - 1);
+    CHECK_FALSE(mutex.biased());
+    pass(mutex, 1);
+    CHECK(mutex.biased());
+  }).join();
+  pass(mutex, 1);
   CHECK_FALSE(mutex.biased());
+  pass(mutex, kEnough - 1);
+  CHECK(mutex.biased());
+}
+
+TEST_CASE("threads that take the bias from each other exclude each other") {
+  constexpr int kThreads = 3, kTurns = 200;
+  BiasedMutex mutex;
+  std::int64_t count = 0;
+  const auto add = [&] {
+    const std::scoped_lock held(mutex);
+    ++count;
+  };
+  std::atomic<int> turns = 0;
+  std::atomic<std::int64_t> all = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int turn = 0; turn < kTurns; turn = ++turns) {
+        // In its turn a thread enters often enough to take the bias, and the others disturb it now and then.
+        const int times = turn % kThreads == thread ? 2 * BiasedMutex::kInARow : 3;
+        for (int i = 0; i < times; ++i) add();
+        all += times;
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  CHECK(count == all);
 }
 
 TEST_CASE("an owner and threads that visit exclude each other") {
@@ -122,144 +156,143 @@ TEST_CASE("an owner and threads that visit exclude each other") {
 }
 
 // ---- the model ------------------------------------------------------------------------------------------------------
-// The owner enters its section three times, the other thread twice. The owner's stores wait in a buffer, and reach
-// memory in their order at any later time. Whenever it has `locked`, it may take the bias back or not.
+// Two threads enter their sections some times each. The stores of each wait in a buffer, and reach memory in their
+// order at any later time. Whenever a thread has `locked`, it may take the bias or not.
 namespace {
 
 struct Model {
   bool barrier = true;
   bool waits = true;        // for `inside`
-  bool reads_again = true;  // the mode, when it has `locked`
+  bool reads_again = true;  // the state, when it has `locked`
 
-  enum Mode : std::uint8_t { kBiased, kRevoking, kShared };
-  enum Word : std::uint8_t { kInside, kMode, kLocked };
+  static constexpr std::uint8_t kRevoking = 2, kShared = 3;  // and 0, 1: the thread that has the bias
+  enum Word : std::uint8_t { kInside0, kInside1, kState, kLocked };
   struct Store {
-    Word word = kInside;
+    Word word = kInside0;
     std::uint8_t value = 0;
     auto operator<=>(const Store&) const = default;
   };
-  // The steps of the owner.
-  enum Owner : std::uint8_t { kComes, kReads, kWaits, kLocks, kInAsOwner, kInShared };
-  // The steps of the other thread.
-  enum Other : std::uint8_t { kLooks, kBarrier, kAwaits, kShares, kTakes, kIn };
-  static constexpr int kOwnerTimes = 3, kOtherTimes = 2;
+  enum Step : std::uint8_t { kComes, kReads, kBarrier, kAwaits, kLocks, kInAsOwner, kInShared };
+  static constexpr int kTimes = 2;
 
-  struct State {
-    Owner owner = kComes;
-    Other other = kLooks;
-    std::uint8_t owner_times = 0, other_times = 0;
-    std::array<std::uint8_t, 3> memory{};
+  struct Thread {
+    Step step = kComes;
+    std::uint8_t times = 0;
     std::uint8_t buffered = 0;
-    std::array<Store, 8> stores{};  // of the owner, oldest first
+    std::array<Store, 6> stores{};  // oldest first
+    auto operator<=>(const Thread&) const = default;
+    bool in() const { return step == kInAsOwner || step == kInShared; }
+  };
+  struct State {
+    std::array<Thread, 2> threads{};
+    std::array<std::uint8_t, 4> memory{};  // the bias is thread 0's
     auto operator<=>(const State&) const = default;
   };
 
   std::set<State> seen;
   bool both = false;
+  bool moved = false;  // thread 1 has had the bias
   bool ends = false;   // both have come as often as they shall
   bool stuck = false;  // in some state no thread can go on
 
-  static void store(State& s, Word word, std::uint8_t value) { s.stores[s.buffered++] = {word, value}; }
-  static void drain_one(State& s) {
-    s.memory[s.stores[0].word] = s.stores[0].value;
-    for (std::size_t i = 1; i < s.stores.size(); ++i) s.stores[i - 1] = s.stores[i];
-    s.stores.back() = {};
-    --s.buffered;
+  static void store(Thread& t, int word, std::uint8_t value) { t.stores[t.buffered++] = {Word(word), value}; }
+  static void drain_one(State& s, int thread) {
+    Thread& t = s.threads[thread];
+    s.memory[t.stores[0].word] = t.stores[0].value;
+    for (std::size_t i = 1; i < t.stores.size(); ++i) t.stores[i - 1] = t.stores[i];
+    t.stores.back() = {};
+    --t.buffered;
   }
-  static void drain(State& s) {
-    while (s.buffered > 0) drain_one(s);
+  static void drain(State& s, int thread) {
+    while (s.threads[thread].buffered > 0) drain_one(s, thread);
   }
-  // What the owner reads: its own last store, if that is in the buffer.
-  static std::uint8_t read(const State& s, Word word) {
-    for (std::size_t i = s.buffered; i > 0; --i) {
-      if (s.stores[i - 1].word == word) return s.stores[i - 1].value;
+  // What the thread reads: its own last store, if that is in its buffer.
+  static std::uint8_t read(const State& s, int thread, int word) {
+    const Thread& t = s.threads[thread];
+    for (std::size_t i = t.buffered; i > 0; --i) {
+      if (t.stores[i - 1].word == word) return t.stores[i - 1].value;
     }
     return s.memory[word];
   }
 
   void visit(const State& s) {
     if (!seen.insert(s).second) return;
-    both = both || ((s.owner == kInAsOwner || s.owner == kInShared) && s.other == kIn);
+    both = both || (s.threads[0].in() && s.threads[1].in());
+    moved = moved || s.threads[1].step == kInAsOwner;
     std::vector<State> next;
-    if (s.buffered > 0) {
-      next.push_back(s);
-      drain_one(next.back());
+    bool over = true;
+    for (const int thread : {0, 1}) {
+      if (s.threads[thread].buffered > 0) {
+        next.push_back(s);
+        drain_one(next.back(), thread);
+      }
+      if (s.threads[thread].times == kTimes) continue;
+      over = false;
+      step(s, thread, next);
     }
-    if (s.owner_times < kOwnerTimes) owner_steps(s, next);
-    if (s.other_times < kOtherTimes) next.push_back(other_step(s));
-    const bool over = s.owner_times == kOwnerTimes && s.other_times == kOtherTimes;
     ends = ends || over;
     stuck = stuck || (!over && std::ranges::all_of(next, [&](const State& each) { return each == s; }));
     for (const State& each : next) visit(each);
   }
-  static void owner_steps(State s, std::vector<State>& next) {
-    switch (s.owner) {
-      case kComes:
-        store(s, kInside, 1);
-        s.owner = kReads;
-        break;
-      case kReads:
-        if (read(s, kMode) == kBiased) {
-          s.owner = kInAsOwner;
-        } else {
-          store(s, kInside, 0);
-          s.owner = kWaits;
+  void step(State s, int thread, std::vector<State>& next) const {
+    Thread& t = s.threads[thread];
+    const int other = 1 - thread;
+    switch (t.step) {
+      case kComes: {
+        const std::uint8_t state = read(s, thread, kState);
+        if (state == thread) {
+          store(t, kInside0 + thread, 1);
+          t.step = kReads;
+        } else if (state == other) {
+          drain(s, thread);  // before the atomic
+          if (s.memory[kState] != other) break;
+          s.memory[kState] = kRevoking;
+          t.step = kBarrier;
+        } else if (state == kShared) {
+          t.step = kLocks;
         }
         break;
-      case kWaits:
-        if (read(s, kMode) != kRevoking) s.owner = kLocks;
+      }
+      case kReads:
+        if (read(s, thread, kState) == thread) {
+          t.step = kInAsOwner;
+        } else {
+          store(t, kInside0 + thread, 0);
+          t.step = kComes;
+        }
+        break;
+      case kBarrier:
+        if (barrier) drain(s, other);
+        t.step = kAwaits;
+        break;
+      case kAwaits:
+        if (waits && s.memory[kInside0 + other] != 0) break;
+        store(t, kState, kShared);
+        t.step = kLocks;
         break;
       case kLocks:
-        drain(s);
+        drain(s, thread);
         if (s.memory[kLocked] != 0) break;
         s.memory[kLocked] = 1;
-        s.owner = kInShared;
+        if (reads_again && s.memory[kState] != kShared) {
+          store(t, kLocked, 0);
+          t.step = kComes;
+          break;
+        }
+        t.step = kInShared;
         next.push_back(s);
-        store(s, kInside, 1);
-        store(s, kMode, kBiased);
-        store(s, kLocked, 0);
-        s.owner = kInAsOwner;
+        store(t, kInside0 + thread, 1);
+        store(t, kState, static_cast<std::uint8_t>(thread));
+        store(t, kLocked, 0);
+        t.step = kInAsOwner;
         break;
       case kInAsOwner:
       case kInShared:
-        store(s, s.owner == kInShared ? kLocked : kInside, 0);
-        s.owner = kComes;
-        ++s.owner_times;
+        store(t, t.step == kInShared ? kLocked : kInside0 + thread, 0);
+        t.step = kComes;
+        ++t.times;
     }
     next.push_back(s);
-  }
-  State other_step(State s) const {
-    switch (s.other) {
-      case kLooks:
-        if (s.memory[kMode] == kBiased) s.memory[kMode] = kRevoking;
-        s.other = s.memory[kMode] == kRevoking ? kBarrier : kTakes;
-        break;
-      case kBarrier:
-        if (barrier) drain(s);
-        s.other = kAwaits;
-        break;
-      case kAwaits:
-        if (!waits || s.memory[kInside] == 0) s.other = kShares;
-        break;
-      case kShares:
-        s.memory[kMode] = kShared;
-        s.other = kTakes;
-        break;
-      case kTakes:
-        if (s.memory[kLocked] != 0) break;
-        s.memory[kLocked] = 1;
-        s.other = kIn;
-        if (reads_again && s.memory[kMode] != kShared) {
-          s.memory[kLocked] = 0;
-          s.other = kLooks;
-        }
-        break;
-      case kIn:
-        s.memory[kLocked] = 0;
-        s.other = kLooks;
-        ++s.other_times;
-    }
-    return s;
   }
 };
 
@@ -270,13 +303,14 @@ bool excludes(bool barrier, bool waits, bool reads_again) {
   model.reads_again = reads_again;
   model.visit({});
   CHECK(model.ends);
+  CHECK(model.moved);
   if (barrier && waits && reads_again) CHECK_FALSE(model.stuck);
   return !model.both;
 }
 
 }  // namespace
 
-TEST_CASE("in no interleaving the owner and the other thread are in their sections at once") {
+TEST_CASE("in no interleaving two threads that take the bias from each other are in their sections at once") {
   CHECK(excludes(true, true, true));
   CHECK_FALSE(excludes(false, true, true));
   CHECK_FALSE(excludes(true, false, true));

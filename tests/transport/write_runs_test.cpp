@@ -129,7 +129,7 @@ TEST_CASE("a run of small writes asks for one completion, and so does a flush") 
 TEST_CASE("a small write takes no mutex of the library, reads no clock, and copies nothing") {
   Target target;
   Origin origin(target);
-  CHECK((origin.puts(2 * BiasedMutex::kBackAfter, 0) && origin.flush()));
+  CHECK((origin.puts(2 * BiasedMutex::kInARow, 0) && origin.flush()));
   take_counted_calls(fake_mutex());
   CHECK(origin.puts(64, 5));
   const CountedCalls counted = take_counted_calls();

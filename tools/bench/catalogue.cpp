@@ -143,10 +143,15 @@ std::vector<MeasureInfo> make_catalogue() {
                    kTakesPart, kNamed, "fetch_rate", static_cast<double>(n), "", n + 1});
   }
   const auto add_threads = [&](const std::string& group, const std::string& title) {
-    for (const int n : {1, 2, 4}) {
-      const std::string number = std::to_string(n);
-      all.push_back({"threads_" + group + "_" + number, title + ", " + number + (n == 1 ? " thread" : " threads"),
-                     kPerSecond, kInBarrier, kNamed, "threads_" + group, static_cast<double>(n), "", 2, true});
+    const bool own_targets = group.starts_with("targets");
+    for (const bool sleeps : {false, true}) {
+      for (const int n : {1, 2, 4}) {
+        const std::string suffix = sleeps ? "_sleep" : "", number = std::to_string(n);
+        all.push_back({"threads_" + group + "_" + number + suffix,
+                       title + ", " + number + (n == 1 ? " thread" : " threads") + (sleeps ? ", target sleeps" : ""),
+                       kPerSecond, sleeps ? kSleeps : kInBarrier, kNamed, "threads_" + group + suffix,
+                       static_cast<double>(n), "", own_targets ? n + 1 : 2, true});
+      }
     }
   };
   add_threads("put", "put + flush");
@@ -156,6 +161,9 @@ std::vector<MeasureInfo> make_catalogue() {
   add_threads("own_put", "own windows: put + flush");
   add_threads("own_fetch", "own windows: fetch_and_op + flush");
   add_threads("own_lock", "own windows: lock-put-unlock");
+  add_threads("targets_put", "own targets: put + flush");
+  add_threads("targets_fetch", "own targets: fetch_and_op + flush");
+  add_threads("targets_lock", "own targets: lock-put-unlock");
   add_threads("bare", "bare memory: atomic store");
   std::ranges::stable_sort(all, {}, [](const MeasureInfo& info) {
     const bool named = info.selection == kNamed;

@@ -28,53 +28,48 @@ void wait_for(Condition&& condition) {
 
 thread_local bool BiasedMutex::visits_ = false;
 
+bool BiasedMutex::may_own(int thread) { return !visits_ && thread < kOwnSlots && supports_process_membarrier(); }
+
 void BiasedMutex::lock_slow() {
+  const int thread = ThreadSlot::get();
   while (true) {
-    if (mode_.load(std::memory_order_acquire) == Mode::kBiased) {
-      const void* nobody = nullptr;
-      if (!visits_ && supports_process_membarrier() &&
-          owner_.compare_exchange_strong(nobody, this_thread(), std::memory_order_relaxed) && enter_as_owner())
-        return;
-      revoke();
+    std::uint8_t state = state_.load(std::memory_order_acquire);
+    if (state == kNew) {
+      const auto first = may_own(thread) ? static_cast<std::uint8_t>(thread) : kShared;
+      state_.compare_exchange_strong(state, first, std::memory_order_relaxed);
+      if (enter_as_owner(thread)) return;
+      continue;
     }
-    wait_for([this] { return mode_.load(std::memory_order_acquire) != Mode::kRevoking; });
+    if (state < kOwnSlots) revoke(state);
+    wait_for([this] { return state_.load(std::memory_order_acquire) != kRevoking; });
     wait_for([this] {
       return !locked_.load(std::memory_order_relaxed) && !locked_.exchange(true, std::memory_order_acquire);
     });
-    if (mode_.load(std::memory_order_acquire) == Mode::kShared) break;
+    if (state_.load(std::memory_order_acquire) == kShared) break;
     locked_.store(false, std::memory_order_release);
   }
-  if (visits_) {
-    entries_ = 0;
-  } else if (!for_ever_) {
-    take_back();
-  }
+  if (last_ != thread) entries_ = 0;
+  last_ = static_cast<std::uint8_t>(thread);
+  if (++entries_ >= kInARow && may_own(thread)) take(thread);
 }
 
-// Takes the bias back for the owner, if it is time. Called with `locked_`, in the mode kShared.
-void BiasedMutex::take_back() {
-  // If a visit came first, nobody is the owner yet.
-  const void* nobody = nullptr;
-  if (owner_.load(std::memory_order_relaxed) == nullptr && supports_process_membarrier())
-    owner_.compare_exchange_strong(nobody, this_thread(), std::memory_order_relaxed);
-  for_ever_ = owner_.load(std::memory_order_relaxed) != this_thread();
-  if (for_ever_ || ++entries_ < kBackAfter) return;
+// Gives the calling thread the bias. It has `locked_`, in the state kShared.
+void BiasedMutex::take(int thread) {
   entries_ = 0;
-  inside_.store(true, std::memory_order_relaxed);
-  mode_.store(Mode::kBiased, std::memory_order_release);
+  inside_[static_cast<std::size_t>(thread)].store(true, std::memory_order_relaxed);
+  state_.store(static_cast<std::uint8_t>(thread), std::memory_order_release);
   locked_.store(false, std::memory_order_release);
 }
 
 // Executes steps 1 to 4.
-void BiasedMutex::revoke() {
-  Mode before = Mode::kBiased;
-  if (!mode_.compare_exchange_strong(before, Mode::kRevoking, std::memory_order_acq_rel)) return;
+void BiasedMutex::revoke(std::uint8_t owner) {
+  std::uint8_t before = owner;
+  if (!state_.compare_exchange_strong(before, kRevoking, std::memory_order_acq_rel)) return;
   // If the kernel refuses the barrier although it supported it when the owner came, a millisecond has to do: a store
   // leaves a processor's buffer within microseconds.
-  if (!process_membarrier() && owner_.load(std::memory_order_relaxed) != nullptr)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  wait_for([this] { return !inside_.load(std::memory_order_acquire); });
-  mode_.store(Mode::kShared, std::memory_order_release);
+  if (!process_membarrier()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  wait_for([this, owner] { return !inside_[owner].load(std::memory_order_acquire); });
+  state_.store(kShared, std::memory_order_release);
 }
 
 }  // namespace farside
