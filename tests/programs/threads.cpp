@@ -254,6 +254,38 @@ void locks_on_different_targets(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
+// The same while another thread makes calls that take the window's guard, among them calls that are refused whatever the
+// others do: they leave the locks as they are.
+void locks_beside_other_calls(check::Memory memory) {
+  constexpr int kRounds = 600, kRefused = 5;
+  check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  std::atomic<int> locking = kThreads - 1;
+  in_threads([&](int t) {
+    if (t == 0) {
+      for (int refused = 0; locking > 0; ++refused) {
+        CHECK_MPI(MPI_Win_sync(window));
+        if (refused < kRefused) CHECK_REFUSED(MPI_Win_complete(window), MPI_ERR_RMA_SYNC);
+      }
+      return;
+    }
+    for (int round = 0; round < kRounds; ++round) {
+      for (int target = t - 1; target < size; target += kThreads - 1) {
+        std::int64_t value = -1;
+        CHECK_MPI(MPI_Win_lock(round % 3 == 0 ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, target, 0, window));
+        CHECK_MPI(MPI_Get(&value, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+        CHECK_MPI(MPI_Win_flush(target, window));
+        ++value;
+        if (round % 3 != 0) CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+        CHECK_MPI(MPI_Win_unlock(target, window));
+      }
+    }
+    --locking;
+  });
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * 2 / 3 * size);
+}
+
 // Threads increment single elements, and one of them begins to add long rows to the same places. Several windows,
 // because each window has only one such begin.
 void rows_begin(check::Memory memory) {
@@ -480,6 +512,7 @@ int main(int argc, char** argv) {
       {"threads with different operations on one window", one_window},
       {"requests that other threads complete", requests_of_other_threads},
       {"threads with locks on different targets", locks_on_different_targets},
+      {"locks by threads beside other calls", locks_beside_other_calls},
       {"threads within one lock_all", lock_all_by_threads},
       {"a thread that begins to add long rows where others count", rows_begin},
       {"locks by threads against lock_all", locks_against_lock_all},
