@@ -5,26 +5,8 @@
 #include <thread>
 
 #include "transport/base/global_membarrier.hpp"
-#include "transport/base/relax.hpp"
 
 namespace farside {
-namespace {
-
-template <class Condition>
-void wait_for(Condition&& condition) {
-  constexpr int kSpins = 64, kYields = 64;
-  for (int tries = 0; !condition(); ++tries) {
-    if (tries < kSpins) {
-      relax();
-    } else if (tries < kSpins + kYields) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
-}
-
-}  // namespace
 
 thread_local bool BiasedMutex::visits_ = false;
 
@@ -37,12 +19,10 @@ void BiasedMutex::lock_slow() {
         return;
       revoke();
     }
-    wait_for([this] { return mode_.load(std::memory_order_acquire) != Mode::kRevoking; });
-    wait_for([this] {
-      return !locked_.load(std::memory_order_relaxed) && !locked_.exchange(true, std::memory_order_acquire);
-    });
+    mode_.wait(Mode::kRevoking, std::memory_order_acquire);
+    shared_.lock();
     if (mode_.load(std::memory_order_acquire) == Mode::kShared) break;
-    locked_.store(false, std::memory_order_release);
+    shared_.unlock();
   }
   if (visits_) {
     entries_ = 0;
@@ -51,7 +31,7 @@ void BiasedMutex::lock_slow() {
   }
 }
 
-// Takes the bias back for the owner, if it is time. Called with `locked_`, in the mode kShared.
+// Takes the bias back for the owner, if it is time. Called with `shared_`, in the mode kShared.
 void BiasedMutex::take_back() {
   // If a visit came first, nobody is the owner yet.
   const void* nobody = nullptr;
@@ -62,7 +42,7 @@ void BiasedMutex::take_back() {
   entries_ = 0;
   inside_.store(true, std::memory_order_relaxed);
   mode_.store(Mode::kBiased, std::memory_order_release);
-  locked_.store(false, std::memory_order_release);
+  shared_.unlock();
 }
 
 // Executes steps 1 to 4.
@@ -73,8 +53,12 @@ void BiasedMutex::revoke() {
   // leaves a processor's buffer within microseconds.
   if (!process_membarrier() && owner_.load(std::memory_order_relaxed) != nullptr)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  wait_for([this] { return !inside_.load(std::memory_order_acquire); });
+  inside_.wait(true, std::memory_order_acquire);
   mode_.store(Mode::kShared, std::memory_order_release);
+  mode_.notify_all();
 }
+
+// Executes step f.
+void BiasedMutex::wake_revoker() { inside_.notify_one(); }
 
 }  // namespace farside
