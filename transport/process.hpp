@@ -56,10 +56,10 @@ class Process final : public Progress {
   void use_candidates(std::vector<Candidate> candidates);
   // Why this process cannot use a provider.
   std::string why_not(Providers one);
-  // Begins a trial of the best usable provider in `among`, the set on which the processes of the space have agreed:
-  // returns its endpoint. Several threads may try an endpoint. The caller ends the trial by one of the three calls that
-  // follow, and holds nothing of the endpoint any more if it does not use it. Errors: those of settings() and
-  // ProviderChoice::try_best().
+  // Begins a trial of the best usable provider in `among`: returns its endpoint. The processes of a space agree on one
+  // provider, and each passes that one only, since another thread may make it unusable at any time. Several threads may
+  // try an endpoint. The caller ends the trial by one of the three calls that follow, and holds nothing of the endpoint
+  // any more if it does not use it. Errors: those of settings() and ProviderChoice::try_best().
   Result<Fabric*> try_fabric(Providers among);
   // From now on, and until shut_down(), this process uses the endpoint.
   void use_fabric(Fabric& tried);

@@ -6,16 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fcntl.h>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
-#include <vector>
-
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -97,15 +97,37 @@ class Peers final : public GroupPeers {
   Kept& kept_;
 };
 
+// A group of which this rank does something once, right behind the group's first reduction.
+class InterruptedGroup final : public Group {
+ public:
+  InterruptedGroup(Group& group, std::function<void()> then)
+      : Group(group.rank(), group.ranks()), group_(group), then_(std::move(then)) {}
+  Status combine(std::span<std::uint64_t> words, const char* warning) override {
+    Status combined = group_.combine(words, warning);
+    if (const auto act = std::exchange(then_, nullptr)) act();
+    return combined;
+  }
+  Status take_lowest(int& number) override { return group_.take_lowest(number); }
+  Status broadcast(std::span<std::byte> bytes, int root) override { return group_.broadcast(bytes, root); }
+  Status gather(std::span<const std::byte> own, std::span<std::byte> all) override { return group_.gather(own, all); }
+
+ private:
+  Group& group_;
+  std::function<void()> then_;
+};
+
 // One process of the job.
 class Job {
  public:
-  explicit Job(Ranks& ranks) : ranks_(ranks) {
+  // With the adapter, and with tcp or without.
+  explicit Job(Ranks& ranks, bool with_tcp = true) : ranks_(ranks) {
     use_routes("fabric", "");
-    std::vector<Candidate> two;
-    for (std::size_t i = 0; i < 2; ++i) two.push_back({i, std::move(find_provider("tcp").value())});
-    Process::instance().use_candidates(std::move(two));
+    std::vector<Candidate> all;
+    for (std::size_t i = 0; i < (with_tcp ? 2 : 1); ++i) all.push_back({i, std::move(find_provider("tcp").value())});
+    Process::instance().use_candidates(std::move(all));
   }
+  std::function<void()> once_agreed;     // called once, when the ranks have agreed on what to try
+  std::string error;                     // of the last choice that failed
   std::set<std::pair<int, int>> broken;  // trials of the first with the second one fail
   int cannot_open = -1;                  // this rank cannot register memory over the adapter
   int trials = 0;                        // of this rank
@@ -133,8 +155,7 @@ class Job {
  private:
   Providers choose(const Members& members) {
     RankGroup group(ranks_, members);
-    Agreement agreement(group);
-    const std::uint64_t id = agreement.handshake({}, "choose").value();
+    const std::uint64_t id = Agreement(group).handshake({}, "choose").value();
     Peers peers(std::move(GroupPeers::find_nodes(group, Process::instance()).value()), id, members, kept_);
     std::vector<Endpoint*> endpoints;
     std::vector<Providers> providers;
@@ -147,6 +168,8 @@ class Job {
     // Two ranks never know different ones.
     std::uint64_t known = index < providers.size() ? providers[index] : 4;
     REQUIRE(group.combine({&known, 1}, nullptr).ok());
+    InterruptedGroup interrupted(group, std::exchange(once_agreed, nullptr));
+    Agreement agreement(interrupted);
     Fabric* opened = nullptr;
     ProviderAgreement step;
     step.used = known == 4 ? 0 : static_cast<Providers>(known);
@@ -174,7 +197,10 @@ class Job {
     close(saved);
     close(file);
     refused_ = false;
-    if (!done) return 0;
+    if (!done) {
+      error = done.error().text;
+      return 0;
+    }
     for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
       if (each.fabric == opened) return each.provider;
     }
@@ -247,6 +273,33 @@ TEST_CASE("where no rank can do better, the groups of some ranks take what all h
     job.takes(kAdapter, 0, {0, 1});
     job.takes(kAdapter, 0, {2, 1});
     ranks.check(job.warnings == 0, "nothing is to be said");
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("the ranks take the provider that they have agreed on, or none of them does") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    Job job(ranks);
+    if (ranks.rank() == 0) {
+      job.once_agreed = [] {  // by another thread
+        Process& process = Process::instance();
+        process.discard_fabric(*process.try_fabric(kAdapter).value(), "no locked memory");
+      };
+    }
+    job.takes(kTcp, 0, {0, 1});
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("where the ranks have only a provider whose trial has failed, they do not try it again, and say why") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    Job job(ranks, false);
+    job.broken = {{0, 1}};
+    for (const int trials : {1, 0}) {
+      job.takes(0, trials, {0, 1});
+      ranks.check(job.error.find("no libfabric provider in common: not verbs: ") != std::string::npos, job.error);
+      ranks.check(job.error.find("with rank 1: no answer") != std::string::npos, job.error);
+    }
     Process::instance().shut_down();
   }));
 }

@@ -5,26 +5,8 @@
 #include <thread>
 
 #include "transport/base/global_membarrier.hpp"
-#include "transport/base/relax.hpp"
 
 namespace farside {
-namespace {
-
-template <class Condition>
-void wait_for(Condition&& condition) {
-  constexpr int kSpins = 64, kYields = 64;
-  for (int tries = 0; !condition(); ++tries) {
-    if (tries < kSpins) {
-      relax();
-    } else if (tries < kSpins + kYields) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
-}
-
-}  // namespace
 
 thread_local bool BiasedMutex::visits_ = false;
 
@@ -41,24 +23,22 @@ void BiasedMutex::lock_slow() {
       continue;
     }
     if (state < kOwnSlots) revoke(state);
-    wait_for([this] { return state_.load(std::memory_order_acquire) != kRevoking; });
-    wait_for([this] {
-      return !locked_.load(std::memory_order_relaxed) && !locked_.exchange(true, std::memory_order_acquire);
-    });
+    state_.wait(kRevoking, std::memory_order_acquire);
+    shared_.lock();
     if (state_.load(std::memory_order_acquire) == kShared) break;
-    locked_.store(false, std::memory_order_release);
+    shared_.unlock();
   }
   if (last_ != thread) entries_ = 0;
   last_ = static_cast<std::uint8_t>(thread);
   if (++entries_ >= kInARow && may_own(thread)) take(thread);
 }
 
-// Gives the calling thread the bias. It has `locked_`, in the state kShared.
+// Gives the calling thread the bias. It has `shared_`, in the state kShared.
 void BiasedMutex::take(int thread) {
   entries_ = 0;
   inside_[static_cast<std::size_t>(thread)].store(true, std::memory_order_relaxed);
   state_.store(static_cast<std::uint8_t>(thread), std::memory_order_release);
-  locked_.store(false, std::memory_order_release);
+  shared_.unlock();
 }
 
 // Executes steps 1 to 4.
@@ -68,8 +48,12 @@ void BiasedMutex::revoke(std::uint8_t owner) {
   // If the kernel refuses the barrier although it supported it when the owner came, a millisecond has to do: a store
   // leaves a processor's buffer within microseconds.
   if (!process_membarrier()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  wait_for([this, owner] { return !inside_[owner].load(std::memory_order_acquire); });
+  inside_[owner].wait(true, std::memory_order_acquire);
   state_.store(kShared, std::memory_order_release);
+  state_.notify_all();
 }
+
+// Executes step f.
+void BiasedMutex::wake_revoker(int thread) { inside_[static_cast<std::size_t>(thread)].notify_one(); }
 
 }  // namespace farside

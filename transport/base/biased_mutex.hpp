@@ -7,27 +7,34 @@
 //   the owner                     another thread
 //   a. inside = true              1. state = kRevoking
 //   b. read the state             2. process_membarrier()
-//   c. itself: in the section     3. wait until the owner's `inside` is false
-//   d. inside = false             4. state = kShared
+//   c. itself: in the section     3. sleep until the owner's `inside` is false
+//   d. inside = false             4. state = kShared, wake all that sleep for it
+//   e. read the state
+//   f. kRevoking: wake the other
 //
 // The two never are in their sections at once. If the owner's read (b) follows the barrier on its processor, it reads
-// another state, sets `inside` to false, and waits for kShared. If the read precedes the barrier, so does (a): step 3
-// sees true until the section has ended (d). This is Dekker's algorithm with a barrier on one side only. Each thread
-// has an `inside` of its own, so a former owner that reads the state late disturbs nobody.
+// another state, leaves by (d) to (f), and sleeps until the state is kShared. If the read precedes the barrier, so does
+// (a): step 3 sees true until the section has ended (d). This is Dekker's algorithm with a barrier on one side only. It
+// holds for the wake as well: if the owner's read (e) precedes the barrier, so does (d), and step 3 does not sleep;
+// else it reads kRevoking. Each thread has an `inside` of its own, so a former owner that reads the state late disturbs
+// nobody.
 //
-// In the state kShared all threads exclude each other by `locked`. The thread that has it takes the bias so: inside =
-// true, state = itself, locked = false. A thread that gets `locked` afterwards sees the state, gives `locked` back, and
-// begins with step 1.
+// In the state kShared all threads exclude each other by `shared`. The thread that has it takes the bias so: inside =
+// true, state = itself, and `shared` is unlocked. A thread that gets `shared` afterwards sees the state, unlocks
+// `shared`, and begins with step 1.
 //
-// Thread safety: any thread; not recursive. Lockable as the standard library says (std::scoped_lock). Cost: no remote
-// operation; some 10 us when another thread comes. A thread that waits spins, yields, and then sleeps for 50 us at a
-// time. A thread without a number of its own (thread_slot.hpp) never has the bias. Memory: 16 bytes.
+// Thread safety: any thread; not recursive. Lockable as the standard library says (std::scoped_lock). The mutex must
+// outlive the calls of unlock(). Cost: no remote operation; some 10 us when another thread comes; in the state kShared
+// one atomic operation to lock and one to unlock. A thread that waits spins briefly, yields, and sleeps until it is
+// woken (std::atomic::wait). A thread without a number of its own (thread_slot.hpp) never has the bias. Memory: 16
+// bytes.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 
+#include "transport/base/small_mutex.hpp"
 #include "transport/base/thread_slot.hpp"
 
 namespace farside {
@@ -47,12 +54,12 @@ class BiasedMutex {
       lock_slow();
   }
   [[gnu::always_inline]] void unlock() {
+    const int thread = ThreadSlot::get();
     // Only the calling thread writes its `inside`.
-    std::atomic<bool>& inside = inside_[static_cast<std::size_t>(ThreadSlot::get())];
-    if (inside.load(std::memory_order_relaxed)) {
-      inside.store(false, std::memory_order_release);
+    if (inside_[static_cast<std::size_t>(thread)].load(std::memory_order_relaxed)) {
+      leave_as_owner(thread);
     } else {
-      locked_.store(false, std::memory_order_release);
+      shared_.unlock();
     }
   }
   // The calling thread never takes a bias, until its end.
@@ -72,20 +79,27 @@ class BiasedMutex {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (state_.load(std::memory_order_acquire) == thread) [[likely]]
       return true;
-    inside.store(false, std::memory_order_release);
+    leave_as_owner(thread);
     return false;
+  }
+  [[gnu::always_inline]] void leave_as_owner(int thread) {
+    inside_[static_cast<std::size_t>(thread)].store(false, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // as in enter_as_owner()
+    if (state_.load(std::memory_order_relaxed) == kRevoking) [[unlikely]]
+      wake_revoker(thread);
   }
   void lock_slow();
   static bool may_own(int thread);
   void revoke(std::uint8_t owner);
+  void wake_revoker(int thread);
   void take(int thread);
 
   static thread_local bool visits_;
 
   std::array<std::atomic<bool>, kOwnSlots + 1> inside_{};  // by thread; the last one stays false
   std::atomic<std::uint8_t> state_{kNew};
-  std::atomic<bool> locked_{false};  // in the state kShared
-  // Guarded by `locked_`:
+  SmallMutex shared_;  // in the state kShared
+  // Guarded by `shared_`:
   std::uint8_t last_ = kNew;   // the number of the thread that entered last
   std::uint16_t entries_ = 0;  // of that thread in a row
 };

@@ -79,6 +79,7 @@ Result<Fabric*> ProviderChoice::try_best(Providers among) {
   const auto found =
       std::ranges::find_if(*entries_, [&](const Entry& each) { return (each.provider() & usable_ & among) != 0; });
   if (found == entries_->end()) {
+    if (std::string why = why_not(among); !why.empty()) return Error{ErrorKind::kNoRoute, std::move(why)};
     std::vector<const char*> names;
     for (const Entry& each : *entries_) {
       if ((each.provider() & usable_) != 0) names.push_back(each.candidate.info->fabric_attr->prov_name);

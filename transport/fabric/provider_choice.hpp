@@ -43,12 +43,13 @@ class ProviderChoice {
   Providers wanted() const { return usable_ | wanted_; }
   // The error of FARSIDE_DEVICE, if it names nothing on this machine. Precondition: usable() was called.
   const std::optional<Error>& unknown_device() const { return unknown_device_; }
-  // Why the process cannot use a preferred provider, or no longer. Precondition: it is not among usable().
+  // Why the process cannot use a preferred provider, the best one of several, or no longer; empty if that is not known.
+  // Precondition: it is not among usable().
   std::string why_not(Providers one) const;
 
   // Begins a trial: returns the endpoint of the best provider that is usable and in `among`, and opens it if it is not
   // open yet. Errors: those of no_candidate(), choose_provider() and Fabric::open(); kNoRoute if there is none in
-  // `among`.
+  // `among`, with why_not().
   Result<Fabric*> try_best(Providers among);
   // Each ends a trial of an endpoint.
   // It stays from now on. Returns its provider if it was not in use before, else 0. Closes those that nobody tries.

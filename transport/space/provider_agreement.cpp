@@ -77,10 +77,10 @@ Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Provi
   const Offer own = offer_to(peers);
   std::uint64_t flags = 0;
   if (!settings.device.empty()) flags |= own.unknown_device ? kUnknownDevice : kKnownDevice;
-  // A rank that can use no provider reports that when it opens its endpoint.
-  const Result<Agreement::Said> said = agreement.agree(
-      {}, flags,
-      {own.usable == 0 ? 0 : std::uint64_t{~own.usable | excluded}, own.wanted & ~excluded, own.usable_with_others});
+  // A rank that can use no provider, whatever the group, reports that when it opens its endpoint.
+  const std::uint64_t objections = own.usable_with_others == 0 ? 0 : std::uint64_t{~own.usable | excluded};
+  const Result<Agreement::Said> said =
+      agreement.agree({}, flags, {objections, own.wanted & ~excluded, own.usable_with_others});
   if (!said) return said.error();
   if ((said.value().flags & (kUnknownDevice | kKnownDevice)) == kUnknownDevice) {
     const Result<Agreement::Said> unknown =
@@ -92,7 +92,7 @@ Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Provi
   const Providers better = best(common.providers) - 1;
   common.best = !settings.provider.empty() || (static_cast<Providers>(said.value().words[2]) & better) == 0;
   const auto wanted = best(static_cast<Providers>(said.value().words[1]));
-  if (wanted == 0 || (common.providers & wanted) != 0 || !settings.provider.empty()) return common;
+  if (wanted == 0 || (common.providers & wanted) != 0) return common;
   const bool lacks = (own.usable & wanted) == 0;
   const Result<Agreement::Said> lacking =
       agreement.agree(lacks ? Status(Error{ErrorKind::kNoRoute, own.why_not(wanted)}) : Status());
@@ -154,13 +154,17 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
       if (passed_over.empty()) passed_over = common.passed_over;
     }
     const Providers provider = best(common.providers);
+    if (provider == 0)
+      return Error{ErrorKind::kNoRoute, fmt::format("the ranks have no libfabric provider in common{}{}",
+                                                    passed_over.empty() ? "" : ": ", passed_over)};
 
     Fabric* fabric = nullptr;
     std::optional<ProviderTrial> begun;
     bool nic_atomics = false;
     Status status;
     enum class Fault { kOfOthers, kOwn, kOfTrial } fault = Fault::kOfOthers;
-    if (Result<Fabric*> tried = process.try_fabric(common.providers); tried) {
+    // That one only: another thread may have discarded it since, and no rank may go on with another one.
+    if (Result<Fabric*> tried = process.try_fabric(provider); tried) {
       fabric = tried.value();
       fabric->share_node(node_members);
       const Result<bool> opened = open(*fabric);
@@ -193,7 +197,7 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
     }
     close();
     if (!known) peers.forget_addresses();
-    if (only_one || provider == 0 || !is_adapter(name_of(provider))) {
+    if (only_one || !is_adapter(name_of(provider))) {
       if (fabric != nullptr) process.leave_fabric(*fabric);
       return said.error();
     }
