@@ -254,8 +254,8 @@ void locks_on_different_targets(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * size);
 }
 
-// The same while another thread makes calls that take the window's guard, among them calls that are refused whatever the
-// others do: they leave the locks as they are.
+// The same while another thread makes calls that take the window's guard. Some of them are refused, whatever the others
+// do. They leave the locks as they are.
 void locks_beside_other_calls(check::Memory memory) {
   constexpr int kRounds = 600, kRefused = 5;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));

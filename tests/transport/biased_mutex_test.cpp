@@ -234,8 +234,8 @@ TEST_CASE("an owner and threads that visit exclude each other") {
 
 // ---- the model ------------------------------------------------------------------------------------------------------
 // Two threads enter their sections some times each. The stores of each wait in a buffer, and reach memory in their
-// order at any later time. Whenever a thread has `shared`, it may take the bias or not. A thread that ends a bias sleeps
-// if it finds the owner inside.
+// order at any later time. Whenever a thread has `shared`, it may take the bias or not. A thread that ends a bias
+// sleeps if it finds the owner inside.
 namespace {
 
 struct Model {

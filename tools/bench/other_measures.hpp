@@ -18,11 +18,11 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
 // number of operations per second of all ranks.
 Outcome measure_fetch_rate(const MeasureInfo& info, const Pair& crowd, const Options& options);
 
-// Several threads of the origin work at the same time, each on its own word: put and flush, get and flush, fetch_and_op
-// and flush, accumulate and flush, or lock, put and unlock. As info.group selects, they share window and target, or each
-// has its own window or its own target. The targets wait in MPI_Barrier, or sleep outside MPI, as info.target selects.
-// The figure is the number of operations per second of all threads. If MPI was not initialized with
-// MPI_THREAD_MULTIPLE, the outcome is an error.
+// Several threads of the origin work at the same time, each on its own word: put and flush, get and flush,
+// fetch_and_op and flush, accumulate and flush, or lock, put and unlock. As info.group selects, they share window
+// and target, or each has its own window or its own target. The targets wait in MPI_Barrier, or sleep outside MPI,
+// as info.target selects. The figure is the number of operations per second of all threads. If MPI was not
+// initialized with MPI_THREAD_MULTIPLE, the outcome is an error.
 Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options& options);
 
 // The time from the creation of a window of two ranks until it is freed: 4096 bytes per rank, or dynamic, as info.name
