@@ -45,8 +45,8 @@ class Endpoint {
     std::uint64_t bytes = sizeof address, base = 0, key = 0;
   };
 
-  // `bytes`: the memory for the peer, in addition to the control words.
-  Endpoint(const std::string& provider, std::size_t bytes) : memory_(kControl + bytes / 8) {
+  // `bytes`: the memory for the peer, in addition to the control words, and the size of its messages.
+  Endpoint(const std::string& provider, std::size_t bytes) : memory_(kControl + bytes / 8), received_(bytes / 8) {
     const std::unique_ptr<fi_info, void (*)(fi_info*)> hints(fi_allocinfo(), fi_freeinfo);
     hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
@@ -122,6 +122,27 @@ class Endpoint {
     wait_for(values.size());
   }
 
+  // Sends a message, and receives the answer of a peer that answers. Returns the answer.
+  std::uint64_t exchange(std::span<std::uint64_t> values) {
+    std::uint64_t answer = 0;
+    receive(&answer, sizeof answer);
+    if (values.size_bytes() <= info_->tx_attr->inject_size) {
+      inject(values);
+      wait_for(1);
+    } else {
+      issue(1, [&](void* context) {
+        return fi_send(endpoint_.get(), values.data(), values.size_bytes(), nullptr, address_, context);
+      });
+      wait_for(2);
+    }
+    return answer;
+  }
+  // From now on serve_until() answers each message by its first word.
+  void answer_messages() {
+    answers_ = true;
+    receive(received_.data(), 8 * received_.size());
+  }
+
   // Executes arrivals until the word is not 0. Between arrivals it sleeps or polls.
   void serve_until(std::size_t word, bool sleeps) {
     int fd = -1;
@@ -133,7 +154,10 @@ class Endpoint {
         pollfd ready{fd, POLLIN, 0};
         ::poll(&ready, 1, 10);
       }
-      fi_cq_read(queue_.get(), &entry, 1);
+      if (fi_cq_read(queue_.get(), &entry, 1) != 1 || !answers_) continue;
+      std::uint64_t answer = received_.front();
+      receive(received_.data(), 8 * received_.size());
+      inject({&answer, 1});
     }
   }
 
@@ -169,6 +193,13 @@ class Endpoint {
     wait_for(1);
     return before;
   }
+  void receive(void* to, std::size_t bytes) {
+    issue(0, [&](void* context) { return fi_recv(endpoint_.get(), to, bytes, nullptr, FI_ADDR_UNSPEC, context); });
+  }
+  // Sends a message without a completion.
+  void inject(std::span<std::uint64_t> values) {
+    issue(1, [&](void*) { return fi_inject(endpoint_.get(), values.data(), values.size_bytes(), address_); });
+  }
   // `call(context)` starts an operation, which gets the i-th context.
   template <class Call>
   void issue(std::size_t i, Call&& call) {
@@ -200,6 +231,8 @@ class Endpoint {
   std::array<fi_context2, 64> contexts_{};
   std::size_t completed_ = 0;  // completed operations among those under way
   std::vector<std::uint64_t> memory_;
+  std::vector<std::uint64_t> received_;  // the last message
+  bool answers_ = false;
 };
 
 constexpr std::size_t kWord = 0, kEnd = 8;
@@ -226,6 +259,10 @@ class Work {
       case BareFabric::kCompareSwap:
         right_ = right_ && endpoint_.compare_swap(kWord, done_, done_ + 1) == done_;
         ++done_;
+        break;
+      case BareFabric::kMessage:
+        values_.front() = ++done_;
+        right_ = right_ && endpoint_.exchange(values_) == done_;
         break;
     }
   }
@@ -266,6 +303,7 @@ Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInf
   const auto work = [&] {
     try {
       endpoint->meet(theirs);
+      if (what == BareFabric::kMessage && !pair.origin) endpoint->answer_messages();
       if (!pair.origin) return endpoint->serve_until(kEnd, info.target != TargetState::kServes);
       Work operation(what, *endpoint, bytes);
       outcome.values = in_unit(info, bytes, sample(options.sample_seconds, [&] { operation.once(); }));

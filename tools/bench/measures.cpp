@@ -283,6 +283,8 @@ const std::map<std::string_view, Function> kFunctions = {
     {"bare_fetch_add", bare<BareFabric::kFetchAdd>},
     {"bare_compare_swap", bare<BareFabric::kCompareSwap>},
     {"bare_writes_64", bare<BareFabric::kWrites64>},
+    {"bare_message", bare<BareFabric::kMessage>},
+    {"bare_message_8kib", bare<BareFabric::kMessage>},
     {"bare_tcp", bare_tcp},
     {"bare_tcp_4mib", bare_tcp},
     {"bare_lock", bare<BareMemory::kLock>},

@@ -44,6 +44,7 @@ enum class BareFabric {
   kFetchAdd,     // of 8 bytes
   kCompareSwap,  // of 8 bytes
   kWrites64,     // 64 writes of 8 bytes, all under way at once; `bytes` is 64 * 8
+  kMessage,      // a message of `bytes`, and an answer of 8 bytes
 };
 
 // `bytes`: a multiple of 8.
