@@ -199,7 +199,7 @@ constexpr int kGone = 33;
   std::abort();
 }
 
-// Requests the cut from support/two_hosts, which has passed the place where it waits for the request.
+// Requests the cut from support/virtual_hosts, which has passed the place where it waits for the request.
 void cut_cable() {
   const char* file = std::getenv("FARSIDE_TEST_CUT_CABLE");
   if (check::rank() != 0 || file == nullptr) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A cable between two network namespaces that delays frames, lets them overtake each other and loses some
-// (support/two_hosts lays it; netem is not in every kernel).
+// (support/virtual_hosts lays it; netem is not in every kernel).
 //
 //   poor-link PID PID "[delay MS] [jitter MS] [loss PERCENT] [rate MBIT] [seed N]"
 //

@@ -143,6 +143,12 @@ std::vector<MeasureInfo> make_catalogue() {
                    kNamed, "contention", static_cast<double>(n), "", std::max(n, 2)});
     all.push_back({"rate_" + number, "message rate, " + ranks, kPerSecond, kTakesPart, kNamed, "rate",
                    static_cast<double>(n), "", std::max(n, 2)});
+    if (n > 1) {
+      all.push_back({"random_put_" + number, "put 8 B + flush, " + ranks + ", to random others", kMicroseconds,
+                     kTakesPart, kNamed, "random_put", static_cast<double>(n), "", n});
+      all.push_back({"random_rate_" + number, "message rate, " + ranks + ", to random others", kPerSecond, kTakesPart,
+                     kNamed, "random_rate", static_cast<double>(n), "", n});
+    }
     all.push_back({"fetch_rate_" + number,
                    "fetch_and_op rate, " + number + (n == 1 ? " origin" : " origins") + ", one target", kPerSecond,
                    kTakesPart, kNamed, "fetch_rate", static_cast<double>(n), "", n + 1});

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <random>
+#include <vector>
 
 #include "tools/bench/operations.hpp"
 #include "tools/bench/other_measures.hpp"
@@ -125,6 +127,43 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   const bool right = expected == 0 || counts_from(window.as<std::uint64_t>(), kPuts, expected);
   MPI_Win_unlock(place.rank, window.handle());
   if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "a rank did not get what the next rank has put";
+  return outcome;
+}
+
+Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options& options) {
+  const Place place(crowd.comm);
+  // Each rank has a word of its own at each other rank, and numbers its puts there.
+  const Window window(crowd, options.window, static_cast<std::size_t>(place.size) * sizeof(std::uint64_t));
+  const int together = info.group == "random_rate" ? 64 : 1;
+  std::vector<std::uint64_t> done(static_cast<std::size_t>(place.size)), sent(64);
+  std::minstd_rand random(static_cast<unsigned>(place.rank) + 1);
+  const auto step = [&] {
+    int to = 0;
+    for (int k = 0; k < together; ++k) {
+      to = (place.rank + 1 + static_cast<int>(random() % static_cast<unsigned>(place.size - 1))) % place.size;
+      std::uint64_t& value = sent[static_cast<std::size_t>(k)] = ++done[static_cast<std::size_t>(to)];
+      MPI_Put(&value, 1, MPI_UINT64_T, to, 8 * place.rank, 1, MPI_UINT64_T, window.handle());
+    }
+    together == 1 ? MPI_Win_flush(to, window.handle()) : MPI_Win_flush_all(window.handle());
+    return together;
+  };
+  MPI_Win_lock_all(0, window.handle());
+  for (int i = 0; i < 8 * place.size; ++i) step();  // connections
+  Outcome outcome;
+  for (int round = 0; round < kRounds; ++round) {
+    const Work work = work_together(crowd.comm, true, options.sample_seconds / kRounds, step);
+    const double rates = sum(crowd.comm, work.operations / work.seconds);
+    const double latencies = sum(crowd.comm, 1e6 * work.seconds / work.operations);
+    if (crowd.origin) outcome.values.push_back(together == 1 ? latencies / place.size : rates);
+  }
+  MPI_Win_unlock_all(window.handle());
+  MPI_Barrier(crowd.comm);
+  std::vector<std::uint64_t> expected(done.size());
+  MPI_Alltoall(done.data(), 1, MPI_UINT64_T, expected.data(), 1, MPI_UINT64_T, crowd.comm);
+  MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
+  const bool right = together != 1 || std::equal(expected.begin(), expected.end(), window.as<std::uint64_t>());
+  MPI_Win_unlock(place.rank, window.handle());
+  if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "a rank did not get what another rank has put last";
   return outcome;
 }
 

@@ -272,6 +272,8 @@ const std::map<std::string_view, Function> kFunctions = {
     {"created_get_4mib", created<LargeGet, FlushEach>},
     {"contention", measure_contention},
     {"rate", measure_rate},
+    {"random_put", measure_random},
+    {"random_rate", measure_random},
     {"fetch_rate", measure_fetch_rate},
     {"windows", measure_window_creation},
     {"threads", measure_threads},
