@@ -14,9 +14,9 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
 // rate: each rank puts 8 bytes to the next rank, 64 times per flush; if info.x is 1, only rank 0 does. The figure is
 // the number of puts per second of all ranks.
 Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& options);
-// random_put: each rank puts 8 bytes to a random other rank, and flushes that. The figure is the mean time. random_rate:
-// each rank puts 8 bytes to random other ranks, 64 times per MPI_Win_flush_all. The figure is the number of puts per
-// second of all ranks.
+// random_put: each rank puts 8 bytes to a random other rank, and flushes that. The figure is the mean time.
+// random_rate: each rank puts 8 bytes to random other ranks, 64 times per MPI_Win_flush_all. The figure is the
+// number of puts per second of all ranks.
 Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options& options);
 // fetch_rate: all ranks but rank 0 add to one word of rank 0 by fetch_and_op, 64 times per flush. The figure is the
 // number of operations per second of all ranks.
