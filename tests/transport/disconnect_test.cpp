@@ -13,7 +13,7 @@
 
 #include "tests/transport/fake_process.hpp"
 #include "tests/transport/fake_provider.hpp"
-#include "tests/transport/world.hpp"
+#include "tests/transport/opened_connections.hpp"
 #include "transport/fabric/provider.hpp"
 
 using namespace farside;
@@ -96,24 +96,30 @@ TEST_CASE("DISCONNECT that is seen together with the end of its connection prece
   for (const Evictable* each : {&evicts, &used, &evicted}) CHECK(each->fabric->interruptions() == 0);
 }
 
+// Both ends of each connection are sockets of this process.
 TEST_CASE("eviction over tcp interrupts nothing, and neither does a process that ends") {
-  Settings settings;
-  settings.connections = 1;
   const auto tcp = [] { return std::move(find_provider("tcp").value()); };
-  Evictable one(tcp(), settings), two(tcp(), settings);
-  for (std::uint64_t round = 1; round <= 5; ++round) {
-    Evictable third(tcp(), settings);
-    CHECK(one.write_to(two, round));
-    CHECK(third.write_to(one, round));
-    CHECK(two.write_to(third, round));
-    CHECK(one.write_to(third, 10 + round));
-    // Some connection is closed.
-    std::this_thread::sleep_for(std::chrono::milliseconds(250));
-    CHECK(two.write_to(one, 20 + round));
-    CHECK(third.fabric->interruptions() == 0);
+  for (const bool evicts : {true, false}) {
+    Settings settings;
+    settings.connections = evicts ? 1 : 0;
+    Evictable one(tcp(), settings), two(tcp());
+    for (std::uint64_t round = 1; round <= 5; ++round) {
+      INFO("evicts: " << evicts << ", round " << round);
+      CHECK(one.write_to(two, round));
+      const std::size_t before = open_sockets();
+      auto third = std::make_unique<Evictable>(tcp());
+      const std::size_t with_third = open_sockets();
+      CHECK(third->write_to(one, round));
+      if (evicts) {
+        CHECK(soon([&] { return open_sockets() <= with_third; }));
+        CHECK(one.write_to(two, 10 + round));
+        CHECK(third->write_to(one, 10 + round));
+        CHECK(third->fabric->interruptions() == 0);
+      }
+      third.reset();
+      CHECK(soon([&] { return open_sockets() <= before; }));
+      CHECK(one.fabric->interruptions() == 0);
+      CHECK(two.fabric->interruptions() == 0);
+    }
   }
-  CHECK(one.write_to(two, 100));
-  CHECK(two.write_to(one, 100));
-  CHECK(one.fabric->interruptions() == 0);
-  CHECK(two.fabric->interruptions() == 0);
 }
