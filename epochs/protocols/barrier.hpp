@@ -120,8 +120,9 @@ class BarrierSchedule {
   std::vector<Step> steps_;
 };
 
-// One barrier of one rank. Errors: a failed write ends it: failed_operation() returns that write. Before, the rank
-// releases those that wait for its release, with BarrierWord::kFailed; theirs ends well, and they hear that flag.
+// One barrier of one rank. Errors: a failed write ends it, and so does abandon(). Before it ends, the rank notifies all
+// that wait for it in later steps, with BarrierWord::kFailed, and waits for nothing: the barrier of those ends well,
+// and they hear that flag and pass it on.
 template <NotifyingMemory M>
 class Barrier {
   using Step = BarrierSchedule::Step;
@@ -131,21 +132,36 @@ class Barrier {
 
   // `schedule` outlives the barrier. `word`: of BarrierWord, with the number of barriers that this rank has entered in
   // this window, including this one. Peers may have the word already: writing it again changes nothing.
-  Barrier(M& memory, const BarrierSchedule& schedule, std::uint64_t word)
-      : memory_(memory), schedule_(schedule), word_(word) {}
+  // `interruptions`: that the memory had counted when this rank entered the barrier before this one. A peer writes its
+  // word of this barrier later, since it has left that one.
+  Barrier(M& memory, const BarrierSchedule& schedule, std::uint64_t word, std::uint32_t interruptions)
+      : memory_(memory), schedule_(schedule), word_(word), interruptions_(interruptions) {}
 
   bool advance() {
-    if (!failed_ && pass()) return true;
-    failed_ = failed_ || find_failed() != nullptr;
-    if (failed_) release_after_failure();
+    if (!failed_) {
+      if (pass()) return true;
+      failed_ = find_failed() != nullptr;
+    }
+    if (failed_) notify_of_failure();
     return false;
   }
 
   // After the barrier: the steps, and what the rank `from` of each has said.
   std::span<const Step> steps() const { return schedule_.steps(); }
   std::uint8_t heard(std::size_t step) const { return heard_[step]; }
-  // Null until advance() has found it.
-  typename M::Operation* failed_operation() { return failed_ ? find_failed() : nullptr; }
+  // The rank whose word this one waits for, if that word may be lost (NotifyingMemory::interrupted_since), else -1. It
+  // may also be late: the caller decides when to abandon the barrier.
+  int awaits_lost() const {
+    if (failed_ || at_ == steps().size() || (steps()[at_].to >= 0 && !notified_)) return -1;
+    const Step& step = steps()[at_];
+    if (step.from < 0 || !memory_.interrupted_since(step.from, interruptions_)) return -1;
+    // What has arrived before the interruption is seen now.
+    return BarrierWord::count(memory_.own(step.here)) < BarrierWord::count(word_) ? step.from : -1;
+  }
+  void abandon() { failed_ = abandoned_ = true; }
+  // How the barrier has ended, when it has failed: by this write, or by abandon().
+  typename M::Operation* failed_operation() { return failed_ && notified_of_failure_ ? find_failed() : nullptr; }
+  bool abandoned() const { return abandoned_ && notified_of_failure_; }
 
  private:
   typename M::Operation* find_failed() {
@@ -178,26 +194,40 @@ class Barrier {
     return operations_[0].done() && operations_[1].done();
   }
 
-  // Writes to those that wait for nothing but this rank's release, and waits for nothing.
-  void release_after_failure() {
-    const std::span<const Step> steps = schedule_.steps();
-    for (; at_ < steps.size(); ++at_) {
-      if (steps[at_].there != ControlBlock::kBarrierRelease) continue;
-      if (!last_.done()) break;
-      memory_.notify_write(last_, steps[at_].to, steps[at_].there, word_ | BarrierWord::kFailed);
+  // Writes to all that wait for this rank in later steps, and waits for nothing but its own writes. Those that wait
+  // for nothing but its release come first: a write to another node may take long to fail.
+  void notify_of_failure() {
+    const std::size_t count = steps().size();
+    for (; late_ < 2 * count; ++late_) {
+      const std::size_t at = late_ % count;
+      const Step& step = steps()[at];
+      const bool release = step.there == ControlBlock::kBarrierRelease;
+      if (step.to < 0 || at < at_ || (at == at_ && notified_) || release != (late_ < count)) continue;
+      if (!late_write_over()) return;
+      memory_.notify_write(late_write_, step.to, step.there, word_ | BarrierWord::kFailed);
     }
+    notified_of_failure_ = late_write_over();
+  }
+  // Its error is left alone: the barrier has failed already.
+  bool late_write_over() {
+    if (late_write_.failed()) (void)late_write_.take_error();
+    return late_write_.done();
   }
 
   M& memory_;
   const BarrierSchedule& schedule_;
   std::array<typename M::Operation, 2> operations_;
-  typename M::Operation last_;  // after a failure
+  typename M::Operation late_write_;  // after a failure
   std::uint64_t word_;
   std::size_t at_ = 0;
   std::size_t writes_ = 0;
+  std::size_t late_ = 0;  // after a failure: goes over the steps twice
+  std::uint32_t interruptions_;
   std::array<std::uint8_t, kMostSteps> heard_{};
   bool notified_ = false;
   bool failed_ = false;
+  bool abandoned_ = false;
+  bool notified_of_failure_ = false;
 };
 
 }  // namespace farside::epochs

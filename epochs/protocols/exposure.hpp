@@ -75,22 +75,38 @@ class AwaitPosts {
       : memory_(memory), targets_(targets), no_put_(no_put) {}
   bool advance() {
     for (; seen_ < targets_.size(); ++seen_) {
-      const std::uint32_t word = ControlBlock::posted_word(targets_[seen_]);
-      const std::uint64_t bit = ControlBlock::posted_bit(targets_[seen_]);
-      const std::uint64_t no_put = ControlBlock::no_put_bit(targets_[seen_]);
-      const std::uint64_t posted = memory_.own(word) & (bit | no_put);  // the post sets both bits in one step
-      if (posted == 0) return false;
-      if ((posted & no_put) != 0 && no_put_ != nullptr) no_put_->push_back(targets_[seen_]);
-      memory_.own_fetch_add(word, -posted);
+      if (posted_by(targets_[seen_]) == 0) return false;
+    }
+    // A start that does not succeed leaves the posts to a later one, so they are taken together.
+    for (; taken_ < targets_.size(); ++taken_) {
+      const int target = targets_[taken_];
+      const std::uint64_t posted = posted_by(target);
+      if ((posted & ControlBlock::no_put_bit(target)) != 0 && no_put_ != nullptr) no_put_->push_back(target);
+      memory_.own_fetch_add(ControlBlock::posted_word(target), -posted);
     }
     return true;
   }
+  // Returns the first target whose post has not arrived and for which lost(target) is true, or -1. Precondition:
+  // advance() has returned false. What has arrived when lost() is called is visible.
+  template <class Lost>
+  int first_missing(Lost&& lost) const {
+    for (const int target : targets_.subspan(seen_)) {
+      if (lost(target) && posted_by(target) == 0) return target;
+    }
+    return -1;
+  }
 
  private:
+  // The bits of its post, which sets both in one step.
+  std::uint64_t posted_by(int target) const {
+    const std::uint64_t bits = ControlBlock::posted_bit(target) | ControlBlock::no_put_bit(target);
+    return memory_.own(ControlBlock::posted_word(target)) & bits;
+  }
+
   M& memory_;
   std::span<const int> targets_;
   std::vector<int>* no_put_;
-  std::size_t seen_ = 0;
+  std::size_t seen_ = 0, taken_ = 0;
 };
 
 // The exposure mark in this rank's own lock word. By the mark a lock finds a posted window, and a post finds a locked
@@ -128,14 +144,23 @@ class CompletionCount {
   // Returns true, and counts the epochs as waited for, once `members` further access epochs have completed.
   template <RemoteMemory M>
   bool take(const M& memory, std::size_t members) {
-    const std::uint64_t completes = waited_for_ + members;
-    if (static_cast<std::int64_t>(memory.own(ControlBlock::kCompleted) - completes) < 0) return false;
-    waited_for_ = completes;
+    if (!arrived(memory, members)) return false;
+    waited_for_ += members;
     return true;
   }
+  // The same, without counting them.
+  template <RemoteMemory M>
+  bool arrived(const M& memory, std::size_t members) const {
+    return static_cast<std::int64_t>(memory.own(ControlBlock::kCompleted) - (waited_for_ + members)) >= 0;
+  }
+  // An exposure ends without all its completes. They may still arrive, and could not be told from those of a later
+  // exposure: there must be none.
+  void abandon() { abandoned_ = 1; }
+  bool abandoned() const { return abandoned_ != 0; }
 
  private:
   std::uint64_t waited_for_ = 0;
+  std::uint64_t abandoned_ = 0;
 };
 
 }  // namespace farside::epochs

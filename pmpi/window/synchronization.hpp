@@ -2,6 +2,9 @@
 // The common parts of the synchronization calls: waiting, and the check of assertions. Thread safety: any thread.
 #pragma once
 
+#include <chrono>
+#include <utility>
+
 #include "pmpi/fault.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/process.hpp"
@@ -27,6 +30,31 @@ void wait_until(WakeEvent& wake_event, Done&& done) {
     if (done()) return;
   }
 }
+
+// How long a thread waits for a notification that may be lost (Space::interrupted_since), or may only be late. One
+// object per wait. Not thread-safe.
+class Patience {
+ public:
+  // `rank`: from which such a notification is awaited; -1: from none. Returns whether that was so for
+  // FARSIDE_PEER_TIMEOUT (0: never). Called repeatedly.
+  bool is_over(int rank) {
+    if (rank < 0) [[likely]]
+      return false;
+    const std::chrono::seconds timeout(Process::instance().settings().value()->peer_timeout);
+    const Clock::time_point now = Clock::now();
+    if (std::exchange(rank_, rank) != rank) begin_ = now;
+    return timeout.count() > 0 && now - begin_ >= timeout;
+  }
+  // The error then.
+  Error error() const {
+    return {ErrorKind::kPeer, "the connection was lost, and a notification of the rank perhaps with it", rank_};
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  int rank_ = -1;
+  Clock::time_point begin_{};
+};
 
 // Runs a protocol to its end, or until one of its operations has failed; returns the error of that operation.
 template <class Protocol>

@@ -31,6 +31,7 @@
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/members.hpp"
+#include "pmpi/window/synchronization.hpp"
 #include "transport/base/biased_mutex.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/space/control_memory.hpp"
@@ -280,8 +281,7 @@ class Window {
   // locked.
   Outcome mark_exposed();
   Outcome end_exposure(epochs::Call call, std::size_t origins);
-  Status post_lost();
-  std::uint32_t losses_of(std::span<const int> ranks) const;
+  Status complete_lost();
   // The synchronization calls without window statistics. do_lock() and do_unlock() try the fast path first.
   Outcome do_lock(int lock_type, int rank, int assert);
   Outcome do_unlock(int rank);
@@ -376,7 +376,9 @@ class Window {
   std::unique_ptr<WindowLockStripes> lock_stripes_;  // null without threads
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
-  std::uint32_t losses_at_post_ = 0;  // losses_of() the origins
+  Patience wait_patience_;  // of the wait for the last post's completes
+  // Space::interruptions() at the last post, and when the last barrier was entered.
+  std::uint32_t interruptions_at_post_ = 0, interruptions_at_barrier_ = space_->first_interruptions();
   std::uint64_t barriers_ = 0;
   int last_locked_ = -1;                       // target of the last lock on the fast path
   std::uint64_t* last_lock_word_ = nullptr;    // its lock word

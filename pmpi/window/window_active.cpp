@@ -81,10 +81,23 @@ Outcome Window::barrier(std::uint8_t said) { return meet(enter_barrier(said)); }
 Outcome Window::meet(std::uint64_t word) {
   const int rank = space_->rank();
   const std::uint8_t said = epochs::BarrierWord::said_now(word);
-  epochs::Barrier<ControlMemory> barrier(control_, *barrier_schedule_, word);
-  Status met = run(space_->wake_event(), barrier);
+  const std::uint32_t before = std::exchange(interruptions_at_barrier_, space_->interruptions());
+  epochs::Barrier<ControlMemory> barrier(control_, *barrier_schedule_, word, before);
+  Patience patience;
+  ControlMemory::Operation* failed = nullptr;
+  bool over = false;
+  wait_until(space_->wake_event(), [&] {
+    over = barrier.advance();
+    if (!over && patience.is_over(barrier.awaits_lost())) barrier.abandon();
+    return over || (failed = barrier.failed_operation()) != nullptr || barrier.abandoned();
+  });
+  Status met;
+  if (!over) met = failed != nullptr ? failed->take_error() : Status(patience.error());
   space_->finish_puts();
-  if (!met) return met;
+  if (!met) {
+    said_in_barrier_ |= epochs::BarrierWord::kFailed;  // for ranks that are still in this barrier
+    return met;
+  }
   Outcome agreed;
   const auto held = guard();
   if ((said & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(rank);
@@ -164,10 +177,18 @@ Outcome Window::do_post(MPI_Group group, int assert) {
   Members own;
   std::span<const int> origins;
   if (Outcome o = members_of(group, last_posted_, own, origins); !o) return o;
+  if (completions_.abandoned() && !origins.empty()) {
+    return Fault{
+        MPI_ERR_OTHER,
+        "an earlier exposure of this window ended with the loss of a connection, and completes of it may still "
+        "arrive, as if they were of this one; post in another window"};
+  }
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_post(origins)) return v;
-    losses_at_post_ = losses_of(origins);
+    // An origin completes after this post, also with MPI_MODE_NOCHECK.
+    interruptions_at_post_ = space_->interruptions();
+    wait_patience_ = {};
   }
   // With an empty group the window is exposed to no rank.
   if (marks_exposure_ && !origins.empty()) {
@@ -205,10 +226,21 @@ Outcome Window::do_start(MPI_Group group, int assert) {
   std::vector<int> no_put;
   if ((assert& MPI_MODE_NOCHECK) == 0) {
     epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
-    wait_until(space_->wake_event(), [&] { return posts.advance(); });
+    Patience patience;
+    bool over = false;
+    wait_until(space_->wake_event(), [&] {
+      over = posts.advance();
+      return over ||
+             patience.is_over(posts.first_missing([&](int target) { return space_->interrupted_since_post(target); }));
+    });
+    if (!over) {
+      const auto held = guard();
+      epoch_.start_refused();
+      return Status(patience.error());
+    }
   }
   // A target has posted after the end of its last exposure to this rank.
-  for (const int target : targets) space_->knows_executed(target);
+  for (const int target : targets) space_->has_posted(target);
   const auto held = guard();
   for (const int target : no_put) epoch_.asserted_no_put(target);
   epoch_.start_ready();
@@ -256,33 +288,30 @@ Outcome Window::do_wait() {
     origins = epoch_.posted_group().size();
   }
   Status lost;
+  bool over = false;
   wait_until(space_->wake_event(), [&] {
-    if (completions_.take(control_, origins)) return true;
-    lost = post_lost();
-    return !lost;
+    over = completions_.take(control_, origins);
+    if (over || (lost = complete_lost())) return over;
+    // What has arrived before the interruption is seen now.
+    over = completions_.take(control_, origins);
+    return true;
   });
-  return first_of(std::move(lost), end_exposure(epochs::Call::kWait, origins));
+  if (!over) completions_.abandon();
+  Outcome ended = end_exposure(epochs::Call::kWait, origins);
+  return over ? std::move(ended) : first_of(std::move(lost), std::move(ended));
 }
 
-// An origin that has not got its notification never completes.
-Status Window::post_lost() {
-  if (!space_->any_notification_lost()) [[likely]]
+// An error if a complete is missing whose origin was interrupted after the post, for as long as Patience says. The post
+// may be lost as well.
+Status Window::complete_lost() {
+  if (space_->interruptions() == interruptions_at_post_) [[likely]]
     return {};
   const auto held = guard();
-  const std::span<const int> origins = epoch_.posted_group();
-  if (losses_of(origins) == losses_at_post_) return {};
-  Error error{ErrorKind::kPeer, "the connection to an origin was lost, and this rank's post perhaps with it"};
-  if (origins.size() == 1) error.rank = origins.front();
-  return error;
-}
-
-// Sums up how often notifications to the ranks may have been lost.
-std::uint32_t Window::losses_of(std::span<const int> ranks) const {
-  if (!space_->any_notification_lost()) [[likely]]
-    return 0;
-  std::uint32_t losses = 0;
-  for (const int rank : ranks) losses += space_->lost_notifications(rank);
-  return losses;
+  for (const int origin : epoch_.posted_group()) {
+    if (!space_->interrupted_since(origin, interruptions_at_post_)) continue;
+    return wait_patience_.is_over(origin) ? Status(wait_patience_.error()) : Status();
+  }
+  return {};
 }
 
 Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {
@@ -312,7 +341,11 @@ Outcome Window::test(int* flag) {
       if (const epochs::Violation v = epoch_.begin_wait()) return v;
     }
   }
-  if (!completed) return post_lost();
+  if (!completed) {
+    Status lost = complete_lost();
+    // If the completes have arrived meanwhile, the next test is true.
+    return completions_.arrived(control_, origins) ? Status() : std::move(lost);
+  }
   *flag = 1;
   return counted([&] { return end_exposure(epochs::Call::kTest, origins); },
                  [&](const WindowStatistics::Moment& begun) { statistics_->exposure_ended(begun); });

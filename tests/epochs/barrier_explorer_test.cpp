@@ -118,7 +118,7 @@ TEST_CASE("the leader of a node that cannot notify another node releases its own
   std::deque<farside::epochs::Barrier<FailingMemory>> barriers;
   for (int rank = 0; rank < 4; ++rank) {
     memories.emplace_back(words, rank).fails = [](int to, std::uint32_t) { return to == 4; };
-    barriers.emplace_back(memories.back(), schedules[static_cast<std::size_t>(rank)], BarrierWord::make(1, 0, 0));
+    barriers.emplace_back(memories.back(), schedules[static_cast<std::size_t>(rank)], BarrierWord::make(1, 0, 0), 0U);
   }
   for (int turn = 0; turn < 4; ++turn) {
     for (auto& barrier : barriers) (void)barrier.advance();
@@ -144,13 +144,58 @@ TEST_CASE("a rank that cannot notify another one fails, in whichever round") {
     std::deque<farside::epochs::Barrier<FailingMemory>> barriers;
     for (int rank = 0; rank < 5; ++rank) {
       memories.emplace_back(words, rank).fails = [=](int to, std::uint32_t) { return rank == 0 && to == lost; };
-      barriers.emplace_back(memories.back(), schedules[static_cast<std::size_t>(rank)], BarrierWord::make(1, 0, 0));
+      barriers.emplace_back(memories.back(), schedules[static_cast<std::size_t>(rank)], BarrierWord::make(1, 0, 0), 0U);
     }
     for (int turn = 0; turn < 4; ++turn) {
       for (auto& barrier : barriers) (void)barrier.advance();
     }
     CHECK(barriers[0].failed_operation() != nullptr);
     CHECK(!barriers[static_cast<std::size_t>(lost)].advance());
+  }
+}
+
+TEST_CASE("a rank that abandons a barrier, since a word is lost, releases all that wait for it") {
+  for (const bool flat : {true, false}) {
+    const Schedules schedules = flat ? flat_schedules(5) : schedules_by_nodes({{0, 1}, {2, 3}, {4}, {5}});
+    const std::size_t ranks = schedules.size();
+    // Each word that some rank awaits is lost in turn.
+    for (std::size_t receiver = 0; receiver < ranks; ++receiver) {
+      for (const auto& step : schedules[receiver].steps()) {
+        if (step.from < 0) continue;
+        INFO("flat: " << flat << "; the word of rank " << step.from << " to rank " << receiver << " is lost");
+        Words words;
+        std::deque<FailingMemory> memories;
+        std::deque<farside::epochs::Barrier<FailingMemory>> barriers;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          const int self = static_cast<int>(rank);
+          memories.emplace_back(words, self).loses = [=](int to, std::uint32_t word) {
+            return self == step.from && to == static_cast<int>(receiver) && word == step.here;
+          };
+          memories.back().interrupted = [=](int from) { return rank == receiver && from == step.from; };
+          barriers.emplace_back(memories.back(), schedules[rank], BarrierWord::make(1, 0, 0), 0U);
+        }
+        std::vector<bool> over(ranks);
+        bool any_abandoned = false;
+        for (std::size_t turn = 0; turn < 4 * ranks; ++turn) {
+          for (std::size_t rank = 0; rank < ranks; ++rank) {
+            if (over[rank]) continue;
+            over[rank] = barriers[rank].advance() || barriers[rank].abandoned();
+            // Not before all others are as far as they can be.
+            if (turn < 2 * ranks || barriers[rank].awaits_lost() < 0) continue;
+            CHECK(rank == receiver);
+            CHECK(barriers[rank].awaits_lost() == step.from);
+            barriers[rank].abandon();
+            any_abandoned = true;
+          }
+        }
+        CHECK(any_abandoned);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          INFO("rank " << rank);
+          CHECK(over[rank]);
+          CHECK(barriers[rank].abandoned() == (rank == receiver));
+        }
+      }
+    }
   }
 }
 
@@ -163,7 +208,7 @@ bool waits_for(const Schedules& schedules, std::size_t late) {
   std::deque<farside::epochs::Barrier<FailingMemory>> barriers;
   for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
     memories.emplace_back(words, static_cast<int>(rank));
-    barriers.emplace_back(memories.back(), schedules[rank], BarrierWord::make(1, 0, 0));
+    barriers.emplace_back(memories.back(), schedules[rank], BarrierWord::make(1, 0, 0), 0U);
   }
   // Each turn brings at least one rank on by a step, or no later one does.
   const std::size_t turns = 2 * schedules.size();

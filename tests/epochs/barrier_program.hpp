@@ -40,7 +40,7 @@ class BarrierProgram {
         Memory::Operation put;
         memory.notify_write(put, carried_to(memory.rank()), data_word(memory.rank()), count);
       }
-      running_.begin<Barrier>(memory, *schedule_, word);
+      running_.begin<Barrier>(memory, *schedule_, word, 0U);
     }
     auto& barrier = running_.get<Barrier>();
     if (!barrier.advance()) return;

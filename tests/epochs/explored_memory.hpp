@@ -253,6 +253,7 @@ class Memory {
   void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     notify(operation, Kind::kWrite, rank, word, value);
   }
+  static bool interrupted_since(int, std::uint32_t) { return false; }
   void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
   void learn_hand_off_time(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const {

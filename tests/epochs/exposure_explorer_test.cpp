@@ -130,6 +130,33 @@ TEST_CASE("a start learns which posts have MPI_MODE_NOPUT, and takes all bits of
   CHECK(words.at(kOrigin, ControlBlock::posted_word(40)) == 0);
 }
 
+TEST_CASE("a start that does not succeed leaves the posts that have arrived, and knows which one is missing") {
+  using farside::epochs::FailingMemory, farside::epochs::Words;
+  constexpr int kOrigin = 1;
+  const std::vector<int> targets = {0, 2, 3};
+  Words words;
+  FailingMemory origin(words, kOrigin);
+  const auto post = [&](int target) {
+    words.at(kOrigin, ControlBlock::posted_word(target)) += ControlBlock::posted_bit(target);
+  };
+  farside::epochs::AwaitPosts<FailingMemory> start(origin, targets);
+  post(0);
+  post(3);
+  const std::uint64_t posted = words.at(kOrigin, ControlBlock::posted_word(0));
+  CHECK(!start.advance());
+  const auto all = [](int) { return true; };
+  CHECK(start.first_missing(all) == 2);
+  CHECK(start.first_missing([](int target) { return target != 2; }) == -1);
+  CHECK(words.at(kOrigin, ControlBlock::posted_word(0)) == posted);
+  // A post that arrives before the interruption is seen after it.
+  CHECK(start.first_missing([&](int target) {
+    if (target == 2) post(2);
+    return true;
+  }) == -1);
+  CHECK(start.advance());
+  CHECK(words.at(kOrigin, ControlBlock::posted_word(0)) == 0);
+}
+
 TEST_CASE("an exposure of another rank is found from the post to the wait") {
   using farside::epochs::FailingMemory, farside::epochs::Words;
   using Mark = farside::epochs::ExposureMark<FailingMemory>;

@@ -39,6 +39,10 @@ class FailingMemory {
 
   FailingMemory(Words& words, int rank) : words_(words), rank_(rank) {}
   std::function<bool(int, std::uint32_t)> fails = [](int, std::uint32_t) { return false; };
+  // Selects notifications that have no effect, and no error either.
+  std::function<bool(int, std::uint32_t)> loses = [](int, std::uint32_t) { return false; };
+  // Whether notifications of the rank may be lost.
+  std::function<bool(int)> interrupted = [](int) { return false; };
 
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     if (begin(operation, rank, word)) words_.at(rank, word) += value;
@@ -52,11 +56,12 @@ class FailingMemory {
     if (begin(operation, rank, word)) words_.at(rank, word) = value;
   }
   void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    fetch_add(operation, rank, word, value);
+    if (!loses(rank, word)) fetch_add(operation, rank, word, value);
   }
   void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    write(operation, rank, word, value);
+    if (!loses(rank, word)) write(operation, rank, word, value);
   }
+  bool interrupted_since(int rank, std::uint32_t) const { return interrupted(rank); }
   void pause(Operation&, std::uint64_t) {}
   void learn_hand_off_time(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const { return words_.at(rank_, word); }

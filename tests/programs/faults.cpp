@@ -18,15 +18,20 @@
 //                                                        lost: the others get errors that name it, and continue with
 //                                                        each other; exit code 33; killed: by SIGKILL, for launchers
 //                                                        that then end no other rank (and have their own exit code)
-#include <dlfcn.h>
-#include <sys/socket.h>
-
+//   interrupted SECONDS                                  connections end while a post, a complete and the word of a
+//                                                        fence are on their way: who waits for them gets an error
+//                                                        after FARSIDE_PEER_TIMEOUT, which is SECONDS; two ranks
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <thread>
 
 #include "check.hpp"
@@ -166,7 +171,7 @@ constexpr int kGone = 33;
   if (posts) {
     check::Stderr of_wait;
     CHECK(MPI_Win_wait(exposed) != MPI_SUCCESS);
-    CHECK(of_wait.end().find("target 1: the connection to an origin was lost") != std::string::npos);
+    CHECK(of_wait.end().find("target 1: the connection was lost") != std::string::npos);
   }
   const std::int64_t number = 7 + check::rank();
   // The timing decides which call gets the error.
@@ -197,6 +202,136 @@ constexpr int kGone = 33;
   MPI_Recv(&theirs, 1, MPI_INT64_T, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   MPI_Abort(MPI_COMM_WORLD, kGone);
   std::abort();
+}
+
+// Stops this process until something has arrived by a TCP connection that is not the runtime's. That is lost, and these
+// connections end.
+void lose_what_arrives(const std::vector<int>& of_the_runtime) {
+  std::vector<pollfd> connections;
+  for (const int fd : sockets()) {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    if (std::find(of_the_runtime.begin(), of_the_runtime.end(), fd) != of_the_runtime.end()) continue;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 && peer.ss_family == AF_INET)
+      connections.push_back({fd, POLLIN, 0});
+  }
+  CHECK(!connections.empty());
+  const pid_t self = getpid();
+  const pid_t child = fork();
+  if (child == 0) {
+    while (!all_stopped(self)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    poll(connections.data(), connections.size(), -1);
+    for (const pollfd& each : connections) {
+      char lost[4096];
+      while (recv(each.fd, lost, sizeof lost, MSG_DONTWAIT) > 0) continue;
+      shutdown(each.fd, SHUT_RDWR);
+    }
+    kill(self, SIGCONT);
+    _exit(0);
+  }
+  raise(SIGSTOP);
+  waitpid(child, nullptr, 0);
+}
+
+// Rank 1 notifies rank 0 while that is stopped, and the notification is lost.
+int interrupted(const check::Program& program) {
+  constexpr int kReceiver = 0, kSender = 1;
+  const std::vector<int> before = sockets();
+  const std::chrono::seconds timeout(program.number("interrupted", 0));
+  const bool receives = check::rank() == kReceiver;
+  const int other = 1 - check::rank();
+  int pid = getpid(), pids[2];
+  CHECK_MPI(MPI_Allgather(&pid, 1, MPI_INT, pids, 1, MPI_INT, MPI_COMM_WORLD));
+  const check::Window window(program.memory(), kBytes, 8);
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  // Afterwards a connection is there, and what this rank has sent before is known to have arrived.
+  const auto put = [&] {
+    const std::int64_t number = 7;
+    int code = MPI_Win_lock(MPI_LOCK_SHARED, other, 0, window);
+    if (code == MPI_SUCCESS) code = MPI_Put(&number, 1, MPI_INT64_T, other, 0, 1, MPI_INT64_T, window);
+    if (code == MPI_SUCCESS) code = MPI_Win_flush(other, window);
+    const int unlocked = MPI_Win_unlock(other, window);
+    return code == MPI_SUCCESS && unlocked == MPI_SUCCESS;
+  };
+  const auto exchange = [&](const check::Window& on, auto&& send, auto&& receive) {
+    CHECK_MPI(MPI_Win_set_errhandler(on, MPI_ERRORS_RETURN));
+    while (!put()) continue;
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (!receives) {
+      while (!all_stopped(pids[kReceiver])) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      (void)send(MPI_Win(on));
+      return;
+    }
+    lose_what_arrives(before);
+    check::Stderr said;
+    const auto begin = Clock::now();
+    const int code = receive(MPI_Win(on));
+    const auto took = Clock::now() - begin;
+    const std::string text = said.end();
+    std::fputs(text.c_str(), stderr);
+    CHECK(code != MPI_SUCCESS);
+    CHECK(text.find("target 1: the connection was lost") != std::string::npos);
+    CHECK(took >= timeout - std::chrono::milliseconds(100));
+  };
+  const auto fence = [](MPI_Win on) { return MPI_Win_fence(0, on); };
+  {
+    check::section("the word of a fence is lost");
+    const check::Window on(program.memory(), 8, 8);
+    exchange(on, fence, fence);
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    while (!put()) continue;
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    for (int again = 0; again < 3; ++again) CHECK_MPI(MPI_Win_fence(0, on));
+  }
+  const check::Group with_sender({kSender}), with_receiver({kReceiver});
+  {
+    check::section("a post is lost");
+    const check::Window on(program.memory(), 8, 8);
+    exchange(
+        on, [&](MPI_Win posted) { return MPI_Win_post(with_receiver, 0, posted); },
+        [&](MPI_Win started) { return MPI_Win_start(with_sender, 0, started); });
+    // The post will never be answered.
+    if (!receives) {
+      CHECK(MPI_Win_wait(on) != MPI_SUCCESS);
+    } else {
+      CHECK(MPI_Win_complete(on) != MPI_SUCCESS);  // no epoch is open
+    }
+    while (!put()) continue;
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
+  for (const bool tests : {false, true}) {
+    check::section("a complete is lost");
+    const check::Window on(program.memory(), 8, 8);
+    CHECK_MPI(MPI_Win_set_errhandler(on, MPI_ERRORS_RETURN));
+    const int assertion = tests ? MPI_MODE_NOCHECK : 0;
+    if (receives) CHECK_MPI(MPI_Win_post(with_sender, assertion, on));
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (!receives) CHECK_MPI(MPI_Win_start(with_receiver, assertion, on));
+    exchange(
+        on, [](MPI_Win started) { return MPI_Win_complete(started); },
+        [&](MPI_Win posted) {
+          int flag = 0, code = MPI_SUCCESS;
+          while (tests && code == MPI_SUCCESS) code = MPI_Win_test(posted, &flag);
+          const int waited = MPI_Win_wait(posted);
+          CHECK(!tests || code == waited);
+          return waited;
+        });
+    // A late complete of that exposure would count for this one.
+    if (receives) CHECK(MPI_Win_post(with_sender, 0, on) != MPI_SUCCESS);
+    while (!put()) continue;
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  }
+  check::section("all is well with a new window");
+  const check::Window on(program.memory(), 8, 8);
+  if (receives) {
+    CHECK_MPI(MPI_Win_post(with_sender, 0, on));
+    CHECK_MPI(MPI_Win_wait(on));
+  } else {
+    CHECK_MPI(MPI_Win_start(with_receiver, 0, on));
+    CHECK_MPI(MPI_Win_complete(on));
+  }
+  CHECK_MPI(MPI_Win_fence(0, on));
+  return 0;
 }
 
 // Requests the cut from support/virtual_hosts, which has passed the place where it waits for the request.
@@ -414,6 +549,7 @@ int main(int argc, char** argv) {
   // The second thread only sends signals.
   check::Program program(argc, argv, MPI_THREAD_FUNNELED);
   if (program.has("gone")) gone(program);
+  if (program.has("interrupted")) return interrupted(program);
   if (program.has("dead")) return dead(program);
   if (program.has("reused")) return reused(program);
   if (program.has("errors")) return errors(program);

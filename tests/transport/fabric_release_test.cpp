@@ -115,7 +115,7 @@ TEST_CASE("RDMA behind a notification with operations waits until they were exec
   CHECK(on.route->flush(7).ok());
   // The rank itself has said that it has executed them.
   notify_with_put();
-  on.route->knows_executed(7);
+  on.route->has_posted(7);
   CHECK(on.get(7, 8000).ok());
   CHECK(on.asked() == "read 7");
   CHECK(on.route->flush(7).ok());
@@ -137,6 +137,40 @@ TEST_CASE("RDMA behind a notification with operations waits until they were exec
   CHECK(on.get(7, 8000).ok());
   CHECK(on.asked() == "message 7 of 0 and 1, read 7");
   CHECK(on.route->flush(7).ok());
+}
+
+TEST_CASE("RDMA behind a notification with a reply waits for no other message") {
+  RouteFixture on;
+  on.endpoint.acknowledges = true;
+  on.agree();
+  on.route->expect_release(7);
+  CHECK(on.put(7).ok());
+  CHECK(on.notify(7).ok());
+  CHECK(on.get(7, 8000).ok());
+  CHECK(on.asked() == "notification 7 of 1 and 1, read 7");
+  CHECK(on.route->flush(7).ok());
+}
+
+TEST_CASE(
+    "a notification that is sent while another thread learns that the earlier ones were executed is no earlier one") {
+  Unconfirmed unconfirmed;
+  CHECK_FALSE(unconfirmed.any());
+  unconfirmed.sent();
+  const std::uint16_t latest = unconfirmed.last();
+  unconfirmed.sent();
+  unconfirmed.executed(latest);
+  CHECK(unconfirmed.any());
+  const std::uint16_t last = unconfirmed.last();
+  unconfirmed.executed(last);
+  CHECK_FALSE(unconfirmed.any());
+  // Of two threads that have asked, the slower one knows nothing of what was sent since.
+  unconfirmed.sent();
+  unconfirmed.executed(last);
+  CHECK(unconfirmed.any());
+  for (int i = 0; i < 70'000; ++i) {
+    unconfirmed.sent();
+    CHECK(unconfirmed.any());
+  }
 }
 
 TEST_CASE("a release waits for what it would overtake: reads, and writes where messages may overtake them") {

@@ -43,6 +43,31 @@ TEST_CASE("where all ranks are alike, no rank is asked for its description") {
   CHECK(calls[0].key == own.data_key.key);
 }
 
+TEST_CASE(
+    "an interruption concerns one rank, and waits that began before it; a start, all since the rank's last post") {
+  RouteFixture on;
+  on.agree();
+  FabricRoute& route = *on.route;
+  CHECK(route.first_interruptions() == 0);
+  CHECK_FALSE(route.interrupted_since(7, 0));
+  on.endpoint.interrupted = 5;
+  on.endpoint.interrupted_ranks = {{7, 5}, {8, 3}};
+  CHECK(route.interrupted_since(7, 0));
+  CHECK(route.interrupted_since(7, 4));
+  CHECK_FALSE(route.interrupted_since(7, 5));
+  CHECK(route.interrupted_since(8, 2));
+  CHECK_FALSE(route.interrupted_since(8, 3));
+  CHECK_FALSE(route.interrupted_since(9, 0));
+  for (const int rank : {7, 8}) CHECK(route.interrupted_since_post(rank));
+  CHECK_FALSE(route.interrupted_since_post(9));
+  route.has_posted(8);
+  CHECK_FALSE(route.interrupted_since_post(8));
+  CHECK(route.interrupted_since_post(7));
+  on.endpoint.interrupted = 6;
+  on.endpoint.interrupted_ranks[8] = 6;
+  CHECK(route.interrupted_since_post(8));
+}
+
 TEST_CASE("the first use of a rank that differs asks for its description, once") {
   struct Case {
     const char* what;

@@ -63,8 +63,11 @@ class FakeEndpoint final : public Endpoint {
   bool runs = false;         // writes in runs stay under way until end_run() has been called
   int refused_ends = 0;      // so many calls of it come too early
   bool lock_is_free = true;  // an acquire step does not stop the operations
-  std::uint32_t losses = 0;  // how often notifications were lost
-  int loses_to = 0;          // to this rank
+  bool acknowledges = false;                       // notifications have replies
+  std::uint32_t losses = 0;                        // how often notifications were lost
+  int loses_to = 0;                                // to this rank
+  std::uint32_t interrupted = 0;                   // so many interruptions
+  std::map<int, std::uint32_t> interrupted_ranks;  // the last one of each rank
   std::map<int, TargetDescription> descriptions;
 
   // The next call of this kind fails, at once or later.
@@ -155,7 +158,12 @@ class FakeEndpoint final : public Endpoint {
     return issue(pending, place.peer, call);
   }
   std::uint32_t lost_notifications(Peer peer) const override { return ranks_.at(peer) == loses_to ? losses : 0; }
-  bool any_notification_lost() const override { return losses > 0; }
+  std::uint32_t interruptions() const override { return interrupted; }
+  std::uint32_t last_interruption(Peer peer) const override {
+    const auto found = interrupted_ranks.find(ranks_.at(peer));
+    return found != interrupted_ranks.end() ? found->second : 0;
+  }
+  bool acknowledges_notifications() const override { return acknowledges; }
   Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep&, const ControlStep&, LockedResult& result) override {
     const Call call = message(list, 2);

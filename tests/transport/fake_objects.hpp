@@ -10,6 +10,7 @@
 #include <mutex>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -111,6 +112,8 @@ struct Network {
   std::size_t refuse = 0;      // writes
   std::size_t fail_after = 0;  // the last one of so many writes fails; 0: none
   Held held;
+  std::thread::id only_reader;  // FakeSilence
+  bool is_silent() const { return only_reader != std::thread::id() && only_reader != std::this_thread::get_id(); }
   std::uint16_t next_port = 1;
   std::uint64_t next_key = 1;
 };

@@ -22,6 +22,7 @@ constexpr const char* kName = "fake";
 
 ssize_t read_completions(fid_cq* fid, void* out, std::size_t count) {
   const std::scoped_lock held(network().mutex);
+  if (network().is_silent()) return -FI_EAGAIN;
   auto& queue = *reinterpret_cast<Completions*>(fid);
   FakeQueues& counted = network().counted;
   std::size_t read = 0;
@@ -264,6 +265,16 @@ void FakeHold::end() {
   held.changed.notify_all();
   for (const auto& [queue, entry] : held.completions) fake::complete(*queue, entry.op_context, entry.flags, 0);
   held.completions.clear();
+}
+
+FakeSilence::FakeSilence() {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().only_reader = std::this_thread::get_id();
+}
+
+FakeSilence::~FakeSilence() {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().only_reader = {};
 }
 
 void fake_refusal(std::size_t writes) {

@@ -38,6 +38,15 @@ FakeQueues fake_queues();
 void fake_refusal(std::size_t writes);
 // The write behind so many others fails, as a queue pair does: all later operations of its connection fail as well.
 void fake_failure(std::size_t behind);
+// From its construction to its end only the constructing thread reads completions and events; for the others nothing
+// has happened yet. One at a time.
+class FakeSilence {
+ public:
+  FakeSilence();
+  FakeSilence(const FakeSilence&) = delete;
+  FakeSilence& operator=(const FakeSilence&) = delete;
+  ~FakeSilence();
+};
 // What guards the provider, which no lock of farside is.
 const void* fake_mutex();
 

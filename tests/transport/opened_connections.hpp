@@ -23,7 +23,7 @@ struct Opened {
   std::unique_ptr<Connections> connections;
 
   explicit Opened(Connections::Opening opening = {}) {
-    const auto lost = [](Peer, const std::string&) {};
+    const auto lost = [](Peer, const std::string&, bool) {};
     connections = std::move(Connections::open(domain, 0, lost, nullptr, std::move(opening)).value());
   }
   Connections* operator->() { return connections.get(); }

@@ -59,11 +59,11 @@ const Error kLost{ErrorKind::kPeer, "lost"};
 
 TEST_CASE(
     "a notification ends when it is sent, and is lost with its connection unless a later operation has completed") {
-  const auto end_connection = [](UnderWay& under_way) { under_way.fail_awaiting(kPeer, kLost); };
+  const auto end_connection = [](UnderWay& under_way) { under_way.fail_awaiting(kPeer, kLost, false); };
   {
     UnderWay under_way;
     end_connection(under_way);
-    CHECK_FALSE(under_way.any_notification_lost());
+    CHECK(under_way.lost_notifications(kPeer) == 0);
     under_way.completed(under_way.notification());
     CHECK(under_way.idle());
     CHECK(under_way.lost_notifications(kPeer) == 0);
@@ -103,6 +103,26 @@ TEST_CASE(
   under_way.fail_all(under_way.state, kLost);
   CHECK(under_way.lost_notifications(kPeer) == 1);
   CHECK_FALSE(under_way.pending.take_error().ok());
+}
+
+TEST_CASE("interruptions are numbered over all peers, and an end in order is none") {
+  UnderWay under_way;
+  CHECK(under_way.interruptions() == 0);
+  under_way.completed(under_way.notification());
+  under_way.fail_awaiting(kPeer, kLost, true);
+  CHECK(under_way.interruptions() == 0);
+  CHECK(under_way.lost_notifications(kPeer) == 0);
+  // Also of a peer to which nothing was ever issued: its notifications may be lost.
+  under_way.fail_awaiting(kPeer + 1, kLost, false);
+  CHECK(under_way.interruptions() == 1);
+  CHECK(under_way.last_interruption(kPeer + 1) == 1);
+  CHECK(under_way.lost_notifications(kPeer + 1) == 0);
+  CHECK(under_way.last_interruption(kPeer) == 0);
+  CHECK(under_way.last_interruption(kPeer + 2) == 0);
+  under_way.fail_all(under_way.state, kLost);
+  CHECK(under_way.interruptions() == 2);
+  CHECK(under_way.last_interruption(kPeer) == 2);
+  CHECK(under_way.last_interruption(kPeer + 1) == 1);
 }
 
 TEST_CASE("a request ends with the later one of its completion and its reply") {
@@ -203,7 +223,7 @@ TEST_CASE("when a connection ends, requests fail that await replies, and the pro
   Operation& sent = under_way.request();
   CHECK(under_way.take_reply(under_way.reply_to(answered)));
   under_way.completed(sent);
-  under_way.fail_awaiting(kPeer, kLost);
+  under_way.fail_awaiting(kPeer, kLost, false);
   CHECK(under_way.pending.count() == 3);  // all but the one that was sent
   CHECK_FALSE(under_way.pending.take_error().ok());
   under_way.completed(unsent);
@@ -349,7 +369,7 @@ TEST_CASE("an open run fails when its connection ends, and is free at once when 
     if (abandoned) {
       runs.fail_all(runs.state, kLost);
     } else {
-      runs.fail_awaiting(kPeer, kLost);
+      runs.fail_awaiting(kPeer, kLost, false);
     }
     CHECK(runs.idle());
     CHECK(runs.state.run.open == nullptr);

@@ -136,7 +136,9 @@ class CountingEndpoint final : public Endpoint {
     return take(pending);
   }
   std::uint32_t lost_notifications(Peer) const override { return 0; }
-  bool any_notification_lost() const override { return false; }
+  std::uint32_t interruptions() const override { return 0; }
+  std::uint32_t last_interruption(Peer) const override { return 0; }
+  bool acknowledges_notifications() const override { return false; }
   Status execute_locked(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
                         const ControlStep&, LockedResult&) override {
     return take(pending);

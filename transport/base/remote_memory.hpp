@@ -39,13 +39,16 @@ concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operat
 // Notifications: an addition to a word, or a write of it, whose effect the caller does not await. The operation is done
 // when it may be used again, has no value, and may take effect later: behind the earlier notifications of this rank to
 // the same rank, and before operations that it issues later. failed() may become true afterwards, if the notification
-// may have been lost.
+// may have been lost. A protocol that waits for one of another rank asks interrupted_since(): whether notifications of
+// that rank may have been lost since the memory had counted so many interruptions. What has arrived before is visible
+// then.
 template <class M>
 concept NotifyingMemory = RemoteMemory<M> &&
     requires(M memory, typename M::Operation operation, int rank, std::uint32_t word, std::uint64_t value) {
   memory.notify_add(operation, rank, word, value);
   memory.notify_write(operation, rank, word, value);
   { operation.failed() } -> std::convertible_to<bool>;
+  { memory.interrupted_since(rank, std::uint32_t{}) } -> std::convertible_to<bool>;
 };
 
 }  // namespace farside

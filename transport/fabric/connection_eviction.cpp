@@ -73,8 +73,6 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   }
   const std::size_t count = connections_.count();
   if (replies_.send(make_disconnect(peer), send_) != 0) return;
-  // The peer ends the connection when it has received the request, which is behind all notifications.
-  ends_in_order(peer_state);
   if (shortage) {
     log(LogLevel::kInfo,
         "{} connections, and no descriptor or memory for another: one that was not used is to be "
@@ -88,6 +86,7 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   peer_state.patience =
       soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : Clock::duration(kUnused);
   connections_.begin_disconnect(peer);
+  connections_.present(peer)->farewell = Connection::Farewell::kSending;
 }
 
 std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
@@ -99,7 +98,32 @@ std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
 }
 
 void ConnectionEviction::leave_all() {
-  connections_.for_each_peer([this](Peer peer) { replies_.keep(make_disconnect(peer)); });
+  connections_.for_each_peer([this](Peer peer) {
+    Connection::Farewell& farewell = connections_.present(peer)->farewell;
+    if (farewell != Connection::Farewell::kUnsent) return;
+    replies_.keep(make_disconnect(peer));
+    farewell = Connection::Farewell::kSending;
+  });
+}
+
+void ConnectionEviction::sent(const Reply& disconnect) {
+  if (const std::optional<Peer> peer = connections_.peer_of(disconnect.header.operation))
+    connections_.present(*peer)->farewell = Connection::Farewell::kSent;
+}
+
+// Answers DISCONNECT and ends the connection, when nothing of this process is under way on it. Returns whether it has
+// ended.
+bool ConnectionEviction::ends(Peer peer) {
+  Connection* const connection = connections_.present(peer);
+  // The present connection may be a newer one.
+  if (connection == nullptr || !connection->in_order) return true;
+  if (states_.any_issued(peer)) return false;
+  if (connection->farewell == Connection::Farewell::kUnsent) {
+    const ssize_t code = replies_.send(make_disconnect(peer), send_);
+    if (code == -FI_EAGAIN) return false;
+    connection->farewell = code == 0 ? Connection::Farewell::kSending : Connection::Farewell::kSent;
+  }
+  return connection->farewell == Connection::Farewell::kSent && connections_.disconnect(peer);
 }
 
 void ConnectionEviction::receive(std::span<const std::byte> message) {
@@ -109,14 +133,20 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
   // The connection may have ended since.
   const std::optional<Peer> peer = connections_.peer_of(header.operation);
   if (!peer) return;
-  // The sender receives what is sent before the connection ends, or needs it no more.
-  ends_in_order(states_.of(*peer));
   connections_.begin_disconnect(*peer);
+  connections_.present(*peer)->in_order = true;
+  {
+    // The sender has what this process has sent before, or receives it before the end, or needs it no more. If the
+    // connection ends otherwise, the sender notes it: it has not received the answer.
+    PeerState& peer_state = states_.of(*peer);
+    const std::scoped_lock held(peer_state.mutex);
+    peer_state.confirmed = peer_state.notifications;
+  }
   if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
 }
 
 void ConnectionEviction::disconnect_idle() {
-  std::erase_if(disconnecting_, [&](Peer peer) { return !states_.any_issued(peer) && connections_.disconnect(peer); });
+  std::erase_if(disconnecting_, [this](Peer peer) { return ends(peer); });
 }
 
 }  // namespace farside

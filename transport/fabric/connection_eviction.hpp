@@ -3,8 +3,12 @@
 // node has for connections, if that is less): beyond this limit the least recently used are closed, and reopened on
 // demand. Eviction must lose nothing, and a process does not see the operations that its peer has under way. To evict
 // an idle connection, a process therefore stops issuing on it and sends DISCONNECT. The peer stops issuing as well, and
-// ends the connection when nothing of its own is under way: its requests have been answered by then. If both send
-// DISCONNECT, both end it.
+// answers with
+// DISCONNECT and ends the connection when nothing of its own is under way: its requests have been answered by then. The
+// process that receives the answer ends the connection as well.
+//
+// DISCONNECT is the last message of its sender on the connection. So its receiver has all notifications of the sender,
+// and one that loses the connection without it may lack some: an interruption (operations_under_way.hpp).
 //
 // The same happens, whatever the limit is, when a connection cannot be made for lack of descriptors or memory.
 //
@@ -65,9 +69,10 @@ class ConnectionEviction {
   bool any_disconnecting() const { return !disconnecting_.empty(); }
   // Ends those of them on which nothing of this process is under way.
   void disconnect_idle();
-  // Keeps a DISCONNECT to each connected peer among the unsent answers, before this process closes its connections: one
-  // that ends without it may have lost notifications.
+  // Keeps a DISCONNECT to each connected peer among the unsent answers, before this process closes its connections.
   void leave_all();
+  // Notes that the provider has sent a DISCONNECT, or failed to.
+  void sent(const Reply& disconnect);
 
  private:
   struct Unused {
@@ -77,11 +82,7 @@ class ConnectionEviction {
   std::vector<Unused> unused(Clock::time_point now);
   void ask_to_disconnect(PeerState& peer_state, bool shortage);
   std::unique_ptr<Reply> make_disconnect(Peer peer);
-  // The connection will end in good order, so that no notification to the peer is lost with it.
-  static void ends_in_order(PeerState& peer_state) {
-    const std::scoped_lock held(peer_state.mutex);
-    peer_state.confirmed = peer_state.notifications;
-  }
+  bool ends(Peer peer);
 
   Connections& connections_;
   PeerStates& states_;

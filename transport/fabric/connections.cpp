@@ -142,12 +142,18 @@ bool Connections::disconnect(Peer peer) {
 // An adapter does so only when this side has shut the connection down as well: libfabric 1.17 leaves the queue pair
 // as it is, and it goes on trying.
 void Connections::ended(Connection& connection, const std::string& why) {
+  if (connection.state == State::kEnded || connection.state == State::kConnecting) {
+    table_.forget(connection);
+    table_.end(connection);
+    return table_.close(connection);
+  }
   if (before_end_) before_end_();
+  if (connection.state == State::kEnded) return;  // an error among the completions has ended it: failed()
   table_.forget(connection);
-  const State before = table_.end(connection);
-  if (before != State::kConnected && before != State::kDisconnecting) return table_.close(connection);
+  table_.end(connection);
   if (domain_.by_adapter()) fi_shutdown(connection.endpoint.get(), 0);
-  lost_(connection.peer, why);
+  // The peer may use a connection that this process has accepted and does not know as established.
+  lost_(connection.peer, why, connection.in_order);
 }
 
 // A queue pair that has reported an error takes nothing more, and no event says that its connection has ended.

@@ -49,8 +49,8 @@ class Connections {
 
  public:
   // Called when the connection to a peer has ended: the provider fails operations on it, and no reply arrives by it
-  // any more.
-  using Lost = std::function<void(Peer, const std::string&)>;
+  // any more. `in_order`: the peer has sent DISCONNECT before.
+  using Lost = std::function<void(Peer, const std::string&, bool in_order)>;
   // Called before the endpoint that reach() gave for this process's own operations stops carrying them.
   using Withdraw = std::function<void(Peer)>;
   // How the endpoints for this process's own requests are opened.
@@ -88,8 +88,7 @@ class Connections {
   std::size_t most_receives() const { return endpoints_.most_receives(); }
   // Handles connection events. Returns whether there were any.
   bool progress();
-  // `call` takes the messages that have arrived, and is called before a connection counts as ended. It may not end a
-  // connection.
+  // `call` takes the messages that have arrived, and is called before a connection counts as ended.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   // Returns whether some connection has ended and was not freed yet (clear_lost).
   bool any_lost() const { return table_.any_ended(); }
@@ -130,6 +129,8 @@ class Connections {
   void found_socket(Peer peer, int socket) { table_.of(peer).current->socket = socket; }
   // Returns the peer to which the connection of this number is the present one; none if there is no such connection.
   std::optional<Peer> peer_of(std::uint64_t number) const { return table_.peer_of(number); }
+  // The present connection to the peer; null if there is none.
+  Connection* present(Peer peer) { return table_.of(peer).current; }
   // From now on only answers are sent on the present connection to the peer. Precondition: there is one.
   void begin_disconnect(Peer peer) { table_.begin_disconnect(*table_.of(peer).current); }
   // Closes a connection after begin_disconnect. Precondition: none of this process's operations is under way on it.

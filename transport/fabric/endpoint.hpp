@@ -83,11 +83,16 @@ class Endpoint {
   // later messages bring, but perhaps behind RDMA that is issued later.
   virtual Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep& step, std::uint64_t* fetched) = 0;
+  // Whether `pending` is done only when the handler has executed the message. Then nothing that is issued later is
+  // executed before.
+  virtual bool acknowledges_notifications() const = 0;
   // Returns how often notifications to the peer may have been lost with its connection. Each time the next operation
   // towards the peer fails for that reason.
   virtual std::uint32_t lost_notifications(Peer peer) const = 0;
-  // Whether this ever happened, for some peer. One load.
-  virtual bool any_notification_lost() const = 0;
+  // Interruptions: the ends of connections by which notifications of the peer may have been lost, numbered from 1 on
+  // over all peers. The number of the last one, one load; and of the peer's last one. 0: there was none.
+  virtual std::uint32_t interruptions() const = 0;
+  virtual std::uint32_t last_interruption(Peer peer) const = 0;
   // As execute_and_control(), with an acquire step before the operations, which may stop them (message.hpp), and a
   // release step after them. `result` stays in use until `pending` is done.
   virtual Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,

@@ -37,12 +37,13 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   opening.opened = [this] { thread_.wake(); };
   opening.resolve = std::move(resolve);
   Result<std::unique_ptr<Connections>> connections = Connections::open(
-      domain_, limits_.most_receives, [this](Peer peer, const std::string& why) { drop_replies(peer, why); },
+      domain_, limits_.most_receives,
+      [this](Peer peer, const std::string& why, bool in_order) { drop_replies(peer, why, in_order); },
       [this](Peer peer) { under_way_.peers().withdraw_endpoint(peer); }, std::move(opening));
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
   // The peer may have sent DISCONNECT before it ended the connection.
-  if (!domain_.by_adapter()) connections_->before_end([this] { take_completions(); });
+  connections_->before_end([this] { take_completions(); });
   eviction_.emplace(*connections_, under_way_.peers(), replies_, settings.connections,
                     [this](Reply& reply) { return send(reply); });
   share_node(1);

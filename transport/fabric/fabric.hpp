@@ -115,8 +115,10 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
                              const ControlStep& step, std::uint64_t* fetched) override;
   Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                 const ControlStep& step, std::uint64_t* fetched) override;
+  bool acknowledges_notifications() const override { return domain_.by_adapter(); }
   std::uint32_t lost_notifications(Peer peer) const override { return under_way_.lost_notifications(peer); }
-  bool any_notification_lost() const override { return under_way_.any_notification_lost(); }
+  std::uint32_t interruptions() const override { return under_way_.interruptions(); }
+  std::uint32_t last_interruption(Peer peer) const override { return under_way_.last_interruption(peer); }
   Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep& acquire_step, const ControlStep& release_step,
                         LockedResult& result) override;
@@ -183,7 +185,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   bool take_completions();
   void complete(const fi_cq_msg_entry& entry);
   void complete_with_error();
-  void drop_replies(Peer peer, const std::string& why);
+  void drop_replies(Peer peer, const std::string& why, bool in_order);
 
   // Messages (fabric_messages.cpp).
   void receive(Receive& buffer, std::size_t bytes);

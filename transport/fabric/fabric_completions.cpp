@@ -48,6 +48,7 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
       return receives_.post_again(static_cast<Receive&>(*context));
     case Context::Kind::kReply: {
       auto& reply = static_cast<Reply&>(*context);
+      if (reply.header.kind == MessageKind::kDisconnect) eviction_->sent(reply);
       if (reply.probe) PeerHealth::probe_completed(under_way_.peers().of(reply.peer), Clock::now());
       return replies_.completed(reply);
     }
@@ -86,6 +87,7 @@ void Fabric::complete_with_error() {
       auto& reply = static_cast<Reply&>(*context);
       const Peer peer = reply.peer;
       const fid_ep* const endpoint = reply.endpoint;
+      if (reply.header.kind == MessageKind::kDisconnect) eviction_->sent(reply);
       if (reply.probe) {
         PeerHealth::probe_failed(under_way_.peers().of(peer));
       } else {
@@ -100,10 +102,10 @@ void Fabric::complete_with_error() {
 
 // Called when the connection to the peer has ended. The provider fails operations that were being sent. Requests that
 // had been sent fail here, except those whose replies arrived before the event.
-void Fabric::drop_replies(Peer peer, const std::string& why) {
+void Fabric::drop_replies(Peer peer, const std::string& why, bool in_order) {
   take_completions();
-  under_way_.fail_awaiting(peer,
-                           Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is lost: {}", provider(), why)});
+  under_way_.fail_awaiting(
+      peer, Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is lost: {}", provider(), why)}, in_order);
 }
 
 }  // namespace farside

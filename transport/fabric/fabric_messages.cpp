@@ -53,6 +53,9 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
 
 ssize_t Fabric::send(Reply& reply) {
   const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
+  // DISCONNECT concerns one connection, and asks for no other.
+  if (reply.header.kind == MessageKind::kDisconnect && reply.header.operation != connections_->number(reply.peer))
+    return -FI_ENOTCONN;
   fid_ep* endpoint = nullptr;
   if (const ssize_t code = connections_->reach(reply.peer, endpoint, Connections::What::kAnswer); code != 0)
     return code;

@@ -71,7 +71,7 @@ bool OperationsUnderWay::take_reply(std::span<const std::byte> message) {
 
 void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
   const std::scoped_lock held(peer_state.mutex);
-  lose_notifications(peer_state);
+  interrupted(peer_state);
   peer_state.issued.for_each([&](Operation& operation) {
     Pending& pending = *std::exchange(operation.pending, nullptr);
     peer_state.issued.remove(operation);
@@ -90,29 +90,40 @@ void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
   });
 }
 
-void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error) {
-  PeerState* const peer_state = peers_.find(peer);
-  if (peer_state == nullptr) return;
-  const std::scoped_lock held(peer_state->mutex);
-  lose_notifications(*peer_state);
-  fail_open_run(*peer_state, error);
-  peer_state->issued.for_each([&](Operation& operation) {
+void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error, bool in_order) {
+  if (in_order && peers_.find(peer) == nullptr) return;
+  PeerState& peer_state = peers_.of(peer);
+  const std::scoped_lock held(peer_state.mutex);
+  if (!in_order) interrupted(peer_state);
+  fail_open_run(peer_state, error);
+  peer_state.issued.for_each([&](Operation& operation) {
     if (!std::exchange(operation.awaits_reply, false)) return;
     operation.pending->failed(error);
-    if (--operation.completions_left == 0) finish(operation, *peer_state);
+    if (--operation.completions_left == 0) finish(operation, peer_state);
   });
 }
 
-void OperationsUnderWay::lose_notifications(PeerState& peer_state) {
-  if (peer_state.confirmed == peer_state.notifications) return;
-  peer_state.confirmed = peer_state.notifications;
-  ++peer_state.lost_notifications;
-  peer_state.loss_to_report = true;
-  any_lost_.store(true, std::memory_order_release);
+void OperationsUnderWay::interrupted(PeerState& peer_state) {
+  if (peer_state.confirmed != peer_state.notifications) {
+    peer_state.confirmed = peer_state.notifications;
+    ++peer_state.lost_notifications;
+    peer_state.loss_to_report = true;
+  }
+  peer_state.last_interruption = interruptions_.load(std::memory_order_relaxed) + 1;
+  // Release: who reads the number finds the words that the peer's messages have changed, and the peer's last one.
+  interruptions_.store(peer_state.last_interruption, std::memory_order_release);
+}
+
+std::uint32_t OperationsUnderWay::last_interruption(Peer peer) const {
+  PeerState* const peer_state = interruptions() != 0 ? peers_.find(peer) : nullptr;
+  if (peer_state == nullptr) [[likely]]
+    return 0;
+  const std::scoped_lock held(peer_state->mutex);
+  return peer_state->last_interruption;
 }
 
 std::uint32_t OperationsUnderWay::lost_notifications(Peer peer) const {
-  PeerState* const peer_state = any_notification_lost() ? peers_.find(peer) : nullptr;
+  PeerState* const peer_state = interruptions() != 0 ? peers_.find(peer) : nullptr;
   if (peer_state == nullptr) [[likely]]
     return 0;
   const std::scoped_lock held(peer_state->mutex);

@@ -138,12 +138,16 @@ class OperationsUnderWay {
   // Fails all operations towards the peer. The provider still has some of them.
   void fail_all(PeerState& peer_state, const Error& error);
   // Fails what the provider will not fail when the connection has ended: the open run, and the requests to the peer
-  // that await replies; for those that the provider has, its completion is awaited.
-  void fail_awaiting(Peer peer, const Error& error);
-  // How often a connection to the peer has ended while, of its notifications, no operation that was issued behind them
+  // that await replies; for those that the provider has, its completion is awaited. `in_order`: it is no interruption.
+  void fail_awaiting(Peer peer, const Error& error, bool in_order);
+  // Interruptions: the ends of connections by which notifications of the peer may be lost. They are numbered from 1 on,
+  // over all peers. Returns the number of the last one, or of the peer's last one; 0: none. All that has arrived from
+  // the peer before is visible to a thread that has read the number. One load; the second one takes the peer's mutex.
+  std::uint32_t interruptions() const { return interruptions_.load(std::memory_order_acquire); }
+  std::uint32_t last_interruption(Peer peer) const;
+  // How many interruptions may have lost notifications to the peer: of these, no operation that was issued behind them
   // had completed.
   std::uint32_t lost_notifications(Peer peer) const;
-  bool any_notification_lost() const { return any_lost_.load(std::memory_order_acquire); }
   // Whether there was one since the last call. Called without the peer's mutex.
   static bool take_lost_notification(PeerState& peer_state);
   // Ends all registrations. The provider must have ended all operations.
@@ -152,15 +156,15 @@ class OperationsUnderWay {
  private:
   void finish(Operation& operation, PeerState& peer_state);
   void recycle(Operation& operation, PeerState& peer_state);
-  // The connection to the peer has ended. With the mutex of the peer held.
-  void lose_notifications(PeerState& peer_state);
+  // The connection to the peer was interrupted. With the mutex of the peer held, and Fabric's.
+  void interrupted(PeerState& peer_state);
 
   const std::uint64_t mask_ = random_bits();
   const std::size_t most_runs_;
   std::atomic<std::size_t> runs_{0};  // under way
   LocalMemory memory_;
   PeerStates peers_;
-  std::atomic<bool> any_lost_{false};  // a notification, at any time
+  std::atomic<std::uint32_t> interruptions_{0};
 };
 
 }  // namespace farside

@@ -87,6 +87,7 @@ struct PeerState {
   std::uint32_t confirmed = 0;      // of them, the first so many have arrived, or are known to be lost
   std::uint32_t lost_notifications = 0;  // how often some may have been lost
   bool loss_to_report = false;           // and no operation has failed for it yet
+  std::uint32_t last_interruption = 0;   // its number (operations_under_way.hpp)
   IssuedOperations issued;
   WriteRun run;
   OperationPool pool;

@@ -26,6 +26,7 @@ FabricRoute::FabricRoute(const Setup& setup)
       statistics_(setup.statistics),
       rank_(setup.rank),
       space_(setup.space),
+      first_interruptions_(setup.endpoint.interruptions()),
       targets_(setup.threaded) {}
 
 FabricRoute::~FabricRoute() {
@@ -299,7 +300,7 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
 // both: type and address at the target decide, here and at the target. Puts and gets go by RDMA.
 Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   const auto fragment = [](auto* buffer, std::size_t done) { return buffer + done; };
-  if (to.target->unconfirmed && !operation.atomic()) [[unlikely]] {
+  if (to.target->unconfirmed.any() && !operation.atomic()) [[unlikely]] {
     if (Status confirmed = confirm(to); !confirmed) return confirmed;
   }
   switch (operation.kind) {
@@ -483,8 +484,13 @@ Status FabricRoute::control_behind_kept(FabricTarget& to, Pending& pending, cons
     // Fetched data need a reply.
     if (awaited || (list != nullptr && list->fetched_bytes() > 0))
       return endpoint_.execute_and_control(pending, handler_of(to), std::move(list), step, fetched);
-    if (list != nullptr) to.unconfirmed = true;
-    return endpoint_.notify(pending, handler_of(to), std::move(list), step, fetched);
+    const bool carries = list != nullptr && !endpoint_.acknowledges_notifications();
+    Status sent = endpoint_.notify(pending, handler_of(to), std::move(list), step, fetched);
+    if (carries) {
+      const auto held = targets_.hold(to);
+      to.unconfirmed.sent();
+    }
+    return sent;
   };
   const FabricTargets::Use use(targets_, to);
   // Operations behind a deferred lock stay kept, and so do those that detached memory may stop, unless there is a
@@ -524,8 +530,33 @@ Status FabricRoute::notify(ControlCall call, int rank, std::uint32_t word, Pendi
   return control_behind_kept(*to.value(), pending, {call, {}, word, *operand, 0}, fetched, false);
 }
 
-void FabricRoute::knows_executed(int rank) {
-  if (FabricTarget* const target = targets_.find(rank)) target->unconfirmed = false;
+void FabricRoute::has_posted(int rank) {
+  FabricTarget* const target = targets_.find(rank);
+  if (target == nullptr) return;
+  if (target->unconfirmed.any()) {
+    const auto held = targets_.hold(*target);
+    target->unconfirmed.executed(target->unconfirmed.last());
+  }
+  const std::uint32_t now = endpoint_.interruptions();
+  if (now != first_interruptions_) [[unlikely]]
+    interruptions_at_post_[rank] = now;
+}
+
+bool FabricRoute::interrupted_since(int rank, std::uint32_t interruptions) {
+  if (endpoint_.interruptions() == interruptions) [[likely]]
+    return false;
+  const Result<FabricTarget*> target = reach(rank);
+  if (!target) return false;
+  // The numbers may wrap.
+  const std::uint32_t last = endpoint_.last_interruption(target.value()->peer);
+  return last != 0 && static_cast<std::int32_t>(last - interruptions) > 0;
+}
+
+bool FabricRoute::interrupted_since_post(int rank) {
+  if (endpoint_.interruptions() == first_interruptions_) [[likely]]
+    return false;
+  const auto found = interruptions_at_post_.find(rank);
+  return interrupted_since(rank, found != interruptions_at_post_.end() ? found->second : first_interruptions_);
 }
 
 // The reply to a message says that the earlier ones were executed.
@@ -534,11 +565,14 @@ Status FabricRoute::confirm(BusyTarget& to) {
   std::uint64_t fetched = 0;
   Pending pending;
   pending.towards(to.rank);
+  const std::uint16_t latest = to.target->unconfirmed.last();
   Status asked = endpoint_.execute_and_control(pending, handler_of(*to.target), nullptr,
                                                {ControlCall::kRead, {}, kAnyWord, 0, 0}, &fetched);
   if (asked) asked = wait_for(pending);
-  if (asked) to.target->unconfirmed = false;
-  return asked;
+  if (!asked) return asked;
+  const auto held = targets_.hold(*to.target);
+  to.target->unconfirmed.executed(latest);
+  return {};
 }
 
 }  // namespace farside

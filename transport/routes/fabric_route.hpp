@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -132,15 +133,21 @@ class FabricRoute {
   // issued later waits until the rank has confirmed it, in one round trip, unless knows_executed() says so before.
   Status notify(ControlCall call, int rank, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
                 std::uint64_t* fetched);
-  // The rank has sent something that it sends only after it has executed all notifications.
-  void knows_executed(int rank);
+  // The post of the rank has arrived, which it sends only after it has executed all notifications.
+  void has_posted(int rank);
   // How often notifications to the rank may have been lost with its connection.
   std::uint32_t lost_notifications(int rank) const {
-    if (!endpoint_.any_notification_lost()) [[likely]]
+    if (endpoint_.interruptions() == 0) [[likely]]
       return 0;
     const FabricTarget* const target = targets_.find(rank);
     return target != nullptr ? endpoint_.lost_notifications(target->peer) : 0;
   }
+  // Whether notifications of the rank may have been lost after so many interruptions (Endpoint), after has_posted(), or
+  // after the space was made. One load if there was no later interruption at all.
+  bool interrupted_since(int rank, std::uint32_t interruptions);
+  bool interrupted_since_post(int rank);
+  // The interruptions when the space was made, before any rank could send a notification.
+  std::uint32_t first_interruptions() const { return first_interruptions_; }
   // Requests a page of a rank's table of regions, and waits for it.
   Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);
 
@@ -204,6 +211,8 @@ class FabricRoute {
   Statistics& statistics_;
   const int rank_;
   const std::uint64_t space_;
+  const std::uint32_t first_interruptions_;
+  std::map<int, std::uint32_t> interruptions_at_post_;  // at has_posted(); empty without a later interruption
   FabricHandle<fid_mr> control_, data_;  // registrations; own_ has their keys
   TargetDescription own_;
   Agreed agreed_;

@@ -35,6 +35,24 @@ namespace farside {
 
 struct BusyTarget;
 
+// Whether operations were sent with a notification and may not have been executed yet. Changed with the target's mutex
+// held, read without. A thread that learns of an execution names the latest notification that was executed, since
+// others may have sent more. Their number has 15 bits: fewer are sent during a round trip.
+class Unconfirmed {
+ public:
+  bool any() const { return (last() & 1U) != 0; }
+  // The latest notification.
+  std::uint16_t last() const { return state_.load(std::memory_order_relaxed); }
+  // Called when it was sent: a question that was issued before does not cover it.
+  void sent() { state_.store(static_cast<std::uint16_t>((last() | 1U) + 2U), std::memory_order_relaxed); }
+  void executed(std::uint16_t latest) {
+    if (latest == last()) state_.store(static_cast<std::uint16_t>(latest & ~1U), std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::uint16_t> state_{0};  // the number, and the lowest bit: some are not confirmed
+};
+
 // A rank that was reached.
 struct FabricTarget {
   Published<std::uint32_t> description = 0;  // its number (FabricTargets); 0 while it is unknown
@@ -43,7 +61,7 @@ struct FabricTarget {
   // Guards the following members, and the order of `busy`.
   SmallMutex mutex;
   bool expects_burst = false;  // Bursts::expected(), while there is no BusyTarget
-  RelaxedFlag unconfirmed = false;  // operations were sent with a notification, and may not have been executed yet
+  Unconfirmed unconfirmed;
   BusyTarget* busy = nullptr;  // null, unless something is outstanding, or was a short time ago
 };
 static_assert(sizeof(FabricTarget) == 24);

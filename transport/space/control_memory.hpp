@@ -137,6 +137,9 @@ class ControlMemory {
       return write(operation, rank, word, value);
     notify(operation, ControlCall::kWrite, rank, word, value);
   }
+  bool interrupted_since(int rank, std::uint32_t interruptions) const {
+    return space_.interrupted_since(rank, interruptions);
+  }
   void pause(Operation& operation, std::uint64_t hand_offs) {
     const auto longest = static_cast<std::uint64_t>(kLongestPause / std::chrono::nanoseconds(1));
     const auto unit = static_cast<std::uint64_t>(hand_off_time_.load(std::memory_order_relaxed));

@@ -275,9 +275,9 @@ class Space {
   int only_peer() const {
     return ranks_ == 2 && !shared_ && words_changed_by_cpu() && !immediate(1 - rank_) ? 1 - rank_ : -1;
   }
-  // See FabricRoute::knows_executed().
-  void knows_executed(int target) {
-    if (!immediate(target)) fabric_->knows_executed(target);
+  // See FabricRoute::has_posted().
+  void has_posted(int target) {
+    if (!immediate(target)) fabric_->has_posted(target);
   }
 
   // Defers a lock of the target in a process with one thread, so that the lock can travel with the operations of its
@@ -351,8 +351,17 @@ class Space {
                 std::uint64_t* fetched) {
     return fabric_->notify(call, target, word, pending, operand, fetched);
   }
-  // Whether lost_notifications() may not be 0 for some rank. Two loads.
-  bool any_notification_lost() const { return fabric_ != nullptr && fabric_->endpoint().any_notification_lost(); }
+  // Interruptions: the ends of connections by which notifications of peers may have been lost (Endpoint). A wait for a
+  // notification ends with an error if its sender was interrupted since it could have sent it. Two loads.
+  std::uint32_t interruptions() const { return fabric_ != nullptr ? fabric_->endpoint().interruptions() : 0; }
+  // See FabricRoute. Three loads if there was no later interruption.
+  std::uint32_t first_interruptions() const { return fabric_ != nullptr ? fabric_->first_interruptions() : 0; }
+  bool interrupted_since(int rank, std::uint32_t interruptions) const {
+    return fabric_ != nullptr && !mapped_control(rank) && fabric_->interrupted_since(rank, interruptions);
+  }
+  bool interrupted_since_post(int rank) const {
+    return fabric_ != nullptr && !mapped_control(rank) && fabric_->interrupted_since_post(rank);
+  }
   // See FabricRoute::lost_notifications().
   std::uint32_t lost_notifications(int target) const {
     return fabric_ != nullptr && !mapped_control(target) ? fabric_->lost_notifications(target) : 0;
