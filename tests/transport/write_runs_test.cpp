@@ -199,6 +199,30 @@ TEST_CASE("a write of a run that fails is an error of the flush, once, and the n
   CHECK(has(target, 40, 2000));
 }
 
+TEST_CASE(
+    "an error of a run, or of an operation of another counter that ends it, is one of both, and of no third one") {
+  const std::size_t failing = GENERATE(0, 2, 3);  // a write of the run, or the operation behind it
+  CAPTURE(failing);
+  Target target;
+  Origin origin(target);
+  Pending ending, third;
+  CHECK(origin.put(0, 1, third));
+  CHECK(origin.process.flush(third, origin.peer));
+  CHECK((origin.puts(10, 0) && origin.flush()));
+  fake_failure(failing);
+  CHECK(origin.puts(3, 1000));
+  CHECK(origin.put(7, 1007, ending));
+  CHECK_FALSE(origin.process.complete(ending));
+  CHECK(origin.pending.done());
+  CHECK_FALSE(origin.pending.take_error());
+  CHECK_FALSE(third.has_error());
+  // All three go on, over another connection.
+  CHECK((origin.put(20, 5, third) && origin.process.flush(third, origin.peer)));
+  CHECK((origin.put(21, 6, ending) && origin.process.flush(ending, origin.peer)));
+  CHECK((origin.puts(10, 2000) && origin.flush()));
+  CHECK((has(target, 10, 2000) && target.words[20] == 5 && target.words[21] == 6));
+}
+
 TEST_CASE("writes of a run that the provider refuses are repeated, and so is the end of the run") {
   Target target;
   Origin origin(target);

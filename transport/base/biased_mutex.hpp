@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A mutex for sections of a few instructions that mostly one thread of the process enters. As long as only one thread
 // uses the mutex, it costs that thread stores and loads, but no atomic read-modify-write. Another thread ends this bias
-// by the process membarrier; from then on a lock is an atomic operation, and so is an unlock. If the other thread is one
-// of farside's own that only visits (only_visits()), the owner takes the bias back when it has entered kBackAfter times
-// since the last visit. Any other thread ends the bias for ever.
+// by the process membarrier; from then on a lock is an atomic operation, and so is an unlock. If the other thread is
+// one of farside's own that only visits (only_visits()), the owner takes the bias back when it has entered kBackAfter
+// times since the last visit. Any other thread ends the bias for ever.
 //
 //   the owner                     another thread
 //   a. inside = true              1. mode = kRevoking
