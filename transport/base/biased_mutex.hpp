@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A mutex for sections of a few instructions that mostly one thread of the process enters. As long as only one thread
 // uses the mutex, it costs that thread stores and loads, but no atomic read-modify-write. Another thread ends this bias
-// by the process membarrier; from then on a lock is one atomic exchange, and an unlock a store. A thread that has
-// entered kInARow times in a row takes the bias.
+// by the process membarrier; from then on a lock is an atomic operation, and so is an unlock. A thread that has entered
+// kInARow times in a row takes the bias.
 //
 //   the owner                     another thread
 //   a. inside = true              1. state = kRevoking

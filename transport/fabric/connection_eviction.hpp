@@ -10,6 +10,9 @@
 // DISCONNECT is the last message of its sender on the connection. So its receiver has all notifications of the sender,
 // and one that loses the connection without it may lack some: an interruption (operations_under_way.hpp).
 //
+// A run of writes that is open (operations_under_way.hpp) is the only operation that nobody waits for: it ends here, on
+// both sides, so that a process that puts and computes keeps no connection.
+//
 // The same happens, whatever the limit is, when a connection cannot be made for lack of descriptors or memory.
 //
 // The limit is soft. A connection that is in use or was just made stays, since two ranks that need each other would
@@ -43,13 +46,15 @@ class ConnectionEviction {
   using Clock = std::chrono::steady_clock;
   // Between two passes over the connections, while there are too many.
   static constexpr std::chrono::milliseconds kRoomAgain{20};
-  // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it.
+  // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it. `end_run` asks
+  // the provider for the end of the open run to a peer, if it has room, and is called with the peer's mutex held.
   ConnectionEviction(Connections& connections, PeerStates& states, Replies& replies, std::size_t limit,
-                     std::function<ssize_t(Reply&)> send)
+                     std::function<ssize_t(Reply&)> send, std::function<void(PeerState&)> end_run)
       : connections_(connections),
         states_(states),
         replies_(replies),
         send_(std::move(send)),
+        end_run_(std::move(end_run)),
         asked_(limit),
         most_(limit) {}
 
@@ -81,6 +86,7 @@ class ConnectionEviction {
   };
   std::vector<Unused> unused(Clock::time_point now);
   void ask_to_disconnect(PeerState& peer_state, bool shortage);
+  void end_open_run(PeerState& peer_state);
   std::unique_ptr<Reply> make_disconnect(Peer peer);
   bool ends(Peer peer);
 
@@ -88,6 +94,7 @@ class ConnectionEviction {
   PeerStates& states_;
   Replies& replies_;
   const std::function<ssize_t(Reply&)> send_;
+  const std::function<void(PeerState&)> end_run_;
   const std::size_t asked_;
   std::atomic<std::size_t> most_;
   std::size_t node_processes_ = 0;

@@ -44,8 +44,9 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   connections_ = std::move(connections.value());
   // The peer may have sent DISCONNECT before it ended the connection.
   connections_->before_end([this] { take_completions(); });
-  eviction_.emplace(*connections_, under_way_.peers(), replies_, settings.connections,
-                    [this](Reply& reply) { return send(reply); });
+  eviction_.emplace(
+      *connections_, under_way_.peers(), replies_, settings.connections, [this](Reply& reply) { return send(reply); },
+      [this](PeerState& peer_state) { end_run(peer_state, nullptr); });
   share_node(1);
   if (domain_.registers_local()) under_way_.memory().begin(domain_.domain());
   if (Status s = receives_.begin(connections_->receiver(), connections_->most_receives()); !s) return s;

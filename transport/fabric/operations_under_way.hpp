@@ -16,7 +16,8 @@
 // libfabric's verbs provider (1.17 to 2.6) has each operation signalled all the same (sq_sig_all), and drops those that
 // were not asked for when the queue is read. The number of runs under way is limited, so that the queue has room for
 // all their writes. It drops their errors too; the queue pair then takes nothing more, and the operation with which
-// the run ends fails.
+// the run ends fails, and the run with it. If the two count in different Pendings, each of these has the error: nobody
+// can tell whether the run failed or only the operation that ends it.
 //
 // Thread safety: begin(), issued() and not_issued() are called with the mutex of the peer held, all other members
 // without it, and take it. A waiting thread may destroy a Pending right after its last operation has ended here.
