@@ -72,8 +72,8 @@ TEST_CASE("a connection that ends without DISCONNECT is interrupted, on the side
   CHECK(one.fabric->last_interruption(peer) == 1);
 }
 
-// The process that evicts finds the answer and the end of the connection at once.
-TEST_CASE("DISCONNECT that is seen together with the end of its connection precedes it") {
+// The process that evicts finds the end of the connection when the other one has received DISCONNECT.
+TEST_CASE("the end of a connection behind DISCONNECT interrupts neither side") {
   Settings settings;
   settings.connections = 1;
   Evictable evicts(fake_provider(), settings), used(fake_provider()), evicted(fake_provider());
@@ -86,7 +86,7 @@ TEST_CASE("DISCONNECT that is seen together with the end of its connection prece
     std::size_t messages = 0;
     CHECK(soon([&] {
       for (const Evictable* each : {&used, &evicted}) each->fabric->poll();
-      return (messages += fake_queues().messages) >= 2;
+      return (messages += fake_queues().messages) >= 1;
     }));
     for (int polls = 0; polls < 100; ++polls) evicted.fabric->poll();
   }

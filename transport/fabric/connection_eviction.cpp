@@ -88,7 +88,10 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   peer_state.patience =
       soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : Clock::duration(kUnused);
   connections_.begin_disconnect(peer);
-  connections_.present(peer)->farewell = Connection::Farewell::kSending;
+  // The peer ends the connection when it has received the request, which is behind all notifications.
+  connections_.present(peer)->in_order = true;
+  const std::scoped_lock held(peer_state.mutex);
+  peer_state.confirmed = peer_state.notifications;
 }
 
 std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
@@ -100,33 +103,17 @@ std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
 }
 
 void ConnectionEviction::leave_all() {
-  connections_.for_each_peer([this](Peer peer) {
-    Connection::Farewell& farewell = connections_.present(peer)->farewell;
-    if (farewell != Connection::Farewell::kUnsent) return;
-    replies_.keep(make_disconnect(peer));
-    farewell = Connection::Farewell::kSending;
-  });
+  connections_.for_each_peer([this](Peer peer) { replies_.keep(make_disconnect(peer)); });
 }
 
-void ConnectionEviction::sent(const Reply& disconnect) {
-  if (const std::optional<Peer> peer = connections_.peer_of(disconnect.header.operation))
-    connections_.present(*peer)->farewell = Connection::Farewell::kSent;
-}
-
-// Answers DISCONNECT and ends the connection, when nothing of this process is under way on it. Returns whether it has
-// ended.
+// Ends the connection, when nothing of this process is under way on it. Returns whether it has ended.
 bool ConnectionEviction::ends(Peer peer) {
   Connection* const connection = connections_.present(peer);
   // The present connection may be a newer one.
   if (connection == nullptr || !connection->in_order) return true;
   end_open_run(states_.of(peer));
   if (states_.any_issued(peer)) return false;
-  if (connection->farewell == Connection::Farewell::kUnsent) {
-    const ssize_t code = replies_.send(make_disconnect(peer), send_);
-    if (code == -FI_EAGAIN) return false;
-    connection->farewell = code == 0 ? Connection::Farewell::kSending : Connection::Farewell::kSent;
-  }
-  return connection->farewell == Connection::Farewell::kSent && connections_.disconnect(peer);
+  return connections_.disconnect(peer);
 }
 
 void ConnectionEviction::receive(std::span<const std::byte> message) {
@@ -139,8 +126,7 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
   connections_.begin_disconnect(*peer);
   connections_.present(*peer)->in_order = true;
   {
-    // The sender has what this process has sent before, or receives it before the end, or needs it no more. If the
-    // connection ends otherwise, the sender notes it: it has not received the answer.
+    // The sender receives what this process has sent before the end, or needs it no more.
     PeerState& peer_state = states_.of(*peer);
     const std::scoped_lock held(peer_state.mutex);
     peer_state.confirmed = peer_state.notifications;

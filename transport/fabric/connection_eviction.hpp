@@ -3,9 +3,9 @@
 // node has for connections, if that is less): beyond this limit the least recently used are closed, and reopened on
 // demand. Eviction must lose nothing, and a process does not see the operations that its peer has under way. To evict
 // an idle connection, a process therefore stops issuing on it and sends DISCONNECT. The peer stops issuing as well, and
-// answers with
-// DISCONNECT and ends the connection when nothing of its own is under way: its requests have been answered by then. The
-// process that receives the answer ends the connection as well.
+// ends
+// the connection when nothing of its own is under way: its requests have been answered by then. If both send
+// DISCONNECT, both end it.
 //
 // DISCONNECT is the last message of its sender on the connection. So its receiver has all notifications of the sender,
 // and one that loses the connection without it may lack some: an interruption (operations_under_way.hpp).
@@ -76,8 +76,6 @@ class ConnectionEviction {
   void disconnect_idle();
   // Keeps a DISCONNECT to each connected peer among the unsent answers, before this process closes its connections.
   void leave_all();
-  // Notes that the provider has sent a DISCONNECT, or failed to.
-  void sent(const Reply& disconnect);
 
  private:
   struct Unused {

@@ -34,10 +34,7 @@ struct Connection {
   Peer peer = 0;
   std::uint64_t number = 0;
   State state = State::kConnecting;
-  // How far this process's DISCONNECT on it has come.
-  enum class Farewell : std::uint8_t { kUnsent, kSending, kSent };
-  Farewell farewell = Farewell::kUnsent;
-  bool in_order = false;   // the peer has sent DISCONNECT: nothing more arrives, and its end is no interruption
+  bool in_order = false;   // one side has sent DISCONNECT: its end is no interruption
   bool initiated = false;  // by this process
   bool to_disconnect = false;
   bool counted = false;       // in ConnectionTable::to_stay()

@@ -142,7 +142,7 @@ bool Connections::disconnect(Peer peer) {
 // An adapter does so only when this side has shut the connection down as well: libfabric 1.17 leaves the queue pair
 // as it is, and it goes on trying.
 void Connections::ended(Connection& connection, const std::string& why) {
-  if (connection.state == State::kEnded || connection.state == State::kConnecting) {
+  if (!connection.carries()) {
     table_.forget(connection);
     table_.end(connection);
     return table_.close(connection);
@@ -152,7 +152,6 @@ void Connections::ended(Connection& connection, const std::string& why) {
   table_.forget(connection);
   table_.end(connection);
   if (domain_.by_adapter()) fi_shutdown(connection.endpoint.get(), 0);
-  // The peer may use a connection that this process has accepted and does not know as established.
   lost_(connection.peer, why, connection.in_order);
 }
 

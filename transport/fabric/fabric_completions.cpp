@@ -48,7 +48,6 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
       return receives_.post_again(static_cast<Receive&>(*context));
     case Context::Kind::kReply: {
       auto& reply = static_cast<Reply&>(*context);
-      if (reply.header.kind == MessageKind::kDisconnect) eviction_->sent(reply);
       if (reply.probe) PeerHealth::probe_completed(under_way_.peers().of(reply.peer), Clock::now());
       return replies_.completed(reply);
     }
@@ -87,7 +86,6 @@ void Fabric::complete_with_error() {
       auto& reply = static_cast<Reply&>(*context);
       const Peer peer = reply.peer;
       const fid_ep* const endpoint = reply.endpoint;
-      if (reply.header.kind == MessageKind::kDisconnect) eviction_->sent(reply);
       if (reply.probe) {
         PeerHealth::probe_failed(under_way_.peers().of(peer));
       } else {
