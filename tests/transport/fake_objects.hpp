@@ -9,7 +9,9 @@
 #include <map>
 #include <mutex>
 #include <netinet/in.h>
+#include <optional>
 #include <sys/eventfd.h>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -88,6 +90,7 @@ struct Channel {
 };
 struct Region {
   fid_mr fid{};
+  std::size_t bytes = 0;
 };
 struct Request {
   ::fid fid{};
@@ -113,6 +116,9 @@ struct Network {
   Held held;
   std::uint16_t next_port = 1;
   std::uint64_t next_key = 1;
+  std::optional<std::thread::id> reader;  // of completions of RDMA
+  std::size_t registered = 0;             // bytes
+  std::size_t most_registered = 0;        // 0: no limit
 };
 inline Network& network() {
   static Network one;
