@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <netinet/in.h>
+#include <optional>
 #include <sys/eventfd.h>
 #include <thread>
 #include <utility>
@@ -89,6 +90,7 @@ struct Channel {
 };
 struct Region {
   fid_mr fid{};
+  std::size_t bytes = 0;
 };
 struct Request {
   ::fid fid{};
@@ -116,6 +118,9 @@ struct Network {
   bool is_silent() const { return only_reader != std::thread::id() && only_reader != std::this_thread::get_id(); }
   std::uint16_t next_port = 1;
   std::uint64_t next_key = 1;
+  std::optional<std::thread::id> reader;  // of completions of RDMA
+  std::size_t registered = 0;             // bytes
+  std::size_t most_registered = 0;        // 0: no limit
 };
 inline Network& network() {
   static Network one;

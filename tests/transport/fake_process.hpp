@@ -17,8 +17,8 @@ struct FakeProcess {
   Statistics statistics;
   std::unique_ptr<Fabric> fabric;
 
-  explicit FakeProcess(const Settings& settings = {})
-      : fabric(std::move(Fabric::open(fake_provider(), settings, progress, statistics).value())) {}
+  explicit FakeProcess(const Settings& settings = {}, InfoHandle provider = fake_provider())
+      : fabric(std::move(Fabric::open(std::move(provider), settings, progress, statistics).value())) {}
 
   // Waits until the operations of `pending` are complete. Returns whether none has failed.
   bool complete(Pending& pending) const {

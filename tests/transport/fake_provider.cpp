@@ -30,6 +30,8 @@ ssize_t read_completions(fid_cq* fid, void* out, std::size_t count) {
     const Completions::Entry& next = queue.entries.front();
     const bool own = (next.entry.flags & FI_RECV) == 0;
     if (next.error != 0 && !next.silent) break;
+    if (network().reader && *network().reader != std::this_thread::get_id() && (next.entry.flags & FI_RMA) != 0)
+      return read > 0 ? static_cast<ssize_t>(read) : -FI_EAGAIN;
     --queue.posted;
     counted.signalled += own ? 1 : 0;
     if (next.silent) continue;
@@ -188,13 +190,29 @@ int open_channel(bool shares, ::fid* request, fid_ep** out) {
 
 // ---- the domain -----------------------------------------------------------------------------------------------------
 
-int register_memory(::fid*, const void*, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
+int close_region(::fid* object) {
+  auto* const region = reinterpret_cast<Region*>(object);
+  {
+    const std::scoped_lock held(network().mutex);
+    network().registered -= region->bytes;
+  }
+  delete region;
+  return 0;
+}
+
+int register_memory(::fid*, const void*, std::size_t bytes, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
                     fid_mr** out, void*) {
   const std::scoped_lock held(network().mutex);
+  if (network().most_registered > 0 && network().registered + bytes > network().most_registered) {
+    ++network().counted.refused_memory;
+    return -FI_ENOMEM;
+  }
+  network().registered += bytes;
   auto* const region = new Region;
+  region->bytes = bytes;
   region->fid.key = network().next_key++;
   region->fid.mem_desc = region;
-  region->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) { ops.close = close_object<Region>; });
+  region->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) { ops.close = close_region; });
   *out = &region->fid;
   return 0;
 }
@@ -231,7 +249,7 @@ int may_wait(fid_fabric*, ::fid** fids, int count) {
 }  // namespace
 }  // namespace fake
 
-InfoHandle fake_provider() {
+InfoHandle fake_provider(std::size_t largest) {
   InfoHandle info(fi_allocinfo());
   info->caps = FI_MSG | FI_RMA;
   info->addr_format = FI_SOCKADDR_IN;
@@ -242,8 +260,28 @@ InfoHandle fake_provider() {
   info->domain_attr->mr_key_size = 4;
   info->tx_attr->inject_size = 256;
   info->ep_attr->type = FI_EP_MSG;
-  info->ep_attr->max_msg_size = 1U << 30;
+  info->ep_attr->max_msg_size = largest;
   return info;
+}
+
+FakeMemoryLimit::FakeMemoryLimit(std::size_t more) {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().most_registered = fake::network().registered + more;
+}
+
+FakeMemoryLimit::~FakeMemoryLimit() {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().most_registered = 0;
+}
+
+FakeReader::FakeReader() {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().reader = std::this_thread::get_id();
+}
+
+FakeReader::~FakeReader() {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().reader.reset();
 }
 
 FakeHold::FakeHold(const void* call, const void* completion) {

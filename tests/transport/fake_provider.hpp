@@ -12,8 +12,8 @@
 
 namespace farside::testing {
 
-// What Fabric::open needs to open it.
-InfoHandle fake_provider();
+// What Fabric::open needs to open it. A message or an operation has at most so many bytes.
+InfoHandle fake_provider(std::size_t largest = std::size_t{1} << 30);
 
 struct FakeQueues {
   // Operations and receives that were posted while a completion queue had no entry left for their completions.
@@ -26,6 +26,8 @@ struct FakeQueues {
   // Completions of operations that farside has read, and those that the adapter made for them: as libfabric's verbs
   // provider, it drops the completions of silent writes, and their errors, when the queue is read.
   std::size_t reported = 0, signalled = 0;
+  // Registrations of memory that were refused.
+  std::size_t refused_memory = 0;
   // From where the last write took its data.
   const void* last_from = nullptr;
   // The threads that have taken completions from a queue.
@@ -49,6 +51,26 @@ class FakeSilence {
 };
 // What guards the provider, which no lock of farside is.
 const void* fake_mutex();
+
+// While it exists, no more than so many bytes can be registered beyond those that are, in all processes together
+// (-FI_ENOMEM, as by RLIMIT_MEMLOCK). At least one; one at a time.
+class FakeMemoryLimit {
+ public:
+  explicit FakeMemoryLimit(std::size_t more);
+  FakeMemoryLimit(const FakeMemoryLimit&) = delete;
+  FakeMemoryLimit& operator=(const FakeMemoryLimit&) = delete;
+  ~FakeMemoryLimit();
+};
+
+// While it exists, only the thread that has made it takes completions of RDMA: what it issues stays under way until it
+// polls. One at a time.
+class FakeReader {
+ public:
+  FakeReader();
+  FakeReader(const FakeReader&) = delete;
+  FakeReader& operator=(const FakeReader&) = delete;
+  ~FakeReader();
+};
 
 // From its construction to end() a call that writes to the address `call` does not return, and a write to `completion`
 // does not complete. One at a time.

@@ -9,7 +9,11 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 
+#include "tests/transport/fake_provider.hpp"
+#include "transport/fabric/domain.hpp"
+
 using namespace farside;
+using namespace farside::testing;
 
 TEST_CASE("operations of this process wait for slots, and answers do not") {
   const InfoHandle hints(fi_allocinfo());
@@ -52,4 +56,35 @@ TEST_CASE("operations of this process wait for slots, and answers do not") {
   memory.end_large(large.front());
   CHECK(large.front() == nullptr);
   CHECK(memory.begin_large());
+}
+
+TEST_CASE("where no more memory can be registered, operations wait for slots, and leave some to answers") {
+  const FabricDomain domain = std::move(FabricDomain::open(fake_provider(), 64).value());
+  LocalMemory memory;
+  memory.begin(domain.domain());
+  LocalMemory::Slot* slot = nullptr;
+  {
+    const FakeMemoryLimit none(1);
+    CHECK(memory.take(true, slot) == -FI_ENOMEM);
+  }
+  std::vector<LocalMemory::Slot*> own, answers;
+  REQUIRE(memory.take(true, slot) == 0);
+  own.push_back(slot);
+  const FakeMemoryLimit none(1);
+  int code = 0;
+  for (; (code = memory.take(true, slot)) == 0;) own.push_back(slot);
+  CHECK(code == -FI_EAGAIN);
+  CHECK(own.size() > 32);
+  for (; (code = memory.take(false, slot)) == 0;) answers.push_back(slot);
+  CHECK(code == -FI_EAGAIN);
+  CHECK(answers.size() == LocalMemory::kForAnswers);
+  // The end of an answer makes room for an answer, and that of an operation for either.
+  memory.release(answers.back());
+  CHECK(memory.take(true, slot) == -FI_EAGAIN);
+  CHECK(memory.take(false, slot) == 0);
+  for (LocalMemory::Slot* const each : answers) memory.release(each);
+  memory.release(own.back());
+  CHECK(memory.take(true, slot) == 0);
+  CHECK(memory.take(true, slot) == -FI_EAGAIN);
+  memory.end();
 }

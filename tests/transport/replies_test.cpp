@@ -44,7 +44,8 @@ using Numbers = std::vector<std::uint64_t>;
 }  // namespace
 
 TEST_CASE("a peer that takes no answers delays no others, and gets its own in their order") {
-  Replies replies(100);
+  LocalMemory memory;
+  Replies replies(100, memory);
   Provider provider;
   provider.codes[1] = -FI_EAGAIN;
   for (std::uint64_t i = 0; i < 6; ++i) keep(replies, 1 + i % 2, i);
@@ -61,7 +62,8 @@ TEST_CASE("a peer that takes no answers delays no others, and gets its own in th
 }
 
 TEST_CASE("the provider never has more answers than the limit") {
-  Replies replies(3);
+  LocalMemory memory;
+  Replies replies(3, memory);
   Provider provider;
   for (std::uint64_t i = 0; i < 8; ++i) keep(replies, i, i);
   for (const std::size_t more : {3, 3, 2}) {
@@ -75,7 +77,8 @@ TEST_CASE("the provider never has more answers than the limit") {
 }
 
 TEST_CASE("an answer that is refused for too long, or with another error, is dropped") {
-  Replies replies(10);
+  LocalMemory memory;
+  Replies replies(10, memory);
   Provider provider;
   provider.codes = {{1, -FI_EAGAIN}, {2, -FI_ENOTCONN}};
   keep(replies, 1, 1);
@@ -96,7 +99,8 @@ TEST_CASE("an answer that is refused for too long, or with another error, is dro
 }
 
 TEST_CASE("a message that is sent at once is under way, or its buffer is free again") {
-  Replies replies(10);
+  LocalMemory memory;
+  Replies replies(10, memory);
   Provider provider;
   provider.codes[1] = -FI_EAGAIN;
   std::unique_ptr<Reply> reply = replies.take(1);
@@ -113,4 +117,30 @@ TEST_CASE("a message that is sent at once is under way, or its buffer is free ag
   CHECK_FALSE(replies.idle());
   provider.complete(replies);
   CHECK(replies.idle());
+}
+
+TEST_CASE("an answer holds a slot of registered memory until it is complete or dropped") {
+  LocalMemory memory;
+  Replies replies(10, memory);
+  Provider provider;
+  LocalMemory::Slot slot;
+  LocalMemory::Slot* taken = nullptr;
+  const auto send = [&](ssize_t code) {
+    provider.codes[1] = code;
+    std::unique_ptr<Reply> reply = replies.take(1);
+    CHECK(reply->slot == nullptr);
+    reply->slot = &slot;
+    return replies.send(std::move(reply), provider.send());
+  };
+  CHECK(send(-FI_ENOTCONN) == -FI_ENOTCONN);
+  REQUIRE(memory.take(false, taken) == 0);
+  CHECK(taken == &slot);
+  provider.codes.clear();
+  std::unique_ptr<Reply> kept = replies.take(2);
+  kept->slot = &slot;
+  replies.keep(std::move(kept));
+  replies.send_unsent({}, provider.send());
+  provider.complete(replies);
+  REQUIRE(memory.take(false, taken) == 0);
+  CHECK(taken == &slot);
 }

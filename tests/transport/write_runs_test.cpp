@@ -17,6 +17,7 @@
 #include "tests/transport/counted_calls.hpp"
 #include "tests/transport/fake_process.hpp"
 #include "tests/transport/fake_provider.hpp"
+#include "tests/transport/fake_space.hpp"
 
 using namespace farside;
 using namespace farside::testing;
@@ -124,6 +125,30 @@ TEST_CASE("a run of small writes asks for one completion, and so does a flush") 
   CHECK(later.reported == runs);
   CHECK(later.signalled == puts);
   CHECK(later.overruns == 0);
+}
+
+TEST_CASE("the small puts of a space of the domain nic, and their flush, cost one completion per run") {
+  const std::size_t puts = GENERATE(1, 32, 33, 1000);
+  const std::size_t runs = (puts + kLongest - 1) / kLongest;
+  CAPTURE(puts);
+  FakeSpace space(kWords, true);
+  std::uint64_t value = 0;
+  const auto epoch = [&] {
+    value += 10'000;
+    for (std::size_t i = 0; i < puts; ++i) {
+      const std::uint64_t word = value + i;
+      CHECK(space.put(i, &word, sizeof word).ok());
+    }
+    CHECK(space.flush().ok());
+    CHECK((space.data[0] == value && space.data[puts - 1] == value + puts - 1));
+  };
+  epoch();
+  const FakeQueues counted = asked_by(epoch);
+  CHECK(counted.writes == puts);
+  CHECK(counted.silent_writes == puts - runs);
+  CHECK(counted.empty_writes == 0);
+  CHECK(counted.reported == runs);
+  CHECK(counted.messages == 0);
 }
 
 TEST_CASE("a small write takes no mutex of the library, reads no clock, and copies nothing") {

@@ -150,7 +150,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
         statistics_(statistics),
         under_way_(limits.runs),
         health_(under_way_.peers(), *this, domain_.by_adapter(), std::chrono::seconds(settings.peer_timeout)),
-        replies_(limits.answers),
+        replies_(limits.answers, under_way_.memory()),
         receives_(limits, under_way_.memory()) {}
   // How the provider takes the operands of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an
   // operand as its value (issue 10911), so the value must be given as the address.

@@ -6,6 +6,10 @@
 // buffers, so that registered memory does not grow with the number of operations in an epoch. Answers to peers are
 // exempt: processes that wait for each other's answers must be able to send them.
 //
+// A process may lock little memory (RLIMIT_MEMLOCK). Once the registration of further slots was refused, those that
+// there are do: operations and answers wait for them, and operations leave the last kForAnswers to answers, since a
+// request keeps its slot until the peer has answered.
+//
 // Thread safety: any thread may call all members but begin() and end(). Memory: 448 KiB for each 64 slots in use at
 // once, never freed before the end.
 #pragma once
@@ -32,6 +36,7 @@ class LocalMemory {
   static_assert(kMaxMessage <= kSlotBytes);
   static constexpr std::size_t kMostOwn = 512;
   static constexpr std::size_t kMostLarge = 128;
+  static constexpr std::size_t kForAnswers = 8;
   struct Slot {
     std::byte* bytes = nullptr;
     void* descriptor = nullptr;
@@ -49,12 +54,12 @@ class LocalMemory {
   // If false, nothing here is used, and all descriptors are null.
   bool needed() const { return domain_ != nullptr; }
 
-  // Gives a free slot to an operation of this process (`own`) or to an answer. Returns 0, -FI_ENOMEM if no more memory
-  // can be registered, or -FI_EAGAIN until operations of this process complete.
+  // Gives a free slot to an operation of this process (`own`) or to an answer. Returns 0, -FI_EAGAIN until others are
+  // free, or -FI_ENOMEM if not even the first slots can be registered.
   int take(bool own, Slot*& slot) {
     const std::scoped_lock held(mutex_);
     if (own && own_ == kMostOwn) return -FI_EAGAIN;
-    if (free_.empty() && !grow()) return -FI_ENOMEM;
+    if (free_.size() <= (own ? kForAnswers : 0) && !grow()) return slots_.empty() ? -FI_ENOMEM : -FI_EAGAIN;
     slot = free_.back();
     free_.pop_back();
     slot->own = own;
@@ -96,10 +101,13 @@ class LocalMemory {
     FabricHandle<fid_mr> region;
   };
   bool grow() {
+    if (refused_) return false;
     Slab slab;
     slab.bytes.resize(kSlotsAtATime * kSlotBytes);
-    if (enroll(slab.bytes.data(), slab.bytes.size(), FI_SEND | FI_RECV | FI_READ | FI_WRITE, slab.region) != 0)
+    if (enroll(slab.bytes.data(), slab.bytes.size(), FI_SEND | FI_RECV | FI_READ | FI_WRITE, slab.region) != 0) {
+      refused_ = !slots_.empty();
       return false;
+    }
     for (std::size_t i = 0; i < kSlotsAtATime; ++i) {
       free_.push_back(
           &slots_.emplace_back(Slot{slab.bytes.data() + i * kSlotBytes, fi_mr_desc(slab.region.get()), false}));
@@ -113,6 +121,7 @@ class LocalMemory {
   std::vector<Slab> slabs_;
   std::deque<Slot> slots_;     // never moved
   std::vector<Slot*> free_;
+  bool refused_ = false;       // there will be no more slots
   std::size_t own_ = 0;        // slots that operations of this process hold
   std::size_t large_ = 0;      // large buffers that are registered
 };

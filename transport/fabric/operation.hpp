@@ -129,7 +129,7 @@ struct Reply : Context {
   std::chrono::steady_clock::time_point refused_since{};  // first refusal by the provider
   ReplyHeader header{};
   std::vector<std::byte> fetched;
-  LocalMemory::Slot* slot = nullptr;    // kept when the reply is reused
+  LocalMemory::Slot* slot = nullptr;  // holds the message, where local buffers must be registered
 };
 
 }  // namespace farside

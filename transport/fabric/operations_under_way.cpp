@@ -45,10 +45,10 @@ const fid_ep* OperationsUnderWay::failed(Operation& operation, Error error) {
   PeerState& peer_state = peers_.of(operation.peer);
   const std::scoped_lock held(peer_state.mutex);
   const fid_ep* const endpoint = operation.endpoint;
-  // The run may count in the Pending of another window. Which of the two failed first is not known, since the provider
-  // has dropped the errors of the run's writes: the run may have failed, and this operation with the queue behind it,
-  // or this operation alone. So both fail. Each window gets an error of its own operations only, and of a connection that
-  // ends with this error; a window with nothing under way to the peer gets none.
+  // The run may count in the Pending of another window. Which of the two failed first is not known, since the
+  // provider has dropped the errors of the run's writes: the run may have failed, and this operation only because the
+  // queue takes nothing more, or this operation alone. So both fail. Each window gets an error of its own operations
+  // only, on a connection that ends with this error; a window with nothing under way to the peer gets none.
   if (Operation* const run = std::exchange(operation.covers, nullptr)) {
     if (run->pending != nullptr) run->pending->failed(error);
     finish(*run, peer_state);

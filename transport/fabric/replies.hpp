@@ -4,8 +4,8 @@
 // has at once, and reuses their buffers.
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: an answer that cannot be sent is logged and dropped; its peer is
-// out of reach. Cost: a send, and one look at each unsent answer. Memory: nothing per peer; about 200 bytes, and a slot
-// where local memory is registered, for each that was under way at once.
+// out of reach. Cost: a send, and one look at each unsent answer. Memory: nothing per peer; about 200 bytes for each
+// that was under way at once, and a slot, where local memory is registered, for each that is unsent or under way.
 #pragma once
 
 #include <chrono>
@@ -22,6 +22,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/fabric/handles.hpp"
+#include "transport/fabric/local_memory.hpp"
 #include "transport/fabric/operation.hpp"
 
 namespace farside {
@@ -29,8 +30,8 @@ namespace farside {
 class Replies {
  public:
   using Clock = std::chrono::steady_clock;
-  // `most`: how many the provider may have at once.
-  explicit Replies(std::size_t most) : most_(most) {}
+  // `most`: how many the provider may have at once. `memory`: from which their slots are.
+  Replies(std::size_t most, LocalMemory& memory) : most_(most), memory_(memory) {}
 
   // Returns whether the provider may have one more.
   bool room() const { return under_way_ < most_; }
@@ -56,7 +57,7 @@ class Replies {
   ssize_t send(std::unique_ptr<Reply> reply, Send&& send) {
     const ssize_t code = send(*reply);
     if (code != 0) {
-      spare_.push_back(std::move(reply));  // with its slot of registered memory
+      reuse(std::move(reply));
       return code;
     }
     reply.release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
@@ -72,7 +73,7 @@ class Replies {
   // Notes that the provider has completed it.
   void completed(Reply& reply) {
     --under_way_;
-    spare_.emplace_back(&reply);
+    reuse(std::unique_ptr<Reply>(&reply));
   }
 
   bool any_unsent() const { return !unsent_.empty(); }
@@ -80,7 +81,14 @@ class Replies {
   bool idle() const { return unsent_.empty() && under_way_ == 0; }
 
  private:
+  // Without its slot, which others may need where no more memory can be registered.
+  void reuse(std::unique_ptr<Reply> reply) {
+    if (reply->slot != nullptr) memory_.release(std::exchange(reply->slot, nullptr));
+    spare_.push_back(std::move(reply));
+  }
+
   const std::size_t most_;
+  LocalMemory& memory_;
   std::deque<std::unique_ptr<Reply>> unsent_;  // refused with EAGAIN, or behind a refused one
   std::size_t under_way_ = 0;                  // that the provider has
   std::vector<std::unique_ptr<Reply>> spare_;
@@ -111,7 +119,7 @@ void Replies::send_unsent(std::optional<Clock::duration> patience, Send&& send) 
       ++under_way_;
     } else {
       if (!reply.probe) log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
-      spare_.push_back(std::move(*next));  // with its slot of registered memory
+      reuse(std::move(*next));
     }
     next = unsent_.erase(next);
   }
