@@ -131,8 +131,8 @@ class Window {
   [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert, std::uint64_t& before);
   [[gnu::always_inline]] FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
   // The same for a lock that a stripe holds (epochs/protocols/lock_stripes.hpp), in programs with threads.
-  bool lock_in_stripe(int lock_type, int rank, int assert);
-  FastPath unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before);
+  [[gnu::always_inline]] bool lock_in_stripe(int lock_type, int rank, int assert);
+  [[gnu::always_inline]] FastPath unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before);
   // Post, start, complete and wait with one peer on the node, the same as in the last epoch of that kind. Start and
   // wait spin for about a microsecond.
   bool try_post(MPI_Group group, int assert);

@@ -75,8 +75,10 @@ inline bool Window::try_combine(const void* origin, void* result, std::int64_t c
   if (result == nullptr && *reduce == ReduceOp::kNoOp) return false;
   const FastPlace to = fast_place(rank, displacement, plain_bytes(type, count));
   if (to.at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
-  space_->accumulate_at(*to.target, to.at, *reduce, *found->basic, origin, result, static_cast<std::size_t>(count),
-                        access(rank));
+  const Space::Access among = access(rank);
+  const auto elements = static_cast<std::size_t>(count);
+  if (!space_->try_add_at(to.at, *reduce, *found->basic, origin, result, elements, among))
+    space_->accumulate_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among);
   return true;
 }
 

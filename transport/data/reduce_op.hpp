@@ -8,8 +8,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "transport/data/basic_type.hpp"
 
@@ -47,6 +49,15 @@ inline AtomicMethod atomic_method(BasicType type, const void* address) {
 // atomic_method(...) == kAtomic.
 void combine(AtomicMethod method, ReduceOp op, BasicType type, void* target, const void* origin, void* fetched,
              std::size_t count);
+
+// The same for the sum of one 64-bit integer by kAtomic, inline.
+inline void add_atomic(void* target, const void* origin, void* fetched) {
+  std::uint64_t operand = 0;
+  std::memcpy(&operand, origin, sizeof operand);
+  const std::uint64_t old =
+      std::atomic_ref(*static_cast<std::uint64_t*>(target)).fetch_add(operand, std::memory_order_acq_rel);
+  if (fetched != nullptr) std::memcpy(fetched, &old, sizeof old);
+}
 
 // Combines rows of `count` elements with kLocked. The strides are the bytes from one row to the next. The function
 // copies short rows into one, combines that, and copies the result back (1,024 single doubles: 1.3 us instead of 9).
