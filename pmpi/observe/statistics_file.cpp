@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unistd.h>
@@ -56,8 +57,9 @@ nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
   return json;
 }
 
-// The time of the first window's creation; empty before it.
+// The time of the first window's creation; empty before it. Several threads may create the first windows.
 std::optional<ClockPair> begun;
+std::once_flag begins;
 
 std::atomic<unsigned long> farside_windows{0};
 std::atomic<unsigned long> runtime_windows{0};
@@ -69,7 +71,7 @@ void count_runtime_window() { runtime_windows.fetch_add(1, std::memory_order_rel
 
 void begin_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
-  if (settings && !settings.value()->stats.empty() && !begun) begun = ClockPair::read();
+  if (settings && !settings.value()->stats.empty()) std::call_once(begins, [] { begun = ClockPair::read(); });
 }
 
 void write_statistics() {

@@ -8,7 +8,7 @@ namespace farside::pmpi {
 // warning.
 void write_statistics();
 
-// Starts the reported time at its first call, when the first window is made.
+// Starts the reported time at its first call, when the first window is made. Any thread.
 void begin_statistics();
 
 // Count a farside window, or a window that was left to the runtime. Any thread.
