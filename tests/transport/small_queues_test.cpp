@@ -109,11 +109,15 @@ TEST_CASE("more writes than a completion queue holds are issued by a thread that
     origin.put(target, -1);
     origin.flush();
     fake_queues();
-    for (int i = 0; i < kPuts; ++i) origin.put(target, i);
-    // Nobody else polls (FakeProcess), and the progress thread backs off meanwhile.
-    const FakeQueues counted = fake_queues();
-    CHECK(counted.readers.contains(std::this_thread::get_id()));
-    CHECK(counted.overruns == 0);
+    // Nobody else polls (FakeProcess). The progress thread backs off meanwhile, but on a busy machine it may be faster.
+    bool by_itself = false;
+    for (int tries = 0; tries < 100 && !by_itself; ++tries) {
+      for (int i = 0; i < kPuts; ++i) origin.put(target, i);
+      const FakeQueues counted = fake_queues();
+      by_itself = counted.readers.contains(std::this_thread::get_id());
+      CHECK(counted.overruns == 0);
+    }
+    CHECK(by_itself);
     origin.flush();
     CHECK(origin.good);
     CHECK(target.words[1] == kPuts - 1);
