@@ -110,14 +110,14 @@ TEST_CASE("more writes than a completion queue holds are issued by a thread that
     origin.flush();
     fake_queues();
     // Nobody else polls (FakeProcess). The progress thread backs off meanwhile, but on a busy machine it may be faster.
-    bool by_itself = false;
-    for (int tries = 0; tries < 100 && !by_itself; ++tries) {
+    bool makes_room = false;
+    for (int tries = 0; tries < 100 && !makes_room; ++tries) {
       for (int i = 0; i < kPuts; ++i) origin.put(target, i);
       const FakeQueues counted = fake_queues();
-      by_itself = counted.readers.contains(std::this_thread::get_id());
+      makes_room = counted.readers.contains(std::this_thread::get_id());
       CHECK(counted.overruns == 0);
     }
-    CHECK(by_itself);
+    CHECK(makes_room);
     origin.flush();
     CHECK(origin.good);
     CHECK(target.words[1] == kPuts - 1);
