@@ -77,7 +77,7 @@ inline bool Window::try_combine(const void* origin, void* result, std::int64_t c
   if (to.at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
   const Space::Access among = access(rank);
   const auto elements = static_cast<std::size_t>(count);
-  if (!space_->try_add_at(to.at, *reduce, *found->basic, origin, result, elements, among))
+  if (!space_->try_add_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among))
     space_->accumulate_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among);
   return true;
 }
