@@ -25,6 +25,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 
 #include "epochs/protocols/lock.hpp"
@@ -45,7 +46,8 @@ class LockStripes {
   LockStripes& operator=(const LockStripes&) = delete;
 
   bool is_open() const { return open_.load(std::memory_order_relaxed); }
-  // Whether a stripe holds a lock of the target. If it changes during the call, the result is either.
+  // Whether a stripe holds a lock of the target, which may be any number. If it changes during the call, the result is
+  // either.
   bool holds(int target) const { return at(target).target == target; }
 
   // Takes a lock, or returns false and changes nothing. word_of(target) returns the lock word of the target, or null if
@@ -110,13 +112,14 @@ class LockStripes {
   }
 
  private:
-  static constexpr int kNobody = -1;
+  // No int, whatever the program gives as a rank, is equal to it.
+  static constexpr std::int64_t kNobody = std::numeric_limits<std::int64_t>::min();
   // Processors load cache lines in pairs.
   struct alignas(128) Stripe {
     Mutex mutex;
-    Published<int> target = kNobody;  // of the lock that it holds
+    Published<std::int64_t> target = kNobody;  // of the lock that it holds
     // Guarded by the mutex:
-    int known = kNobody;  // whose word `word` is
+    std::int64_t known = kNobody;  // whose word `word` is
     std::uint64_t* word = nullptr;
     LockToken token;
     LockType type = LockType::kShared;
@@ -128,7 +131,8 @@ class LockStripes {
   Stripe& at(int target) { return stripes_[index_of(target)]; }
   const Stripe& at(int target) const { return stripes_[index_of(target)]; }
   static HeldLock lock_of(const Stripe& stripe) {
-    return {.target = stripe.target, .type = stripe.type, .needs_release = true, .token = stripe.token};
+    return {
+        .target = static_cast<int>(stripe.target), .type = stripe.type, .needs_release = true, .token = stripe.token};
   }
   void begin_use(Stripe& stripe) {
     stripe.used = true;

@@ -48,7 +48,7 @@ namespace {
 [[gnu::noinline]] int lock_among_threads(Window& window, int lock_type, int rank, int assert) {
   if (window.lock_in_stripe(lock_type, rank, assert)) [[likely]]
     return MPI_SUCCESS;
-  return lock(lock_type, rank, assert, window.handle());
+  return end_call(window, {"MPI_Win_lock", rank}, window.lock(lock_type, rank, assert));
 }
 [[gnu::noinline]] int unlock_among_threads(Window& window, int rank) {
   farside::epochs::HeldLock held;
@@ -59,7 +59,7 @@ namespace {
     return MPI_SUCCESS;
   }
   if (fast_path == Window::FastPath::kContended) return unlock_contended(window, held, before);
-  return unlock(rank, window.handle());
+  return end_call(window, {"MPI_Win_unlock", rank}, window.unlock(rank));
 }
 [[gnu::noinline]] int flush(int rank, MPI_Win win) {
   return on_window(

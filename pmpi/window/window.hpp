@@ -284,17 +284,21 @@ class Window {
   Status complete_lost();
   // The synchronization calls without window statistics. do_lock() and do_unlock() try the fast path first.
   Outcome do_lock(int lock_type, int rank, int assert);
-  Outcome do_unlock(int rank);
-  std::uint64_t* fast_lock_word(int rank);
-  // With threads, unless each lock has to be seen by strict or statistics.
+  // `lock`: the one that is released, if the call succeeds.
+  Outcome do_unlock(int rank, epochs::HeldLock& lock);
+  // The lock word of a target that is mapped and whose operations are complete when they return; else null.
+  std::uint64_t* lock_word(int rank) const { return space_->fast_control_word(rank, epochs::TargetLock::kWord); }
+  std::uint64_t* fast_lock_word(int rank);  // keeps the last one
+  // With threads, and without FARSIDE_CHECK=strict, which sees each lock.
   void use_stripes();
-  bool open_stripes();
+  // Opens the stripes for a lock of the rank; returns whether it has.
+  bool open_stripes(int rank);
   void close_stripes();
   bool holds_in_stripe(int rank) const { return lock_stripes_ != nullptr && lock_stripes_->holds(rank); }
   static int only_member(MPI_Group group, const KnownGroup& known);
   Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
   Outcome lock_slow(int lock_type, int rank, int assert);
-  Outcome unlock_slow(int rank);
+  Outcome unlock_slow(int rank, epochs::HeldLock& lock);
   Outcome do_fence(int assert);
   Outcome do_post(MPI_Group group, int assert);
   Outcome do_start(MPI_Group group, int assert);

@@ -116,11 +116,10 @@ inline bool Window::try_flush(int rank) {
   return true;
 }
 
-// The lock word of a target that is mapped and whose operations are complete when they return; else null.
 inline std::uint64_t* Window::fast_lock_word(int rank) {
   if (rank == last_locked_) [[likely]]
     return last_lock_word_;
-  std::uint64_t* word = space_->fast_control_word(rank, epochs::TargetLock::kWord);
+  std::uint64_t* word = lock_word(rank);
   if (word == nullptr) return nullptr;
   last_locked_ = rank;
   last_lock_word_ = word;
@@ -172,11 +171,10 @@ inline bool Window::lock_in_stripe(int lock_type, int rank, int assert) {
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
   if (lock_stripes_ == nullptr || !plain || locks_.needs_global_lock(type)) return false;
-  const auto word_of = [this](int target) { return space_->fast_control_word(target, epochs::TargetLock::kWord); };
   do {
-    if (lock_stripes_->try_lock(rank, type, word_of)) [[likely]]
+    if (lock_stripes_->try_lock(rank, type, [this](int target) { return lock_word(target); })) [[likely]]
       return true;
-  } while (open_stripes());
+  } while (open_stripes(rank));
   return false;
 }
 

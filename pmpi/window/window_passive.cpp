@@ -186,6 +186,8 @@ Outcome Window::do_lock(int lock_type, int rank, int assert) {
     }
     return fast_path;
   };
+  // Otherwise the entry point has tried it.
+  if (!fast_locks_ && lock_in_stripe(lock_type, rank, assert)) return {};
   switch (fast_path_ ? attempt() : FastPath::kNotTaken) {
     case FastPath::kDone: return {};
     case FastPath::kContended:
@@ -197,13 +199,13 @@ Outcome Window::do_lock(int lock_type, int rank, int assert) {
 }
 
 void Window::use_stripes() {
-  if (!fast_locks_ || !space_->words_mapped_in_nodes() || lock_stripes_ != nullptr) return;
+  if (!fast_path_ || !space_->words_mapped_in_nodes() || lock_stripes_ != nullptr) return;
   locks_.locks().reserve(WindowLockStripes::kStripes);
   lock_stripes_ = std::make_unique<WindowLockStripes>();
 }
 
-bool Window::open_stripes() {
-  if (lock_stripes_->is_open()) return false;
+bool Window::open_stripes(int rank) {
+  if (lock_stripes_->is_open() || lock_word(rank) == nullptr) return false;
   const WindowLocks::Guard held = locks_.guard();
   // close_stripes() needs no memory.
   if (!epoch_.allows_fast_lock() || !epoch_.reserve_locks()) return false;
@@ -219,12 +221,14 @@ void Window::close_stripes() {
   if (taken) epoch_.locked_meanwhile();
 }
 
-Outcome Window::do_unlock(int rank) {
-  HeldLock lock;
+Outcome Window::do_unlock(int rank, HeldLock& lock) {
   std::uint64_t before = 0;
   const auto attempt = [&] {
-    if (const FastPath released = unlock_in_stripe(rank, lock, before); released != FastPath::kNotTaken)
-      return released;
+    // Otherwise the entry point has tried it.
+    if (!fast_releases_) {
+      if (const FastPath released = unlock_in_stripe(rank, lock, before); released != FastPath::kNotTaken)
+        return released;
+    }
     const auto held = guard();
     return try_unlock(rank, lock, before);
   };
@@ -233,20 +237,17 @@ Outcome Window::do_unlock(int rank) {
     case FastPath::kContended: return unlock_contended(lock, before);
     case FastPath::kNotTaken: break;
   }
-  return unlock_slow(rank);
+  return unlock_slow(rank, lock);
 }
 
 Outcome Window::unlock(int rank) {
-  if (statistics_ == nullptr || rank == MPI_PROC_NULL) return do_unlock(rank);
-  std::optional<LockType> type;
-  {
-    const auto held = guard();
-    type = epoch_.locked(rank);
-  }
+  HeldLock lock;
+  if (statistics_ == nullptr || rank == MPI_PROC_NULL) return do_unlock(rank, lock);
   const WindowStatistics::Moment begun = WindowStatistics::begin_untimed();
-  Outcome outcome = do_unlock(rank);
-  if (outcome && type) {
-    statistics_->unlocked(rank, *type == LockType::kShared ? EpochKind::kLockShared : EpochKind::kLockExclusive, begun);
+  Outcome outcome = do_unlock(rank, lock);
+  if (outcome) {
+    statistics_->unlocked(rank, lock.type == LockType::kShared ? EpochKind::kLockShared : EpochKind::kLockExclusive,
+                          begun);
   }
   return outcome;
 }
@@ -291,10 +292,9 @@ Outcome Window::lock_slow(int lock_type, int rank, int assert) {
   return acquire_or_defer({.target = rank, .type = type, .needs_release = (assert& MPI_MODE_NOCHECK) == 0}, {});
 }
 
-Outcome Window::unlock_slow(int rank) {
+Outcome Window::unlock_slow(int rank, HeldLock& lock) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
-  HeldLock lock;
   bool deferred = false;
   {
     const auto held = guard();

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -94,6 +95,23 @@ TEST_CASE("a lock that others hold, and one of an exposed rank, are not taken") 
   CHECK_FALSE(takes(LockWord::kWriter, kExclusive));
   CHECK_FALSE(takes(LockWord::kExposed, kShared));
   CHECK(takes(LockWord::kTicket * 7, kExclusive));
+}
+
+TEST_CASE("a stripe without a lock holds none of a number that is no rank") {
+  Stripes stripes;
+  Words words;
+  stripes.open();
+  CHECK(stripes.try_lock(15, LockType::kExclusive, words.word_of()));
+  HeldLock lock;
+  std::uint64_t before = 0;
+  CHECK(stripes.try_unlock(15, lock, before));
+  const std::uint64_t word = words[15];
+  // MPI_PROC_NULL is such a number; -1 selects the stripe of rank 15.
+  for (const int none : {-1, -2, -17, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
+    CHECK_FALSE(stripes.holds(none));
+    CHECK_FALSE(stripes.try_unlock(none, lock, before));
+  }
+  CHECK(words[15] == word);
 }
 
 TEST_CASE("closing gives the locks that are held") {

@@ -265,7 +265,12 @@ void locks_beside_other_calls(check::Memory memory) {
     if (t == 0) {
       for (int refused = 0; locking > 0; ++refused) {
         CHECK_MPI(MPI_Win_sync(window));
-        if (refused < kRefused) CHECK_REFUSED(MPI_Win_complete(window), MPI_ERR_RMA_SYNC);
+        if (refused >= kRefused) continue;
+        CHECK_REFUSED(MPI_Win_complete(window), MPI_ERR_RMA_SYNC);
+        // A negative number that is not MPI_PROC_NULL, which is -1 or -2.
+        const int none = MPI_PROC_NULL == -1 ? -2 : -1;
+        CHECK_REFUSED(MPI_Win_unlock(none, window), MPI_ERR_RANK);
+        CHECK_REFUSED(MPI_Win_flush(none, window), MPI_ERR_RANK);
       }
       return;
     }
@@ -278,6 +283,9 @@ void locks_beside_other_calls(check::Memory memory) {
         ++value;
         if (round % 3 != 0) CHECK_MPI(MPI_Put(&value, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
         CHECK_MPI(MPI_Win_unlock(target, window));
+        CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, MPI_PROC_NULL, 0, window));
+        CHECK_MPI(MPI_Win_flush(MPI_PROC_NULL, window));
+        CHECK_MPI(MPI_Win_unlock(MPI_PROC_NULL, window));
       }
     }
     --locking;
