@@ -180,7 +180,7 @@ class Barrier {
         // Two operations take turns, so that sending overlaps with the next step.
         typename M::Operation& operation = operations_[writes_ % 2];
         if (!operation.done() || find_failed() != nullptr) return false;
-        memory_.notify_write(operation, step.to, step.there, word_);
+        memory_.notify_write(operation, step.to, step.there, word_, DataAccess::kEnds);
         ++writes_;
         notified_ = true;
       }
@@ -204,7 +204,7 @@ class Barrier {
       const bool release = step.there == ControlBlock::kBarrierRelease;
       if (step.to < 0 || at < at_ || (at == at_ && notified_) || release != (late_ < count)) continue;
       if (!late_write_over()) return;
-      memory_.notify_write(late_write_, step.to, step.there, word_ | BarrierWord::kFailed);
+      memory_.notify_write(late_write_, step.to, step.there, word_ | BarrierWord::kFailed, DataAccess::kEnds);
     }
     notified_of_failure_ = late_write_over();
   }

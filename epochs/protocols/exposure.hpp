@@ -37,18 +37,19 @@ class Notify {
   Notify(M& memory, int rank, What what, std::span<const int> group) : operations_(group.size()) {
     const Notification notification = notification_of(rank, what);
     for (std::size_t i = 0; i < group.size(); ++i) {
-      memory.notify_add(operations_[i], group[i], notification.word, notification.added);
+      memory.notify_add(operations_[i], group[i], notification.word, notification.added, notification.access);
     }
   }
   // The addend and its word, for a caller that has the member's word mapped and needs no operation.
   struct Notification {
     std::uint32_t word;
     std::uint64_t added;
+    DataAccess access;  // a complete ends the access of its epoch
   };
   static constexpr Notification notification_of(int rank, What what) {
-    if (what == What::kCompleted) return {ControlBlock::kCompleted, 1};
+    if (what == What::kCompleted) return {ControlBlock::kCompleted, 1, DataAccess::kEnds};
     const std::uint64_t no_put = what == What::kPostedNoPut ? ControlBlock::no_put_bit(rank) : 0;
-    return {ControlBlock::posted_word(rank), ControlBlock::posted_bit(rank) + no_put};
+    return {ControlBlock::posted_word(rank), ControlBlock::posted_bit(rank) + no_put, DataAccess::kGoesOn};
   }
   bool advance() {
     for (; done_ < operations_.size(); ++done_) {
@@ -160,7 +161,7 @@ class CompletionCount {
 
  private:
   std::uint64_t waited_for_ = 0;
-  std::uint64_t abandoned_ = 0;
+  std::uint64_t abandoned_ = 0;  // a whole word: the explorer hashes programs by their bytes, so there is no padding
 };
 
 }  // namespace farside::epochs

@@ -337,6 +337,8 @@ class AcquireLock {
 // Releases a lock. Precondition: the operations issued under the lock have completed at the target, or are ordered
 // before the release. `token` is that of AcquireLock. The object must not move until advance() returns true.
 //
+// The release of a target's lock ends this rank's access to the data of the target.
+//
 // Where the word is mapped and the token is plain, an uncontended release needs no object: add LockWord::depart(type)
 // to the lock word. If Lock::nobody_waits() is false for the previous value, pass that value to the second
 // constructor.
@@ -348,13 +350,14 @@ class ReleaseLock {
       : memory_(memory), token_(token), target_(target), type_(type) {
     if (token_.how() != LockToken::kReleasedBySuccessor) {
       memory_.fetch_add(operation_, target_, Lock::kWord,
-                        LockWord::depart(type_, of) + LockWord::depart(opposite(type_), token_.predecessors()));
+                        LockWord::depart(type_, of) + LockWord::depart(opposite(type_), token_.predecessors()),
+                        Lock::kAtRelease);
     } else if (of == LockOf::kAll) {
       // The successor that takes this reader off the lock word does not know that it is a lock_all.
-      memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::mark(of));
+      memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::mark(of), Lock::kAtRelease);
       step_ = Step::kUnmarked;
     } else {
-      count(0);
+      count(0, Lock::kAtRelease);
     }
   }
   // Continues after the departure: `before` is the previous value of the lock word.
@@ -406,9 +409,9 @@ class ReleaseLock {
                        own == 0 ? HandOff::members(others) : HandOff::next_after(0), false);
     }
   }
-  void count(std::uint64_t end) {
+  void count(std::uint64_t end, DataAccess access = DataAccess::kGoesOn) {
     added_ = DrainWord::depart(end);
-    memory_.fetch_add(operation_, target_, Lock::drain_word(type_), added_);
+    memory_.fetch_add(operation_, target_, Lock::drain_word(type_), added_, access);
     step_ = Step::kDrained;
   }
 

@@ -6,9 +6,9 @@
 // Rules:
 //
 //   1. While the stripes are open, the epoch state has no open access epoch, and does not know of the locks in the
-//      stripes. Whoever has the guard of the window opens them.
-//   2. Whoever has the guard closes the stripes before it asks or changes the epoch state. close() gives the locks that
-//      they hold to the epoch state and the lock table, and from then on these have the whole state.
+//      stripes. A thread opens them under the guard of the window.
+//   2. A thread that has the guard closes the stripes before it reads or changes the epoch state. close() gives the
+//      locks that they hold to the epoch state and the lock table, and from then on these have the whole state.
 //   3. A lock is taken at once or not at all: by a compare-and-swap that finds no contender in the lock word. It takes
 //      no ticket that it would have to wait for, and so needs no wake word (rule 1 of lock_table.hpp).
 //

@@ -38,7 +38,7 @@ class BarrierProgram {
           epochs::BarrierWord::make(count, said(memory.rank(), count), said(memory.rank(), count - 1));
       if (carries_) {
         Memory::Operation put;
-        memory.notify_write(put, carried_to(memory.rank()), data_word(memory.rank()), count);
+        memory.notify_write(put, carried_to(memory.rank()), data_word(memory.rank()), count, DataAccess::kGoesOn);
       }
       running_.begin<Barrier>(memory, *schedule_, word, 0U);
     }

@@ -232,7 +232,8 @@ class Memory {
   Memory(World& world, int actor, int rank, const Sabotage& sabotage, std::string& failure)
       : world_(world), actor_(actor), rank_(rank), sabotage_(sabotage), failure_(failure) {}
 
-  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value,
+                 DataAccess = DataAccess::kGoesOn) {
     issue(operation, Kind::kFetchAdd, rank, word, value, 0);
   }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
@@ -247,10 +248,10 @@ class Memory {
               std::uint64_t release) {
     issue(operation, Kind::kLocked, rank, word, acquire, stops, release);
   }
-  void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+  void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess) {
     notify(operation, Kind::kFetchAdd, rank, word, value);
   }
-  void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+  void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess) {
     notify(operation, Kind::kWrite, rank, word, value);
   }
   static bool interrupted_since(int, std::uint32_t) { return false; }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "transport/base/remote_memory.hpp"
 #include "transport/base/result.hpp"
@@ -43,8 +44,12 @@ class FailingMemory {
   std::function<bool(int, std::uint32_t)> loses = [](int, std::uint32_t) { return false; };
   // Whether notifications of the rank may be lost.
   std::function<bool(int)> interrupted = [](int) { return false; };
+  // The targets of the steps that end the access to their data, and of all steps.
+  std::vector<int> ended, reached;
 
-  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value,
+                 DataAccess access = DataAccess::kGoesOn) {
+    if (access == DataAccess::kEnds) ended.push_back(rank);
     if (begin(operation, rank, word)) words_.at(rank, word) += value;
   }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
@@ -55,10 +60,11 @@ class FailingMemory {
   void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     if (begin(operation, rank, word)) words_.at(rank, word) = value;
   }
-  void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    if (!loses(rank, word)) fetch_add(operation, rank, word, value);
+  void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
+    if (!loses(rank, word)) fetch_add(operation, rank, word, value, access);
   }
-  void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+  void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
+    if (access == DataAccess::kEnds) ended.push_back(rank);
     if (!loses(rank, word)) write(operation, rank, word, value);
   }
   bool interrupted_since(int rank, std::uint32_t) const { return interrupted(rank); }
@@ -71,6 +77,7 @@ class FailingMemory {
 
  private:
   bool begin(Operation& operation, int rank, std::uint32_t word) {
+    reached.push_back(rank);
     operation.failed_ = fails(rank, word);
     operation.value_ = words_.at(rank, word);
     return !operation.failed_;

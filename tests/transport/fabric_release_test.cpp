@@ -52,21 +52,38 @@ TEST_CASE("operations before a release travel with it, and one that follows a fl
   CHECK(on.asked() == "write 7");
 }
 
-TEST_CASE("only a fetch-add carries kept operations along, and only those of its target") {
+TEST_CASE("only a step that ends the access carries kept operations, and only those of its target") {
   RouteFixture on;
   on.agree();
   on.route->expect_release(7);
   CHECK(on.put(7).ok());
   const std::uint64_t operand = 0;
   std::uint64_t fetched = 0;
-  for (const ControlCall call : {ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
+  for (const ControlCall call :
+       {ControlCall::kFetchAdd, ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
     Pending pending;
-    CHECK(on.route->control(call, 7, 64, pending, &operand, &operand, &fetched).ok());
+    CHECK(on.route->control(call, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched).ok());
+    CHECK(on.asked() == "message 7 of 0 and 1");
+  }
+  for (const ControlCall call : {ControlCall::kFetchAdd, ControlCall::kWrite}) {
+    CHECK(on.notify(7, call, DataAccess::kGoesOn).ok());
+    CHECK(on.asked() == "notification 7 of 0 and 1");
   }
   CHECK(on.release(8).ok());
-  CHECK(on.asked() == "message 7 of 0 and 1, message 7 of 0 and 1, message 7 of 0 and 1, message 8 of 0 and 1");
+  CHECK(on.asked() == "message 8 of 0 and 1");
   CHECK(on.release(7).ok());
   CHECK(on.asked() == "message 7 of 1 and 1");
+}
+
+TEST_CASE("a get that a flush completes is not taken by the lock of another thread at the same rank") {
+  RouteFixture on;
+  on.agree();
+  on.route->expect_release(7);
+  CHECK(on.get(7).ok());
+  CHECK(on.fetch_add(7).ok());
+  CHECK(on.asked() == "message 7 of 0 and 1");
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.asked() == "read 7");
 }
 
 TEST_CASE("a notification carries the kept operations, and has a reply only if they fetch") {
@@ -259,7 +276,7 @@ TEST_CASE("a deferred lock is acquired, once, before the first operation leaves,
                              [&] {
                                return on.route->acquire_deferred_lock(7, [&] {
                                  ++acquired;
-                                 return on.release(7);
+                                 return on.fetch_add(7);
                                });
                              })
                 .ok());

@@ -79,21 +79,22 @@ struct RouteFixture {
                           DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, data.data(), nullptr, count),
                           own);
   }
-  // A fetch-add on a control word, and its end.
-  Status release(int rank) {
+  // A fetch-add on a control word, and its end. A release ends the access to the rank's data.
+  Status release(int rank) { return fetch_add(rank, DataAccess::kEnds); }
+  Status fetch_add(int rank, DataAccess access = DataAccess::kGoesOn) {
     Pending pending;
     const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
-    Status status = route->control(ControlCall::kFetchAdd, rank, 64, pending, &one, &one, &fetched);
+    Status status = route->control(ControlCall::kFetchAdd, access, rank, 64, pending, &one, &one, &fetched);
     endpoint.complete();
     return status ? pending.take_error() : std::move(status);
   }
   // The same as a notification, or a write. The notification need not be complete.
-  Status notify(int rank, ControlCall call = ControlCall::kFetchAdd) {
+  Status notify(int rank, ControlCall call = ControlCall::kFetchAdd, DataAccess access = DataAccess::kEnds) {
     Pending pending;
     const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
-    Status status = route->notify(call, rank, 64, pending, &one, &fetched);
+    Status status = route->notify(call, access, rank, 64, pending, &one, &fetched);
     endpoint.complete();
     return status ? pending.take_error() : std::move(status);
   }

@@ -106,7 +106,7 @@ TEST_CASE("a rank that sees a control atomic sees the data put before it, withou
           world.good(world->put(1, kByte, words.data(), 1), "put");
           world.good(world->put(1, kWord, words.data(), 8), "put");
           world.good(world->order_before_release(1), "order_before_release");
-          memory.fetch_add(operation, 1, kFlag, 1);
+          memory.fetch_add(operation, 1, kFlag, 1, DataAccess::kEnds);
         }
         for (auto& operation : operations) finished(world, operation);
         world.good(world->flush(1), "flush");
@@ -192,7 +192,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         ranks.check(seen == 0, "nothing was carried out");
         world->keep_again(1, std::move(stopped.list));
         world.good(world->order_before_release(1), "order_before_release");
-        memory.fetch_add(operation, 1, kLock, -kHolder);
+        memory.fetch_add(operation, 1, kLock, -kHolder, DataAccess::kEnds);
         finished(world, operation);
         world.good(world->get(1, 8, &seen, 8), "get");
         world.good(world->flush(1), "flush");
@@ -204,7 +204,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
           act();
           ranks.check(taken == before + 1, what);
           world.good(world->order_before_release(1), "order_before_release");
-          memory.fetch_add(operation, 1, kLock, -kHolder);
+          memory.fetch_add(operation, 1, kLock, -kHolder, DataAccess::kEnds);
           finished(world, operation);
           world.good(world->flush(1), "flush");
         };
@@ -264,7 +264,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
           world->expect_release(1);
           world.good(world->put(1, 0, words.data(), round % 2 == 0 ? 8 : 4096), "put");
           world.good(world->order_before_release(1), "order_before_release");
-          memory.fetch_add(operation, 1, kFlag, 1);
+          memory.fetch_add(operation, 1, kFlag, 1, DataAccess::kEnds);
           ranks.check(finish() == round - 1, "what the word held is fetched");
           words[0] = 0;  // over is over
         }
@@ -289,7 +289,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         world.good(world->accumulate(1, 8240, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "accumulate");
         world.good(world->get(1, 8224, &got, 8), "get");
         world.good(world->order_before_release(1), "order_before_release");
-        memory.fetch_add(operation, 1, kOther, 1);
+        memory.fetch_add(operation, 1, kOther, 1, DataAccess::kEnds);
         finish();
         world.good(world->flush(1), "flush");
         ranks.check(before == 0 && swapped == 1 && got == 77, "all are carried out in order");
@@ -300,8 +300,8 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         world.good(world->put(1, 8216, words.data() + 1, 8), "put");
         world.good(world->order_before_release(1), "order_before_release");
         ControlMemory::Operation second;
-        memory.fetch_add(operation, 1, kOther, 1);
-        memory.fetch_add(second, 1, kOther, 1);
+        memory.fetch_add(operation, 1, kOther, 1, DataAccess::kEnds);
+        memory.fetch_add(second, 1, kOther, 1, DataAccess::kEnds);
         ranks.check(finish() == 1, "the first flag comes first");
         ranks.check(finished(world, second) == 2, "the second flag comes second");
         world.good(world->flush(1), "flush");
@@ -318,7 +318,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         world->expect_release(1);
         world.good(world->put(1, 0, words.data(), 16384), "put");
         world.good(world->order_before_release(1), "order_before_release");
-        memory.fetch_add(operation, 1, kEnd, 1);
+        memory.fetch_add(operation, 1, kEnd, 1, DataAccess::kEnds);
         finish();
         world.good(world->flush(1), "flush");
       } else if (ranks.rank() == 1) {

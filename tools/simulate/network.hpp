@@ -229,7 +229,8 @@ class Memory {
   Memory() = default;
   Memory(Network& network, int self) : network_(&network), self_(self) {}
 
-  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value,
+                 DataAccess = DataAccess::kGoesOn) {
     issue(operation, Operation::Kind::kFetchAdd, rank, word, value);
   }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t compare,

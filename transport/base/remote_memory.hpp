@@ -11,11 +11,17 @@
 
 namespace farside {
 
+// Whether a step on a word ends this rank's access to the data of that rank. If so, the step carries the operations on
+// these data that the memory keeps, and takes effect behind them. Other steps leave these operations alone: they may
+// belong to the access epoch of another thread, which completes them itself.
+enum class DataAccess : bool { kGoesOn, kEnds };
+
 template <class M>
 concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operation operation, int rank,
-                                std::uint32_t word, std::uint64_t value) {
+                                std::uint32_t word, std::uint64_t value, DataAccess access) {
   // One atomic step on the word; value() is the former value of the word.
-  memory.fetch_add(operation, rank, word, value);
+  memory.fetch_add(operation, rank, word, value, access);
+  memory.fetch_add(operation, rank, word, value);  // the access goes on
   memory.compare_and_swap(operation, rank, word, value, value);
   // value() is the value of the word.
   memory.read(operation, rank, word);
@@ -43,10 +49,10 @@ concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operat
 // that rank may have been lost since the memory had counted so many interruptions. What has arrived before is visible
 // then.
 template <class M>
-concept NotifyingMemory = RemoteMemory<M> &&
-    requires(M memory, typename M::Operation operation, int rank, std::uint32_t word, std::uint64_t value) {
-  memory.notify_add(operation, rank, word, value);
-  memory.notify_write(operation, rank, word, value);
+concept NotifyingMemory = RemoteMemory<M> && requires(M memory, typename M::Operation operation, int rank,
+                                                      std::uint32_t word, std::uint64_t value, DataAccess access) {
+  memory.notify_add(operation, rank, word, value, access);
+  memory.notify_write(operation, rank, word, value, access);
   { operation.failed() } -> std::convertible_to<bool>;
   { memory.interrupted_since(rank, std::uint32_t{}) } -> std::convertible_to<bool>;
 };

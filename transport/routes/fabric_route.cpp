@@ -33,10 +33,7 @@ FabricRoute::~FabricRoute() {
   // After an error the caller may not have flushed. The endpoint still uses operations that are under way: each
   // completes, or its peer is abandoned. Kept operations belong to an epoch that never ended, and are dropped.
   targets_.for_each_busy([this](FabricTargets::Use& use) {
-    {
-      const auto held = targets_.hold(*use->target);
-      use->order.drop();
-    }
+    drop_kept(*use);
     (void)complete(*use);
   });
   if (published_) endpoint_.withdraw(space_);
@@ -218,24 +215,17 @@ Status FabricRoute::defer_lock(int rank, TargetOrder::Acquire acquire) {
   return {};
 }
 
-// Ends the deferral, and takes the kept operations out of the way of the acquire step.
-KeptOperations FabricRoute::hold_back(BusyTarget& to) {
-  (void)to.order.end_deferral();
-  KeptOperations kept = take_kept(to, true);
-  kept_sent(to, {});
-  return kept;
-}
-
-void FabricRoute::keep_again(BusyTarget& to, KeptOperations kept) {
+void FabricRoute::drop_kept(BusyTarget& to) {
   const auto held = targets_.hold(*to.target);
-  to.order.keep_again(std::move(kept));
+  to.order.drop();
 }
 
 void FabricRoute::keep_again(int rank, std::unique_ptr<OperationList> list) {
   const FabricTargets::Use use(targets_, *targets_.find(rank), rank);
   KeptOperations kept;
   kept.list = std::move(list);
-  keep_again(*use, std::move(kept));
+  const auto held = targets_.hold(*use->target);
+  use->order.keep_again(std::move(kept));
 }
 
 // Called before an operation leaves.
@@ -493,9 +483,8 @@ Status FabricRoute::control_behind_kept(FabricTarget& to, Pending& pending, cons
     return sent;
   };
   const FabricTargets::Use use(targets_, to);
-  // Operations behind a deferred lock stay kept, and so do those that detached memory may stop, unless there is a
-  // reply.
-  if (!use || use->order.deferred() || (!awaited && agreed_.regions != nullptr)) return send(nullptr);
+  // Without a reply, operations that detached memory may stop stay kept.
+  if (!use || (!awaited && agreed_.regions != nullptr)) return send(nullptr);
   KeptOperations taken = take_kept(*use, true);
   if (!taken.empty()) taken.make_list();
   Status status = send(std::move(taken.list));
@@ -503,7 +492,7 @@ Status FabricRoute::control_behind_kept(FabricTarget& to, Pending& pending, cons
   return status;
 }
 
-Status FabricRoute::control(ControlCall call, int rank, std::uint32_t word, Pending& pending,
+Status FabricRoute::control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
                             const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) {
   statistics_.add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
   if (agreed_.rules.by_nic) {
@@ -516,18 +505,19 @@ Status FabricRoute::control(ControlCall call, int rank, std::uint32_t word, Pend
   const Result<FabricTarget*> to = reach(rank);
   if (!to) return to.error();
   const ControlStep step{call, {}, word, *operand, *compare};
-  // Only a fetch-add may be a release; other steps do not carry kept operations along.
-  if (call == ControlCall::kFetchAdd) return control_behind_kept(*to.value(), pending, step, fetched, true);
+  if (access == DataAccess::kEnds) return control_behind_kept(*to.value(), pending, step, fetched, true);
   return endpoint_.execute_and_control(pending, handler_of(*to.value()), nullptr, step, fetched);
 }
 
-Status FabricRoute::notify(ControlCall call, int rank, std::uint32_t word, Pending& pending,
+Status FabricRoute::notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
                            const std::uint64_t* operand, std::uint64_t* fetched) {
-  if (agreed_.rules.by_nic) return control(call, rank, word, pending, operand, operand, fetched);
+  if (agreed_.rules.by_nic) return control(call, access, rank, word, pending, operand, operand, fetched);
   statistics_.add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
   const Result<FabricTarget*> to = reach(rank);
   if (!to) return to.error();
-  return control_behind_kept(*to.value(), pending, {call, {}, word, *operand, 0}, fetched, false);
+  const ControlStep step{call, {}, word, *operand, 0};
+  if (access == DataAccess::kEnds) return control_behind_kept(*to.value(), pending, step, fetched, false);
+  return endpoint_.notify(pending, handler_of(*to.value()), nullptr, step, fetched);
 }
 
 void FabricRoute::has_posted(int rank) {

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "transport/base/operation_counts.hpp"
+#include "transport/base/remote_memory.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/peer_directory.hpp"
@@ -113,9 +114,9 @@ class FabricRoute {
   template <class Take>
   auto acquire_deferred_lock(int rank, Take&& take) {
     const FabricTargets::Use use(targets_, *targets_.find(rank));
-    KeptOperations kept = hold_back(*use);
+    (void)use->order.end_deferral();
     auto taken = take();
-    if (taken) keep_again(*use, std::move(kept));
+    if (!taken) drop_kept(*use);
     return taken;
   }
   // One message with the acquire step, the kept operations and the release step, and its reply. If the acquire step
@@ -124,15 +125,15 @@ class FabricRoute {
                         LockedResult& result);
   void keep_again(int rank, std::unique_ptr<OperationList> list);
 
-  // Issues a step on a control word. The operands are copied; `fetched` stays in use until
-  // `pending` is done.
-  Status control(ControlCall call, int rank, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
-                 const std::uint64_t* compare, std::uint64_t* fetched);
-  // A fetch-add or a write as a notification (Endpoint::notify): `pending` is done when it is sent. In the domain cpu
-  // it carries what is kept for the rank. What it carries is complete there before its word changes, but RDMA that is
-  // issued later waits until the rank has confirmed it, in one round trip, unless knows_executed() says so before.
-  Status notify(ControlCall call, int rank, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
-                std::uint64_t* fetched);
+  // Issues a step on a control word. A step that ends the access to the rank's data carries what is kept for it (in the
+  // domain cpu). The operands are copied; `fetched` stays in use until `pending` is done.
+  Status control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
+                 const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
+  // The same as a notification (Endpoint::notify), which is a fetch-add or a write: `pending` is done when it is sent.
+  // What it carries is complete there before its word changes, but RDMA that is issued later waits until the rank has
+  // confirmed it, in one round trip, unless has_posted() says so before.
+  Status notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
+                const std::uint64_t* operand, std::uint64_t* fetched);
   // The post of the rank has arrived, which it sends only after it has executed all notifications.
   void has_posted(int rank);
   // How often notifications to the rank may have been lost with its connection.
@@ -179,8 +180,7 @@ class FabricRoute {
   }
   KeptOperations take_kept(BusyTarget& to, bool even_nothing);
   void kept_sent(BusyTarget& to, KeptOperations sent);
-  KeptOperations hold_back(BusyTarget& to);
-  void keep_again(BusyTarget& to, KeptOperations kept);
+  void drop_kept(BusyTarget& to);
   Status acquire_first(BusyTarget& to);
   Status issue_kept(BusyTarget& to);
   Status issue_before_flush(BusyTarget& to);

@@ -69,13 +69,14 @@ class ControlMemory {
   }
 
   // control_word.hpp defines the memory orders on mapped words.
-  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+  void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value,
+                 DataAccess access = DataAccess::kGoesOn) {
     if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
       operation.value_ = ControlWord::fetch_add(block.word(word), value);
       block.wake();
     } else {
       operation.operand_ = value;
-      issue(operation, ControlCall::kFetchAdd, rank, word);
+      issue(operation, ControlCall::kFetchAdd, rank, word, access);
     }
   }
   // Fast path of a protocol whose first step mostly is its last: constructs no Operation. Precondition: CPU atomics
@@ -126,16 +127,16 @@ class ControlMemory {
       issue(operation, ControlCall::kWrite, rank, word);
     }
   }
-  // See NotifyingMemory. A notification carries the operations that are kept for the rank (TargetOrder).
-  void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+  // See NotifyingMemory.
+  void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
     if (mapped(rank)) [[likely]]
       return fetch_add(operation, rank, word, value);
-    notify(operation, ControlCall::kFetchAdd, rank, word, value);
+    notify(operation, ControlCall::kFetchAdd, rank, word, value, access);
   }
-  void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+  void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
     if (mapped(rank)) [[likely]]
       return write(operation, rank, word, value);
-    notify(operation, ControlCall::kWrite, rank, word, value);
+    notify(operation, ControlCall::kWrite, rank, word, value, access);
   }
   bool interrupted_since(int rank, std::uint32_t interruptions) const {
     return space_.interrupted_since(rank, interruptions);
@@ -176,21 +177,23 @@ class ControlMemory {
   static constexpr std::int64_t kSlowest = 1'000'000'000;
   static constexpr std::chrono::seconds kLongestPause{10};
 
-  void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word) {
+  void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word,
+             DataAccess access = DataAccess::kGoesOn) {
     operation.pending_.towards(rank);
     operation.notified_ = nullptr;
-    Status status = space_.control(call, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
-                                   &operation.value_);
+    Status status = space_.control(call, access, rank, word, operation.pending_, &operation.operand_,
+                                   &operation.compare_, &operation.value_);
     if (!status) operation.pending_.failed(status.error());
   }
 
-  void notify(Operation& operation, ControlCall call, int rank, std::uint32_t word, std::uint64_t value) {
+  void notify(Operation& operation, ControlCall call, int rank, std::uint32_t word, std::uint64_t value,
+              DataAccess access) {
     operation.operand_ = value;
     operation.pending_.towards(rank);
     operation.notified_ = &space_;
     operation.notified_rank_ = rank;
     operation.lost_before_ = space_.lost_notifications(rank);
-    Status status = space_.notify(call, rank, word, operation.pending_, &operation.operand_, &operation.value_);
+    Status status = space_.notify(call, access, rank, word, operation.pending_, &operation.operand_, &operation.value_);
     if (!status) operation.pending_.failed(status.error());
   }
 

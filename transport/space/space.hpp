@@ -356,14 +356,14 @@ class Space {
   WakeEvent& wake_event() const { return reinterpret_cast<Header*>(control_)->wake_event; }
   // Issues a step on a control word that is not in a mapped_control(): one message, or one operation of the adapter.
   // `operand` and `compare` are copied; `fetched` stays in use until `pending` is done.
-  Status control(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
-                 const std::uint64_t* compare, std::uint64_t* fetched) {
-    return fabric_->control(call, target, word, pending, operand, compare, fetched);
+  Status control(ControlCall call, DataAccess access, int target, std::uint32_t word, Pending& pending,
+                 const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) {
+    return fabric_->control(call, access, target, word, pending, operand, compare, fetched);
   }
   // The same for a fetch-add or a write as a notification (FabricRoute::notify).
-  Status notify(ControlCall call, int target, std::uint32_t word, Pending& pending, const std::uint64_t* operand,
-                std::uint64_t* fetched) {
-    return fabric_->notify(call, target, word, pending, operand, fetched);
+  Status notify(ControlCall call, DataAccess access, int target, std::uint32_t word, Pending& pending,
+                const std::uint64_t* operand, std::uint64_t* fetched) {
+    return fabric_->notify(call, access, target, word, pending, operand, fetched);
   }
   // Interruptions: the ends of connections by which notifications of peers may have been lost (Endpoint). A wait for a
   // notification ends with an error if its sender was interrupted since it could have sent it. Two loads.
