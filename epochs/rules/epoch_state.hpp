@@ -34,8 +34,8 @@
 //
 // Errors: a Violation, of the classes in violation.hpp; kNoMemory if the bookkeeping cannot grow. No remote
 // operations. Memory: 240 bytes; from the first start with two members or lock of a second target on a bit per rank,
-// from the first such lock that is exclusive on another, and from the first assertion of MPI_MODE_NOPUT on another; 4
-// bytes per member of the last groups of start and post.
+// from the first such lock that is exclusive on another, both from reserve_locks() on, and from the first assertion of
+// MPI_MODE_NOPUT on another; 4 bytes per member of the last groups of start and post.
 //
 // Ranks are those of the window. The caller filters out MPI_PROC_NULL.
 #pragma once

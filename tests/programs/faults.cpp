@@ -19,8 +19,9 @@
 //                                                        each other; exit code 33; killed: by SIGKILL, for launchers
 //                                                        that then end no other rank (and have their own exit code)
 //   interrupted SECONDS                                  connections end while a post, a complete and the word of a
-//                                                        fence are on their way: who waits for them gets an error
-//                                                        after FARSIDE_PEER_TIMEOUT, which is SECONDS; two ranks
+//                                                        fence are on their way: the rank that waits for them gets
+//                                                        an error after FARSIDE_PEER_TIMEOUT, which is SECONDS; two
+//                                                        ranks
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -82,7 +82,7 @@ TEST_CASE("the end of a connection behind DISCONNECT interrupts neither side") {
   (void)fake_queues();
   {
     // If the connection is evicted before, the test shows less.
-    const FakeSilence silence;
+    const FakeReader reader(FakeReader::Of::kEverything);
     std::size_t messages = 0;
     CHECK(soon([&] {
       for (const Evictable* each : {&used, &evicted}) each->fabric->poll();

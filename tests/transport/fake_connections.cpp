@@ -14,7 +14,7 @@ namespace {
 
 ssize_t read_event(fid_eq* fid, std::uint32_t* kind, void* out, std::size_t bytes, std::uint64_t) {
   const std::scoped_lock held(network().mutex);
-  if (network().is_silent()) return -FI_EAGAIN;
+  if (!network().may_read(FakeReader::Of::kEverything)) return -FI_EAGAIN;
   auto& events = *reinterpret_cast<Events*>(fid);
   events.readable.clear();
   if (events.waiting.empty()) return -FI_EAGAIN;

@@ -9,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <netinet/in.h>
-#include <optional>
 #include <sys/eventfd.h>
 #include <thread>
 #include <utility>
@@ -114,13 +113,18 @@ struct Network {
   std::size_t refuse = 0;      // writes
   std::size_t fail_after = 0;  // the last one of so many writes fails; 0: none
   Held held;
-  std::thread::id only_reader;  // FakeSilence
-  bool is_silent() const { return only_reader != std::thread::id() && only_reader != std::this_thread::get_id(); }
+  // FakeReader: the only thread that reads such completions, if there is one.
+  struct {
+    FakeReader::Of what = FakeReader::Of::kRdma;
+    std::thread::id thread;
+  } reader;
+  bool may_read(FakeReader::Of what) const {
+    return reader.thread == std::thread::id() || reader.thread == std::this_thread::get_id() || reader.what != what;
+  }
   std::uint16_t next_port = 1;
   std::uint64_t next_key = 1;
-  std::optional<std::thread::id> reader;  // of completions of RDMA
-  std::size_t registered = 0;             // bytes
-  std::size_t most_registered = 0;        // 0: no limit
+  std::size_t registered = 0;       // bytes
+  std::size_t most_registered = 0;  // 0: no limit
 };
 inline Network& network() {
   static Network one;

@@ -22,7 +22,7 @@ constexpr const char* kName = "fake";
 
 ssize_t read_completions(fid_cq* fid, void* out, std::size_t count) {
   const std::scoped_lock held(network().mutex);
-  if (network().is_silent()) return -FI_EAGAIN;
+  if (!network().may_read(FakeReader::Of::kEverything)) return -FI_EAGAIN;
   auto& queue = *reinterpret_cast<Completions*>(fid);
   FakeQueues& counted = network().counted;
   std::size_t read = 0;
@@ -30,7 +30,7 @@ ssize_t read_completions(fid_cq* fid, void* out, std::size_t count) {
     const Completions::Entry& next = queue.entries.front();
     const bool own = (next.entry.flags & FI_RECV) == 0;
     if (next.error != 0 && !next.silent) break;
-    if (network().reader && *network().reader != std::this_thread::get_id() && (next.entry.flags & FI_RMA) != 0)
+    if ((next.entry.flags & FI_RMA) != 0 && !network().may_read(FakeReader::Of::kRdma))
       return read > 0 ? static_cast<ssize_t>(read) : -FI_EAGAIN;
     --queue.posted;
     counted.signalled += own ? 1 : 0;
@@ -274,14 +274,14 @@ FakeMemoryLimit::~FakeMemoryLimit() {
   fake::network().most_registered = 0;
 }
 
-FakeReader::FakeReader() {
+FakeReader::FakeReader(Of what) {
   const std::scoped_lock held(fake::network().mutex);
-  fake::network().reader = std::this_thread::get_id();
+  fake::network().reader = {what, std::this_thread::get_id()};
 }
 
 FakeReader::~FakeReader() {
   const std::scoped_lock held(fake::network().mutex);
-  fake::network().reader.reset();
+  fake::network().reader = {};
 }
 
 FakeHold::FakeHold(const void* call, const void* completion) {
@@ -303,16 +303,6 @@ void FakeHold::end() {
   held.changed.notify_all();
   for (const auto& [queue, entry] : held.completions) fake::complete(*queue, entry.op_context, entry.flags, 0);
   held.completions.clear();
-}
-
-FakeSilence::FakeSilence() {
-  const std::scoped_lock held(fake::network().mutex);
-  fake::network().only_reader = std::this_thread::get_id();
-}
-
-FakeSilence::~FakeSilence() {
-  const std::scoped_lock held(fake::network().mutex);
-  fake::network().only_reader = {};
 }
 
 void fake_refusal(std::size_t writes) {

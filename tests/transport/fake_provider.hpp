@@ -40,15 +40,6 @@ FakeQueues fake_queues();
 void fake_refusal(std::size_t writes);
 // The write behind so many others fails, as a queue pair does: all later operations of its connection fail as well.
 void fake_failure(std::size_t behind);
-// From its construction to its end only the constructing thread reads completions and events; for the others nothing
-// has happened yet. One at a time.
-class FakeSilence {
- public:
-  FakeSilence();
-  FakeSilence(const FakeSilence&) = delete;
-  FakeSilence& operator=(const FakeSilence&) = delete;
-  ~FakeSilence();
-};
 // What guards the provider, which no lock of farside is.
 const void* fake_mutex();
 
@@ -62,11 +53,12 @@ class FakeMemoryLimit {
   ~FakeMemoryLimit();
 };
 
-// While it exists, only the thread that has made it takes completions of RDMA: what it issues stays under way until it
-// polls. One at a time.
+// While it exists, only the thread that has made it takes completions of RDMA, so that what it issues stays under way
+// until it polls; or all completions and events, so that for the others nothing has happened yet. One at a time.
 class FakeReader {
  public:
-  FakeReader();
+  enum class Of : std::uint8_t { kRdma, kEverything };
+  explicit FakeReader(Of what);
   FakeReader(const FakeReader&) = delete;
   FakeReader& operator=(const FakeReader&) = delete;
   ~FakeReader();

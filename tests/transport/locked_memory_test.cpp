@@ -41,7 +41,7 @@ struct Limited : FakeSpace {
     REQUIRE((put(kRoom - 1, word.data(), 8).ok() && flush().ok()));
     fake_queues();
     limit.emplace(more);
-    reader.emplace();
+    reader.emplace(FakeReader::Of::kRdma);
   }
   ~Limited() { reader.reset(); }
   bool has(std::size_t word, const std::vector<std::uint64_t>& values) const {

@@ -152,15 +152,16 @@ Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options
   Outcome outcome;
   for (int round = 0; round < kRounds; ++round) {
     const Work work = work_together(crowd.comm, true, options.sample_seconds / kRounds, step);
-    const double rates = sum(crowd.comm, work.operations / work.seconds);
-    const double latencies = sum(crowd.comm, 1e6 * work.seconds / work.operations);
-    if (crowd.origin) outcome.values.push_back(together == 1 ? latencies / place.size : rates);
+    const double latency = 1e6 * work.seconds / work.operations / place.size;
+    const double figure = sum(crowd.comm, together == 1 ? latency : work.operations / work.seconds);
+    if (crowd.origin) outcome.values.push_back(figure);
   }
   MPI_Win_unlock_all(window.handle());
   MPI_Barrier(crowd.comm);
   std::vector<std::uint64_t> expected(done.size());
   MPI_Alltoall(done.data(), 1, MPI_UINT64_T, expected.data(), 1, MPI_UINT64_T, crowd.comm);
   MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
+  // Several puts of one batch may go to the same word, and MPI does not order them.
   const bool right = together != 1 || std::equal(expected.begin(), expected.end(), window.as<std::uint64_t>());
   MPI_Win_unlock(place.rank, window.handle());
   if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "a rank did not get what another rank has put last";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Membarriers (membarrier(2)), of the node's registered processes and of this process alone. The global membarrier
-// (MEMBARRIER_CMD_GLOBAL_EXPEDITED): one thread makes all threads of the
-// registered processes execute a full memory barrier. So a frequent operation that stores one word and loads another
-// needs no barrier of its own, if the rare operation on the other side calls this one.
+// Membarriers (membarrier(2)), of the node's registered processes and of this process alone. By the global membarrier
+// (MEMBARRIER_CMD_GLOBAL_EXPEDITED) one thread makes all threads of the registered processes execute a full memory
+// barrier. So a frequent operation that stores one word and loads another needs no barrier of its own, if the rare
+// operation on the other side calls this one.
 #pragma once
 
 namespace farside {

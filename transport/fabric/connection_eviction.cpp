@@ -87,9 +87,15 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   const bool soon = connections_.age(peer) < kComesBackSoon * patience(peer_state);
   peer_state.patience =
       soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : Clock::duration(kUnused);
-  connections_.begin_disconnect(peer);
   // The peer ends the connection when it has received the request, which is behind all notifications.
+  end_in_order(peer);
+}
+
+// From now on this process issues nothing on the connection, and its end is no interruption.
+void ConnectionEviction::end_in_order(Peer peer) {
+  connections_.begin_disconnect(peer);
   connections_.present(peer)->in_order = true;
+  PeerState& peer_state = states_.of(peer);
   const std::scoped_lock held(peer_state.mutex);
   peer_state.confirmed = peer_state.notifications;
 }
@@ -123,14 +129,8 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
   // The connection may have ended since.
   const std::optional<Peer> peer = connections_.peer_of(header.operation);
   if (!peer) return;
-  connections_.begin_disconnect(*peer);
-  connections_.present(*peer)->in_order = true;
-  {
-    // The sender receives what this process has sent before the end, or needs it no more.
-    PeerState& peer_state = states_.of(*peer);
-    const std::scoped_lock held(peer_state.mutex);
-    peer_state.confirmed = peer_state.notifications;
-  }
+  // The sender receives what this process has sent before the end, or needs it no more.
+  end_in_order(*peer);
   if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
 }
 

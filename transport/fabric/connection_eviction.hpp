@@ -3,15 +3,14 @@
 // node has for connections, if that is less): beyond this limit the least recently used are closed, and reopened on
 // demand. Eviction must lose nothing, and a process does not see the operations that its peer has under way. To evict
 // an idle connection, a process therefore stops issuing on it and sends DISCONNECT. The peer stops issuing as well, and
-// ends
-// the connection when nothing of its own is under way: its requests have been answered by then. If both send
+// ends the connection when nothing of its own is under way: its requests have been answered by then. If both send
 // DISCONNECT, both end it.
 //
 // DISCONNECT is the last message of its sender on the connection. So its receiver has all notifications of the sender,
 // and one that loses the connection without it may lack some: an interruption (operations_under_way.hpp).
 //
-// A run of writes that is open (operations_under_way.hpp) is the only operation that nobody waits for: it ends here, on
-// both sides, so that a process that puts and computes keeps no connection.
+// An open run of writes (operations_under_way.hpp) has no completion that would come by itself. It ends here, on both
+// sides, so that a process that puts and computes keeps no connection.
 //
 // The same happens, whatever the limit is, when a connection cannot be made for lack of descriptors or memory.
 //
@@ -85,6 +84,7 @@ class ConnectionEviction {
   std::vector<Unused> unused(Clock::time_point now);
   void ask_to_disconnect(PeerState& peer_state, bool shortage);
   void end_open_run(PeerState& peer_state);
+  void end_in_order(Peer peer);
   std::unique_ptr<Reply> make_disconnect(Peer peer);
   bool ends(Peer peer);
 

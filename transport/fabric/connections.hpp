@@ -49,7 +49,7 @@ class Connections {
 
  public:
   // Called when the connection to a peer has ended: the provider fails operations on it, and no reply arrives by it
-  // any more. `in_order`: the peer has sent DISCONNECT before.
+  // any more. `in_order`: one side has sent DISCONNECT before.
   using Lost = std::function<void(Peer, const std::string&, bool in_order)>;
   // Called before the endpoint that reach() gave for this process's own operations stops carrying them.
   using Withdraw = std::function<void(Peer)>;

@@ -114,24 +114,18 @@ void OperationsUnderWay::interrupted(PeerState& peer_state) {
     peer_state.loss_to_report = true;
   }
   peer_state.last_interruption = interruptions_.load(std::memory_order_relaxed) + 1;
-  // Release: who reads the number finds the words that the peer's messages have changed, and the peer's last one.
+  // Release: a thread that reads the number sees the words that the peer's messages have changed, and the peer's last
+  // number.
   interruptions_.store(peer_state.last_interruption, std::memory_order_release);
 }
 
-std::uint32_t OperationsUnderWay::last_interruption(Peer peer) const {
+// 0 without an interruption.
+std::uint32_t OperationsUnderWay::after_interruption(Peer peer, std::uint32_t PeerState::*member) const {
   PeerState* const peer_state = interruptions() != 0 ? peers_.find(peer) : nullptr;
   if (peer_state == nullptr) [[likely]]
     return 0;
   const std::scoped_lock held(peer_state->mutex);
-  return peer_state->last_interruption;
-}
-
-std::uint32_t OperationsUnderWay::lost_notifications(Peer peer) const {
-  PeerState* const peer_state = interruptions() != 0 ? peers_.find(peer) : nullptr;
-  if (peer_state == nullptr) [[likely]]
-    return 0;
-  const std::scoped_lock held(peer_state->mutex);
-  return peer_state->lost_notifications;
+  return peer_state->*member;
 }
 
 bool OperationsUnderWay::take_lost_notification(PeerState& peer_state) {

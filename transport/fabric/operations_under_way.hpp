@@ -16,8 +16,8 @@
 // libfabric's verbs provider (1.17 to 2.6) has each operation signalled all the same (sq_sig_all), and drops those that
 // were not asked for when the queue is read. The number of runs under way is limited, so that the queue has room for
 // all their writes. It drops their errors too; the queue pair then takes nothing more, and the operation with which
-// the run ends fails, and the run with it. If the two count in different Pendings, each of these has the error: nobody
-// can tell whether the run failed or only the operation that ends it.
+// the run ends fails, and the run with it. If the two count in different Pendings, each of these has the error: it is
+// not known whether the run failed or only the operation that ends it.
 //
 // Thread safety: begin(), issued() and not_issued() are called with the mutex of the peer held, all other members
 // without it, and take it. A waiting thread may destroy a Pending right after its last operation has ended here.
@@ -145,16 +145,17 @@ class OperationsUnderWay {
   // over all peers. Returns the number of the last one, or of the peer's last one; 0: none. All that has arrived from
   // the peer before is visible to a thread that has read the number. One load; the second one takes the peer's mutex.
   std::uint32_t interruptions() const { return interruptions_.load(std::memory_order_acquire); }
-  std::uint32_t last_interruption(Peer peer) const;
+  std::uint32_t last_interruption(Peer peer) const { return after_interruption(peer, &PeerState::last_interruption); }
   // How many interruptions may have lost notifications to the peer: of these, no operation that was issued behind them
   // had completed.
-  std::uint32_t lost_notifications(Peer peer) const;
+  std::uint32_t lost_notifications(Peer peer) const { return after_interruption(peer, &PeerState::lost_notifications); }
   // Whether there was one since the last call. Called without the peer's mutex.
   static bool take_lost_notification(PeerState& peer_state);
   // Ends all registrations. The provider must have ended all operations.
   void release_memory();
 
  private:
+  std::uint32_t after_interruption(Peer peer, std::uint32_t PeerState::*member) const;
   void finish(Operation& operation, PeerState& peer_state);
   void recycle(Operation& operation, PeerState& peer_state);
   // The connection to the peer was interrupted. With the mutex of the peer held, and Fabric's.
