@@ -86,6 +86,43 @@ TEST_CASE("a get that a flush completes is not taken by the lock of another thre
   CHECK(on.asked() == "read 7");
 }
 
+TEST_CASE("operations that a release carries are under way for a flush by another thread until it is complete") {
+  RouteFixture on;
+  on.agree();
+  on.endpoint.held = true;
+  const std::uint64_t operand = 1;
+  std::uint64_t fetched = 0;
+  const auto release = [&](Pending& pending) {
+    return on.route->control(ControlCall::kFetchAdd, DataAccess::kEnds, 7, 64, pending, &operand, &operand, &fetched);
+  };
+  const auto under_way = [&] {
+    const BusyTarget* const busy = on.route->targets().find(7)->busy;
+    return busy != nullptr ? busy->requests.count() : 0;
+  };
+  on.route->expect_release(7);
+  CHECK(on.put(7).ok());
+  Pending pending;
+  CHECK(release(pending).ok());
+  CHECK(under_way() == 1);
+  CHECK_FALSE(pending.done());
+  CHECK(on.route->flush_all().ok());
+  CHECK(pending.done());
+  // One that carries nothing is no operation on data, and neither is the next step.
+  on.route->expect_release(7);
+  CHECK(release(pending).ok());
+  CHECK(under_way() == 0);
+  on.endpoint.complete();
+  CHECK(pending.done());
+  // One that does not leave leaves nothing under way.
+  CHECK(on.put(7).ok());
+  on.endpoint.fail_next(Asked::kMessage, true);
+  CHECK_FALSE(release(pending).ok());
+  CHECK(under_way() == 0);
+  CHECK(on.fetch_add(7).ok());
+  CHECK(under_way() == 0);
+  CHECK(on.route->flush(7).ok());
+}
+
 TEST_CASE("a notification carries the kept operations, and has a reply only if they fetch") {
   RouteFixture on;
   on.agree();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pending: counts operations that were issued and are not complete, and keeps the first error among them.
 //
-// Thread safety: any thread may call all members but towards().
+// Thread safety: any thread may call all members but towards() and next_counts_in().
 #pragma once
 
 #include <atomic>
@@ -28,15 +28,22 @@ class Pending {
     error.rank = rank_;
     return error;
   }
+  // The next operation counts in `other` as well, until it is complete, but its errors do not go there. Precondition:
+  // nothing is under way here, and only one operation is until that one is complete. Null: it does not.
+  void next_counts_in(Pending* other) { other_ = other; }
   void issued() {
     if (parent_ != nullptr) parent_->issued();
+    if (other_ != nullptr) other_->issued();
     outstanding_.fetch_add(1, std::memory_order_relaxed);
   }
   // Release: data that the operation fetched are visible to a thread that sees it done. That thread may destroy this.
   void completed() {
     Pending* const parent = parent_;
+    Pending* const other = other_;
+    if (other != nullptr) other_ = nullptr;
     outstanding_.fetch_sub(1, std::memory_order_release);
     if (parent != nullptr) parent->completed();
+    if (other != nullptr) other->completed();
   }
   void failed(Error error) {
     auto* mine = new Error(named(std::move(error)));
@@ -56,6 +63,7 @@ class Pending {
 
  private:
   Pending* const parent_ = nullptr;
+  Pending* other_ = nullptr;
   int rank_ = Error::kNoRank;
   std::atomic<std::uint32_t> outstanding_{0};
   std::atomic<Error*> error_{nullptr};

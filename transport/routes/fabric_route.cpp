@@ -486,8 +486,13 @@ Status FabricRoute::control_behind_kept(FabricTarget& to, Pending& pending, cons
   // Without a reply, operations that detached memory may stop stay kept.
   if (!use || (!awaited && agreed_.regions != nullptr)) return send(nullptr);
   KeptOperations taken = take_kept(*use, true);
-  if (!taken.empty()) taken.make_list();
+  // A flush by another thread waits for them, too.
+  if (!taken.empty()) {
+    taken.make_list();
+    pending.next_counts_in(&use->requests);
+  }
   Status status = send(std::move(taken.list));
+  if (!status) pending.next_counts_in(nullptr);
   kept_sent(*use, std::move(taken));
   return status;
 }

@@ -9,7 +9,7 @@
 // has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a target gets
 // or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory per reached
 // rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152 ranks), and 32 of its description
-// where ranks differ (48 if it is not compact); some 370 bytes more per busy target, and for at most kMostResting
+// where ranks differ (48 if it is not compact); some 400 bytes more per busy target, and for at most kMostResting
 // others.
 #pragma once
 
