@@ -118,8 +118,11 @@ TEST_CASE("operations that a release carries are under way for a flush by anothe
   on.endpoint.fail_next(Asked::kMessage, true);
   CHECK_FALSE(release(pending).ok());
   CHECK(under_way() == 0);
-  CHECK(on.fetch_add(7).ok());
+  CHECK(on.route->control(ControlCall::kFetchAdd, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched)
+            .ok());
   CHECK(under_way() == 0);
+  on.endpoint.complete();
+  CHECK(pending.done());
   CHECK(on.route->flush(7).ok());
 }
 
