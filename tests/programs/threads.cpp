@@ -3,6 +3,7 @@
 // each by other operations, hold locks on different targets, and complete requests that other threads have made.
 //
 //   threads [allocate | create] [at_once]     (at_once: threads make even the program's first windows concurrently)
+#include <chrono>
 #include <functional>
 #include <pthread.h>
 #include <thread>
@@ -21,6 +22,12 @@ void in_threads(const std::function<void(int)>& work) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) threads.emplace_back(work, t);
   for (std::thread& each : threads) each.join();
+}
+
+void compute(long nanoseconds) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(nanoseconds);
+  while (std::chrono::steady_clock::now() < until) {
+  }
 }
 
 std::int64_t read_own(MPI_Win window, const std::int64_t* at) {
@@ -294,6 +301,40 @@ void locks_beside_other_calls(check::Memory memory) {
   CHECK_EQ(read_own(window, window.as<std::int64_t>()), std::int64_t{kRounds} * 2 / 3 * size);
 }
 
+// One thread gets under a lock, and computes before it flushes. Meanwhile another one acquires and releases locks, and
+// with them the global lock of the window, whose rank is that of the get in one of the passes. A flush returns when the
+// get is complete, whatever the other thread sends to the same rank.
+void gets_beside_locks(check::Memory memory) {
+  if (size == 1) return;
+  constexpr int kRounds = 60;
+  constexpr long kLongest = 40'000;  // ns
+  check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, window));
+  *window.as<std::int64_t>() = 100 + rank;
+  CHECK_MPI(MPI_Win_unlock(rank, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  for (int target = 0; target < size; ++target) {
+    std::atomic<bool> over = false;
+    std::thread locks([&] {
+      for (const int other = (target + 1) % size; !over;) {
+        CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, other, 0, window));
+        CHECK_MPI(MPI_Win_unlock(other, window));
+      }
+    });
+    for (int round = 0; round < kRounds; ++round) {
+      std::int64_t value = -1;
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+      CHECK_MPI(MPI_Get(&value, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window));
+      compute(kLongest * round / kRounds);
+      CHECK_MPI(MPI_Win_flush(target, window));
+      CHECK_EQ(value, std::int64_t{100 + target});
+      CHECK_MPI(MPI_Win_unlock(target, window));
+    }
+    over = true;
+    locks.join();
+  }
+}
+
 // Threads increment single elements, and one of them begins to add long rows to the same places. Several windows,
 // because each window has only one such begin.
 void rows_begin(check::Memory memory) {
@@ -521,6 +562,7 @@ int main(int argc, char** argv) {
       {"requests that other threads complete", requests_of_other_threads},
       {"threads with locks on different targets", locks_on_different_targets},
       {"locks by threads beside other calls", locks_beside_other_calls},
+      {"gets of one thread beside locks of another", gets_beside_locks},
       {"threads within one lock_all", lock_all_by_threads},
       {"a thread that begins to add long rows where others count", rows_begin},
       {"locks by threads against lock_all", locks_against_lock_all},
