@@ -337,27 +337,26 @@ class AcquireLock {
 // Releases a lock. Precondition: the operations issued under the lock have completed at the target, or are ordered
 // before the release. `token` is that of AcquireLock. The object must not move until advance() returns true.
 //
-// The release of a target's lock ends this rank's access to the data of the target.
-//
 // Where the word is mapped and the token is plain, an uncontended release needs no object: add LockWord::depart(type)
 // to the lock word. If Lock::nobody_waits() is false for the previous value, pass that value to the second
 // constructor.
 template <RemoteMemory M, class Lock = TargetLock>
 class ReleaseLock {
  public:
-  // `of`: as given to AcquireLock.
-  ReleaseLock(M& memory, int target, LockType type, LockToken token, LockOf of = LockOf::kTarget)
+  // `of`: as given to AcquireLock. `access`: kEnds where the release ends an epoch, whose operations it is then ordered
+  // behind. A lock that is given back during its acquisition had none.
+  ReleaseLock(M& memory, int target, LockType type, LockToken token, LockOf of = LockOf::kTarget,
+              DataAccess access = DataAccess::kGoesOn)
       : memory_(memory), token_(token), target_(target), type_(type) {
     if (token_.how() != LockToken::kReleasedBySuccessor) {
       memory_.fetch_add(operation_, target_, Lock::kWord,
-                        LockWord::depart(type_, of) + LockWord::depart(opposite(type_), token_.predecessors()),
-                        Lock::kAtRelease);
+                        LockWord::depart(type_, of) + LockWord::depart(opposite(type_), token_.predecessors()), access);
     } else if (of == LockOf::kAll) {
       // The successor that takes this reader off the lock word does not know that it is a lock_all.
-      memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::mark(of), Lock::kAtRelease);
+      memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::mark(of), access);
       step_ = Step::kUnmarked;
     } else {
-      count(0, Lock::kAtRelease);
+      count(0, access);
     }
   }
   // Continues after the departure: `before` is the previous value of the lock word.

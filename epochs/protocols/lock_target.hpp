@@ -240,7 +240,8 @@ class UnlockTarget {
             part_.template emplace<ReleaseBoth>(memory_, lock_.target, lock_.token, table_.home(), *global_lock_);
             global_lock_.reset();
           } else {
-            part_.template emplace<Release>(memory_, lock_.target, lock_.type, lock_.token);
+            part_.template emplace<Release>(memory_, lock_.target, lock_.type, lock_.token, LockOf::kTarget,
+                                            DataAccess::kEnds);
           }
           step_ = Step::kFirst;
           break;

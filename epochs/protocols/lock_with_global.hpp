@@ -104,7 +104,7 @@ template <RemoteMemory M>
 class ReleaseWithGlobalLock {
  public:
   ReleaseWithGlobalLock(M& memory, int target, LockToken token, int home, LockToken global_lock_token)
-      : lock_(memory, target, LockType::kExclusive, token),
+      : lock_(memory, target, LockType::kExclusive, token, LockOf::kTarget, DataAccess::kEnds),
         global_lock_(memory, home, LockType::kExclusive, global_lock_token) {}
 
   // After a failure of the one release, until the other one is over.

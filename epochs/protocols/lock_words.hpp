@@ -7,7 +7,6 @@
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/rules/epoch_state.hpp"
-#include "transport/base/remote_memory.hpp"
 
 namespace farside::epochs {
 
@@ -283,8 +282,6 @@ struct Compatibility {
 
 // The offsets of the words of a lock.
 struct TargetLock : Compatibility<false> {
-  // What a release does to this rank's access to the target's data.
-  static constexpr DataAccess kAtRelease = DataAccess::kEnds;
   static constexpr std::uint32_t kWord = ControlBlock::kLock;
   // Drain word of the group that must depart. At a target only readers drain: a departing writer hands the lock off
   // itself.
@@ -294,7 +291,6 @@ struct TargetLock : Compatibility<false> {
 
 // Readers are lock_alls; writers are exclusive locks of any target.
 struct GlobalLock : Compatibility<true> {
-  static constexpr DataAccess kAtRelease = DataAccess::kGoesOn;
   static constexpr std::uint32_t kWord = ControlBlock::kGlobalLock;
   static constexpr std::uint32_t drain_word(LockType leaving) {
     return ControlBlock::kGlobalLockDrain + (leaving == LockType::kExclusive ? 8U : 0U);

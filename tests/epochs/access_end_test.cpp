@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which steps of the protocols end the access to their target's data (remote_memory.hpp, DataAccess): the first step of
-// a release, a complete and the writes of a barrier, and no others. Such a step carries the operations that the memory
+// a release that ends an epoch, a complete and the writes of a barrier, and no others. Such a step carries the operations that the memory
 // keeps for the target. One of these may belong to another thread, which holds a lock at that rank.
 #include <array>
 #include <cstdint>
@@ -12,8 +12,11 @@
 #include "epochs/protocols/barrier.hpp"
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_table.hpp"
+#include "epochs/protocols/lock_target.hpp"
 #include "epochs/protocols/lock_with_global.hpp"
 #include "tests/epochs/failing_memory.hpp"
+#include "tests/epochs/one_thread.hpp"
 
 namespace {
 
@@ -22,6 +25,7 @@ using namespace farside::epochs;
 
 constexpr int kHome = 0, kTarget = 1, kSelf = 2, kOther = 3;
 using Ranks = std::vector<int>;
+using Table = LockTable<OneThread>;
 
 void finish(auto& protocol) {
   for (int i = 0; i < 100 && !protocol.advance(); ++i) {
@@ -50,7 +54,7 @@ TEST_CASE("a lock ends no access when it is acquired, and its release ends one w
     AcquireLock<FailingMemory> waits(other, kOther, kTarget, LockType::kExclusive);
     finish(waits);
     CHECK_FALSE(waits.held());
-    ReleaseLock<FailingMemory> release(memory, kTarget, type, acquire.token());
+    ReleaseLock<FailingMemory> release(memory, kTarget, type, acquire.token(), LockOf::kTarget, DataAccess::kEnds);
     finish(release);
     const Done done = take(memory);
     CHECK(done.reached.size() > 1);
@@ -66,10 +70,47 @@ TEST_CASE("a release in the drain word ends the access, and so does that of a lo
     Words words;
     FailingMemory memory(words, kSelf);
     ReleaseLock<FailingMemory> release(memory, kTarget, LockType::kShared,
-                                       LockToken(0, LockToken::kReleasedBySuccessor), of);
+                                       LockToken(0, LockToken::kReleasedBySuccessor), of, DataAccess::kEnds);
     finish(release);
     CHECK(take(memory).ended == Ranks{kTarget});
   }
+}
+
+TEST_CASE("a lock that is refused, since its target is exposed, ends no access, and its unlock ends one", "[epochs]") {
+  Words words;
+  FailingMemory memory(words, kSelf), target(words, kTarget);
+  Table table(kSelf, 2, Table::kNoGlobalLock);
+  REQUIRE(ExposureMark<FailingMemory>::set(target));
+  {
+    LockTarget<FailingMemory, Table> lock(memory, table, kTarget, LockType::kShared);
+    finish(lock);
+    CHECK(lock.saw_exposure());
+  }
+  // It arrives and departs.
+  const Done refused = take(memory);
+  CHECK(refused.reached == Ranks{kTarget, kTarget});
+  CHECK(refused.ended.empty());
+  ExposureMark<FailingMemory>::clear(target);
+  LockTarget<FailingMemory, Table> lock(memory, table, kTarget, LockType::kShared);
+  finish(lock);
+  REQUIRE(lock.ok());
+  UnlockTarget<FailingMemory, Table> unlock(
+      memory, table, {.target = kTarget, .type = LockType::kShared, .needs_release = true, .token = lock.token()});
+  finish(unlock);
+  CHECK(take(memory).ended == Ranks{kTarget});
+}
+
+TEST_CASE("a lock that is given back, since the global lock cannot be had, ends no access", "[epochs]") {
+  Words words;
+  FailingMemory memory(words, kSelf);
+  memory.fails = [](int rank, std::uint32_t) { return rank == kHome; };
+  AcquireWithGlobalLock<FailingMemory> both(memory, kSelf, kTarget, kHome, 0, 1);
+  while (both.failed_operation() == nullptr) both.advance();
+  (void)both.failed_operation();
+  for (int i = 0; i < 100 && !both.advance_after_failure(); ++i) {
+  }
+  CHECK(words.at(kTarget, TargetLock::kWord) % LockWord::kTicket == 0);
+  CHECK(take(memory).ended.empty());
 }
 
 TEST_CASE("the global lock ends no access to the data of its home", "[epochs]") {

@@ -16,6 +16,7 @@
 #include "epochs/protocols/lock_target.hpp"
 #include "epochs/protocols/lock_with_global.hpp"
 #include "tests/epochs/failing_memory.hpp"
+#include "tests/epochs/one_thread.hpp"
 
 namespace {
 
@@ -24,6 +25,7 @@ using namespace farside::epochs;
 
 constexpr int kHome = 0, kTarget = 1, kSelf = 2, kOther = 3;
 using Both = AcquireWithGlobalLock<FailingMemory>;
+using Table = LockTable<OneThread>;
 
 // Advances until nothing more happens; true if acquired.
 bool advance(Both& both) {
@@ -117,18 +119,6 @@ TEST_CASE("where both are lost, nothing is given back", "[epochs]") {
 }
 
 namespace {
-
-struct OneThread {
-  static constexpr std::size_t kMostRanks = 4;
-  template <class T>
-  using List = std::vector<T>;
-  struct Mutex {};
-  struct Guard {
-    explicit Guard(Mutex&) {}
-    ~Guard() {}  // so that one which nobody uses is no mistake
-  };
-};
-using Table = LockTable<OneThread>;
 
 // As a process runs a protocol, for so long as it goes on by itself.
 template <class Protocol>
