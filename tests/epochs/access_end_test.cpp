@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which steps of the protocols end the access to their target's data (remote_memory.hpp, DataAccess): the first step of
-// a release that ends an epoch, a complete and the writes of a barrier, and no others. Such a step carries the operations that the memory
-// keeps for the target. One of these may belong to another thread, which holds a lock at that rank.
+// a release that ends an epoch, a complete and the writes of a barrier, and no others. Such a step carries the
+// operations that the memory keeps for the target. One of these may belong to another thread, which holds a lock at
+// that rank.
 #include <array>
 #include <cstdint>
 #include <utility>
