@@ -135,7 +135,7 @@ class Places {
   std::vector<std::unique_ptr<Window>> windows_;
 };
 
-struct Worker {
+struct alignas(kStride) Worker {  // on cache lines of its own: its thread writes `done` at each operation
   std::int64_t done = 0;
   double rate = 0;  // operations per second in the round
   bool right = true;
