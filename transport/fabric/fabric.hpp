@@ -65,6 +65,7 @@
 #include "transport/fabric/queue_limits.hpp"
 #include "transport/fabric/receives.hpp"
 #include "transport/fabric/replies.hpp"
+#include "transport/fabric/shared_polls.hpp"
 #include "transport/handler/message_handler.hpp"
 
 namespace farside {
@@ -128,7 +129,8 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) override;
   void withdraw(std::uint64_t id) override;
 
-  // For waiting application threads (Progress). Returns whether anything completed or arrived.
+  // For waiting application threads (Progress). Returns whether anything completed or arrived. Does nothing if another
+  // thread has just polled (shared_polls.hpp).
   bool poll();
   // For threads that wait in the MPI runtime, called repeatedly from its progress engine: polls while the progress
   // thread leaves arrivals to them (adaptive_polling.hpp), else costs two loads and a store.
@@ -232,6 +234,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
 
   WakeEvent own_wake_event_;  // of threads that wait to issue
   std::atomic<std::uint64_t> transfers_until_{0};  // see transfers(); of CLOCK_MONOTONIC, in ns
+  SharedPolls polls_;
   ProgressThread thread_;
 };
 

@@ -6,6 +6,8 @@
 
 #include <rdma/fi_rma.h>
 
+#include "transport/base/thread_slot.hpp"
+#include "transport/base/ticks.hpp"
 #include "transport/fabric/fabric.hpp"
 
 namespace farside {
@@ -17,12 +19,16 @@ constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent
 }  // namespace
 
 bool Fabric::poll() {
+  const int thread = ThreadSlot::get();
+  const std::uint64_t begin = monotonic_ns();
+  if (polls_.repeats(thread, begin)) return false;
   thread_.polled();
   // A thread that holds the mutex makes progress already.
   bool moved = false;
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) {
     moved = advance();
     end_long_sleep();
+    polls_.polled(thread, begin, monotonic_ns());
   }
   // Another thread may sleep until one of these completions.
   if (moved) thread_.wake_listeners();
