@@ -152,11 +152,12 @@ int bench(const BenchSettings& settings, const std::string& command) {
   }
   if (wanted.size() > 1 && wanted.front()->key == "native") {
     fmt::print("\nratio: how many times as fast as native; above 1x farside is faster.\n");
-    if (wanted.back()->kind == Variant::Kind::kFabric) {
+    const bool one_node = std::ranges::all_of(reports, [](const auto& report) { return report.hosts.size() < 2; });
+    if (wanted.back()->kind == Variant::Kind::kFabric && one_node) {
       fmt::print(
           "Over {} the data takes the way to another node, here through this machine's own network stack, while\n"
-          "native stays in shared memory: what counts there is that a computing target costs no more than an idle "
-          "one.\n",
+          "native stays in shared memory. So these figures have no ratio: what counts there is that a computing\n"
+          "target costs no more than an idle one.\n",
           settings.provider);
     }
   }

@@ -40,9 +40,14 @@ std::string with_unit(double value, bench::Unit unit) {
   return value < 1e6 ? three_digits(value / 1e3) + " ms" : three_digits(value / 1e6) + " s";
 }
 
+// Where one of the two waits for something else (a target that computes), more digits say nothing.
+constexpr double kMostTimes = 1000;
+
 std::string ratio(double base, double value, bench::Unit unit) {
   if (!(base > 0) || !(value > 0)) return "-";
   const double times = bench::more_is_better(unit) ? value / base : base / value;
+  if (times > kMostTimes) return fmt::format(">{:.0f}x", kMostTimes);
+  if (times < 1 / kMostTimes) return fmt::format("<{}x", 1 / kMostTimes);
   // Near 1 a third digit would be within the noise.
   return (times >= 0.1 && times < 10 ? fmt::format("{:.2f}", times) : three_digits(times)) + "x";
 }

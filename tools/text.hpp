@@ -16,7 +16,8 @@ namespace farside::tools {
 // "46.8 M/s".
 std::string with_unit(double value, bench::Unit unit);
 
-// Returns how many times as fast `value` is as `base`: "0.021x", "2.53x", "480000x".
+// Returns how many times as fast `value` is as `base`: "0.021x", "2.53x", "480x"; "<0.001x" and
+// ">1000x" beyond these.
 std::string ratio(double base, double value, bench::Unit unit);
 
 // Returns a command line that a shell splits into exactly these words.

@@ -81,6 +81,17 @@ TEST_CASE("figures have three digits and the unit that suits them") {
   CHECK(with_unit(12400, bench::Unit::kMicroseconds) == "12.4 ms");
 }
 
+TEST_CASE("a ratio has no more digits than it means, and an end") {
+  constexpr auto us = bench::Unit::kMicroseconds;
+  CHECK(ratio(1, 0.4, us) == "2.50x");
+  CHECK(ratio(1, 0.4, bench::Unit::kPerSecond) == "0.40x");
+  CHECK(ratio(480, 1, us) == "480x");
+  CHECK(ratio(1, 47.6, us) == "0.0210x");
+  CHECK(ratio(1, 1.9e-8, us) == ">1000x");
+  CHECK(ratio(0.01, 11, us) == "<0.001x");
+  CHECK(ratio(0, 1, us) == "-");
+}
+
 TEST_CASE("nothing of a result becomes markup") {
   Json result = result_of({1, 1});
   result["command"] = "<b>&\"";

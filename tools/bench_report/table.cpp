@@ -78,6 +78,12 @@ void print_hosts(const RuntimeReport& report) {
   }
 }
 
+// Returns whether figures of the variant are divided by native ones. Between ranks of one node native runtimes use
+// shared memory, and farside over the fabric does not.
+bool compared(const Variant& variant, const RuntimeReport& report) {
+  return !variant.native() && (variant.kind != Variant::Kind::kFabric || report.hosts.size() > 1);
+}
+
 std::string cell(const Series& series, bench::Unit unit) {
   if (!series.measured()) return std::string(series.broken() ? verdict_name(series.bad.verdict) : "-");
   return (series.doubtful() ? "~" : "") + with_unit(series.median(), unit);
@@ -98,7 +104,7 @@ void print_table(const BenchSettings& settings, const Measures& measures, const 
   std::vector<std::string> ratio_header{"times as fast as native"};
   for (const Variant* variant : variants) {
     header.push_back(variant->full_title(settings.provider));
-    if (native && variant->key != "native") {
+    if (native && compared(*variant, report)) {
       if (apart)
         ratio_header.push_back(header.back());
       else
@@ -121,7 +127,7 @@ void print_table(const BenchSettings& settings, const Measures& measures, const 
       any_doubtful = any_doubtful || (good && series.doubtful());
       if (good && !series.figures.empty()) left_out += series.slices.size();
       row.push_back(cell(series, info->unit));
-      if (native && variant->key != "native") {
+      if (native && compared(*variant, report)) {
         const bool comparable = good && base.measured() && !series.figures.empty() && !base.figures.empty();
         (apart ? ratio_row : row).push_back(comparable ? ratio(base.median(), series.median(), info->unit) : "-");
       }
