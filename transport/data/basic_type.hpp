@@ -40,6 +40,17 @@ struct BasicTypeTraits {
 extern const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits;
 inline const BasicTypeTraits& traits(BasicType type) { return basic_type_traits[static_cast<std::size_t>(type)]; }
 
+// Returns the bytes of an integer type that add_atomic() adds: 4 or 8; 0 for all other types.
+constexpr std::size_t added_bytes(BasicType type) {
+  switch (type) {
+    case BasicType::kInt32:
+    case BasicType::kUint32: return 4;
+    case BasicType::kInt64:
+    case BasicType::kUint64: return 8;
+    default: return 0;
+  }
+}
+
 // Returns whether the elements of a type have a gap (size != extent), whose bytes are never written at a target.
 inline bool has_gap(BasicType type) { return traits(type).size != traits(type).extent; }
 

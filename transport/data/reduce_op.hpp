@@ -50,12 +50,12 @@ inline AtomicMethod atomic_method(BasicType type, const void* address) {
 void combine(AtomicMethod method, ReduceOp op, BasicType type, void* target, const void* origin, void* fetched,
              std::size_t count);
 
-// The same for the sum of one 64-bit integer by kAtomic, inline.
-inline void add_atomic(void* target, const void* origin, void* fetched) {
-  std::uint64_t operand = 0;
+// The same for the sum of one integer by kAtomic, inline. Word: the unsigned type of its size, 4 or 8 bytes.
+template <class Word>
+void add_atomic(void* target, const void* origin, void* fetched) {
+  Word operand = 0;
   std::memcpy(&operand, origin, sizeof operand);
-  const std::uint64_t old =
-      std::atomic_ref(*static_cast<std::uint64_t*>(target)).fetch_add(operand, std::memory_order_acq_rel);
+  const Word old = std::atomic_ref(*static_cast<Word*>(target)).fetch_add(operand, std::memory_order_acq_rel);
   if (fetched != nullptr) std::memcpy(fetched, &old, sizeof old);
 }
 

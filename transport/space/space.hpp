@@ -189,18 +189,19 @@ class Space {
                     std::size_t count, Access access = Access::kShared, Outstanding* own = nullptr);
   void accumulate_at(const NodeTarget& target, std::byte* at, ReduceOp op, BasicType type, const void* origin,
                      void* fetched, std::size_t count, Access access = Access::kShared);
-  // The inline first step of accumulate_at(): the sum of one 64-bit integer by a CPU atomic, without the accumulate
-  // lock. Returns false, and does nothing, where accumulate_at() decides.
+  // The inline first step of accumulate_at(): the sum of one integer of 4 or 8 bytes by a CPU atomic, without the
+  // accumulate lock. Returns false, and does nothing, where accumulate_at() decides.
   [[gnu::always_inline]] bool try_add_at(const NodeTarget& target, std::byte* at, ReduceOp op, BasicType type,
                                          const void* origin, void* fetched, std::size_t elements, Access access) {
-    const bool word = type == BasicType::kInt64 || type == BasicType::kUint64;
-    if (!word || op != ReduceOp::kSum || elements != 1 || access != Access::kShared) return false;
+    const std::size_t bytes = added_bytes(type);
+    if (bytes == 0 || op != ReduceOp::kSum || elements != 1 || access != Access::kShared) return false;
     if (rules_.integers_by_nic || rules_.method(type, at) != AtomicMethod::kAtomic) return false;
     const IntegerPhase by = integers_.begin(1);
     if (by != IntegerPhase::kAtomics) return false;
-    add_atomic(at, origin, fetched);
+    bytes == sizeof(std::uint64_t) ? add_atomic<std::uint64_t>(at, origin, fetched)
+                                   : add_atomic<std::uint32_t>(at, origin, fetched);
     integers_.end(by);
-    count(target, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, sizeof(std::uint64_t));
+    count(target, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, bytes);
     return true;
   }
   // Accumulates `rows` rows of `count` elements. `stride` and `origin_stride` are in bytes; fetched rows have the
