@@ -57,35 +57,26 @@ std::string bare_provider(const std::string& provider) { return provider == "tcp
 
 std::vector<std::string> command_for(const BenchRequest& request,
                                      const std::vector<const bench::MeasureInfo*>& measures) {
-  const Variables variables = variables_for(request);
-  std::vector<std::string> words;
-  const auto append = [&](const std::vector<std::string>& more) {
-    words.insert(words.end(), more.begin(), more.end());
-  };
-  if (request.settings.launcher.empty()) {
-    words = local_launch(request.runtime, request.settings.ranks);
-    if (!request.settings.hosts.empty())
-      append({request.runtime.name == "openmpi" ? "--host" : "-hosts", request.settings.hosts});
-    if (request.settings.cluster) append(one_per_node_in_turn(request.runtime));
-    append(words_for_ranks(request.runtime, variables));
-    append(request.settings.launcher_options);
-  } else {
-    words = shell_words(request.settings.launcher);
-    for (std::string& word : words) {
-      for (std::size_t at = 0; (at = word.find("{n}", at)) != std::string::npos;)
-        word.replace(at, 3, std::to_string(request.settings.ranks));
-    }
-    append(request.settings.launcher_options);
-    // The option by which this launcher passes variables on is unknown; env(1) works under any launcher.
-    words.emplace_back("env");
-    for (const Variables& some : {request.variant->component_variables(), variables})
-      for (const auto& [name, value] : some) words.push_back(fmt::format("{}={}", name, value));
+  const BenchSettings& settings = request.settings;
+  Variables variables = variables_for(request);
+  if (!settings.launcher.empty()) {  // mpirun passes on what is in its own environment
+    const Variables component = request.variant->component_variables();
+    variables.insert(variables.begin(), component.begin(), component.end());
   }
+  const Launch launch{settings.ranks, settings.launcher, settings.hosts, settings.cluster, settings.launcher_options};
+  std::vector<std::string> words = launch_words(request.runtime, launch, variables);
   std::vector<std::string_view> names;
   for (const auto* info : measures) names.push_back(info->name);
-  append({request.runtime.benchmark, "--measures", fmt::format("{}", fmt::join(names, ",")), "--window",
-          request.settings.window, "--provider", bare_provider(request.settings.provider), "--compute-seconds",
-          fmt::format("{}", request.settings.compute_seconds)});
+  const std::vector<std::string> program{request.runtime.benchmark,
+                                         "--measures",
+                                         fmt::format("{}", fmt::join(names, ",")),
+                                         "--window",
+                                         settings.window,
+                                         "--provider",
+                                         bare_provider(settings.provider),
+                                         "--compute-seconds",
+                                         fmt::format("{}", settings.compute_seconds)};
+  words.insert(words.end(), program.begin(), program.end());
   return words;
 }
 

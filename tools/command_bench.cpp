@@ -26,6 +26,7 @@
 #include "tools/bench_report/table.hpp"
 #include "tools/child.hpp"
 #include "tools/commands.hpp"
+#include "tools/launch.hpp"
 #include "tools/runtime.hpp"
 #include "tools/text.hpp"
 
@@ -325,8 +326,7 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   command->add_option(
       "--lib-dir", settings->library_folder,
       "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
-  command->add_option("--launcher", settings->launcher,
-                      "start the ranks by this instead of mpirun, {n} is their number: 'srun -n {n}'");
+  command->add_option("--launcher", settings->launcher, kLauncherHelp);
   command->add_option("--hosts", settings->hosts, "start them on these hosts (mpirun's own form: a:1,b:1)");
   command
       ->add_option("--launcher-option", settings->launcher_options,

@@ -28,11 +28,18 @@ std::vector<std::string> names_of(const CLI::Option& option) {
   return names;
 }
 
+// Whether the words end with the program of `farside run`, or with its arguments, which are not farside's.
+bool behind_program(const CLI::App& app, const std::vector<std::string>& words) {
+  if (std::ranges::find(words, "--") != words.end()) return true;
+  if (words.empty() || words.front() != "run") return false;
+  const Result<RunWords> split = split_words_of_run(app, {words.begin() + 1, words.end()});
+  return split && !split.value().program.empty();
+}
+
 }  // namespace
 
 void complete(const CLI::App& app, const std::vector<std::string>& words) {
-  // Behind -- stands a program, with arguments of its own.
-  if (words.empty() || std::find(words.begin(), words.end() - 1, "--") != words.end() - 1) return;
+  if (words.empty() || behind_program(app, {words.begin(), words.end() - 1})) return;
   const std::string& word = words.back();  // the one that is being written
   const auto offer = [&word](const std::string& candidate, const std::string& help) {
     if (candidate.starts_with(word)) fmt::print("{}\t{}\n", candidate, help.substr(0, help.find('\n')));

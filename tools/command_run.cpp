@@ -3,6 +3,7 @@
 // preloaded.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +19,9 @@
 
 #include "tools/child.hpp"
 #include "tools/commands.hpp"
+#include "tools/launch.hpp"
 #include "tools/linkage.hpp"
+#include "tools/run_words.hpp"
 #include "tools/runtime.hpp"
 #include "tools/text.hpp"
 #include "transport/base/settings.hpp"
@@ -28,22 +31,19 @@ namespace {
 
 struct Options {
   std::string runtime;
+  bool unexamined = false;
+  std::string launcher;
   std::vector<std::string> set;
   std::string library_folder = default_library_folder();
   bool dry_run = false;
 };
 
-constexpr int kRefused = 2;  // exit code: mpirun was not started
+constexpr int kRefused = 2;  // exit code: the launcher was not started
 
 template <class... Args>
 int refuse(fmt::format_string<Args...> format, Args&&... args) {
   fmt::print(stderr, "farside run: {}\n", fmt::format(format, std::forward<Args>(args)...));
   return kRefused;
-}
-
-template <class... Args>
-void warn(fmt::format_string<Args...> format, Args&&... args) {
-  fmt::print(stderr, "farside run: warning: {}\n", fmt::format(format, std::forward<Args>(args)...));
 }
 
 // Puts --set NAME=VALUE into the environment of this process, where read_settings() finds it.
@@ -138,43 +138,78 @@ Status check_library(const Runtime& runtime, const Options& options, const Linka
   return {};
 }
 
+// Determines the runtime of the program: the one that the program is linked to, or options.runtime.
+Result<std::string> runtime_for(const Options& options, const Result<Linkage>& found) {
+  const std::string& named = options.runtime;
+  if (!found) return named.empty() ? Result<std::string>(found.error()) : named;
+  const Linkage& linkage = found.value();
+  const auto of_named = [&](const MpiLibrary& library) { return library.runtime == named; };
+  if (!named.empty() && (linkage.mpi.empty() || std::ranges::any_of(linkage.mpi, of_named))) return named;
+  const Result<std::string> detected = detect(linkage);
+  if (named.empty() || !detected) return detected;
+  return cannot(
+      "{0} is linked to {1}, and --runtime says {2}: the libraries of {3} do not run under {2}. Leave --runtime out, "
+      "or "
+      "build the program with the mpicc of {2}. If it only starts another program, or another library takes the place "
+      "of {1}, add --no-examine",
+      linkage.examined, described(linkage.mpi), named, detected.value());
+}
+
+// Checks what the program is linked to: farside's library for another runtime, or an MPI library that is not there.
+Status check_linkage(const Linkage& linkage, const std::string& runtime) {
+  if (!linkage.farside.empty() && linkage.farside != runtime) {
+    return cannot("{} is linked to libfarside-{}.so, which cannot run on {}", linkage.examined, linkage.farside,
+                  runtime);
+  }
+  for (const MpiLibrary& one : linkage.mpi) {
+    if (one.runtime != runtime || !one.path.empty()) continue;
+    return cannot("{} needs {}, which is not found: load the module of that MPI, or set LD_LIBRARY_PATH",
+                  linkage.examined, one.name);
+  }
+  return {};
+}
+
+std::string path_of_mpi(const Linkage& linkage, const std::string& runtime) {
+  const auto found = std::ranges::find(linkage.mpi, runtime, &MpiLibrary::runtime);
+  return found == linkage.mpi.end() ? std::string() : found->path;
+}
+
+// Returns the words of the user's launcher, up to the program.
+Result<std::vector<std::string>> words_of_launcher(const Options& options, std::vector<std::string> launcher_options,
+                                                   const Variables& variables) {
+  Launch launch;
+  launch.launcher = options.launcher;
+  if (launch.launcher.find("{n}") != std::string::npos) {
+    const std::string ranks = take_ranks(launcher_options);
+    const auto [end, error] = std::from_chars(ranks.data(), ranks.data() + ranks.size(), launch.ranks);
+    if (error != std::errc() || end != ranks.data() + ranks.size() || launch.ranks < 1) {
+      return cannot("--launcher '{}': -n N says what {{n}} is, a number from 1 on{}", launch.launcher,
+                    ranks.empty() ? "; there is none" : fmt::format(", and not {}", ranks));
+    }
+  }
+  launch.options = launcher_options;
+  return launcher_words(launch, variables);
+}
+
 int run(const Options& options, const std::vector<std::string>& launcher_options,
         const std::vector<std::string>& program) {
-  if (program.empty()) {
-    return refuse(
-        "no program: put -- in front of it, behind the options of mpirun: farside run -n 2 -- ./program arguments");
-  }
+  if (program.empty()) return refuse("no program: farside run -n 2 ./program arguments");
   prepare_for_children();
   const Environment environment = current_environment();
   if (Status status = take_settings(options.set); !status) return refuse("{}", status.error().text);
 
-  Result<Linkage> found = find_linkage(program[0]);
-  if (!found && options.runtime.empty()) return refuse("{}", found.error().text);
-  const Linkage linkage = found ? found.value() : Linkage{program[0], program[0], {}, {}};
-  const Result<std::string> detected = detect(linkage);
-  std::string name = options.runtime;
-  if (name.empty()) {
-    if (!detected) return refuse("{}", detected.error().text);
-    name = detected.value();
-  } else if (detected && detected.value() != name) {
-    warn("{} is linked to {}, and --runtime says {}", linkage.examined, described(linkage.mpi), name);
-  }
-  if (!linkage.farside.empty() && linkage.farside != name) {
-    return refuse("{} is linked to libfarside-{}.so, which cannot run on {}", linkage.examined, linkage.farside, name);
-  }
-  std::string mpi_library;
-  for (const MpiLibrary& one : linkage.mpi) {
-    if (one.runtime != name) continue;
-    if (one.path.empty()) {
-      return refuse("{} needs {}, which is not found: load the module of that MPI, or set LD_LIBRARY_PATH",
-                    linkage.examined, one.name);
-    }
-    mpi_library = one.path;
-  }
+  const Linkage unknown{program[0], program[0], {}, {}};
+  const Result<Linkage> found = options.unexamined ? unknown : find_linkage(program[0]);
+  const Result<std::string> name = runtime_for(options, found);
+  if (!name) return refuse("{}", name.error().text);
+  const Linkage linkage = found ? found.value() : unknown;
+  if (Status status = check_linkage(linkage, name.value()); !status) return refuse("{}", status.error().text);
 
-  const Runtime runtime = find_runtime(name, options.library_folder, mpi_library);
-  if (runtime.launcher.empty()) {
-    return refuse("no launcher of {} (neither mpirun.{} nor an mpirun of its own in PATH)", runtime.title, name);
+  const Runtime runtime = find_runtime(name.value(), options.library_folder, path_of_mpi(linkage, name.value()));
+  const bool by_mpirun = options.launcher.empty();
+  if (by_mpirun && runtime.launcher.empty()) {
+    return refuse("no launcher of {} (neither mpirun.{} nor an mpirun of its own in PATH); --launcher names another",
+                  runtime.title, runtime.name);
   }
   const std::string old_preload = variable("LD_PRELOAD");
   std::string preload = old_preload;
@@ -182,10 +217,12 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
     if (Status status = check_library(runtime, options, linkage); !status) return refuse("{}", status.error().text);
     preload = preload_list(old_preload, runtime.library);
   }
-  if (set_by_user(launcher_options, "LD_PRELOAD")) {
+  const auto sets_preload = [](const std::string& word) { return word.find("LD_PRELOAD=") != std::string::npos; };
+  if (set_by_user(launcher_options, "LD_PRELOAD") ||
+      (!by_mpirun && std::ranges::any_of(shell_words(options.launcher), sets_preload))) {
     return refuse(
-        "LD_PRELOAD among the options of mpirun would displace farside's: put it in the environment, where it is kept "
-        "(LD_PRELOAD=... farside run ...)");
+        "LD_PRELOAD among the options of the launcher would displace farside's: put it in the environment, where it "
+        "is kept (LD_PRELOAD=... farside run ...)");
   }
 
   Variables variables;
@@ -194,12 +231,23 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
     const char* value = std::getenv(setting.name);
     if (value != nullptr && !set_by_user(launcher_options, setting.name)) variables.emplace_back(setting.name, value);
   }
-  const std::vector<std::string> set = words_for_ranks(runtime, variables);
-  std::vector<std::string> words{runtime.launcher};
-  for (const auto& more : {set, launcher_options, with_variables(runtime, program, set)}) {
+  std::vector<std::string> words;
+  const auto append = [&words](const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());
+  };
+  if (by_mpirun) {
+    const std::vector<std::string> set = words_for_ranks(runtime, variables);
+    words.push_back(runtime.launcher);
+    append(set);
+    append(launcher_options);
+    append(with_variables(runtime, program, set));
+  } else {
+    const auto launcher = words_of_launcher(options, launcher_options, variables);
+    if (!launcher) return refuse("{}", launcher.error().text);
+    append(launcher.value());
+    append(program);
   }
-  const bool root_refused = !root_allowed(runtime, environment, launcher_options);
+  const bool root_refused = by_mpirun && !root_allowed(runtime, environment, launcher_options);
   if (root_refused) {
     fmt::print(stderr,
                "farside run: you are root, and Open MPI starts nothing as root unless it is told twice that it may: "
@@ -221,13 +269,20 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("run",
                                          "start an MPI program with farside, under the mpirun of its runtime:\n"
-                                         "farside run [-n N] [mpirun options] [OPTIONS] -- program [arguments]");
+                                         "farside run [-n N] [mpirun options] [OPTIONS] [--] program [arguments]");
   // No short options: those are mpirun's (-n, -np, -host, ...).
   command->set_help_flag("--help", "Print this help message and exit");
   command->allow_extras();
+  CLI::Option* runtime = command->add_option("--runtime", options->runtime,
+                                             "which runtime the program is for (default: the one it is linked to)");
+  runtime->check(CLI::IsMember(runtime_names()));
   command
-      ->add_option("--runtime", options->runtime, "which runtime the program is for (default: the one it is linked to)")
-      ->check(CLI::IsMember(runtime_names()));
+      ->add_flag(
+          "--no-examine", options->unexamined,
+          "do not look at the program's libraries: it runs on --runtime, although it is linked to another one or is a "
+          "wrapper")
+      ->needs(runtime);
+  command->add_option("--launcher", options->launcher, kLauncherHelp);
   command->add_option("--set", options->set, "a setting for this run (repeatable): NAME=VALUE")
       ->take_all()
       ->allow_extra_args(false);
@@ -238,11 +293,21 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->footer(
       "The program may be an executable, a script, or python: its libraries say which runtime it needs. Options that "
       "are\n"
-      "not listed here are mpirun's and reach it as they are. LD_PRELOAD and the FARSIDE_* of the environment reach "
-      "the\n"
-      "ranks. The exit code is mpirun's; 2 if it was not started.");
+      "not listed here are those of mpirun or the launcher and reach it as they are; behind an option that is not "
+      "among\n"
+      "mpirun's most common ones, the program needs -- in front of it. LD_PRELOAD and the FARSIDE_* of the "
+      "environment\n"
+      "reach the ranks. The exit code is the launcher's; 2 if it was not started.");
   command->callback(
       [options, command, &program, &exit_code] { exit_code = run(*options, command->remaining(), program); });
+}
+
+Result<RunWords> split_words_of_run(const CLI::App& app, const std::vector<std::string>& words) {
+  OptionValues own;
+  for (const CLI::Option* option : app.get_subcommand("run")->get_options()) {
+    for (const std::string& name : option->get_lnames()) own["--" + name] = option->get_expected_max();
+  }
+  return split_run_words(words, own);
 }
 
 }  // namespace farside::tools

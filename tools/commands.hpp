@@ -7,14 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "tools/run_words.hpp"
+
 namespace CLI {
 class App;
 }
 
 namespace farside::tools {
 
-// `program`: the words after "--", that is the program and its arguments. They are not on the parsed command line.
+// `program`: the program to be started and its arguments. They are not on the parsed command line.
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
+// Splits the words behind `run`; `app` has the subcommand. The error names a word that may be the program or not.
+farside::Result<RunWords> split_words_of_run(const CLI::App& app, const std::vector<std::string>& words);
 void add_info_command(CLI::App& app, int& exit_code);
 // `line`: the command line, which is recorded in the results.
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code);

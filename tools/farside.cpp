@@ -1,60 +1,105 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The `farside` command; its subcommands are in command_*.cpp.
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/commands.hpp"
 #include "tools/text.hpp"
 #include "transport/base/settings.hpp"
 
+namespace farside::tools {
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+std::string settings_help() {
+  std::string help = "Environment:";
+  for (const Setting& setting : settings_table()) {
+    const std::string_view unless = *setting.default_value == '\0' ? "unset" : setting.default_value;
+    help +=
+        fmt::format("\n  {:<27} {}. Allowed: {}. Default: {}.", setting.name, setting.help, setting.allowed, unless);
+  }
+  return help;
+}
+
+// Returns what to print if a word stands where a subcommand must, and is none: its command, the nearest names and all.
+std::string wrong_subcommand(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  std::string path = "farside";
+  for (const std::string& word : words) {
+    std::vector<std::string> names;
+    for (const CLI::App* nested : command->get_subcommands(nullptr)) names.push_back(nested->get_name());
+    if (names.empty() || word.starts_with('-')) return {};
+    if (std::ranges::find(names, word) == names.end()) {
+      const std::vector<std::string> near = nearest(word, names);
+      return fmt::format("{}: there is no {} {}; {}{}", path, path, word,
+                         near.empty() ? "" : fmt::format("the nearest: {}; ", fmt::join(near, ", ")),
+                         fmt::format("all: {}", fmt::join(names, ", ")));
+    }
+    command = command->get_subcommand(word);
+    path += " " + word;
+  }
+  return {};
+}
+
+int farside(std::vector<std::string> words) {
+  int exit_code = 0;
+  std::vector<std::string> program;  // what `farside run` starts; not parsed here
+  CLI::App app("farside: MPI one-sided communication over shared memory and libfabric", "farside");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "farside " FARSIDE_VERSION);
+  std::vector<std::string> line{"farside"};
+  line.insert(line.end(), words.begin(), words.end());
+  add_run_command(app, program, exit_code);
+  add_info_command(app, exit_code);
+  add_bench_command(app, shell_line(line), exit_code);
+  add_simulate_command(app, exit_code);
+  add_trace_command(app, exit_code);
+  add_explain_command(app, exit_code);
+  app.footer(settings_help());  // after the subcommands, which would inherit it
+  const std::string first = words.empty() ? "" : words.front();
+  if (first == "complete") {
+    complete(app, {words.begin() + 1, words.end()});
+    return 0;
+  }
+  if (const std::string wrong = wrong_subcommand(app, words); !wrong.empty()) {
+    fmt::print(stderr, "{}\n", wrong);
+    return kWrongUsage;
+  }
+  if (first == "run") {
+    const Result<RunWords> split = split_words_of_run(app, {words.begin() + 1, words.end()});
+    if (!split) {
+      fmt::print(stderr, "farside run: {}\n", split.error().text);
+      return kWrongUsage;
+    }
+    program = split.value().program;
+    words.resize(1 + split.value().options.size());
+  } else if (std::ranges::find(words, "--") != words.end()) {
+    fmt::print(stderr, "farside: only run starts a program (the words behind --)\n");
+    return kWrongUsage;
+  }
+  try {
+    std::ranges::reverse(words);  // as CLI11 takes them
+    app.parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kWrongUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace farside::tools
+
 int main(int argc, char** argv) {
   try {
-    int exit_code = 0;
-    // The words after "--" belong to the program to be started and are not parsed here.
-    std::vector<std::string> program;
-    for (int i = 1; i < argc; ++i) {
-      if (std::string_view(argv[i]) != "--" || std::string_view(argv[1]) == "complete") continue;
-      if (std::string_view(argv[1]) != "run") {
-        fmt::print(stderr, "farside: only run starts a program (the words behind --)\n");
-        return 2;
-      }
-      program.assign(argv + i + 1, argv + argc);
-      argc = i;
-    }
-    std::vector<std::string> words(argv + 1, argv + argc);
-    words.insert(words.begin(), "farside");
-    const std::string line = farside::tools::shell_line(words);
-    CLI::App app("farside: MPI one-sided communication over shared memory and libfabric", "farside");
-    app.require_subcommand(1);
-    app.set_version_flag("--version", "farside " FARSIDE_VERSION);
-    farside::tools::add_run_command(app, program, exit_code);
-    farside::tools::add_info_command(app, exit_code);
-    farside::tools::add_bench_command(app, line, exit_code);
-    farside::tools::add_simulate_command(app, exit_code);
-    farside::tools::add_trace_command(app, exit_code);
-    farside::tools::add_explain_command(app, exit_code);
-    std::string settings = "Environment:";
-    for (const farside::Setting& setting : farside::settings_table()) {
-      const std::string_view unless = *setting.default_value == '\0' ? "unset" : setting.default_value;
-      settings +=
-          fmt::format("\n  {:<27} {}. Allowed: {}. Default: {}.", setting.name, setting.help, setting.allowed, unless);
-    }
-    app.footer(settings);  // after the subcommands, which would inherit it
-    if (words.size() > 1 && words[1] == "complete") {
-      farside::tools::complete(app, {words.begin() + 2, words.end()});
-      return 0;
-    }
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : 2;
-    }
-    return exit_code;
+    return farside::tools::farside({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     fmt::print(stderr, "farside: {}\n", error.what());
     return 1;

@@ -12,7 +12,6 @@
 
 #include "tools/child.hpp"
 #include "tools/linkage.hpp"
-#include "tools/text.hpp"
 
 namespace farside::tools {
 namespace {
@@ -137,22 +136,6 @@ void allow_root(const Runtime& runtime, Environment& environment) {
   environment.emplace("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
 }
 
-std::vector<std::string> local_launch(const Runtime& runtime, int ranks) {
-  std::vector<std::string> words{runtime.launcher, "-n", std::to_string(ranks)};
-  if (runtime.name == "openmpi") {
-    // --oversubscribe: Open MPI refuses more ranks than cores (of the cpuset).
-    // --bind-to none: MPICH does not bind either. Open MPI's binding to one core would put a rank and its helper
-    // threads on one core while others are free, and two runs at a time on the same cores.
-    words.insert(words.end(), {"--oversubscribe", "--bind-to", "none"});
-  }
-  return words;
-}
-
-std::vector<std::string> one_per_node_in_turn(const Runtime& runtime) {
-  if (runtime.name == "openmpi") return {"--map-by", "node"};
-  return {"-ppn", "1"};
-}
-
 bool has_component(const Runtime& runtime, const std::string& component) {
   const fs::path launcher(runtime.launcher);
   std::string info = absolute_if_there(launcher.parent_path() / "ompi_info.openmpi");
@@ -168,26 +151,6 @@ bool has_component(const Runtime& runtime, const std::string& component) {
   };
   run_child(request);
   return there || !answered;
-}
-
-std::string preload_list(const std::string& old, const std::string& library) {
-  std::string list = library;
-  for (const std::string& entry : split(old, ": ")) {
-    if (!entry.empty() && entry.find("libfarside-") == std::string::npos) list += (list.empty() ? "" : ":") + entry;
-  }
-  return list;
-}
-
-std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables& variables) {
-  std::vector<std::string> words;
-  for (const auto& [name, value] : variables) {
-    if (runtime.name == "openmpi") {
-      words.insert(words.end(), {"-x", fmt::format("{}={}", name, value)});
-    } else {
-      words.insert(words.end(), {"-genv", name, value});
-    }
-  }
-  return words;
 }
 
 }  // namespace farside::tools

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tools/child.hpp"
@@ -49,22 +48,8 @@ std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vecto
 // Sets what the launcher needs in its environment: Open MPI refuses root unless two variables allow it.
 void allow_root(const Runtime& runtime, Environment& environment);
 
-// Returns the command line that starts `ranks` ranks on this machine, without the program.
-std::vector<std::string> local_launch(const Runtime& runtime, int ranks);
-
-// Returns the words of a launcher's command line that place rank r on the r-th node, and again from the first.
-std::vector<std::string> one_per_node_in_turn(const Runtime& runtime);
-
 // Returns whether the runtime has this implementation of windows (Open MPI's framework osc), as its ompi_info says;
 // true if there is no ompi_info beside the launcher.
 bool has_component(const Runtime& runtime, const std::string& component);
-
-// Returns a value for LD_PRELOAD: `old` with farside's library first, or (empty library) without farside's libraries.
-std::string preload_list(const std::string& old, const std::string& library);
-
-// Returns the words of a launcher's command line that set variables for its ranks on all nodes. With MPICH they apply
-// to all programs, with Open MPI to the programs up to the next ":".
-using Variables = std::vector<std::pair<std::string, std::string>>;
-std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables& variables);
 
 }  // namespace farside::tools

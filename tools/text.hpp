@@ -29,6 +29,10 @@ std::vector<std::string> shell_words(std::string_view line);
 // Splits a text at each of the separators; parts may be empty.
 std::vector<std::string> split(std::string_view text, std::string_view separators);
 
+// Returns the names that a misspelt word may stand for, the nearest first: those that it is the beginning of, and those
+// that a few changes make of it (a byte more, less or other, two exchanged: one change per three bytes of the word).
+std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names);
+
 // Writes a file. On failure it prints the reason on stderr, as `farside COMMAND`, and returns false.
 bool write_file(std::string_view command, const std::string& file, const std::string& text);
 

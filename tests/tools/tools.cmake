@@ -32,6 +32,8 @@ if(FARSIDE_SANITIZE)
   return()  # a library with a sanitizer cannot be preloaded into a program without
 endif()
 farside_tool_test(modulefile 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/modulefile ${CMAKE_COMMAND} ${PROJECT_VERSION})
+farside_tool_test(steps 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/steps ${PROJECT_SOURCE_DIR})
+farside_tool_test(commands 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/commands ${PROJECT_VERSION})
 farside_tool_test(completion 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/completion)
 farside_tool_test(simulate_job 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/simulate_job)
 farside_tool_test(info 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/info)
@@ -44,6 +46,9 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
                       ${PROJECT_SOURCE_DIR})
     farside_tool_test(bench.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench ${runtime})
     farside_tool_test(cluster.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/tools/cluster ${runtime})
+    farside_tool_test(slurm.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/tools/slurm ${runtime}
+                      ${FARSIDE_MPICC_${runtime}})
+    set_tests_properties(tools.slurm.${runtime} PROPERTIES PROCESSORS 2 LABELS "tools;slurm")
     farside_tool_test(trace.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace ${runtime})
     farside_tool_test(trace_page.${runtime} 200 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace_page ${runtime})
     set_tests_properties(tools.run.${runtime} tools.installed.${runtime} tools.bench.${runtime} tools.trace.${runtime}

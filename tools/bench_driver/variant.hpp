@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/runtime.hpp"
+#include "tools/launch.hpp"
 
 namespace farside::tools {
 

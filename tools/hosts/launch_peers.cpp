@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/launch.hpp"
 #include "tools/linkage.hpp"
-#include "tools/runtime.hpp"
 #include "tools/text.hpp"
 #include "transport/base/settings.hpp"
 
@@ -60,22 +60,16 @@ Result<std::vector<std::string>> command_for_peers(PeersRequest& request, const 
   }
   request.runtime = *found;
   const Runtime runtime = find_runtime(*found, library_folder);
+  if (request.launcher.find("{n}") != std::string::npos) {
+    return cannot("--launcher '{}': the number of hosts is not known here; write it in place of {{n}}",
+                  request.launcher);
+  }
   std::vector<std::string> words;
-  const auto append = [&](const std::vector<std::string>& more) {
-    words.insert(words.end(), more.begin(), more.end());
-  };
-  if (!ranks && !request.launcher.empty()) {
-    append(shell_words(request.launcher));
-    append(request.launcher_options);
-    words.emplace_back("env");
-    for (const auto& [name, value] : variables()) words.push_back(fmt::format("{}={}", name, value));
-  } else if (!ranks) {
+  if (!ranks) {
     const std::size_t hosts = split(request.hosts, ",").size();
-    words = local_launch(runtime, static_cast<int>(hosts));
-    append({runtime.name == "openmpi" ? "--host" : "-hosts", request.hosts});
-    append(one_per_node_in_turn(runtime));
-    append(words_for_ranks(runtime, variables()));
-    append(request.launcher_options);
+    words = launch_words(runtime,
+                         {static_cast<int>(hosts), request.launcher, request.hosts, true, request.launcher_options},
+                         variables());
   }
   words.push_back(program_of(runtime));
   if (request.json) words.emplace_back("--json");

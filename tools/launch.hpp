@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Command lines that start ranks: by the mpirun of their runtime, or by a launcher that the user names, such as srun.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/runtime.hpp"
+
+namespace farside::tools {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// The help of an option --launcher.
+constexpr const char* kLauncherHelp = "start the ranks by this instead of mpirun, {n} is their number: 'srun -n {n}'";
+
+struct Launch {
+  int ranks = 2;
+  std::string launcher;              // a command line, in which {n} is the number of ranks; empty: the runtime's mpirun
+  std::string hosts;                 // in mpirun's own form; empty: this machine, or up to the launcher
+  bool in_turn = false;              // rank r on the r-th node, and again from the first; with a launcher up to it
+  std::vector<std::string> options;  // further words for mpirun or the launcher
+};
+
+// Returns the words that start ranks with these variables, up to the program.
+std::vector<std::string> launch_words(const Runtime& runtime, const Launch& launch, const Variables& variables);
+
+// Returns the words of launch.launcher and launch.options that start ranks with these variables, up to the program.
+// env(1) sets the variables: it works under any launcher, whose own option for this is unknown.
+std::vector<std::string> launcher_words(const Launch& launch, const Variables& variables);
+
+// Returns the words of mpirun's command line that set variables for its ranks on all nodes. With MPICH they apply to
+// all programs, with Open MPI to the programs up to the next ":".
+std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables& variables);
+
+// Returns a value for LD_PRELOAD: `old` with farside's library first, or (empty library) without farside's libraries.
+std::string preload_list(const std::string& old, const std::string& library);
+
+}  // namespace farside::tools
