@@ -305,7 +305,8 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
 Result<RunWords> split_words_of_run(const CLI::App& app, const std::vector<std::string>& words) {
   OptionValues own;
   for (const CLI::Option* option : app.get_subcommand("run")->get_options()) {
-    for (const std::string& name : option->get_lnames()) own["--" + name] = option->get_expected_max();
+    const int values = std::min(option->get_expected_max(), 1);  // of a repeatable option, each time
+    for (const std::string& name : option->get_lnames()) own["--" + name] = values;
   }
   return split_run_words(words, own);
 }

@@ -13,6 +13,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "tools/launch.hpp"
 #include "tools/runtime.hpp"
 #include "tools/text.hpp"
 
