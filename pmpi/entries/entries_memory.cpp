@@ -1,17 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: memory allocation (MPI 4.0 section 9.2). Programs allocate before they make their first window, so
+// Entry points: memory allocation (MPI 4.1 section 9.2). Programs allocate before they make their first window, so
 // farside always gives memory that on-node peers can map. This costs a few system calls each and one descriptor in all,
-// and starts nothing else.
+// and starts nothing else. The hint mpi_minimum_memory_alignment is farside's. Requests with other hints (kinds of
+// memory) go to the runtime; if the runtime's memory is not aligned as the hint says, farside gives its own instead.
+#include <array>
+#include <cstdint>
+#include <string_view>
+
 #include "pmpi/entries/entry.hpp"
+#include "pmpi/window/hints.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
 
-// The runtime handles requests with hints (kinds of memory, alignment).
-bool has_hints(MPI_Info info) {
+bool has_other_hints(MPI_Info info) {
   int keys = 0;
-  return info != MPI_INFO_NULL && (PMPI_Info_get_nkeys(info, &keys) != MPI_SUCCESS || keys > 0);
+  if (info == MPI_INFO_NULL) return false;
+  if (PMPI_Info_get_nkeys(info, &keys) != MPI_SUCCESS) return true;
+  for (int i = 0; i < keys; ++i) {
+    std::array<char, MPI_MAX_INFO_KEY + 1> key{};
+    if (PMPI_Info_get_nthkey(info, i, key.data()) != MPI_SUCCESS) return true;
+    if (std::string_view(key.data()) != kMinimumAlignment) return true;
+  }
+  return false;
+}
+
+// Sets `base` to shareable memory.
+Status allocate(MPI_Aint size, std::uint64_t alignment, void* base) {
+  const Result<void*> made = Process::instance().shareable_memory().allocate(static_cast<std::size_t>(size), alignment);
+  if (made) *static_cast<void**>(base) = made.value();
+  return made.status();
 }
 
 }  // namespace
@@ -22,14 +41,17 @@ using namespace farside::pmpi;
 FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base)) {
   // The first window reports a bad setting.
   const farside::Result<const farside::Settings*> settings = farside::Process::instance().settings();
-  if (size > 0 && !has_hints(info) && settings && settings.value()->mapped) {
-    const auto made = farside::Process::instance().shareable_memory().allocate(static_cast<std::size_t>(size));
-    if (made) {
-      *static_cast<void**>(base) = made.value();
-      return MPI_SUCCESS;
-    }
-  }
-  return runtime().Alloc_mem(size, info, base);
+  const std::uint64_t alignment = minimum_alignment(info);
+  const bool shareable = size > 0 && settings && settings.value()->mapped && !has_other_hints(info);
+  if (shareable && allocate(size, alignment, base)) return MPI_SUCCESS;
+  const int code = runtime().Alloc_mem(size, info, base);
+  if (code != MPI_SUCCESS || size <= 0) return code;
+  void* const given = *static_cast<void**>(base);
+  if ((reinterpret_cast<std::uintptr_t>(given) & (alignment - 1)) == 0) return MPI_SUCCESS;
+  (void)runtime().Free_mem(given);  // a failure only loses memory
+  if (const farside::Status aligned = allocate(size, alignment, base); !aligned)
+    return raise_without_object("MPI_Alloc_mem", fault_of(aligned.error()));
+  return MPI_SUCCESS;
 }
 
 FARSIDE_ENTRY(Free_mem, (void* base)) {
