@@ -3,9 +3,7 @@
 // farside always gives memory that on-node peers can map. This costs a few system calls each and one descriptor in all,
 // and starts nothing else. The hint mpi_minimum_memory_alignment is farside's. Requests with other hints (kinds of
 // memory) go to the runtime; if the runtime's memory is not aligned as the hint says, farside gives its own instead.
-#include <array>
 #include <cstdint>
-#include <string_view>
 
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/window/hints.hpp"
@@ -14,17 +12,31 @@
 namespace farside::pmpi {
 namespace {
 
-bool has_other_hints(MPI_Info info) {
-  int keys = 0;
-  if (info == MPI_INFO_NULL) return false;
-  if (PMPI_Info_get_nkeys(info, &keys) != MPI_SUCCESS) return true;
-  for (int i = 0; i < keys; ++i) {
-    std::array<char, MPI_MAX_INFO_KEY + 1> key{};
-    if (PMPI_Info_get_nthkey(info, i, key.data()) != MPI_SUCCESS) return true;
-    if (std::string_view(key.data()) != kMinimumAlignment) return true;
+// All hints of an info object but the alignment, for the runtime. (MPICH 4.0 crashes with some alignments that are no
+// powers of two.)
+class OtherHints {
+ public:
+  explicit OtherHints(MPI_Info info) {
+    if (info == MPI_INFO_NULL || PMPI_Info_dup(info, &info_) != MPI_SUCCESS) return;
+    int length = 0;
+    int found = 0;
+    (void)PMPI_Info_get_valuelen(info_, kMinimumAlignment, &length, &found);
+    if (found != 0) (void)PMPI_Info_delete(info_, kMinimumAlignment);
   }
-  return false;
-}
+  OtherHints(const OtherHints&) = delete;
+  OtherHints& operator=(const OtherHints&) = delete;
+  ~OtherHints() {
+    if (info_ != MPI_INFO_NULL) (void)PMPI_Info_free(&info_);
+  }
+  MPI_Info get() const { return info_; }
+  bool any() const {
+    int keys = 0;
+    return info_ != MPI_INFO_NULL && PMPI_Info_get_nkeys(info_, &keys) == MPI_SUCCESS && keys > 0;
+  }
+
+ private:
+  MPI_Info info_ = MPI_INFO_NULL;
+};
 
 // Sets `base` to shareable memory.
 Status allocate(MPI_Aint size, std::uint64_t alignment, void* base) {
@@ -42,9 +54,10 @@ FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base)) {
   // The first window reports a bad setting.
   const farside::Result<const farside::Settings*> settings = farside::Process::instance().settings();
   const std::uint64_t alignment = minimum_alignment(info);
-  const bool shareable = size > 0 && settings && settings.value()->mapped && !has_other_hints(info);
+  const OtherHints others(info);
+  const bool shareable = size > 0 && settings && settings.value()->mapped && !others.any();
   if (shareable && allocate(size, alignment, base)) return MPI_SUCCESS;
-  const int code = runtime().Alloc_mem(size, info, base);
+  const int code = runtime().Alloc_mem(size, others.get(), base);
   if (code != MPI_SUCCESS || size <= 0) return code;
   void* const given = *static_cast<void**>(base);
   if ((reinterpret_cast<std::uintptr_t>(given) & (alignment - 1)) == 0) return MPI_SUCCESS;
