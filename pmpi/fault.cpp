@@ -69,8 +69,12 @@ int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
   return fault.error_class;
 }
 
+int raise_without_object(const CallSite& call, const Fault& fault) {
+  return raise_on(MPI_VERSION < 4 ? MPI_COMM_WORLD : MPI_COMM_SELF, call.name, fault);
+}
+
 int raise_without_window(const CallSite& call, const char* why) {
-  return raise_on(MPI_VERSION < 4 ? MPI_COMM_WORLD : MPI_COMM_SELF, call.name, {MPI_ERR_WIN, why});
+  return raise_without_object(call, {MPI_ERR_WIN, why});
 }
 
 }  // namespace farside::pmpi

@@ -57,7 +57,10 @@ inline Outcome::Outcome(const epochs::Violation& violation)
 inline Outcome::Outcome(const Status& status)
     : fault_(status ? nullptr : std::make_unique<Fault>(fault_of(status.error()))) {}
 
-// Raises MPI_ERR_WIN for a handle that is no window, on MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI 4.0).
+// Reports the failure of a call without a communicator or window, on MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI
+// 4.0). Returns the return code of the call.
+int raise_without_object(const CallSite& call, const Fault& fault);
+// The same for a handle that is no window: MPI_ERR_WIN.
 int raise_without_window(const CallSite& call, const char* why);
 
 // Returns success, or an error of kind kPeer with the runtime's text for `code`. If the communicator's error handler is

@@ -1,17 +1,48 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: memory allocation (MPI 4.0 section 9.2). Programs allocate before they make their first window, so
+// Entry points: memory allocation (MPI 4.1 section 9.2). Programs allocate before they make their first window, so
 // farside always gives memory that on-node peers can map. This costs a few system calls each and one descriptor in all,
-// and starts nothing else.
+// and starts nothing else. The hint mpi_minimum_memory_alignment is farside's. Requests with other hints (kinds of
+// memory) go to the runtime; if the runtime's memory is not aligned as the hint says, farside gives its own instead.
+#include <cstdint>
+
 #include "pmpi/entries/entry.hpp"
+#include "pmpi/window/hints.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
 
-// The runtime handles requests with hints (kinds of memory, alignment).
-bool has_hints(MPI_Info info) {
-  int keys = 0;
-  return info != MPI_INFO_NULL && (PMPI_Info_get_nkeys(info, &keys) != MPI_SUCCESS || keys > 0);
+// All hints of an info object but the alignment, for the runtime. (MPICH 4.0 crashes with some alignments that are no
+// powers of two.)
+class OtherHints {
+ public:
+  explicit OtherHints(MPI_Info info) {
+    if (info == MPI_INFO_NULL || PMPI_Info_dup(info, &info_) != MPI_SUCCESS) return;
+    int length = 0;
+    int found = 0;
+    (void)PMPI_Info_get_valuelen(info_, kMinimumAlignment, &length, &found);
+    if (found != 0) (void)PMPI_Info_delete(info_, kMinimumAlignment);
+  }
+  OtherHints(const OtherHints&) = delete;
+  OtherHints& operator=(const OtherHints&) = delete;
+  ~OtherHints() {
+    if (info_ != MPI_INFO_NULL) (void)PMPI_Info_free(&info_);
+  }
+  MPI_Info get() const { return info_; }
+  bool any() const {
+    int keys = 0;
+    return info_ != MPI_INFO_NULL && PMPI_Info_get_nkeys(info_, &keys) == MPI_SUCCESS && keys > 0;
+  }
+
+ private:
+  MPI_Info info_ = MPI_INFO_NULL;
+};
+
+// Sets `base` to shareable memory.
+Status allocate(MPI_Aint size, std::uint64_t alignment, void* base) {
+  const Result<void*> made = Process::instance().shareable_memory().allocate(static_cast<std::size_t>(size), alignment);
+  if (made) *static_cast<void**>(base) = made.value();
+  return made.status();
 }
 
 }  // namespace
@@ -22,14 +53,18 @@ using namespace farside::pmpi;
 FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base)) {
   // The first window reports a bad setting.
   const farside::Result<const farside::Settings*> settings = farside::Process::instance().settings();
-  if (size > 0 && !has_hints(info) && settings && settings.value()->mapped) {
-    const auto made = farside::Process::instance().shareable_memory().allocate(static_cast<std::size_t>(size));
-    if (made) {
-      *static_cast<void**>(base) = made.value();
-      return MPI_SUCCESS;
-    }
-  }
-  return runtime().Alloc_mem(size, info, base);
+  const std::uint64_t alignment = minimum_alignment(info);
+  const OtherHints others(info);
+  const bool shareable = size > 0 && settings && settings.value()->mapped && !others.any();
+  if (shareable && allocate(size, alignment, base)) return MPI_SUCCESS;
+  const int code = runtime().Alloc_mem(size, others.get(), base);
+  if (code != MPI_SUCCESS || size <= 0) return code;
+  void* const given = *static_cast<void**>(base);
+  if ((reinterpret_cast<std::uintptr_t>(given) & (alignment - 1)) == 0) return MPI_SUCCESS;
+  (void)runtime().Free_mem(given);  // a failure only loses memory
+  if (const farside::Status aligned = allocate(size, alignment, base); !aligned)
+    return raise_without_object("MPI_Alloc_mem", fault_of(aligned.error()));
+  return MPI_SUCCESS;
 }
 
 FARSIDE_ENTRY(Free_mem, (void* base)) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: completion of requests (MPI 4.0 section 3.7). While no operation with a request is under way, the calls
+// Entry points: completion of requests (MPI 4.1 section 3.7). While no operation with a request is under way, the calls
 // go to the runtime. Otherwise farside first completes its own requests whose operations are over.
 #include <algorithm>
 #include <span>
 #include <vector>
 
 #include "pmpi/entries/entry.hpp"
+#include "pmpi/entries/status_query.hpp"
 #include "pmpi/window/requests.hpp"
 #include "transport/process.hpp"
 
@@ -99,14 +100,33 @@ FARSIDE_ENTRY(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
   return complete(list(1, request), look, code_of, &Runtime::Test, request, flag, status);
 }
 
-// The program completes the request later, and gets the error of the operation then.
 FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
-  const auto code_of = [&](const Handles&, int code) {
-    if (*flag != 0) Requests::instance().show(request);
-    return code;
-  };
-  return complete(list(1, &request), look, code_of, &Runtime::Request_get_status, request, flag, status);
+  return query_one(request, flag, [&] { return runtime().Request_get_status(request, flag, status); });
 }
+
+#if FARSIDE_HAS_STATUS_QUERIES
+// The type of the list: const MPI_Request* in the standard; MPICH 4.2 has no const.
+template <class List, class... Others>
+List list_of(int (*query)(int, List, Others...));
+using QueriedRequests = decltype(list_of(&MPI_Request_get_status_any));
+
+FARSIDE_ENTRY(Request_get_status_any,
+              (int count, QueriedRequests requests, int* index, int* flag, MPI_Status* status)) {
+  return query_any(list(count, requests), index, flag,
+                   [&] { return runtime().Request_get_status_any(count, requests, index, flag, status); });
+}
+
+FARSIDE_ENTRY(Request_get_status_all, (int count, QueriedRequests requests, int* flag, MPI_Status statuses[])) {
+  return query_all(list(count, requests), flag,
+                   [&] { return runtime().Request_get_status_all(count, requests, flag, statuses); });
+}
+
+FARSIDE_ENTRY(Request_get_status_some,
+              (int count, QueriedRequests requests, int* completed, int indices[], MPI_Status statuses[])) {
+  return query_some(list(count, requests), completed, indices,
+                    [&] { return runtime().Request_get_status_some(count, requests, completed, indices, statuses); });
+}
+#endif
 
 FARSIDE_ENTRY(Request_free, (MPI_Request * request)) {
   Requests& pending = Requests::instance();

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/runtime/runtime.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <sstream>
+#include <string_view>
 
 #include "transport/base/log.hpp"
 
@@ -25,6 +28,21 @@ Runtime load() {
 }
 
 }  // namespace
+
+// MPI_Get_library_version says "Open MPI v4.1.4, package: Debian OpenMPI, ..." or "MPICH Version:\t4.0.2\nMPICH ...".
+std::string runtime_name() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
+  int length = 0;
+  if (PMPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "an unknown MPI";
+  std::istringstream words(std::string(text.data(), std::string_view(text.data()).find_first_of(",\n")));
+  std::string name;
+  for (std::string word; words >> word;) {
+    if (word == "Version:") continue;
+    const bool number = word.size() > 1 && word[0] == 'v' && word[1] >= '0' && word[1] <= '9';
+    name += (name.empty() ? "" : " ") + (number ? word.substr(1) : word);
+  }
+  return name;
+}
 
 const Runtime& runtime() {
   static const Runtime loaded = load();

@@ -3,9 +3,11 @@
 // functions as PMPI_X directly. Thread safety: any thread.
 #pragma once
 
+#include <string>
+
 #include <mpi.h>
 
-#include "pmpi/runtime/sessions.hpp"
+#include "pmpi/runtime/optional_calls.hpp"
 
 namespace farside::pmpi {
 
@@ -13,6 +15,9 @@ struct Runtime {
 #define FARSIDE_CALL(name) decltype(&MPI_##name) name;
 #include "pmpi/runtime/calls.def"
 };
+
+// Returns name and version of the runtime, such as "Open MPI 4.1.4" or "MPICH 4.0.2".
+std::string runtime_name();
 
 // Resolves the functions at the first use, by dlsym(RTLD_NEXT, "PMPI_X"). Aborts the process with a message if no
 // runtime is behind farside in the search order.

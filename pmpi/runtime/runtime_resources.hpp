@@ -21,8 +21,8 @@
 
 #include <mpi.h>
 
+#include "pmpi/runtime/optional_calls.hpp"
 #include "pmpi/runtime/runtime_progress.hpp"
-#include "pmpi/runtime/sessions.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/peer_directory.hpp"

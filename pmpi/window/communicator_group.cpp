@@ -104,6 +104,7 @@ Status CommunicatorGroup::gather(std::span<const std::byte> own, std::span<std::
 CommunicatorPeers::CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const Group& group, std::uint64_t id)
     : GroupPeers(std::move(nodes.own), nodes.partner, id),
       communicator_(communicator),
+      node_count_(nodes.count),
       nodes_(nodes.largest == 1 && nodes.leaders.size() > 1 ? 0 : nodes.leaders.size()),
       flat_(std::make_shared<epochs::BarrierSchedule>(epochs::BarrierSchedule::flat(group.rank(), group.ranks()))) {
   if (nodes_ > 1 && nodes.largest <= epochs::BarrierSchedule::kMostMembers) {

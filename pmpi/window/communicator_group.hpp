@@ -49,6 +49,7 @@ class CommunicatorPeers final : public GroupPeers {
   static Result<CommunicatorPeers*> make(MPI_Comm communicator, Group& group, std::uint64_t id);
   ~CommunicatorPeers() override;
 
+  std::size_t node_count() const { return node_count_; }
   // Collective, after next_id(): returns whether the ranks can combine words by nodes. If there are several nodes,
   // their leaders make a communicator at the second window: programs that make one window per communicator need no
   // more communicators than their own.
@@ -71,6 +72,7 @@ class CommunicatorPeers final : public GroupPeers {
   bool make_leaders_communicator();
 
   MPI_Comm communicator_;
+  std::size_t node_count_;
   std::size_t nodes_;         // 0: words are not combined by nodes
   std::vector<int> leaders_;  // of the nodes; kept by leaders, until they have their communicator
   MPI_Comm leaders_communicator_ = MPI_COMM_NULL;

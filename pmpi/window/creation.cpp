@@ -17,6 +17,7 @@
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
+#include "pmpi/window/announcement.hpp"
 #include "pmpi/window/communicator_group.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/info_assertions.hpp"
@@ -79,6 +80,7 @@ Space::Request space_request(const CreationRequest& request, const Group& group,
   wanted.shared = request.flavor == MPI_WIN_FLAVOR_SHARED;
   // The memory is contiguous unless all ranks allow otherwise (MPI 4.0 section 12.2.3).
   wanted.contiguous = wanted.shared && !is_true(request.info, "alloc_shared_noncontig");
+  if (allocates_memory(request.flavor)) wanted.alignment = minimum_alignment(request.info);
   wanted.single_elements = tells_of_single_elements(request.info);
   wanted.threaded = RuntimeResources::instance().is_threaded();
   return wanted;
@@ -228,9 +230,8 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   }
   Window::Attributes attributes;
   // The base of a dynamic window is MPI_BOTTOM (MPI 4.0 section 12.2.6), which its request contains.
-  const bool made_here = request.flavor == MPI_WIN_FLAVOR_ALLOCATE || request.flavor == MPI_WIN_FLAVOR_SHARED;
-  attributes.base = made_here ? made.value().space->data() : request.base;
-  if (request.flavor == MPI_WIN_FLAVOR_SHARED) attributes.base = made.value().space->address(agreement.rank());
+  attributes.base = allocates_memory(request.flavor) ? made.value().space->data() : request.base;
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) attributes.base = made.value().space->mapped_data(agreement.rank()).base;
   attributes.size = request.size;
   attributes.displacement_unit = static_cast<int>(request.displacement_unit);
   attributes.flavor = request.flavor;
@@ -246,6 +247,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   // A session may have raised the thread level meanwhile, and has not found this window in the table.
   if (RuntimeResources::instance().is_threaded()) made_window.expect_threads();
   count_farside_window();
+  announce_first_window(made_window, peers->node_count(), check);
   return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstdint>
 #include <string_view>
@@ -24,6 +25,7 @@ bool all_words(std::string_view words, Good&& good) {
 
 bool is_boolean(std::string_view value) { return value == "true" || value == "false"; }
 bool is_anything(std::string_view) { return true; }
+bool is_never(std::string_view) { return false; }
 bool parse_size(std::string_view value, std::uint64_t& into) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), into);
   return error == std::errc() && end == value.data() + value.size();
@@ -49,13 +51,14 @@ struct Hint {
   const char* standard;  // the default in the standard, or null
   bool (*good)(std::string_view value);
 };
-constexpr std::array<Hint, 10> kHints = {{
+constexpr std::array<Hint, 11> kHints = {{
     {"no_locks", "false", is_boolean},
     {"accumulate_ordering", "rar,raw,war,waw", is_ordering},
     {"accumulate_ops", "same_op_no_op", is_accumulate_ops},
     {kGranularity, "0", is_size},
     {"same_size", "false", is_boolean},
     {"same_disp_unit", "false", is_boolean},
+    {"mpi_memory_alloc_kinds", "mpi,system", is_never},  // farside copies by the CPU: no memory of devices
     {kNoncontiguous, nullptr, is_boolean},
     {kWhichOps, nullptr, is_anything},
     {"epochs_used", nullptr, is_anything},
@@ -95,11 +98,22 @@ bool tells_of_single_elements(MPI_Info info) {
          });
 }
 
+std::uint64_t minimum_alignment(MPI_Info info) {
+  std::uint64_t alignment = 0;
+  const bool given = info != MPI_INFO_NULL && parse_size(value_of(info, kMinimumAlignment), alignment);
+  return given && std::has_single_bit(alignment) ? alignment : 1;
+}
+
+bool allocates_memory(int flavor) { return flavor == MPI_WIN_FLAVOR_ALLOCATE || flavor == MPI_WIN_FLAVOR_SHARED; }
+
 Hints::Hints(int flavor, MPI_Info info) {
   for (const Hint& hint : kHints) {
     if (hint.standard != nullptr) values_[hint.key] = hint.standard;
   }
   if (flavor == MPI_WIN_FLAVOR_SHARED) values_[kNoncontiguous] = "false";
+  if (const std::uint64_t alignment = minimum_alignment(info); alignment > 1 && allocates_memory(flavor)) {
+    values_[kMinimumAlignment] = std::to_string(alignment);
+  }
   take(info);
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The hints of a window (MPI 4.1 section 12.2.1 and 12.2.7). farside stores and reports them; none changes a result.
-// Two have an effect at creation (creation.cpp): alloc_shared_noncontig on the layout of memory, and
-// mpi_accumulate_granularity, with MPICH's which_accumulate_ops, on what combines 64-bit integers.
+// Three have an effect at creation (creation.cpp): alloc_shared_noncontig and mpi_minimum_memory_alignment on where
+// memory lies, and mpi_accumulate_granularity, with MPICH's which_accumulate_ops, on what combines 64-bit integers.
 //
 // Thread safety: one thread at a time (Window holds its guard). Errors: MPI_ERR_NO_MEM if the runtime makes no info.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -23,12 +24,21 @@ bool is_true(MPI_Info info, const char* key);
 // given, lists sum, no_op and cswap only. `info` may be MPI_INFO_NULL.
 bool tells_of_single_elements(MPI_Info info);
 
+// The key mpi_minimum_memory_alignment (MPI 4.1 sections 9.2 and 12.2.2).
+inline constexpr const char* kMinimumAlignment = "mpi_minimum_memory_alignment";
+// Returns its value, in bytes; 1 if the key is missing or its value is no power of two. `info` may be MPI_INFO_NULL.
+std::uint64_t minimum_alignment(MPI_Info info);
+
+// Whether windows of a flavor come with memory: that of MPI_Win_allocate, and that of MPI_Win_allocate_shared.
+bool allocates_memory(int flavor);
+
 class Hints {
  public:
   // Starts with the defaults of a window of this flavor, and takes the info object that was given at creation.
   Hints(int flavor, MPI_Info info);
   // Replaces earlier hints. Unknown keys and invalid values are ignored (MPI 4.0 section 10). Later values of hints
-  // that have an effect at creation are reported, as in both runtimes, although the window stays as it is.
+  // that have an effect at creation are reported, as in both runtimes, although the window stays as it is; but not
+  // those of mpi_minimum_memory_alignment, since programs rely on what is reported of it.
   void take(MPI_Info info);
   // Makes a new info object with all current hints. The caller frees it.
   Outcome report(MPI_Info* info) const;

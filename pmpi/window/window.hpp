@@ -37,6 +37,10 @@
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
 
+namespace farside {
+class Fabric;
+}
+
 namespace farside::pmpi {
 
 // Arguments of operations. Counts are 64 bits for the large-count calls.
@@ -192,22 +196,25 @@ class Window {
   Outcome attach(const void* base, MPI_Aint size);
   Outcome detach(const void* base);
 
-  // Shared memory (MPI 4.0 section 12.2.3); int and MPI_Aint units.
+  // Shared memory (MPI 4.1 section 12.2.3); int and MPI_Aint units. Local.
   template <class Unit>
   Outcome shared_query(int rank, MPI_Aint* size, Unit* unit, void** base) const {
-    if (Outcome o = check_shared(rank); !o) return o;
-    const int owner = shared_rank(rank);
-    const Result<Space::Extent> extent = space_->extent(owner);
-    if (!extent) return extent.status();
-    *size = static_cast<MPI_Aint>(extent.value().bytes);
-    *unit = static_cast<Unit>(extent.value().unit);
-    *base = space_->address(owner);
+    Space::MappedData found;
+    if (Outcome o = find_mapped(rank, found); !o) return o;
+    *size = static_cast<MPI_Aint>(found.bytes);
+    *unit = static_cast<Unit>(found.unit);
+    *base = found.base;
     return {};
   }
 
   // Hints (MPI 4.0 section 12.2.7).
   Outcome set_info(MPI_Info info);
   Outcome get_info(MPI_Info* info);
+  // How this rank reaches the others: names of routes, with commas between them.
+  std::string routes() const;
+  // The endpoint by which it reaches some of them; null if it needs none.
+  const Fabric* fabric() const;
+  int ranks() const { return space_->ranks(); }
 
   // The group of the window, the caller's to free.
   Outcome group(MPI_Group* group) const;
@@ -334,9 +341,8 @@ class Window {
   // The same in a dynamic window, where displacements are addresses.
   Outcome locate_attached(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
   Outcome check_rank(int rank) const;
-  Outcome check_shared(int rank) const;
-  // The rank whose memory a query for `rank` means.
-  int shared_rank(int rank) const;
+  // Finds the memory that MPI_Win_shared_query means by `rank`, which may be MPI_PROC_NULL.
+  Outcome find_mapped(int rank, Space::MappedData& found) const;
   Outcome flush_local_strictly(int rank);
   Outcome flush_local_all_strictly();
   static void look_after_runtime_now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The calls of a window about its memory (MPI 4.0 section 12.2): shared memory, attached regions, hints.
+// The calls of a window about its memory (MPI 4.1 section 12.2): shared memory, attached regions, hints.
 #include <algorithm>
 #include <cstddef>
 #include <limits>
@@ -63,21 +63,21 @@ Outcome Window::locate_attached(const RemoteBuffer& target, const Datatype& type
   return {};
 }
 
-Outcome Window::check_shared(int rank) const {
-  if (attributes_.flavor != MPI_WIN_FLAVOR_SHARED) {
-    return Fault{MPI_ERR_RMA_FLAVOR, "the window was not made by MPI_Win_allocate_shared (MPI 4.0 section 12.2.3)"};
+Outcome Window::find_mapped(int rank, Space::MappedData& found) const {
+  if (attributes_.flavor == MPI_WIN_FLAVOR_DYNAMIC) {
+    return Fault{MPI_ERR_RMA_FLAVOR,
+                 "the window was made by MPI_Win_create_dynamic, and may have several regions of memory in each rank; "
+                 "query a window of another flavor (MPI 4.1 section 12.2.3)"};
   }
-  return rank == MPI_PROC_NULL ? Outcome() : check_rank(rank);
-}
-
-int Window::shared_rank(int rank) const {
-  if (rank != MPI_PROC_NULL) return rank;
-  // The lowest rank that has any memory (MPI 4.0 section 12.2.3).
-  for (int r = 0; r < space_->ranks(); ++r) {
-    const Result<Space::Extent> extent = space_->extent(r);
-    if (extent && extent.value().bytes > 0) return r;
+  if (rank == MPI_PROC_NULL) {
+    // The lowest rank in the shared memory domain that has any memory.
+    rank = space_->lowest_rank_with_data();
+    if (rank < 0) return {};
+  } else if (Outcome o = check_rank(rank); !o) {
+    return o;
   }
-  return 0;
+  found = space_->mapped_data(rank);
+  return {};
 }
 
 Outcome Window::set_info(MPI_Info info) {
@@ -86,28 +86,35 @@ Outcome Window::set_info(MPI_Info info) {
   return {};
 }
 
+std::string Window::routes() const {
+  std::vector<const char*> names;
+  for (const RouteKind kind : {RouteKind::kMapped, RouteKind::kCma, RouteKind::kFabric}) {
+    if (space_->uses(kind)) names.push_back(kRouteNames[static_cast<std::size_t>(kind)]);
+  }
+  if (names.empty()) names.push_back(kRouteNames[static_cast<std::size_t>(RouteKind::kSelf)]);
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+const Fabric* Window::fabric() const {
+  if (!space_->uses(RouteKind::kFabric)) return nullptr;
+  for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
+    if (each.fabric != nullptr && each.fabric == space_->endpoint()) return each.fabric;
+  }
+  return nullptr;
+}
+
 Outcome Window::get_info(MPI_Info* info) {
   {
     const auto held = guard();
     if (Outcome o = hints_.report(info); !o) return o;
   }
-  std::vector<const char*> routes;
-  for (const RouteKind kind : {RouteKind::kMapped, RouteKind::kCma, RouteKind::kFabric}) {
-    if (space_->uses(kind)) routes.push_back(kRouteNames[static_cast<std::size_t>(kind)]);
-  }
-  if (routes.empty()) routes.push_back(kRouteNames[static_cast<std::size_t>(RouteKind::kSelf)]);
-  const int set_route = PMPI_Info_set(*info, "farside_route", fmt::format("{}", fmt::join(routes, ",")).c_str());
+  const auto set = [&](const char* key, const char* value) { return PMPI_Info_set(*info, key, value) == MPI_SUCCESS; };
   const bool by_thread = space_->uses(RouteKind::kFabric) || space_->uses(RouteKind::kCma);
-  const int set_progress = PMPI_Info_set(*info, "farside_progress", by_thread ? "thread" : "origin");
-  bool named = true;
-  for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
-    if (each.fabric == nullptr || each.fabric != space_->endpoint() || !space_->uses(RouteKind::kFabric)) continue;
-    named = PMPI_Info_set(*info, "farside_provider", each.fabric->provider()) == MPI_SUCCESS &&
-            PMPI_Info_set(*info, "farside_device", each.fabric->device()) == MPI_SUCCESS;
+  bool taken = set("farside_route", routes().c_str()) && set("farside_progress", by_thread ? "thread" : "origin");
+  if (const Fabric* const endpoint = fabric(); endpoint != nullptr) {
+    taken = set("farside_provider", endpoint->provider()) && set("farside_device", endpoint->device()) && taken;
   }
-  if (set_route != MPI_SUCCESS || set_progress != MPI_SUCCESS || !named)
-    return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};
-  return {};
+  return taken ? Outcome() : Outcome(Fault{MPI_ERR_NO_MEM, "the runtime took no more info"});
 }
 
 }  // namespace farside::pmpi

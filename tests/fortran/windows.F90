@@ -150,15 +150,36 @@ contains
 
   subroutine allocated
     HANDLE(MPI_Win) :: win
-    type(c_ptr) :: base
-    integer, pointer :: memory(:)
+    type(c_ptr) :: base, theirs
+    integer, pointer :: memory(:), others(:)
     integer(MPI_ADDRESS_KIND) :: bytes, at
+    integer :: unit
+    character(16) :: route
     bytes = 8 * (rank + 1)
     call MPI_Win_allocate(bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, base, win, ierr)
     GOOD
     call c_f_pointer(base, memory, [2 * (rank + 1)])
     call MPI_Get_address(memory, at, ierr)
     call check_attributes(win, at, bytes, 8, MPI_WIN_FLAVOR_ALLOCATE, __LINE__)
+    ! MPI 4.1: the memory of the next rank, unless all goes through the fabric.
+    call MPI_Win_fence(0, win, ierr)
+    memory(2) = 200 + rank
+    call MPI_Win_fence(0, win, ierr)
+    bytes = -1
+    unit = -1
+    call MPI_Win_shared_query(win, next(), bytes, unit, theirs, ierr)
+    GOOD
+    call get_environment_variable('TEST_ROUTE', route)
+    if (route == 'fabric' .and. next() /= rank) then
+      CHECK(bytes == 0)
+      CHECK(.not. c_associated(theirs))
+    else
+      CHECK(bytes == 8 * (next() + 1))
+      CHECK(unit == 8)
+      call c_f_pointer(theirs, others, [2])
+      CHECK(others(2) == 200 + next())
+    end if
+    call MPI_Win_fence(0, win, ierr)
     call MPI_Win_free(win, ierr)
     GOOD
   end subroutine

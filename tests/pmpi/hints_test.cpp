@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the hints of a window tell farside about its accumulates. One rank.
+#include <cstdint>
 #include <initializer_list>
 #include <utility>
 
@@ -42,6 +43,23 @@ TEST_CASE("operations that adapters lack go to the handler, if the program says 
   CHECK_FALSE(tells({{"which_accumulate_ops", "sum"}}));
   // These say nothing of the number of elements.
   CHECK_FALSE(tells({{"accumulate_ops", "same_op"}, {"accumulate_ordering", "none"}}));
+}
+
+TEST_CASE("an alignment is a power of two; all else counts as none") {
+  const auto alignment_of = [](const char* value) {
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_minimum_memory_alignment", value);
+    const std::uint64_t result = farside::pmpi::minimum_alignment(info);
+    MPI_Info_free(&info);
+    return result;
+  };
+  CHECK(farside::pmpi::minimum_alignment(MPI_INFO_NULL) == 1);
+  CHECK(alignment_of("1") == 1);
+  CHECK(alignment_of("64") == 64);
+  CHECK(alignment_of("9223372036854775808") == std::uint64_t{1} << 63);
+  for (const char* const value : {"0", "3", "-8", "64 bytes", "64.0", "x", "18446744073709551616"})
+    CHECK(alignment_of(value) == 1);
 }
 
 int main(int argc, char** argv) {

@@ -141,7 +141,50 @@ void forks() {
   CHECK_MPI(MPI_Free_mem(memory));
 }
 
-// A request with hints goes to the runtime, which also frees the memory.
+// The memory begins at a multiple of mpi_minimum_memory_alignment, whatever other hints there are, and windows on it
+// are reached like those on other memory of the call.
+void alignment() {
+  MPI_Info info;
+  CHECK_MPI(MPI_Info_create(&info));
+  const auto aligned = [&](std::uintptr_t asked) {
+    unsigned char* memory = nullptr;
+    CHECK_MPI(MPI_Info_set(info, "mpi_minimum_memory_alignment", std::to_string(asked).c_str()));
+    CHECK_MPI(MPI_Alloc_mem(5000, info, &memory));
+    CHECK_EQ(reinterpret_cast<std::uintptr_t>(memory) % asked, 0U);
+    return memory;
+  };
+  std::vector<unsigned char*> all;
+  for (const int bits : {0, 4, 6, 12, 13, 16, 21, 30}) {
+    all.push_back(aligned(std::uintptr_t{1} << bits));
+    check_window(all.back(), 5000);
+  }
+  for (unsigned char* each : all) CHECK_MPI(MPI_Free_mem(each));
+  // Values that are no powers of two have no meaning.
+  for (const char* const bad : {"0", "-64", "48", "a page"}) {
+    unsigned char* memory = nullptr;
+    CHECK_MPI(MPI_Info_set(info, "mpi_minimum_memory_alignment", bad));
+    CHECK_MPI(MPI_Alloc_mem(100, info, &memory));
+    check_window(memory, 100);
+    CHECK_MPI(MPI_Free_mem(memory));
+  }
+  CHECK_MPI(MPI_Info_set(info, "a_hint_that_nobody_knows", "1"));
+  all.clear();
+  for (int i = 0; i < 20; ++i) all.push_back(aligned(std::uintptr_t{1} << (5 + i % 17)));
+  for (unsigned char* each : all) {
+    std::memset(each, 1, 5000);
+    CHECK_MPI(MPI_Free_mem(each));
+  }
+  // More than an address space has. (The runtime may refuse it first.)
+  const MPI_Comm handler = MPI_VERSION < 4 ? MPI_COMM_WORLD : MPI_COMM_SELF;
+  CHECK_MPI(MPI_Comm_set_errhandler(handler, MPI_ERRORS_RETURN));
+  void* memory = nullptr;
+  CHECK_MPI(MPI_Info_set(info, "mpi_minimum_memory_alignment", std::to_string(std::uint64_t{1} << 62).c_str()));
+  CHECK_REFUSED(MPI_Alloc_mem(100, info, &memory), MPI_ERR_NO_MEM);
+  CHECK_MPI(MPI_Comm_set_errhandler(handler, MPI_ERRORS_ARE_FATAL));
+  CHECK_MPI(MPI_Info_free(&info));
+}
+
+// A request with other hints goes to the runtime, which also frees the memory.
 void hints() {
   MPI_Info info;
   CHECK_MPI(MPI_Info_create(&info));
@@ -168,6 +211,7 @@ int main(int argc, char** argv) {
       {"atomics", atomics},
       {"plain use", plain_use},
       {"hints", hints},
+      {"alignment", alignment},
       {"fork", forks},
   };
   check::run(sections);

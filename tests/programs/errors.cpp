@@ -355,10 +355,6 @@ void post_of_a_locked_window(const check::Window& window) {
 // ---- windows
 
 void wrong_window(const check::Window& window) {
-  MPI_Aint bytes = 0;
-  int unit = 0;
-  void* base = nullptr;
-  CHECK_REFUSED(MPI_Win_shared_query(window, 0, &bytes, &unit, &base), MPI_ERR_RMA_FLAVOR);
   int own = 0;
   CHECK_REFUSED(MPI_Win_attach(window, &own, sizeof own), MPI_ERR_RMA_FLAVOR, MPI_ERR_RMA_ATTACH);
   CHECK_REFUSED(MPI_Win_detach(window, &own), MPI_ERR_RMA_FLAVOR, MPI_ERR_RMA_ATTACH);

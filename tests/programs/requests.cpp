@@ -82,9 +82,54 @@ void look_first(std::vector<MPI_Request>& requests) {
     CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
   }
 }
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+// Queries of several requests leave the requests as they are, so each request is completed by itself afterwards.
+void query_any_first(std::vector<MPI_Request>& requests) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    int index = -1;
+    int done = 0;
+    while (!done) {
+      CHECK_MPI(MPI_Request_get_status_any(static_cast<int>(requests.size()), requests.data(), &index, &done,
+                                           MPI_STATUS_IGNORE));
+    }
+    CHECK(index >= 0 && index < static_cast<int>(requests.size()));
+    CHECK(requests[static_cast<std::size_t>(index)] != MPI_REQUEST_NULL);
+    CHECK_MPI(MPI_Wait(&requests[static_cast<std::size_t>(index)], MPI_STATUS_IGNORE));
+  }
+}
+void query_all_first(std::vector<MPI_Request>& requests) {
+  int done = 0;
+  while (!done) {
+    CHECK_MPI(
+        MPI_Request_get_status_all(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
+  }
+  for (MPI_Request request : requests) CHECK(request != MPI_REQUEST_NULL);
+  wait_each(requests);
+}
+void query_some_first(std::vector<MPI_Request>& requests) {
+  std::vector<int> indices(requests.size());
+  std::vector<MPI_Status> statuses(requests.size());
+  for (;;) {
+    int done = 0;
+    CHECK_MPI(MPI_Request_get_status_some(static_cast<int>(requests.size()), requests.data(), &done, indices.data(),
+                                          statuses.data()));
+    if (done == MPI_UNDEFINED) return;
+    for (int i = 0; i < done; ++i) {
+      MPI_Request& request = requests[static_cast<std::size_t>(indices[static_cast<std::size_t>(i)])];
+      CHECK(request != MPI_REQUEST_NULL);
+      CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+  }
+}
+#endif
 
 using Complete = void (*)(std::vector<MPI_Request>&);
-constexpr Complete kCompletions[] = {wait_each, wait_all, wait_any, wait_some, test_each, test_all, look_first};
+constexpr Complete kCompletions[] = {
+    wait_each,       wait_all,        wait_any,         wait_some, test_each, test_all, look_first,
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+    query_any_first, query_all_first, query_some_first,
+#endif
+};
 
 // Puts and gets, completed by every call. The buffer of a completed put may be reused; the buffer of a completed get
 // has the data.

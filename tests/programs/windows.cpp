@@ -216,6 +216,7 @@ void hints() {
       {"same_size", "false"},
       {"same_disp_unit", "false"},
       {"mpi_accumulate_granularity", "0"},
+      {"mpi_memory_alloc_kinds", "mpi,system"},
   };
   const auto make_info = [](const std::vector<std::pair<const char*, const char*>>& hints) {
     MPI_Info info;
@@ -251,11 +252,13 @@ void hints() {
                     {"accumulate_ordering", "rar,wow"},
                     {"accumulate_ops", "any"},
                     {"mpi_accumulate_granularity", "-8"},
+                    {"mpi_memory_alloc_kinds", "mpi,system,cuda"},
                     {"nobody_knows", "42"},
                     {"alloc_shared_noncontig", "true"}});
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
   for (const auto& [key, value] : given) CHECK_EQ(hint(window, key), std::string(value));
+  CHECK_EQ(hint(window, "mpi_memory_alloc_kinds"), std::string("mpi,system"));
   CHECK_EQ(hint(window, "nobody_knows"), std::string());
   CHECK_EQ(hint(window, "alloc_shared_noncontig"), std::string());
   info = make_info(defaults);
@@ -273,6 +276,83 @@ void hints() {
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
   CHECK_MPI(MPI_Win_unlock(0, window));
   CHECK_MPI(MPI_Win_free(&window));
+}
+
+// The smallest address that ranks of different wishes get is the one that each has asked for, also in memory that an
+// on-node peer maps.
+void alignment() {
+  constexpr const char* kKey = "mpi_minimum_memory_alignment";
+  const auto info_of = [](const std::string& value) {
+    MPI_Info info;
+    CHECK_MPI(MPI_Info_create(&info));
+    CHECK_MPI(MPI_Info_set(info, kKey, value.c_str()));
+    return info;
+  };
+  const auto offset = [](const void* address, std::uintptr_t of) {
+    return reinterpret_cast<std::uintptr_t>(address) % of;
+  };
+  MPI_Comm node = MPI_COMM_NULL;
+  CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  int node_rank = 0;
+  int node_size = 0;
+  CHECK_MPI(MPI_Comm_rank(node, &node_rank));
+  CHECK_MPI(MPI_Comm_size(node, &node_size));
+  unsigned char* base = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  for (const std::uintptr_t asked : {1, 64, 4096, 8192, 1 << 21, 1 << 26}) {
+    const std::uintptr_t own = std::max<std::uintptr_t>(asked >> rank, 1);
+    MPI_Info info = info_of(std::to_string(own));
+    CHECK_MPI(MPI_Win_allocate(rank == 1 ? 0 : 100 + rank, 1, info, MPI_COMM_WORLD, &base, &window));
+    if (rank != 1) CHECK_EQ(offset(base, own), 0U);
+    CHECK_EQ(hint(window, kKey), own > 1 ? std::to_string(own) : std::string());
+    CHECK_MPI(MPI_Win_free(&window));
+    // Later values are not reported, since the memory stays where it is.
+    CHECK_MPI(MPI_Win_allocate(100, 1, info, MPI_COMM_WORLD, &base, &window));
+    MPI_Info later = info_of("4");
+    CHECK_MPI(MPI_Win_set_info(window, later));
+    CHECK_MPI(MPI_Info_free(&later));
+    CHECK_EQ(hint(window, kKey), own > 1 ? std::to_string(own) : std::string());
+    CHECK_EQ(offset(base, own), 0U);
+    check_works(window, base, MPI_COMM_WORLD);
+    CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+    CHECK_MPI(MPI_Win_free(&window));
+    for (const char* const apart : {"false", "true"}) {
+      CHECK_MPI(MPI_Info_set(info, "alloc_shared_noncontig", apart));
+      // Of contiguous memory the first rank with any has the alignment; here that is the second, if there is one.
+      const bool empty = node_rank == 0 && node_size > 1;
+      CHECK_MPI(MPI_Win_allocate_shared(empty ? 0 : 100, 1, info, node, &base, &window));
+      const bool aligned = apart == std::string("true") ? !empty : node_rank == (node_size > 1 ? 1 : 0);
+      if (aligned) CHECK_EQ(offset(base, own), 0U);
+      CHECK_MPI(MPI_Win_free(&window));
+    }
+    CHECK_MPI(MPI_Info_free(&info));
+  }
+  // The key has no meaning for memory of the program, and other values than powers of two have none at all.
+  MPI_Info info = info_of("8192");
+  static int own = 0;
+  CHECK_MPI(MPI_Win_create(&own, sizeof own, 1, info, MPI_COMM_WORLD, &window));
+  CHECK_EQ(hint(window, kKey), std::string());
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &window));
+  CHECK_EQ(hint(window, kKey), std::string());
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Info_free(&info));
+  for (const char* const bad : {"0", "-4096", "4095", "page", "99999999999999999999"}) {
+    info = info_of(bad);
+    CHECK_MPI(MPI_Win_allocate(8, 1, info, MPI_COMM_WORLD, &base, &window));
+    CHECK_EQ(hint(window, kKey), std::string());
+    CHECK_MPI(MPI_Win_free(&window));
+    CHECK_MPI(MPI_Info_free(&info));
+  }
+  // What no address space has is refused on all ranks.
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  for (const std::uint64_t huge : {std::uint64_t{1} << 62, std::uint64_t{1} << 63}) {
+    info = info_of(std::to_string(rank == 0 ? huge : 64));
+    CHECK_REFUSED(MPI_Win_allocate(8, 1, info, MPI_COMM_WORLD, &base, &window), MPI_ERR_NO_MEM);
+    CHECK_MPI(MPI_Info_free(&info));
+  }
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+  CHECK_MPI(MPI_Comm_free(&node));
 }
 
 void names() {
@@ -477,6 +557,7 @@ int main(int argc, char** argv) {
       {"kinds of memory", kinds_of_memory},
       {"user attributes", user_attributes},
       {"hints", hints},
+      {"alignment", alignment},
       {"names", names},
       {"error handlers", error_handlers},
       {"communicators", communicators},

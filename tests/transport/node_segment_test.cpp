@@ -255,6 +255,51 @@ TEST_CASE("data that are together more than an address space are refused") {
   }));
 }
 
+TEST_CASE("data begin at multiples of the alignment in every process, and what lies between them is no memory") {
+  for (const bool contiguous : {false, true}) {
+    for (const std::uint64_t alignment : {std::uint64_t{64}, std::uint64_t{4096}, std::uint64_t{8} << 20}) {
+      INFO((contiguous ? "contiguous" : "apart") << ", " << alignment);
+      expect_well(run_processes(3, [&](Ranks& ranks) {
+        const std::unique_ptr<NodeGroup> group = make_node(ranks);
+        NodeSegment::Layout layout = layout_of({0, 100, 5000}, contiguous);
+        layout.alignment = alignment;
+        Result<NodeSegment> made = make_segment_of(*group, layout);
+        ranks.check(made.ok(), "the segment is made");
+        const auto begins = [&](int i) {
+          return reinterpret_cast<std::uintptr_t>(made.value().data(i)) % alignment == 0;
+        };
+        ranks.check(begins(1), "the first data are aligned");
+        ranks.check(contiguous ? made.value().data(2) == made.value().data(1) + 100 : begins(2),
+                    "the others follow, or are aligned, too");
+        std::memset(made.value().data(ranks.rank()), ranks.rank(), layout.data[static_cast<std::size_t>(ranks.rank())]);
+        ranks.barrier();
+        ranks.check(made.value().data(1)[99] == std::byte{1} && made.value().data(2)[4999] == std::byte{2},
+                    "all see the same memory");
+        ranks.barrier();
+        // So many processes that the segment counts as large: its descriptor says what may still be touched.
+        constexpr std::uint64_t kMore = 1 << 20;
+        made.value().published(1 << 30);
+        const std::uint64_t need = find_memory_need(kMore).bytes;
+        ranks.check(need >= kMore && need < kMore + 3 * kControl + 6 * kPage, "gaps need no memory");
+        ranks.barrier();
+      }));
+    }
+  }
+}
+
+TEST_CASE("an alignment that no address space has is refused") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    const std::unique_ptr<NodeGroup> group = make_node(ranks);
+    for (const int bits : {50, 62, 63}) {
+      NodeSegment::Layout layout = layout_of({8, 8});
+      layout.alignment = std::uint64_t{1} << bits;
+      const Result<NodeSegment> made = make_segment_of(*group, layout);
+      ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "it is refused");
+    }
+    ranks.barrier();
+  }));
+}
+
 TEST_CASE("a process alone has a segment of its own") {
   const std::unique_ptr<NodeGroup> alone = NodeGroup::alone(3);
   Result<NodeSegment> made = make_segment_of(*alone, layout_of({100}));

@@ -400,7 +400,7 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
           World world(ranks, fabric, request);
           for (int r = 0; r < 3; ++r) {
             const bool somewhere = contiguous || kBytes[static_cast<std::size_t>(r)] > 0;
-            ranks.check((world->address(r) != nullptr) == somewhere,
+            ranks.check((world->mapped_data(r).base != nullptr) == somewhere,
                         "data have an address, but for none that lie by themselves");
             const RouteKind route = r == ranks.rank() ? RouteKind::kSelf
                                     : fabric          ? RouteKind::kFabric
@@ -408,19 +408,21 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
             ranks.check(world->route(r) == route, "operations go by the route that was asked for");
           }
           if (contiguous || bytes > 0) {
-            ranks.check(world->address(ranks.rank()) == world->data(), "one's own are where they are");
+            ranks.check(world->mapped_data(ranks.rank()).base == world->data(), "one's own are where they are");
           }
           if (contiguous) {
-            ranks.check(world->address(1) == world->address(0) + 101, "rank 1 begins where rank 0 ends");
-            ranks.check(world->address(2) == world->address(0) + 101, "and rank 2 where rank 1 does");
+            ranks.check(world->mapped_data(1).base == world->mapped_data(0).base + 101,
+                        "rank 1 begins where rank 0 ends");
+            ranks.check(world->mapped_data(2).base == world->mapped_data(0).base + 101, "and rank 2 where rank 1 does");
           } else {
-            for (int r = 0; r < 3; ++r) ranks.check(address_of(world->address(r)) % 4096 == 0, "on pages of their own");
+            for (int r = 0; r < 3; ++r)
+              ranks.check(address_of(world->mapped_data(r).base) % 4096 == 0, "on pages of their own");
           }
           std::memset(world->data(), ranks.rank() + 1, bytes);
           ranks.barrier();
           for (int r = 0; r < 3; ++r) {
             for (std::uint64_t i = 0; i < kBytes[static_cast<std::size_t>(r)]; ++i) {
-              ranks.check(world->address(r)[i] == std::byte(r + 1), "each sees what the others have stored");
+              ranks.check(world->mapped_data(r).base[i] == std::byte(r + 1), "each sees what the others have stored");
             }
           }
           ranks.barrier();
@@ -434,7 +436,7 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
           ranks.barrier();
           for (const std::size_t at : {803UL, 4096UL}) {
             std::int64_t sum = 0;
-            std::memcpy(&sum, world->address(2) + at, sizeof sum);
+            std::memcpy(&sum, world->mapped_data(2).base + at, sizeof sum);
             ranks.check(sum == 0x0303030303030303 + 50 * 33, "each is added once");
           }
           ranks.barrier();

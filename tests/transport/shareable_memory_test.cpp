@@ -76,6 +76,26 @@ TEST_CASE("pieces are zeroed, on pages of their own, and found as a whole and in
   }
 }
 
+TEST_CASE("pieces begin at multiples of the alignment that was asked for") {
+  ShareableMemory memory;
+  std::vector<std::byte*> allocations;
+  for (const std::size_t alignment : {1, 64, 4096, 8192, 1 << 21, 1 << 30, 1 << 21}) {
+    const Result<void*> made = memory.allocate(5000, alignment);
+    REQUIRE(made.ok());
+    auto* const allocation = static_cast<std::byte*>(made.value());
+    CHECK(reinterpret_cast<std::uintptr_t>(allocation) % alignment == 0);
+    std::memset(allocation, 1, 5000);
+    CHECK(memory.find(allocation + 4999, 1).has_value());
+    allocations.push_back(allocation);
+  }
+  for (std::byte* allocation : allocations) CHECK(memory.free(allocation));
+  for (const int bits : {50, 62, 63}) {
+    const Result<void*> made = memory.allocate(1, std::size_t{1} << bits);
+    REQUIRE_FALSE(made.ok());
+    CHECK(made.error().kind == ErrorKind::kNoMemory);
+  }
+}
+
 TEST_CASE("what is freed gives back its pages, and the last one the descriptor") {
   const std::size_t files = open_files();
   const std::size_t mappings = mapped_allocations();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/node_segment.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -25,25 +26,33 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
   Plan plan;
   control_bytes_ = layout.control_bytes;
   std::uint64_t& end = plan.bytes = layout.control_bytes * static_cast<std::uint64_t>(group.members());
+  const auto too_much = [](std::uint64_t bytes) {
+    return Error{ErrorKind::kNoMemory,
+                 fmt::format("the data of this node's ranks, {} bytes of one rank among them, are more than an address "
+                             "space",
+                             bytes)};
+  };
   // Data of several members that are contiguous are treated as those of one.
   const auto place = [&](std::span<const std::uint64_t> data) -> Status {
     std::uint64_t all = 0;
     for (const std::uint64_t of_member : data) all = of_member > kMost - all ? kMost : all + of_member;
     end = huge.round_up(end, all);
+    if (all > 0) {
+      const std::uint64_t gap = -end & (layout.alignment - 1);
+      if (gap > kMost - end) return too_much(data.front());
+      end += gap;
+      plan.gaps += gap;
+      plan.alignment = std::max<std::uint64_t>(plan.alignment, layout.alignment);
+    }
     const std::uint64_t begin = end;
     for (const std::uint64_t of_member : data) {
       data_at_.push_back(end);
-      if (of_member > kMost - end) {
-        return Error{ErrorKind::kNoMemory,
-                     fmt::format("the data of this node's ranks, {} bytes of one rank among them, are more than an "
-                                 "address space",
-                                 of_member)};
-      }
+      if (of_member > kMost - end) return too_much(of_member);
       end += of_member;
     }
     end = huge.round_up(end, all);
     if (!huge.suit(all)) return {};
-    plan.alignment = huge.page();
+    plan.alignment = std::max(plan.alignment, huge.page());
     plan.huge.push_back({begin, end - begin});
     return {};
   };
@@ -52,12 +61,12 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
   for (std::size_t i = 0; i < all.size(); i += together) {
     if (Status placed = place(all.subspan(i, together)); !placed) return placed.error();
   }
-  if (plan.alignment != 0) end = (end + plan.alignment - 1) / plan.alignment * plan.alignment;
   return plan;
 }
 
 void NodeSegment::take(Mapping mapping, const Plan& plan) {
   mapping_ = std::move(mapping);
+  gaps_ = plan.gaps;
   for (const Reserve& part : plan.huge) HugePages::advise(mapping_.base() + part.offset, part.bytes);
 }
 
@@ -104,7 +113,7 @@ Result<NodeSegment> NodeSegment::join(const NodeGroup& group, const Layout& layo
 }
 
 void NodeSegment::published(std::size_t processes) {
-  if (made_ != nullptr) made_->published(mapping_.bytes(), processes);
+  if (made_ != nullptr) made_->published(mapping_.bytes() - gaps_, processes);
 }
 
 }  // namespace farside

@@ -36,6 +36,9 @@ class NodeSegment {
     std::size_t reserved = 0;         // of each control block, from its start
     std::vector<std::uint64_t> data;  // bytes of data of each member
     bool contiguous = false;          // no gaps between the data
+    // Data begin at multiples of it, a power of two, in every process: those of each member or, if they are contiguous,
+    // the first ones. Pages (and huge pages) are aligned anyway.
+    std::uint64_t alignment = 1;
     HugePages huge;                   // of large data, if this member leads
   };
   // What the leader tells the others. Plain bytes.
@@ -62,6 +65,7 @@ class NodeSegment {
   // Where the memory lies.
   struct Plan {
     std::uint64_t bytes = 0;    // of the segment
+    std::uint64_t gaps = 0;     // bytes that only the alignment of the data takes, and nobody uses
     std::size_t alignment = 0;  // of its address; 0: any
     std::vector<Reserve> huge;  // the parts with huge pages
   };
@@ -69,6 +73,7 @@ class NodeSegment {
   void take(Mapping mapping, const Plan& plan);
 
   std::size_t control_bytes_ = 0;
+  std::uint64_t gaps_ = 0;
   std::vector<std::uint64_t> data_at_;
   Mapping mapping_;
   std::unique_ptr<Segment> made_;  // of the leader, without its mapping

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -55,12 +56,13 @@ Error failed(const char* call, std::size_t bytes) {
                fmt::format("shared memory of {} bytes: {}: {}", bytes, call, std::strerror(errno))};
 }
 
-// Like mmap(2) of a file. Where an alignment is wanted, the kernel chooses a place for more bytes, and the mapping
-// takes the aligned part of it.
+// Like mmap(2) of a file. Where an alignment beyond pages is wanted, the kernel chooses a place for more bytes, and the
+// mapping takes the aligned part of it.
 void* map_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alignment) {
   constexpr int kAccess = PROT_READ | PROT_WRITE;
   const auto from = static_cast<off_t>(offset);
-  if (alignment == 0) return mmap(nullptr, bytes, kAccess, MAP_SHARED, fd, from);
+  if (alignment <= static_cast<std::size_t>(sysconf(_SC_PAGESIZE)))
+    return mmap(nullptr, bytes, kAccess, MAP_SHARED, fd, from);
   constexpr int kRoom = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* const room = mmap(nullptr, bytes + alignment, PROT_NONE, kRoom, -1, 0);
   if (room == MAP_FAILED) return MAP_FAILED;
@@ -99,9 +101,9 @@ Result<UniqueFd> make_memory_file() {
   return fd;
 }
 
-Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes) {
+Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alignment) {
   if (Result<MemoryNeed> need = check_limits(offset, bytes, bytes); !need) return need.error();
-  return map_more(fd, offset, bytes, 0);
+  return map_more(fd, offset, bytes, alignment);
 }
 
 Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment) {

@@ -59,9 +59,9 @@ struct Reserve {
   std::size_t bytes = 0;
 };
 
-// Makes a segment, of which this process needs `own` bytes for itself. Only the reserved part takes time. Its address
-// is a multiple of `alignment`, a power of two not below the page size, of which `bytes` are a multiple, too; 0: any
-// address. Errors: kNoMemory, with the limit that is exceeded.
+// Makes a segment, of which this process needs `own` bytes for itself. Only the reserved part takes time. The address
+// of the mapping is a multiple of the page size and of `alignment`, a power of two, or 0. With an `alignment` beyond
+// the page size, `bytes` must be a multiple of the page size. Errors: kNoMemory, with the limit that is exceeded.
 Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment = 0);
 inline Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve) {
   return make_segment(bytes, reserve, bytes);
@@ -71,7 +71,7 @@ inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(byt
 // The same in steps: an empty memory file, and its extension by a mapping of `bytes` from `offset` on. `offset` is a
 // multiple of the page size and not below the end of the file. No pages are reserved.
 Result<UniqueFd> make_memory_file();
-Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes);
+Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alignment = 0);
 
 // Maps `bytes` of the segment that process `pid` of this node has open as `fd`, from `offset` on, a multiple of the
 // page size, and reserves a part of it. The caller must verify the segment by a nonce in it, because process ids differ

@@ -165,7 +165,7 @@ void ShareableMemory::move_to_copies() {
   mutex_.unlock();
 }
 
-Result<void*> ShareableMemory::allocate(std::size_t bytes) {
+Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment) {
   const Held held(mutex_);
   if (!fd_.valid()) {
     Result<UniqueFd> made = make_memory_file();
@@ -175,9 +175,11 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes) {
   }
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   // No address space has as much, and below this limit the sums do not overflow.
-  if (bytes > SIZE_MAX / 4)
-    return Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", bytes)};
-  Result<Mapping> mapping = extend_memory_file(fd_.get(), end_, (bytes + page - 1) / page * page);
+  if (bytes > SIZE_MAX / 4 || alignment > SIZE_MAX / 4) {
+    return Error{ErrorKind::kNoMemory,
+                 fmt::format("{} bytes at a multiple of {} are more than an address space", bytes, alignment)};
+  }
+  Result<Mapping> mapping = extend_memory_file(fd_.get(), end_, (bytes + page - 1) / page * page, alignment);
   if (!mapping) return mapping.error();
   std::byte* base = mapping.value().base();
   const std::uint64_t offset = end_;

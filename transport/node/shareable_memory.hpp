@@ -42,9 +42,10 @@ class ShareableMemory {
   ShareableMemory& operator=(const ShareableMemory&) = delete;
   ~ShareableMemory();
 
-  // Returns zeroed memory that begins at a page. Precondition: `bytes` is not 0. Errors: kNoMemory, by this process's
-  // own check: the call is not collective, so it does not know what other processes allocate at the same time.
-  Result<void*> allocate(std::size_t bytes);
+  // Returns zeroed memory that begins at a page and at a multiple of `alignment`, a power of two. Precondition: `bytes`
+  // is not 0. Errors: kNoMemory, by this process's own check: the call is not collective, so the check does not include
+  // what other processes allocate at the same time.
+  Result<void*> allocate(std::size_t bytes, std::size_t alignment = 1);
   // Returns false if `base` is not the result of allocate().
   bool free(const void* base);
 

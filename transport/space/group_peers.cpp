@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "transport/base/log.hpp"
@@ -49,6 +50,7 @@ Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress) {
   if (Status done = group.combine({&failed, 1}, nullptr); !done) return done.error();
   Nodes nodes;
   nodes.partner = trial_partner(group.rank(), all);
+  nodes.count = std::unordered_set<std::uint64_t>(all.begin(), all.end()).size();
   if (failed == 0) {
     std::unordered_map<std::uint64_t, std::size_t> ranks;  // by node
     for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -29,6 +29,7 @@ struct Nodes {
   std::unique_ptr<NodeGroup> own;
   std::vector<int> members;  // the ranks of this node, ascending; the first one leads it
   std::vector<int> leaders;  // the ranks that lead the nodes, ascending
+  std::size_t count = 0;     // the number of nodes
   std::size_t largest = 0;   // the number of ranks of the largest node
   int partner = 0;           // trial_partner()
 };

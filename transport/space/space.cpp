@@ -38,6 +38,7 @@ struct Space::Offer {
   std::uint64_t data_bytes = 0;
   std::uint64_t data_place = 0;  // of private data: the address in the process, or the offset in `data_fd`
   std::int32_t data_fd = -1;     // of private data in a file that peers can map (ShareableMemory)
+  std::uint64_t alignment = 1;   // as in Request
   std::uint32_t unit = 0;
   std::int32_t failed = 0;       // 0, or 1 + ErrorKind
   bool contiguous = false;
@@ -127,6 +128,7 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
   own.data_bytes = request.dynamic ? 0 : request.data_bytes;
   own.unit = unit_;
   own.contiguous = request.contiguous;
+  own.alignment = request.alignment;
   if (own.allocated > SIZE_MAX / 2 - control_bytes_) {
     failed = Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", own.allocated)};
     own.failed = 1 + static_cast<std::int32_t>(ErrorKind::kNoMemory);
@@ -176,7 +178,10 @@ NodeSegment::Layout Space::layout(std::span<const Offer> offers) const {
   layout.control_bytes = control_bytes_;
   layout.reserved = control_bytes_ <= kWholeControl ? control_bytes_ : kStartOfControl;
   layout.contiguous = shared_ && std::ranges::any_of(offers, &Offer::contiguous);
-  for (const Offer& each : offers) layout.data.push_back(each.allocated);
+  for (const Offer& each : offers) {
+    layout.data.push_back(each.allocated);
+    layout.alignment = std::max(layout.alignment, each.alignment);
+  }
   layout.huge = huge_pages();
   return layout;
 }
@@ -370,12 +375,18 @@ Result<Space::Extent> Space::extent(int target) {
   return fabric_->extent(target);
 }
 
-std::byte* Space::address(int target) const {
+Space::MappedData Space::mapped_data(int target) const {
   const NodeTarget* const here = node_.find(target);
-  if (here == nullptr || (here->bytes == 0 && !contiguous_)) return nullptr;
-  if (here->data != nullptr) return here->data;
+  if (here == nullptr) return {};
   const NodeTargetMore* const more = node_.more(*here);
-  return more != nullptr ? more->memory : nullptr;
+  std::byte* const base = here->data != nullptr || more == nullptr ? here->data : more->memory;
+  if (base == nullptr || (here->bytes == 0 && !contiguous_)) return {nullptr, 0, here->unit};
+  return {base, here->bytes, here->unit};
+}
+
+int Space::lowest_rank_with_data() const {
+  const auto first = std::ranges::find_if(node_.all(), [](const NodeTarget& each) { return each.bytes > 0; });
+  return first != node_.all().end() ? first->rank : -1;
 }
 
 }  // namespace farside

@@ -76,6 +76,9 @@ class Space {
     bool shared = false;
     // Of a shared space: this rank wants the data of all ranks to lie contiguously in rank order. They do if one does.
     bool contiguous = false;
+    // Allocated data begin at multiples of it, a power of two, in all mappings. The largest one that a rank of the node
+    // wants is that of all of them. Of contiguous data only the first ones are aligned.
+    std::uint64_t alignment = 1;
     // The only data are the regions that ranks attach later (space/regions.hpp).
     bool dynamic = false;
     // Several threads of this process may be in operations at once.
@@ -158,9 +161,18 @@ class Space {
     const NodeTarget* const here = node_.find(target);
     return here != nullptr ? here->data : nullptr;
   }
-  // Of a shared space: the address at which the application loads and stores a target's data, or null. It is null only
-  // for data of no bytes that are not contiguous with others.
-  std::byte* address(int target) const;
+  // A rank's data where the application of this process may load and store them, whatever the route of operations is.
+  // `base` is null and `bytes` is 0 if this process does not map them: data of a rank on another node, and private
+  // memory of an on-node peer. `base` is also null if there are no bytes, unless the data are contiguous with others.
+  struct MappedData {
+    std::byte* base = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint32_t unit = 1;  // the rank's, if it is on this node
+  };
+  MappedData mapped_data(int target) const;
+  // Returns the lowest rank of this node that has data, mapped or not; -1 if none has. All ranks whose data this
+  // process maps are of this node.
+  int lowest_rank_with_data() const;
 
   // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. An operation
   // returns when it is issued or kept. Local buffers stay in use until flush, except operands of at most
@@ -298,9 +310,10 @@ class Space {
   // Defers a lock of the target in a process with one thread, so that the lock can travel with the operations of its
   // epoch. The operations are coalesced behind the lock; before the first one that cannot wait, `take` takes the
   // lock. The deferral ends by `take`, or by one of the following calls. Not in a dynamic space: if memory was detached
-  // meanwhile, the handler would not execute the release step.
+  // meanwhile, the handler would not execute the release step. Not where this process maps the target's data: the lock
+  // may protect loads and stores (MPI 4.1 section 12.5.3).
   bool may_defer_lock(int target) const {
-    return !immediate(target) && !mapped_control(target) && fabric_->may_defer_lock();
+    return !immediate(target) && !mapped_control(target) && !shared_ && fabric_->may_defer_lock();
   }
   Status defer_lock(int target, TargetOrder::Acquire take) { return fabric_->defer_lock(target, std::move(take)); }
   // Ends the deferral: `take` takes the lock by itself, while the coalesced operations stay coalesced.

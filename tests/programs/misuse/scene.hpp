@@ -118,7 +118,7 @@ class Scene {
       says("on window 'misused'");
       says("; here ");
     }
-    says("(MPI 4.0 section ");
+    says("(MPI 4.");
     if (where != kNoTarget) says(", target " + std::to_string(where) + ":");
     return true;
   }

@@ -16,13 +16,18 @@ MPI_Win freed_window() {
 }
 
 const Case kCases[] = {
-    {"MPI_Win_shared_query, of a window that is not shared", kNowhere, MPI_ERR_RMA_FLAVOR, 0,
-     "the window was not made by MPI_Win_allocate_shared",
+    {"MPI_Win_shared_query, of a dynamic window", kNowhere, MPI_ERR_RMA_FLAVOR, 0,
+     "the window was made by MPI_Win_create_dynamic",
      [](Scene& s) {
+       MPI_Win dynamic = MPI_WIN_NULL;
+       CHECK_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic));
+       CHECK_MPI(MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN));
+       CHECK_MPI(MPI_Win_set_name(dynamic, "misused"));
        MPI_Aint bytes = 0;
        int unit = 0;
        void* base = nullptr;
-       MISTAKE_AT(0, MPI_Win_shared_query(s.window, 0, &bytes, &unit, &base));
+       MISTAKE_AT(0, MPI_Win_shared_query(dynamic, 0, &bytes, &unit, &base));
+       CHECK_MPI(MPI_Win_free(&dynamic));
      }},
     {"MPI_Win_attach, to a window that is not dynamic", kNowhere, MPI_ERR_RMA_FLAVOR, MPI_ERR_RMA_ATTACH,
      "the window was not made by MPI_Win_create_dynamic",
@@ -31,9 +36,7 @@ const Case kCases[] = {
      "the window was not made by MPI_Win_create_dynamic",
      [](Scene& s) { MISTAKE(MPI_Win_detach(s.window, s.values)); }},
     {"MPI_Put, on MPI_WIN_NULL", kNowhere, MPI_ERR_WIN, 0, "the window is MPI_WIN_NULL; make one first",
-     [](Scene& s) {
-       MISTAKE_WITHOUT_WINDOW(MPI_Put(s.values, 1, MPI_INT, s.next, 0, 1, MPI_INT, MPI_WIN_NULL));
-     }},
+     [](Scene& s) { MISTAKE_WITHOUT_WINDOW(MPI_Put(s.values, 1, MPI_INT, s.next, 0, 1, MPI_INT, MPI_WIN_NULL)); }},
     {"MPI_Win_fence, on MPI_WIN_NULL", kNowhere, MPI_ERR_WIN, 0, "the window is MPI_WIN_NULL; make one first",
      [](Scene& s) { MISTAKE_WITHOUT_WINDOW(MPI_Win_fence(0, MPI_WIN_NULL)); }},
     {"MPI_Win_free, on MPI_WIN_NULL", kNowhere, MPI_ERR_WIN, 0, "the window is MPI_WIN_NULL; make one first",
@@ -72,8 +75,7 @@ const Case kCases[] = {
        if (!MISTAKE_WITHOUT_WINDOW(MPI_Win_allocate(-1, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &made)))
          MPI_Win_free(&made);
      }},
-    {"MPI_Win_create, displacement unit zero", kNowhere, MPI_ERR_DISP, 0,
-     "displacement unit is 0; it must be positive",
+    {"MPI_Win_create, displacement unit zero", kNowhere, MPI_ERR_DISP, 0, "displacement unit is 0; it must be positive",
      [](Scene& s) {
        MPI_Win made = MPI_WIN_NULL;
        if (!MISTAKE_WITHOUT_WINDOW(MPI_Win_create(s.values, 16, 0, MPI_INFO_NULL, MPI_COMM_WORLD, &made)))
@@ -87,8 +89,7 @@ const Case kCases[] = {
        if (!MISTAKE_WITHOUT_WINDOW(MPI_Win_allocate(16, -4, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &made)))
          MPI_Win_free(&made);
      }},
-    {"MPI_Win_create, null memory", kNowhere, MPI_ERR_BASE, 0,
-     "the base address is null, and the size 16 bytes",
+    {"MPI_Win_create, null memory", kNowhere, MPI_ERR_BASE, 0, "the base address is null, and the size 16 bytes",
      [](Scene& s) {
        MPI_Win made = MPI_WIN_NULL;
        if (!MISTAKE_WITHOUT_WINDOW(MPI_Win_create(nullptr, 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &made)))
@@ -100,8 +101,7 @@ const Case kCases[] = {
        if (!MISTAKE_WITHOUT_WINDOW(MPI_Win_create(s.values, 16, 1, MPI_INFO_NULL, MPI_COMM_NULL, &made)))
          MPI_Win_free(&made);
      }},
-    {"MPI_Win_allocate, on an intercommunicator", kNowhere, MPI_ERR_COMM, 0,
-     "a window needs an intracommunicator",
+    {"MPI_Win_allocate, on an intercommunicator", kNowhere, MPI_ERR_COMM, 0, "a window needs an intracommunicator",
      [](Scene& s) {
        MPI_Win made = MPI_WIN_NULL;
        void* base = nullptr;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window/announcement.hpp"
+
+#include <array>
+#include <atomic>
+
+#include "pmpi/runtime/runtime.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
+#include "pmpi/window/window.hpp"
+#include "transport/base/log.hpp"
+#include "transport/fabric/fabric.hpp"
+
+namespace farside::pmpi {
+
+void announce_first_window(const Window& window, std::size_t nodes, Check check) {
+  static constexpr std::array<const char*, 3> kChecks = {"off", "on", "strict"};
+  static std::atomic<bool> said{false};
+  if (!Log::enabled(LogLevel::kInfo) || said.load(std::memory_order_relaxed) || said.exchange(true)) return;
+  if (RuntimeResources::instance().process_rank() != 0) return;
+  const Fabric* const fabric = window.fabric();
+  log(LogLevel::kInfo,
+      "farside {} is active on {}; ranks: {}, nodes: {}, routes: {}, provider: {}, device: {}, checks: {}",
+      FARSIDE_VERSION, runtime_name(), window.ranks(), nodes, window.routes(),
+      fabric != nullptr ? fabric->provider() : "none", fabric != nullptr ? fabric->device() : "none",
+      kChecks[static_cast<std::size_t>(check)]);
+}
+
+}  // namespace farside::pmpi
