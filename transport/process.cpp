@@ -149,6 +149,11 @@ void Process::poll() {
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
 }
 
+void Process::poll_now() {
+  for_each_endpoint([](Fabric& each) { each.poll_now(); });
+  if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
+}
+
 bool Process::poll_from_runtime() {
   if (open_fabric() == nullptr && opened_node_handler_.load(std::memory_order_relaxed) == nullptr) return false;
   if (!from_runtime_.try_enter()) return false;

@@ -94,6 +94,9 @@ class Process final : public Progress {
   void set_runtime_progress(void (*hook)()) { runtime_progress_.store(hook, std::memory_order_release); }
 
   void poll() override;
+  // For calls that look once and answer: what has arrived at the endpoints is seen, while poll() may leave it to
+  // another thread that polls.
+  void poll_now();
   // For the MPI runtime's progress engine, which calls it repeatedly while a thread of the application or of the
   // runtime waits there. Returns whether anything completed or arrived; false also if a thread is already in it.
   // Calls no MPI. Costs two loads while nothing is open.

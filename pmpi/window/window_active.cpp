@@ -195,7 +195,7 @@ Outcome Window::do_post(MPI_Group group, int assert) {
     Outcome exposed = mark_exposed();
     if (!exposed) {
       // A rank may be about to release its lock, so a second attempt precedes the error.
-      Process::instance().poll();
+      Process::instance().poll_now();
       std::this_thread::yield();
       exposed = mark_exposed();
     }
@@ -328,7 +328,7 @@ Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {
 Outcome Window::test(int* flag) {
   *flag = 0;
   // A program that calls nothing but MPI_Win_test must still make progress.
-  Process::instance().poll();
+  Process::instance().poll_now();
   Process::instance().poll_runtime();
   std::size_t origins = 0;
   bool completed = false;

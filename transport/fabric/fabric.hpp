@@ -132,6 +132,9 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   // For waiting application threads (Progress). Returns whether anything completed or arrived. Does nothing if another
   // thread has just polled (shared_polls.hpp).
   bool poll();
+  // For application threads that look once: what has arrived is seen. Waits for the mutex, and does not rely on the
+  // poll of another thread, which may have begun before the arrival.
+  void poll_now();
   // For threads that wait in the MPI runtime, called repeatedly from its progress engine: polls while the progress
   // thread leaves arrivals to them (adaptive_polling.hpp), else costs two loads and a store.
   bool poll_from_runtime();
@@ -198,6 +201,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   // Progress (fabric_progress.cpp).
   bool idle() const;
   void end_long_sleep();
+  bool advance_for(int thread, std::uint64_t begin_ns);
   void check() override;
   void look_at_connections() override;
   Sleep progress(bool connection_woke) override;

@@ -25,13 +25,27 @@ bool Fabric::poll() {
   thread_.polled();
   // A thread that holds the mutex makes progress already.
   bool moved = false;
-  if (const std::unique_lock held(mutex_, std::try_to_lock); held) {
-    moved = advance();
-    end_long_sleep();
-    polls_.polled(thread, begin, monotonic_ns());
-  }
+  if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = advance_for(thread, begin);
   // Another thread may sleep until one of these completions.
   if (moved) thread_.wake_listeners();
+  return moved;
+}
+
+void Fabric::poll_now() {
+  thread_.polled();
+  bool moved = false;
+  {
+    const std::scoped_lock held(mutex_);
+    moved = advance_for(ThreadSlot::get(), monotonic_ns());
+  }
+  if (moved) thread_.wake_listeners();
+}
+
+// A poll by `thread` that has begun at `begin_ns`. Called with the mutex held.
+bool Fabric::advance_for(int thread, std::uint64_t begin_ns) {
+  const bool moved = advance();
+  end_long_sleep();
+  polls_.polled(thread, begin_ns, monotonic_ns());
   return moved;
 }
 
