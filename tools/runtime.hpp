@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/child.hpp"
+#include "transport/base/result.hpp"
 
 namespace farside::tools {
 
