@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tools/child.hpp"
-#include "transport/base/result.hpp"
 
 namespace farside::tools {
 

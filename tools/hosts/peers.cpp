@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include "tools/doctor/examine.hpp"
 #include "tools/hosts/collectives.hpp"
 #include "tools/hosts/matrix.hpp"
 #include "tools/hosts/peer_trials.hpp"
@@ -57,7 +58,8 @@ int main(int argc, char** argv) {
   const std::string_view task = argc > 1 ? argv[1] : "";
   const std::vector<std::string_view> words(argv + (argc > 1 ? 2 : 1), argv + argc);
   if (task == "info") return info(words);
-  std::fprintf(stderr, "%s: '%s' is no command that this program is a part of: info\n", argv[0],
+  if (task == "doctor") return examine(words);
+  std::fprintf(stderr, "%s: '%s' is no command that this program is a part of: info, doctor\n", argv[0],
                std::string(task).c_str());
   return 2;
 }
