@@ -95,35 +95,6 @@ std::optional<int> signal_of(const ChildEnd& end) {
   return std::nullopt;
 }
 
-// "[host:1234] *** An error occurred" becomes "An error occurred", which is the same in all ranks and runs.
-std::string without_place(const std::string& line) {
-  const std::size_t end = line.find("] ");
-  if (!line.starts_with('[') || end == std::string::npos) return line;
-  const std::size_t text = line.find_first_not_of("* ", end + 2);
-  return text == std::string::npos ? std::string() : line.substr(text);
-}
-
-// Returns the lines of stderr that probably name the cause: those of farside, else the first three that are not
-// decoration.
-std::string telling_lines(const std::string& errors) {
-  std::vector<std::string> all;
-  std::vector<std::string> ours;
-  for (const std::string& whole : split(errors, "\n")) {
-    const std::string line = without_place(whole);
-    if (line.find_first_not_of("-=* \t") == std::string::npos || line.starts_with("reported by process") ||
-        line.find("ORTE_ERROR_LOG") != std::string::npos)
-      continue;
-    const auto add = [&line](std::vector<std::string>& to) {  // ranks repeat each other's lines
-      if (std::ranges::find(to, line) == to.end()) to.push_back(line);
-    };
-    add(all);
-    if (line.find("farside:") != std::string::npos) add(ours);
-  }
-  std::vector<std::string>& some = ours.empty() ? all : ours;
-  if (some.size() > 3) some.resize(3);
-  return fmt::format("{}", fmt::join(some, " / "));
-}
-
 Result verdict_of(const ChildEnd& end, double timeout) {
   if (const auto number = signal_of(end)) return {Verdict::kCrashed, {}, strsignal(*number)};
   Result result{Verdict::kFailed, {}, fmt::format("exit status {}", end.code)};

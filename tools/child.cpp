@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/text.hpp"
 #include "transport/base/unique_fd.hpp"
 
 namespace farside::tools {
@@ -34,6 +35,8 @@ constexpr std::chrono::seconds kGrace{5};  // between SIGTERM and SIGKILL
 
 volatile std::sig_atomic_t stop_signal = 0;
 std::vector<pid_t> not_ours;  // from before prepare_for_children (a shell may exec into this); left alone
+
+std::map<int, struct sigaction> signals_before;  // prepare_for_children()
 
 void note_signal(int number) { stop_signal = number; }
 
@@ -135,6 +138,14 @@ bool drain(UniqueFd& from, const std::function<void(std::string_view)>& take) {
   return any;
 }
 
+// "[host:1234] *** An error occurred" becomes "An error occurred", which is the same in all ranks and runs.
+std::string without_place(const std::string& line) {
+  const std::size_t end = line.find("] ");
+  if (!line.starts_with('[') || end == std::string::npos) return line;
+  const std::size_t text = line.find_first_not_of("* ", end + 2);
+  return text == std::string::npos ? std::string() : line.substr(text);
+}
+
 }  // namespace
 
 Environment current_environment() {
@@ -155,22 +166,25 @@ std::string variable(const char* name) {
 void prepare_for_children() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   not_ours = children();
-  struct sigaction action {};
-  action.sa_handler = note_signal;  // no SA_RESTART, so that poll() returns
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    sigaction(number, &action, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    struct sigaction action {
+    }, before{};
+    action.sa_handler = number == SIGPIPE ? SIG_IGN : note_signal;  // no SA_RESTART, so that poll() returns
+    sigaction(number, &action, &before);
+    signals_before.try_emplace(number, before);
   }
-  std::signal(SIGPIPE, SIG_IGN);
+}
+
+void forget_children() {
+  // execve(2) would keep ignored signals and the role of a subreaper.
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  for (const auto& [number, before] : signals_before) sigaction(number, &before, nullptr);
+  signals_before.clear();
+  if (stop_signal != 0) std::raise(stop_signal);
 }
 
 int become_program(const std::vector<std::string>& arguments, const Environment& environment) {
-  // execve(2) resets handlers, but keeps ignored signals and the role of a subreaper.
-  std::signal(SIGPIPE, SIG_DFL);
-  prctl(PR_SET_CHILD_SUBREAPER, 0);
-  if (stop_signal != 0) {  // a signal to stop arrived meanwhile
-    std::signal(stop_signal, SIG_DFL);
-    std::raise(stop_signal);
-  }
+  forget_children();
   return execute(arguments, environment);
 }
 
@@ -237,6 +251,25 @@ ChildEnd run_child(const ChildRequest& request) {
   end.how = ended_by_us.value_or(signalled ? ChildEnd::How::kSignalled : ChildEnd::How::kExited);
   if (!ended_by_us) end.code = signalled ? WTERMSIG(status) : WEXITSTATUS(status);
   return end;
+}
+
+std::string telling_lines(const std::string& errors) {
+  std::vector<std::string> all;
+  std::vector<std::string> ours;
+  for (const std::string& whole : split(errors, "\n")) {
+    const std::string line = without_place(whole);
+    if (line.find_first_not_of("-=* \t") == std::string::npos || line.starts_with("reported by process") ||
+        line.find("ORTE_ERROR_LOG") != std::string::npos)
+      continue;
+    const auto add = [&line](std::vector<std::string>& to) {  // ranks repeat each other's lines
+      if (std::ranges::find(to, line) == to.end()) to.push_back(line);
+    };
+    add(all);
+    if (line.find("farside:") != std::string::npos || line.starts_with("farside[")) add(ours);
+  }
+  std::vector<std::string>& some = ours.empty() ? all : ours;
+  if (some.size() > 3) some.resize(3);
+  return fmt::format("{}", fmt::join(some, " / "));
 }
 
 Attempt attempt(const std::function<std::string()>& task, double seconds) {

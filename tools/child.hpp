@@ -42,12 +42,16 @@ struct ChildRequest {
 // run_child can end exactly those; SIGINT, SIGTERM and SIGHUP end the running child first.
 void prepare_for_children();
 
+// Undoes prepare_for_children(), for a process that becomes another program, or starts no more children: signals are as
+// they were, and one that has arrived meanwhile ends this process.
+void forget_children();
+
 // Runs a child with its own process group and /dev/null as stdin. At the return the child and all its descendants
 // have ended. At most one child runs at a time; not thread-safe.
 ChildEnd run_child(const ChildRequest& request);
 
-// Replaces this process by the program (searched in PATH if it has no slash), with the signals and children of the
-// time before prepare_for_children. Returns only on failure, with errno.
+// Replaces this process by the program (searched in PATH if it has no slash), after forget_children(). Returns only on
+// failure, with errno.
 int become_program(const std::vector<std::string>& arguments, const Environment& environment);
 
 struct Attempt {
@@ -55,6 +59,10 @@ struct Attempt {
   std::string answer;  // the result of the task
   std::string end;     // if there is no answer: "ended by signal 11", "no answer for 20 s"
 };
+
+// Returns the lines of a launcher's stderr that probably name the cause, separated by " / ": those of farside, else the
+// first three that are not decoration. Lines that ranks repeat count once.
+std::string telling_lines(const std::string& errors);
 
 // Runs `task`, which may crash, hang or print, in a child of this process, which must have one thread only.
 Attempt attempt(const std::function<std::string()>& task, double seconds = 20);

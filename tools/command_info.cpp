@@ -34,16 +34,14 @@ int show_machine(const Options& options) {
 
 // Becomes the launcher, or, as one of several ranks of a launcher, the program itself.
 int show_peers(Options options) {
-  options.peers.json = options.json;
-  const Result<std::vector<std::string>> words = command_for_peers(options.peers, options.library_folder);
-  if (!words) {
-    fmt::print(stderr, "farside info: {}\n", words.error().text);
+  if (options.json) options.peers.arguments.emplace_back("--json");
+  const Result<PeersLaunch> launch = launch_of_peers(options.peers, options.library_folder);
+  if (!launch) {
+    fmt::print(stderr, "farside info: {}\n", launch.error().text);
     return 2;
   }
-  Environment environment = current_environment();
-  if (!under_launcher()) allow_root(find_runtime(options.peers.runtime, options.library_folder), environment);
-  const int reason = become_program(words.value(), environment);
-  fmt::print(stderr, "farside info: {} could not be started: {}\n", words.value()[0], std::strerror(reason));
+  const int reason = become_program(launch.value().words, launch.value().environment);
+  fmt::print(stderr, "farside info: {} could not be started: {}\n", launch.value().words[0], std::strerror(reason));
   return 2;
 }
 
@@ -59,6 +57,7 @@ void add_info_command(CLI::App& app, int& exit_code) {
       "--lib-dir", options->library_folder,
       "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
   PeersRequest& peers = options->peers;
+  peers.task = "info";
   CLI::Option* hosts = command->add_option("--hosts", peers.hosts,
                                            "instead: what farside takes between these hosts, a,b, and why; by a trial");
   command

@@ -114,18 +114,9 @@ bool root_allowed(const Runtime& runtime, const Environment& environment,
          });
 }
 
-// Checks that the library exists, that LD_PRELOAD can hold its path, and that it belongs to the MPI library of the
-// program.
-Status check_library(const Runtime& runtime, const Options& options, const Linkage& linkage) {
-  if (runtime.library.empty()) {
-    return cannot(
-        "there is no libfarside-{0}.so in {1}: farside was built without {2} (see -DFARSIDE_MPI), the package "
-        "farside-{0} is not installed, or --lib-dir says where it is",
-        runtime.name, options.library_folder, runtime.title);
-  }
-  if (runtime.library.find_first_of(": ") != std::string::npos) {
-    return cannot("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere", runtime.library);
-  }
+// Checks that the library can be preloaded, and belongs to the MPI library of the program.
+Status check_library_for(const Linkage& linkage, const Runtime& runtime, const Options& options) {
+  if (Status status = check_library(runtime, options.library_folder); !status) return status;
   const MpiLibrary ours = mpi_behind(runtime.library);
   for (const MpiLibrary& theirs : linkage.mpi) {
     if (theirs.runtime != runtime.name || theirs.name == ours.name) continue;
@@ -214,7 +205,7 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
   const std::string old_preload = variable("LD_PRELOAD");
   std::string preload = old_preload;
   if (linkage.farside.empty()) {
-    if (Status status = check_library(runtime, options, linkage); !status) return refuse("{}", status.error().text);
+    if (Status status = check_library_for(linkage, runtime, options); !status) return refuse("{}", status.error().text);
     preload = preload_list(old_preload, runtime.library);
   }
   const auto sets_preload = [](const std::string& word) { return word.find("LD_PRELOAD=") != std::string::npos; };

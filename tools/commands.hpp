@@ -20,6 +20,7 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
 // Splits the words behind `run`; `app` has the subcommand. The error names a word that may be the program or not.
 farside::Result<RunWords> split_words_of_run(const CLI::App& app, const std::vector<std::string>& words);
 void add_info_command(CLI::App& app, int& exit_code);
+void add_doctor_command(CLI::App& app, int& exit_code);
 // `line`: the command line, which is recorded in the results.
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);

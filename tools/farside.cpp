@@ -59,6 +59,7 @@ int farside(std::vector<std::string> words) {
   line.insert(line.end(), words.begin(), words.end());
   add_run_command(app, program, exit_code);
   add_info_command(app, exit_code);
+  add_doctor_command(app, exit_code);
   add_bench_command(app, shell_line(line), exit_code);
   add_simulate_command(app, exit_code);
   add_trace_command(app, exit_code);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/linkage.hpp"
 #include "tools/text.hpp"
 
 namespace farside::tools {
@@ -55,6 +56,19 @@ std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables
     }
   }
   return words;
+}
+
+Status check_library(const Runtime& runtime, const std::string& library_folder) {
+  if (runtime.library.empty()) {
+    return cannot(
+        "there is no libfarside-{0}.so in {1}: farside was built without {2} (see -DFARSIDE_MPI), the package "
+        "farside-{0} is not installed, or --lib-dir says where it is",
+        runtime.name, library_folder, runtime.title);
+  }
+  if (runtime.library.find_first_of(": ") != std::string::npos) {
+    return cannot("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere", runtime.library);
+  }
+  return {};
 }
 
 std::string preload_list(const std::string& old, const std::string& library) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/runtime.hpp"
+#include "transport/base/result.hpp"
 
 namespace farside::tools {
 
@@ -33,6 +34,9 @@ std::vector<std::string> launcher_words(const Launch& launch, const Variables& v
 // Returns the words of mpirun's command line that set variables for its ranks on all nodes. With MPICH they apply to
 // all programs, with Open MPI to the programs up to the next ":".
 std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables& variables);
+
+// Returns an error, with a remedy, if there is no library to preload, or its path cannot stand in LD_PRELOAD.
+Status check_library(const Runtime& runtime, const std::string& library_folder);
 
 // Returns a value for LD_PRELOAD: `old` with farside's library first, or (empty library) without farside's libraries.
 std::string preload_list(const std::string& old, const std::string& library);

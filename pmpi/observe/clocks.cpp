@@ -9,13 +9,11 @@
 #include <string>
 #include <unistd.h>
 
+#include "transport/base/clock_offset.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/ticks.hpp"
 
 namespace farside::pmpi {
 namespace {
-
-constexpr int kRoundTrips = 32;
 
 std::mutex mutex;
 bool compared = false;
@@ -24,35 +22,21 @@ std::vector<TraceRecord>& found() {
   return *records;
 }
 
-struct Offset {
-  std::int64_t ahead = 0;                              // the lead of the peer's clock, in nanoseconds
-  std::uint64_t uncertain = ~std::uint64_t{0};
-};
-
-// Compares clocks with the peer, which calls answer_clock(). Returns nothing if the runtime fails.
-std::optional<Offset> ask_clock(MPI_Comm communicator, int peer) {
-  Offset best;
-  for (int i = 0; i < kRoundTrips; ++i) {
-    std::uint64_t theirs = 0;
-    const std::uint64_t before = monotonic_ns();
-    const int code = PMPI_Sendrecv(&before, 1, MPI_UINT64_T, peer, 0, &theirs, 1, MPI_UINT64_T, peer, 0, communicator,
-                                   MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS) return std::nullopt;
-    const std::uint64_t trip = monotonic_ns() - before;
-    if (trip / 2 >= best.uncertain) continue;
-    best = {static_cast<std::int64_t>(theirs - before - trip / 2), trip / 2};
-  }
-  return best;
+std::optional<ClockOffset> ask_clock(MPI_Comm communicator, int peer) {
+  return compare_clock([&](std::uint64_t mine, std::uint64_t& theirs) {
+    return PMPI_Sendrecv(&mine, 1, MPI_UINT64_T, peer, 0, &theirs, 1, MPI_UINT64_T, peer, 0, communicator,
+                         MPI_STATUS_IGNORE) == MPI_SUCCESS;
+  });
 }
 
-bool answer_clock(MPI_Comm communicator, int peer) {
-  for (int i = 0; i < kRoundTrips; ++i) {
-    std::uint64_t theirs = 0;
-    if (PMPI_Recv(&theirs, 1, MPI_UINT64_T, peer, 0, communicator, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
-    const std::uint64_t now = monotonic_ns();
-    if (PMPI_Send(&now, 1, MPI_UINT64_T, peer, 0, communicator) != MPI_SUCCESS) return false;
-  }
-  return true;
+bool answer_clock_of(MPI_Comm communicator, int peer) {
+  const auto receive = [&](std::uint64_t& theirs) {
+    return PMPI_Recv(&theirs, 1, MPI_UINT64_T, peer, 0, communicator, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+  };
+  const auto send = [&](std::uint64_t mine) {
+    return PMPI_Send(&mine, 1, MPI_UINT64_T, peer, 0, communicator) == MPI_SUCCESS;
+  };
+  return answer_clock(receive, send);
 }
 
 }  // namespace
@@ -88,9 +72,9 @@ bool compare_on(MPI_Comm own) {
     const std::uint64_t clock = clocks[static_cast<std::size_t>(peer)];
     if (std::find(done.begin(), done.end(), clock) != done.end()) continue;
     done.push_back(clock);
-    if (rank == 0 && !answer_clock(own, peer)) return false;
+    if (rank == 0 && !answer_clock_of(own, peer)) return false;
     if (rank != peer) continue;
-    const std::optional<Offset> offset = ask_clock(own, 0);
+    const std::optional<ClockOffset> offset = ask_clock(own, 0);
     if (!offset) return false;
     TraceRecord record;
     record.kind = TraceKind::kClock;

@@ -37,8 +37,18 @@ farside_tool_test(commands 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/commands ${PROJE
 farside_tool_test(completion 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/completion)
 farside_tool_test(simulate_job 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/simulate_job)
 farside_tool_test(info 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/info)
+# What stands in place of farside's library in the tests of `farside doctor`, and what makes ranks wait.
+add_library(other-version MODULE support/other_version.c)
+set(for_doctor other-version)
+foreach(runtime IN LISTS FARSIDE_RUNTIMES)
+  add_library(stall-${runtime} MODULE support/stall.c)
+  target_link_libraries(stall-${runtime} PRIVATE farside::mpi::${runtime})
+  list(APPEND for_doctor stall-${runtime})
+endforeach()
+set_target_properties(${for_doctor} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests)
 foreach(runtime IN LISTS FARSIDE_RUNTIMES)
   if(TARGET farside-${runtime})
+    farside_tool_test(doctor.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/tools/doctor ${runtime})
     farside_tool_test(run.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/run ${runtime})
     farside_tool_test(installed.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/installed ${CMAKE_COMMAND} ${runtime}
                       ${FARSIDE_MPICC_${runtime}})
@@ -52,7 +62,8 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
     farside_tool_test(trace.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace ${runtime})
     farside_tool_test(trace_page.${runtime} 200 ${CMAKE_CURRENT_SOURCE_DIR}/tools/trace_page ${runtime})
     set_tests_properties(tools.run.${runtime} tools.installed.${runtime} tools.bench.${runtime} tools.trace.${runtime}
-                         tools.cluster.${runtime} tools.trace_page.${runtime} PROPERTIES PROCESSORS 2)
+                         tools.cluster.${runtime} tools.doctor.${runtime} tools.trace_page.${runtime}
+                         PROPERTIES PROCESSORS 2)
   endif()
 endforeach()
 if(TARGET farside-openmpi)

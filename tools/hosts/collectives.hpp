@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the programs that farside starts on several hosts do by the MPI runtime. All functions are collective.
+// What the programs that farside starts on several hosts do by the MPI runtime. All functions with a communicator are
+// collective.
 #pragma once
 
 #include <chrono>
@@ -47,15 +48,21 @@ inline bool is_first_of_node(MPI_Comm comm) {
   return rank == 0;
 }
 
-// A barrier that sleeps between tests, so that a waiting rank leaves its core to other ranks.
-inline void sleeping_barrier(MPI_Comm comm) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibarrier(comm, &request);
+// Waits that sleep between tests, so that a waiting rank leaves its core to other ranks.
+inline void sleep_between_tests() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
+
+inline void sleeping_wait(MPI_Request request) {
   for (int done = 0;;) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     if (done != 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    sleep_between_tests();
   }
+}
+
+inline void sleeping_barrier(MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(comm, &request);
+  sleeping_wait(request);
 }
 
 }  // namespace farside::tools

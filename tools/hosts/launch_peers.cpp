@@ -2,12 +2,12 @@
 #include "tools/hosts/launch_peers.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/launch.hpp"
 #include "tools/linkage.hpp"
 #include "tools/text.hpp"
 #include "transport/base/settings.hpp"
@@ -20,60 +20,114 @@ std::string program_of(const Runtime& runtime) {
   return runnable(path) ? path : std::string();
 }
 
-// The user's settings, which not every launcher takes to other nodes.
-Variables variables() {
+// The user's settings, which not every launcher takes to other nodes, and what is set for this launch.
+Variables variables_of(const PeersRequest& request, const Runtime& runtime) {
   Variables all;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    const auto set_here = [&](const auto& one) { return one.first == name; };
+    if (std::ranges::none_of(request.variables, set_here)) all.emplace_back(name, value);
+  };
+  if (request.preload) add("LD_PRELOAD", preload_list(variable("LD_PRELOAD"), runtime.library));
   for (const Setting& setting : settings_table())
-    if (const char* value = std::getenv(setting.name); value != nullptr) all.emplace_back(setting.name, value);
+    if (const char* value = std::getenv(setting.name); value != nullptr) add(setting.name, value);
   for (const auto& [name, value] : current_environment())
-    if (name.starts_with("FI_")) all.emplace_back(name, value);
+    if (name.starts_with("FI_")) add(name, value);
+  all.insert(all.end(), request.variables.begin(), request.variables.end());
   return all;
 }
 
-int number(const char* name) { return std::atoi(variable(name).c_str()); }
+// The variables in which launchers pass the number of the rank and of all ranks. In a batch job, SLURM_STEP_NUM_TASKS
+// is set only for what srun has started; srun also starts the helpers of other launchers, whose variables therefore
+// come first.
+struct RankVariables {
+  const char* rank;
+  const char* ranks;
+};
+constexpr auto kRankVariables = std::to_array<RankVariables>({{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                              {"PMI_RANK", "PMI_SIZE"},
+                                                              {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}});
+
+const RankVariables* rank_variables() {
+  const auto* found =
+      std::ranges::find_if(kRankVariables, [](const RankVariables& one) { return !variable(one.ranks).empty(); });
+  return found == kRankVariables.end() ? nullptr : found;
+}
+
+std::vector<std::string> runtimes_to_try(const PeersRequest& request) {
+  if (!request.runtime.empty()) return {request.runtime};
+  if (under_launcher() && rank_variables()->rank == std::string_view("OMPI_COMM_WORLD_RANK")) return {"openmpi"};
+  if (under_launcher() && rank_variables()->rank == std::string_view("PMI_RANK")) return {"mpich"};
+  return runtime_names();
+}
+
+// A rank of a launcher starts the program by itself. The program reports a library that is missing.
+PeersLaunch launch_in_place(const PeersRequest& request, const Runtime& runtime, const std::string& library_folder) {
+  PeersLaunch launch{runtime, {}, current_environment()};
+  allow_root(runtime, launch.environment);
+  if (request.preload) {
+    const std::string old = variable("LD_PRELOAD");
+    const std::string library =
+        runtime.library.empty() ? fmt::format("{}/libfarside-{}.so", library_folder, runtime.name) : runtime.library;
+    // The user's own preload of farside is what is to be examined.
+    if (old.find("libfarside-") == std::string::npos) launch.environment["LD_PRELOAD"] = preload_list(old, library);
+  }
+  for (const auto& [name, value] : request.variables) launch.environment[name] = value;
+  return launch;
+}
+
+PeersLaunch launch_by_launcher(const PeersRequest& request, const Runtime& runtime) {
+  PeersLaunch launch{runtime, {}, current_environment()};
+  allow_root(runtime, launch.environment);
+  // The launcher itself is started without the preload.
+  if (request.preload) launch.environment.erase("LD_PRELOAD");
+  const int hosts = request.hosts.empty() ? 1 : static_cast<int>(split(request.hosts, ",").size());
+  const int ranks = request.ranks > 0 ? request.ranks : hosts * request.ranks_per_host;
+  const bool in_turn = !request.hosts.empty();
+  launch.words = launch_words(runtime, {ranks, request.launcher, request.hosts, in_turn, request.launcher_options},
+                              variables_of(request, runtime));
+  return launch;
+}
 
 }  // namespace
 
-bool under_launcher() {
-  // In a batch job, SLURM_STEP_NUM_TASKS is set only for what srun has started.
-  return number("OMPI_COMM_WORLD_SIZE") > 1 || number("PMI_SIZE") > 1 || number("SLURM_STEP_NUM_TASKS") > 1;
-}
+bool under_launcher() { return launched_ranks() > 1; }
 
-Result<std::vector<std::string>> command_for_peers(PeersRequest& request, const std::string& library_folder) {
-  const bool ranks = under_launcher();
-  std::vector<std::string> names = runtime_names();
-  if (!request.runtime.empty()) {
-    names = {request.runtime};
-  } else if (ranks && !variable("OMPI_COMM_WORLD_SIZE").empty()) {
-    names = {"openmpi"};
-  } else if (ranks && !variable("PMI_SIZE").empty()) {
-    names = {"mpich"};
-  }
+int launched_rank() { return rank_variables() != nullptr ? std::atoi(variable(rank_variables()->rank).c_str()) : 0; }
+
+int launched_ranks() { return rank_variables() != nullptr ? std::atoi(variable(rank_variables()->ranks).c_str()) : 1; }
+
+Result<PeersLaunch> launch_of_peers(const PeersRequest& request, const std::string& library_folder) {
+  const bool in_place = under_launcher();
+  const std::vector<std::string> names = runtimes_to_try(request);
+  Runtime runtime;
   const auto usable = [&](const std::string& name) {
-    const Runtime runtime = find_runtime(name, library_folder);
-    return !program_of(runtime).empty() && (ranks || !request.launcher.empty() || !runtime.launcher.empty());
+    runtime = find_runtime(name, library_folder);
+    return !program_of(runtime).empty() && (in_place || !request.launcher.empty() || !runtime.launcher.empty());
   };
-  const auto found = std::ranges::find_if(names, usable);
-  if (found == names.end()) {
+  if (std::ranges::none_of(names, usable)) {
     return cannot("no farside-peers-RUNTIME in {} with an mpirun of its runtime ({})", own_folder(),
                   fmt::join(names, ", "));
   }
-  request.runtime = *found;
-  const Runtime runtime = find_runtime(*found, library_folder);
-  if (request.launcher.find("{n}") != std::string::npos) {
-    return cannot("--launcher '{}': the number of hosts is not known here; write it in place of {{n}}",
-                  request.launcher);
+  if (!in_place && !request.launcher.empty()) {
+    const bool takes_number = request.launcher.find("{n}") != std::string::npos;
+    if (takes_number && request.ranks == 0) {
+      return cannot("--launcher '{}': the number of ranks is not known here; write it in place of {{n}}",
+                    request.launcher);
+    }
+    if (!takes_number && request.ranks > 0) {
+      return cannot("--launcher '{}': it does not take the number of ranks, {}: write {{n}} where it stands",
+                    request.launcher, request.ranks);
+    }
   }
-  std::vector<std::string> words;
-  if (!ranks) {
-    const std::size_t hosts = split(request.hosts, ",").size();
-    words = launch_words(runtime,
-                         {static_cast<int>(hosts), request.launcher, request.hosts, true, request.launcher_options},
-                         variables());
+  if (request.preload && !in_place) {
+    if (Status status = check_library(runtime, library_folder); !status) return status.error();
   }
-  words.push_back(program_of(runtime));
-  if (request.json) words.emplace_back("--json");
-  return words;
+  PeersLaunch launch =
+      in_place ? launch_in_place(request, runtime, library_folder) : launch_by_launcher(request, runtime);
+  launch.words.push_back(program_of(runtime));
+  launch.words.push_back(request.task);
+  launch.words.insert(launch.words.end(), request.arguments.begin(), request.arguments.end());
+  return launch;
 }
 
 }  // namespace farside::tools

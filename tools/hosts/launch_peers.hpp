@@ -1,27 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How `farside info` starts farside-peers-RUNTIME (peers.cpp) on several hosts.
+// How `farside info` and `farside doctor` start farside-peers-RUNTIME (peers.cpp) on several ranks.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "tools/child.hpp"
+#include "tools/launch.hpp"
 #include "transport/base/result.hpp"
 
 namespace farside::tools {
 
 struct PeersRequest {
-  std::string hosts;     // a,b: by mpirun
+  std::string task;      // the first word of the program: info, doctor
+  std::string hosts;     // a,b: by mpirun; empty: on this machine
   std::string launcher;  // or by this command line
   std::vector<std::string> launcher_options;
   std::string runtime;  // empty: that of the launcher, or the first with a launcher and the program
-  bool json = false;
+  int ranks = 0;        // of mpirun; 0: so many of each host
+  int ranks_per_host = 1;
+  bool preload = false;                // whether the ranks get farside's library, as those of `farside run` do
+  Variables variables;                 // more of them for the ranks
+  std::vector<std::string> arguments;  // more words for the program
+};
+
+struct PeersLaunch {
+  Runtime runtime;
+  std::vector<std::string> words;  // the command line; under a launcher the program alone
+  Environment environment;         // of the first word
 };
 
 // Whether this process is one of several ranks that a launcher of Open MPI, MPICH or Slurm has started.
 bool under_launcher();
+// The number of this rank and of all ranks, as the launcher has passed them; 0 and 1 without a launcher.
+int launched_rank();
+int launched_ranks();
 
-// Returns the command line; sets request.runtime. Under a launcher it is the program alone. The error says what is
-// missing.
-Result<std::vector<std::string>> command_for_peers(PeersRequest& request, const std::string& library_folder);
+// Returns how the program is started. The error says what is missing.
+Result<PeersLaunch> launch_of_peers(const PeersRequest& request, const std::string& library_folder);
 
 }  // namespace farside::tools

@@ -4,12 +4,12 @@
 #include <memory>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "tools/hosts/collectives.hpp"
+#include "tools/hosts/host_facts.hpp"
 #include "transport/base/random.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/fabric/adapters.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/space/provider_agreement.hpp"
@@ -57,6 +57,12 @@ class OpenEndpoint final : public Progress {
   Statistics statistics_;
   std::unique_ptr<Fabric> fabric_;
 };
+
+nlohmann::ordered_json own_facts() {
+  nlohmann::ordered_json facts = host_facts();
+  for (auto& adapter : facts["adapters"]) adapter["trouble"] = adapter_trouble(adapter["adapter"]).value_or("");
+  return facts;
+}
 
 using Addresses = std::vector<FabricAddress>;
 
@@ -123,6 +129,16 @@ ProviderTrials try_provider(const std::string& provider, const Settings& setting
     trials.trouble.push_back(std::move(row));
   }
   return trials;
+}
+
+nlohmann::ordered_json try_hosts(const Settings& settings, MPI_Comm comm) {
+  std::vector<nlohmann::ordered_json> hosts;
+  for (const std::string& text : gather_texts(own_facts().dump(), comm))
+    hosts.push_back(nlohmann::ordered_json::parse(text));
+  std::vector<ProviderTrials> trials;
+  for (const std::string& provider : providers_to_try(settings))
+    trials.push_back(try_provider(provider, settings, comm));
+  return matrix_of(std::move(hosts), trials);
 }
 
 }  // namespace farside::tools

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <mpi.h>
+#include <nlohmann/json.hpp>
 
 #include "tools/hosts/matrix.hpp"
 #include "transport/base/settings.hpp"
@@ -20,5 +21,8 @@ namespace farside::tools {
 std::vector<std::string> providers_to_try(const Settings& settings);
 
 ProviderTrials try_provider(const std::string& provider, const Settings& settings, MPI_Comm comm);
+
+// Tries each provider, and returns the matrix of the hosts (matrix.hpp), at all ranks.
+nlohmann::ordered_json try_hosts(const Settings& settings, MPI_Comm comm);
 
 }  // namespace farside::tools

@@ -68,11 +68,6 @@ Json settings_now(Settings& settings) {
   return all;
 }
 
-Json route(const char* name, bool allowed, const RouteReport& report) {
-  return {{"route", name},     {"possible", report.possible}, {"allowed", allowed},
-          {"how", report.how}, {"why", report.why},           {"advice", report.advice}};
-}
-
 Json described(const ProviderProbe& probe) {
   return {{"provider", probe.name},    {"endpoints", probe.endpoints},
           {"usable", probe.usable},    {"chosen", probe.chosen},
@@ -124,21 +119,6 @@ Json libfabric(const Settings& settings) {
   return all;
 }
 
-Json limits() {
-  Json all = Json::array();
-  for (const Limit& limit : find_limits()) {
-    const auto number = [](std::uint64_t value) { return value == kNoLimit ? Json(nullptr) : Json(value); };
-    all.push_back({{"limit", limit.name},
-                   {"value", number(limit.value)},
-                   {"most", number(limit.most)},
-                   {"unit", limit.bytes ? "bytes" : "descriptors"},
-                   {"enough", limit.enough},
-                   {"meaning", limit.meaning},
-                   {"advice", limit.advice}});
-  }
-  return all;
-}
-
 }  // namespace
 
 nlohmann::ordered_json gather_info(const std::string& library_folder) {
@@ -163,9 +143,10 @@ nlohmann::ordered_json gather_info(const std::string& library_folder) {
     if (fabric.possible) fabric.how += fmt::format(": {}", one["provider"].get<std::string>());
   }
   if (!fabric.possible) fabric.advice = "see the providers";
-  info["routes"] = {route("mapped", settings.mapped, try_mapped()),
-                    route("cma", settings.cma && settings.mapped, try_cma()), route("fabric", settings.fabric, fabric)};
-  info["limits"] = limits();
+  info["routes"] = {route_facts("mapped", settings.mapped, try_mapped()),
+                    route_facts("cma", settings.cma && settings.mapped, try_cma()),
+                    route_facts("fabric", settings.fabric, fabric)};
+  info["limits"] = limit_facts();
   info["settings"] = std::move(table);
   info["unknown_settings"] = unknown_settings();
   return info;

@@ -25,6 +25,8 @@ struct Limit {
   std::string advice;   // what to change; empty if enough
 };
 std::vector<Limit> find_limits();
+// The same as the JSON of `farside info` has them.
+nlohmann::ordered_json limit_facts();
 
 // 8 MiB, 20000, unlimited
 std::string limit_text(std::uint64_t value, bool bytes);
@@ -39,6 +41,8 @@ struct RouteReport {
 };
 RouteReport try_mapped();
 RouteReport try_cma();
+// One route as the JSON of `farside info` has it; `allowed`: by FARSIDE_ROUTES.
+nlohmann::ordered_json route_facts(const char* route, bool allowed, const RouteReport& report);
 
 // The settings that may forbid process_vm_readv and process_vm_writev.
 struct Surroundings {

@@ -107,6 +107,22 @@ std::vector<Limit> find_limits() {
   return {locked_memory(), shared_memory(), file_size(), address_space(), descriptors(), dev_shm()};
 }
 
+nlohmann::ordered_json limit_facts() {
+  using Json = nlohmann::ordered_json;
+  Json all = Json::array();
+  for (const Limit& limit : find_limits()) {
+    const auto number = [](std::uint64_t value) { return value == kNoLimit ? Json(nullptr) : Json(value); };
+    all.push_back({{"limit", limit.name},
+                   {"value", number(limit.value)},
+                   {"most", number(limit.most)},
+                   {"unit", limit.bytes ? "bytes" : "descriptors"},
+                   {"enough", limit.enough},
+                   {"meaning", limit.meaning},
+                   {"advice", limit.advice}});
+  }
+  return all;
+}
+
 std::string limit_text(std::uint64_t value, bool bytes) {
   if (value == kNoLimit) return "unlimited";
   if (!bytes || value < 1024) return fmt::format("{}", value);

@@ -79,6 +79,11 @@ RouteReport try_cma() {
   return error.empty() ? RouteReport{true, kCma, {}, {}} : explain_cma(error, find_surroundings());
 }
 
+nlohmann::ordered_json route_facts(const char* route, bool allowed, const RouteReport& report) {
+  return {{"route", route},    {"possible", report.possible}, {"allowed", allowed},
+          {"how", report.how}, {"why", report.why},           {"advice", report.advice}};
+}
+
 Surroundings find_surroundings(const std::string& proc) {
   Surroundings around;
   std::ifstream yama(proc + "/sys/kernel/yama/ptrace_scope");

@@ -14,9 +14,6 @@
 namespace farside {
 namespace {
 
-// Change it with everything that ranks must have in common: descriptions, control block, messages, the sequence of
-// collectives.
-constexpr std::uint32_t kProtocol = 10;
 constexpr int kFailureBits = 64 - Agreement::kFlags;  // of the first word: one per ErrorKind
 static_assert(static_cast<int>(ErrorKind::kConflict) < kFailureBits);
 
@@ -30,7 +27,7 @@ std::uint32_t hash(const std::string& text) {
 constexpr std::uint32_t kVersionMask = 0xff;
 std::uint32_t settings_word(const Settings& settings) {
   const std::uint32_t routes = (settings.mapped ? 1U : 0U) | (settings.cma ? 2U : 0U) | (settings.fabric ? 4U : 0U);
-  return (hash(settings.provider) & ~0x7ffU) | routes << 8 | kProtocol;
+  return (hash(settings.provider) & ~0x7ffU) | routes << 8 | Agreement::kProtocol;
 }
 
 std::uint64_t failure_bit(const Status& status) {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What `farside doctor` has found on all ranks: JSON, the output of `farside doctor --json`:
+//
+//   farside_doctor   the version of the format
+//   farside          the version of the command
+//   runtime          openmpi, mpich
+//   ranks[]          rank, node (a number), and the facts of the rank (rank_facts.hpp)
+//   between          what farside takes between the hosts, by a trial (hosts/matrix.hpp); null: not tried
+//   windows[]        of each rank and window: rank, call, among (node, all), wanted (the route that it is made for),
+//                    routes (as farside_route of the window), provider, device, trouble (empty: right data, no errors)
+//   links[]          between neighbouring nodes: from, to, latency_us (put of 8 bytes and flush),
+//                    megabytes_per_second (put of 1 MiB and flush), trouble
+//   clocks[]         node, ahead_ns (its CLOCK_MONOTONIC before that of node 0), uncertain_ns
+//   step             the step that the ranks began last
+//   done             whether the ranks have ended in order
+//   ended            step, reason; if they have not
+//   causes[]         severity (failure: something does not work; warning: it works, but not as it could), check,
+//                    what, advice; failures first
+//
+// Parts are missing that the examination has not reached.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace farside::tools {
+
+// Adds a line of farside-peers doctor: an object whose members become members of the examination. Returns false if the
+// line is no such object (other output of a rank).
+bool take_line(nlohmann::ordered_json& examination, std::string_view line);
+
+// The member of this name; an empty array if there is none.
+const nlohmann::ordered_json& part_of(const nlohmann::ordered_json& object, const char* key);
+// The text of this name; empty if there is none.
+std::string text_of(const nlohmann::ordered_json& object, const char* key);
+// The result of a rank's trial of a route; null if there was none.
+const nlohmann::ordered_json* route_of(const nlohmann::ordered_json& rank, std::string_view route);
+// Whether the FARSIDE_ROUTES of a rank allows libfabric.
+bool allows_fabric(const nlohmann::ordered_json& rank);
+// The entry of a host in the matrix of the trial between hosts; null if there was none.
+const nlohmann::ordered_json* host_of(const nlohmann::ordered_json& examination, const std::string& name);
+
+// The number of nodes.
+int node_count(const nlohmann::ordered_json& examination);
+// The name of a node: its host, and its number too where several nodes have the same host name.
+std::string node_name(const nlohmann::ordered_json& examination, int node);
+// "0-3, 8"
+std::string rank_list(const std::vector<int>& ascending);
+// "all ranks", "a (rank 1)", "a (ranks 0, 2), b (rank 1)"; after four nodes "and 12 more hosts".
+std::string places(const nlohmann::ordered_json& examination, const std::vector<int>& ascending_ranks);
+
+// Formats an examination that has its causes (text.cpp): a line per cause, then a table of the nodes and one of their
+// routes.
+std::string examination_text(const nlohmann::ordered_json& examination);
+
+}  // namespace farside::tools

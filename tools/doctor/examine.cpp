@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/doctor/examine.hpp"
+
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/child.hpp"
+#include "tools/doctor/between_nodes.hpp"
+#include "tools/doctor/diagnosis.hpp"
+#include "tools/doctor/examination.hpp"
+#include "tools/doctor/meeting.hpp"
+#include "tools/doctor/rank_facts.hpp"
+#include "tools/doctor/watchdog.hpp"
+#include "tools/doctor/window_check.hpp"
+#include "tools/hosts/collectives.hpp"
+#include "tools/hosts/launch_peers.hpp"
+#include "tools/hosts/peer_trials.hpp"
+#include "transport/base/settings.hpp"
+#include "transport/base/unique_fd.hpp"
+#include "transport/space/provider_agreement.hpp"
+
+namespace farside::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using std::chrono::seconds;
+
+// When a step has timed out, the other ranks first print on stderr which call they are in; then rank 0 ends, and its
+// launcher ends the others.
+constexpr seconds kGraceOfRank0{2};
+constexpr seconds kGraceOfOthers{0};
+// FARSIDE_PEER_TIMEOUT of the windows, unless it is set. The trial before them has found that the hosts reach each
+// other.
+constexpr const char* kPeerTimeout = "15";
+
+void print_line(const Json& part) {
+  const std::string line = part.dump() + '\n';
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+// The place of this rank among the nodes.
+struct Place {
+  int node = 0;  // the number of its node
+  int nodes = 1;
+  int index = 0;  // its number on its node
+  MPI_Comm on_node = MPI_COMM_NULL;
+  MPI_Comm leaders = MPI_COMM_NULL;  // the first ranks of the nodes; null at other ranks
+};
+
+class Examiner {
+ public:
+  Examiner(Json own, Watchdog& watchdog, seconds limit)
+      : own_(std::move(own)), watchdog_(watchdog), limit_(limit), meeting_(duplicate(MPI_COMM_WORLD)) {}
+
+  const Meeting& meeting() const { return meeting_; }
+
+  void run() {
+    step("nodes", limit_);
+    find_place();
+    own_["node"] = place_.node;
+    own_["rank"] = meeting_.rank();
+    gather("ranks", {own_});
+    const bool sound = meeting_.rank() == 0 && allows_windows(causes_of(found_));
+    if (meeting_.share(sound ? 1 : 0) == 0) return;
+    setenv("FARSIDE_PEER_TIMEOUT", kPeerTimeout, 0);
+    settings_ = read_settings().value();
+    const bool reachable = try_providers();
+    make_windows(reachable);
+    if (reachable && place_.nodes > 1) measure_nodes();
+  }
+
+  void step(const std::string& name, seconds limit) {
+    watchdog_.begin(name, limit);
+    if (meeting_.rank() == 0) print_line({{"step", name}});
+  }
+
+ private:
+  static MPI_Comm duplicate(MPI_Comm comm) {
+    MPI_Comm copy = MPI_COMM_NULL;
+    MPI_Comm_dup(comm, &copy);
+    return copy;
+  }
+
+  void find_place() {
+    const int rank = meeting_.rank();
+    watchdog_.at("MPI_Comm_split_type");
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &place_.on_node);
+    MPI_Comm_rank(place_.on_node, &place_.index);
+    MPI_Comm_split(MPI_COMM_WORLD, place_.index == 0 ? 0 : MPI_UNDEFINED, rank, &place_.leaders);
+    std::array<int, 2> node{0, 1};
+    if (place_.leaders != MPI_COMM_NULL) {
+      MPI_Comm_rank(place_.leaders, &node[0]);
+      MPI_Comm_size(place_.leaders, &node[1]);
+    }
+    MPI_Bcast(node.data(), 2, MPI_INT, 0, place_.on_node);
+    place_.node = node[0];
+    place_.nodes = node[1];
+  }
+
+  // Collects entries of all ranks at rank 0, which adds them to a part of the examination, and prints it.
+  void gather(const char* part, const std::vector<Json>& own) {
+    Json entries = Json::array();
+    for (const Json& entry : own) entries.push_back(entry);
+    for (const std::string& text : meeting_.collect(entries.dump()))
+      for (const Json& entry : Json::parse(text)) found_[part].push_back(entry);
+    if (meeting_.rank() == 0) print_line({{part, found_[part]}});
+  }
+
+  // Returns whether libfabric reaches all hosts.
+  bool try_providers() {
+    int works = 0;
+    if (settings_.fabric) {
+      const auto providers = static_cast<int>(providers_to_try(settings_).size());
+      step("libfabric between the hosts", limit_ + providers * (place_.nodes - 1) * 2 * ProviderAgreement::kTrialLimit);
+      watchdog_.at("the trial of the providers");
+      if (place_.leaders != MPI_COMM_NULL) {
+        const Json between = try_hosts(settings_, place_.leaders);
+        works = between.at("all").at("provider") == "" ? 0 : 1;
+        if (meeting_.rank() == 0) print_line({{"between", between}});
+      }
+      meeting_.collect("");
+    }
+    return meeting_.share(works) != 0;
+  }
+
+  int ranks_on_node() const {
+    int ranks = 1;
+    MPI_Comm_size(place_.on_node, &ranks);
+    return ranks;
+  }
+
+  // The routes of windows inside a node that FARSIDE_ROUTES allows; empty: none.
+  std::string route_of_allocated() const { return settings_.mapped ? "mapped" : settings_.fabric ? "fabric" : ""; }
+  std::string route_of_private() const {
+    return settings_.mapped && settings_.cma ? "cma" : settings_.fabric ? "fabric" : "";
+  }
+
+  Json check(const WindowRole& role) {
+    Json entry = check_window(role, watchdog_);
+    entry["rank"] = meeting_.rank();
+    return entry;
+  }
+
+  void make_windows(bool reachable) {
+    step("windows inside the nodes", limit_);
+    std::vector<Json> made;
+    const int ranks = ranks_on_node();
+    for (const auto& [call, wanted] :
+         {std::pair("MPI_Win_allocate", route_of_allocated()), std::pair("MPI_Win_create", route_of_private())}) {
+      if (ranks < 2 || wanted.empty()) continue;
+      WindowRole role{call, "node", wanted, place_.on_node, (place_.index + 1) % ranks, true};
+      made.push_back(check(role));
+    }
+    gather("windows", made);
+    if (!reachable || place_.nodes < 2) return;
+    step("windows of all ranks", limit_);
+    WindowRole role{"MPI_Win_allocate", "all", "fabric", MPI_COMM_WORLD, MPI_PROC_NULL, false};
+    find_counterparts(role);
+    gather("windows", {check(role)});
+  }
+
+  // The target is the rank of the same number on the next node, if there is one.
+  void find_counterparts(WindowRole& role) const {
+    const std::size_t own = static_cast<std::size_t>(meeting_.rank());
+    std::vector<std::array<int, 2>> places(static_cast<std::size_t>(meeting_.ranks()));
+    places[own] = {place_.node, place_.index};
+    MPI_Allgather(MPI_IN_PLACE, 2, MPI_INT, places.data(), 2, MPI_INT, MPI_COMM_WORLD);
+    for (std::size_t rank = 0; rank < places.size(); ++rank) {
+      const auto& [node, index] = places[rank];
+      if (index != place_.index) continue;
+      if (node == (place_.node + 1) % place_.nodes) role.target = static_cast<int>(rank);
+      if ((node + 1) % place_.nodes == place_.node) role.has_origin = true;
+    }
+  }
+
+  void measure_nodes() {
+    const bool leads = place_.leaders != MPI_COMM_NULL;
+    step("puts to the next node", limit_);
+    std::vector<Json> entries;
+    if (leads) entries.push_back(measure_link(place_.leaders, watchdog_));
+    gather("links", entries);
+    step("clocks", limit_);
+    entries.clear();
+    if (leads) entries.push_back(measure_clock(place_.leaders));
+    gather("clocks", entries);
+  }
+
+  Json own_;
+  Watchdog& watchdog_;
+  const seconds limit_;
+  Meeting meeting_;
+  Place place_;
+  Settings settings_;
+  Json found_ = Json::object();  // at rank 0
+};
+
+std::optional<seconds> time_limit(const std::vector<std::string_view>& words) {
+  int limit = 60;
+  if (words.empty()) return seconds(limit);
+  if (words.size() != 2 || words[0] != "--time-limit") return std::nullopt;
+  const auto [end, error] = std::from_chars(words[1].data(), words[1].data() + words[1].size(), limit);
+  if (error != std::errc() || end != words[1].data() + words[1].size() || limit < 1) return std::nullopt;
+  return seconds(limit);
+}
+
+// The reason that rank 0 gives for a step that has timed out. `meeting` is null until the runtime has started.
+std::string timeout_text(const Meeting* meeting, int limit, const std::string& place) {
+  const std::string text = fmt::format("not within {} s", limit);
+  if (meeting == nullptr) return text + ": the MPI runtime by itself has not started on all ranks";
+  if (const std::vector<int> missing = meeting->missing(); !missing.empty())
+    return fmt::format("{}; no answer from {} {}", text, missing.size() == 1 ? "rank" : "ranks", rank_list(missing));
+  return place.empty() ? text : fmt::format("{}; rank 0 is in {}", text, place);
+}
+
+}  // namespace
+
+int examine(const std::vector<std::string_view>& words) {
+  const std::optional<seconds> limit = time_limit(words);
+  if (!limit) {
+    std::fprintf(stderr, "farside-peers doctor: the only option is --time-limit SECONDS\n");
+    return 2;
+  }
+  prepare_for_children();
+  Json own = rank_facts();
+  forget_children();
+
+  const int rank = launched_rank();
+  const std::string host = own.at("host");
+  const UniqueFd errors(dup(STDERR_FILENO));  // which OwnErrors does not keep
+  std::atomic<const Examiner*> examiner{nullptr};
+  const auto on_timeout = [&](const std::string& step, int limit_seconds, const std::string& place) {
+    const Examiner* known = examiner.load();
+    const Meeting* meeting = known == nullptr ? nullptr : &known->meeting();
+    const int number = meeting == nullptr ? rank : meeting->rank();
+    if (number == 0) {
+      print_line({{"ended", {{"step", step}, {"reason", timeout_text(meeting, limit_seconds, place)}}}});
+      return;
+    }
+    dprintf(errors.get(), "farside-peers: rank %d on %s is in %s\n", number, host.c_str(),
+            place.empty() ? step.c_str() : place.c_str());
+    std::this_thread::sleep_for(kGraceOfRank0 * 2);
+  };
+  Watchdog watchdog(on_timeout, [&] {
+    const Examiner* known = examiner.load();
+    if ((known == nullptr ? rank : known->meeting().rank()) == 0) print_line(Json::object());
+  });
+  watchdog.set_grace(rank == 0 ? kGraceOfRank0 : kGraceOfOthers);
+  watchdog.begin("MPI_Init", *limit);
+  int level = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
+  int length = 0;
+  MPI_Get_library_version(version.data(), &length);
+  own["mpi"] = mpi_version(std::string(version.data(), static_cast<std::size_t>(length)));
+
+  Examiner all(std::move(own), watchdog, *limit);
+  examiner = &all;
+  watchdog.set_grace(all.meeting().rank() == 0 ? kGraceOfRank0 : kGraceOfOthers);
+  all.run();
+  all.step("MPI_Finalize", *limit);
+  sleeping_barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+  watchdog.end();
+  if (all.meeting().rank() == 0) print_line({{"done", true}});
+  return 0;
+}
+
+}  // namespace farside::tools

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The text of `farside doctor --report`, to be pasted into a bug report: versions, the environment, the examination,
+// and `farside info` of the machine where the command runs.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/child.hpp"
+#include "tools/doctor/privacy.hpp"
+
+namespace farside::tools {
+
+// `info`: of gather_info(). The variables FARSIDE_* and FI_* of `environment` are shown. Nothing is shown that
+// `privacy` takes out; null: all is shown.
+std::string report_text(const nlohmann::ordered_json& examination, const nlohmann::ordered_json& info,
+                        const Environment& environment, const Privacy* privacy);
+
+}  // namespace farside::tools

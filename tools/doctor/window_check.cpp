@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/doctor/window_check.hpp"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tools/doctor/own_errors.hpp"
+#include "tools/hosts/collectives.hpp"
+
+namespace farside::tools {
+namespace {
+
+using Word = std::int64_t;
+
+// The memory of each rank.
+constexpr int kBlockWords = 64;
+struct Memory {
+  Word counter;  // at rank 0: how often the contended lock was held
+  Word sum;
+  std::array<Word, kBlockWords> locked, fenced;
+};
+constexpr MPI_Aint kWord = sizeof(Word);
+constexpr MPI_Aint kCounter = 0, kSum = 1, kLocked = 2, kFenced = kLocked + kBlockWords;  // displacements in words
+
+constexpr int kContendedLocks = 4;  // of each rank
+constexpr Word kAddend = 3;
+
+// What an origin puts at its target.
+std::array<Word, kBlockWords> pattern(int origin, Word salt) {
+  std::array<Word, kBlockWords> words{};
+  for (int i = 0; i < kBlockWords; ++i) words[static_cast<std::size_t>(i)] = (origin + 1) * 1000 + salt + i;
+  return words;
+}
+
+// One rank's use of the window. After an error it carries out only the calls that other ranks wait for.
+class Use {
+ public:
+  Use(const WindowRole& role, Watchdog& watchdog) : role_(role), watchdog_(watchdog) {
+    MPI_Comm_rank(role.comm, &rank_);
+    MPI_Comm_size(role.comm, &ranks_);
+  }
+
+  // Returns whether there is a window of farside. If not, no rank has one.
+  bool make() {
+    MPI_Comm_set_errhandler(role_.comm, MPI_ERRORS_RETURN);
+    watchdog_.at(role_.call.c_str());
+    void* base = &own_;
+    const int code = role_.call == "MPI_Win_create"
+                         ? MPI_Win_create(base, sizeof(Memory), kWord, MPI_INFO_NULL, role_.comm, &window_)
+                         : MPI_Win_allocate(sizeof(Memory), kWord, MPI_INFO_NULL, role_.comm, &base, &window_);
+    if (code != MPI_SUCCESS) {
+      trouble_ = mpi_error(role_.call.c_str(), code);
+      return false;
+    }
+    MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
+    memory_ = static_cast<Memory*>(base);
+    if (routes().empty()) trouble_ = "the window stayed with the MPI runtime";
+    return trouble_.empty();
+  }
+
+  void use() {
+    clear();
+    if (role_.target != MPI_PROC_NULL) {
+      put_and_get();
+      accumulate();
+    }
+    count();
+    fence();
+    meet();
+    check_own_memory();
+    meet();
+  }
+
+  void free() {
+    if (window_ == MPI_WIN_NULL) return;
+    called("MPI_Win_free", MPI_Win_free(&window_));
+  }
+
+  std::string routes() const { return info("farside_route"); }
+  std::string info(const char* key) const { return window_ == MPI_WIN_NULL ? "" : window_info(window_, key); }
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  bool called(const char* call, int code) {
+    if (code != MPI_SUCCESS) wrong(mpi_error(call, code));
+    return code == MPI_SUCCESS;
+  }
+  void wrong(const std::string& text) {
+    if (trouble_.empty()) trouble_ = text;
+  }
+
+  void meet() {
+    watchdog_.at("MPI_Ibarrier");
+    sleeping_barrier(role_.comm);
+  }
+
+  // An epoch of a lock at a rank. Returns whether all calls of `body`, which returns the same, have succeeded.
+  template <class Body>
+  bool locked(int kind, int at, Body&& body) {
+    watchdog_.at("MPI_Win_lock");
+    if (!called("MPI_Win_lock", MPI_Win_lock(kind, at, 0, window_))) return false;
+    const bool done = body();
+    watchdog_.at("MPI_Win_unlock");
+    return called("MPI_Win_unlock", MPI_Win_unlock(at, window_)) && done;
+  }
+
+  void clear() {
+    locked(MPI_LOCK_EXCLUSIVE, rank_, [&] {
+      std::memset(memory_, 0, sizeof *memory_);
+      return true;
+    });
+    meet();
+  }
+
+  bool put(const std::array<Word, kBlockWords>& words, MPI_Aint to) {
+    return called("MPI_Put",
+                  MPI_Put(words.data(), kBlockWords, MPI_INT64_T, role_.target, to, kBlockWords, MPI_INT64_T, window_));
+  }
+
+  void put_and_get() {
+    const auto out = pattern(rank_, 0);
+    std::array<Word, kBlockWords> in{};
+    const bool done = locked(MPI_LOCK_EXCLUSIVE, role_.target, [&] { return put(out, kLocked); }) &&
+                      locked(MPI_LOCK_SHARED, role_.target, [&] {
+                        return called("MPI_Get", MPI_Get(in.data(), kBlockWords, MPI_INT64_T, role_.target, kLocked,
+                                                         kBlockWords, MPI_INT64_T, window_));
+                      });
+    if (done && in != out) wrong("MPI_Get returned other data than MPI_Put had written");
+  }
+
+  void accumulate() {
+    watchdog_.at("MPI_Win_lock_all");
+    if (!called("MPI_Win_lock_all", MPI_Win_lock_all(0, window_))) return;
+    Word before = -1;
+    const bool issued = called("MPI_Accumulate", MPI_Accumulate(&kAddend, 1, MPI_INT64_T, role_.target, kSum, 1,
+                                                                MPI_INT64_T, MPI_SUM, window_)) &&
+                        called("MPI_Fetch_and_op",
+                               MPI_Fetch_and_op(&kAddend, &before, MPI_INT64_T, role_.target, kSum, MPI_SUM, window_));
+    watchdog_.at("MPI_Win_flush");
+    const bool flushed = called("MPI_Win_flush", MPI_Win_flush(role_.target, window_));
+    if (issued && flushed && before != kAddend) wrong("MPI_Fetch_and_op did not see MPI_Accumulate of the same rank");
+    watchdog_.at("MPI_Win_unlock_all");
+    called("MPI_Win_unlock_all", MPI_Win_unlock_all(window_));
+  }
+
+  // All ranks count at rank 0 by a get and a put, which only the exclusive lock makes one operation.
+  void count() {
+    for (int i = 0; i < kContendedLocks; ++i) {
+      const bool done = locked(MPI_LOCK_EXCLUSIVE, 0, [&] {
+        Word value = 0;
+        if (!called("MPI_Get", MPI_Get(&value, 1, MPI_INT64_T, 0, kCounter, 1, MPI_INT64_T, window_)) ||
+            !called("MPI_Win_flush", MPI_Win_flush(0, window_)))
+          return false;
+        ++value;
+        return called("MPI_Put", MPI_Put(&value, 1, MPI_INT64_T, 0, kCounter, 1, MPI_INT64_T, window_)) &&
+               called("MPI_Win_flush", MPI_Win_flush(0, window_));
+      });
+      if (!done) return;
+    }
+  }
+
+  void fence() {
+    watchdog_.at("MPI_Win_fence");
+    const auto out = pattern(rank_, 500);
+    if (!called("MPI_Win_fence", MPI_Win_fence(MPI_MODE_NOPRECEDE, window_))) return;
+    if (role_.target != MPI_PROC_NULL) put(out, kFenced);
+    called("MPI_Win_fence", MPI_Win_fence(MPI_MODE_NOSUCCEED, window_));
+  }
+
+  void check_own_memory() {
+    Memory seen{};
+    const bool done = locked(MPI_LOCK_SHARED, rank_, [&] {
+      seen = *memory_;
+      return true;
+    });
+    if (!done) return;
+    if (role_.has_origin && seen.sum != 2 * kAddend)
+      wrong(fmt::format("accumulates gave {}, not {}", seen.sum, 2 * kAddend));
+    const auto from_one_origin = [](const auto& block, Word salt) {
+      const auto origin = static_cast<int>(block[0] - salt) / 1000 - 1;
+      return block == pattern(origin, salt);
+    };
+    if (role_.has_origin && !from_one_origin(seen.locked, 0)) wrong("a put under a lock has not arrived whole");
+    if (role_.has_origin && !from_one_origin(seen.fenced, 500)) wrong("a put in a fence has not arrived whole");
+    const Word counted = Word{kContendedLocks} * ranks_;
+    if (rank_ == 0 && seen.counter != counted)
+      wrong(fmt::format("under exclusive locks {} of {} increments were counted", seen.counter, counted));
+  }
+
+  const WindowRole& role_;
+  Watchdog& watchdog_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  MPI_Win window_ = MPI_WIN_NULL;
+  Memory own_{};  // of MPI_Win_create: private memory
+  Memory* memory_ = nullptr;
+  std::string trouble_;
+};
+
+}  // namespace
+
+nlohmann::ordered_json check_window(const WindowRole& role, Watchdog& watchdog) {
+  OwnErrors errors;
+  Use use(role, watchdog);
+  if (use.make()) use.use();
+  nlohmann::ordered_json entry{{"call", role.call},
+                               {"among", role.among},
+                               {"wanted", role.wanted},
+                               {"routes", use.routes()},
+                               {"provider", use.info("farside_provider")},
+                               {"device", use.info("farside_device")}};
+  use.free();
+  const std::vector<std::string> reasons = errors.end();
+  std::string trouble = use.trouble();
+  if (!trouble.empty() && !reasons.empty()) trouble += fmt::format(" ({})", fmt::join(reasons, " / "));
+  entry["trouble"] = trouble;
+  return entry;
+}
+
+std::string window_info(MPI_Win window, const char* key) {
+  MPI_Info info = MPI_INFO_NULL;
+  if (MPI_Win_get_info(window, &info) != MPI_SUCCESS) return {};
+  std::array<char, MPI_MAX_INFO_VAL + 1> value{};
+  int there = 0;
+  MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value.data(), &there);
+  MPI_Info_free(&info);
+  return there != 0 ? value.data() : "";
+}
+
+std::string mpi_error(const char* call, int code) {
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  std::string words(text.data(), static_cast<std::size_t>(length));
+  std::ranges::replace(words, '\n', ' ');
+  return fmt::format("{}: {}", call, words);
+}
+
+}  // namespace farside::tools
