@@ -25,13 +25,16 @@ struct Usage {
 inline Usage usage() {
   Usage now;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++now.descriptors;
+  bool thread_sanitizer = false;
   std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) ++now.mappings;
+  for (std::string line; std::getline(maps, line); ++now.mappings)
+    thread_sanitizer = thread_sanitizer || line.find("/libtsan.so") != std::string::npos;
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("VmRSS:")) now.kilobytes = std::strtoll(line.c_str() + 6, nullptr, 10);
     if (line.starts_with("Threads:")) now.threads = std::strtoll(line.c_str() + 8, nullptr, 10);
   }
+  if (thread_sanitizer) now.mappings = now.kilobytes = 0;  // most are its notes of the program's memory
   const struct mallinfo2 heap = mallinfo2();
   now.heap = static_cast<std::int64_t>((heap.uordblks + heap.hblkhd) >> 10);
   return now;
