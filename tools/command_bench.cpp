@@ -27,6 +27,7 @@
 #include "tools/child.hpp"
 #include "tools/commands.hpp"
 #include "tools/launch.hpp"
+#include "tools/machine.hpp"
 #include "tools/runtime.hpp"
 #include "tools/text.hpp"
 
@@ -323,9 +324,7 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       ->check(CLI::Range(2, 100000));
   command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant");
   command->option_defaults()->always_capture_default(false);
-  command->add_option(
-      "--lib-dir", settings->library_folder,
-      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
+  command->add_option("--lib-dir", settings->library_folder, kLibraryFolderHelp);
   command->add_option("--launcher", settings->launcher, kLauncherHelp);
   command->add_option("--hosts", settings->hosts, "start them on these hosts (mpirun's own form: a:1,b:1)");
   command

@@ -181,9 +181,7 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false);
   command->add_option("--time-limit", options->time_limit, "seconds that one step may take (default: 60)")
       ->check(CLI::Range(1, 86400));
-  command->add_option(
-      "--lib-dir", options->library_folder,
-      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
+  command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
   CLI::Option* json = command->add_flag("--json", options->json, "as JSON");
   CLI::Option* report =
       command->add_flag("--report", options->report,

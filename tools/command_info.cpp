@@ -53,9 +53,7 @@ void add_info_command(CLI::App& app, int& exit_code) {
       "info",
       "runtimes, routes, libfabric providers, limits and settings of this machine, and what farside makes of them");
   command->add_flag("--json", options->json, "as JSON");
-  command->add_option(
-      "--lib-dir", options->library_folder,
-      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
+  command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
   PeersRequest& peers = options->peers;
   peers.task = "info";
   CLI::Option* hosts = command->add_option("--hosts", peers.hosts,

@@ -277,9 +277,7 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->add_option("--set", options->set, "a setting for this run (repeatable): NAME=VALUE")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option(
-      "--lib-dir", options->library_folder,
-      "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)");
+  command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
   command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun, and start nothing");
   command->footer(
       "The program may be an executable, a script, or python: its libraries say which runtime it needs. Options that "

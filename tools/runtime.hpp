@@ -23,6 +23,9 @@ std::string own_folder();
 
 // Returns the default folder of the libraries: lib beside the folder of this program, or where they were installed.
 std::string default_library_folder();
+// The help of the option --lib-dir.
+constexpr const char* kLibraryFolderHelp =
+    "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)";
 
 // Returns the names of all runtimes that farside knows.
 std::vector<std::string> runtime_names();
