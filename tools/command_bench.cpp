@@ -27,6 +27,7 @@
 #include "tools/child.hpp"
 #include "tools/commands.hpp"
 #include "tools/launch.hpp"
+#include "tools/machine.hpp"
 #include "tools/runtime.hpp"
 #include "tools/text.hpp"
 

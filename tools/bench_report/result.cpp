@@ -16,6 +16,7 @@
 #include <rdma/fabric.h>
 
 #include "pages.hpp"
+#include "tools/machine.hpp"
 #include "tools/text.hpp"
 
 namespace farside::tools {
@@ -24,18 +25,6 @@ namespace {
 constexpr int kVersion = 2;
 
 std::string now_utc() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
-// os-release(5): PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"
-std::string system_name() {
-  std::ifstream file("/etc/os-release");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("PRETTY_NAME=")) continue;
-    std::string value = line.substr(12);
-    std::erase(value, '"');
-    return value;
-  }
-  return "unknown";
-}
 
 Json machine() {
   utsname system{};
@@ -96,14 +85,6 @@ void check(const Json& result) {
 }
 
 }  // namespace
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name") && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
-  }
-  return "unknown processor";
-}
 
 Json to_json(const BenchSettings& settings, const std::string& command,
              const std::vector<const bench::MeasureInfo*>& measures, const std::vector<RuntimeReport>& reports,

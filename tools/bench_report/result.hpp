@@ -47,6 +47,5 @@ std::string html_report(const Json& result);
 // Returns the median of a figure; nothing if it was not measured.
 std::optional<double> median_in(const Json& figure);
 bench::Unit unit_of(const Json& measure);
-std::string processor_name();
 
 }  // namespace farside::tools

@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/doctor/report.hpp"
 
-#include <fstream>
-
 #include <fmt/format.h>
 
 #include "tools/doctor/diagnosis.hpp"
 #include "tools/doctor/examination.hpp"
 #include "tools/info/info.hpp"
+#include "tools/machine.hpp"
 
 namespace farside::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Debian GNU/Linux 12 (bookworm), from os-release(5).
-std::string system_name() {
-  constexpr std::string_view kKey = "PRETTY_NAME=\"";
-  std::ifstream file("/etc/os-release");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(kKey)) return line.substr(kKey.size(), line.size() - kKey.size() - 1);
-  return "unknown system";
-}
 
 }  // namespace
 
