@@ -95,9 +95,9 @@ std::optional<int> signal_of(const ChildEnd& end) {
   return std::nullopt;
 }
 
-Result verdict_of(const ChildEnd& end, double timeout) {
+MeasureResult verdict_of(const ChildEnd& end, double timeout) {
   if (const auto number = signal_of(end)) return {Verdict::kCrashed, {}, strsignal(*number)};
-  Result result{Verdict::kFailed, {}, fmt::format("exit status {}", end.code)};
+  MeasureResult result{Verdict::kFailed, {}, fmt::format("exit status {}", end.code)};
   if (end.how == ChildEnd::How::kSilent) {
     result = {Verdict::kHung, {}, fmt::format("nothing for {:.0f} s, ended", timeout)};
   } else if (end.how == ChildEnd::How::kNotStarted) {
@@ -110,7 +110,7 @@ Result verdict_of(const ChildEnd& end, double timeout) {
 // After so many failed measures and no figure, a native variant is not tried again: each may take `--timeout`.
 constexpr std::size_t kMostFailures = 3;
 
-bool is_broken(const std::pair<const std::string_view, Result>& result) {
+bool is_broken(const std::pair<const std::string_view, MeasureResult>& result) {
   return result.second.verdict != Verdict::kMeasured;
 }
 
@@ -145,7 +145,7 @@ bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure) {
 BenchOutcome run_benchmark(const BenchRequest& request) {
   BenchOutcome outcome;
   std::vector<const bench::MeasureInfo*> left = request.measures;
-  const auto report = [&](const bench::MeasureInfo& info, Result result) {
+  const auto report = [&](const bench::MeasureInfo& info, MeasureResult result) {
     std::erase(left, &info);
     if (request.on_result) request.on_result(info, result);
     outcome.results[info.name] = std::move(result);
@@ -209,7 +209,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
       }
       continue;
     }
-    const Result verdict = verdict_of(end, child.silence_seconds);
+    const MeasureResult verdict = verdict_of(end, child.silence_seconds);
     const auto next =
         std::ranges::find_if(now, [&](const auto* info) { return std::ranges::find(left, info) != left.end(); });
     if (next == now.end()) {

@@ -39,7 +39,7 @@ struct Figure {  // in the measure's unit
 // core voluntarily, and is not counted as preempted.)
 bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure);
 
-struct Result {
+struct MeasureResult {
   Verdict verdict = Verdict::kMeasured;
   Figure figure;
   std::string reason;  // for the user; empty if measured
@@ -52,7 +52,7 @@ struct BenchRequest {
   int nodes = 1;  // 0: not known before the run
   std::vector<const bench::MeasureInfo*> measures;
   std::function<void(const bench::MeasureInfo&)> on_begin;
-  std::function<void(const bench::MeasureInfo&, const Result&)> on_result;
+  std::function<void(const bench::MeasureInfo&, const MeasureResult&)> on_result;
   std::function<void()> on_tick;
 };
 
@@ -63,7 +63,7 @@ struct Taken {
 };
 
 struct BenchOutcome {
-  std::map<std::string_view, Result> results;  // by name; every measure of the request unless interrupted
+  std::map<std::string_view, MeasureResult> results;  // by name; every measure of the request unless interrupted
   std::vector<std::string> warnings;           // doubts about the run: farside was not used, ...
   std::string library;                         // the runtime's own name and version; empty if no run got so far
   nlohmann::ordered_json hosts;                // host_facts() of each node; null if no run got so far

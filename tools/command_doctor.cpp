@@ -31,7 +31,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kNothingWrong = 0, kSomethingWrong = 1, kNotStarted = 2, kInterrupted = 130;
 
-struct Options {
+struct DoctorOptions {
   std::string library_folder = default_library_folder();
   bool json = false;
   bool report = false;
@@ -41,7 +41,7 @@ struct Options {
 };
 
 // Rank 0 prints heartbeats (doctor/watchdog.hpp) from the start of the runtime on.
-double silence_limit(const Options& options) { return 60.0 + options.time_limit; }
+double silence_limit(const DoctorOptions& options) { return 60.0 + options.time_limit; }
 
 // The calls in which ranks were when a step timed out, of their lines on stderr.
 constexpr std::size_t kMostPlaces = 4;
@@ -73,7 +73,7 @@ struct Run {
   bool started() const { return examination.contains("step") || examination.contains("ended"); }
 };
 
-Run run_ranks(const PeersLaunch& launch, const Options& options) {
+Run run_ranks(const PeersLaunch& launch, const DoctorOptions& options) {
   Run run;
   ChildRequest request;
   request.arguments = launch.words;
@@ -98,7 +98,7 @@ Run run_ranks(const PeersLaunch& launch, const Options& options) {
 }
 
 // If all ranks are on one node, their windows have not used libfabric: those of a second launch do.
-void add_fabric(const PeersLaunch& first, const Options& options, Json& examination) {
+void add_fabric(const PeersLaunch& first, const DoctorOptions& options, Json& examination) {
   const bool other_routes = !variable("FARSIDE_ROUTES").empty();
   if (under_launcher() || other_routes || node_count(examination) != 1 || !examination.contains("done")) return;
   if (part_of(examination, "windows").empty() || examination.at("between").at("all").at("provider") == "") return;
@@ -128,7 +128,7 @@ int not_started(const PeersLaunch& launch, const ChildEnd& end) {
   return kNotStarted;
 }
 
-int examine_ranks(const Options& options) {
+int examine_ranks(const DoctorOptions& options) {
   prepare_for_children();
   const Result<PeersLaunch> launch = launch_of_peers(options.peers, options.library_folder);
   if (!launch) {
@@ -161,7 +161,7 @@ int examine_ranks(const Options& options) {
 }  // namespace
 
 void add_doctor_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DoctorOptions>();
   CLI::App* command = app.add_subcommand(
       "doctor",
       "whether farside works on all ranks of a launch: what is wrong, what to do; or the text of a bug report");

@@ -19,13 +19,13 @@
 namespace farside::tools {
 namespace {
 
-struct Options {
+struct InfoOptions {
   std::string library_folder = default_library_folder();
   bool json = false;
   PeersRequest peers;
 };
 
-int show_machine(const Options& options) {
+int show_machine(const InfoOptions& options) {
   prepare_for_children();
   const nlohmann::ordered_json info = gather_info(options.library_folder);
   fmt::print("{}", options.json ? info.dump(2) + '\n' : info_text(info));
@@ -33,7 +33,7 @@ int show_machine(const Options& options) {
 }
 
 // Becomes the launcher, or, as one of several ranks of a launcher, the program itself.
-int show_peers(Options options) {
+int show_peers(InfoOptions options) {
   if (options.json) options.peers.arguments.emplace_back("--json");
   const Result<PeersLaunch> launch = launch_of_peers(options.peers, options.library_folder);
   if (!launch) {
@@ -48,7 +48,7 @@ int show_peers(Options options) {
 }  // namespace
 
 void add_info_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InfoOptions>();
   CLI::App* command = app.add_subcommand(
       "info",
       "runtimes, routes, libfabric providers, limits and settings of this machine, and what farside makes of them");

@@ -29,7 +29,7 @@
 namespace farside::tools {
 namespace {
 
-struct Options {
+struct RunOptions {
   std::string runtime;
   bool unexamined = false;
   std::string launcher;
@@ -115,7 +115,7 @@ bool root_allowed(const Runtime& runtime, const Environment& environment,
 }
 
 // Checks that the library can be preloaded, and belongs to the MPI library of the program.
-Status check_library_for(const Linkage& linkage, const Runtime& runtime, const Options& options) {
+Status check_library_for(const Linkage& linkage, const Runtime& runtime, const RunOptions& options) {
   if (Status status = check_library(runtime, options.library_folder); !status) return status;
   const MpiLibrary ours = mpi_behind(runtime.library);
   for (const MpiLibrary& theirs : linkage.mpi) {
@@ -130,7 +130,7 @@ Status check_library_for(const Linkage& linkage, const Runtime& runtime, const O
 }
 
 // Determines the runtime of the program: the one that the program is linked to, or options.runtime.
-Result<std::string> runtime_for(const Options& options, const Result<Linkage>& found) {
+Result<std::string> runtime_for(const RunOptions& options, const Result<Linkage>& found) {
   const std::string& named = options.runtime;
   if (!found) return named.empty() ? Result<std::string>(found.error()) : named;
   const Linkage& linkage = found.value();
@@ -166,7 +166,7 @@ std::string path_of_mpi(const Linkage& linkage, const std::string& runtime) {
 }
 
 // Returns the words of the user's launcher, up to the program.
-Result<std::vector<std::string>> words_of_launcher(const Options& options, std::vector<std::string> launcher_options,
+Result<std::vector<std::string>> words_of_launcher(const RunOptions& options, std::vector<std::string> launcher_options,
                                                    const Variables& variables) {
   Launch launch;
   launch.launcher = options.launcher;
@@ -182,7 +182,7 @@ Result<std::vector<std::string>> words_of_launcher(const Options& options, std::
   return launcher_words(launch, variables);
 }
 
-int run(const Options& options, const std::vector<std::string>& launcher_options,
+int run(const RunOptions& options, const std::vector<std::string>& launcher_options,
         const std::vector<std::string>& program) {
   if (program.empty()) return refuse("no program: farside run -n 2 ./program arguments");
   prepare_for_children();
@@ -257,7 +257,7 @@ int run(const Options& options, const std::vector<std::string>& launcher_options
 }  // namespace
 
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run",
                                          "start an MPI program with farside, under the mpirun of its runtime:\n"
                                          "farside run [-n N] [mpirun options] [OPTIONS] [--] program [arguments]");
@@ -280,7 +280,8 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
   command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun, and start nothing");
   command->footer(
-      "The program may be an executable, a script, or python: its libraries say which runtime it needs. Options that "
+      "The program may be an executable, a script, or python: its libraries say which runtime it needs. RunOptions "
+      "that "
       "are\n"
       "not listed here are those of mpirun or the launcher and reach it as they are; behind an option that is not "
       "among\n"

@@ -23,7 +23,7 @@ using simulate::Arrival;
 using simulate::Run;
 using simulate::Time;
 
-struct Options {
+struct SimulateOptions {
   simulate::Settings settings;
   std::vector<int> ranks{1024};
   std::vector<int> readers{0, 50, 95, 100};
@@ -60,7 +60,7 @@ void run_protocol(const std::string& protocol, simulate::Settings settings, std:
   runs.push_back({protocol, settings, figures});
 }
 
-int run_job(const Options& options) {
+int run_job(const SimulateOptions& options) {
   simulate::JobSettings settings = options.job;
   settings.ranks = options.ranks.front();
   settings.alike = !options.differ;
@@ -74,7 +74,7 @@ int run_job(const Options& options) {
   return options.json_file.empty() || write_file("simulate", options.json_file, json) ? 0 : 1;
 }
 
-int run(const Options& options) {
+int run(const SimulateOptions& options) {
   if (options.is_job) return run_job(options);
   simulate::Settings settings = options.settings;
   settings.network.latency = nanoseconds(options.latency_us);
@@ -140,7 +140,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_simulate_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateOptions>();
   CLI::App* command = app.add_subcommand("simulate", "the lock among many ranks, in simulated time, next to others");
   command->option_defaults()->always_capture_default();
   command->add_option("--ranks", options->ranks, "numbers of ranks")->delimiter(',')->check(CLI::Range(2, 65536));

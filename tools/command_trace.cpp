@@ -16,7 +16,7 @@
 namespace farside::tools {
 namespace {
 
-struct Options {
+struct TraceOptions {
   std::string prefix;
   std::string chrome_file;
   std::string page_file;
@@ -33,7 +33,7 @@ void write(const std::string& path, const std::function<void(std::ostream&)>& co
 }  // namespace
 
 void add_trace_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TraceOptions>();
   CLI::App* command = app.add_subcommand("trace",
                                          "who waited for whom: the traces of all ranks, put together\n"
                                          "farside trace PREFIX [-o FILE.json] [--html FILE.html] [--summary]");

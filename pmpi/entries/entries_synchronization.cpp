@@ -21,11 +21,11 @@ namespace {
   return on_window(
       win, "MPI_Win_start", [&](Window& w) { return w.start(group, assert); }, &Runtime::Win_start, group, assert, win);
 }
-[[gnu::noinline]] int complete(MPI_Win win) {
+[[gnu::noinline]] int complete_slowly(MPI_Win win) {
   return on_window(
       win, "MPI_Win_complete", [](Window& w) { return w.complete(); }, &Runtime::Win_complete, win);
 }
-[[gnu::noinline]] int wait(MPI_Win win) {
+[[gnu::noinline]] int wait_slowly(MPI_Win win) {
   return on_window(
       win, "MPI_Win_wait", [](Window& w) { return w.wait(); }, &Runtime::Win_wait, win);
 }
@@ -100,12 +100,12 @@ FARSIDE_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win)) {
 FARSIDE_ENTRY(Win_complete, (MPI_Win win)) {
   if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_complete(); })) [[likely]]
     return MPI_SUCCESS;
-  return complete(win);
+  return complete_slowly(win);
 }
 FARSIDE_ENTRY(Win_wait, (MPI_Win win)) {
   if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_wait(); })) [[likely]]
     return MPI_SUCCESS;
-  return wait(win);
+  return wait_slowly(win);
 }
 FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag)) {
   return on_window(

@@ -9,7 +9,7 @@
 namespace farside::pmpi {
 namespace {
 
-constexpr std::size_t kMostWindows = 4096;
+constexpr std::size_t kMostSummaries = 4096;
 // An epoch with more pairs of target and operation is recorded by operation only.
 constexpr std::size_t kMostCounts = 32;
 
@@ -287,7 +287,7 @@ std::map<std::string, StatisticsSums> AllWindowStatistics::sums() {
 std::uint32_t AllWindowStatistics::add_window(TraceRecord window) {
   const std::scoped_lock held(mutex_);
   window.window = next_number_++;
-  if (windows_.size() < kMostWindows) windows_.push_back(window);
+  if (windows_.size() < kMostSummaries) windows_.push_back(window);
   return window.window;
 }
 

@@ -108,7 +108,7 @@ TEST_CASE("a native variant without any figure is left out with its reason, one 
   RuntimeReport report;
   report.runtime.name = "openmpi";
   report.variants = variants_named({"native", "rdma", "ucx", "node"});
-  const Result bad{Verdict::kFailed, {}, "no component"};
+  const MeasureResult bad{Verdict::kFailed, {}, "no component"};
   report.series["native"]["put_flush"].figures = {{1, 1, 1, 1, 0}};
   report.series["native"]["get_flush"].bad = bad;
   report.series["ucx"]["put_flush"].bad = bad;

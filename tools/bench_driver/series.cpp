@@ -42,7 +42,7 @@ void leave_out_lacking(const std::vector<const bench::MeasureInfo*>& measures, R
     const auto tried = std::ranges::find_if(measures, broken);
     const auto measured = [&](const auto* info) { return report.find(variant->key, info->name).measured(); };
     if (!variant->native() || tried == measures.end() || std::ranges::any_of(measures, measured)) return false;
-    const Result& bad = report.find(variant->key, (*tried)->name).bad;
+    const MeasureResult& bad = report.find(variant->key, (*tried)->name).bad;
     left_out.push_back({report.runtime.name, std::string(variant->key),
                         fmt::format("no measure runs: {}: {}", verdict_name(bad.verdict), bad.reason)});
     report.series.erase(variant->key);

@@ -15,7 +15,7 @@ namespace farside::tools {
 struct Series {
   std::vector<Figure> figures;  // without `slices`
   std::vector<Figure> slices;   // runs with is_time_slice(); they count only if there are no others
-  Result bad;                   // the first failure; the measure is not tried again then
+  MeasureResult bad;            // the first failure; the measure is not tried again then
 
   bool broken() const { return bad.verdict != Verdict::kMeasured; }
   bool measured() const { return !broken() && (!figures.empty() || !slices.empty()); }

@@ -81,7 +81,7 @@ bool measure_runtime(const BenchSettings& settings, const std::vector<const benc
       }
       if (request.measures.empty()) continue;
       request.on_begin = [&](const bench::MeasureInfo& info) { progress.begin(where + std::string(info.title)); };
-      request.on_result = [&](const bench::MeasureInfo& info, const Result& result) {
+      request.on_result = [&](const bench::MeasureInfo& info, const MeasureResult& result) {
         const std::string shown = result.verdict == Verdict::kMeasured
                                       ? with_unit(result.figure.median, info.unit)
                                       : fmt::format("{} ({})", verdict_name(result.verdict), result.reason);

@@ -12,8 +12,8 @@
 namespace farside {
 namespace {
 
-constexpr std::array<const char*, kReduceOps> kNames = {"sum",  "prod", "min",  "max",    "land",   "lor",     "lxor",
-                                                        "band", "bor",  "bxor", "minloc", "maxloc", "replace", "no_op"};
+constexpr std::array<const char*, kReduceOps> kOpNames = {
+    "sum", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor", "minloc", "maxloc", "replace", "no_op"};
 
 template <class T>
 constexpr std::uint16_t operations_on() {
@@ -34,6 +34,6 @@ constexpr std::array<std::uint16_t, kBasicTypes> make_operations(std::index_sequ
 constinit const std::array<std::uint16_t, kBasicTypes> allowed_operations =
     make_operations(std::make_index_sequence<kBasicTypes>());
 
-const char* name(ReduceOp op) { return kNames[static_cast<std::size_t>(op)]; }
+const char* name(ReduceOp op) { return kOpNames[static_cast<std::size_t>(op)]; }
 
 }  // namespace farside

@@ -135,9 +135,9 @@ constinit std::mutex untouched_mutex;
 constinit UntouchedMemory* untouched = nullptr;
 
 // Locks the mutex and blocks all signals: a signal handler that forks locks the same mutex.
-class Held {
+class HeldUntouched {
  public:
-  Held() : held_(untouched_mutex) {}
+  HeldUntouched() : held_(untouched_mutex) {}
 
  private:
   SignalsBlocked blocked_;
@@ -202,20 +202,20 @@ Status check_memory_need(const MemoryNeed& own) {
 }
 
 UntouchedMemory::UntouchedMemory(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes) {
-  const Held held;
+  const HeldUntouched held;
   next_ = untouched;
   untouched = this;
 }
 
 UntouchedMemory::~UntouchedMemory() {
-  const Held held;
+  const HeldUntouched held;
   UntouchedMemory** link = &untouched;
   while (*link != nullptr && *link != this) link = &(*link)->next_;
   if (*link == this) *link = next_;
 }
 
 void UntouchedMemory::change_to(std::uint64_t bytes) {
-  const Held held;
+  const HeldUntouched held;
   bytes_ = bytes;
 }
 
@@ -224,7 +224,7 @@ std::mutex& UntouchedMemory::mutex() { return untouched_mutex; }
 void UntouchedMemory::forget_all() { untouched = nullptr; }
 
 std::uint64_t UntouchedMemory::unused() {
-  const Held held;
+  const HeldUntouched held;
   std::uint64_t sum = 0;
   for (const UntouchedMemory* each = untouched; each != nullptr; each = each->next_) {
     struct stat info {};

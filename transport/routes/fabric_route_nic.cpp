@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 // The most atomics that are under way towards one target. Adapters work on about 16 at a time, and more of them make
 // a stall of Soft-RoCE more likely (tests/README.md, verbs).
-constexpr std::size_t kTogether = 32;
+constexpr std::size_t kCallsTogether = 32;
 
 std::uint64_t word_at(const void* address) {
   std::uint64_t word = 0;
@@ -50,7 +50,7 @@ Status FabricRoute::atomic_by_nic(BusyTarget& to, Pending& among, const DataOper
                            : operation.op == ReduceOp::kSum ? ControlCall::kFetchAdd
                                                             : ControlCall::kRead;
   for (std::size_t i = 0; i < operation.count; ++i) {
-    for (Waiter waiter(waiting_, wake_event_); among.count() >= kTogether;) waiter.pause();
+    for (Waiter waiter(waiting_, wake_event_); among.count() >= kCallsTogether;) waiter.pause();
     const std::uint64_t operand = word_at(element(operation.origin, i));
     const std::uint64_t compare = word_at(operation.compare);
     Status status = control_element(to, among, call, operation.offset + i * kWord, &operand, &compare,
@@ -68,8 +68,9 @@ Status FabricRoute::combine_by_nic(BusyTarget& to, const DataOperation& operatio
     std::uint64_t before, after, seen;
   };
   std::vector<Element> left;
-  for (std::size_t first = 0; first < operation.count; first += kTogether) {
-    for (std::size_t i = first; i < std::min(first + kTogether, operation.count); ++i) left.push_back({i, 0, 0, 0});
+  for (std::size_t first = 0; first < operation.count; first += kCallsTogether) {
+    for (std::size_t i = first; i < std::min(first + kCallsTogether, operation.count); ++i)
+      left.push_back({i, 0, 0, 0});
     Backoff backoff;
     for (bool read = true; !left.empty(); read = false) {
       Pending own;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kKnownDevice = 1 << 0;    // FARSIDE_DEVICE names a device of the rank's machine
 constexpr std::uint64_t kUnknownDevice = 1 << 1;  // or nothing there
-constexpr std::uint64_t kNoNicAtomics = 1 << 2;
+constexpr std::uint64_t kRankHasNoNicAtomics = 1 << 2;
 
 Providers best(Providers of) { return of & -of; }
 
@@ -186,14 +186,14 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
       status = try_partner(*begun, *fabric, provider, peers, agreement.rank());
       if (!status) fault = Fault::kOfTrial;
     }
-    const Result<Agreement::Said> said = agreement.agree(status, nic_atomics ? 0 : kNoNicAtomics);
+    const Result<Agreement::Said> said = agreement.agree(status, nic_atomics ? 0 : kRankHasNoNicAtomics);
     begun.reset();
     if (said) {
       process.use_fabric(*fabric);
       peers.keep_addresses(common.best);
       if (!passed_over.empty() && agreement.rank() == 0 && is_new(passed_over))
         log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
-      return (said.value().flags & kNoNicAtomics) == 0;
+      return (said.value().flags & kRankHasNoNicAtomics) == 0;
     }
     close();
     if (!known) peers.forget_addresses();

@@ -12,14 +12,14 @@
 namespace farside {
 namespace {
 
-constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 
 std::vector<std::byte> random_bytes(std::size_t count) {
   std::vector<std::byte> bytes(count);
   std::uint64_t state = random_bits();
-  for (std::size_t i = 0; i + kWord <= count; i += kWord) {
+  for (std::size_t i = 0; i + kWordBytes <= count; i += kWordBytes) {
     state = mixed(state);
-    std::memcpy(&bytes[i], &state, kWord);
+    std::memcpy(&bytes[i], &state, kWordBytes);
   }
   return bytes;
 }
@@ -29,7 +29,7 @@ Error wrong(const char* what) { return {ErrorKind::kPeer, fmt::format("{} gave a
 }  // namespace
 
 ProviderTrial::ProviderTrial(Endpoint& endpoint, int rank, int ranks, std::uint64_t id)
-    : endpoint_(endpoint), rank_(rank), ranks_(ranks), id_(id), memory_(kWord + kBytes) {}
+    : endpoint_(endpoint), rank_(rank), ranks_(ranks), id_(id), memory_(kWordBytes + kBytes) {}
 
 ProviderTrial::~ProviderTrial() {
   if (published_) endpoint_.withdraw(id_);
@@ -69,12 +69,12 @@ Status ProviderTrial::run(int other, const FabricAddress& address, Progress& wai
   for (const RemoteKey& key : keys) {
     if (key.base != keys[0].base || key.key != keys[0].key) return wrong("a message");
   }
-  if (Status done = exchange({peer, keys[0], kWord}, pending, waiting); !done) return done;
+  if (Status done = exchange({peer, keys[0], kWordBytes}, pending, waiting); !done) return done;
   return endpoint_.nic_atomics() ? add({peer, keys[0], 0}, pending, waiting) : Status();
 }
 
 Status ProviderTrial::exchange(const Endpoint::Place& memory, Pending& pending, Progress& waiting) {
-  for (const std::size_t bytes : {kWord, kBytes}) {
+  for (const std::size_t bytes : {kWordBytes, kBytes}) {
     const std::vector<std::byte> out = random_bytes(bytes);
     std::vector<std::byte> in(bytes);
     Status written = endpoint_.write(pending, memory, out.data(), bytes);

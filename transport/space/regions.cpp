@@ -18,7 +18,7 @@
 namespace farside {
 namespace {
 
-constexpr std::uint64_t kWord = sizeof(std::uint64_t);
+constexpr std::uint64_t kWordAlignment = sizeof(std::uint64_t);
 
 }  // namespace
 
@@ -46,8 +46,8 @@ Status Regions::attach(const void* base, std::uint64_t bytes) {
   Endpoint::Registration registration;
   if (space_.fabric_ != nullptr && bytes > 0) {
     // Adapter atomics change whole words, whose other bytes may belong to another region.
-    const std::uint64_t before = space_.rules_.integers_by_nic ? region.address % kWord : 0;
-    const std::uint64_t behind = space_.rules_.integers_by_nic ? -region.end() % kWord : 0;
+    const std::uint64_t before = space_.rules_.integers_by_nic ? region.address % kWordAlignment : 0;
+    const std::uint64_t behind = space_.rules_.integers_by_nic ? -region.end() % kWordAlignment : 0;
     std::byte* const from = static_cast<std::byte*>(const_cast<void*>(base)) - before;
     Result<Endpoint::Registration> exposed =
         space_.fabric_->endpoint().register_memory(from, before + bytes + behind, random_bits());
