@@ -189,6 +189,8 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (!earlier) return fault_of(earlier.error());
   CommunicatorPeers* peers = earlier.value();
   if (peers == nullptr) {
+    // A setting that cannot be met is an error also where no rank will need the fabric.
+    if (ready) ready = Process::instance().find_named_provider();
     const Result<std::uint64_t> agreed = agreement.handshake(ready, request.call);
     if (!agreed) return arguments ? fault_of(agreed.error()) : std::move(arguments);
     if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
