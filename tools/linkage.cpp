@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "pmpi/runtime/library_names.hpp"
 #include "tools/child.hpp"
 #include "tools/text.hpp"
 
@@ -118,12 +119,6 @@ Result<std::string> follow(const std::string& program) {
   return cannot("{}: too many interpreters", chain);
 }
 
-// libmpi.so.12 is the name of MPICH where it is built from source, and of what is made from it.
-std::string runtime_of(const std::string& library) {
-  if (library.starts_with("libmpich.so") || library == "libmpi.so.12") return "mpich";
-  return library.starts_with("libmpi.so") ? "openmpi" : "";
-}
-
 }  // namespace
 
 bool runnable(const fs::path& path) {
@@ -167,8 +162,8 @@ std::vector<LoadedLibrary> loaded_libraries(const std::string& file) {
 std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedLibrary>& loaded) {
   std::vector<MpiLibrary> result;
   for (const LoadedLibrary& library : loaded) {
-    if (std::string runtime = runtime_of(library.name); !runtime.empty()) {
-      result.push_back({std::move(runtime), library.name, library.path});
+    if (const std::string_view runtime = pmpi::runtime_of(library.name); !runtime.empty()) {
+      result.push_back({std::string(runtime), library.name, library.path});
     }
   }
   return result;

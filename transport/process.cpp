@@ -37,6 +37,14 @@ ProviderChoice& Process::choice(const Settings& settings) {
   return *choice_;
 }
 
+Status Process::find_named_provider() {
+  Result<const Settings*> known = settings();
+  if (!known) return known.error();
+  if (known.value()->provider.empty()) return {};
+  const std::scoped_lock held(mutex_);
+  return choice(*known.value()).find_named();
+}
+
 Process::ProviderOffer Process::offer_providers() {
   Result<const Settings*> known = settings();
   if (!known) return {};

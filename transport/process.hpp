@@ -44,6 +44,9 @@ class Process final : public Progress {
   // Memory of MPI_Alloc_mem, of which windows may be made.
   ShareableMemory& shareable_memory() { return shareable_memory_; }
 
+  // Whether the provider of FARSIDE_PROVIDER, if it is set, is there. Opens no endpoint. Errors and cost:
+  // ProviderChoice::find_named().
+  Status find_named_provider();
   // What this process says about the libfabric providers (fabric/provider_choice.hpp). The first call opens an
   // endpoint.
   struct ProviderOffer {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the end of MPI.
+// Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the beginning and end of MPI.
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/trace_file.hpp"
+#include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/creation.hpp"
 #include "pmpi/window/requests.hpp"
@@ -141,6 +142,17 @@ FARSIDE_ENTRY(Group_free, (MPI_Group * group)) {
   return runtime().Group_free(group);
 }
 
+// What the program has loaded since farside was loaded may be for another runtime.
+FARSIDE_ENTRY(Init, (int* count, char*** words)) {
+  refuse_other_runtime();
+  return runtime().Init(count, words);
+}
+
+FARSIDE_ENTRY(Init_thread, (int* count, char*** words, int required, int* provided)) {
+  refuse_other_runtime();
+  return runtime().Init_thread(count, words, required, provided);
+}
+
 FARSIDE_ENTRY(Finalize, (void)) {
   end_with_runtime();
   RuntimeResources::instance().world_ends();
@@ -149,6 +161,7 @@ FARSIDE_ENTRY(Finalize, (void)) {
 
 #if FARSIDE_HAS_SESSIONS
 FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session* session)) {
+  refuse_other_runtime();
   const int code = runtime().Session_init(info, handler, session);
   if (code == MPI_SUCCESS && RuntimeResources::instance().session_begins(*session)) {
     for (Window* window : WindowTable::instance().all()) window->expect_threads();

@@ -59,6 +59,8 @@ class RuntimeResources {
   MPI_Comm own_communicator() const { return communicator_; }
   // Whether MPI_Comm_spawn started this process. Its rank is then also the rank of a process that was not spawned.
   bool was_spawned() const { return spawned_; }
+  // Whether the world model has begun and not ended.
+  bool in_world() const;
   // The rank in MPI_COMM_WORLD or, in a program with sessions only, in mpi://WORLD; -1 if unknown.
   int process_rank() const;
   // Whether the world model or a session that has begun provides MPI_THREAD_MULTIPLE.
@@ -92,7 +94,6 @@ class RuntimeResources {
 
  private:
   RuntimeResources() = default;
-  bool in_world() const;
   template <class Make>
   int key(std::atomic<int>& kept, Make&& make);
   int make_communicator();

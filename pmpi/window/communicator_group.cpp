@@ -83,6 +83,12 @@ Status CommunicatorGroup::take_lowest(int& number) {
   return finish(code, request, "MPI_Iallreduce");
 }
 
+Status CommunicatorGroup::take_highest(int& number, const char* warning) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = PMPI_Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MAX, communicator_, &request);
+  return finish(code, request, "MPI_Iallreduce", warning);
+}
+
 Status CommunicatorGroup::broadcast(std::span<std::byte> bytes, int root) {
   MPI_Request request = MPI_REQUEST_NULL;
   const int code = PMPI_Ibcast(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, root, communicator_, &request);

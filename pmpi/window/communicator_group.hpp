@@ -34,6 +34,8 @@ class CommunicatorGroup final : public Group {
   Status take_lowest(int& number) override;
   Status broadcast(std::span<std::byte> bytes, int root) override;
   Status gather(std::span<const std::byte> own, std::span<std::byte> all) override;
+  // Collective: replaces the number by the highest of all ranks. `warning`: as of combine().
+  Status take_highest(int& number, const char* warning);
 
  private:
   CommunicatorGroup(MPI_Comm communicator, int rank, int ranks) : Group(rank, ranks), communicator_(communicator) {}

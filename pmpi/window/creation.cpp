@@ -21,6 +21,7 @@
 #include "pmpi/window/communicator_group.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/info_assertions.hpp"
+#include "pmpi/window/presence.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
 #include "transport/base/checked.hpp"
@@ -189,7 +190,11 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (!earlier) return fault_of(earlier.error());
   CommunicatorPeers* peers = earlier.value();
   if (peers == nullptr) {
-    const Result<std::uint64_t> agreed = agreement.handshake(ready, request.call);
+    // A setting that cannot be met is an error also where no rank will need the fabric.
+    if (ready) ready = Process::instance().find_named_provider();
+    const Presence presence = find_presence(request.communicator, *group_of_ranks.value(), request.call);
+    if (!presence.found) return fault_of(presence.found.error());
+    const Result<std::uint64_t> agreed = agreement.handshake(ready, presence.overdue);
     if (!agreed) return arguments ? fault_of(agreed.error()) : std::move(arguments);
     if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
     const Result<CommunicatorPeers*> made =

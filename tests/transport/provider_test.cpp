@@ -187,6 +187,32 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays
   }
 }
 
+TEST_CASE("the provider of FARSIDE_PROVIDER is looked for without an endpoint") {
+  Settings settings;
+  Statistics statistics;
+  CHECK(ProviderChoice(settings, Process::instance(), statistics).find_named().ok());
+  settings.provider = "tcp";
+  ProviderChoice choice(settings, Process::instance(), statistics);
+  CHECK(choice.find_named().ok());
+  CHECK(choice.find_named().ok());
+  CHECK(choice.usable() == 1);
+  CHECK(choice.find_named().ok());
+  settings.provider = "nonsense";
+  ProviderChoice bad(settings, Process::instance(), statistics);
+  for (const bool asked : {false, false, true}) {
+    if (asked) CHECK(bad.usable() == 0);
+    const Status found = bad.find_named();
+    REQUIRE_FALSE(found.ok());
+    CHECK(found.error().kind == ErrorKind::kBadSetting);
+    CHECK(contains(found.error().text, "FARSIDE_PROVIDER='nonsense' cannot be used: "));
+  }
+  settings.provider = "verbs";
+  settings.device = "no_such_adapter";
+  const Status adapter = ProviderChoice(settings, Process::instance(), statistics).find_named();
+  REQUIRE_FALSE(adapter.ok());
+  CHECK(adapter.error().kind == ErrorKind::kBadSetting);
+}
+
 TEST_CASE("an endpoint on trial stays until no thread tries it, and then its provider is not tried again") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     Process& process = Process::instance();

@@ -9,15 +9,22 @@
 
 namespace farside {
 
+Status ProviderChoice::find_named() {
+  if (settings_.provider.empty()) return {};
+  if (entries_) return error_ ? Status(*error_) : Status();
+  if (!named_) named_.emplace(choose_provider(settings_.provider, settings_.device));
+  return named_->status();
+}
+
 void ProviderChoice::look_for_candidates() {
   if (!settings_.provider.empty()) {
-    Result<InfoHandle> info = choose_provider(settings_.provider, settings_.device);
     std::vector<Candidate> only;
-    if (info) {
-      only.push_back({0, std::move(info.value())});
+    if (Status found = find_named(); found) {
+      only.push_back({0, std::move(named_->value())});
     } else {
-      error_ = info.error();
+      error_ = found.error();
     }
+    named_.reset();
     take_candidates(std::move(only));
     return;
   }

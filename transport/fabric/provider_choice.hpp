@@ -35,6 +35,9 @@ class ProviderChoice {
     take_candidates(std::move(candidates));
   }
 
+  // With FARSIDE_PROVIDER, looks for the provider that it names, and opens nothing. Errors: those of choose_provider(),
+  // the same at each call. Cost of the first call: libfabric starts, and lists its devices.
+  Status find_named();
   // Returns the usable providers: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit is the
   // provider that it names. The first call opens the best one, to be sure of it. If there is none, try_best() returns
   // the reason.
@@ -82,7 +85,8 @@ class ProviderChoice {
   const Settings& settings_;
   Progress& progress_;
   Statistics& statistics_;
-  std::optional<Error> error_;  // the reason if no provider is usable
+  std::optional<Result<InfoHandle>> named_;  // found by find_named(), and not yet an entry
+  std::optional<Error> error_;               // the reason if no provider is usable
   std::optional<Error> unknown_device_;
   std::optional<std::vector<Entry>> entries_;  // the best provider first
   std::vector<std::string> reasons_;           // per preferred provider: why it is not usable

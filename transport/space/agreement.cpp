@@ -53,12 +53,10 @@ Error Agreement::explain(const Status& own, ErrorKind kind) {
   return Error{kind, fmt::format("rank {}: {}", lowest, text.data())};
 }
 
-Result<std::uint64_t> Agreement::handshake(const Status& own, const char* call) {
+Result<std::uint64_t> Agreement::handshake(const Status& own, const std::string& overdue) {
   const std::uint32_t word = own ? settings_word(*Process::instance().settings().value()) : kProtocol;
   std::array<std::uint64_t, 3> all{failure_bit(own), pair(word), rank() == 0 ? random_bits() : 0};
-  const std::string warning = fmt::format(
-      "{}: a rank has not made this call for 10 s; is farside loaded on every rank (mpirun -x LD_PRELOAD)?", call);
-  if (Status carried = combine(all, warning.c_str()); !carried) return carried.error();
+  if (Status carried = combine(all, overdue.c_str()); !carried) return carried.error();
   const std::uint64_t failures = all[0] >> kFlags;
   if (failures != 0) return explain(own, static_cast<ErrorKind>(std::countr_zero(failures)));
   if (is_equal(all[1])) return all[2];
@@ -68,7 +66,10 @@ Result<std::uint64_t> Agreement::handshake(const Status& own, const char* call) 
     return carried.error();
   Status differs;
   if ((first & kVersionMask) != (word & kVersionMask)) {
-    differs = Error{ErrorKind::kBadSetting, "this rank runs another version of farside than rank 0"};
+    differs = Error{ErrorKind::kBadSetting,
+                    fmt::format("this rank runs another version of farside than rank 0: protocol {}, and rank 0 {}; "
+                                "load the same library on every rank",
+                                word & kVersionMask, first & kVersionMask)};
   } else if (first != word) {
     differs = Error{ErrorKind::kBadSetting, "this rank has other values of FARSIDE_ROUTES or FARSIDE_PROVIDER than "
                                             "rank 0; they must agree"};

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "transport/base/result.hpp"
 #include "transport/space/group.hpp"
@@ -27,7 +28,7 @@ class Agreement {
  public:
   // The protocol between ranks. Change it with everything that ranks must have in common: descriptions, control block,
   // messages, the sequence of collectives.
-  static constexpr std::uint32_t kProtocol = 10;
+  static constexpr std::uint32_t kProtocol = 11;
   static constexpr std::size_t kWords = 3;
   using Words = std::array<std::uint64_t, kWords>;
   // What the ranks have contributed together.
@@ -44,10 +45,10 @@ class Agreement {
   int rank() const { return group_.rank(); }
   int ranks() const { return group_.ranks(); }
 
-  // The first step: checks that every rank runs this version of farside with the same settings (else kBadSetting). If a
-  // rank does not answer within 10 s (perhaps a rank without the library), logs a warning that names `call`, and
-  // continues to wait. Returns random bits, the same on all ranks.
-  Result<std::uint64_t> handshake(const Status& own, const char* call);
+  // The first step: checks that every rank runs this version of farside with the same settings (else kBadSetting). It
+  // is the same in all versions. If a rank does not answer within 10 s, logs `overdue` as a warning, and continues to
+  // wait. Returns random bits, the same on all ranks.
+  Result<std::uint64_t> handshake(const Status& own, const std::string& overdue);
   // One step. The error is that of the lowest failed rank with the agreed kind, the lowest that any rank has; its kind
   // is the same on all ranks. A rank that failed itself in this way returns its own text.
   Result<Said> agree(const Status& own, std::uint64_t flags = 0, const Words& words = {});

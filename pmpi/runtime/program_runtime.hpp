@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ends a process whose program is for another MPI runtime than this library. The handles of the runtimes differ, so
+// every call that the library interposes would be wrong, and it cannot take itself out of the search order of a process
+// that has been loaded: the process ends, with one line on stderr and kExitCode, before MPI is initialised.
+//
+// The files of the process are asked which MPI library they need (DT_NEEDED, elf(5)). The program decides if it needs
+// one; else, for example in Python or where only a library of the program uses MPI, the other files do, without this
+// library. If some of them need this library's runtime, or none needs any, the process continues.
+//
+// Asked when the library is loaded and, for programs that load MPI later (dlopen(3)), in MPI_Init, MPI_Init_thread and
+// MPI_Session_init. Thread safety: any thread. Cost: some ten microseconds, no system call.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace farside::pmpi {
+
+// As that of the dynamic linker, where a library does not fit.
+constexpr int kExitWrongRuntime = 127;
+
+// A file of a process, and the MPI libraries that it needs.
+struct LoadedFile {
+  std::string path;
+  std::vector<std::string> mpi_libraries;
+};
+
+// Returns the file that decides, with the library of the other runtime; its path is empty if the process may continue.
+// `files`: the program first, without farside's own library. `own`: the library's runtime (library_names.hpp).
+struct OtherRuntime {
+  std::string path;
+  std::string library;
+};
+OtherRuntime find_other_runtime(const std::vector<LoadedFile>& files, std::string_view own);
+
+// Ends the process if it has another runtime.
+void refuse_other_runtime();
+
+}  // namespace farside::pmpi

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window/presence.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "pmpi/runtime/node_ranks.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+constexpr const char* kRemedy = "load it on every rank (farside run; mpirun -x LD_PRELOAD)";
+
+// "rank 3 of MPI_COMM_WORLD", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 12 more of MPI_COMM_WORLD"
+std::string named(std::span<const int> ranks) {
+  constexpr std::size_t kMost = 8;
+  const std::span<const int> first = ranks.first(std::min(ranks.size(), kMost));
+  std::string text = fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(first, ", "));
+  if (ranks.size() > kMost) text += fmt::format(" and {} more", ranks.size() - kMost);
+  return text + " of MPI_COMM_WORLD";
+}
+
+Error is_not_loaded_on(const std::string& ranks) {
+  return {ErrorKind::kPeer, fmt::format("farside is not loaded on {}; {}", ranks, kRemedy)};
+}
+
+// The members of a communicator by their ranks in MPI_COMM_WORLD, ascending. None if it has other processes, or if the
+// program has only sessions.
+std::vector<int> world_ranks(MPI_Comm communicator) {
+  std::vector<int> ranks, there;
+  MPI_Group all = MPI_GROUP_NULL, own = MPI_GROUP_NULL;
+  int count = 0;
+  if (PMPI_Comm_group(MPI_COMM_WORLD, &all) == MPI_SUCCESS && PMPI_Comm_group(communicator, &own) == MPI_SUCCESS &&
+      PMPI_Group_size(own, &count) == MPI_SUCCESS) {
+    ranks.resize(static_cast<std::size_t>(count));
+    there.resize(ranks.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    if (PMPI_Group_translate_ranks(own, count, ranks.data(), all, there.data()) != MPI_SUCCESS) there.clear();
+  }
+  // A failure only loses memory.
+  if (own != MPI_GROUP_NULL) (void)PMPI_Group_free(&own);
+  if (all != MPI_GROUP_NULL) (void)PMPI_Group_free(&all);
+  if (std::ranges::find(there, MPI_UNDEFINED) != there.end()) there.clear();
+  std::ranges::sort(there);
+  return there;
+}
+
+// The ranks of the node do not lose the library, so that a complete result stays. Per thread, so that no mutex is
+// needed.
+const NodeRanks& node_ranks(int rank) {
+  thread_local std::optional<NodeRanks> known;
+  if (!known || !known->complete || !known->without.empty()) known = find_node_ranks(NodeView::of_this_process(), rank);
+  return *known;
+}
+
+std::vector<int> common(const std::vector<int>& some, const std::vector<int>& others) {
+  std::vector<int> both;
+  std::ranges::set_intersection(some, others, std::back_inserter(both));
+  return both;
+}
+
+}  // namespace
+
+Presence find_presence(MPI_Comm communicator, CommunicatorGroup& group, const char* call) {
+  Presence presence;
+  presence.overdue = fmt::format("{}: a rank has not made this call for 10 s", call);
+  if (group.ranks() == 1) return presence;
+  std::vector<int> members, unknown;
+  if (RuntimeResources::instance().in_world()) {
+    const int rank = RuntimeResources::instance().process_rank();
+    if (rank < 0) {
+      presence.found = Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
+      return presence;
+    }
+    members = world_ranks(communicator);
+    const NodeRanks& known = node_ranks(rank);
+    if (const std::vector<int> without = common(members, known.without); !without.empty()) {
+      presence.found = is_not_loaded_on(named(without));
+      return presence;
+    }
+    std::ranges::set_difference(members, known.with, std::back_inserter(unknown));
+  }
+  if (members.empty()) {
+    presence.overdue += fmt::format("; is farside loaded there? If not, {}", kRemedy);
+  } else if (unknown.empty()) {
+    presence.overdue += "; farside is loaded on all ranks of the communicator, so some rank is late";
+  } else {
+    presence.overdue += fmt::format("; is farside loaded on {}? If not, {}", named(unknown), kRemedy);
+  }
+#if defined(OPEN_MPI)
+  int highest = 0;
+  presence.found = group.take_highest(highest, presence.overdue.c_str());
+  if (presence.found && highest != 0) {
+    const bool one = unknown.size() == 1;
+    presence.found = is_not_loaded_on(one               ? named(unknown)
+                                      : unknown.empty() ? std::string("some rank")
+                                                        : fmt::format("one or more of {}", named(unknown)));
+  }
+#endif
+  return presence;
+}
+
+}  // namespace farside::pmpi
