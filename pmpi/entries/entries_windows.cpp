@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the end of MPI.
 #include "pmpi/entries/entry.hpp"
+#include "pmpi/observe/files_on_signal.hpp"
+#include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/trace_file.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -26,6 +28,8 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
 }
 
 void end_with_runtime() {
+  end_files_on_signal();
+  learn_own_rank();
   write_statistics();
   write_trace();
   // Windows that were not freed keep the endpoint until the process exits.

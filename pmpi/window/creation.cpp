@@ -14,6 +14,7 @@
 #include "epochs/protocols/lock_words.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/observe/clocks.hpp"
+#include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -179,6 +180,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (ready) {
     prepare_datatypes();
     begin_statistics();
+    begin_files_on_signal();
   }
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   Outcome arguments = check_arguments(request);
