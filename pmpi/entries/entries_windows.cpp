@@ -99,7 +99,11 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
   }
   if (const Outcome outcome = window->check_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
   // Operations that failed at the end are reported, but the window is freed: the other ranks free it, too.
-  const Outcome ended = window->end();
+  const CallSite call("MPI_Win_free");
+  const Outcome ended = [&] {
+    const CallReason reason(*window, call);
+    return window->end();
+  }();
   Requests::instance().abandon(*window);
   const int lost = ended ? MPI_SUCCESS : window->raise("MPI_Win_free", ended.fault());
   // Delete callbacks of attributes run inside the runtime's call and may still query the window.

@@ -26,6 +26,7 @@
 #include "pmpi/window/window_table.hpp"
 #include "transport/base/checked.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/long_wait.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/space/make_space.hpp"
 
@@ -151,6 +152,21 @@ Status make_handle(MPI_Info info, MPI_Win* handle) {
   return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
 }
 
+// While a rank waits for the others in the call.
+class CreationReason final : public LongWait::Reason {
+ public:
+  CreationReason(const char* call, const Group& group) : call_(call), group_(group) {}
+  std::string text(std::chrono::seconds waited) const override {
+    return fmt::format(
+        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it",
+        group_.rank(), waited.count(), call_, group_.ranks());
+  }
+
+ private:
+  const char* call_;
+  const Group& group_;
+};
+
 }  // namespace
 
 Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier) {
@@ -175,6 +191,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   };
   const Result<std::unique_ptr<CommunicatorGroup>> group_of_ranks = CommunicatorGroup::of(request.communicator);
   if (!group_of_ranks) return fault_of(group_of_ranks.error());
+  const CreationReason reason(request.call, *group_of_ranks.value());
   Agreement agreement(*group_of_ranks.value());
   Status ready = RuntimeResources::instance().start();
   if (ready) {
