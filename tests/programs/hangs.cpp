@@ -6,6 +6,7 @@
 //   hangs [create]          each kind of wait
 //   hangs quiet [create]    with FARSIDE_HANG=0: nothing is printed
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <regex>
 #include <signal.h>
@@ -42,7 +43,12 @@ void await_report(int signal = SIGUSR2) {
   sigemptyset(&reported);
   sigaddset(&reported, signal);
   const timespec limit{30, 0};
-  CHECK_EQ(sigtimedwait(&reported, nullptr, &limit), signal);
+  int got = 0;
+  // A process that is stopped and continued leaves the call (signal(7)).
+  do {
+    got = sigtimedwait(&reported, nullptr, &limit);
+  } while (got < 0 && errno == EINTR);
+  CHECK_EQ(got, signal);
 }
 
 // Calls `wait`, which hangs until the cause has the signal, and returns what was printed. The cause gets it when a line
