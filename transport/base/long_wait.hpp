@@ -35,7 +35,6 @@ class LongWait {
     ~Reason() { innermost_ = outer_; }
 
    private:
-    friend class LongWait;
     const Reason* outer_;
   };
 
