@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "transport/base/log.hpp"
+#include "transport/base/long_wait.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waited.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -26,6 +27,7 @@ Result<const Settings*> Process::settings() {
     settings_ = read_settings();
     if (settings_->ok() && !settings_->value().stats.empty()) statistics_.enable();
     if (settings_->ok() && !settings_->value().trace.empty()) Trace::activate();
+    if (settings_->ok()) LongWait::report_after(std::chrono::seconds(settings_->value().hang));
     if (statistics_.enabled() || Trace::active() != nullptr) Waited::measure();
   }
   if (!settings_->ok()) return settings_->error();

@@ -70,6 +70,7 @@ class BarrierSchedule {
 
   static BarrierSchedule flat(int rank, int ranks) {
     BarrierSchedule schedule;
+    schedule.flat_ = true;
     for (int k = 0; std::int64_t{1} << k < ranks; ++k) {
       const std::int64_t distance = std::int64_t{1} << k;
       schedule.add_round(k, static_cast<int>((rank + distance) % ranks),
@@ -106,6 +107,13 @@ class BarrierSchedule {
   }
 
   std::span<const Step> steps() const { return steps_; }
+  // Of a flat schedule for so many ranks: where each rank leaves its word first. That word says whether it has entered.
+  struct FirstWord {
+    int at = 0;
+    std::uint32_t word = ControlBlock::barrier_round(0);
+  };
+  static FirstWord first_word_of(int rank, int ranks) { return {.at = (rank + 1) % ranks}; }
+  bool is_flat() const { return flat_; }
 
  private:
   void add_round(int k, int to, int from) {
@@ -118,6 +126,7 @@ class BarrierSchedule {
   }
 
   std::vector<Step> steps_;
+  bool flat_ = false;
 };
 
 // One barrier of one rank. Errors: a failed write ends it, and so does abandon(). Before it ends, the rank notifies all
@@ -158,6 +167,8 @@ class Barrier {
     // What has arrived before the interruption is seen now.
     return BarrierWord::count(memory_.own(step.here)) < BarrierWord::count(word_) ? step.from : -1;
   }
+  // The rank whose word this one waits for, or -1 while it waits for nothing but its own writes.
+  int awaits() const { return failed_ || at_ == steps().size() ? -1 : steps()[at_].from; }
   void abandon() { failed_ = abandoned_ = true; }
   // How the barrier has ended, when it has failed: by this write, or by abandon().
   typename M::Operation* failed_operation() { return failed_ && notified_of_failure_ ? find_failed() : nullptr; }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The control words of one rank in one window, by byte offset from the start of its control block. Each row begins a
-// cache line, but for the drain words, which the changes of their lock words accompany. Size: 4,672 bytes, and 8 per 32
-// ranks.
+// cache line, but for the drain words, which the changes of their lock words accompany, and the held locks. Size: 4,672
+// bytes, and 8 per 32 ranks.
 //
 //     0  header of transport (transport/space/space.hpp)
 //    64  lock                   the passive-target lock of this rank (lock.hpp)
 //    72  drain                  its readers that a waiting writer waits for
 //   128  completed              completed access epochs towards this rank (exposure.hpp); only grows
+//   144  held[3]                the first locks of targets that this rank holds (lock_table.hpp), for ranks that have
+//                              waited for long; no protocol reads them
 //   192  barrier[32]            barriers entered by a rank that this one waits for, and its flags (barrier.hpp): per
 //                              round, per level of the tree of a node, and of the rank that releases this one
 //   448  wake[8]                wake words: this rank waits here for locks of other ranks, one word per lock
@@ -29,6 +31,8 @@ struct ControlBlockOf {
   static constexpr std::uint32_t kLock = 64;
   static constexpr std::uint32_t kDrain = 72;
   static constexpr std::uint32_t kCompleted = 128;
+  static constexpr std::uint32_t kHeld = 144;
+  static constexpr std::uint32_t kHeldLocks = 3;
   static constexpr std::uint32_t kBarrier = 192;
   static constexpr std::uint32_t kBarrierRounds = 20;
   static constexpr std::uint32_t kBarrierLevels = 11;

@@ -87,6 +87,14 @@ class AwaitPosts {
     }
     return true;
   }
+  // The targets whose posts have not arrived.
+  std::vector<int> missing() const {
+    std::vector<int> missing;
+    for (const int target : targets_.subspan(seen_)) {
+      if (posted_by(target) == 0) missing.push_back(target);
+    }
+    return missing;
+  }
   // Returns the first target whose post has not arrived and for which lost(target) is true, or -1. Precondition:
   // advance() has returned false. What has arrived when lost() is called is visible.
   template <class Lost>
@@ -153,6 +161,12 @@ class CompletionCount {
   template <RemoteMemory M>
   bool arrived(const M& memory, std::size_t members) const {
     return static_cast<std::int64_t>(memory.own(ControlBlock::kCompleted) - (waited_for_ + members)) >= 0;
+  }
+  // How many of these have not completed.
+  template <RemoteMemory M>
+  std::size_t missing(const M& memory, std::size_t members) const {
+    const auto missing = static_cast<std::int64_t>(waited_for_ + members - memory.own(ControlBlock::kCompleted));
+    return missing > 0 ? static_cast<std::size_t>(missing) : 0;
   }
   // An exposure ends without all its completes. They may still arrive, and could not be told from those of a later
   // exposure: there must be none.

@@ -98,6 +98,8 @@ class LockAll {
     return failed;
   }
   bool out_of_wake_words() const { return out_of_wake_words_; }
+  // The rank whose lock it acquires now, in a window without a global lock.
+  int awaited_rank() const { return std::min(next_, table_.ranks() - 1); }
   bool ok() const { return !failed_; }
 
  private:

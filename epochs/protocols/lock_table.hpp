@@ -36,6 +36,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <variant>
 
 #include "epochs/protocols/control_block.hpp"
@@ -51,7 +52,19 @@ struct HeldLock {
   bool fast = false;           // taken by one atomic, on the fast path
   std::uint8_t unused = 0;
   LockToken token = {};  // for the release
+
+  // Whether this is the exclusive lock of `rank` that is held now, given the rank's lock word: the holder has the
+  // earliest ticket of those that are present. Also right for an entry that has been released long ago, unless the
+  // tickets have come around.
+  bool holds_alone(int rank, std::uint64_t lock_word) const {
+    if (target != rank || type != LockType::kExclusive || !needs_release) return false;
+    const std::uint64_t present = LockWord::writers(lock_word) + LockWord::readers(lock_word);
+    return LockWord::writers(lock_word) > 0 &&
+           LockWord::distance(LockWord::ticket(lock_word), token.ticket()) + token.predecessors() == present;
+  }
 };
+// Its two words are read by other ranks (ControlBlock::kHeld).
+static_assert(sizeof(HeldLock) == 16 && std::is_trivially_copyable_v<HeldLock>);
 
 // The ticket of a lock of a target, if it was taken before the protocol of its acquisition begins.
 struct TakenTicket {

@@ -57,6 +57,7 @@ class Handles {
 // Waits for any of several requests. Tests repeatedly while some of them are farside's and under way.
 template <class Test, class Wait>
 int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wait) {
+  const RequestsReason reason(requests);
   for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());;) {
     if (Requests::instance().look(requests) == 0) return wait();
     bool over = false;

@@ -11,7 +11,7 @@ namespace {
       win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
 }
 [[gnu::noinline]] int continue_fence(Window& window, std::uint64_t word) {
-  return end_call(window, "MPI_Win_fence", window.continue_fence(word));
+  return in_call(window, "MPI_Win_fence", [&](Window& w) { return w.continue_fence(word); });
 }
 [[gnu::noinline]] int post(MPI_Group group, int assert, MPI_Win win) {
   return on_window(
@@ -35,20 +35,20 @@ namespace {
       lock_type, rank, assert, win);
 }
 [[gnu::noinline]] int lock_contended(Window& window, int lock_type, int rank, std::uint64_t before) {
-  return end_call(window, {"MPI_Win_lock", rank}, window.lock_contended(lock_type, rank, before));
+  return in_call(window, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock_contended(lock_type, rank, before); });
 }
 [[gnu::noinline]] int unlock(int rank, MPI_Win win) {
   return on_window(
       win, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); }, &Runtime::Win_unlock, rank, win);
 }
 [[gnu::noinline]] int unlock_contended(Window& window, epochs::HeldLock lock, std::uint64_t before) {
-  return end_call(window, {"MPI_Win_unlock", lock.target}, window.unlock_contended(lock, before));
+  return in_call(window, {"MPI_Win_unlock", lock.target}, [&](Window& w) { return w.unlock_contended(lock, before); });
 }
 // With threads a stripe takes the lock. Inline it would make the entry points larger.
 [[gnu::noinline]] int lock_among_threads(Window& window, int lock_type, int rank, int assert) {
   if (window.lock_in_stripe(lock_type, rank, assert)) [[likely]]
     return MPI_SUCCESS;
-  return end_call(window, {"MPI_Win_lock", rank}, window.lock(lock_type, rank, assert));
+  return in_call(window, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); });
 }
 [[gnu::noinline]] int unlock_among_threads(Window& window, int rank) {
   farside::epochs::HeldLock held;
@@ -59,7 +59,7 @@ namespace {
     return MPI_SUCCESS;
   }
   if (fast_path == Window::FastPath::kContended) return unlock_contended(window, held, before);
-  return end_call(window, {"MPI_Win_unlock", rank}, window.unlock(rank));
+  return in_call(window, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); });
 }
 [[gnu::noinline]] int flush(int rank, MPI_Win win) {
   return on_window(

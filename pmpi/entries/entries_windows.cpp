@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the beginning and end of MPI.
 #include "pmpi/entries/entry.hpp"
+#include "pmpi/observe/files_on_signal.hpp"
+#include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/trace_file.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
@@ -27,6 +29,8 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
 }
 
 void end_with_runtime() {
+  end_files_on_signal();
+  learn_own_rank();
   write_statistics();
   write_trace();
   // Windows that were not freed keep the endpoint until the process exits.
@@ -96,7 +100,11 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
   }
   if (const Outcome outcome = window->check_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
   // Operations that failed at the end are reported, but the window is freed: the other ranks free it, too.
-  const Outcome ended = window->end();
+  const CallSite call("MPI_Win_free");
+  const Outcome ended = [&] {
+    const CallReason reason(*window, call);
+    return window->end();
+  }();
   Requests::instance().abandon(*window);
   const int lost = ended ? MPI_SUCCESS : window->raise("MPI_Win_free", ended.fault());
   // Delete callbacks of attributes run inside the runtime's call and may still query the window.

@@ -10,6 +10,7 @@
 
 #include "pmpi/fault.hpp"
 #include "pmpi/runtime/runtime.hpp"
+#include "pmpi/window/wait_reasons.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
 
@@ -19,8 +20,13 @@
 
 namespace farside::pmpi {
 
-// Returns the return code of the call, after the error handler if the call failed.
-inline int end_call(Window& window, const CallSite& call, const Outcome& outcome) {
+// Carries out the call, and returns its return code, after the error handler if it failed.
+template <class Body>
+int in_call(Window& window, const CallSite& call, Body&& body) {
+  const Outcome outcome = [&]() -> Outcome {
+    const CallReason reason(window, call);
+    return body(window);
+  }();
   if (outcome) [[likely]] return MPI_SUCCESS;
   return window.raise(call, outcome.fault());
 }
@@ -33,7 +39,7 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
     if (why_none != nullptr) return raise_without_window(call, why_none);
     return (runtime().*original)(args...);
   }
-  return end_call(*window, call, body(*window));
+  return in_call(*window, call, body);
 }
 
 // Tries the fast path of a call (window_fast_path.hpp). On false the entry point calls a function that is not inlined

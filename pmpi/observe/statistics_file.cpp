@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/observe/statistics_file.hpp"
 
+#include <array>
 #include <atomic>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unistd.h>
 
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
+#include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/window_statistics.hpp"
-#include "pmpi/runtime/runtime_resources.hpp"
-#include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -77,14 +75,12 @@ void begin_statistics() {
 void write_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
   if (!settings || settings.value()->stats.empty()) return;
-  const RuntimeResources& resources = RuntimeResources::instance();
-  const int rank = resources.process_rank();
-
   nlohmann::json json;
-  json["rank"] = rank;
+  json["rank"] = own_rank();
   json["windows"] = {{"farside", farside_windows.load(std::memory_order_relaxed)},
                      {"runtime", runtime_windows.load(std::memory_order_relaxed)}};
-  Statistics& statistics = Process::instance().statistics();
+  // Those of the windows and, below, those of the process.
+  std::array<std::array<StatisticsSums::Operations, kCountedNames.size()>, kRouteNames.size()> operations{};
   const std::map<std::string, StatisticsSums> by_kind = AllWindowStatistics::instance().sums();
   const ClockPair now = ClockPair::read();
   // Without a window there is no begin, and no tick was counted.
@@ -96,7 +92,8 @@ void write_statistics() {
     for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
       for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
         const StatisticsSums::Operations& done = sums.operations[route][what];
-        statistics.add(static_cast<RouteKind>(route), static_cast<Counted>(what), done.bytes, done.count);
+        operations[route][what].count += done.count;
+        operations[route][what].bytes += done.bytes;
       }
     }
   }
@@ -104,19 +101,15 @@ void write_statistics() {
   for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
     for (std::size_t what = 0; what < kCountedNames.size(); ++what) {
       const Statistics::Counter& counter =
-          statistics.counter(static_cast<RouteKind>(route), static_cast<Counted>(what));
-      const std::uint64_t count = counter.count.load(std::memory_order_relaxed);
-      if (count == 0) continue;
-      json["routes"][kRouteNames[route]][kCountedNames[what]] = {
-          {"count", count}, {"bytes", counter.bytes.load(std::memory_order_relaxed)}};
+          Process::instance().statistics().counter(static_cast<RouteKind>(route), static_cast<Counted>(what));
+      StatisticsSums::Operations& done = operations[route][what];
+      done.count += counter.count.load(std::memory_order_relaxed);
+      done.bytes += counter.bytes.load(std::memory_order_relaxed);
+      if (done.count == 0) continue;
+      json["routes"][kRouteNames[route]][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
     }
   }
-  const std::string apart = resources.was_spawned() ? fmt::format(".spawned-{}", getpid()) : "";
-  const std::string path = fmt::format("{}{}.{}.json", settings.value()->stats, apart, rank);
-  std::ofstream file(path);
-  file << json.dump(2) << '\n';
-  file.close();
-  if (!file) log(LogLevel::kWarn, "FARSIDE_STATS: {} could not be written", path);
+  (void)write_rank_file("FARSIDE_STATS", settings.value()->stats, "json", json.dump(2) + '\n');
 }
 
 }  // namespace farside::pmpi

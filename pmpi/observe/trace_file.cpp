@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/observe/trace_file.hpp"
 
-#include <fstream>
 #include <string>
 #include <unistd.h>
 #include <vector>
 
 #include "pmpi/observe/clocks.hpp"
+#include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/window_statistics.hpp"
-#include "pmpi/runtime/runtime_resources.hpp"
-#include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -51,7 +49,7 @@ void write_trace() {
   TraceHeader header;
   header.header_bytes = sizeof(TraceHeader);
   header.record_bytes = sizeof(TraceRecord);
-  header.rank = RuntimeResources::instance().process_rank();
+  header.rank = own_rank();
   header.pid = getpid();
   header.records = records.size();
   header.lost_epochs = trace->epochs().lost();
@@ -62,14 +60,9 @@ void write_trace() {
   header.last = ClockPair::read();
   gethostname(header.host.data(), header.host.size() - 1);
 
-  const std::string apart = RuntimeResources::instance().was_spawned() ? fmt::format(".spawned-{}", getpid()) : "";
-  const std::string path = fmt::format("{}{}.{}.trace", settings.value()->trace, apart, header.rank);
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&header), sizeof header);
-  file.write(reinterpret_cast<const char*>(records.data()),
-             static_cast<std::streamsize>(records.size() * sizeof(TraceRecord)));
-  file.close();
-  if (!file) log(LogLevel::kWarn, "FARSIDE_TRACE: {} could not be written", path);
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes.append(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(TraceRecord));
+  (void)write_rank_file("FARSIDE_TRACE", settings.value()->trace, "trace", bytes);
 }
 
 }  // namespace farside::pmpi

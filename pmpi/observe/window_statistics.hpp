@@ -103,8 +103,8 @@ class WindowStatistics {
   // Prepares for calls from several threads at once.
   void expect_threads();
 
-  // Returns the sums so far.
-  StatisticsSums sums();
+  // Returns the sums so far. Any thread: of an operation that another one counts meanwhile it may have half.
+  StatisticsSums sums() const;
   const std::string& kind() const { return kind_; }
 
  private:
@@ -144,7 +144,8 @@ class AllWindowStatistics {
   static AllWindowStatistics& instance();
   void enter(WindowStatistics& window_statistics);
   void leave(WindowStatistics& window_statistics);
-  // Returns the sums by kind of window, such as "create cma". There are few kinds.
+  // Returns the sums by kind of window, such as "create cma". There are few kinds. The mutex that it takes is held by
+  // others for the making and freeing of windows' statistics only.
   std::map<std::string, StatisticsSums> sums();
   // For the trace: returns the number of a new window, and keeps a record of each of the first 4,096 windows.
   std::uint32_t add_window(TraceRecord window);

@@ -14,6 +14,7 @@
 #include "epochs/protocols/lock_words.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/observe/clocks.hpp"
+#include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -26,6 +27,7 @@
 #include "pmpi/window/window_table.hpp"
 #include "transport/base/checked.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/long_wait.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/space/make_space.hpp"
 
@@ -151,6 +153,21 @@ Status make_handle(MPI_Info info, MPI_Win* handle) {
   return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
 }
 
+// While a rank waits for the others in the call.
+class CreationReason final : public LongWait::Reason {
+ public:
+  CreationReason(const char* call, const Group& group) : call_(call), group_(group) {}
+  std::string text(std::chrono::seconds waited) const override {
+    return fmt::format(
+        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it",
+        group_.rank(), waited.count(), call_, group_.ranks());
+  }
+
+ private:
+  const char* call_;
+  const Group& group_;
+};
+
 }  // namespace
 
 Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier) {
@@ -175,11 +192,13 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   };
   const Result<std::unique_ptr<CommunicatorGroup>> group_of_ranks = CommunicatorGroup::of(request.communicator);
   if (!group_of_ranks) return fault_of(group_of_ranks.error());
+  const CreationReason reason(request.call, *group_of_ranks.value());
   Agreement agreement(*group_of_ranks.value());
   Status ready = RuntimeResources::instance().start();
   if (ready) {
     prepare_datatypes();
     begin_statistics();
+    begin_files_on_signal();
   }
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   Outcome arguments = check_arguments(request);

@@ -130,10 +130,29 @@ int Requests::complete_finished(std::span<const MPI_Request> requests) {
 
 void Requests::wait(std::span<const MPI_Request> requests) {
   if (look(requests) == 0) return;
+  const RequestsReason reason(requests);
   // One after the other: while one is under way, a check of the later ones gains nothing.
   for (const MPI_Request& request : requests) {
     wait_until(Process::instance().own_wake_event(), [&] { return look({&request, 1}) == 0; });
   }
+}
+
+std::string Requests::report_wait(std::span<const MPI_Request> requests, std::chrono::seconds waited) const {
+  for (const MPI_Request request : requests) {
+    Place* const place = find(request);
+    if (place == nullptr) continue;
+    std::unique_lock held(place->mutex);
+    const Operation* const operation = place->operation.get();
+    if (operation == nullptr || operation->own == nullptr || operation->window == nullptr) continue;
+    Window& window = *operation->window;
+    const int rank = operation->rank;
+    const char* const call = operation->call;
+    held.unlock();
+    Window::Awaited awaited = window.awaited_by_operations(rank);
+    awaited.what = fmt::format("for rank {} to acknowledge its {}", rank, call);
+    return window.report_wait("a call that completes requests", waited, awaited);
+  }
+  return {};
 }
 
 int Requests::report(MPI_Request request) {

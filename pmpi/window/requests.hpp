@@ -16,17 +16,20 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <mpi.h>
 
 #include "pmpi/fault.hpp"
 #include "pmpi/window/handle_table.hpp"
+#include "transport/base/long_wait.hpp"
 #include "transport/base/small_mutex.hpp"
 #include "transport/routes/outstanding.hpp"
 
@@ -56,6 +59,8 @@ class Requests {
   int look(std::span<const MPI_Request> requests);
   // Waits until the operations of all these requests are over, and completes them.
   void wait(std::span<const MPI_Request> requests);
+  // The sentence of a report (FARSIDE_HANG) of the first of these whose operation is under way; empty if none is.
+  std::string report_wait(std::span<const MPI_Request> requests, std::chrono::seconds waited) const;
   // Returns the error of the operation of a request that a call of the runtime has just completed or freed in this
   // thread, or MPI_SUCCESS. Calls the window's error handler. For FARSIDE_CHECK=strict the operation is complete now.
   int report(MPI_Request request);
@@ -111,6 +116,18 @@ class Requests {
   HandleTable<Place> places_;
   std::atomic<bool> any_{false};
   std::atomic<std::size_t> to_report_{0};  // changed for errors and with FARSIDE_CHECK=strict only
+};
+
+// The reason of a wait for any of these requests, or all.
+class RequestsReason final : public LongWait::Reason {
+ public:
+  explicit RequestsReason(std::span<const MPI_Request> requests) : requests_(requests) {}
+  std::string text(std::chrono::seconds waited) const override {
+    return Requests::instance().report_wait(requests_, waited);
+  }
+
+ private:
+  std::span<const MPI_Request> requests_;
 };
 
 }  // namespace farside::pmpi

@@ -41,7 +41,9 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       locks_(space_->rank(), space_->ranks(), global_lock_home),
       marks_exposure_(check != Check::kOff),
       barrier_schedule_(std::move(barriers)) {
-  locks_.locks().reserve(1);
+  locks_.locks() =
+      WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space_->own_control_word(epochs::ControlBlock::kHeld)));
+  locks_.locks().reserve(epochs::ControlBlock::kHeldLocks);
   locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();
   statistics_ = WindowStatistics::open(*space_, {flavor_of(attributes.flavor), id}, threaded);
@@ -84,10 +86,14 @@ void* Window::predefined_attribute(int key) {
   }
 }
 
-int Window::raise(const CallSite& call, const Fault& fault) {
+std::string Window::name() const {
   std::array<char, MPI_MAX_OBJECT_NAME> name{};
   int length = 0;
   PMPI_Win_get_name(handle_, name.data(), &length);
+  return length > 0 ? name.data() : "(unnamed)";
+}
+
+int Window::raise(const CallSite& call, const Fault& fault) {
   std::string state;
   {
     const auto held = guard();
@@ -103,8 +109,7 @@ int Window::raise(const CallSite& call, const Fault& fault) {
     // A lock also depends on other ranks than its target: the home of the global lock, a rank to be woken.
     if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);
   }
-  log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, length > 0 ? name.data() : "(unnamed)", where,
-      fault.text, state);
+  log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, name(), where, fault.text, state);
   PMPI_Win_call_errhandler(handle_, fault.error_class);
   return fault.error_class;
 }

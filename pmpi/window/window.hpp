@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,7 @@
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/observe/window_statistics.hpp"
+#include "pmpi/window/held_locks.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/members.hpp"
 #include "pmpi/window/synchronization.hpp"
@@ -65,7 +67,7 @@ struct WindowLockTraits {
   // rank's lock, at some 10 ns each, and an exclusive lock is one atomic instead of two.
   static constexpr std::size_t kMostRanks = 16;
   template <class T>
-  using List = std::vector<T>;
+  using List = std::vector<T, HeldLocksMemory<T>>;
   struct Mutex {
     BiasedMutex mutex;
     RelaxedFlag threaded;  // without threads it is not locked
@@ -225,6 +227,20 @@ class Window {
   // thread is in a call on this window.
   void expect_threads();
 
+  // "(unnamed)" if it has none.
+  std::string name() const;
+
+  // Reports of FARSIDE_HANG (wait_reasons.hpp). What a call waits for, as the end of "has waited in MPI_Win_lock", and
+  // what is known of the ranks concerned, which begins with a space, comma or semicolon. The awaited_ calls read words
+  // of other ranks, and may take half a second for each rank that does not answer over the fabric.
+  struct Awaited {
+    std::string what;
+    std::string more;
+  };
+  std::string report_wait(const char* call, std::chrono::seconds waited, const Awaited& awaited) const;
+  // Operations that are not acknowledged. `target`: that of the call, where it has one.
+  Awaited awaited_by_operations(int target);
+
   // Logs the fault in one line, calls the window's error handler, and returns the return code of the call.
   int raise(const CallSite& call, const Fault& fault);
 
@@ -289,6 +305,22 @@ class Window {
   Outcome mark_exposed();
   Outcome end_exposure(epochs::Call call, std::size_t origins);
   Status complete_lost();
+  // The same for synchronization. `next`: the rank whose lock a lock_all acquires now, without a global lock.
+  Awaited awaited_lock(int target, epochs::LockType type);
+  Awaited awaited_lock_all(int next);
+  // `peer`, `count`: as Barrier::awaits() and BarrierWord::count().
+  Awaited awaited_in_barrier(int peer, std::uint64_t count);
+  Awaited awaited_posts(std::span<const int> missing);
+  Awaited awaited_completes(std::size_t missing, std::span<const int> origins);
+  // Control words of ranks; those that cannot be read within a short time have no value.
+  struct WordOf {
+    int rank;
+    std::uint32_t word;
+  };
+  std::vector<std::optional<std::uint64_t>> read_words(std::span<const WordOf> words);
+  std::vector<int> exclusive_holders(int target);
+  std::string trouble_of(int rank);
+  std::string trouble_of(std::span<const int> ranks);
   // The synchronization calls without window statistics. do_lock() and do_unlock() try the fast path first.
   Outcome do_lock(int lock_type, int rank, int assert);
   // `lock`: the one that is released, if the call succeeds.

@@ -9,6 +9,7 @@
 #include "epochs/protocols/exposure.hpp"
 #include "pmpi/check/collective_check.hpp"
 #include "pmpi/window/synchronization.hpp"
+#include "pmpi/window/wait_reasons.hpp"
 #include "pmpi/window/window.hpp"
 
 namespace farside::pmpi {
@@ -86,6 +87,8 @@ Outcome Window::meet(std::uint64_t word) {
   Patience patience;
   ControlMemory::Operation* failed = nullptr;
   bool over = false;
+  const WaitReason reason(*this,
+                          [&] { return awaited_in_barrier(barrier.awaits(), epochs::BarrierWord::count(word)); });
   wait_until(space_->wake_event(), [&] {
     over = barrier.advance();
     if (!over && patience.is_over(barrier.awaits_lost())) barrier.abandon();
@@ -228,6 +231,7 @@ Outcome Window::do_start(MPI_Group group, int assert) {
     epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
     Patience patience;
     bool over = false;
+    const WaitReason reason(*this, [&] { return awaited_posts(posts.missing()); });
     wait_until(space_->wake_event(), [&] {
       over = posts.advance();
       return over ||
@@ -289,6 +293,15 @@ Outcome Window::do_wait() {
   }
   Status lost;
   bool over = false;
+  const WaitReason reason(*this, [&] {
+    Members of_post;
+    std::span<const int> posted;
+    {
+      const auto held = guard();
+      posted = of_post.copy(epoch_.posted_group());
+    }
+    return awaited_completes(completions_.missing(control_, origins), posted);
+  });
   wait_until(space_->wake_event(), [&] {
     over = completions_.take(control_, origins);
     if (over || (lost = complete_lost())) return over;

@@ -141,7 +141,7 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]]
     return FastPath::kContended;
   epoch_.fast_locked(rank, type);
-  // It is the only lock, and the constructor reserves the memory of one: the compiler omits the growth of the vector.
+  // It is the only lock, and the constructor reserves the memory of some: the compiler omits the growth of the vector.
   if (locks_.locks().size() == locks_.locks().capacity()) __builtin_unreachable();
   locks_.locks().push_back({.target = rank,
                             .type = type,

@@ -12,6 +12,7 @@
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_target.hpp"
 #include "pmpi/window/synchronization.hpp"
+#include "pmpi/window/wait_reasons.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/log.hpp"
 
@@ -66,6 +67,7 @@ Status Window::run_to_end(auto& protocol, int peer) {
 
 Outcome Window::acquire(HeldLock& lock, const std::optional<epochs::TakenTicket>& taken) {
   LockTarget acquire(control_, locks_, lock.target, lock.type, taken);
+  const WaitReason reason(*this, [&] { return awaited_lock(lock.target, lock.type); });
   Status status = run_to_end(acquire, lock.target);
   lock.token = acquire.token();
   if (acquire.out_of_wake_words()) return Outcome(Status(out_of_wake_words()));
@@ -339,6 +341,7 @@ Outcome Window::do_lock_all(int assert) {
   Status acquired;
   if (!unchecked) {
     epochs::LockAll all(control_, locks_);
+    const WaitReason reason(*this, [&] { return awaited_lock_all(all.awaited_rank()); });
     acquired = run_to_end(all);
     if (all.out_of_wake_words()) acquired = out_of_wake_words();
   }

@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "epochs/protocols/lock_table.hpp"
+
 using namespace farside::epochs;
 
 TEST_CASE("the bits in the way of a lock are there exactly if it does not hold at once, or the rank is exposed",
@@ -80,4 +82,29 @@ TEST_CASE("the last rank that a window may have is told apart from the others, a
   CHECK(LockWord::present((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kReader,
                           LockType::kExclusive) == 0);
   CHECK(!LockWord::exposed((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kWriter));
+}
+
+TEST_CASE("the entry of an exclusive lock tells its holder from those that have released it or wait", "[epochs]") {
+  const auto held = [](std::uint64_t ticket, LockToken::How how = LockToken::kPlain, std::uint64_t what = 0) {
+    HeldLock lock{.target = 3, .type = LockType::kExclusive, .needs_release = true};
+    lock.token = LockToken(ticket, how, what);
+    return lock;
+  };
+  std::uint64_t word = 7 * LockWord::kTicket;
+  CHECK(!held(6).holds_alone(3, word));  // released
+  word += LockWord::arrive(LockType::kExclusive);
+  CHECK(held(7).holds_alone(3, word));
+  CHECK(!held(7).holds_alone(2, word));
+  CHECK(!held(6).holds_alone(3, word));
+  word += LockWord::arrive(LockType::kShared) + LockWord::arrive(LockType::kExclusive);
+  CHECK(held(7).holds_alone(3, word));
+  CHECK(!held(9).holds_alone(3, word));
+  word += LockWord::depart(LockType::kExclusive);
+  CHECK(!held(7).holds_alone(3, word));
+  // Two readers have departed, and are taken off the word together with the writer that follows them.
+  std::uint64_t after_readers = 2 * LockWord::arrive(LockType::kShared) + LockWord::arrive(LockType::kExclusive);
+  CHECK(held(2, LockToken::kReleasesPredecessors, 2).holds_alone(3, after_readers));
+  // Of tickets that come around.
+  CHECK(held(LockWord::kTickets - 1)
+            .holds_alone(3, (LockWord::kTickets - 1) * LockWord::kTicket + LockWord::arrive(LockType::kExclusive)));
 }

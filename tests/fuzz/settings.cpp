@@ -46,6 +46,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else if (name == "FARSIDE_PEER_TIMEOUT") {
     require(settings.peer_timeout <= 86400 && value.find_first_not_of("0123456789") == value.npos,
             "seconds are a number in range");
+  } else if (name == "FARSIDE_HANG") {
+    require(settings.hang <= 86400 && value.find_first_not_of("0123456789") == value.npos,
+            "seconds are a number in range");
   } else if (name == "FARSIDE_CONNECTIONS") {
     require(settings.connections <= 1000000 && value.find_first_not_of("0123456789") == value.npos,
             "a number in range");

@@ -16,7 +16,8 @@
 
 namespace check {
 
-// Captures stderr from its construction until end(), which must be called. Returns 64 KiB at most.
+// Captures stderr from its construction until end(), which must be called. Returns 64 KiB at most. Any thread may call
+// so_far().
 class Stderr {
  public:
   Stderr() {
@@ -27,6 +28,9 @@ class Stderr {
   std::string end() {
     std::fflush(stderr);
     dup2(terminal, STDERR_FILENO);
+    return so_far();
+  }
+  std::string so_far() const {
     std::string text(1 << 16, '\0');
     const ssize_t bytes = pread(file(), text.data(), text.size(), 0);
     text.resize(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);

@@ -27,18 +27,22 @@ inline std::vector<int> pids_here() {
   return pids;
 }
 
-// Stops all threads of a process while this object exists. 0 is no process.
+// Stops all threads of a process. SIGCONT continues them.
+inline void stop(pid_t pid) {
+  CHECK_EQ(kill(pid, SIGSTOP), 0);
+  for (char message = 'R'; message != 'T'; sched_yield()) {
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    std::getline(stat, line);
+    message = line[line.rfind(')') + 2];
+  }
+}
+
+// Stops a process while this object exists. 0 is no process.
 class Stopped {
  public:
   explicit Stopped(pid_t pid) : pid_(pid) {
-    if (pid_ == 0) return;
-    CHECK_EQ(kill(pid_, SIGSTOP), 0);
-    for (char message = 'R'; message != 'T'; sched_yield()) {
-      std::ifstream stat("/proc/" + std::to_string(pid_) + "/stat");
-      std::string line;
-      std::getline(stat, line);
-      message = line[line.rfind(')') + 2];
-    }
+    if (pid_ != 0) stop(pid_);
   }
   ~Stopped() {
     if (pid_ != 0) CHECK_EQ(kill(pid_, SIGCONT), 0);

@@ -70,7 +70,7 @@ bool same(const Settings& a, const Settings& b) {
   return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider &&
          a.device == b.device && a.log == b.log && a.stats == b.stats && a.trace == b.trace && a.check == b.check &&
          a.nic_atomics == b.nic_atomics && a.huge_pages == b.huge_pages && a.connections == b.connections &&
-         a.peer_timeout == b.peer_timeout;
+         a.peer_timeout == b.peer_timeout && a.hang == b.hang;
 }
 
 struct Documented {
@@ -109,6 +109,7 @@ const std::map<std::string, std::vector<Documented>>& documented() {
        {{"0", [](Settings& s) { s.connections = 0; }}, {"1000000", [](Settings& s) { s.connections = 1000000; }}}},
       {"FARSIDE_PEER_TIMEOUT",
        {{"0", [](Settings& s) { s.peer_timeout = 0; }}, {"86400", [](Settings& s) { s.peer_timeout = 86400; }}}},
+      {"FARSIDE_HANG", {{"0", [](Settings& s) { s.hang = 0; }}, {"86400", [](Settings& s) { s.hang = 86400; }}}},
       {"FARSIDE_LOG",
        {{"error", [](Settings& s) { s.log = LogLevel::kError; }},
         {"warn", [](Settings& s) { s.log = LogLevel::kWarn; }},
@@ -185,6 +186,9 @@ TEST_CASE("a bad value is an error that names the variable, the value and what i
       {"FARSIDE_CHECK", "paranoid"},
       {"FARSIDE_HUGE_PAGES", ""},
       {"FARSIDE_HUGE_PAGES", "on"},
+      {"FARSIDE_HANG", ""},
+      {"FARSIDE_HANG", "86401"},
+      {"FARSIDE_HANG", "60 s"},
       {"FARSIDE_PEER_TIMEOUT", ""},
       {"FARSIDE_PEER_TIMEOUT", "-1"},
       {"FARSIDE_PEER_TIMEOUT", "86401"},

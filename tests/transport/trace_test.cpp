@@ -2,6 +2,7 @@
 // What is counted and recorded: operations by target, records in a ring, time.
 #include "transport/base/trace.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <thread>
@@ -67,6 +68,30 @@ TEST_CASE("several threads lose no record of each other") {
   CHECK(sum == 16000);
 }
 
+TEST_CASE("a ring is read while the only thread that records goes on: what is returned is whole and in order") {
+  TraceRing ring(64);
+  std::atomic<bool> over{false};
+  std::thread recorder([&] {
+    for (std::uint64_t i = 0; !over; ++i) {
+      TraceRecord record = numbered(i);
+      record.begin = record.end = i;
+      ring.add(record);
+    }
+  });
+  bool whole = true, ordered = true;
+  for (int round = 0; round < 2000; ++round) {
+    const std::vector<TraceRecord> records = ring.take();
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      whole = whole && records[i].begin == records[i].count && records[i].end == records[i].count;
+      ordered = ordered && (i == 0 || records[i].count == records[i - 1].count + 1);
+    }
+  }
+  over = true;
+  recorder.join();
+  CHECK(whole);
+  CHECK(ordered);
+}
+
 TEST_CASE("operations are counted by target and kind, and given out once") {
   OperationCounts counts(false);
   REQUIRE(counts.row(2) != nullptr);
@@ -78,6 +103,25 @@ TEST_CASE("operations are counted by target and kind, and given out once") {
   CHECK(drained(counts).empty());
   counts.add_here(*counts.row(2), Counted::kPut, 1);
   CHECK(drained(counts) == Sums{{{2, Counted::kPut}, {1, 1}}});
+}
+
+TEST_CASE("the counts since the last drain are read without a change") {
+  OperationCounts counts(false);
+  const auto now = [&] {
+    Sums sums;
+    counts.each([&](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
+      sums[{target, what}] = {count, bytes};
+    });
+    return sums;
+  };
+  CHECK(now().empty());
+  counts.add(2, Counted::kPut, 8);
+  counts.add(5, Counted::kGet, 4);
+  const Sums both{{{2, Counted::kPut}, {1, 8}}, {{5, Counted::kGet}, {1, 4}}};
+  CHECK(now() == both);
+  CHECK(now() == both);
+  CHECK(drained(counts, 2) == Sums{{{2, Counted::kPut}, {1, 8}}});
+  CHECK(now() == Sums{{{5, Counted::kGet}, {1, 4}}});
 }
 
 TEST_CASE("concurrent threads lose no counts while another thread drains them") {

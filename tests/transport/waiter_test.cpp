@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -89,4 +91,47 @@ TEST_CASE("a signal wakes a sleeping waiter, which listens only while it waits")
     pause_until_armed(waiter, again);
   }
   CHECK(again.listening == 0);
+}
+
+TEST_CASE("a long wait is reported once, and again after each doubling of its time") {
+  struct Reason final : LongWait::Reason {
+    std::string text(std::chrono::seconds waited) const override {
+      times.push_back(waited);
+      return {};
+    }
+    const char* call() const override { return "MPI_Win_lock"; }
+    mutable std::vector<std::chrono::seconds> times;
+  };
+  Recorder recorder;
+  WakeEvent wake_event;
+  LongWait::report_after(1s);
+  const auto wait = [&](std::chrono::milliseconds time) {
+    const auto begun = std::chrono::steady_clock::now();
+    for (Waiter waiter(recorder, wake_event); std::chrono::steady_clock::now() - begun < time;) waiter.pause();
+  };
+  Reason reason;
+  wait(500ms);
+  CHECK(reason.times.empty());
+  wait(2300ms);
+  REQUIRE_FALSE(reason.times.empty());
+  CHECK(reason.times[0] >= 1s);
+  for (std::size_t i = 1; i < reason.times.size(); ++i) CHECK(reason.times[i] >= 2 * reason.times[i - 1]);
+  reason.times.clear();
+  {
+    // The innermost reason speaks, and knows the call.
+    struct Inner final : LongWait::Reason {
+      std::string text(std::chrono::seconds) const override {
+        of = call();
+        return {};
+      }
+      mutable std::string of;
+    };
+    const Inner inner;
+    wait(1300ms);
+    CHECK(inner.of == "MPI_Win_lock");
+  }
+  CHECK(reason.times.empty());
+  LongWait::report_after(0s);
+  wait(1300ms);
+  CHECK(reason.times.empty());
 }

@@ -7,8 +7,12 @@ namespace farside {
 void OperationCounts::touch(Row& row, Counted what) { touched_.push_back({&row, what}); }
 
 OperationCounts::Row& OperationCounts::find(int target) {
-  Row& row = rows_[target];
+  const auto [found, is_new] = rows_.try_emplace(target);
+  Row& row = found->second;
+  if (!is_new) return row;
   row.target = target;
+  row.before = last_row_.load(std::memory_order_relaxed);
+  last_row_.store(&row, std::memory_order_release);
   return row;
 }
 

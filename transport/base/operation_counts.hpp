@@ -3,10 +3,12 @@
 // statistics or a trace. To count an operation takes two additions on the target's cache line. A list of the touched
 // counts makes the cost of drain() independent of the number of targets.
 //
-// Thread safety: add(), add_slow() and drain() any, after expect_threads(). Memory: 88 bytes per target that is used.
+// Thread safety: add(), add_slow() and drain() any, after expect_threads(); each() and slow() any. Memory: 96 bytes per
+// target that is used.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -31,6 +33,7 @@ class OperationCounts {
   struct Row {
     std::int32_t target = 0;
     std::array<Cell, kKinds> cells{};
+    Row* before = nullptr;  // the row that was made before this one
   };
 
   // `threaded`: several threads may count at once.
@@ -62,7 +65,19 @@ class OperationCounts {
     }
   }
   using Slow = std::array<std::array<std::uint64_t, kSlowNames.size()>, 2>;  // lock, handler
-  const Slow& slow() const { return slow_; }
+  [[gnu::no_sanitize("thread")]] Slow slow() const { return slow_; }
+
+  // Calls take(target, what, count, bytes) for all counts, without a mutex and without a change. Another thread may
+  // count or drain meanwhile: the last operations may then be missing, or be taken twice.
+  template <class Take>
+  [[gnu::no_sanitize("thread")]] void each(Take&& take) const {
+    for (const Row* row = last_row_.load(std::memory_order_acquire); row != nullptr; row = row->before) {
+      for (std::size_t what = 0; what < kKinds; ++what) {
+        const Cell cell = row->cells[what];
+        if (cell.count != 0) take(row->target, static_cast<Counted>(what), cell.count, cell.bytes);
+      }
+    }
+  }
 
   // Calls take(target, what, count, bytes) for all counts of the target `only`, or of all targets if `only` is
   // negative, and sets these counts to 0.
@@ -92,7 +107,8 @@ class OperationCounts {
   Row& find(int target);
 
   RelaxedFlag threaded_;
-  std::unordered_map<int, Row> rows_;
+  std::unordered_map<int, Row> rows_;  // which do not move
+  std::atomic<Row*> last_row_{nullptr};
   std::vector<Touched> touched_;
   Slow slow_{};
   std::mutex mutex_;

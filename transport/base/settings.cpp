@@ -62,6 +62,8 @@ bool parse_peer_timeout(std::string_view value, Settings& settings) {
   return parse_number(value, 86400, settings.peer_timeout);
 }
 
+bool parse_hang(std::string_view value, Settings& settings) { return parse_number(value, 86400, settings.hang); }
+
 bool parse_check(std::string_view value, Settings& settings) {
   static constexpr std::array<std::string_view, 3> kWords = {"off", "on", "strict"};
   const auto* word = std::find(kWords.begin(), kWords.end(), value);
@@ -117,15 +119,21 @@ constexpr Setting kSettings[] = {
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
      parse_peer_timeout},
+    {"FARSIDE_HANG", "60", "0 to 86400",
+     "seconds after which a rank that waits in one call says in a warning what it waits for, and again after each "
+     "doubling of the time; 0: never",
+     parse_hang},
     {"FARSIDE_CHECK", "on", "off, on or strict",
      "checking of MPI's rules; off: only of what protects memory and locks; strict: also accesses that conflict, of "
      "one rank and of several (slow)",
      parse_check},
     {"FARSIDE_LOG", "warn", "error, warn, info or debug", "verbosity of farside's messages on stderr", parse_log},
     {"FARSIDE_STATS", "", "a path prefix",
-     "each rank writes PREFIX.RANK.json at MPI_Finalize; farside explain reads them", parse_stats},
+     "each rank writes PREFIX.RANK.json at MPI_Finalize, SIGTERM and SIGUSR1; farside explain reads them", parse_stats},
     {"FARSIDE_TRACE", "", "a path prefix",
-     "each rank records its epochs and waits, and writes PREFIX.RANK.trace at MPI_Finalize; farside trace reads them",
+     "each rank records its epochs and waits, and writes PREFIX.RANK.trace at MPI_Finalize, SIGTERM and SIGUSR1; "
+     "farside "
+     "trace reads them",
      parse_trace},
 };
 

@@ -34,13 +34,15 @@ struct Settings {
   std::uint32_t connections = 1024;
   // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.
   std::uint32_t peer_timeout = 60;
+  // FARSIDE_HANG: seconds after which a wait is reported (base/long_wait.hpp); 0: never.
+  std::uint32_t hang = 60;
   // FARSIDE_CHECK
   Check check = Check::kOn;
   // FARSIDE_LOG
   LogLevel log = LogLevel::kWarn;
-  // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize; empty: no statistics.
+  // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize, SIGTERM and SIGUSR1; empty: no statistics.
   std::string stats;
-  // FARSIDE_TRACE: each rank writes PREFIX.RANK.trace at MPI_Finalize; empty: no trace.
+  // FARSIDE_TRACE: each rank writes PREFIX.RANK.trace then; empty: no trace.
   std::string trace;
 };
 

@@ -5,12 +5,19 @@
 
 namespace farside {
 
-std::vector<TraceRecord> TraceRing::take() const {
-  const std::scoped_lock held(mutex_);
-  const std::uint64_t kept = std::min<std::uint64_t>(next_, mask_ + 1);
+// A thread may record meanwhile, and overwrite the oldest records while they are copied: these are dropped.
+[[gnu::no_sanitize("thread")]] std::vector<TraceRecord> TraceRing::take() const {
+  const std::uint64_t end = next_.load(std::memory_order_acquire);
+  const std::uint64_t begin = end - std::min<std::uint64_t>(end, mask_ + 1);
   std::vector<TraceRecord> result;
-  result.reserve(kept);
-  for (std::uint64_t i = next_ - kept; i < next_; ++i) result.push_back(records_.get()[i & mask_]);
+  result.reserve(end - begin);
+  for (std::uint64_t i = begin; i < end; ++i) result.push_back(records_.get()[i & mask_]);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // The record at `now` may be half written as well.
+  const std::uint64_t now = next_.load(std::memory_order_relaxed);
+  const std::uint64_t valid = now > end ? now + 1 - std::min(now + 1, mask_ + 1) : begin;
+  if (valid > begin)
+    result.erase(result.begin(), result.begin() + static_cast<std::ptrdiff_t>(std::min(valid, end) - begin));
   return result;
 }
 

@@ -3,7 +3,8 @@
 // and counts them. Epochs, operations and the work of the progress thread have a ring each, so that many records of one
 // kind do not overwrite those of another.
 //
-// Thread safety: any for add() after expect_threads(). Memory: at most 4, 2 and 1 MiB; none without a trace.
+// Thread safety: any for add() after expect_threads(); take() and lost() any. Memory: at most 4, 2 and 1 MiB; none
+// without a trace.
 #pragma once
 
 #include <atomic>
@@ -39,24 +40,29 @@ class TraceRing {
     }
   }
   std::uint64_t lost() const {
-    const std::scoped_lock held(mutex_);
-    return next_ > mask_ + 1 ? next_ - mask_ - 1 : 0;
+    const std::uint64_t next = next_.load(std::memory_order_relaxed);
+    return next > mask_ + 1 ? next - mask_ - 1 : 0;
   }
-  // Returns the records, the oldest first.
+  // Returns the records, the oldest first, but for those that are overwritten meanwhile.
   std::vector<TraceRecord> take() const;
 
  private:
   struct Free {
     void operator()(TraceRecord* records) const { ::operator delete(records); }
   };
-  void put(const TraceRecord& record) { new (records_.get() + (next_++ & mask_)) TraceRecord(record); }
+  // Release: what take() reads below `next_` is complete.
+  void put(const TraceRecord& record) {
+    const std::uint64_t next = next_.load(std::memory_order_relaxed);
+    new (records_.get() + (next & mask_)) TraceRecord(record);
+    next_.store(next + 1, std::memory_order_release);
+  }
 
   std::size_t mask_;
   RelaxedFlag threaded_;
   std::unique_ptr<TraceRecord, Free>
       records_;  // not initialized, so that only touched pages take memory
-  std::uint64_t next_ = 0;
-  mutable std::mutex mutex_;
+  std::atomic<std::uint64_t> next_{0};
+  std::mutex mutex_;  // of add(), if there are threads
 };
 
 class Trace {

@@ -25,18 +25,34 @@ void Waiter::disarm() {
   armed_ = false;
 }
 
+void Waiter::look_at_clock() {
+  if (LongWait::limit().count() == 0) return;
+  const LongWait::Clock::time_point now = LongWait::Clock::now();
+  if (next_report_.count() == 0) {
+    since_ = now;
+    next_report_ = LongWait::limit();
+  }
+  if (now - since_ < next_report_) [[likely]]
+    return;
+  const auto waited = std::chrono::floor<std::chrono::seconds>(now - since_);
+  next_report_ = 2 * waited;
+  LongWait::report(waited);
+}
+
 void Waiter::pause_longer() {
   if (armed_) {
     // The caller has read the condition again since the wake event was armed.
     wake_event_.sleep(seen_, progress_.longest_sleep());
     disarm();
     progress_.poll();
+    look_at_clock();
     return;
   }
   ++rounds_;
   progress_.poll();
   if (rounds_ <= kSpins + kYields || progress_.transfers()) {
     if (rounds_ % 16 == 0) progress_.poll_runtime();
+    if (rounds_ % kYieldsPerClock == 0) look_at_clock();
     sched_yield();
     return;
   }

@@ -5,11 +5,14 @@
 // wait that only spins would take a time slice.
 //
 //   for (Waiter waiter(progress, wake_event); !done();) waiter.pause();
+//
+// A wait that takes long is reported, if its thread has announced a reason (long_wait.hpp).
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 
+#include "transport/base/long_wait.hpp"
 #include "transport/base/relax.hpp"
 #include "transport/base/waited.hpp"
 #include "transport/base/wake_event.hpp"
@@ -60,11 +63,14 @@ class Waiter {
   // TCP 20 to 60 us, and a yield 0.5 us without other runnable threads, otherwise a time slice.
   static constexpr std::uint32_t kSpins = 64;
   static constexpr std::uint32_t kYields = 64;
+  // A wait for a large transfer may only yield.
+  static constexpr std::uint32_t kYieldsPerClock = 4096;
 
   void pause_longer();
   void arm();
   void disarm();
   void note_end() const;
+  void look_at_clock();
 
   Progress& progress_;
   WakeEvent& wake_event_;
@@ -72,6 +78,9 @@ class Waiter {
   std::uint32_t seen_ = 0;
   bool armed_ = false;
   Ticks begun_ = 0;   // 0 unless waits are measured
+  // When the wait first looked at the clock, and after how long it is reported next.
+  LongWait::Clock::time_point since_{};
+  std::chrono::seconds next_report_{};
 };
 
 }  // namespace farside

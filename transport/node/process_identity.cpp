@@ -57,15 +57,15 @@ ProcessIdentity ProcessIdentity::own() {
   return of_bits(self->began << kPidBits | self->pid);
 }
 
-bool ProcessIdentity::is_dead() const {
-  const auto pid = static_cast<pid_t>(bits_ & ((std::uint64_t{1} << kPidBits) - 1));
-  if (pid == 0) return false;
-  const auto found = read_state(fmt::format("/proc/{}/stat", pid));
+ProcessIdentity::State ProcessIdentity::state() const {
+  if (pid() == 0) return State::kUnknown;
+  const auto found = read_state(fmt::format("/proc/{}/stat", pid()));
   // /proc may hide processes (mount option hidepid), but kill(2) finds them.
-  if (!found) return kill(pid, 0) != 0 && errno == ESRCH;
-  if (of_bits(found->began << kPidBits).bits_ != (bits_ >> kPidBits << kPidBits)) return true;
+  if (!found) return kill(pid(), 0) != 0 && errno == ESRCH ? State::kDead : State::kUnknown;
+  if (of_bits(found->began << kPidBits).bits_ != (bits_ >> kPidBits << kPidBits)) return State::kDead;
   // The main thread may have ended while other threads of the process still run.
-  return (found->state == 'Z' || found->state == 'X') && found->threads <= 1;
+  if ((found->state == 'Z' || found->state == 'X') && found->threads <= 1) return State::kDead;
+  return found->state == 'T' || found->state == 't' ? State::kStopped : State::kAlive;
 }
 
 std::uint64_t process_namespaces() {

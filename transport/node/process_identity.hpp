@@ -23,10 +23,15 @@ class ProcessIdentity {
 
   constexpr std::uint64_t bits() const { return bits_; }
   constexpr bool known() const { return bits_ != 0; }
+  // 0 if unknown.
+  constexpr std::int32_t pid() const { return static_cast<std::int32_t>(bits_ & ((std::uint64_t{1} << kPidBits) - 1)); }
   // Returns whether this process has certainly ended: it does not exist, is a zombie, or its process id belongs to
   // another process. Returns false if this cannot be found out. Reads a file of /proc (some 10 us). Precondition: the
   // caller has the same process_namespaces() as this process. Thread safety: any.
-  bool is_dead() const;
+  bool is_dead() const { return state() == State::kDead; }
+  // The same, and whether it is stopped by a signal or a debugger. kUnknown: this cannot be found out.
+  enum class State : std::uint8_t { kUnknown, kAlive, kStopped, kDead };
+  State state() const;
 
  private:
   static constexpr std::uint64_t kAllBits = (std::uint64_t{1} << kBits) - 1;

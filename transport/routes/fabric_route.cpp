@@ -415,6 +415,14 @@ Status FabricRoute::flush_all() {
   return first;
 }
 
+std::vector<int> FabricRoute::unacknowledged() {
+  std::vector<int> ranks;
+  targets_.for_each_busy([&](FabricTargets::Use& use) {
+    if (!use->done()) ranks.push_back(use->rank);
+  });
+  return ranks;
+}
+
 Status FabricRoute::complete(BusyTarget& to) {
   Status first;
   const auto keep = [&first](Status status) {

@@ -153,6 +153,8 @@ class FabricRoute {
   Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);
 
   const FabricTargets& targets() const { return targets_; }
+  // The ranks that have not acknowledged all operations, in no order.
+  std::vector<int> unacknowledged();
 
  private:
   // The part of a range of a rank's data that one key gives access to: all of it, unless a region ends before.

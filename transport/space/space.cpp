@@ -194,6 +194,8 @@ void Space::take_memory(const Request& request, NodeGroup& node, std::span<const
   auto* const header = reinterpret_cast<Header*>(control_);
   new (&header->accumulate_lock) AccumulateLockWord{};
   new (&header->wake_event) WakeEvent;
+  static const ProcessIdentity own_process = ProcessIdentity::own();
+  header->owner = own_process;
   // Where they are not used, they get no page.
   if (node.members() == ranks_) new (control_ + control_bytes_ - sizeof(IntegerWords)) IntegerWords;
   if (request.dynamic) {

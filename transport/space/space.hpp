@@ -31,6 +31,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "transport/base/copy.hpp"
 #include "transport/base/operation_counts.hpp"
@@ -43,6 +44,7 @@
 #include "transport/node/integer_method.hpp"
 #include "transport/node/node_group.hpp"
 #include "transport/node/node_segment.hpp"
+#include "transport/node/process_identity.hpp"
 #include "transport/process.hpp"
 #include "transport/routes/cma_route.hpp"
 #include "transport/routes/fabric_route.hpp"
@@ -57,6 +59,7 @@ class Space {
     std::uint64_t nonce;  // of the segment, in the first control block (node/node_segment.hpp)
     AccumulateLockWord accumulate_lock;
     WakeEvent wake_event;
+    ProcessIdentity owner;
   };
 
  public:
@@ -396,6 +399,18 @@ class Space {
   }
   // Null until open_fabric().
   const FabricRoute* fabric_route() const { return fabric_.get(); }
+
+  // What a report of a long wait says of ranks. The process of a rank of this node whose control words are mapped, else
+  // unknown.
+  ProcessIdentity process_of(int rank) const {
+    const NodeTarget* const here = node_.find(rank);
+    return here != nullptr && here->control != nullptr ? reinterpret_cast<const Header*>(here->control)->owner
+                                                       : ProcessIdentity();
+  }
+  // Whether operations have reached the rank over the fabric. Another one may have to be connected first.
+  bool reached_by_fabric(int rank) const { return fabric_ != nullptr && fabric_->targets().find(rank) != nullptr; }
+  // The ranks that have not acknowledged all operations over the fabric.
+  std::vector<int> unacknowledged() { return fabric_ != nullptr ? fabric_->unacknowledged() : std::vector<int>(); }
 
  private:
   struct Offer;

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/observe/files_on_signal.hpp"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <dlfcn.h>
+#include <mutex>
+#include <semaphore.h>
+#include <thread>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include "pmpi/observe/rank_file.hpp"
+#include "pmpi/observe/statistics_file.hpp"
+#include "pmpi/observe/trace_file.hpp"
+#include "pmpi/runtime/runtime.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/own_thread.hpp"
+#include "transport/process.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+constexpr time_t kPatience = 5;  // seconds; launchers send SIGKILL a few seconds after SIGTERM
+
+// One of the signals. The handler reads it.
+struct Watched {
+  int signal = 0;
+  bool installed = false;
+  struct sigaction before {};        // the default action, or a handler of the runtime
+  std::atomic<bool> arrived{false};  // and is not served yet
+  bool by_runtime() const { return before.sa_handler != SIG_DFL; }
+};
+
+// What the handler uses is never destroyed.
+struct Shared {
+  std::array<Watched, 2> watched;
+  sem_t wake;     // of the thread
+  sem_t written;  // by the writing thread
+  std::atomic<bool> ends{false};
+  std::atomic<bool> writing{false};
+  pid_t owner = 0;
+  std::mutex mutex;  // guards what follows, and `installed`
+  std::thread thread;
+};
+
+Shared& shared() {
+  static Shared& made = [] -> Shared& {
+    auto& all = *new Shared;
+    all.watched[0].signal = SIGTERM;
+    all.watched[1].signal = SIGUSR1;
+    sem_init(&all.wake, 0, 0);
+    sem_init(&all.written, 0, 0);
+    return all;
+  }();
+  return made;
+}
+
+// Async-signal-safe: of a child that has no thread of farside, too.
+void take_default_action(int signal) {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  sigaction(signal, &action, nullptr);
+  raise(signal);
+}
+
+void on_signal(int signal, siginfo_t* information, void* context) {
+  const int before = errno;
+  Shared& all = shared();
+  Watched& watched = all.watched[signal == SIGTERM ? 0 : 1];
+  if (watched.by_runtime()) {
+    if ((watched.before.sa_flags & SA_SIGINFO) != 0) {
+      watched.before.sa_sigaction(signal, information, context);
+    } else {
+      watched.before.sa_handler(signal);
+    }
+  }
+  if (getpid() == all.owner) {
+    watched.arrived.store(true, std::memory_order_release);
+    sem_post(&all.wake);
+  } else if (!watched.by_runtime()) {
+    take_default_action(signal);  // as soon as this handler has returned
+  }
+  errno = before;
+}
+
+bool is_ours(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &on_signal;
+}
+
+// Whether the handler is a function of the runtime's library.
+bool is_runtimes(const struct sigaction& action) {
+  Dl_info handler{}, runtime_function{};
+  void* const address = (action.sa_flags & SA_SIGINFO) != 0 ? reinterpret_cast<void*>(action.sa_sigaction)
+                                                            : reinterpret_cast<void*>(action.sa_handler);
+  return dladdr(address, &handler) != 0 &&
+         dladdr(reinterpret_cast<void*>(runtime().Win_free), &runtime_function) != 0 &&
+         handler.dli_fbase == runtime_function.dli_fbase;
+}
+
+// Returns false if the writing has not ended in time.
+bool write_files(Shared& all) {
+  // A writer that was late may still be busy.
+  for (int pauses = 0; all.writing.exchange(true); ++pauses) {
+    if (pauses == 100 * kPatience) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  while (sem_trywait(&all.written) == 0) continue;
+  const auto write = [&all] {
+    write_statistics();
+    write_trace();
+    sem_post(&all.written);
+    all.writing.store(false);
+  };
+  std::thread writer;
+  if (!start_own_thread(writer, "farside-files", write)) {
+    write();
+  } else {
+    writer.detach();
+  }
+  timespec until{};
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += kPatience;
+  int code = 0;
+  while ((code = sem_timedwait(&all.written, &until)) != 0 && errno == EINTR) continue;
+  return code == 0;
+}
+
+void serve(Shared& all, Watched& watched) {
+  log(LogLevel::kInfo, "signal {}: writes the files of FARSIDE_STATS and FARSIDE_TRACE", watched.signal);
+  if (!write_files(all))
+    log(LogLevel::kWarn, "signal {}: the files of FARSIDE_STATS and FARSIDE_TRACE were not written within {} s",
+        watched.signal, kPatience);
+  // A handler that the program has installed meanwhile has called this one, or comes next time.
+  struct sigaction now {};
+  if (watched.by_runtime() || sigaction(watched.signal, nullptr, &now) != 0 || !is_ours(now)) return;
+  sigset_t this_one;
+  sigemptyset(&this_one);
+  sigaddset(&this_one, watched.signal);
+  pthread_sigmask(SIG_UNBLOCK, &this_one, nullptr);
+  take_default_action(watched.signal);
+}
+
+void run(Shared& all) {
+  while (true) {
+    while (sem_wait(&all.wake) != 0) continue;
+    for (Watched& watched : all.watched) {
+      if (watched.arrived.exchange(false, std::memory_order_acquire)) serve(all, watched);
+    }
+    if (all.ends.load()) return;
+  }
+}
+
+void install(Watched& watched) {
+  struct sigaction now {};
+  if (watched.installed || sigaction(watched.signal, nullptr, &now) != 0) return;
+  const bool has_handler = (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL;
+  if (has_handler && (now.sa_handler == SIG_IGN || is_ours(now) || !is_runtimes(now))) return;
+  watched.before = now;
+  struct sigaction ours {};
+  ours.sa_sigaction = &on_signal;
+  ours.sa_flags = SA_SIGINFO | SA_RESTART | (now.sa_flags & SA_ONSTACK);
+  sigemptyset(&ours.sa_mask);
+  watched.installed = sigaction(watched.signal, &ours, nullptr) == 0;
+}
+
+}  // namespace
+
+void begin_files_on_signal() {
+  const Result<const Settings*> settings = Process::instance().settings();
+  if (!settings || (settings.value()->stats.empty() && settings.value()->trace.empty())) return;
+  learn_own_rank();
+  Shared& all = shared();
+  const std::scoped_lock held(all.mutex);
+  if (all.thread.joinable()) return;
+  all.owner = getpid();
+  all.ends.store(false);
+  if (const Status started = start_own_thread(all.thread, "farside-signals", [&all] { run(all); }); !started) {
+    log(LogLevel::kWarn, "{}; SIGTERM and SIGUSR1 write no files", started.error().text);
+    return;
+  }
+  for (Watched& watched : all.watched) install(watched);
+}
+
+void end_files_on_signal() {
+  Shared& all = shared();
+  const std::scoped_lock held(all.mutex);
+  if (!all.thread.joinable()) return;
+  for (Watched& watched : all.watched) {
+    struct sigaction now {};
+    if (watched.installed && sigaction(watched.signal, nullptr, &now) == 0 && is_ours(now))
+      (void)sigaction(watched.signal, &watched.before, nullptr);
+    watched.installed = false;
+  }
+  all.ends.store(true);
+  sem_post(&all.wake);
+  all.thread.join();
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// With FARSIDE_STATS or FARSIDE_TRACE, SIGTERM and SIGUSR1 write the files of this rank, because batch systems send
+// these signals before they end a job. The handler only wakes a thread of farside, so the interrupted thread continues
+// at once, and gives back any mutex that it holds. That thread has another one write the files, and waits for it for a
+// few seconds at most. Then the default action of the signal follows: it ends the process.
+//
+// A handler of the program stays, whether it was installed before or is installed later, and so does SIG_IGN. MPICH has
+// a handler of its own for SIGUSR1, by which its launcher announces failed processes: it is called, and the program
+// continues when the files are written. A child of fork(2) gets the default action.
+//
+// Thread safety: any. Cost: one thread that sleeps.
+#pragma once
+
+namespace farside::pmpi {
+
+// To be called when a window is made. Does nothing if no file is asked for, or if the handlers are installed.
+void begin_files_on_signal();
+// The files are written now, by MPI_Finalize: the signals get the actions that they had before.
+void end_files_on_signal();
+
+}  // namespace farside::pmpi

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/observe/rank_file.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+#include <unistd.h>
+
+#include "pmpi/runtime/runtime_resources.hpp"
+#include "transport/base/log.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+std::once_flag learns;
+int rank = -1;
+bool spawned = false;
+
+}  // namespace
+
+void learn_own_rank() {
+  std::call_once(learns, [] {
+    rank = RuntimeResources::instance().process_rank();
+    spawned = RuntimeResources::instance().was_spawned();
+  });
+}
+
+int own_rank() { return rank; }
+
+bool write_rank_file(const char* setting, const std::string& prefix, std::string_view suffix,
+                     std::span<const char> bytes) {
+  const std::string apart = spawned ? fmt::format(".spawned-{}", getpid()) : "";
+  const std::string path = fmt::format("{}{}.{}.{}", prefix, apart, rank, suffix);
+  // Two threads may write at once: at a signal, and in MPI_Finalize.
+  const std::string part = fmt::format("{}.{}.part", path, gettid());
+  std::ofstream file(part, std::ios::binary);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (file && std::rename(part.c_str(), path.c_str()) == 0) return true;
+  (void)unlink(part.c_str());
+  log(LogLevel::kWarn, "{}: {} could not be written", setting, path);
+  return false;
+}
+
+}  // namespace farside::pmpi

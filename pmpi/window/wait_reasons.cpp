@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The texts of the reports of FARSIDE_HANG. They say what the control words show, and no more: the members of a group
+// of readers, for instance, have no names there. Words of ranks on this node are read in place. Over the fabric a read
+// is a message. It goes only to ranks that operations have reached already, since a new connection may take long, and
+// its answer is awaited for kPatience.
+#include "pmpi/window/wait_reasons.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "epochs/protocols/control_block.hpp"
+#include "epochs/protocols/lock_words.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+using epochs::BarrierSchedule, epochs::BarrierWord, epochs::ControlBlock, epochs::HeldLock, epochs::LockType,
+    epochs::LockWord;
+
+constexpr std::chrono::milliseconds kPatience{500};
+// So many ranks are asked for their words, and so many over the fabric.
+constexpr int kMostAsked = 4096;
+constexpr std::size_t kMostReads = 256;
+constexpr std::size_t kMostNamed = 8;
+
+std::string names(std::span<const int> ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
+  std::string text = fmt::format("ranks {}", fmt::join(ranks.first(std::min(ranks.size(), kMostNamed)), ", "));
+  if (ranks.size() > kMostNamed) text += fmt::format(" and {} more", ranks.size() - kMostNamed);
+  return text;
+}
+
+std::string locks(std::uint64_t count, std::string_view kind) {
+  return fmt::format("{} {} lock{}", count, kind, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string Window::report_wait(const char* call, std::chrono::seconds waited, const Awaited& awaited) const {
+  return fmt::format("rank {} has waited {} s in {} {} (window '{}'){}", space_->rank(), waited.count(), call,
+                     awaited.what, name(), awaited.more);
+}
+
+std::vector<std::optional<std::uint64_t>> Window::read_words(std::span<const WordOf> words) {
+  using Operation = ControlMemory::Operation;
+  std::vector<std::optional<std::uint64_t>> values(words.size());
+  std::vector<std::unique_ptr<Operation>> reads(words.size());
+  std::size_t sent = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto [rank, word] = words[i];
+    if (rank == space_->rank()) {
+      values[i] = control_.own(word);
+    } else if (control_.mapped(rank) || (space_->reached_by_fabric(rank) && sent++ < kMostReads)) {
+      reads[i] = std::make_unique<Operation>();
+      control_.read(*reads[i], rank, word);
+    }
+  }
+  const auto over = [](const std::unique_ptr<Operation>& read) {
+    return read == nullptr || read->done() || read->failed();
+  };
+  const LongWait::Clock::time_point until = LongWait::Clock::now() + kPatience;
+  for (Waiter waiter(Process::instance(), space_->wake_event());
+       !std::ranges::all_of(reads, over) && LongWait::Clock::now() < until;)
+    waiter.pause();
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (reads[i] == nullptr) continue;
+    if (reads[i]->failed()) {
+      (void)reads[i]->take_error();  // the call that needs the rank will report its own
+    } else if (reads[i]->done()) {
+      values[i] = reads[i]->value();
+    } else {
+      // The answer may still arrive, and is written to it: a few bytes for each report of a rank that does not answer.
+      (void)reads[i].release();
+    }
+  }
+  return values;
+}
+
+// In parentheses, or empty.
+std::string Window::trouble_of(int rank) {
+  if (rank == space_->rank()) return {};
+  const ProcessIdentity process = space_->process_of(rank);
+  switch (process.state()) {
+    case ProcessIdentity::State::kStopped: return fmt::format(" (its process {} is stopped)", process.pid());
+    case ProcessIdentity::State::kDead: return fmt::format(" (its process {} has ended)", process.pid());
+    case ProcessIdentity::State::kAlive: return {};
+    case ProcessIdentity::State::kUnknown: break;
+  }
+  if (!space_->reached_by_fabric(rank) || control_.mapped(rank)) return {};
+  const std::array<WordOf, 1> any{{{rank, ControlBlock::kLock}}};
+  if (read_words(any).front()) return {};
+  return fmt::format(" (it does not answer within {} ms: it is stopped, or out of reach)", kPatience.count());
+}
+
+std::string Window::trouble_of(std::span<const int> ranks) {
+  if (ranks.size() == 1) return trouble_of(ranks.front());
+  std::string text;
+  for (const int rank : ranks.first(std::min(ranks.size(), kMostNamed))) {
+    if (const std::string trouble = trouble_of(rank); !trouble.empty())
+      text += fmt::format("; rank {}{}", rank, trouble);
+  }
+  return text;
+}
+
+Window::Awaited Window::awaited_by_operations(int target) {
+  std::vector<int> ranks = space_->unacknowledged();
+  std::ranges::sort(ranks);
+  if (ranks.empty() && target >= 0 && target < space_->ranks()) ranks.push_back(target);
+  if (ranks.empty()) return {"for its operations", ""};
+  return {fmt::format("for {} to acknowledge operations", names(ranks)), trouble_of(ranks)};
+}
+
+// The exclusive locks that are held now, of one target or, if it is negative, of all.
+std::vector<int> Window::exclusive_holders(int target) {
+  const int asked = std::min(space_->ranks(), kMostAsked);
+  std::vector<WordOf> words;
+  for (int rank = 0; rank < asked; ++rank) {
+    // Its own list may have the lock that this rank waits for.
+    if (rank == space_->rank()) continue;
+    for (std::uint32_t i = 0; i < ControlBlock::kHeldLocks; ++i) {
+      const std::uint32_t entry = ControlBlock::kHeld + i * static_cast<std::uint32_t>(sizeof(HeldLock));
+      words.push_back({rank, entry});
+      words.push_back({rank, entry + 8});
+    }
+  }
+  const auto halves = read_words(words);
+  struct Found {
+    int rank;
+    HeldLock lock;
+  };
+  std::vector<Found> candidates;
+  std::vector<WordOf> lock_words;
+  for (std::size_t i = 0; i + 1 < halves.size(); i += 2) {
+    if (!halves[i] || !halves[i + 1]) continue;
+    const auto lock = std::bit_cast<HeldLock>(std::array{*halves[i], *halves[i + 1]});
+    if (lock.type != LockType::kExclusive || !lock.needs_release || (target >= 0 && lock.target != target)) continue;
+    if (lock.target < 0 || lock.target >= space_->ranks()) continue;
+    candidates.push_back({words[i].rank, lock});
+    lock_words.push_back({lock.target, ControlBlock::kLock});
+  }
+  const auto now = read_words(lock_words);
+  std::vector<int> holders;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Found& found = candidates[i];
+    if (now[i] && found.lock.holds_alone(found.lock.target, *now[i]) &&
+        (holders.empty() || holders.back() != found.rank))
+      holders.push_back(found.rank);
+  }
+  return holders;
+}
+
+Window::Awaited Window::awaited_lock(int target, LockType type) {
+  Awaited awaited{
+      fmt::format("for {} lock at rank {}", type == LockType::kShared ? "a shared" : "an exclusive", target), ""};
+  const bool global = locks_.needs_global_lock(type);
+  const std::array<WordOf, 2> words{
+      {{target, ControlBlock::kLock},
+       {global ? locks_.home() : target, global ? ControlBlock::kGlobalLock : ControlBlock::kLock}}};
+  const auto values = read_words(words);
+  if (global && values[1] && LockWord::readers(*values[1]) > 0) {
+    awaited.more +=
+        fmt::format("; {}, held or awaited, keep{} it out", locks(LockWord::readers(*values[1]), "MPI_Win_lock_all"),
+                    LockWord::readers(*values[1]) == 1 ? "s" : "");
+  }
+  if (!values[0]) {
+    awaited.more += "; who holds it is not known" + trouble_of(target);
+    return awaited;
+  }
+  const std::vector<int> holders = exclusive_holders(target);
+  if (!holders.empty()) {
+    awaited.more = fmt::format(", which rank {} holds", holders.front()) + trouble_of(holders.front()) + awaited.more;
+    return awaited;
+  }
+  const std::uint64_t readers = LockWord::readers(*values[0]), writers = LockWord::writers(*values[0]);
+  awaited.more += fmt::format("; its lock word counts {} and {}, held or awaited, and does not say by which ranks{}",
+                              locks(readers, "shared"), locks(writers, "exclusive"), trouble_of(target));
+  return awaited;
+}
+
+Window::Awaited Window::awaited_lock_all(int next) {
+  if (!locks_.has_global_lock()) {
+    Awaited awaited = awaited_lock(next, LockType::kShared);
+    awaited.what = fmt::format("for the locks of all ranks, and now for that of rank {}", next);
+    return awaited;
+  }
+  Awaited awaited{"for the locks of all ranks", ""};
+  const std::array<WordOf, 1> word{{{locks_.home(), ControlBlock::kGlobalLock}}};
+  const auto value = read_words(word).front();
+  if (!value) {
+    awaited.more = fmt::format("; who holds exclusive locks is not known to the home of the global lock, rank {}{}",
+                               locks_.home(), trouble_of(locks_.home()));
+    return awaited;
+  }
+  const std::uint64_t writers = LockWord::writers(*value);
+  awaited.more =
+      fmt::format("; {}, held or awaited, keep{} it out", locks(writers, "exclusive"), writers == 1 ? "s" : "");
+  if (const std::vector<int> holders = exclusive_holders(-1); !holders.empty())
+    awaited.more += fmt::format(", held by {}{}", names(holders), trouble_of(holders));
+  return awaited;
+}
+
+Window::Awaited Window::awaited_in_barrier(int peer, std::uint64_t count) {
+  if (peer < 0) return {"for its notifications of other ranks to be sent", ""};
+  std::vector<int> missing;
+  if (barrier_schedule_->is_flat()) {
+    const int asked = std::min(space_->ranks(), kMostAsked);
+    std::vector<WordOf> words;
+    for (int rank = 0; rank < asked; ++rank) {
+      const BarrierSchedule::FirstWord first = BarrierSchedule::first_word_of(rank, space_->ranks());
+      words.push_back({first.at, first.word});
+    }
+    const auto values = read_words(words);
+    for (int rank = 0; rank < asked; ++rank) {
+      const auto& value = values[static_cast<std::size_t>(rank)];
+      if (rank != space_->rank() && value && BarrierWord::count(*value) < count) missing.push_back(rank);
+    }
+  }
+  if (!missing.empty())
+    return {fmt::format("for {}, which {} not reached it", names(missing), missing.size() == 1 ? "has" : "have"),
+            trouble_of(missing)};
+  return {fmt::format("for rank {}, which has not reached it, or waits for another rank that has not", peer),
+          trouble_of(peer)};
+}
+
+Window::Awaited Window::awaited_posts(std::span<const int> missing) {
+  if (missing.empty()) return {"for posts", ""};
+  return {fmt::format("for the MPI_Win_post of {}", names(missing)), trouble_of(missing)};
+}
+
+Window::Awaited Window::awaited_completes(std::size_t missing, std::span<const int> origins) {
+  if (missing == origins.size())
+    return {fmt::format("for the MPI_Win_complete of {}", names(origins)), trouble_of(origins)};
+  return {fmt::format("for the MPI_Win_complete of {} of {}", missing, names(origins)), trouble_of(origins)};
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Signals that write statistics and traces (run by tests/signals, which looks at the files).
+//
+//   signals term|usr1 [create]   each rank sends itself SIGTERM or SIGUSR1 while it works. The default action ends it;
+//                                where the runtime has a handler (MPICH's, of SIGUSR1), the program continues
+//   signals own|later            the program has a handler of its own, installed before its first window or after it:
+//                                it is called and stays, and the program ends normally
+//   signals waiting              rank 1 gets SIGTERM while it waits in MPI_Win_lock
+//   signals forked               a child of fork(2) gets SIGTERM: its default action
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <signal.h>
+#include <sys/wait.h>
+#include <thread>
+
+#include "check.hpp"
+
+namespace {
+
+std::atomic<int> calls{0};
+void on_signal(int) { calls.fetch_add(1); }
+
+struct sigaction action_of(int signal) {
+  struct sigaction found {};
+  CHECK_EQ(sigaction(signal, nullptr, &found), 0);
+  return found;
+}
+
+void install(int signal) {
+  struct sigaction own {};
+  own.sa_handler = on_signal;
+  CHECK_EQ(sigaction(signal, &own, nullptr), 0);
+}
+
+void work(MPI_Win window, int rounds) {
+  const std::int64_t one = 1;
+  for (int i = 0; i < rounds; ++i) {
+    const int target = i % check::size();
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, window));
+    CHECK_MPI(MPI_Win_unlock(target, window));
+  }
+}
+
+// By another thread, as signals come at any moment.
+void ended_by(int signal, MPI_Win window) {
+  work(window, 100);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  std::thread([signal] {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    kill(getpid(), signal);
+  }).detach();
+  while (true) work(window, 1000);
+}
+
+void continues_after(int signal, MPI_Win window) {
+  work(window, 100);
+  raise(signal);
+  const std::string path = std::string(std::getenv("FARSIDE_STATS")) + "." + std::to_string(check::rank()) + ".json";
+  while (!std::ifstream(path)) work(window, 10);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+void waits_in_lock(MPI_Win window) {
+  if (check::rank() == 0) CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  if (check::rank() != 0) {
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      kill(getpid(), SIGTERM);
+    }).detach();
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  kill(getpid(), SIGTERM);
+  while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+void forked() {
+  const pid_t child = fork();
+  if (child == 0) {
+    while (true) pause();
+  }
+  CHECK_EQ(kill(child, SIGTERM), 0);
+  int status = 0;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  const bool of_runtime = action_of(SIGUSR1).sa_handler != SIG_DFL;
+  if (program.has("own")) install(SIGTERM);
+  const check::Window window(program.memory(), 64, 8);
+  if (program.has("later")) install(SIGTERM);
+  if (program.has("own") || program.has("later")) {
+    check::section("a handler of the program");
+    work(window, 10);
+    raise(SIGTERM);
+    CHECK_EQ(calls.load(), 1);
+    work(window, 10);
+    CHECK(action_of(SIGTERM).sa_handler == on_signal);
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  } else if (program.has("forked")) {
+    check::section("a child");
+    forked();
+  } else if (program.has("waiting")) {
+    check::section("a rank that waits");
+    waits_in_lock(window);
+  } else {
+    check::section("the default action");
+    const int signal = program.has("term") ? SIGTERM : SIGUSR1;
+    if (signal == SIGUSR1 && of_runtime) {
+      continues_after(signal, window);
+    } else {
+      ended_by(signal, window);
+    }
+  }
+}

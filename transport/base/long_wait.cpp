@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/base/long_wait.hpp"
+
+#include "transport/base/log.hpp"
+
+namespace farside {
+
+constinit thread_local const LongWait::Reason* LongWait::innermost_ = nullptr;
+constinit thread_local bool LongWait::reporting_ = false;
+
+void LongWait::report(std::chrono::seconds waited) {
+  if (innermost_ == nullptr || reporting_ || !Log::enabled(LogLevel::kWarn)) return;
+  reporting_ = true;
+  const std::string text = innermost_->text(waited);
+  reporting_ = false;
+  if (!text.empty()) log(LogLevel::kWarn, "{}", text);
+}
+
+}  // namespace farside
