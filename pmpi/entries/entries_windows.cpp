@@ -2,6 +2,7 @@
 // Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the end of MPI.
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/statistics_file.hpp"
+#include "pmpi/observe/this_job.hpp"
 #include "pmpi/observe/trace_file.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/creation.hpp"
@@ -26,6 +27,7 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
 }
 
 void end_with_runtime() {
+  learn_launch();
   write_statistics();
   write_trace();
   // Windows that were not freed keep the endpoint until the process exits.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/observe/statistics_file.hpp"
 
+#include <array>
 #include <atomic>
 #include <fstream>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
+#include "pmpi/observe/this_job.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
@@ -57,6 +59,22 @@ nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
   return json;
 }
 
+// Numbers of 64 bits are text, since not every reader of JSON keeps them.
+nlohmann::json in_json(const Job& job) {
+  nlohmann::json json = {{"started", static_cast<double>(job.started) * 1e-9},
+                         {"written", static_cast<double>(job.written) * 1e-9}};
+  if (job.agreed != 0) json["agreed"] = fmt::format("{:016x}", job.agreed);
+  if (job.launcher != 0) json["launcher"] = fmt::format("{:016x}", job.launcher);
+  if (job.spawned) json["spawned"] = true;
+  return json;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 // The time of the first window's creation; empty before it. Several threads may create the first windows.
 std::optional<ClockPair> begun;
 std::once_flag begins;
@@ -81,7 +99,11 @@ void write_statistics() {
   const int rank = resources.process_rank();
 
   nlohmann::json json;
+  const Job job = this_job();
   json["rank"] = rank;
+  json["ranks"] = job.ranks;
+  json["host"] = host_name();
+  json["job"] = in_json(job);
   json["windows"] = {{"farside", farside_windows.load(std::memory_order_relaxed)},
                      {"runtime", runtime_windows.load(std::memory_order_relaxed)}};
   Statistics& statistics = Process::instance().statistics();
@@ -114,7 +136,7 @@ void write_statistics() {
   const std::string apart = resources.was_spawned() ? fmt::format(".spawned-{}", getpid()) : "";
   const std::string path = fmt::format("{}{}.{}.json", settings.value()->stats, apart, rank);
   std::ofstream file(path);
-  file << json.dump(2) << '\n';
+  file << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   file.close();
   if (!file) log(LogLevel::kWarn, "FARSIDE_STATS: {} could not be written", path);
 }

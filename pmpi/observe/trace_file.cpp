@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pmpi/observe/clocks.hpp"
+#include "pmpi/observe/this_job.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
@@ -58,6 +59,13 @@ void write_trace() {
   header.lost_operations = trace->operations().lost();
   header.lost_served = trace->served().lost();
   header.clock = clock_id();
+  const Job job = this_job();
+  header.ranks = job.ranks;
+  header.spawned = job.spawned ? 1 : 0;
+  header.agreed = job.agreed;
+  header.launcher = job.launcher;
+  header.process_started = job.started;
+  header.written = job.written;
   header.first = trace->first();
   header.last = ClockPair::read();
   gethostname(header.host.data(), header.host.size() - 1);

@@ -61,6 +61,10 @@ class RuntimeResources {
   bool was_spawned() const { return spawned_; }
   // The rank in MPI_COMM_WORLD or, in a program with sessions only, in mpi://WORLD; -1 if unknown.
   int process_rank() const;
+  // The number of processes there; 0 if unknown.
+  int process_count() const;
+  // Whether the communicator has all these processes, in any order.
+  bool has_all_processes(MPI_Comm communicator) const;
   // Whether the world model or a session that has begun provides MPI_THREAD_MULTIPLE.
   bool is_threaded() const;
 
@@ -93,6 +97,7 @@ class RuntimeResources {
  private:
   RuntimeResources() = default;
   bool in_world() const;
+  MPI_Group all_processes() const;  // to be freed; MPI_GROUP_NULL if unknown
   template <class Make>
   int key(std::atomic<int>& kept, Make&& make);
   int make_communicator();

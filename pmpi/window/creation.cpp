@@ -15,6 +15,7 @@
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/observe/clocks.hpp"
 #include "pmpi/observe/statistics_file.hpp"
+#include "pmpi/observe/this_job.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/announcement.hpp"
@@ -179,6 +180,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (ready) {
     prepare_datatypes();
     begin_statistics();
+    learn_launch();
   }
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   Outcome arguments = check_arguments(request);
@@ -191,6 +193,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (peers == nullptr) {
     const Result<std::uint64_t> agreed = agreement.handshake(ready, request.call);
     if (!agreed) return arguments ? fault_of(agreed.error()) : std::move(arguments);
+    note_agreement(request.communicator, agreed.value());
     if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
     const Result<CommunicatorPeers*> made =
         CommunicatorPeers::make(request.communicator, agreement.group(), agreed.value());

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside trace` on traces that this test makes: what is told from them, and that no file, however damaged,
 // is believed.
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <sstream>
 #include <stdexcept>
@@ -26,6 +29,7 @@ class Writer {
  public:
   explicit Writer(int rank, int ranks = 4, std::uint64_t clock = 1, std::uint64_t ahead = 0) : ahead_(ahead) {
     header_.header_bytes = sizeof(TraceHeader);
+    header_.ranks = ranks;
     header_.record_bytes = sizeof(TraceRecord);
     header_.rank = rank;
     header_.pid = 1000 + rank;
@@ -269,7 +273,10 @@ TEST_CASE("a trace that is damaged is refused, with the reason") {
     return refused(other.bytes());
   };
   CHECK_THAT(with([](Writer& w) { w.header().magic[3] = '?'; }), Contains("no trace of farside"));
-  CHECK_THAT(with([](Writer& w) { w.header().version = 2; }), Contains("of version 2"));
+  CHECK_THAT(with([](Writer& w) { w.header().version = 1; }), Contains("of version 1"));
+  CHECK_THAT(with([](Writer& w) { w.header().ranks = -1; }), Contains("its header has a value"));
+  CHECK_THAT(with([](Writer& w) { w.header().spawned = 2; }), Contains("its header has a value"));
+  CHECK_THAT(with([](Writer& w) { w.header().written = -1; }), Contains("its header has a value"));
   CHECK_THAT(with([](Writer& w) { w.header().order = 0x04030201; }), Contains("another byte order"));
   CHECK_THAT(with([](Writer& w) { w.header().last = w.header().first; }), Contains("clock does not run"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].begin = ~Ticks{0}; }), Contains("record 1 is of a time"));
@@ -306,6 +313,27 @@ TEST_CASE("no damage to a trace does more than refuse it") {
   }
   CHECK(read > 0);
   CHECK(read < 3000);
+}
+
+TEST_CASE("traces of two launches are refused, and ranks without a trace are said") {
+  std::string folder = (std::filesystem::temp_directory_path() / "farside-test.XXXXXX").string();
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  const std::string prefix = folder + "/t";
+  const auto write = [&](int rank, int ranks, std::uint64_t agreed) {
+    Writer writer(rank, ranks);
+    writer.header().agreed = agreed;
+    std::ofstream(prefix + "." + std::to_string(rank) + ".trace", std::ios::binary) << writer.bytes();
+  };
+  for (int rank = 0; rank < 4; ++rank) write(rank, 4, 7);
+  CHECK(read_all(prefix).size() == 4);
+  CHECK_THAT(summary(merge(read_all(prefix))), !Contains("! "));
+  for (int rank = 0; rank < 2; ++rank) write(rank, 2, 8);
+  CHECK_THROWS_WITH(read_all(prefix),
+                    Contains("written by 2 launches") && Contains("t.2.trace, ") && Contains("FARSIDE_TRACE=PREFIX"));
+  std::filesystem::remove(prefix + ".0.trace");
+  std::filesystem::remove(prefix + ".1.trace");
+  CHECK_THAT(summary(merge(read_all(prefix))), Contains("! 2 of 4 ranks have left no file here (ranks 0, 1)"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a prefix without files says what to do") {

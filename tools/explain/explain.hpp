@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/rank_files.hpp"
+
 namespace farside::tools::explain {
 
 struct Waits {
@@ -38,13 +40,16 @@ struct WindowKind {
 };
 
 struct Run {
-  int ranks = 0;
+  std::vector<RankFile> files;       // one per process
+  std::map<std::string, int> hosts;  // the number of processes on each
+  double longest_seconds = 0;        // of one process
   double seconds = 0;  // sum over the ranks, from the first window to the end
   std::uint64_t runtime_windows = 0;
   std::map<std::string, WindowKind> kinds;
 };
 
-// Reads all files of the prefix. Throws std::runtime_error that names the file and its error.
+// Reads all files of the prefix. Throws std::runtime_error that names the file and its error, or says that the files
+// are of several launches.
 Run read(const std::string& prefix);
 // Adds the text of one file to the run.
 void add(Run& run, const std::string& file, const std::string& text);
@@ -55,7 +60,8 @@ struct Advice {
   std::string text;
   double weight;  // sort key: seconds, measured or estimated
 };
-// Returns the advice, the largest weight first.
+// Returns the advice, the largest weight first. If ranks are missing, the first says so (rule kMissingRanks).
+inline constexpr const char* kMissingRanks = "missing_ranks";
 std::vector<Advice> advise(const Run& run);
 
 std::string in_words(const Run& run);

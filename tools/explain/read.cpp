@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <charconv>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -51,15 +52,51 @@ void add_kind(WindowKind& to, const json& from) {
   if (from.contains("slow_operations")) add_waits(to.slow_operations, from.at("slow_operations"));
 }
 
+// A number that is not 0, as 16 hexadecimal digits; 0 if it is missing.
+std::uint64_t bits(const json& from, const char* name) {
+  const std::string text = from.value(name, std::string());
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  if (!text.empty() && std::from_chars(text.data(), end, value, 16).ptr != end)
+    throw std::runtime_error(fmt::format("{} is {}, and no hexadecimal number", name, text));
+  return value;
+}
+
+// Seconds since 1970, in nanoseconds.
+std::int64_t time(const json& from, const char* name) {
+  constexpr double kMost = 9e9;
+  const double seconds = from.at(name).get<double>();
+  if (!(seconds >= 0 && seconds <= kMost))
+    throw std::runtime_error(fmt::format("{} is {}, and no time", name, seconds));
+  return static_cast<std::int64_t>(seconds * 1e9);
+}
+
+RankFile rank_file(const std::string& path, const json& all) {
+  constexpr int kMostRanks = 1 << 30;
+  RankFile file{path, all.at("rank").get<int>(), {}};
+  const json& job = all.at("job");
+  file.job.ranks = std::clamp(all.at("ranks").get<int>(), 0, kMostRanks);
+  file.job.spawned = job.value("spawned", false);
+  file.job.agreed = bits(job, "agreed");
+  file.job.launcher = bits(job, "launcher");
+  file.job.started = time(job, "started");
+  file.job.written = time(job, "written");
+  return file;
+}
+
 }  // namespace
 
 void add(Run& run, const std::string& file, const std::string& text) {
   try {
     const json all = json::parse(text);
-    if (!all.contains("window_kinds")) throw std::runtime_error("written by another version of farside");
-    ++run.ranks;
-    // A rank that made no window writes no file.
-    if (all.contains("seconds")) run.seconds += all.at("seconds").get<double>();
+    if (!all.contains("window_kinds") || !all.contains("job"))
+      throw std::runtime_error("written by another version of farside");
+    run.files.push_back(rank_file(file, all));
+    ++run.hosts[all.at("host").get<std::string>()];
+    // A rank that made no window has no seconds.
+    const double seconds = all.value("seconds", 0.0);
+    run.seconds += seconds;
+    run.longest_seconds = std::max(run.longest_seconds, seconds);
     run.runtime_windows += all.at("windows").value("runtime", std::uint64_t{0});
     for (const auto& [kind, sums] : all.at("window_kinds").items()) add_kind(run.kinds[kind], sums);
   } catch (const std::exception& error) {
@@ -71,6 +108,7 @@ Run read(const std::string& prefix) {
   Run run;
   read_rank_files(prefix, ".json", "FARSIDE_STATS",
                   [&](const std::string& file, const std::string& text) { add(run, file, text); });
+  check_one_launch(run.files, "FARSIDE_STATS");
   return run;
 }
 

@@ -25,6 +25,7 @@ const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
 std::string header(const Timeline& timeline) {
   std::string text = fmt::format("{} processes, {} windows, {} from the first to the last record\n",
                                  timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
+  if (!timeline.missing.empty()) text += fmt::format("! {}\n", timeline.missing);
   Nanoseconds uncertain = 0;
   for (const Process& process : timeline.processes) {
     if (process.uncertain < 0) {

@@ -155,6 +155,9 @@ Timeline merge(const std::vector<RankTrace>& traces) {
       }
     }
   }
+  std::vector<RankFile> files;
+  for (const RankTrace& trace : traces) files.push_back(trace.file);
+  timeline.missing = missing_ranks(files);
   std::ranges::stable_sort(timeline.epochs, {}, &Epoch::begin);
   std::ranges::stable_sort(timeline.spans, {}, &Span::begin);
   return timeline;

@@ -80,6 +80,7 @@ struct Timeline {
   std::vector<Span> spans;                 // by begin
   std::map<EpochKind, EpochTotal> totals;  // of all epochs, including overwritten ones
   Nanoseconds length = 0;
+  std::string missing;  // a sentence about ranks without a file; mostly empty
 
   const Process& process(int index) const { return processes[static_cast<std::size_t>(index)]; }
   const Window& window(int index) const { return windows[static_cast<std::size_t>(index)]; }

@@ -19,7 +19,7 @@ namespace farside {
 struct TraceHeader {
   static constexpr std::array<char, 8> kMagic = {'f', 'a', 'r', 's', 'i', 'd', 'e', 'T'};
   static constexpr std::uint32_t kOrder = 0x01020304;
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
 
   std::array<char, 8> magic = kMagic;
   std::uint32_t order = kOrder;
@@ -36,7 +36,14 @@ struct TraceHeader {
   ClockPair first;                  // when the recording began
   ClockPair last;                   // when the file was written
   std::array<char, 64> host{};      // ends with 0
-  std::array<char, 88> unused{};
+  // The launch (base/job.hpp).
+  std::int32_t ranks = 0;
+  std::uint32_t spawned = 0;  // 0 or 1
+  std::uint64_t agreed = 0;
+  std::uint64_t launcher = 0;
+  std::int64_t process_started = 0;
+  std::int64_t written = 0;
+  std::array<char, 48> unused{};
 };
 static_assert(sizeof(TraceHeader) == 256 && std::is_trivially_copyable_v<TraceHeader>);
 
