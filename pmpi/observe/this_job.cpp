@@ -2,7 +2,9 @@
 #include "pmpi/observe/this_job.hpp"
 
 #include <atomic>
+#include <fstream>
 #include <mutex>
+#include <string_view>
 
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/process.hpp"
@@ -40,6 +42,18 @@ void note_agreement(MPI_Comm communicator, std::uint64_t bits) {
   if (agreed.exchange(true, std::memory_order_relaxed)) return;
   const std::scoped_lock held(mutex);
   known.agreed = bits;
+}
+
+// That of the main thread: farside's own threads may have others.
+std::string own_cpus() {
+  constexpr std::string_view kField = "Cpus_allowed_list:";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with(kField)) continue;
+    const std::size_t list = line.find_first_not_of(" \t", kField.size());
+    return list == std::string::npos ? std::string() : line.substr(list);
+  }
+  return {};
 }
 
 Job this_job() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <mpi.h>
 
@@ -18,6 +19,9 @@ void learn_launch();
 // first ones of all processes are those of the launch. Without statistics and trace it does nothing; else it compares
 // two groups, and communicates nothing.
 void note_agreement(MPI_Comm communicator, std::uint64_t bits);
+
+// Returns the CPUs that the process may use, as the kernel writes them: "0-3,8"; empty if unknown.
+std::string own_cpus();
 
 // Returns what a file says that is written now. Calls no function of the runtime.
 Job this_job();

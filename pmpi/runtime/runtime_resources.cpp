@@ -162,6 +162,15 @@ int RuntimeResources::process_count() const {
   return count;
 }
 
+int RuntimeResources::process_rank_of(MPI_Group group, int rank) const {
+  MPI_Group all = all_processes();
+  if (all == MPI_GROUP_NULL) return -1;
+  int translated = MPI_UNDEFINED;
+  if (PMPI_Group_translate_ranks(group, 1, &rank, all, &translated) != MPI_SUCCESS) translated = MPI_UNDEFINED;
+  (void)PMPI_Group_free(&all);  // a failure only loses memory
+  return translated == MPI_UNDEFINED ? -1 : translated;
+}
+
 bool RuntimeResources::has_all_processes(MPI_Comm communicator) const {
   MPI_Group all = all_processes(), group = MPI_GROUP_NULL;
   int result = MPI_UNEQUAL;

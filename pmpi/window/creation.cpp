@@ -13,6 +13,7 @@
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_words.hpp"
 #include "pmpi/datatypes/datatype.hpp"
+#include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/clocks.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/this_job.hpp"
@@ -181,6 +182,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     prepare_datatypes();
     begin_statistics();
     learn_launch();
+    CallSites::instance().begin();
   }
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   Outcome arguments = check_arguments(request);

@@ -168,6 +168,39 @@ TEST_CASE("ranks without a file are said, first in words and first in the list")
   CHECK_THAT(in_words(run), !Contains("- 1 of 2 ranks"));
 }
 
+TEST_CASE("ranks that share cores are said before all advice") {
+  Run run;
+  for (int rank = 0; rank < 2; ++rank) {
+    json file = file_of(rank, "allocate mapped", {{"waits", {{"fence", waits(5, 4.0)}}}});
+    file["cpus"] = "3";
+    add(run, "s." + std::to_string(rank) + ".json", file.dump());
+  }
+  CHECK(rules(run) == "oversubscribed fence_waits");
+  CHECK_THAT(in_words(run), Contains("\n! 2 ranks share 1 core on node: "));
+}
+
+TEST_CASE("figures by rank, pair, size and call site, and the names of windows") {
+  Run run;
+  json zero = file_of(0, "allocate mapped",
+                      {{"waits", {{"lock", waits(5, 4.0)}}},
+                       {"names", {"grid"}},
+                       {"routes", {{"mapped", {{"put", operations(7, 56)}}}}}});
+  zero["targets"] = {{"1", {{"count", 7}, {"bytes", 56}, {"wait_seconds", 4.0}, {"slow_operation_seconds", 0.5}}}};
+  zero["sizes"] = {{"put", {{"8", {{"count", 7}, {"bytes", 56}, {"slow_count", 2}, {"slow_seconds", 0.5}}}}}};
+  json lock = waits(5, 4.0, 1.0);
+  lock["calls"] = 9;
+  zero["sites"] = json::array({{{"site", "solve+0x10"}, {"calls", {{"lock", lock}}}}});
+  add(run, "s.0.json", zero.dump());
+  add(run, "s.1.json", file_of(1, "allocate mapped", json::object()).dump());
+  CHECK_THAT(in_words(run), Contains("allocate mapped (grid)"));
+  const std::string by_rank = figures_by(run, By::kRank);
+  CHECK_THAT(by_rank, Contains("rank 0 on node | 10.0 s | 4.00 s |") && Contains("rank 1 on node | 10.0 s |      0 |"));
+  CHECK_THAT(figures_by(run, By::kPair), Contains("rank 0 on node | rank 1 on node | 4.00 s |          500 ms |"));
+  CHECK_THAT(figures_by(run, By::kSize), Contains("put       | up to 8 B |      7 |    56 |") && Contains("250 ms"));
+  CHECK_THAT(figures_by(run, By::kSite), Contains("solve+0x10 | lock |     9 |      5 | 4.00 s |  1.00 s"));
+  CHECK_THAT(figures_by(run_of("allocate mapped", json::object()), By::kSite), Contains("FARSIDE_SITES=on"));
+}
+
 TEST_CASE("what is no statistics file is refused, by its name") {
   Run run;
   CHECK_THROWS_WITH(add(run, "s.0.json", "{"), Contains("s.0.json: no statistics"));
@@ -184,7 +217,10 @@ TEST_CASE("what is no statistics file is refused, by its name") {
                                                                              {"/window_kinds/create cma/epochs", 3},
                                                                              {"/job/started", -1.0},
                                                                              {"/job/agreed", "xyz"},
-                                                                             {"/ranks", "x"}}) {
+                                                                             {"/ranks", "x"},
+                                                                             {"/targets", {{"x", operations(1)}}},
+                                                                             {"/sizes", {{"put", 3}}},
+                                                                             {"/sites", 3}}) {
     CHECK_THROWS_WITH(add(run, "s.0.json", with(name, value)), Contains("s.0.json"));
   }
   CHECK_THROWS_WITH(read("/tmp/farside-no-such-statistics"),

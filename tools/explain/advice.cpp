@@ -5,6 +5,7 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/explain/explain.hpp"
 #include "tools/text.hpp"
@@ -259,6 +260,10 @@ double WindowKind::seconds() const {
 
 std::vector<Advice> advise(const Run& run) {
   std::vector<Advice> advice = Rules(run).all();
+  double waits = 0;
+  for (const auto& [kind, sums] : run.kinds) waits += sums.seconds() - sums.slow_operations.seconds;
+  for (std::string& line : run.placement.oversubscribed())
+    advice.insert(advice.begin(), {kOversubscribed, "", std::move(line), waits});
   if (std::string missing = missing_ranks(run.files); !missing.empty())
     advice.insert(advice.begin(), {kMissingRanks, "", std::move(missing), 0});
   return advice;
@@ -267,7 +272,7 @@ std::vector<Advice> advise(const Run& run) {
 std::string in_words(const Run& run) {
   std::string text = headline(run);
   std::vector<Advice> advice = advise(run);
-  if (!advice.empty() && advice.front().rule == kMissingRanks) {
+  while (!advice.empty() && (advice.front().rule == kMissingRanks || advice.front().rule == kOversubscribed)) {
     text += fmt::format("! {}\n", advice.front().text);
     advice.erase(advice.begin());
   }
@@ -296,7 +301,8 @@ std::string in_words(const Run& run) {
     std::uint64_t epochs = 0;
     for (const auto& [name, count] : sums.epochs) epochs += count;
     const Operations all = sums.total();
-    what.add(kind, sums.windows, epochs, sums.flushes + sums.flushes_all, all.count, all.bytes);
+    what.add(sums.names.empty() ? kind : fmt::format("{} ({})", kind, fmt::join(sums.names, ", ")), sums.windows,
+             epochs, sums.flushes + sums.flushes_all, all.count, all.bytes);
   }
   text += '\n' + what.text() + "\nWhat would help, the weightiest first\n";
   for (const Advice& each : advice)

@@ -2,6 +2,7 @@
 #include "tools/trace/read.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -55,9 +56,23 @@ class Clock {
   double per_tick_;
 };
 
+// Adds a text to those of the trace.
+void add_text(const TraceText& record, std::size_t number, RankTrace& trace) {
+  if (static_cast<unsigned>(record.of) > static_cast<unsigned>(TraceText::Of::kCpus) ||
+      record.bytes > record.text.size()) {
+    refuse(trace.file.path, "record {} has a value that there is not; the file is damaged", number);
+  }
+  std::string& text = record.of == TraceText::Of::kCpus     ? trace.cpus
+                      : record.of == TraceText::Of::kWindow ? trace.window_names[record.number]
+                                                            : trace.sites[record.number];
+  for (const char c : std::string_view(record.text.data(), record.bytes)) {
+    if (text.size() < TraceText::kMost) text += static_cast<unsigned char>(c) < ' ' || c == 127 ? '?' : c;
+  }
+}
+
 void check(const std::string& file, const TraceRecord& record, std::size_t number) {
   const auto kind = static_cast<unsigned>(record.kind);
-  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kTotal)) {
+  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kText)) {
     refuse(file, "record {} is of kind {}, which there is not; the file is damaged", number, kind);
   }
   const bool epoch = record.kind == TraceKind::kEpoch || record.kind == TraceKind::kTotal;
@@ -105,10 +120,14 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
     trace.host += c > ' ' && c < 127 ? c : '?';
   }
   const Clock clock(file, header);
-  trace.records.resize(room);
+  trace.records.resize(room);  // texts stay in it, and are skipped by their kind
   for (std::size_t i = 0; i < room; ++i) {
     TraceRecord& record = trace.records[i];
     std::memcpy(&record, bytes.data() + sizeof header + i * sizeof record, sizeof record);
+    if (record.kind == TraceKind::kText) {
+      add_text(std::bit_cast<TraceText>(record), i, trace);
+      continue;
+    }
     check(file, record, i);
     if (record.kind == TraceKind::kClock) {
       // The monotonic clocks of two machines may differ by years of uptime: the limit is 9 years.

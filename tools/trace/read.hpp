@@ -3,6 +3,8 @@
 // since a file may be truncated, from another machine, or forged.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,9 @@ struct RankTrace {
   TraceHeader header;
   std::vector<TraceRecord> records;
   std::string host;
+  // Texts, without signs that change a terminal. By the numbers of windows and sites of this process.
+  std::map<std::uint32_t, std::string> window_names, sites;
+  std::string cpus;  // that the process may use: "0-3,8"
 };
 
 // Reads one file. Throws std::runtime_error that names the file and its error.
