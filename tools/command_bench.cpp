@@ -143,9 +143,13 @@ int bench(const BenchSettings& settings, const std::string& command) {
     whole = whole && measure_runtime(settings, measures, progress, report);
   }
   progress.clear();
-  for (RuntimeReport& report : reports) {
-    if (settings.cluster) leave_out_lacking(measures, report, left_out);
-    print_table(settings, measures, report);
+  if (settings.cluster) {
+    for (RuntimeReport& report : reports) leave_out_lacking(measures, report, left_out);
+  }
+  const Json result = to_json(settings, command, measures, reports, left_out);
+  fmt::print("\n{}\n", wrapped(result.at("headline").get<std::string>()));
+  for (const RuntimeReport& report : reports) {
+    fmt::print("{}", table_text(settings, measures, report));
     good = good && report.warnings.empty();
     for (const Variant* variant : report.variants) {
       for (const auto* info : measures)
@@ -164,7 +168,6 @@ int bench(const BenchSettings& settings, const std::string& command) {
     }
   }
   print_left_out(left_out);
-  const Json result = to_json(settings, command, measures, reports, left_out);
   bool written = true;
   const auto write = [&](const std::string& file, const char* what, const std::string& text) {
     if (file.empty()) return;
@@ -212,6 +215,10 @@ int compare_results(const CompareSettings& settings) {
   }
   fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared, regressions,
              improvements);
+  if (number([](const Comparison& one) { return one.doubtful_a || one.doubtful_b; }) > 0) {
+    fmt::print("{}: the runs of such a figure differ by more than a factor of two, or were time slices only.\n",
+               kNoiseMark);
+  }
   if (only > 0) fmt::print("Only one of A and B has {} others (--all shows them).\n", only);
   if (native > 0) {
     fmt::print(

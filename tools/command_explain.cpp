@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside explain`: the statistics of a run in plain words.
+#include <map>
 #include <memory>
 #include <string>
 
@@ -11,18 +12,33 @@
 #include "tools/explain/explain.hpp"
 
 namespace farside::tools {
+namespace {
+
+const std::map<std::string, explain::By> kBy = {{"rank", explain::By::kRank},
+                                                {"size", explain::By::kSize},
+                                                {"pair", explain::By::kPair},
+                                                {"site", explain::By::kSite}};
+
+}  // namespace
 
 void add_explain_command(CLI::App& app, int& exit_code) {
   struct Options {
     std::string prefix;
     bool json = false;
+    std::string by;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("explain",
                                          "where the time of a run went, and what would help\n"
-                                         "farside explain PREFIX [--json]");
+                                         "farside explain PREFIX [--json] [--by rank|size|pair|site]");
   command->add_option("prefix", options->prefix, "what FARSIDE_STATS was: the files are PREFIX.RANK.json")->required();
   command->add_flag("--json", options->json, "the advice as JSON");
+  command
+      ->add_option("--by", options->by,
+                   "print figures by rank, by size of the operations, by pair of origin and target, or by call site "
+                   "(recorded with FARSIDE_SITES=on)")
+      ->check(CLI::IsMember({"rank", "size", "pair", "site"}))
+      ->excludes("--json");
   command->footer(
       "Run the program with FARSIDE_STATS=PREFIX set for all ranks, for instance by\n"
       "  farside run -n 4 --set FARSIDE_STATS=/tmp/s -- ./program; farside explain /tmp/s");
@@ -34,6 +50,8 @@ void add_explain_command(CLI::App& app, int& exit_code) {
         list.push_back({{"rule", each.rule}, {"windows", each.kind}, {"seconds", each.weight}, {"text", each.text}});
       }
       fmt::print("{}\n", list.dump(2));
+    } else if (!options->by.empty()) {
+      fmt::print("{}", explain::figures_by(run, kBy.at(options->by)));
     } else {
       fmt::print("{}", explain::in_words(run));
     }

@@ -1,41 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reads the files that the ranks of a run wrote: PREFIX.RANK.EXTENSION.
+// The files that the ranks of a launch wrote: PREFIX.RANK.EXTENSION, those of processes that MPI_Comm_spawn started
+// PREFIX.spawned-PID.RANK.EXTENSION.
 #pragma once
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <stdexcept>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include <fmt/format.h>
+#include "transport/base/job.hpp"
 
 namespace farside::tools {
 
 // Calls take(path, content) with each file, in no order. `extension` includes its dot. Throws std::runtime_error if the
 // folder or a file cannot be read, or if there is no file, which setting `variable` to the prefix would write.
-template <class Take>
-void read_rank_files(const std::string& prefix, std::string_view extension, const char* variable, Take&& take) {
-  namespace fs = std::filesystem;
-  const fs::path path(prefix);
-  const std::string start = path.filename().string() + ".";
-  bool any = false;
-  std::error_code failed;
-  for (const auto& entry :
-       fs::directory_iterator(path.has_parent_path() ? path.parent_path() : fs::path("."), failed)) {
-    if (!entry.path().filename().string().starts_with(start) || entry.path().extension() != extension) continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (file.bad()) throw std::runtime_error(fmt::format("{}: cannot be read", entry.path().string()));
-    take(entry.path().string(), content);
-    any = true;
-  }
-  if (failed) throw std::runtime_error(fmt::format("{}.*{}: {}", prefix, extension, failed.message()));
-  if (any) return;
-  throw std::runtime_error(
-      fmt::format("{}.*{}: there is no such file; run the program with {}={} (and with farside), to its MPI_Finalize",
-                  prefix, extension, variable, prefix));
-}
+void read_rank_files(const std::string& prefix, std::string_view extension, const char* variable,
+                     const std::function<void(const std::string& path, const std::string& content)>& take);
+
+// What a file says of its launch.
+struct RankFile {
+  std::string path;
+  int rank = -1;
+  Job job;
+};
+
+// Throws std::runtime_error if the files are of several launches: it says which file is of which, and what to do.
+// `variable`: as above.
+void check_one_launch(const std::vector<RankFile>& files, const char* variable);
+
+// Returns a sentence that names the ranks of the launch without a file; nothing if there are none. Precondition: the
+// files are of one launch.
+std::string missing_ranks(const std::vector<RankFile>& files);
 
 }  // namespace farside::tools

@@ -70,6 +70,18 @@ std::string ratio(double base, double value, bench::Unit unit) {
   return (times >= 0.1 && times < 10 ? fmt::format("{:.2f}", times) : three_digits(times)) + "x";
 }
 
+std::string wrapped(std::string_view text, std::size_t width) {
+  std::string lines;
+  std::size_t column = 0;
+  for (const std::string& word : split(text, " ")) {
+    const bool fits = column == 0 || column + 1 + word.size() <= width;
+    if (column > 0) lines += fits ? ' ' : '\n';
+    lines += word;
+    column = fits ? column + (column > 0 ? 1 : 0) + word.size() : word.size();
+  }
+  return lines;
+}
+
 std::string shell_line(const std::vector<std::string>& words) {
   static constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%^";

@@ -20,6 +20,9 @@ std::string with_unit(double value, bench::Unit unit);
 // ">1000x" beyond these.
 std::string ratio(double base, double value, bench::Unit unit);
 
+// Returns the text in lines of at most `width` characters, broken at spaces; a longer word has a line of its own.
+std::string wrapped(std::string_view text, std::size_t width = 100);
+
 // Returns a command line that a shell splits into exactly these words.
 std::string shell_line(const std::vector<std::string>& words);
 

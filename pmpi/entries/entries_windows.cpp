@@ -2,9 +2,10 @@
 // Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the beginning and end of MPI.
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/files_on_signal.hpp"
-#include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/statistics_file.hpp"
+#include "pmpi/observe/this_job.hpp"
 #include "pmpi/observe/trace_file.hpp"
+#include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/creation.hpp"
@@ -30,7 +31,8 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
 
 void end_with_runtime() {
   end_files_on_signal();
-  learn_own_rank();
+  learn_launch();
+  AllWindowStatistics::instance().complete_targets();
   write_statistics();
   write_trace();
   // Windows that were not freed keep the endpoint until the process exits.
@@ -142,6 +144,14 @@ FARSIDE_ENTRY(Win_set_info, (MPI_Win win, MPI_Info info)) {
 FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info)) {
   return on_window(win, "MPI_Win_get_info", [&](Window& w) { return w.get_info(info); }, &Runtime::Win_get_info, win,
                    info);
+}
+
+// The runtime keeps the name; statistics and traces have it, too.
+FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name)) {
+  const int code = runtime().Win_set_name(win, name);
+  if (code != MPI_SUCCESS) return code;
+  if (Window* window = WindowTable::instance().find(win); window != nullptr) window->named(name);
+  return code;
 }
 
 // Interposed because windows cache groups (members.hpp).

@@ -174,7 +174,6 @@ void install(Watched& watched) {
 void begin_files_on_signal() {
   const Result<const Settings*> settings = Process::instance().settings();
   if (!settings || (settings.value()->stats.empty() && settings.value()->trace.empty())) return;
-  learn_own_rank();
   Shared& all = shared();
   const std::scoped_lock held(all.mutex);
   if (all.thread.joinable()) return;

@@ -3,34 +3,18 @@
 
 #include <cstdio>
 #include <fstream>
-#include <mutex>
 #include <unistd.h>
 
-#include "pmpi/runtime/runtime_resources.hpp"
+#include "pmpi/observe/this_job.hpp"
 #include "transport/base/log.hpp"
 
 namespace farside::pmpi {
-namespace {
-
-std::once_flag learns;
-int rank = -1;
-bool spawned = false;
-
-}  // namespace
-
-void learn_own_rank() {
-  std::call_once(learns, [] {
-    rank = RuntimeResources::instance().process_rank();
-    spawned = RuntimeResources::instance().was_spawned();
-  });
-}
-
-int own_rank() { return rank; }
 
 bool write_rank_file(const char* setting, const std::string& prefix, std::string_view suffix,
                      std::span<const char> bytes) {
-  const std::string apart = spawned ? fmt::format(".spawned-{}", getpid()) : "";
-  const std::string path = fmt::format("{}{}.{}.{}", prefix, apart, rank, suffix);
+  const Job job = this_job();
+  const std::string apart = job.spawned ? fmt::format(".spawned-{}", getpid()) : "";
+  const std::string path = fmt::format("{}{}.{}.{}", prefix, apart, job.rank, suffix);
   // Two threads may write at once: at a signal, and in MPI_Finalize.
   const std::string part = fmt::format("{}.{}.part", path, gettid());
   std::ofstream file(part, std::ios::binary);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The files that each rank writes: PREFIX.RANK.SUFFIX, of a spawned process PREFIX.spawned-PID.RANK.SUFFIX. A file
-// appears whole or not at all, because it is renamed when it is complete. Thread safety: any.
+// appears whole or not at all, because it is renamed when it is complete. Thread safety: any, after learn_launch()
+// (this_job.hpp).
 #pragma once
 
 #include <span>
@@ -8,11 +9,6 @@
 #include <string_view>
 
 namespace farside::pmpi {
-
-// Asks the runtime for the rank of this process (RuntimeResources::process_rank()), at the first call. Precondition of
-// the others, which call no MPI.
-void learn_own_rank();
-int own_rank();
 
 // Returns whether the file was written, and else logs a warning that names `setting`.
 bool write_rank_file(const char* setting, const std::string& prefix, std::string_view suffix,

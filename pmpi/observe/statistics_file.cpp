@@ -10,7 +10,9 @@
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
+#include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/rank_file.hpp"
+#include "pmpi/observe/this_job.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "transport/process.hpp"
 
@@ -52,7 +54,70 @@ nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
   if (sums.slow_operation_calls != 0) {
     json["slow_operations"] = {{"count", sums.slow_operation_calls}, {"seconds", seconds(sums.slow_operations)}};
   }
+  for (const std::string& name : sums.names) json["names"].push_back(name);
   return json;
+}
+
+// By rank among all processes.
+nlohmann::json in_json(const std::map<int, StatisticsSums::Target>& targets, const Ticked& seconds) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [rank, target] : targets) {
+    json[std::to_string(rank)] = {{"count", target.operations.count},
+                                  {"bytes", target.operations.bytes},
+                                  {"wait_seconds", seconds(target.waited)},
+                                  {"slow_operation_seconds", seconds(target.slow_operations)}};
+  }
+  return json;
+}
+
+// By operation and the largest size of a class.
+nlohmann::json sizes_in_json(const StatisticsSums& sums, const Ticked& seconds) {
+  nlohmann::json json = nlohmann::json::object();
+  for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
+    for (std::size_t size = 0; size < OperationCounts::kSizes; ++size) {
+      const OperationCounts::Cell& cell = sums.sizes[what][size];
+      if (cell.count == 0) continue;
+      const std::uint64_t most = size == 0 ? 0 : std::uint64_t{1} << (size - 1);
+      nlohmann::json& one = json[kCountedNames[what]][std::to_string(most)];
+      one = {{"count", cell.count}, {"bytes", cell.bytes}};
+      if (const StatisticsSums::Sized& slow = sums.sized[what][size]; slow.count != 0) {
+        one["slow_count"] = slow.count;
+        one["slow_seconds"] = seconds(slow.time);
+      }
+    }
+  }
+  return json;
+}
+
+nlohmann::json in_json(const std::vector<CallSites::Site>& sites, const Ticked& seconds) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const CallSites::Site& site : sites) {
+    nlohmann::json calls = nlohmann::json::object();
+    for (const auto& [kind, sums] : site.calls) {
+      calls[kWaitNames[static_cast<std::size_t>(kind)]] = {{"calls", sums.calls},
+                                                           {"count", sums.waits},
+                                                           {"seconds", seconds(sums.total)},
+                                                           {"longest_seconds", seconds(sums.longest)}};
+    }
+    json.push_back({{"site", site.text}, {"calls", std::move(calls)}});
+  }
+  return json;
+}
+
+// Numbers of 64 bits are text, since not every reader of JSON keeps them.
+nlohmann::json in_json(const Job& job) {
+  nlohmann::json json = {{"started", static_cast<double>(job.started) * 1e-9},
+                         {"written", static_cast<double>(job.written) * 1e-9}};
+  if (job.agreed != 0) json["agreed"] = fmt::format("{:016x}", job.agreed);
+  if (job.launcher != 0) json["launcher"] = fmt::format("{:016x}", job.launcher);
+  if (job.spawned) json["spawned"] = true;
+  return json;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
 }
 
 // The time of the first window's creation; empty before it. Several threads may create the first windows.
@@ -76,7 +141,12 @@ void write_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
   if (!settings || settings.value()->stats.empty()) return;
   nlohmann::json json;
-  json["rank"] = own_rank();
+  const Job job = this_job();
+  json["rank"] = job.rank;
+  json["ranks"] = job.ranks;
+  json["host"] = host_name();
+  json["job"] = in_json(job);
+  json["cpus"] = own_cpus();
   json["windows"] = {{"farside", farside_windows.load(std::memory_order_relaxed)},
                      {"runtime", runtime_windows.load(std::memory_order_relaxed)}};
   // Those of the windows and, below, those of the process.
@@ -97,6 +167,12 @@ void write_statistics() {
       }
     }
   }
+  StatisticsSums all;
+  for (const auto& [kind, sums] : by_kind) all.add(sums);
+  if (!all.targets.empty()) json["targets"] = in_json(all.targets, seconds);
+  if (nlohmann::json sizes = sizes_in_json(all, seconds); !sizes.empty()) json["sizes"] = std::move(sizes);
+  if (const std::vector<CallSites::Site> sites = CallSites::instance().all(); !sites.empty())
+    json["sites"] = in_json(sites, seconds);
   json["routes"] = nlohmann::json::object();
   for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
     for (std::size_t what = 0; what < kCountedNames.size(); ++what) {
@@ -109,7 +185,8 @@ void write_statistics() {
       json["routes"][kRouteNames[route]][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
     }
   }
-  (void)write_rank_file("FARSIDE_STATS", settings.value()->stats, "json", json.dump(2) + '\n');
+  const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  (void)write_rank_file("FARSIDE_STATS", settings.value()->stats, "json", text);
 }
 
 }  // namespace farside::pmpi

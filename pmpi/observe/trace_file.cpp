@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/observe/trace_file.hpp"
 
+#include <bit>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 #include <vector>
 
+#include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/clocks.hpp"
 #include "pmpi/observe/rank_file.hpp"
+#include "pmpi/observe/this_job.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "transport/process.hpp"
 
@@ -30,6 +34,27 @@ std::vector<TraceRecord> totals() {
   return records;
 }
 
+// Adds a text in as many records as it needs.
+void add_text(TraceText::Of of, std::uint32_t number, std::string_view text, std::vector<TraceRecord>& records) {
+  for (text = text.substr(0, TraceText::kMost); !text.empty();) {
+    TraceText part;
+    part.of = of;
+    part.number = number;
+    part.bytes = static_cast<std::uint16_t>(text.copy(part.text.data(), part.text.size()));
+    text.remove_prefix(part.bytes);
+    records.push_back(std::bit_cast<TraceRecord>(part));
+  }
+}
+
+void add_texts(std::vector<TraceRecord>& records) {
+  for (const auto& [number, name] : AllWindowStatistics::instance().window_names())
+    add_text(TraceText::Of::kWindow, number, name, records);
+  std::uint32_t number = 0;
+  for (const CallSites::Site& site : CallSites::instance().all())
+    add_text(TraceText::Of::kSite, ++number, site.text, records);
+  add_text(TraceText::Of::kCpus, 0, own_cpus(), records);
+}
+
 }  // namespace
 
 void write_trace() {
@@ -40,6 +65,7 @@ void write_trace() {
   const auto append = [&records](const std::vector<TraceRecord>& more) {
     records.insert(records.end(), more.begin(), more.end());
   };
+  add_texts(records);
   append(known_clocks());
   append(totals());
   append(trace->epochs().take());
@@ -49,13 +75,20 @@ void write_trace() {
   TraceHeader header;
   header.header_bytes = sizeof(TraceHeader);
   header.record_bytes = sizeof(TraceRecord);
-  header.rank = own_rank();
   header.pid = getpid();
   header.records = records.size();
   header.lost_epochs = trace->epochs().lost();
   header.lost_operations = trace->operations().lost();
   header.lost_served = trace->served().lost();
   header.clock = clock_id();
+  const Job job = this_job();
+  header.rank = job.rank;
+  header.ranks = job.ranks;
+  header.spawned = job.spawned ? 1 : 0;
+  header.agreed = job.agreed;
+  header.launcher = job.launcher;
+  header.process_started = job.started;
+  header.written = job.written;
   header.first = trace->first();
   header.last = ClockPair::read();
   gethostname(header.host.data(), header.host.size() - 1);

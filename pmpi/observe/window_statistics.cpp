@@ -49,6 +49,24 @@ void StatisticsSums::add(const StatisticsSums& other) {
   for (std::size_t by = 0; by < slow.size(); ++by) {
     for (std::size_t why = 0; why < slow[by].size(); ++why) slow[by][why] += other.slow[by][why];
   }
+  for (const auto& [rank, more] : other.targets) {
+    Target& target = targets[rank];
+    target.operations.count += more.operations.count;
+    target.operations.bytes += more.operations.bytes;
+    target.waited += more.waited;
+    target.slow_operations += more.slow_operations;
+  }
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    for (std::size_t size = 0; size < OperationCounts::kSizes; ++size) {
+      sizes[kind][size].count += other.sizes[kind][size].count;
+      sizes[kind][size].bytes += other.sizes[kind][size].bytes;
+      sized[kind][size].count += other.sized[kind][size].count;
+      sized[kind][size].time += other.sized[kind][size].time;
+    }
+  }
+  for (const std::string& name : other.names) {
+    if (names.size() < kMostNames) names.insert(name);
+  }
 }
 
 std::unique_ptr<WindowStatistics> WindowStatistics::open(Space& space, const About& about, bool threaded) {
@@ -60,8 +78,8 @@ WindowStatistics::WindowStatistics(Space& space, const About& about, bool thread
     : space_(space),
       counts_(space.count_by_target(threaded)),
       trace_(Trace::active()),
-      threaded_(threaded),
-      kind_(kind_of(space, about.flavor)) {
+      kind_(kind_of(space, about.flavor)),
+      process_rank_(about.process_rank) {
   sums_.windows = 1;
   AllWindowStatistics::instance().enter(*this);
   if (trace_ == nullptr) return;
@@ -76,24 +94,35 @@ WindowStatistics::WindowStatistics(Space& space, const About& about, bool thread
 }
 
 void WindowStatistics::expect_threads() {
-  threaded_ = true;
   if (trace_ == nullptr) return;
   trace_->epochs().expect_threads();
   trace_->operations().expect_threads();
 }
 
 WindowStatistics::~WindowStatistics() {
-  // The epoch of the last fence, which no other call has ended.
   if (trace_ != nullptr) {
     const Ticks end = now();
-    for (const Open& epoch : open_) record(epoch, end, end);
+    {
+      const std::scoped_lock held(mutex_);
+      site_ = 0;
+      // The epoch of the last fence, which no other call has ended.
+      for (const Open& epoch : open_) record(epoch, end, end);
+    }
     AllWindowStatistics::instance().window_freed(window_, end);
   }
+  complete_targets();
   AllWindowStatistics::instance().leave(*this);
+}
+
+StatisticsSums::Target& WindowStatistics::target_sums(int target) {
+  const auto [known, is_new] = process_ranks_.try_emplace(target, -1);
+  if (is_new && process_rank_) known->second = process_rank_(target);
+  return sums_.targets[known->second];
 }
 
 Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
   const Ticks waited = Waited::here().total - begun.waited;
+  site_ = CallSites::instance().here(kind, waited);
   if (waited == 0) return 0;
   StatisticsSums::Waits& waits = sums_.waits[static_cast<std::size_t>(kind)];
   ++waits.count;
@@ -103,19 +132,22 @@ Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
 }
 
 void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
-  const auto held = guard();
+  const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(waits, begun);
   StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(kind)];
   ++sums.count;
   sums.waited += waited;
   // An epoch whose call waited was granted at the end of the wait.
-  if (trace_ != nullptr) open_.push_back({kind, target, begun.at, waited != 0 ? Waited::here().last_end : begun.at});
+  if (target >= 0 && waited != 0) target_sums(target).waited += waited;
+  if (trace_ == nullptr) return;
+  open_.push_back({kind, target, begun.at, waited != 0 ? Waited::here().last_end : begun.at, site_});
 }
 
 void WindowStatistics::closed(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
-  const auto held = guard();
+  const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(waits, begun);
   sums_.epochs[static_cast<std::size_t>(kind)].waited += waited;
+  if (target >= 0 && waited != 0) target_sums(target).waited += waited;
   if (trace_ == nullptr) return;
   // The epoch that was opened last is mostly the first to be closed.
   const auto found = std::find_if(open_.rbegin(), open_.rend(),
@@ -141,6 +173,8 @@ void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
   record.granted = epoch.granted;
   record.closing = closing;
   record.end = end;
+  record.site = epoch.site;
+  record.end_site = site_;
   // The record of a lock includes its first counts, which have the same target.
   std::size_t next = 0;
   if (lock && !drained_.empty()) {
@@ -165,6 +199,9 @@ void WindowStatistics::drain(int only) {
         sums_.operations[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
     sums.count += count;
     sums.bytes += bytes;
+    StatisticsSums::Target& there = target_sums(target);
+    there.operations.count += count;
+    there.operations.bytes += bytes;
     if (trace_ == nullptr) return;
     TraceRecord record;
     record.kind = TraceKind::kCounts;
@@ -195,7 +232,7 @@ void WindowStatistics::unlocked(int target, EpochKind kind, const Moment& begun)
 }
 
 void WindowStatistics::fenced(const Moment& begun, bool no_succeed) {
-  const auto held = guard();
+  const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(WaitKind::kFence, begun);
   StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(EpochKind::kFence)];
   ++sums.count;
@@ -203,13 +240,13 @@ void WindowStatistics::fenced(const Moment& begun, bool no_succeed) {
   if (trace_ == nullptr) return;
   const Ticks end = now();
   // Before the first fence there is no epoch, only the fence's own barrier.
-  Open ends{EpochKind::kFence, -1, begun.at, begun.at};
+  Open ends{EpochKind::kFence, -1, begun.at, begun.at, site_};
   if (const auto open = std::ranges::find(open_, EpochKind::kFence, &Open::kind); open != open_.end()) {
     ends = *open;
     open_.erase(open);
   }
   record(ends, begun.at, end);
-  if (!no_succeed) open_.push_back({EpochKind::kFence, -1, end, end});
+  if (!no_succeed) open_.push_back({EpochKind::kFence, -1, end, end, site_});
 }
 
 void WindowStatistics::started(const Moment& begun) { opened(EpochKind::kStart, -1, begun, WaitKind::kStart); }
@@ -220,11 +257,15 @@ void WindowStatistics::locked_all(const Moment& begun) { opened(EpochKind::kLock
 void WindowStatistics::unlocked_all(const Moment& begun) { closed(EpochKind::kLockAll, -1, begun, WaitKind::kUnlock); }
 
 void WindowStatistics::flushed(int target, const Moment& begun) {
-  const auto held = guard();
+  const std::scoped_lock held(mutex_);
   ++(target < 0 ? sums_.flushes_all : sums_.flushes);
-  if (waited(WaitKind::kFlush, begun) == 0 || trace_ == nullptr) return;
+  const Ticks waited = this->waited(WaitKind::kFlush, begun);
+  if (waited == 0) return;
+  if (target >= 0) target_sums(target).waited += waited;
+  if (trace_ == nullptr) return;
   TraceRecord record;
   record.kind = TraceKind::kFlush;
+  record.site = site_;
   record.window = window_;
   record.target = target;
   record.begin = begun.at;
@@ -233,14 +274,19 @@ void WindowStatistics::flushed(int target, const Moment& begun) {
 }
 
 void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, const Moment& begun) {
-  const auto held = guard();
+  const std::scoped_lock held(mutex_);
   waited(WaitKind::kOperation, begun);
   const Ticks end = ticks();
   sums_.slow_operations += end - begun.at;
   ++sums_.slow_operation_calls;
+  target_sums(target).slow_operations += end - begun.at;
+  StatisticsSums::Sized& sized = sums_.sized[static_cast<std::size_t>(what)][OperationCounts::size_class(bytes)];
+  ++sized.count;
+  sized.time += end - begun.at;
   if (trace_ == nullptr) return;
   TraceRecord record;
   record.kind = TraceKind::kOperation;
+  record.site = site_;
   record.what = static_cast<std::uint8_t>(what);
   record.route = static_cast<std::uint8_t>(space_.route(target));
   record.window = window_;
@@ -252,16 +298,35 @@ void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, c
   trace_->operations().add(record);
 }
 
-// No mutex: a thread without one may count meanwhile, in a program with one thread (files_on_signal.hpp).
-[[gnu::no_sanitize("thread")]] StatisticsSums WindowStatistics::sums() const {
+void WindowStatistics::named(const std::string& name) {
+  {
+    const std::scoped_lock held(mutex_);
+    if (!name.empty() && sums_.names.size() < StatisticsSums::kMostNames) sums_.names.insert(name);
+  }
+  if (trace_ != nullptr) AllWindowStatistics::instance().window_named(window_, name);
+}
+
+void WindowStatistics::complete_targets() {
+  const std::scoped_lock held(mutex_);
+  drained_.clear();
+  drain(-1);
+}
+
+StatisticsSums WindowStatistics::sums() const {
+  const std::scoped_lock held(mutex_);
   StatisticsSums sums = sums_;
   counts_.each([&](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
     StatisticsSums::Operations& done =
         sums.operations[static_cast<std::size_t>(space_.route(target))][static_cast<std::size_t>(what)];
     done.count += count;
     done.bytes += bytes;
+    const auto known = process_ranks_.find(target);
+    StatisticsSums::Target& there = sums.targets[known != process_ranks_.end() ? known->second : -1];
+    there.operations.count += count;
+    there.operations.bytes += bytes;
   });
   sums.slow = counts_.slow();
+  sums.sizes = counts_.sizes();
   return sums;
 }
 
@@ -289,6 +354,11 @@ std::map<std::string, StatisticsSums> AllWindowStatistics::sums() {
   return sums;
 }
 
+void AllWindowStatistics::complete_targets() {
+  const std::scoped_lock held(mutex_);
+  for (WindowStatistics* window_statistics : live_) window_statistics->complete_targets();
+}
+
 std::uint32_t AllWindowStatistics::add_window(TraceRecord window) {
   const std::scoped_lock held(mutex_);
   window.window = next_number_++;
@@ -299,6 +369,16 @@ std::uint32_t AllWindowStatistics::add_window(TraceRecord window) {
 void AllWindowStatistics::window_freed(std::uint32_t number, Ticks at) {
   const std::scoped_lock held(mutex_);
   if (number < windows_.size()) windows_[number].end = at;
+}
+
+void AllWindowStatistics::window_named(std::uint32_t number, const std::string& name) {
+  const std::scoped_lock held(mutex_);
+  if (number < windows_.size()) names_[number] = name;
+}
+
+std::map<std::uint32_t, std::string> AllWindowStatistics::window_names() const {
+  const std::scoped_lock held(mutex_);
+  return names_;
 }
 
 std::vector<TraceRecord> AllWindowStatistics::windows() const {

@@ -7,28 +7,29 @@
 // synchronization calls. Waits are measured in both cases (transport/base/waited.hpp); a call that does not wait takes
 // no time.
 //
-// Thread safety: any thread if the window was opened as threaded, or after expect_threads(); else one thread at a time.
+// Thread safety: sums() any; the others any if the window was opened as threaded, or after expect_threads(), else one
+// thread at a time. A mutex guards the sums, because a thread that writes the files on a signal reads them
+// (files_on_signal.hpp). Only group functions of the runtime, which wait for no other process, are called under it.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "pmpi/observe/call_sites.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waited.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside::pmpi {
-
-// The calls that wait.
-enum class WaitKind : std::uint8_t { kLock, kFence, kStart, kWait, kComplete, kUnlock, kFlush, kOperation };
-inline constexpr std::array<const char*, 8> kWaitNames = {"lock",     "fence",  "start", "wait",
-                                                          "complete", "unlock", "flush", "operation"};
 
 // The sums of one window, or of all windows of one kind.
 struct StatisticsSums {
@@ -46,6 +47,15 @@ struct StatisticsSums {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
   };
+  struct Target {
+    Operations operations;
+    Ticks waited = 0;  // in locks, unlocks and flushes of this target alone
+    Ticks slow_operations = 0;
+  };
+  struct Sized {
+    std::uint64_t count = 0;  // operations that are not loads and stores
+    Ticks time = 0;
+  };
   static constexpr std::size_t kKinds = OperationCounts::kKinds;
 
   std::uint64_t windows = 0;
@@ -57,16 +67,23 @@ struct StatisticsSums {
   std::uint64_t flushes_all = 0;
   Ticks slow_operations = 0;          // time in calls of operations that are not loads and stores
   std::uint64_t slow_operation_calls = 0;
+  std::map<int, Target> targets;  // by rank among all processes; -1: others
+  OperationCounts::Sizes sizes{};
+  std::array<std::array<Sized, OperationCounts::kSizes>, kKinds> sized{};
+  std::set<std::string> names;  // that the program has given, at most kMostNames
+  static constexpr std::size_t kMostNames = 8;
 
   void add(const StatisticsSums& other);
 };
 
 class WindowStatistics {
  public:
-  // The description of the window. `id`: the same on all its ranks.
+  // The description of the window. `id`: the same on all its ranks. `process_rank` translates a rank of the window into
+  // one among all processes, -1: none; it is called in calls of the program only.
   struct About {
     TraceFlavor flavor;
     std::uint64_t id;
+    std::function<int(int)> process_rank;
   };
   // Returns null unless statistics or a trace are enabled.
   static std::unique_ptr<WindowStatistics> open(Space& space, const About& about, bool threaded);
@@ -100,10 +117,16 @@ class WindowStatistics {
   // Records an operation that is not a load or store.
   void operated(int target, Counted what, std::uint64_t bytes, const Moment& begun);
 
+  // The program has given the window a name.
+  void named(const std::string& name);
+
   // Prepares for calls from several threads at once.
   void expect_threads();
 
-  // Returns the sums so far. Any thread: of an operation that another one counts meanwhile it may have half.
+  // To be called in a call of the program: assigns the counts so far to the processes of their targets.
+  void complete_targets();
+  // Returns the sums so far, without a call of the runtime. Operations of which no call has learned the target's rank
+  // among all processes are those of target -1. Of an operation that another thread counts meanwhile it may have half.
   StatisticsSums sums() const;
   const std::string& kind() const { return kind_; }
 
@@ -113,25 +136,27 @@ class WindowStatistics {
     int target;
     Ticks begin;
     Ticks granted;
+    std::uint16_t site = 0;
   };
   WindowStatistics(Space& space, const About& about, bool threaded);
   Ticks now() const { return trace_ != nullptr ? ticks() : 0; }
-  // Returns the time that the call has waited since `begun`, and counts it.
+  // Returns the time that the call has waited since `begun`, and counts it. Keeps the place of the call in site_.
   Ticks waited(WaitKind kind, const Moment& begun);
+  // The counts of a target of this window. A target that is new is translated only in a call of the program.
+  StatisticsSums::Target& target_sums(int target);
   void opened(EpochKind kind, int target, const Moment& begun, WaitKind waits);
   void closed(EpochKind kind, int target, const Moment& begun, WaitKind waits);
   void record(const Open& epoch, Ticks closing, Ticks end);
   void drain(int only);
-  std::unique_lock<std::mutex> guard() const {
-    return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
-  }
 
   Space& space_;
   OperationCounts& counts_;
   Trace* trace_;
-  RelaxedFlag threaded_;
   std::uint32_t window_ = 0;          // its number in the trace
   std::string kind_;                  // the statistics sum the windows of one kind
+  std::function<int(int)> process_rank_;
+  std::unordered_map<int, int> process_ranks_;  // of the targets so far
+  std::uint16_t site_ = 0;                      // of the call that is being recorded
   std::vector<Open> open_;
   StatisticsSums sums_;
   std::vector<TraceRecord> drained_;  // counts of the epoch that ends
@@ -147,16 +172,23 @@ class AllWindowStatistics {
   // Returns the sums by kind of window, such as "create cma". There are few kinds. The mutex that it takes is held by
   // others for the making and freeing of windows' statistics only.
   std::map<std::string, StatisticsSums> sums();
+  // Assigns what live windows have counted to the processes of their targets. To be called in a call of the program,
+  // before sums() are written at the end.
+  void complete_targets();
   // For the trace: returns the number of a new window, and keeps a record of each of the first 4,096 windows.
   std::uint32_t add_window(TraceRecord window);
   void window_freed(std::uint32_t number, Ticks at);
   std::vector<TraceRecord> windows() const;
+  // The names of windows by their number.
+  void window_named(std::uint32_t number, const std::string& name);
+  std::map<std::uint32_t, std::string> window_names() const;
 
  private:
   mutable std::mutex mutex_;
   std::vector<WindowStatistics*> live_;
   std::map<std::string, StatisticsSums> freed_;
   std::vector<TraceRecord> windows_;
+  std::map<std::uint32_t, std::string> names_;
   std::uint32_t next_number_ = 0;
 };
 

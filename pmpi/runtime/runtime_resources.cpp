@@ -125,17 +125,22 @@ void RuntimeResources::add_failed_trial(const FailedTrial& failed) {
   failed_trials_.push_back(failed);
 }
 
+MPI_Group RuntimeResources::all_processes() const {
+  MPI_Group all = MPI_GROUP_NULL;
+  if (in_world()) return PMPI_Comm_group(MPI_COMM_WORLD, &all) == MPI_SUCCESS ? all : MPI_GROUP_NULL;
+#if FARSIDE_HAS_SESSIONS
+  all = group_from(some_session(), "mpi://WORLD");
+#endif
+  return all;
+}
+
 int RuntimeResources::process_rank() const {
   int rank = -1;
-  if (in_world()) {
-    return PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
-  }
-#if FARSIDE_HAS_SESSIONS
-  if (MPI_Group all = group_from(some_session(), "mpi://WORLD"); all != MPI_GROUP_NULL) {
-    if (PMPI_Group_rank(all, &rank) != MPI_SUCCESS) rank = -1;
-    (void)PMPI_Group_free(&all);
-  }
-#endif
+  if (in_world()) return PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
+  MPI_Group all = all_processes();
+  if (all == MPI_GROUP_NULL) return rank;
+  if (PMPI_Group_rank(all, &rank) != MPI_SUCCESS) rank = -1;
+  (void)PMPI_Group_free(&all);  // a failure only loses memory
   return rank;
 }
 
@@ -146,6 +151,37 @@ bool RuntimeResources::is_threaded() const {
   int level = MPI_THREAD_SINGLE;
   // With an unknown level, several threads are the safe assumption.
   return PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
+}
+
+int RuntimeResources::process_count() const {
+  MPI_Group all = all_processes();
+  if (all == MPI_GROUP_NULL) return 0;
+  int count = 0;
+  if (PMPI_Group_size(all, &count) != MPI_SUCCESS) count = 0;
+  (void)PMPI_Group_free(&all);  // a failure only loses memory
+  return count;
+}
+
+int RuntimeResources::process_rank_of(MPI_Group group, int rank) const {
+  MPI_Group all = all_processes();
+  if (all == MPI_GROUP_NULL) return -1;
+  int translated = MPI_UNDEFINED;
+  if (PMPI_Group_translate_ranks(group, 1, &rank, all, &translated) != MPI_SUCCESS) translated = MPI_UNDEFINED;
+  (void)PMPI_Group_free(&all);  // a failure only loses memory
+  return translated == MPI_UNDEFINED ? -1 : translated;
+}
+
+bool RuntimeResources::has_all_processes(MPI_Comm communicator) const {
+  MPI_Group all = all_processes(), group = MPI_GROUP_NULL;
+  int result = MPI_UNEQUAL;
+  if (all != MPI_GROUP_NULL && PMPI_Comm_group(communicator, &group) == MPI_SUCCESS &&
+      PMPI_Group_compare(all, group, &result) != MPI_SUCCESS) {
+    result = MPI_UNEQUAL;
+  }
+  // A failure only loses memory.
+  if (group != MPI_GROUP_NULL) (void)PMPI_Group_free(&group);
+  if (all != MPI_GROUP_NULL) (void)PMPI_Group_free(&all);
+  return result != MPI_UNEQUAL;
 }
 
 template <class Make>

@@ -63,6 +63,12 @@ class RuntimeResources {
   bool in_world() const;
   // The rank in MPI_COMM_WORLD or, in a program with sessions only, in mpi://WORLD; -1 if unknown.
   int process_rank() const;
+  // The number of processes there; 0 if unknown.
+  int process_count() const;
+  // The rank of a member of a group among all processes; -1 if it is none of them (MPI_Comm_spawn), or unknown.
+  int process_rank_of(MPI_Group group, int rank) const;
+  // Whether the communicator has all these processes, in any order.
+  bool has_all_processes(MPI_Comm communicator) const;
   // Whether the world model or a session that has begun provides MPI_THREAD_MULTIPLE.
   bool is_threaded() const;
 
@@ -94,6 +100,7 @@ class RuntimeResources {
 
  private:
   RuntimeResources() = default;
+  MPI_Group all_processes() const;  // to be freed; MPI_GROUP_NULL if unknown
   template <class Make>
   int key(std::atomic<int>& kept, Make&& make);
   int make_communicator();

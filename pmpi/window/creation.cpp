@@ -13,9 +13,11 @@
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_words.hpp"
 #include "pmpi/datatypes/datatype.hpp"
+#include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/clocks.hpp"
 #include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/observe/statistics_file.hpp"
+#include "pmpi/observe/this_job.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/announcement.hpp"
@@ -198,7 +200,9 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (ready) {
     prepare_datatypes();
     begin_statistics();
+    learn_launch();
     begin_files_on_signal();
+    CallSites::instance().begin();
   }
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   Outcome arguments = check_arguments(request);
@@ -215,6 +219,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     if (!presence.found) return fault_of(presence.found.error());
     const Result<std::uint64_t> agreed = agreement.handshake(ready, presence.overdue);
     if (!agreed) return arguments ? fault_of(agreed.error()) : std::move(arguments);
+    note_agreement(request.communicator, agreed.value());
     if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
     const Result<CommunicatorPeers*> made =
         CommunicatorPeers::make(request.communicator, agreement.group(), agreed.value());

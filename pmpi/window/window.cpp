@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/ticks.hpp"
 
@@ -46,7 +47,11 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
   locks_.locks().reserve(epochs::ControlBlock::kHeldLocks);
   locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();
-  statistics_ = WindowStatistics::open(*space_, {flavor_of(attributes.flavor), id}, threaded);
+  statistics_ =
+      WindowStatistics::open(*space_,
+                             {flavor_of(attributes.flavor), id,
+                              [this](int rank) { return RuntimeResources::instance().process_rank_of(group_, rank); }},
+                             threaded);
   if (statistics_ != nullptr) fast_locks_ = fast_releases_ = fast_notifications_ = false;
   if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
   if (threaded) use_stripes();
@@ -54,6 +59,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
 
 Window::~Window() {
   if (deferring_ == this) deferring_ = nullptr;
+  statistics_.reset();  // its end asks for ranks of the group
   PMPI_Group_free(&group_);
 }
 

@@ -209,6 +209,11 @@ class Window {
     return {};
   }
 
+  // Tells the statistics the name that the program has given to the window.
+  void named(const char* name) {
+    if (statistics_ != nullptr) statistics_->named(name);
+  }
+
   // Hints (MPI 4.0 section 12.2.7).
   Outcome set_info(MPI_Info info);
   Outcome get_info(MPI_Info* info);

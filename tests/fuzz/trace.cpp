@@ -2,6 +2,7 @@
 // `farside trace` reads traces of anybody's making: it refuses them with a reason, or shows them in all its ways.
 //
 //   input:  odd: two traces, of half the bytes each; even: one
+#include <bit>
 #include <sstream>
 #include <stdexcept>
 
@@ -66,6 +67,13 @@ std::vector<TraceRecord> records_of(std::uint64_t rank) {
   clock.end = 2;
   clock.count = 9;
   all.push_back(clock);
+  TraceText text;
+  text.bytes = 4;
+  text.text = {'g', 'r', 'i', 'd'};
+  all.push_back(std::bit_cast<TraceRecord>(text));
+  text.of = TraceText::Of::kCpus;
+  text.text = {'0', '-', '3', ','};
+  all.push_back(std::bit_cast<TraceRecord>(text));
   return all;
 }
 
@@ -96,6 +104,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const Timeline timeline = merge(traces);
+  for (const By by : {By::kRank, By::kSize, By::kPair, By::kSite})
+    farside::fuzz::require(!figures_by(timeline, by).empty(), "what is read can be listed");
   farside::fuzz::require(!summary(timeline).empty(), "what is read can be told");
   std::ostringstream chrome, page;
   write_chrome(chrome, timeline);

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   // Word 0 counts the ranks that held the lock; the other words have their order.
   check::Window window(program.memory(), (static_cast<std::size_t>(ranks) + 1) * sizeof(std::int64_t),
                        sizeof(std::int64_t));
+  CHECK_MPI(MPI_Win_set_name(window, "convoy"));
   auto* words = window.as<std::int64_t>();
   for (int i = 0; i <= ranks; ++i) words[i] = -1;
   words[0] = 0;

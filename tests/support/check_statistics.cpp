@@ -50,6 +50,7 @@ int main(int argc, char** argv) {
 
   std::map<std::string, std::uint64_t> used;     // route: operations of all ranks
   std::map<std::string, std::uint64_t> counted;  // ROUTE.OPERATION: likewise
+  std::map<std::string, std::string> launch;     // what the first rank that knows it says of the launch
   const std::string& windows = wanted["windows"];
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = prefix + "." + std::to_string(rank) + ".json";
@@ -65,6 +66,17 @@ int main(int argc, char** argv) {
     }
     const std::string who = "rank " + std::to_string(rank) + ": ";
     if (json.value("rank", -1) != rank) problem(who + "the file says another rank");
+    if (json.value("ranks", 0) != ranks) problem(who + "the file says another number of ranks");
+    const auto job = json.value("job", nlohmann::json::object());
+    for (const char* key : {"agreed", "launcher"}) {
+      const std::string value = job.value(key, std::string());
+      if (!value.empty() && launch.try_emplace(key, value).first->second != value)
+        problem(who + "the file says another launch (" + key + " " + value + ")");
+    }
+    if (const double started = job.value("started", 0.0), written = job.value("written", 0.0);
+        started < 1e9 || written < started - 0.1 || written > started + 86400) {
+      problem(who + "it started at " + std::to_string(started) + ", and wrote at " + std::to_string(written));
+    }
     const auto counts = json.value("windows", nlohmann::json::object());
     const auto ours = counts.value("farside", std::int64_t{-1});
     const auto runtimes = counts.value("runtime", std::int64_t{-1});

@@ -5,7 +5,9 @@
 
 #include "tools/bench_driver/session.hpp"
 #include "tools/bench_report/compare.hpp"
+#include "tools/bench_report/headline.hpp"
 #include "tools/bench_report/result.hpp"
+#include "tools/bench_report/table.hpp"
 #include "tools/text.hpp"
 
 using namespace farside;
@@ -57,6 +59,122 @@ TEST_CASE("of a single run the noise is not known") {
   CHECK(change({1, 1}, {2.1}) == Change::kRegression);
   CHECK(change({1}, {2.1}) == Change::kNone);
   CHECK(change({1}, {4.1}) == Change::kRegression);
+}
+
+namespace {
+
+// The table of a runtime with these runs of each variant in each of the measures; all runs have the same value but of
+// the variants in `noisy`.
+std::string table_of(const std::vector<std::string>& variants, const std::vector<std::string>& measures,
+                     const std::vector<std::string>& noisy) {
+  BenchSettings settings;
+  settings.variants = variants;
+  RuntimeReport report;
+  report.runtime.name = "openmpi";
+  report.variants = variants_named(variants);
+  report.hosts = Json::array();
+  std::vector<const bench::MeasureInfo*> infos;
+  for (const std::string& name : measures) {
+    infos.push_back(bench::find_measure(name));
+    REQUIRE(infos.back() != nullptr);
+    for (const Variant* variant : report.variants) {
+      Series& series = report.series[variant->key][infos.back()->name];
+      const bool noise = std::ranges::find(noisy, variant->key) != noisy.end();
+      for (const double median : {2.0, 2.0, noise ? 9.0 : 2.0}) {
+        Figure figure;
+        figure.median = figure.min = median;
+        series.figures.push_back(figure);
+      }
+    }
+  }
+  return table_text(settings, infos, report);
+}
+
+// The cells of the line that begins with this text.
+std::vector<std::string> line_of(const std::string& table, const std::string& begin) {
+  for (const std::string& line : split(table, "\n")) {
+    if (!line.starts_with(begin)) continue;
+    std::vector<std::string> cells;
+    for (const std::string& cell : split(line, "|")) {
+      const std::size_t first = cell.find_first_not_of(' ');
+      cells.push_back(first == std::string::npos ? "" : cell.substr(first, cell.find_last_not_of(' ') + 1 - first));
+    }
+    return cells;
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a figure of runs that differ has a mark, and so has what is computed from it") {
+  using Catch::Matchers::Contains;
+  using Catch::Matchers::Equals;
+  const std::string title = bench::find_measure("put_flush")->title;
+  const std::vector<std::string> some{"native", "node"};
+  CHECK_THAT(line_of(table_of(some, {"put_flush"}, {}), title),
+             Equals(std::vector<std::string>{title, "2.00 us", "2.00 us", "1.00x"}));
+  CHECK_THAT(line_of(table_of(some, {"put_flush"}, {"native"}), title),
+             Equals(std::vector<std::string>{title, "~2.00 us", "2.00 us", "~1.00x"}));
+  CHECK_THAT(line_of(table_of(some, {"put_flush"}, {"node"}), title),
+             Equals(std::vector<std::string>{title, "2.00 us", "~2.00 us", "~1.00x"}));
+  CHECK_THAT(table_of(some, {"put_flush"}, {"node"}), Contains("  ~ noise: "));
+  CHECK_THAT(table_of(some, {"put_flush"}, {}), !Contains("~"));
+  // Comparisons below the table.
+  CHECK_THAT(table_of({"node", "unchecked"}, {"put_flush"}, {"unchecked"}), Contains("costs: ~+0.0 ns"));
+  CHECK_THAT(table_of({"node"}, {"put_flush", "put_compute"}, {"node"}), Contains("node ~1"));
+  CHECK_THAT(table_of({"fabric"}, {"lock_put_unlock", "bare_fetch_add"}, {"fabric"}),
+             Contains(": ~1.0 bare round trips"));
+}
+
+TEST_CASE("a limit whose runs differ has a mark, and the table says what it means") {
+  using Catch::Matchers::Contains;
+  const std::string title = bench::find_measure("put_flush")->title;
+  const std::string bare = bench::find_measure("put_flush")->bare;
+  const std::string table = table_of({"fabric"}, {"put_flush", bare}, {"fabric"});
+  CHECK(line_of(table, title).back() == "~2.00 us");
+  CHECK_THAT(table, Contains("  ~ noise: "));
+}
+
+TEST_CASE("a comparison marks the figures whose runs differ") {
+  using Catch::Matchers::Contains;
+  Json a = result_of({1, 1, 4}), b = result_of({1, 1, 1});
+  a["runtimes"][0]["measures"][0]["variants"]["node"]["doubtful"] = true;
+  CHECK_THAT(comparison_text(compare(a, b, 0.1), true), Contains("| ~1.00 us | 1.00 us |") && Contains("|       ~1 |"));
+  CHECK_THAT(comparison_text(compare(b, a, 0.1), true), Contains("| 1.00 us | ~1.00 us |"));
+  CHECK_THAT(comparison_text(compare(b, b, 0.1), true), !Contains("~"));
+}
+
+TEST_CASE("a headline says what was measured, of what, where and how often") {
+  Json result = result_of({1, 1, 1});
+  result["settings"]["rounds"] = 3;
+  result["settings"]["ranks"] = 2;
+  CHECK(headline(result) ==
+        "Measured: put of MPI's one-sided communication. 2 ranks on one node (h), windows made by MPI_Win_allocate. "
+        "3 runs of each variant, in alternation (a figure is the median of the medians of the runs). 1: farside.");
+  Json bare = result["runtimes"][0]["measures"][0];
+  bare["measure"] = "bare_write_8";
+  bare["title"] = "bare write";
+  result["runtimes"][0]["measures"].push_back(bare);
+  result["hosts"] = Json::array({{{"host", "a"}}, {{"host", "b"}}});
+  result["settings"]["rounds"] = 1;
+  CHECK(headline(result) ==
+        "Measured: put of MPI's one-sided communication; beside them bare write without MPI, as limits. 2 ranks on 2 "
+        "nodes (a, b), windows made by MPI_Win_allocate. One run of each variant (a figure is the median of the run). "
+        "1: farside.");
+  result["runtimes"][0]["measures"] = Json::array();
+  CHECK(headline(result) == "Nothing was measured.");
+}
+
+TEST_CASE("the report has the headline, also of an older result") {
+  const Json result = result_of({1, 1});
+  CHECK_FALSE(result.contains("headline"));
+  CHECK_THAT(html_report(result), Catch::Matchers::Contains("Measured: put of MPI"));
+}
+
+TEST_CASE("lines are broken at spaces") {
+  CHECK(wrapped("one two three", 7) == "one two\nthree");
+  CHECK(wrapped("one two three", 3) == "one\ntwo\nthree");
+  CHECK(wrapped("one", 100) == "one");
 }
 
 TEST_CASE("counts of zero are compared without a ratio") {

@@ -20,13 +20,22 @@ json waits(std::uint64_t count, double seconds, double longest = 0.1) {
   return {{"count", count}, {"seconds", seconds}, {"longest_seconds", longest}};
 }
 
-// One rank, 10 seconds, with windows of one kind.
-Run run_of(const std::string& kind, json sums, int runtime_windows = 0) {
+// The file of a rank of two, of 10 seconds, with windows of one kind.
+json file_of(int rank, const std::string& kind, json sums, int runtime_windows = 0) {
   if (!sums.contains("windows")) sums["windows"] = 1;
-  const json file = {{"rank", 0},
-                     {"seconds", 10.0},
-                     {"windows", {{"farside", 1}, {"runtime", runtime_windows}}},
-                     {"window_kinds", {{kind, sums}}}};
+  return {{"rank", rank},
+          {"ranks", 2},
+          {"host", "node"},
+          {"job", {{"started", 1e9}, {"written", 1e9 + 20}, {"agreed", "00000000000000ff"}}},
+          {"seconds", 10.0},
+          {"windows", {{"farside", 1}, {"runtime", runtime_windows}}},
+          {"window_kinds", {{kind, sums}}}};
+}
+
+// One rank of one.
+Run run_of(const std::string& kind, const json& sums, int runtime_windows = 0) {
+  json file = file_of(0, kind, sums, runtime_windows);
+  file["ranks"] = 1;
   Run run;
   add(run, "s.0.json", file.dump());
   return run;
@@ -118,14 +127,8 @@ TEST_CASE("advice comes by weight, and the ranks are summed up") {
   Run run = run_of("create cma", {{"routes", {{"cma", {{"put", operations(1000)}}}}},
                                   {"waits", {{"fence", waits(5, 3.0)}}}});
   CHECK(rules(run) == "fence_waits private_memory");
-  const std::string more =
-      json({{"rank", 1},
-            {"seconds", 10.0},
-            {"windows", {{"farside", 1}, {"runtime", 0}}},
-            {"window_kinds", {{"create cma", {{"windows", 1}, {"waits", {{"fence", waits(5, 1.0, 0.5)}}}}}}}})
-          .dump();
-  add(run, "s.1.json", more);
-  CHECK(run.ranks == 2);
+  add(run, "s.1.json", file_of(1, "create cma", {{"waits", {{"fence", waits(5, 1.0, 0.5)}}}}).dump());
+  CHECK(run.files.size() == 2);
   CHECK(run.kinds.at("create cma").waits.at("fence").seconds == Approx(4.0));
   CHECK(run.kinds.at("create cma").waits.at("fence").longest == Approx(0.5));
   CHECK_THAT(in_words(run),
@@ -135,9 +138,67 @@ TEST_CASE("advice comes by weight, and the ranks are summed up") {
 TEST_CASE("a rank that made no window has no seconds") {
   Run run = run_of("create cma", json::object());
   const double seconds = run.seconds;
-  add(run, "s.1.json", R"({"rank": 1, "windows": {"farside": 0, "runtime": 0}, "window_kinds": {}, "routes": {}})");
-  CHECK(run.ranks == 2);
+  json file = file_of(1, "", json::object());
+  file.erase("seconds");
+  file["window_kinds"] = json::object();
+  add(run, "s.1.json", file.dump());
+  CHECK(run.files.size() == 2);
   CHECK(run.seconds == seconds);
+}
+
+TEST_CASE("the first words say what was measured, and of which ranks") {
+  Run run;
+  add(run, "s.0.json", file_of(0, "allocate mapped", {{"windows", 3}, {"waits", {{"fence", waits(5, 4.0)}}}}).dump());
+  json other = file_of(1, "allocate mapped", {{"windows", 3}, {"slow_operations", {{"count", 9}, {"seconds", 2.0}}}});
+  other["seconds"] = 30.0;
+  other["host"] = "other";
+  add(run, "s.1.json", other.dump());
+  const std::string words = in_words(run);
+  CHECK_THAT(words, Catch::Matchers::StartsWith("Measured: the one-sided calls of 2 ranks on 2 hosts, with 6 windows"));
+  CHECK_THAT(words, Contains("30.0 s at the rank that took longest, 40.0 s of all ranks together") &&
+                        Contains("10% of this time were\nwaits") && Contains("5.0% operations by system call"));
+  CHECK_THAT(in_words(run_of("allocate mapped", json::object())), Contains("of 1 rank on node, with 1 window ("));
+}
+
+TEST_CASE("ranks without a file are said, first in words and first in the list") {
+  Run run;
+  add(run, "s.1.json", file_of(1, "allocate mapped", {{"waits", {{"fence", waits(5, 4.0)}}}}).dump());
+  CHECK(rules(run) == "missing_ranks fence_waits");
+  CHECK_THAT(in_words(run), Contains("\n! 1 of 2 ranks have left no file here (rank 0)"));
+  CHECK_THAT(in_words(run), !Contains("- 1 of 2 ranks"));
+}
+
+TEST_CASE("ranks that share cores are said before all advice") {
+  Run run;
+  for (int rank = 0; rank < 2; ++rank) {
+    json file = file_of(rank, "allocate mapped", {{"waits", {{"fence", waits(5, 4.0)}}}});
+    file["cpus"] = "3";
+    add(run, "s." + std::to_string(rank) + ".json", file.dump());
+  }
+  CHECK(rules(run) == "oversubscribed fence_waits");
+  CHECK_THAT(in_words(run), Contains("\n! 2 ranks share 1 core on node: "));
+}
+
+TEST_CASE("figures by rank, pair, size and call site, and the names of windows") {
+  Run run;
+  json zero = file_of(0, "allocate mapped",
+                      {{"waits", {{"lock", waits(5, 4.0)}}},
+                       {"names", {"grid"}},
+                       {"routes", {{"mapped", {{"put", operations(7, 56)}}}}}});
+  zero["targets"] = {{"1", {{"count", 7}, {"bytes", 56}, {"wait_seconds", 4.0}, {"slow_operation_seconds", 0.5}}}};
+  zero["sizes"] = {{"put", {{"8", {{"count", 7}, {"bytes", 56}, {"slow_count", 2}, {"slow_seconds", 0.5}}}}}};
+  json lock = waits(5, 4.0, 1.0);
+  lock["calls"] = 9;
+  zero["sites"] = json::array({{{"site", "solve+0x10"}, {"calls", {{"lock", lock}}}}});
+  add(run, "s.0.json", zero.dump());
+  add(run, "s.1.json", file_of(1, "allocate mapped", json::object()).dump());
+  CHECK_THAT(in_words(run), Contains("allocate mapped (grid)"));
+  const std::string by_rank = figures_by(run, By::kRank);
+  CHECK_THAT(by_rank, Contains("rank 0 on node | 10.0 s | 4.00 s |") && Contains("rank 1 on node | 10.0 s |      0 |"));
+  CHECK_THAT(figures_by(run, By::kPair), Contains("rank 0 on node | rank 1 on node | 4.00 s |          500 ms |"));
+  CHECK_THAT(figures_by(run, By::kSize), Contains("put       | up to 8 B |      7 |    56 |") && Contains("250 ms"));
+  CHECK_THAT(figures_by(run, By::kSite), Contains("solve+0x10 | lock |     9 |      5 | 4.00 s |  1.00 s"));
+  CHECK_THAT(figures_by(run_of("allocate mapped", json::object()), By::kSite), Contains("FARSIDE_SITES=on"));
 }
 
 TEST_CASE("what is no statistics file is refused, by its name") {
@@ -145,11 +206,23 @@ TEST_CASE("what is no statistics file is refused, by its name") {
   CHECK_THROWS_WITH(add(run, "s.0.json", "{"), Contains("s.0.json: no statistics"));
   CHECK_THROWS_WITH(add(run, "s.0.json", "[]"), Contains("s.0.json"));
   CHECK_THROWS_WITH(add(run, "s.0.json", R"({"rank": 0, "windows": {}})"), Contains("another version"));
-  CHECK_THROWS_WITH(add(run, "s.0.json", R"({"seconds": "x", "window_kinds": {}})"), Contains("s.0.json"));
-  CHECK_THROWS_WITH(
-      add(run, "s.0.json",
-          R"({"seconds": 1, "windows": {}, "window_kinds": {"create cma": {"windows": -1, "epochs": 3}}})"),
-      Contains("s.0.json"));
+  const auto with = [&](const char* name, const json& value) {
+    json file = file_of(0, "create cma", json::object());
+    file[json::json_pointer(name)] = value;
+    return file.dump();
+  };
+  CHECK_NOTHROW(add(run, "s.0.json", with("/seconds", 1.0)));
+  for (const auto& [name, value] : std::vector<std::pair<const char*, json>>{{"/seconds", "x"},
+                                                                             {"/window_kinds/create cma/windows", -1},
+                                                                             {"/window_kinds/create cma/epochs", 3},
+                                                                             {"/job/started", -1.0},
+                                                                             {"/job/agreed", "xyz"},
+                                                                             {"/ranks", "x"},
+                                                                             {"/targets", {{"x", operations(1)}}},
+                                                                             {"/sizes", {{"put", 3}}},
+                                                                             {"/sites", 3}}) {
+    CHECK_THROWS_WITH(add(run, "s.0.json", with(name, value)), Contains("s.0.json"));
+  }
   CHECK_THROWS_WITH(read("/tmp/farside-no-such-statistics"),
                     Contains("FARSIDE_STATS=/tmp/farside-no-such-statistics"));
 }

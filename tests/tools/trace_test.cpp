@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside trace` on traces that this test makes: what is told from them, and that no file, however damaged,
 // is believed.
+#include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -26,6 +31,7 @@ class Writer {
  public:
   explicit Writer(int rank, int ranks = 4, std::uint64_t clock = 1, std::uint64_t ahead = 0) : ahead_(ahead) {
     header_.header_bytes = sizeof(TraceHeader);
+    header_.ranks = ranks;
     header_.record_bytes = sizeof(TraceRecord);
     header_.rank = rank;
     header_.pid = 1000 + rank;
@@ -62,6 +68,23 @@ class Writer {
   }
   Writer& add(const TraceRecord& record) {
     records_.push_back(record);
+    return *this;
+  }
+  // Several records if the text is long.
+  Writer& text(TraceText::Of of, std::uint32_t number, std::string_view text) {
+    for (; !text.empty();) {
+      TraceText part;
+      part.of = of;
+      part.number = number;
+      part.bytes = static_cast<std::uint16_t>(text.copy(part.text.data(), part.text.size()));
+      text.remove_prefix(part.bytes);
+      records_.push_back(std::bit_cast<TraceRecord>(part));
+    }
+    return *this;
+  }
+  Writer& host(const char* name) {
+    header_.host = {};
+    std::strcpy(header_.host.data(), name);
     return *this;
   }
   TraceHeader& header() { return header_; }
@@ -235,6 +258,89 @@ TEST_CASE("the trace for Perfetto is JSON with a slice per epoch and an arrow pe
   CHECK(ends == 2);
 }
 
+TEST_CASE("ranks are named with their host if there are several, and windows by the program's name") {
+  Writer zero(0, 2), one(1, 2);
+  zero.exclusive(0, 10, 10, 1010).host("a");
+  one.exclusive(0, 20, 1015, 2000).host("b").text(TraceText::Of::kWindow, 0, std::string(60, 'x') + " grid\n");
+  const Timeline timeline = merge({zero.trace(), one.trace()});
+  CHECK_THAT(in_words(timeline, lock_waits(timeline).at(0)),
+             Contains("rank 1 on b waited 995 us for an exclusive lock at rank 0 on a (window 0 '" +
+                      std::string(60, 'x') + " grid?', at ") &&
+                 Contains("held by rank 0 on a (990 us)"));
+  CHECK_THAT(summary(timeline), !Contains("all on "));
+  CHECK_THAT(summary(convoy()), Contains("all on node\n"));
+  CHECK_THAT(summary(convoy()), !Contains("rank 0 on node"));
+}
+
+TEST_CASE("ranks that share cores are said first") {
+  Writer zero(0, 2), one(1, 2);
+  zero.text(TraceText::Of::kCpus, 0, "3");
+  one.text(TraceText::Of::kCpus, 0, "3");
+  CHECK_THAT(summary(merge({zero.trace(), one.trace()})), Contains("\n! 2 ranks share 1 core on node: "));
+}
+
+TEST_CASE("those for whom others waited come in the order of these waits") {
+  Writer zero(0, 3), one(1, 3), two(2, 3);
+  one.exclusive(0, 10, 10, 1010);
+  two.exclusive(0, 20, 1015, 2000);
+  zero.exclusive(0, 30, 2005, 3000);
+  for (Writer* each : {&zero, &one, &two})
+    each->epoch(EpochKind::kFence, -1, 4000, 4000, each == &zero ? 9000 : 5000, 9001);
+  const Timeline timeline = merge({zero.trace(), one.trace(), two.trace()});
+  const std::vector<Culprit> found = culprits(timeline);
+  REQUIRE(found.size() == 3);
+  CHECK(in_words(timeline, found[0]) == "rank 0: others waited 8.00 ms for it at fences (1)");
+  CHECK(in_words(timeline, found[1]) == "rank 1: others waited 1.97 ms for locks that it held (2 waits)");
+  CHECK(found[2].process == 2);
+}
+
+TEST_CASE("what is between two fences is not shown as a fence") {
+  Writer zero(0, 1);
+  zero.epoch(EpochKind::kFence, -1, 10, 10, 500, 510);
+  std::ostringstream out;
+  write_chrome(out, merge({zero.trace()}));
+  double between = 0, fences = 0;
+  const nlohmann::json trace = nlohmann::json::parse(out.str());
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    const std::string name = event.at("name");
+    CHECK((name == "between fences" || name == "MPI_Win_fence"));
+    (name == "MPI_Win_fence" ? fences : between) += event.at("dur").get<double>();
+  }
+  CHECK(between == Approx(490));
+  CHECK(fences == Approx(10));
+}
+
+TEST_CASE("figures by rank, pair, size and call site") {
+  Writer zero(0, 2), one(1, 2);
+  zero.exclusive(1, 10, 30, 100);
+  zero.records().back().site = 1;
+  zero.records().back().end_site = 2;
+  zero.text(TraceText::Of::kSite, 1, "solve+0x10 (program+0x1234)").text(TraceText::Of::kSite, 2, "program+0x2000");
+  TraceRecord put;
+  put.kind = TraceKind::kOperation;
+  put.what = static_cast<std::uint8_t>(Counted::kPut);
+  put.route = static_cast<std::uint8_t>(RouteKind::kFabric);
+  put.target = 0;
+  put.bytes = 1000;
+  put.begin = Writer::at(200);
+  put.end = Writer::at(205);
+  one.add(put).epoch(EpochKind::kLockShared, 0, 300, 300, 300, 300, 4);
+  const Timeline timeline = merge({zero.trace(), one.trace()});
+  const std::string by_rank = figures_by(timeline, By::kRank);
+  CHECK_THAT(by_rank, Contains("\nrank 0   | 20.0 us |") && Contains("\nrank 1   |       0 |"));
+  CHECK(by_rank.find("rank 0") < by_rank.find("rank 1"));
+  const std::string by_pair = figures_by(timeline, By::kPair);
+  CHECK_THAT(by_pair, Contains("\nrank 0 | rank 1 | 20.0 us |") && Contains("\nrank 1 | rank 0 |       0 |"));
+  CHECK_THAT(by_pair, Contains("5.00 us |          4 |    32"));
+  const std::string by_size = figures_by(timeline, By::kSize);
+  CHECK_THAT(by_size, Contains("up to 8 B    | mapped |       put |      5 |    40 |       - |       -"));
+  CHECK_THAT(by_size, Contains("up to 1024 B | fabric |       put |      1 |  1000 | 5.00 us | 5.00 us"));
+  CHECK_THAT(figures_by(timeline, By::kSite),
+             Contains("solve+0x10 (program+0x1234) |     1 | 20.0 us |") && Contains("program+0x2000 "));
+  CHECK_THAT(figures_by(convoy(), By::kSite), Contains("FARSIDE_SITES=on"));
+}
+
 TEST_CASE("the page holds its data and asks for nothing else; of too many bars the shortest are left out") {
   const auto data_of = [](std::size_t most) {
     std::ostringstream out;
@@ -249,6 +355,8 @@ TEST_CASE("the page holds its data and asks for nothing else; of too many bars t
   CHECK(data_of(100).at("bars").size() == 4);
   CHECK(data_of(100).at("left_out") == 0);
   CHECK(data_of(100).at("waits").size() == 2);
+  CHECK(data_of(100).at("culprits").size() == 2);
+  CHECK(data_of(100).at("processes").at(1) == nlohmann::json({"rank 1", "node"}));
   // Those that waits speak of stay.
   CHECK(data_of(1).at("bars").size() == 3);
   CHECK(data_of(1).at("left_out") == 1);
@@ -269,13 +377,28 @@ TEST_CASE("a trace that is damaged is refused, with the reason") {
     return refused(other.bytes());
   };
   CHECK_THAT(with([](Writer& w) { w.header().magic[3] = '?'; }), Contains("no trace of farside"));
-  CHECK_THAT(with([](Writer& w) { w.header().version = 2; }), Contains("of version 2"));
+  CHECK_THAT(with([](Writer& w) { w.header().version = 1; }), Contains("of version 1"));
+  CHECK_THAT(with([](Writer& w) { w.header().ranks = -1; }), Contains("its header has a value"));
+  CHECK_THAT(with([](Writer& w) { w.header().spawned = 2; }), Contains("its header has a value"));
+  CHECK_THAT(with([](Writer& w) { w.header().written = -1; }), Contains("its header has a value"));
   CHECK_THAT(with([](Writer& w) { w.header().order = 0x04030201; }), Contains("another byte order"));
   CHECK_THAT(with([](Writer& w) { w.header().last = w.header().first; }), Contains("clock does not run"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].begin = ~Ticks{0}; }), Contains("record 1 is of a time"));
   CHECK_THAT(with([](Writer& w) { std::swap(w.records()[1].begin, w.records()[1].end); }),
              Contains("ends before it begins"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].kind = static_cast<TraceKind>(0); }), Contains("of kind 0"));
+  CHECK_THAT(with([](Writer& w) {
+               TraceText text;
+               text.bytes = 57;
+               w.add(std::bit_cast<TraceRecord>(text));
+             }),
+             Contains("a value that there is not"));
+  CHECK_THAT(with([](Writer& w) {
+               TraceText text;
+               text.of = static_cast<TraceText::Of>(3);
+               w.add(std::bit_cast<TraceRecord>(text));
+             }),
+             Contains("a value that there is not"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].detail = 6; }), Contains("a value that there is not"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].route = 4; }), Contains("a value that there is not"));
   CHECK_THAT(with([](Writer& w) { w.records()[1].target = -2; }), Contains("a value that there is not"));
@@ -285,7 +408,9 @@ TEST_CASE("no damage to a trace does more than refuse it") {
   Writer writer(0), other(1);
   writer.epoch(EpochKind::kLockAll, -1, 10, 20, 30, 40)
       .exclusive(0, 50, 60, 70)
-      .epoch(EpochKind::kFence, -1, 80, 80, 90, 95);
+      .epoch(EpochKind::kFence, -1, 80, 80, 90, 95)
+      .text(TraceText::Of::kWindow, 0, "grid")
+      .text(TraceText::Of::kCpus, 0, "0-3");
   other.exclusive(0, 10, 65, 80);
   const std::string good = writer.bytes();
   std::mt19937 random(4);
@@ -300,12 +425,34 @@ TEST_CASE("no damage to a trace does more than refuse it") {
       std::ostringstream out;
       write_chrome(out, timeline);
       write_page(out, timeline);
+      for (const By by : {By::kRank, By::kSize, By::kPair, By::kSite}) CHECK(!figures_by(timeline, by).empty());
       ++read;
     } catch (const std::runtime_error&) {
     }
   }
   CHECK(read > 0);
   CHECK(read < 3000);
+}
+
+TEST_CASE("traces of two launches are refused, and ranks without a trace are said") {
+  std::string folder = (std::filesystem::temp_directory_path() / "farside-test.XXXXXX").string();
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  const std::string prefix = folder + "/t";
+  const auto write = [&](int rank, int ranks, std::uint64_t agreed) {
+    Writer writer(rank, ranks);
+    writer.header().agreed = agreed;
+    std::ofstream(prefix + "." + std::to_string(rank) + ".trace", std::ios::binary) << writer.bytes();
+  };
+  for (int rank = 0; rank < 4; ++rank) write(rank, 4, 7);
+  CHECK(read_all(prefix).size() == 4);
+  CHECK_THAT(summary(merge(read_all(prefix))), !Contains("! "));
+  for (int rank = 0; rank < 2; ++rank) write(rank, 2, 8);
+  CHECK_THROWS_WITH(read_all(prefix),
+                    Contains("written by 2 launches") && Contains("t.2.trace, ") && Contains("FARSIDE_TRACE=PREFIX"));
+  std::filesystem::remove(prefix + ".0.trace");
+  std::filesystem::remove(prefix + ".1.trace");
+  CHECK_THAT(summary(merge(read_all(prefix))), Contains("! 2 of 4 ranks have left no file here (ranks 0, 1)"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a prefix without files says what to do") {

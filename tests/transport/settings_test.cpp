@@ -68,9 +68,9 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 bool same(const Settings& a, const Settings& b) {
   return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider &&
-         a.device == b.device && a.log == b.log && a.stats == b.stats && a.trace == b.trace && a.check == b.check &&
-         a.nic_atomics == b.nic_atomics && a.huge_pages == b.huge_pages && a.connections == b.connections &&
-         a.peer_timeout == b.peer_timeout && a.hang == b.hang;
+         a.device == b.device && a.log == b.log && a.stats == b.stats && a.trace == b.trace && a.sites == b.sites &&
+         a.check == b.check && a.nic_atomics == b.nic_atomics && a.huge_pages == b.huge_pages &&
+         a.connections == b.connections && a.peer_timeout == b.peer_timeout && a.hang == b.hang;
 }
 
 struct Documented {
@@ -117,6 +117,7 @@ const std::map<std::string, std::vector<Documented>>& documented() {
         {"debug", [](Settings& s) { s.log = LogLevel::kDebug; }}}},
       {"FARSIDE_STATS", {{"/tmp/run 1/stats", [](Settings& s) { s.stats = "/tmp/run 1/stats"; }}}},
       {"FARSIDE_TRACE", {{"/tmp/run 1/trace", [](Settings& s) { s.trace = "/tmp/run 1/trace"; }}}},
+      {"FARSIDE_SITES", {{"on", [](Settings& s) { s.sites = true; }}, {"off", [](Settings& s) { s.sites = false; }}}},
   };
   return values;
 }
@@ -189,6 +190,7 @@ TEST_CASE("a bad value is an error that names the variable, the value and what i
       {"FARSIDE_HANG", ""},
       {"FARSIDE_HANG", "86401"},
       {"FARSIDE_HANG", "60 s"},
+      {"FARSIDE_SITES", "1"},
       {"FARSIDE_PEER_TIMEOUT", ""},
       {"FARSIDE_PEER_TIMEOUT", "-1"},
       {"FARSIDE_PEER_TIMEOUT", "86401"},

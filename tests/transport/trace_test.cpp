@@ -124,6 +124,24 @@ TEST_CASE("the counts since the last drain are read without a change") {
   CHECK(now() == Sums{{{5, Counted::kGet}, {1, 4}}});
 }
 
+TEST_CASE("operations are counted by kind and size, also those that were given out") {
+  OperationCounts counts(false);
+  counts.add_here(*counts.row(2), Counted::kPut, 8);
+  counts.add_here(*counts.row(0), Counted::kPut, 5);
+  drained(counts);
+  counts.add_here(*counts.row(0), Counted::kPut, 9);
+  counts.add(0, Counted::kGet, 0);
+  const auto& puts = counts.sizes()[static_cast<std::size_t>(Counted::kPut)];
+  CHECK(puts[OperationCounts::size_class(8)].count == 2);
+  CHECK(puts[OperationCounts::size_class(8)].bytes == 13);
+  CHECK(puts[OperationCounts::size_class(16)].count == 1);
+  CHECK(counts.sizes()[static_cast<std::size_t>(Counted::kGet)][0].count == 1);
+  CHECK(OperationCounts::size_class(1) == 1);
+  CHECK(OperationCounts::size_class(2) == 2);
+  CHECK(OperationCounts::size_class(3) == 3);
+  CHECK(OperationCounts::size_class(~std::uint64_t{0}) == OperationCounts::kSizes - 1);
+}
+
 TEST_CASE("concurrent threads lose no counts while another thread drains them") {
   OperationCounts counts(true);
   CHECK(counts.row(0) == nullptr);

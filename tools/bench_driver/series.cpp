@@ -27,6 +27,10 @@ bool Series::doubtful() const {
   return most.median > 2 * least.median;
 }
 
+std::string_view noise_mark(const Series& one, const Series& other) {
+  return one.doubtful() || other.doubtful() ? kNoiseMark : std::string_view();
+}
+
 const Series& RuntimeReport::find(std::string_view variant, std::string_view measure) const {
   static const Series none;
   const auto of_variant = series.find(variant);

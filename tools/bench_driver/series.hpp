@@ -12,6 +12,9 @@
 
 namespace farside::tools {
 
+// Stands before a figure that is doubtful, and before what is computed from such a figure.
+inline constexpr std::string_view kNoiseMark = "~";
+
 struct Series {
   std::vector<Figure> figures;  // without `slices`
   std::vector<Figure> slices;   // runs with is_time_slice(); they count only if there are no others
@@ -22,7 +25,8 @@ struct Series {
   const std::vector<Figure>& counted() const { return figures.empty() ? slices : figures; }
   double median() const;   // of the runs' medians
   double fastest() const;  // the smallest minimum of the runs; precondition: measured()
-  // Whether the figure is unreliable: only time slices, or a factor of more than two between the medians of the runs.
+  // Whether the figure is unreliable, which all tables show by kNoiseMark: only time slices, or run medians that differ
+  // by more than a factor of two.
   bool doubtful() const;
 };
 
@@ -42,6 +46,9 @@ struct RuntimeReport {
 // Moves the native variants without any figure out of the report: the cluster does not have them.
 void leave_out_lacking(const std::vector<const bench::MeasureInfo*>& measures, RuntimeReport& report,
                        std::vector<LeftOut>& left_out);
+
+// Returns kNoiseMark if one of the series is doubtful, else nothing.
+std::string_view noise_mark(const Series& one, const Series& other);
 
 // Returns the median of the values (the mean of the two middle ones); 0 if there are none.
 double median_of(std::vector<double> values);

@@ -15,6 +15,8 @@ namespace {
 
 constexpr double kUnknownNoise = 2;
 
+bool is_doubtful(const Json& figure) { return figure.value("doubtful", false); }
+
 // Returns the spread of the runs of one figure, as a factor.
 double spread(const Json& figure) {
   std::vector<double> medians;
@@ -55,6 +57,8 @@ Comparison judge(const Json& measure, const Json& a, const Json& b, double thres
   Comparison result;
   result.a = median_in(a);
   result.b = median_in(b);
+  result.doubtful_a = is_doubtful(a);
+  result.doubtful_b = is_doubtful(b);
   if (!result.a || !result.b) {
     if (result.a) result.change = Change::kLost;
     if (result.b) result.change = Change::kRegained;
@@ -103,13 +107,16 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
         const Key key{runtime.at("runtime"), measure.at("measure"), variant};
         const auto before = in_a.find(key);
         add(key, in_b.at(key),
-            before != in_a.end() ? judge(measure, *before->second.figure, figure, threshold)
-                                 : Comparison{.b = median_in(figure), .change = Change::kOnlyB});
+            before != in_a.end()
+                ? judge(measure, *before->second.figure, figure, threshold)
+                : Comparison{.b = median_in(figure), .doubtful_b = is_doubtful(figure), .change = Change::kOnlyB});
       }
     }
   }
   for (const auto& [key, place] : in_a) {
-    if (!in_b.contains(key)) add(key, place, {.a = median_in(*place.figure), .change = Change::kOnlyA});
+    if (in_b.contains(key)) continue;
+    add(key, place,
+        {.a = median_in(*place.figure), .doubtful_a = is_doubtful(*place.figure), .change = Change::kOnlyA});
   }
   return result;
 }
@@ -140,10 +147,13 @@ std::string comparison_text(const std::vector<Comparison>& comparisons, bool all
   for (const Comparison& one : comparisons) {
     if (!all && (one.change == Change::kNone || one.only_in_one())) continue;
     any = true;
-    const auto shown = [&](const std::optional<double>& value) { return value ? with_unit(*value, one.unit) : "-"; };
+    const auto shown = [&](const std::optional<double>& value, bool doubtful) {
+      return value ? fmt::format("{}{}", doubtful ? kNoiseMark : "", with_unit(*value, one.unit)) : "-";
+    };
     const bool both = one.a && one.b && one.factor > 0;
-    table.add(one.title, one.runtime, one.variant, shown(one.a), shown(one.b),
-              both ? fmt::format("{:.3g}", one.factor) : "-", both ? fmt::format("{:.3g}", one.noise) : "-",
+    const std::string_view mark = one.doubtful_a || one.doubtful_b ? kNoiseMark : "";
+    table.add(one.title, one.runtime, one.variant, shown(one.a, one.doubtful_a), shown(one.b, one.doubtful_b),
+              both ? fmt::format("{}{:.3g}", mark, one.factor) : "-", both ? fmt::format("{:.3g}", one.noise) : "-",
               change_name(one.change));
   }
   return any ? table.text() : std::string();

@@ -25,6 +25,7 @@ struct Comparison {
   bench::Unit unit = bench::Unit::kMicroseconds;
   bool native = false;  // native or bare: a figure that farside cannot change
   std::optional<double> a{}, b{};
+  bool doubtful_a = false, doubtful_b = false;  // shown by "~"
   double factor = 1;  // above 1: B is slower
   double noise = 1;
   Change change = Change::kNone;

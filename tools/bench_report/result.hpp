@@ -3,6 +3,7 @@
 //
 //   farside_bench     the version of the format
 //   farside, date, command, libfabric
+//   headline          what was measured, in words (older results lack it)
 //   machine           host, system, kernel, processor, threads, memory_bytes
 //   settings          window, provider, rounds, ranks, compute_seconds, launcher, hosts, launcher_options
 //   hosts[]           of the ranks' nodes: see hosts/host_facts.hpp

@@ -19,30 +19,36 @@ using Measures = std::vector<const bench::MeasureInfo*>;
 bool attentive(const bench::MeasureInfo& info) { return info.target == bench::TargetState::kInBarrier; }
 
 // Both figures contain the same round trip, so this ratio depends less on a noisy machine than the figures do.
-void print_round_trips(const std::string& title, const Measures& measures, const RuntimeReport& report) {
+std::string round_trips(const std::string& title, const Measures& measures, const RuntimeReport& report) {
+  std::string text;
   constexpr std::string_view kLock = "lock_put_unlock";
   for (const auto* info : measures) {
     if (!info->name.starts_with(kLock)) continue;
     const Series& series = report.find("fabric", info->name);
     const Series& round_trip = report.find("fabric", "bare_fetch_add" + std::string(info->name.substr(kLock.size())));
     if (!series.measured() || !round_trip.measured()) continue;
-    fmt::print("  {}, {}: {:.1f} bare round trips (fetch-add)\n", title, info->title,
-               series.median() / round_trip.median());
+    text += fmt::format("  {}, {}: {}{:.1f} bare round trips (fetch-add)\n", title, info->title,
+                        noise_mark(series, round_trip), series.median() / round_trip.median());
   }
+  return text;
 }
 
-void print_cost_of_checks(const Measures& measures, const RuntimeReport& report) {
+std::string cost_of_checks(const Measures& measures, const RuntimeReport& report) {
+  std::string text;
   for (const auto* info : measures) {
     const Series& checked = report.find("node", info->name);
     const Series& unchecked = report.find("unchecked", info->name);
     if (!checked.measured() || !unchecked.measured() || info->unit != bench::Unit::kMicroseconds) continue;
-    fmt::print("  {}: what FARSIDE_CHECK=on costs: {:+.1f} ns (medians), {:+.1f} ns (fastest batches)\n", info->title,
-               1000 * (checked.median() - unchecked.median()), 1000 * (checked.fastest() - unchecked.fastest()));
+    text += fmt::format("  {}: what FARSIDE_CHECK=on costs: {}{:+.1f} ns (medians), {:+.1f} ns (fastest batches)\n",
+                        info->title, noise_mark(checked, unchecked), 1000 * (checked.median() - unchecked.median()),
+                        1000 * (checked.fastest() - unchecked.fastest()));
   }
+  return text;
 }
 
-// Prints how much longer an operation takes while its target computes.
-void print_cost_of_computing(const Measures& measures, const RuntimeReport& report) {
+// How much longer an operation takes while its target computes.
+std::string cost_of_computing(const Measures& measures, const RuntimeReport& report) {
+  std::string text;
   for (const auto* busy : measures) {
     if (!busy->name.ends_with("_compute")) continue;
     const std::string_view stem = busy->name.substr(0, busy->name.size() - std::string_view("_compute").size());
@@ -53,29 +59,32 @@ void print_cost_of_computing(const Measures& measures, const RuntimeReport& repo
         const Series& a = report.find(variant->key, idle->name);
         const Series& b = report.find(variant->key, busy->name);
         if (a.measured() && b.measured() && a.median() > 0)
-          shares.push_back(fmt::format("{} {:.3g}", variant->key, b.median() / a.median()));
+          shares.push_back(fmt::format("{} {}{:.3g}", variant->key, noise_mark(a, b), b.median() / a.median()));
       }
       if (!shares.empty())
-        fmt::print("  {}: times as long as when the target waits: {}\n", busy->title, fmt::join(shares, ", "));
+        text += fmt::format("  {}: times as long as when the target waits: {}\n", busy->title, fmt::join(shares, ", "));
     }
   }
+  return text;
 }
 
-// Prints the nodes if there are several or they have adapters, and what farside took between them.
-void print_hosts(const RuntimeReport& report) {
+// The nodes if there are several or they have adapters, and what farside took between them.
+std::string hosts_text(const RuntimeReport& report) {
+  std::string text;
   const auto has_adapters = [](const auto& host) { return !host.at("adapters").empty(); };
-  if (report.hosts.size() < 2 && std::ranges::none_of(report.hosts, has_adapters)) return;
+  if (report.hosts.size() < 2 && std::ranges::none_of(report.hosts, has_adapters)) return text;
   for (const auto& host : report.hosts) {
     std::vector<std::string> adapters;
     for (const auto& adapter : host.at("adapters")) adapters.push_back(adapter_text(adapter));
-    fmt::print("  {}: Linux {}, libfabric {}, {}\n", host.at("host").get<std::string>(),
-               host.at("kernel").get<std::string>(), host.at("libfabric").get<std::string>(),
-               adapters.empty() ? "no RDMA adapter" : fmt::format("{}", fmt::join(adapters, "; ")));
+    text += fmt::format("  {}: Linux {}, libfabric {}, {}\n", host.at("host").get<std::string>(),
+                        host.at("kernel").get<std::string>(), host.at("libfabric").get<std::string>(),
+                        adapters.empty() ? "no RDMA adapter" : fmt::format("{}", fmt::join(adapters, "; ")));
   }
   for (const auto& [variant, taken] : report.taken) {
-    fmt::print("  {}: libfabric {}, device {}{}{}\n", variant, taken.provider, taken.device,
-               taken.passed_over.empty() ? "" : ": ", taken.passed_over);
+    text += fmt::format("  {}: libfabric {}, device {}{}{}\n", variant, taken.provider, taken.device,
+                        taken.passed_over.empty() ? "" : ": ", taken.passed_over);
   }
+  return text;
 }
 
 // Returns whether figures of the variant are divided by native ones. Between ranks of one node native runtimes use
@@ -86,12 +95,12 @@ bool compared(const Variant& variant, const RuntimeReport& report) {
 
 std::string cell(const Series& series, bench::Unit unit) {
   if (!series.measured()) return std::string(series.broken() ? verdict_name(series.bad.verdict) : "-");
-  return (series.doubtful() ? "~" : "") + with_unit(series.median(), unit);
+  return fmt::format("{}{}", noise_mark(series, series), with_unit(series.median(), unit));
 }
 
 }  // namespace
 
-void print_table(const BenchSettings& settings, const Measures& measures, const RuntimeReport& report) {
+std::string table_text(const BenchSettings& settings, const Measures& measures, const RuntimeReport& report) {
   const std::vector<const Variant*>& variants = report.variants;
   const bool native = std::ranges::any_of(variants, [](const Variant* v) { return v->key == "native"; });
   const auto bare_of = [&](const bench::MeasureInfo& info) -> const Series& {
@@ -129,9 +138,15 @@ void print_table(const BenchSettings& settings, const Measures& measures, const 
       row.push_back(cell(series, info->unit));
       if (native && compared(*variant, report)) {
         const bool comparable = good && base.measured() && !series.figures.empty() && !base.figures.empty();
-        (apart ? ratio_row : row).push_back(comparable ? ratio(base.median(), series.median(), info->unit) : "-");
+        std::string times = comparable ? ratio(base.median(), series.median(), info->unit) : "-";
+        if (times != "-") times.insert(0, noise_mark(base, series));
+        (apart ? ratio_row : row).push_back(std::move(times));
       }
-      if (bare && variant->key == "fabric") row.push_back(cell(bare_of(*info), info->unit));
+      if (bare && variant->key == "fabric") {
+        const Series& limit = bare_of(*info);
+        any_doubtful = any_doubtful || (limit.measured() && limit.doubtful());
+        row.push_back(cell(limit, info->unit));
+      }
       if (series.broken()) {
         notes[fmt::format("{} {}: {}", variant->full_title(settings.provider), verdict_name(series.bad.verdict),
                           series.bad.reason)]
@@ -142,28 +157,31 @@ void print_table(const BenchSettings& settings, const Measures& measures, const 
     if (std::any_of(ratio_row.begin() + 1, ratio_row.end(), [](const std::string& text) { return text != "-"; }))
       ratios.add(std::move(ratio_row));
   }
-  fmt::print("\n{} ({}), {} ranks, {} windows; median of {} run{}\n\n{}",
-             report.library.empty() ? report.runtime.name : report.library,
-             settings.launcher.empty() ? report.runtime.launcher : settings.launcher, settings.ranks,
-             settings.window == "create" ? "created (malloc memory)" : "allocated", settings.rounds,
-             settings.rounds == 1 ? "" : "s", table.text());
-  if (apart) fmt::print("\n{}", ratios.text());
-  print_hosts(report);
+  std::string text = fmt::format("\n{} ({}), {} ranks, {} windows; median of {} run{}\n\n{}",
+                                 report.library.empty() ? report.runtime.name : report.library,
+                                 settings.launcher.empty() ? report.runtime.launcher : settings.launcher,
+                                 settings.ranks, settings.window == "create" ? "created (malloc memory)" : "allocated",
+                                 settings.rounds, settings.rounds == 1 ? "" : "s", table.text());
+  if (apart) text += fmt::format("\n{}", ratios.text());
+  text += hosts_text(report);
   if (any_doubtful) {
-    fmt::print(
-        "  ~ noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time slices\n");
+    text += fmt::format(
+        "  {} noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time slices;\n"
+        "    also what is computed from such figures\n",
+        kNoiseMark);
   }
   if (left_out > 0) {
-    fmt::print("  left out: {} figure{} of runs in which a spinning rank lost its core to another program\n", left_out,
-               left_out == 1 ? "" : "s");
+    text += fmt::format("  left out: {} figure{} of runs in which a spinning rank lost its core to another program\n",
+                        left_out, left_out == 1 ? "" : "s");
   }
   for (const Variant* variant : variants) {
-    if (variant->key == "fabric") print_round_trips(variant->full_title(settings.provider), measures, report);
+    if (variant->key == "fabric") text += round_trips(variant->full_title(settings.provider), measures, report);
   }
-  print_cost_of_computing(measures, report);
-  print_cost_of_checks(measures, report);
-  for (const auto& [note, titles] : notes) fmt::print("  {} [{}]\n", note, fmt::join(titles, "; "));
-  for (const std::string& warning : report.warnings) fmt::print("  WARNING: {}\n", warning);
+  text += cost_of_computing(measures, report);
+  text += cost_of_checks(measures, report);
+  for (const auto& [note, titles] : notes) text += fmt::format("  {} [{}]\n", note, fmt::join(titles, "; "));
+  for (const std::string& warning : report.warnings) text += fmt::format("  WARNING: {}\n", warning);
+  return text;
 }
 
 }  // namespace farside::tools

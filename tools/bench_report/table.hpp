@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Prints the table of one runtime for a terminal, and below it comparisons of its figures.
+// The table of one runtime for a terminal, and below it comparisons of its figures.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tools/bench_driver/series.hpp"
@@ -9,7 +10,7 @@
 
 namespace farside::tools {
 
-void print_table(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
-                 const RuntimeReport& report);
+std::string table_text(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
+                       const RuntimeReport& report);
 
 }  // namespace farside::tools

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/explain/explain.hpp"
 #include "tools/text.hpp"
@@ -201,6 +202,30 @@ class Rules {
   std::vector<Advice> advice_;
 };
 
+std::string counted(std::uint64_t number, std::string_view what) {
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+}
+
+// Says in words what was measured, and of what.
+std::string headline(const Run& run) {
+  double waiting = 0, operations = 0;
+  std::uint64_t windows = 0;
+  for (const auto& [kind, sums] : run.kinds) {
+    windows += sums.windows;
+    operations += sums.slow_operations.seconds;
+    waiting += sums.seconds() - sums.slow_operations.seconds;
+  }
+  return fmt::format(
+      "Measured: the one-sided calls of {} on {}, with {} (counted at each rank), from the first window of\n"
+      "each rank to MPI_Finalize: {} at the rank that took longest, {} of all ranks together. {} of this time were\n"
+      "waits in one-sided calls, {} operations by system call or fabric. The rest is not split up: the program,\n"
+      "other MPI calls, loads and stores.\n",
+      counted(run.files.size(), "rank"),
+      run.hosts.size() == 1 ? run.hosts.begin()->first : counted(run.hosts.size(), "host"), counted(windows, "window"),
+      seconds(run.longest_seconds), seconds(run.seconds), percent(waiting, run.seconds),
+      percent(operations, run.seconds));
+}
+
 }  // namespace
 
 Operations WindowKind::total(const std::string& route) const {
@@ -233,11 +258,24 @@ double WindowKind::seconds() const {
   return sum;
 }
 
-std::vector<Advice> advise(const Run& run) { return Rules(run).all(); }
+std::vector<Advice> advise(const Run& run) {
+  std::vector<Advice> advice = Rules(run).all();
+  double waits = 0;
+  for (const auto& [kind, sums] : run.kinds) waits += sums.seconds() - sums.slow_operations.seconds;
+  for (std::string& line : run.placement.oversubscribed())
+    advice.insert(advice.begin(), {kOversubscribed, "", std::move(line), waits});
+  if (std::string missing = missing_ranks(run.files); !missing.empty())
+    advice.insert(advice.begin(), {kMissingRanks, "", std::move(missing), 0});
+  return advice;
+}
 
 std::string in_words(const Run& run) {
-  std::string text = fmt::format("{} ranks, {} of all ranks together from their first window to the end\n", run.ranks,
-                                 seconds(run.seconds));
+  std::string text = headline(run);
+  std::vector<Advice> advice = advise(run);
+  while (!advice.empty() && (advice.front().rule == kMissingRanks || advice.front().rule == kOversubscribed)) {
+    text += fmt::format("! {}\n", advice.front().text);
+    advice.erase(advice.begin());
+  }
   if (run.kinds.empty()) return text + "\nNo window was farside's.\n";
   Table time({"where the time went", "time", "share", "calls", "longest"});
   double known = 0;
@@ -263,10 +301,10 @@ std::string in_words(const Run& run) {
     std::uint64_t epochs = 0;
     for (const auto& [name, count] : sums.epochs) epochs += count;
     const Operations all = sums.total();
-    what.add(kind, sums.windows, epochs, sums.flushes + sums.flushes_all, all.count, all.bytes);
+    what.add(sums.names.empty() ? kind : fmt::format("{} ({})", kind, fmt::join(sums.names, ", ")), sums.windows,
+             epochs, sums.flushes + sums.flushes_all, all.count, all.bytes);
   }
   text += '\n' + what.text() + "\nWhat would help, the weightiest first\n";
-  const std::vector<Advice> advice = advise(run);
   for (const Advice& each : advice)
     text += fmt::format("- {}{}{}\n", each.kind, each.kind.empty() ? "" : ": ", each.text);
   if (advice.empty()) text += "- nothing that these figures show\n";

@@ -5,8 +5,12 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "tools/placement.hpp"
+#include "tools/rank_files.hpp"
 
 namespace farside::tools::explain {
 
@@ -30,6 +34,7 @@ struct WindowKind {
   std::uint64_t flushes = 0;
   std::uint64_t flushes_all = 0;
   Waits slow_operations;  // operations that are not loads or stores
+  std::set<std::string> names;  // that the program has given to windows; not all if there are many
 
   Operations total(const std::string& route = {}) const;  // of all routes if empty
   std::uint64_t epochs_of(const std::string& kind) const;
@@ -37,14 +42,47 @@ struct WindowKind {
   double seconds() const;  // the measured time
 };
 
+// What a rank did to a target.
+struct Target {
+  Operations operations;
+  double wait_seconds = 0;  // in locks, unlocks and flushes of this target alone
+  double slow_operation_seconds = 0;
+};
+// Operations of one kind and about one size.
+struct Sized {
+  Operations operations;
+  std::uint64_t slow = 0;  // those that are not loads or stores, and their time
+  double slow_seconds = 0;
+};
+// The calls of one kind from one place.
+struct SiteCalls {
+  std::uint64_t calls = 0;
+  Waits waits;
+};
+
+// One process.
+struct Process {
+  std::string host;
+  double seconds = 0;
+  std::map<std::string, WindowKind> kinds;
+  std::map<int, Target> targets;  // by rank; -1: others
+};
+
 struct Run {
-  int ranks = 0;
+  std::vector<RankFile> files;       // one per process
+  std::map<std::string, int> hosts;  // the number of processes on each
+  double longest_seconds = 0;        // of one process
   double seconds = 0;  // sum over the ranks, from the first window to the end
   std::uint64_t runtime_windows = 0;
   std::map<std::string, WindowKind> kinds;
+  std::vector<Process> processes;                                 // as `files`
+  std::map<std::string, std::map<std::uint64_t, Sized>> sizes;    // by operation and largest size
+  std::map<std::string, std::map<std::string, SiteCalls>> sites;  // by place and call
+  Placement placement;
 };
 
-// Reads all files of the prefix. Throws std::runtime_error that names the file and its error.
+// Reads all files of the prefix. Throws std::runtime_error that names the file and its error, or says that the files
+// are of several launches.
 Run read(const std::string& prefix);
 // Adds the text of one file to the run.
 void add(Run& run, const std::string& file, const std::string& text);
@@ -55,9 +93,16 @@ struct Advice {
   std::string text;
   double weight;  // sort key: seconds, measured or estimated
 };
-// Returns the advice, the largest weight first.
+// Returns the advice, the largest weight first. Before it come doubts about all figures: ranks that are missing, or
+// that share cores.
+inline constexpr const char* kMissingRanks = "missing_ranks";
+inline constexpr const char* kOversubscribed = "oversubscribed";
 std::vector<Advice> advise(const Run& run);
 
 std::string in_words(const Run& run);
+
+// Figures by something else than the whole: a table. By site only if sites were recorded (FARSIDE_SITES).
+enum class By { kRank, kSize, kPair, kSite };
+std::string figures_by(const Run& run, By by);
 
 }  // namespace farside::tools::explain

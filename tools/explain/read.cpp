@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <charconv>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -12,6 +13,8 @@ namespace farside::tools::explain {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t kMostNames = 8;
 
 std::uint64_t whole(const json& number) {
   if (!number.is_number_unsigned()) throw std::runtime_error(fmt::format("{} is no count", number.dump()));
@@ -32,6 +35,14 @@ const json& part(const json& from, const char* name) {
   return *found;
 }
 
+const json& list(const json& from, const char* name) {
+  static const json nothing = json::array();
+  const auto found = from.find(name);
+  if (found == from.end()) return nothing;
+  if (!found->is_array()) throw std::runtime_error(fmt::format("{} is {}, and no array", name, found->dump()));
+  return *found;
+}
+
 void add_kind(WindowKind& to, const json& from) {
   to.windows += whole(from.at("windows"));
   for (const auto& [kind, count] : part(from, "epochs").items()) to.epochs[kind] += whole(count);
@@ -49,6 +60,53 @@ void add_kind(WindowKind& to, const json& from) {
   if (from.contains("flushes")) to.flushes += whole(from.at("flushes"));
   if (from.contains("flushes_all")) to.flushes_all += whole(from.at("flushes_all"));
   if (from.contains("slow_operations")) add_waits(to.slow_operations, from.at("slow_operations"));
+  for (const json& name : list(from, "names")) {
+    if (to.names.size() < kMostNames) to.names.insert(name.get<std::string>());
+  }
+}
+
+Operations operations(const json& from) { return {whole(from.at("count")), whole(from.at("bytes"))}; }
+
+// A number that is a key.
+template <class Number>
+Number number(const std::string& text) {
+  Number value{};
+  const char* const end = text.data() + text.size();
+  if (const auto parsed = std::from_chars(text.data(), end, value); parsed.ec != std::errc() || parsed.ptr != end)
+    throw std::runtime_error(fmt::format("{} is no number", text));
+  return value;
+}
+
+// A number that is not 0, as 16 hexadecimal digits; 0 if it is missing.
+std::uint64_t bits(const json& from, const char* name) {
+  const std::string text = from.value(name, std::string());
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  if (!text.empty() && std::from_chars(text.data(), end, value, 16).ptr != end)
+    throw std::runtime_error(fmt::format("{} is {}, and no hexadecimal number", name, text));
+  return value;
+}
+
+// Seconds since 1970, in nanoseconds.
+std::int64_t time(const json& from, const char* name) {
+  constexpr double kMost = 9e9;
+  const double seconds = from.at(name).get<double>();
+  if (!(seconds >= 0 && seconds <= kMost))
+    throw std::runtime_error(fmt::format("{} is {}, and no time", name, seconds));
+  return static_cast<std::int64_t>(seconds * 1e9);
+}
+
+RankFile rank_file(const std::string& path, const json& all) {
+  constexpr int kMostRanks = 1 << 30;
+  RankFile file{path, all.at("rank").get<int>(), {}};
+  const json& job = all.at("job");
+  file.job.ranks = std::clamp(all.at("ranks").get<int>(), 0, kMostRanks);
+  file.job.spawned = job.value("spawned", false);
+  file.job.agreed = bits(job, "agreed");
+  file.job.launcher = bits(job, "launcher");
+  file.job.started = time(job, "started");
+  file.job.written = time(job, "written");
+  return file;
 }
 
 }  // namespace
@@ -56,12 +114,44 @@ void add_kind(WindowKind& to, const json& from) {
 void add(Run& run, const std::string& file, const std::string& text) {
   try {
     const json all = json::parse(text);
-    if (!all.contains("window_kinds")) throw std::runtime_error("written by another version of farside");
-    ++run.ranks;
-    // A rank that made no window writes no file.
-    if (all.contains("seconds")) run.seconds += all.at("seconds").get<double>();
+    if (!all.contains("window_kinds") || !all.contains("job"))
+      throw std::runtime_error("written by another version of farside");
+    run.files.push_back(rank_file(file, all));
+    Process& process = run.processes.emplace_back();
+    process.host = all.at("host").get<std::string>();
+    ++run.hosts[process.host];
+    run.placement.add(process.host, all.value("cpus", std::string()));
+    // A rank that made no window has no seconds.
+    const double seconds = all.value("seconds", 0.0);
+    run.seconds += seconds;
+    process.seconds = seconds;
+    run.longest_seconds = std::max(run.longest_seconds, seconds);
     run.runtime_windows += all.at("windows").value("runtime", std::uint64_t{0});
-    for (const auto& [kind, sums] : all.at("window_kinds").items()) add_kind(run.kinds[kind], sums);
+    for (const auto& [kind, sums] : all.at("window_kinds").items()) {
+      add_kind(run.kinds[kind], sums);
+      add_kind(process.kinds[kind], sums);
+    }
+    for (const auto& [rank, sums] : part(all, "targets").items()) {
+      process.targets[number<int>(rank)] = {operations(sums), sums.value("wait_seconds", 0.0),
+                                            sums.value("slow_operation_seconds", 0.0)};
+    }
+    for (const auto& [operation, classes] : part(all, "sizes").items()) {
+      for (const auto& [size, sums] : classes.items()) {
+        Sized& sum = run.sizes[operation][number<std::uint64_t>(size)];
+        const Operations more = operations(sums);
+        sum.operations.count += more.count;
+        sum.operations.bytes += more.bytes;
+        sum.slow += sums.value("slow_count", std::uint64_t{0});
+        sum.slow_seconds += sums.value("slow_seconds", 0.0);
+      }
+    }
+    for (const json& site : list(all, "sites")) {
+      for (const auto& [call, sums] : part(site, "calls").items()) {
+        SiteCalls& sum = run.sites[site.at("site").get<std::string>()][call];
+        sum.calls += whole(sums.at("calls"));
+        add_waits(sum.waits, sums);
+      }
+    }
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: no statistics that farside explain can read: {}", file, error.what()));
   }
@@ -71,6 +161,7 @@ Run read(const std::string& prefix) {
   Run run;
   read_rank_files(prefix, ".json", "FARSIDE_STATS",
                   [&](const std::string& file, const std::string& text) { add(run, file, text); });
+  check_one_launch(run.files, "FARSIDE_STATS");
   return run;
 }
 

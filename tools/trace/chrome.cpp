@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+const std::string kBetweenFences = "between fences";
+
 json slice(const std::string& name, const char* category, const Lane& lane, const Bar& bar, Nanoseconds begin,
            Nanoseconds end) {
   return {{"name", name},
@@ -33,13 +35,16 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
 
   out << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
   const char* separator = "";
-  const auto add = [&](const json& event) { out << std::exchange(separator, ",\n") << event.dump(); };
+  // Names of the program may be no UTF-8.
+  const auto add = [&](const json& event) {
+    out << std::exchange(separator, ",\n") << event.dump(-1, ' ', false, json::error_handler_t::replace);
+  };
   for (std::size_t p = 0; p < timeline.processes.size(); ++p) {
     const Process& process = timeline.processes[p];
     add({{"name", "process_name"},
          {"ph", "M"},
          {"pid", p},
-         {"args", {{"name", process.name + " on " + process.host}}}});
+         {"args", {{"name", process.label + " on " + process.host}}}});
     add({{"name", "process_sort_index"}, {"ph", "M"}, {"pid", p}, {"args", {{"sort_index", p}}}});
   }
   for (std::size_t i = 0; i < lanes.lanes.size(); ++i) {
@@ -53,7 +58,9 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
   for (const Bar& bar : lanes.bars) {
     const Lane& lane = lanes.lanes[bar.lane];
     const char* category = bar.is_epoch() ? "epoch" : bar.kind == kServedBar ? "progress" : "operation";
-    json event = slice(bar.name, category, lane, bar, bar.begin, bar.end);
+    // What is between two fences is the program's; the fence itself is a slice below.
+    const std::string& title = bar.is_fence() ? kBetweenFences : bar.name;
+    json event = slice(title, category, lane, bar, bar.begin, bar.is_fence() ? bar.closing : bar.end);
     json& args = event["args"] = json::object();
     if (bar.target >= 0) args["target"] = timeline.process(bar.target).name;
     if (!bar.operations.empty()) args["operations"] = bar.operations;

@@ -56,7 +56,7 @@ Lanes lay_out(const Timeline& timeline) {
       std::string name = group == Group::kServed ? "progress" : "operations";
       if (group == Group::kAccess || group == Group::kExposure) {
         name = window < 0 ? "window ?"
-                          : fmt::format("window {} ({})", timeline.window(window).number,
+                          : fmt::format("{} ({})", timeline.window(window).title(),
                                         trace::name(timeline.window(window).flavor));
         if (group == Group::kExposure) name += " exposed";
       }

@@ -29,6 +29,8 @@ struct Bar {
   std::size_t epoch = 0;   // index in timeline.epochs, if it is an epoch
 
   bool is_epoch() const { return kind < kFlushBar; }
+  // The epoch between two fences and, from `closing` on, the second fence.
+  bool is_fence() const { return kind == static_cast<int>(EpochKind::kFence); }
 };
 
 struct Lanes {

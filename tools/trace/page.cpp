@@ -35,7 +35,7 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
   }
 
   json data;
-  for (const Process& process : timeline.processes) data["processes"].push_back({process.name, process.host});
+  for (const Process& process : timeline.processes) data["processes"].push_back({process.label, process.host});
   data["lanes"] = json::array();
   for (const Lane& lane : lanes.lanes) data["lanes"].push_back({lane.process, lane.name});
   data["bars"] = json::array();
@@ -63,8 +63,17 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
   data["length"] = microseconds(timeline.length);
   data["left_out"] = left_out;
   data["summary"] = summary(timeline);
+  data["culprits"] = json::array();
+  for (const Culprit& culprit : culprits(timeline)) {
+    data["culprits"].push_back({{"process", culprit.process},
+                                {"locks", microseconds(culprit.by_locks)},
+                                {"fences", microseconds(culprit.by_fences)},
+                                {"words", in_words(timeline, culprit)}});
+  }
+  data["warnings"] = timeline.warnings;
 
-  out << page_with(kTracePage, data.dump());
+  // Names of the program may be no UTF-8.
+  out << page_with(kTracePage, data.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace farside::tools::trace

@@ -2,13 +2,13 @@
 #include "tools/trace/read.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <tuple>
 
 #include <fmt/format.h>
-
-#include "tools/rank_files.hpp"
 
 namespace farside::tools::trace {
 namespace {
@@ -56,9 +56,23 @@ class Clock {
   double per_tick_;
 };
 
+// Adds a text to those of the trace.
+void add_text(const TraceText& record, std::size_t number, RankTrace& trace) {
+  if (static_cast<unsigned>(record.of) > static_cast<unsigned>(TraceText::Of::kCpus) ||
+      record.bytes > record.text.size()) {
+    refuse(trace.file.path, "record {} has a value that there is not; the file is damaged", number);
+  }
+  std::string& text = record.of == TraceText::Of::kCpus     ? trace.cpus
+                      : record.of == TraceText::Of::kWindow ? trace.window_names[record.number]
+                                                            : trace.sites[record.number];
+  for (const char c : std::string_view(record.text.data(), record.bytes)) {
+    if (text.size() < TraceText::kMost) text += static_cast<unsigned char>(c) < ' ' || c == 127 ? '?' : c;
+  }
+}
+
 void check(const std::string& file, const TraceRecord& record, std::size_t number) {
   const auto kind = static_cast<unsigned>(record.kind);
-  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kTotal)) {
+  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kText)) {
     refuse(file, "record {} is of kind {}, which there is not; the file is damaged", number, kind);
   }
   const bool epoch = record.kind == TraceKind::kEpoch || record.kind == TraceKind::kTotal;
@@ -73,7 +87,6 @@ void check(const std::string& file, const TraceRecord& record, std::size_t numbe
 
 RankTrace parse(const std::string& file, std::string_view bytes) {
   RankTrace trace;
-  trace.file = file;
   TraceHeader& header = trace.header;
   if (bytes.size() < sizeof header) {
     refuse(file, "{} bytes are less than the {} of a header; was the program ended before MPI_Finalize was over?",
@@ -92,15 +105,29 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
   if (header.records != room || (bytes.size() - sizeof header) % sizeof(TraceRecord) != 0) {
     refuse(file, "{} records are announced and {} are there; the file was cut short", header.records, room);
   }
+  constexpr std::int64_t kLatest = std::int64_t{1} << 62;  // nanoseconds since 1970
+  constexpr std::int32_t kMostRanks = 1 << 30;
+  if (header.ranks < 0 || header.ranks > kMostRanks || header.spawned > 1 || header.process_started < 0 ||
+      header.process_started > kLatest || header.written < 0 || header.written > kLatest) {
+    refuse(file, "its header has a value that there is not; the file is damaged");
+  }
+  trace.file = {
+      file,
+      header.rank,
+      {header.ranks, header.spawned != 0, header.agreed, header.launcher, header.process_started, header.written}};
   const auto end = std::ranges::find(header.host, '\0');
   for (const char c : std::string_view(header.host.data(), static_cast<std::size_t>(end - header.host.begin()))) {
     trace.host += c > ' ' && c < 127 ? c : '?';
   }
   const Clock clock(file, header);
-  trace.records.resize(room);
+  trace.records.resize(room);  // texts stay in it, and are skipped by their kind
   for (std::size_t i = 0; i < room; ++i) {
     TraceRecord& record = trace.records[i];
     std::memcpy(&record, bytes.data() + sizeof header + i * sizeof record, sizeof record);
+    if (record.kind == TraceKind::kText) {
+      add_text(std::bit_cast<TraceText>(record), i, trace);
+      continue;
+    }
     check(file, record, i);
     if (record.kind == TraceKind::kClock) {
       // The monotonic clocks of two machines may differ by years of uptime: the limit is 9 years.
@@ -133,8 +160,11 @@ std::vector<RankTrace> read_all(const std::string& prefix) {
   read_rank_files(prefix, ".trace", "FARSIDE_TRACE",
                   [&](const std::string& file, const std::string& bytes) { traces.push_back(parse(file, bytes)); });
   std::ranges::sort(traces, [](const RankTrace& a, const RankTrace& b) {
-    return std::pair(a.header.rank, a.file) < std::pair(b.header.rank, b.file);
+    return std::tie(a.file.rank, a.file.path) < std::tie(b.file.rank, b.file.path);
   });
+  std::vector<RankFile> files;
+  for (const RankTrace& trace : traces) files.push_back(trace.file);
+  check_one_launch(files, "FARSIDE_TRACE");
   return traces;
 }
 

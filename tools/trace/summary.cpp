@@ -25,12 +25,15 @@ const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
 std::string header(const Timeline& timeline) {
   std::string text = fmt::format("{} processes, {} windows, {} from the first to the last record\n",
                                  timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
+  if (timeline.hosts.size() == 1 && !timeline.hosts.front().empty())
+    text += fmt::format("all on {}\n", timeline.hosts.front());
+  for (const std::string& warning : timeline.warnings) text += fmt::format("! {}\n", warning);
   Nanoseconds uncertain = 0;
   for (const Process& process : timeline.processes) {
     if (process.uncertain < 0) {
-      text +=
-          fmt::format("! the clock of {} on {} was not compared with that of {}: its times may be off by anything\n",
-                      process.name, process.host, timeline.processes.front().name);
+      text += fmt::format("! the clock of {}{} was not compared with that of {}: its times may be off by anything\n",
+                          process.name, timeline.hosts.size() == 1 ? " on " + process.host : "",
+                          timeline.processes.front().name);
     }
     uncertain = std::max(uncertain, process.uncertain);
     if (process.lost_epochs + process.lost_operations + process.lost_served > 0) {
@@ -150,7 +153,7 @@ std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits
   Table table({"slowest targets", "locks", "unlocks", "flushes", "operations"});
   for (const auto& [where, cost] : most_of(costs, [](const Costs& each) { return each.all(); })) {
     std::string name = name_of(timeline, where.first, where.second);
-    if (where.first >= 0) name += fmt::format(", window {}", timeline.window(where.first).number);
+    if (where.first >= 0) name += ", " + timeline.window(where.first).title();
     table.add(name, duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations));
   }
   return '\n' + table.text();
@@ -171,7 +174,9 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
   std::string text =
       fmt::format("{} waited {} for {}", process_name(timeline, wait.epoch), duration(wait.waited), kind);
   if (epoch.target >= 0) text += fmt::format(" at {}", name_of(timeline, epoch.window, epoch.target));
-  text += fmt::format(" (window {}, at {})", timeline.window(epoch.window).number, duration(epoch.begin));
+  text += fmt::format(" ({}, at {}", timeline.window(epoch.window).title(), duration(epoch.begin));
+  if (epoch.site >= 0) text += fmt::format(", in {}", timeline.sites[static_cast<std::size_t>(epoch.site)]);
+  text += ')';
   if (wait.holders.empty()) return text + ", which nobody recorded held";
   text += ", held by";
   const std::size_t first = wait.holders.size() > kMostHolders ? wait.holders.size() - kMostHolders : 0;
@@ -179,6 +184,19 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
   for (std::size_t i = first; i < wait.holders.size(); ++i) {
     text += fmt::format("{} {} ({})", i > first ? "," : "", process_name(timeline, wait.holders[i].epoch),
                         duration(wait.holders[i].meanwhile));
+  }
+  return text;
+}
+
+std::string in_words(const Timeline& timeline, const Culprit& culprit) {
+  std::string text = timeline.process(culprit.process).name + ": others waited ";
+  if (culprit.waits > 0) {
+    text += fmt::format("{} for locks that it held ({} wait{})", duration(culprit.by_locks), culprit.waits,
+                        culprit.waits == 1 ? "" : "s");
+  }
+  if (culprit.fences > 0) {
+    text += fmt::format("{}{} for it at fences ({})", culprit.waits > 0 ? ", " : "", duration(culprit.by_fences),
+                        culprit.fences);
   }
   return text;
 }

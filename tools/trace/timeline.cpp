@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/placement.hpp"
+
 namespace farside::tools::trace {
 namespace {
 
@@ -60,6 +62,10 @@ bool conflict(const Epoch& one, const Epoch& other) {
 
 }  // namespace
 
+std::string Window::title() const {
+  return name.empty() ? fmt::format("window {}", number) : fmt::format("window {} '{}'", number, name);
+}
+
 int Timeline::process_of(int window, int target) const {
   if (window < 0 || target < 0) return -1;
   const std::map<int, int>& ranks_of = windows[static_cast<std::size_t>(window)].processes;
@@ -76,15 +82,19 @@ Timeline merge(const std::vector<RankTrace>& traces) {
   for (std::size_t p = 0; p < traces.size(); ++p) {
     ++with_rank[traces[p].header.rank];
     zero = std::min(zero, static_cast<Nanoseconds>(traces[p].header.first.ns) - clocks[p].ahead);
+    if (std::ranges::find(timeline.hosts, traces[p].host) == timeline.hosts.end())
+      timeline.hosts.push_back(traces[p].host);
   }
+  std::map<std::string, int> site_indices;
 
   std::map<std::uint64_t, int> window_ids;
   for (std::size_t p = 0; p < traces.size(); ++p) {
     const RankTrace& trace = traces[p];
     const auto process = static_cast<int>(p);
-    std::string name = fmt::format("rank {}", trace.header.rank);
-    if (with_rank[trace.header.rank] > 1) name += fmt::format(" (process {})", trace.header.pid);
-    timeline.processes.push_back({trace.header.rank, std::move(name), trace.host, clocks[p].uncertain,
+    std::string label = fmt::format("rank {}", trace.header.rank);
+    if (with_rank[trace.header.rank] > 1) label += fmt::format(" (process {})", trace.header.pid);
+    std::string name = timeline.hosts.size() > 1 ? label + " on " + trace.host : label;
+    timeline.processes.push_back({trace.header.rank, std::move(label), std::move(name), trace.host, clocks[p].uncertain,
                                   trace.header.lost_epochs, trace.header.lost_operations, trace.header.lost_served});
     const auto at = [&](Ticks ns) { return static_cast<Nanoseconds>(ns) - clocks[p].ahead - zero; };
     timeline.length = std::max(timeline.length, at(trace.header.last.ns));
@@ -95,10 +105,18 @@ Timeline merge(const std::vector<RankTrace>& traces) {
       const auto found = windows.find(record.window);
       return found == windows.end() ? -1 : found->second;
     };
+    const auto site_of = [&](std::uint16_t number) -> int {
+      const auto text = trace.sites.find(number);
+      if (number == 0 || text == trace.sites.end()) return -1;
+      const auto [entry, fresh] = site_indices.try_emplace(text->second, static_cast<int>(timeline.sites.size()));
+      if (fresh) timeline.sites.push_back(text->second);
+      return entry->second;
+    };
     const auto count = [&](const TraceRecord& record, Epoch& epoch) {
       if (record.count == 0) return;
       epoch.operations[{static_cast<RouteKind>(record.route), static_cast<Counted>(record.what)}].add(record.count,
                                                                                                       record.bytes);
+      if (record.target >= 0) epoch.by_target[record.target].add(record.count, record.bytes);
     };
     for (const TraceRecord& record : trace.records) {
       switch (record.kind) {
@@ -107,11 +125,15 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           const auto ranks = static_cast<int>(record.closing >> 32 & 0x7fffffff);
           if (fresh) {
             timeline.windows.push_back(
-                {static_cast<int>(record.window), static_cast<TraceFlavor>(record.detail), ranks, {}});
+                {static_cast<int>(record.window), {}, static_cast<TraceFlavor>(record.detail), ranks, {}});
           }
           windows[record.window] = entry->second;
-          timeline.windows[static_cast<std::size_t>(entry->second)]
-              .processes[static_cast<int>(record.closing & 0x7fffffff)] = process;
+          Window& window = timeline.windows[static_cast<std::size_t>(entry->second)];
+          window.processes[static_cast<int>(record.closing & 0x7fffffff)] = process;
+          if (const auto text = trace.window_names.find(record.window);
+              text != trace.window_names.end() && window.name.empty()) {
+            window.name = text->second;
+          }
           break;
         }
         case TraceKind::kEpoch: {
@@ -123,7 +145,10 @@ Timeline merge(const std::vector<RankTrace>& traces) {
                       at(record.granted),
                       at(record.closing),
                       at(record.end),
-                      {}};
+                      {},
+                      {},
+                      site_of(record.site),
+                      site_of(record.end_site)};
           count(record, epoch);
           latest[record.window] = timeline.epochs.size();
           timeline.epochs.push_back(std::move(epoch));
@@ -142,7 +167,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           timeline.spans.push_back({record.kind, process, record.kind == TraceKind::kServed ? -1 : window_of(record),
                                     record.target, static_cast<Counted>(record.what),
                                     static_cast<RouteKind>(record.route), at(record.begin), at(record.end),
-                                    record.bytes});
+                                    record.bytes, site_of(record.site)});
           break;
         case TraceKind::kTotal: {
           EpochTotal& total = timeline.totals[static_cast<EpochKind>(record.detail)];
@@ -151,10 +176,17 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           total.waited += static_cast<double>(record.end) * 1e-9;
           break;
         }
-        case TraceKind::kClock: break;
+        case TraceKind::kClock:
+        case TraceKind::kText: break;
       }
     }
   }
+  std::vector<RankFile> files;
+  for (const RankTrace& trace : traces) files.push_back(trace.file);
+  if (std::string missing = missing_ranks(files); !missing.empty()) timeline.warnings.push_back(std::move(missing));
+  Placement placement;
+  for (const RankTrace& trace : traces) placement.add(trace.host, trace.cpus);
+  for (std::string& line : placement.oversubscribed()) timeline.warnings.push_back(std::move(line));
   std::ranges::stable_sort(timeline.epochs, {}, &Epoch::begin);
   std::ranges::stable_sort(timeline.spans, {}, &Span::begin);
   return timeline;
@@ -234,6 +266,32 @@ std::vector<FenceWait> fence_waits(const Timeline& timeline) {
   }
   std::ranges::stable_sort(waits, std::ranges::greater(), &FenceWait::together);
   return waits;
+}
+
+std::vector<Culprit> culprits(const Timeline& timeline) {
+  std::map<int, Culprit> found;
+  const auto of = [&](std::size_t epoch) -> Culprit& {
+    const int process = timeline.epochs[epoch].process;
+    return found.try_emplace(process, Culprit{process}).first->second;
+  };
+  for (const LockWait& wait : lock_waits(timeline)) {
+    for (const LockWait::Holder& holder : wait.holders) {
+      Culprit& culprit = of(holder.epoch);
+      culprit.by_locks += holder.meanwhile;
+      ++culprit.waits;
+    }
+  }
+  for (const FenceWait& wait : fence_waits(timeline)) {
+    if (wait.together == 0) continue;
+    Culprit& culprit = of(wait.last);
+    culprit.by_fences += wait.together;
+    ++culprit.fences;
+  }
+  std::vector<Culprit> all;
+  for (const auto& [process, culprit] : found) all.push_back(culprit);
+  std::ranges::stable_sort(all, std::ranges::greater(),
+                           [](const Culprit& each) { return each.by_locks + each.by_fences; });
+  return all;
 }
 
 }  // namespace farside::tools::trace

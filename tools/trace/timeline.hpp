@@ -21,17 +21,21 @@ inline double microseconds(Nanoseconds time) { return static_cast<double>(time) 
 
 struct Process {
   int rank;          // in MPI_COMM_WORLD
-  std::string name;  // "rank 3", with the process id if several processes have that rank (MPI_Comm_spawn)
+  std::string label;  // "rank 3", with the process id if several processes have that rank (MPI_Comm_spawn)
+  std::string name;   // the same, with the host if there are several hosts: "rank 3 on node7"
   std::string host;
   Nanoseconds uncertain;  // possible error of its clock; -1: unknown against the first process's clock
   std::uint64_t lost_epochs, lost_operations, lost_served;
 };
 
 struct Window {
-  int number;  // the number that the first process of the window gave it
+  int number;        // the number that the first process of the window gave it
+  std::string name;  // of MPI_Win_set_name; mostly empty
   TraceFlavor flavor;
   int ranks;
   std::map<int, int> processes;  // process by rank in the window
+
+  std::string title() const;  // "window 3", "window 3 'grid'"
 };
 
 // Operations, and their bytes, by route and kind.
@@ -51,6 +55,8 @@ struct Epoch {
   int target;  // rank in the window; -1: none
   Nanoseconds begin, granted, closing, end;
   Amounts operations;
+  std::map<int, Amount> by_target;  // the same by rank in the window, where it was recorded
+  int site = -1, end_site = -1;     // index in Timeline::sites of the calls that opened and closed it; -1: not recorded
 
   Nanoseconds waited() const { return granted - begin + (end - closing); }
 };
@@ -65,6 +71,7 @@ struct Span {
   RouteKind route;
   Nanoseconds begin, end;
   std::uint64_t bytes;
+  int site = -1;
 };
 
 struct EpochTotal {
@@ -80,6 +87,9 @@ struct Timeline {
   std::vector<Span> spans;                 // by begin
   std::map<EpochKind, EpochTotal> totals;  // of all epochs, including overwritten ones
   Nanoseconds length = 0;
+  std::vector<std::string> warnings;  // sentences: ranks without a file, cores that ranks share
+  std::vector<std::string> hosts;     // in the order of their first process
+  std::vector<std::string> sites;     // where calls are in the program; each once
 
   const Process& process(int index) const { return processes[static_cast<std::size_t>(index)]; }
   const Window& window(int index) const { return windows[static_cast<std::size_t>(index)]; }
@@ -109,5 +119,14 @@ struct FenceWait {
   Nanoseconds together;  // sum of the waits of all others
 };
 std::vector<FenceWait> fence_waits(const Timeline& timeline);
+
+// A process for which others waited: for locks that it held, or for its arrival at fences.
+struct Culprit {
+  int process;
+  Nanoseconds by_locks = 0, by_fences = 0;  // the times of all that waited
+  std::size_t waits = 0, fences = 0;        // their numbers
+};
+// Returns those for which others waited, the one with the longest waits first.
+std::vector<Culprit> culprits(const Timeline& timeline);
 
 }  // namespace farside::tools::trace

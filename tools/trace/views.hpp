@@ -15,8 +15,19 @@ std::string summary(const Timeline& timeline);
 // "rank 3 waited 4.1 ms for the exclusive lock of rank 0, held by rank 1 (2.0 ms), rank 2 (2.1 ms)"
 std::string in_words(const Timeline& timeline, const LockWait& wait);
 
+// "rank 2: others waited 210 ms for locks that it held (3 waits), 12 ms for it at fences (5)"
+std::string in_words(const Timeline& timeline, const Culprit& culprit);
+
 // "1.23 ms"
 std::string duration(Nanoseconds time);
+
+// Figures by something else than the whole: a table, the largest times first.
+//   kRank  its waits by call, its operations, and how long others waited for it
+//   kSize  operations by powers of two of their bytes; those by load and store by the mean of their epoch
+//   kPair  origin and target: operations, and the time of the origin
+//   kSite  the place of a call in the program, if sites were recorded (FARSIDE_SITES)
+enum class By { kRank, kSize, kPair, kSite };
+std::string figures_by(const Timeline& timeline, By by);
 
 // Writes Chrome's trace event format ("JSON object format") for chrome://tracing and ui.perfetto.dev: a process per
 // rank, a thread per lane of lanes.hpp, arrows from the holder of a lock to the waiter.

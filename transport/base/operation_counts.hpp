@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The number of operations and bytes for each target since the last drain(). A window keeps these counts only for
-// statistics or a trace. To count an operation takes two additions on the target's cache line. A list of the touched
-// counts makes the cost of drain() independent of the number of targets.
+// statistics or a trace. To count an operation takes two additions on the target's cache line, and two on that of its
+// size. A list of the touched counts makes the cost of drain() independent of the number of targets.
 //
-// Thread safety: add(), add_slow() and drain() any, after expect_threads(); each() and slow() any. Memory: 96 bytes per
-// target that is used.
+// Thread safety: add(), add_slow() and drain() any, after expect_threads(); each(), slow() and sizes() any. Memory: 96
+// bytes per target that is used, and 3 KiB.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -29,6 +31,13 @@ class OperationCounts {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
   };
+  // The counts of all targets by kind and size. The class of a size is 0 for no bytes, else one more than the exponent
+  // of the power of two that is not smaller: 1 for 1 byte, 4 for 5 to 8 bytes.
+  static constexpr std::size_t kSizes = 42;
+  using Sizes = std::array<std::array<Cell, kSizes>, kKinds>;
+  static std::size_t size_class(std::uint64_t bytes) {
+    return bytes == 0 ? 0 : std::min<std::size_t>(1 + static_cast<std::size_t>(std::bit_width(bytes - 1)), kSizes - 1);
+  }
   // The counts of one target, by Counted.
   struct Row {
     std::int32_t target = 0;
@@ -48,6 +57,9 @@ class OperationCounts {
   void add_here(Row& row, Counted what, std::size_t bytes) {
     Cell& cell = row.cells[static_cast<std::size_t>(what)];
     cell.bytes += bytes;
+    Cell& size = sizes_[static_cast<std::size_t>(what)][size_class(bytes)];
+    ++size.count;
+    size.bytes += bytes;
     if (cell.count++ == 0) [[unlikely]] touch(row, what);
   }
   void add(int target, Counted what, std::size_t bytes) {
@@ -66,6 +78,8 @@ class OperationCounts {
   }
   using Slow = std::array<std::array<std::uint64_t, kSlowNames.size()>, 2>;  // lock, handler
   [[gnu::no_sanitize("thread")]] Slow slow() const { return slow_; }
+  // Of an operation that another thread counts meanwhile it may have half.
+  [[gnu::no_sanitize("thread")]] Sizes sizes() const { return sizes_; }
 
   // Calls take(target, what, count, bytes) for all counts, without a mutex and without a change. Another thread may
   // count or drain meanwhile: the last operations may then be missing, or be taken twice.
@@ -111,6 +125,7 @@ class OperationCounts {
   std::atomic<Row*> last_row_{nullptr};
   std::vector<Touched> touched_;
   Slow slow_{};
+  Sizes sizes_{};
   std::mutex mutex_;
 };
 

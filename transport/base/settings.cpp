@@ -44,6 +44,11 @@ bool parse_nic_atomics(std::string_view value, Settings& settings) {
   return value == "on" || value == "off";
 }
 
+bool parse_sites(std::string_view value, Settings& settings) {
+  settings.sites = value == "on";
+  return value == "on" || value == "off";
+}
+
 bool parse_huge_pages(std::string_view value, Settings& settings) {
   settings.huge_pages = value == "transparent";
   return value == "transparent" || value == "off";
@@ -135,6 +140,11 @@ constexpr Setting kSettings[] = {
      "farside "
      "trace reads them",
      parse_trace},
+    {"FARSIDE_SITES", "off", "on or off",
+     "FARSIDE_STATS and FARSIDE_TRACE say where in the program synchronization calls and slow operations are made "
+     "(farside "
+     "explain and farside trace, --by site); takes some microseconds per call",
+     parse_sites},
 };
 
 // Variables that build and test scripts read, and the library does not.

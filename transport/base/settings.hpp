@@ -44,6 +44,8 @@ struct Settings {
   std::string stats;
   // FARSIDE_TRACE: each rank writes PREFIX.RANK.trace then; empty: no trace.
   std::string trace;
+  // FARSIDE_SITES: whether statistics and traces say where in the program calls are made.
+  bool sites = false;
 };
 
 struct Setting {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -19,7 +20,7 @@ namespace farside {
 struct TraceHeader {
   static constexpr std::array<char, 8> kMagic = {'f', 'a', 'r', 's', 'i', 'd', 'e', 'T'};
   static constexpr std::uint32_t kOrder = 0x01020304;
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
 
   std::array<char, 8> magic = kMagic;
   std::uint32_t order = kOrder;
@@ -36,19 +37,27 @@ struct TraceHeader {
   ClockPair first;                  // when the recording began
   ClockPair last;                   // when the file was written
   std::array<char, 64> host{};      // ends with 0
-  std::array<char, 88> unused{};
+  // The launch (base/job.hpp).
+  std::int32_t ranks = 0;
+  std::uint32_t spawned = 0;  // 0 or 1
+  std::uint64_t agreed = 0;
+  std::uint64_t launcher = 0;
+  std::int64_t process_started = 0;
+  std::int64_t written = 0;
+  std::array<char, 48> unused{};
 };
 static_assert(sizeof(TraceHeader) == 256 && std::is_trivially_copyable_v<TraceHeader>);
 
 enum class TraceKind : std::uint8_t {
-  kWindow = 1,    // a window: created at begin, freed at end (0: not yet)
-  kClock,         // another clock of the run (granted), its lead over this one in ns (begin), its uncertainty (end)
-  kEpoch,         // see below
-  kCounts,        // more operations of the epoch in the record before it
-  kFlush,         // a flush that waited: begin, end
-  kOperation,     // an operation that is no load or store: begin, end (fabric: when issued; cma: when complete)
-  kServed,        // the progress thread executed a request of another process: begin, end, bytes
-  kTotal,         // all epochs of a kind, with the overwritten ones: count, ticks in them (begin), ticks waited (end)
+  kWindow = 1,  // a window: created at begin, freed at end (0: not yet)
+  kClock,       // another clock of the run (granted), its lead over this one in ns (begin), its uncertainty (end)
+  kEpoch,       // see below
+  kCounts,      // more operations of the epoch in the record before it
+  kFlush,       // a flush that waited: begin, end
+  kOperation,   // an operation that is no load or store: begin, end (fabric: when issued; cma: when complete)
+  kServed,      // the progress thread executed a request of another process: begin, end, bytes
+  kTotal,       // all epochs of a kind, with the overwritten ones: count, ticks in them (begin), ticks waited (end)
+  kText,        // a TraceText
 };
 
 enum class EpochKind : std::uint8_t { kFence, kStart, kPost, kLockShared, kLockExclusive, kLockAll };
@@ -66,7 +75,8 @@ struct TraceRecord {
   std::uint8_t route = 0;      // RouteKind of these operations
   std::uint32_t window = 0;    // number of the window at this process
   std::int32_t target = -1;    // rank in the window; -1: several or none
-  std::uint32_t thread = 0;
+  std::uint16_t site = 0;      // number of the place of the call (kEpoch: that opened it) in the program; 0: unknown
+  std::uint16_t end_site = 0;  // kEpoch: of the call that closed it
   Ticks begin = 0;
   Ticks granted = 0;           // kWindow: an id, the same on all ranks
   Ticks closing = 0;           // kWindow: rank | ranks << 32
@@ -75,6 +85,23 @@ struct TraceRecord {
   std::uint64_t bytes = 0;
 };
 static_assert(sizeof(TraceRecord) == 64 && std::is_trivially_copyable_v<TraceRecord>);
+
+// A record that is a text. A longer text is continued by the next records of the same kind and number.
+struct TraceText {
+  enum class Of : std::uint8_t {
+    kWindow,  // the name of the window `number` (MPI_Win_set_name)
+    kSite,    // where the site `number` is: "function+0x12 (FILE+0x1234)"
+    kCpus,    // the CPUs that the process may use: "0-3,8"
+  };
+  static constexpr std::size_t kMost = 4096;  // bytes of one text; the rest is left out
+
+  TraceKind kind = TraceKind::kText;
+  Of of = Of::kWindow;
+  std::uint16_t bytes = 0;  // of `text` that are in use
+  std::uint32_t number = 0;
+  std::array<char, 56> text{};
+};
+static_assert(sizeof(TraceText) == sizeof(TraceRecord) && std::is_trivially_copyable_v<TraceText>);
 
 enum class TraceFlavor : std::uint8_t { kCreate, kAllocate, kShared, kDynamic };
 inline constexpr std::array<const char*, 4> kFlavorNames = {"create", "allocate", "allocate_shared", "create_dynamic"};

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/observe/call_sites.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <link.h>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "pmpi/runtime/runtime.hpp"
+#include "transport/process.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+constexpr int kMostFrames = 24;
+constexpr std::size_t kMostSites = 4096;
+
+void* base_of(const void* address) {
+  Dl_info info{};
+  return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
+}
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// Whether the library is farside, the runtime, or a binding of the runtime for another language.
+bool is_of_mpi(const Dl_info& info) {
+  static void* const own = base_of(reinterpret_cast<const void*>(&CallSites::instance));
+  static void* const runtimes = base_of(reinterpret_cast<const void*>(runtime().Win_free));
+  return info.dli_fbase == own || info.dli_fbase == runtimes || file_name(info.dli_fname).starts_with("libmpi");
+}
+
+std::string demangled(const char* name) {
+  int failed = 0;
+  char* const text = abi::__cxa_demangle(name, nullptr, nullptr, &failed);
+  std::string result = failed == 0 && text != nullptr ? text : name;
+  std::free(text);
+  return result;
+}
+
+// The address is that behind the call.
+std::string text_of(void* address, const Dl_info& info, const link_map* map) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address) - 1;
+  const std::string place = fmt::format("{}+{:#x}", info.dli_fname, at - (map != nullptr ? map->l_addr : 0));
+  if (info.dli_sname == nullptr) return place;
+  return fmt::format("{}+{:#x} ({})", demangled(info.dli_sname), at - reinterpret_cast<std::uintptr_t>(info.dli_saddr),
+                     place);
+}
+
+}  // namespace
+
+CallSites& CallSites::instance() {
+  static auto* const sites = new CallSites();
+  return *sites;
+}
+
+void CallSites::begin() {
+  const Result<const Settings*> settings = Process::instance().settings();
+  if (enabled_ || !settings || !settings.value()->sites) return;
+  // The first call loads a library, and allocates.
+  std::array<void*, 1> frame{};
+  (void)backtrace(frame.data(), 1);
+  enabled_ = true;
+}
+
+std::uint16_t CallSites::number_of(void* address) {
+  const auto [entry, fresh] = numbers_.try_emplace(address, std::uint16_t{0});
+  if (!fresh) return entry->second;
+  Dl_info info{};
+  link_map* map = nullptr;
+  const bool known = dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
+  if ((known && is_of_mpi(info)) || sites_.size() >= kMostSites) return 0;
+  sites_.push_back({known ? text_of(address, info, map) : fmt::format("{}", address), {}});
+  return entry->second = static_cast<std::uint16_t>(sites_.size());
+}
+
+std::uint16_t CallSites::count_here(WaitKind kind, Ticks waited) {
+  std::array<void*, kMostFrames> frames{};
+  const int depth = backtrace(frames.data(), kMostFrames);
+  const std::scoped_lock held(mutex_);
+  for (int i = 0; i < depth; ++i) {
+    const std::uint16_t number = number_of(frames[static_cast<std::size_t>(i)]);
+    if (number == 0) continue;
+    Sums& sums = sites_[number - 1U].calls[kind];
+    ++sums.calls;
+    if (waited != 0) ++sums.waits;
+    sums.total += waited;
+    sums.longest = std::max(sums.longest, waited);
+    return number;
+  }
+  return 0;
+}
+
+std::vector<CallSites::Site> CallSites::all() const {
+  const std::scoped_lock held(mutex_);
+  return sites_;
+}
+
+}  // namespace farside::pmpi

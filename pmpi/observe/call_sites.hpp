@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where in the program the calls are made that statistics and traces record, with FARSIDE_SITES=on. A site is the
+// return address in the first function on the stack that is neither farside's nor the runtime's.
+//
+// Thread safety: any thread. Cost: without the setting one load; with it a walk up the stack, some microseconds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/base/relaxed_flag.hpp"
+#include "transport/base/ticks.hpp"
+
+namespace farside::pmpi {
+
+// The calls that wait.
+enum class WaitKind : std::uint8_t { kLock, kFence, kStart, kWait, kComplete, kUnlock, kFlush, kOperation };
+inline constexpr std::array<const char*, 8> kWaitNames = {"lock",     "fence",  "start", "wait",
+                                                          "complete", "unlock", "flush", "operation"};
+
+class CallSites {
+ public:
+  struct Sums {
+    std::uint64_t calls = 0;
+    std::uint64_t waits = 0;  // calls that waited
+    Ticks total = 0;          // their time
+    Ticks longest = 0;
+  };
+  struct Site {
+    std::string text;  // "function+0x12 (FILE+0x1234)": FILE and the address in it, as addr2line(1) takes them
+    std::map<WaitKind, Sums> calls;
+  };
+
+  static CallSites& instance();
+  // Counts a call of the program that is being carried out now, and has waited. Returns the number of its site, from 1
+  // on; 0 if it is not recorded.
+  std::uint16_t here(WaitKind kind, Ticks waited) {
+    if (!enabled_) [[likely]]
+      return 0;
+    return count_here(kind, waited);
+  }
+  // Begins to record if the setting says so. To be called before the first window.
+  void begin();
+  // Returns the sites; number N is at N - 1.
+  std::vector<Site> all() const;
+
+ private:
+  std::uint16_t count_here(WaitKind kind, Ticks waited);
+  // Returns the number of the site of an address; 0: the address is farside's or the runtime's.
+  std::uint16_t number_of(void* address);
+
+  RelaxedFlag enabled_{false};
+  mutable std::mutex mutex_;                          // guards the members below
+  std::unordered_map<void*, std::uint16_t> numbers_;  // of all addresses that were seen
+  std::vector<Site> sites_;
+};
+
+}  // namespace farside::pmpi

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Figures by rank, size, pair and site.
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tools/explain/explain.hpp"
+#include "tools/text.hpp"
+
+namespace farside::tools::explain {
+namespace {
+
+constexpr std::size_t kMostRows = 50;
+
+std::string seconds(double value) { return value <= 0 ? "0" : with_unit(value * 1e6, bench::Unit::kMicroseconds); }
+
+// The largest sort key first.
+std::string sorted(const std::vector<std::string>& header,
+                   std::vector<std::pair<double, std::vector<std::string>>>& rows) {
+  std::ranges::stable_sort(rows, std::ranges::greater(), [](const auto& row) { return row.first; });
+  Table table(header);
+  for (std::size_t i = 0; i < std::min(rows.size(), kMostRows); ++i) table.add(std::move(rows[i].second));
+  return table.text() + (rows.size() > kMostRows ? fmt::format("and {} more\n", rows.size() - kMostRows) : "");
+}
+
+std::string name_of(const Run& run, std::size_t process) {
+  const RankFile& file = run.files[process];
+  return fmt::format("{}rank {} on {}", file.job.spawned ? "spawned " : "", file.rank, run.processes[process].host);
+}
+
+// The calls whose waits have a column.
+const std::vector<std::string>& calls() {
+  static const std::vector<std::string> all{"lock", "fence", "start", "wait", "complete", "unlock", "flush"};
+  return all;
+}
+
+std::string by_rank(const Run& run) {
+  std::vector<std::string> header{"waits of", "time"};
+  header.insert(header.end(), calls().begin(), calls().end());
+  for (const char* name : {"slow operations", "operations", "bytes"}) header.emplace_back(name);
+  std::vector<std::pair<double, std::vector<std::string>>> rows;
+  for (std::size_t i = 0; i < run.processes.size(); ++i) {
+    const Process& process = run.processes[i];
+    std::vector<std::string> row{name_of(run, i), seconds(process.seconds)};
+    double all = 0, slow = 0;
+    for (const std::string& call : calls()) {
+      double sum = 0;
+      for (const auto& [kind, sums] : process.kinds) sum += sums.waits_in(call).seconds;
+      row.push_back(seconds(sum));
+      all += sum;
+    }
+    Operations done;
+    for (const auto& [kind, sums] : process.kinds) {
+      slow += sums.slow_operations.seconds;
+      const Operations more = sums.total();
+      done.count += more.count;
+      done.bytes += more.bytes;
+    }
+    for (std::string& cell :
+         std::vector<std::string>{seconds(slow), fmt::to_string(done.count), fmt::to_string(done.bytes)}) {
+      row.push_back(std::move(cell));
+    }
+    rows.emplace_back(all + slow, std::move(row));
+  }
+  return sorted(header, rows);
+}
+
+std::string by_pair(const Run& run) {
+  std::vector<std::pair<double, std::vector<std::string>>> rows;
+  for (std::size_t i = 0; i < run.processes.size(); ++i) {
+    for (const auto& [rank, target] : run.processes[i].targets) {
+      std::string there = rank < 0 ? "others" : fmt::format("rank {}", rank);
+      for (std::size_t other = 0; other < run.files.size(); ++other) {
+        if (run.files[other].rank == rank && run.files[other].job.spawned == run.files[i].job.spawned)
+          there = name_of(run, other);
+      }
+      rows.emplace_back(
+          target.wait_seconds + target.slow_operation_seconds,
+          std::vector<std::string>{name_of(run, i), std::move(there), seconds(target.wait_seconds),
+                                   seconds(target.slow_operation_seconds), fmt::to_string(target.operations.count),
+                                   fmt::to_string(target.operations.bytes)});
+    }
+  }
+  if (rows.empty()) return "No operation was counted.\n";
+  return sorted({"origin", "target", "waits", "slow operations", "operations", "bytes"}, rows);
+}
+
+std::string by_size(const Run& run) {
+  if (run.sizes.empty()) return "No operation was counted.\n";
+  Table table({"operation", "size", "number", "bytes", "by system call or fabric", "time", "each"});
+  for (const auto& [operation, classes] : run.sizes) {
+    for (const auto& [size, sums] : classes) {
+      table.add(operation, size == 0 ? "0 B" : fmt::format("up to {} B", size), sums.operations.count,
+                sums.operations.bytes, sums.slow, seconds(sums.slow_seconds),
+                sums.slow == 0 ? "-" : seconds(sums.slow_seconds / static_cast<double>(sums.slow)));
+    }
+  }
+  return table.text();
+}
+
+std::string by_site(const Run& run) {
+  if (run.sites.empty())
+    return "No call sites were recorded: run the program with FARSIDE_SITES=on beside FARSIDE_STATS.\n";
+  std::vector<std::pair<double, std::vector<std::string>>> rows;
+  for (const auto& [site, by_call] : run.sites) {
+    for (const auto& [call, sums] : by_call) {
+      rows.emplace_back(
+          sums.waits.seconds,
+          std::vector<std::string>{site, call, fmt::to_string(sums.calls), fmt::to_string(sums.waits.count),
+                                   seconds(sums.waits.seconds), seconds(sums.waits.longest)});
+    }
+  }
+  return sorted({"call site", "call", "calls", "waited", "time", "longest"}, rows);
+}
+
+}  // namespace
+
+std::string figures_by(const Run& run, By by) {
+  std::string text;
+  for (const Advice& each : advise(run)) {
+    if (each.rule == kMissingRanks || each.rule == kOversubscribed) text += fmt::format("! {}\n", each.text);
+  }
+  switch (by) {
+    case By::kRank: return text + by_rank(run);
+    case By::kSize: return text + by_size(run);
+    case By::kPair: return text + by_pair(run);
+    case By::kSite: break;
+  }
+  return text + by_site(run);
+}
+
+}  // namespace farside::tools::explain
