@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside explain`: the statistics of a run in plain words.
-#include <map>
 #include <memory>
 #include <string>
 
@@ -8,26 +7,23 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "tools/by.hpp"
 #include "tools/commands.hpp"
 #include "tools/explain/explain.hpp"
 
 namespace farside::tools {
 namespace {
 
-const std::map<std::string, explain::By> kBy = {{"rank", explain::By::kRank},
-                                                {"size", explain::By::kSize},
-                                                {"pair", explain::By::kPair},
-                                                {"site", explain::By::kSite}};
+struct ExplainOptions {
+  std::string prefix;
+  bool json = false;
+  std::string by;
+};
 
 }  // namespace
 
 void add_explain_command(CLI::App& app, int& exit_code) {
-  struct Options {
-    std::string prefix;
-    bool json = false;
-    std::string by;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExplainOptions>();
   CLI::App* command = app.add_subcommand("explain",
                                          "where the time of a run went, and what would help\n"
                                          "farside explain PREFIX [--json] [--by rank|size|pair|site]");
@@ -51,7 +47,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       }
       fmt::print("{}\n", list.dump(2));
     } else if (!options->by.empty()) {
-      fmt::print("{}", explain::figures_by(run, kBy.at(options->by)));
+      fmt::print("{}", explain::figures_by(run, kByNames.at(options->by)));
     } else {
       fmt::print("{}", explain::in_words(run));
     }

@@ -2,7 +2,6 @@
 // `farside trace`: shows what FARSIDE_TRACE recorded, as text, for Perfetto, and as an HTML page.
 #include <fstream>
 #include <functional>
-#include <map>
 #include <memory>
 #include <ostream>
 #include <stdexcept>
@@ -11,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tools/by.hpp"
 #include "tools/commands.hpp"
 #include "tools/trace/views.hpp"
 
@@ -24,9 +24,6 @@ struct TraceOptions {
   bool summary = false;
   std::string by;
 };
-
-const std::map<std::string, trace::By> kBy = {
-    {"rank", trace::By::kRank}, {"size", trace::By::kSize}, {"pair", trace::By::kPair}, {"site", trace::By::kSite}};
 
 void write(const std::string& path, const std::function<void(std::ostream&)>& content) {
   std::ofstream file(path, std::ios::binary);
@@ -67,7 +64,7 @@ void add_trace_command(CLI::App& app, int& exit_code) {
     if (options->summary || (!files && options->by.empty())) fmt::print("{}", summary(timeline));
     if (!options->by.empty()) {
       for (const std::string& warning : timeline.warnings) fmt::print("! {}\n", warning);
-      fmt::print("{}", figures_by(timeline, kBy.at(options->by)));
+      fmt::print("{}", figures_by(timeline, kByNames.at(options->by)));
     }
     exit_code = 0;
   });

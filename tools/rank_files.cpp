@@ -37,7 +37,8 @@ using Launch = std::vector<const RankFile*>;
 
 bool belongs_to(const Launch& launch, const RankFile& file) {
   const auto together = [&](const RankFile* other) {
-    return file.job.may_be_with(other->job) && (file.job.spawned || other->job.spawned || file.rank != other->rank);
+    return file.job.may_be_with(other->job) &&
+           (file.job.spawned || other->job.spawned || file.job.rank != other->job.rank);
   };
   // Spawned processes need not have run at the same time as each other.
   if (!file.job.spawned) return std::ranges::all_of(launch, together);
@@ -97,7 +98,7 @@ void check_one_launch(const std::vector<RankFile>& files, const char* variable) 
   std::vector<const RankFile*> sorted;
   for (const RankFile& file : files) sorted.push_back(&file);
   std::ranges::stable_sort(sorted, {}, [](const RankFile* file) {
-    return std::tuple(file->job.spawned, file->rank, std::string_view(file->path));
+    return std::tuple(file->job.spawned, file->job.rank, std::string_view(file->path));
   });
   std::vector<Launch> launches;
   for (const RankFile* file : sorted) {
@@ -126,7 +127,7 @@ std::string missing_ranks(const std::vector<RankFile>& files) {
   for (const RankFile& file : files) {
     if (file.job.spawned) continue;
     ranks = std::max(ranks, file.job.ranks);
-    if (file.rank >= 0 && file.rank < file.job.ranks) found.insert(file.rank);
+    if (file.job.rank >= 0 && file.job.rank < file.job.ranks) found.insert(file.job.rank);
   }
   const std::size_t all = static_cast<std::size_t>(ranks) - found.size();
   if (all == 0) return {};

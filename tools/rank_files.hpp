@@ -20,7 +20,6 @@ void read_rank_files(const std::string& prefix, std::string_view extension, cons
 // What a file says of its launch.
 struct RankFile {
   std::string path;
-  int rank = -1;
   Job job;
 };
 

@@ -44,6 +44,10 @@ std::size_t changes_between(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string time_text(double seconds) {
+  return seconds <= 0 ? "0" : with_unit(seconds * 1e6, bench::Unit::kMicroseconds);
+}
+
 std::string with_unit(double value, bench::Unit unit) {
   switch (unit) {
     case bench::Unit::kMegabytes:

@@ -15,6 +15,8 @@ namespace farside::tools {
 // Returns a figure with three significant digits and a suitable unit: "0.0381 us", "12.4 ms", "1.99 s", "9.60 GB/s",
 // "46.8 M/s".
 std::string with_unit(double value, bench::Unit unit);
+// Returns a time in seconds as with_unit() does, and "0" for none.
+std::string time_text(double seconds);
 
 // Returns how many times as fast `value` is as `base`: "0.021x", "2.53x", "480x"; "<0.001x" and
 // ">1000x" beyond these.

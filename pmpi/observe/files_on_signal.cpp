@@ -50,7 +50,7 @@ struct Shared {
 };
 
 Shared& shared() {
-  static Shared& made = [] -> Shared& {
+  static Shared& made = []() -> Shared& {
     auto& all = *new Shared;
     all.watched[0].signal = SIGTERM;
     all.watched[1].signal = SIGUSR1;

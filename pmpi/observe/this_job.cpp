@@ -12,7 +12,7 @@
 namespace farside::pmpi {
 namespace {
 
-std::mutex mutex;
+std::mutex known_mutex;
 Job known;  // without the time of writing
 std::atomic<bool> agreed{false};
 
@@ -30,7 +30,7 @@ void learn_launch() {
   const int ranks = resources.process_count();
   const int rank = resources.process_rank();
   const std::uint64_t launcher = launch_id(rank, ranks);
-  const std::scoped_lock held(mutex);
+  const std::scoped_lock held(known_mutex);
   known.rank = rank;
   known.ranks = ranks;
   known.spawned = resources.was_spawned();
@@ -42,7 +42,7 @@ void note_agreement(MPI_Comm communicator, std::uint64_t bits) {
   if (agreed.load(std::memory_order_relaxed) || !writes_files()) return;
   if (!RuntimeResources::instance().has_all_processes(communicator)) return;
   if (agreed.exchange(true, std::memory_order_relaxed)) return;
-  const std::scoped_lock held(mutex);
+  const std::scoped_lock held(known_mutex);
   known.agreed = bits;
 }
 
@@ -59,7 +59,7 @@ std::string own_cpus() {
 }
 
 Job this_job() {
-  const std::scoped_lock held(mutex);
+  const std::scoped_lock held(known_mutex);
   Job job = known;
   job.written = time_of_day();
   return job;

@@ -329,7 +329,7 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   }
   if (!allowed(*reduce, *element)) {
     return Fault{MPI_ERR_OP, fmt::format("{} is not defined for {}; use an operation that is (MPI 4.0 section 6.9.2)",
-                                         name(*reduce), traits(*element).name)};
+                                         farside::name(*reduce), traits(*element).name)};
   }
   std::int64_t at = 0;
   if (Outcome o = locate(target, *target_type, at); !o) return o;

@@ -16,7 +16,7 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 
 // A process of a launch of four ranks that ran from the 100th to the 110th second.
 Job job(std::uint64_t agreed = 0, std::uint64_t launcher = 0) {
-  return {4, false, agreed, launcher, 100 * kSecond, 110 * kSecond};
+  return {0, 4, false, agreed, launcher, 100 * kSecond, 110 * kSecond};
 }
 Job later(Job job) {
   job.started += 50 * kSecond;

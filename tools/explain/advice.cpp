@@ -38,8 +38,6 @@ std::string percent(double part, double whole) {
   const double share = 100 * part / whole;
   return share >= 10 ? fmt::format("{:.0f}%", share) : fmt::format("{:.1f}%", share);
 }
-std::string seconds(double value) { return value <= 0 ? "0" : with_unit(value * 1e6, bench::Unit::kMicroseconds); }
-
 bool is(const std::string& kind, const char* flavor) { return kind.starts_with(std::string(flavor) + " "); }
 bool by(const std::string& kind, const char* route) { return kind.find(route) != std::string::npos; }
 
@@ -82,7 +80,7 @@ class Rules {
     add("private_memory", kind, time,
         "{} of its {} operations ({}) went to private memory of an on-node peer, by a system call each, some {} "
         "together. {}.",
-        operations, all, percent(static_cast<double>(operations), static_cast<double>(all)), seconds(time), instead);
+        operations, all, percent(static_cast<double>(operations), static_cast<double>(all)), time_text(time), instead);
   }
 
   void flush_after_every(const std::string& kind, const WindowKind& sums) {
@@ -94,7 +92,7 @@ class Rules {
     if (!matters(flushes, time)) return;
     add("flush_after_every", kind, time,
         "{} flushes for {} operations: about one after each, {} {}. Issue several operations before one flush; {}.",
-        flushes, operations, seconds(time), fabric ? "of waiting" : "in all, which is little inside a node",
+        flushes, operations, time_text(time), fabric ? "of waiting" : "in all, which is little inside a node",
         fabric ? "each flush over the fabric is a round trip" : "between nodes each would be a round trip");
   }
 
@@ -115,14 +113,14 @@ class Rules {
       add("lock_each_time", kind, time,
           "{} shared locks for {} operations, and no exclusive one. One MPI_Win_lock_all after the window is made, "
           "MPI_Win_flush where the data must be there, and one MPI_Win_unlock_all at the end would do: some {} less.",
-          shared, operations, seconds(time));
+          shared, operations, time_text(time));
     }
     if (all > 10 * sums.windows && too_many(all)) {
       const double time = time_of(all);
       add("lock_all_each_time", kind, time,
           "{} epochs by MPI_Win_lock_all for {} operations, and no exclusive lock. Open one and keep it; MPI_Win_flush "
           "completes operations without ending it: some {} less.",
-          all, operations, seconds(time));
+          all, operations, time_text(time));
     }
   }
 
@@ -175,8 +173,8 @@ class Rules {
       if (waits.count == 0 || waits.seconds < kShareWaited * run_.seconds) continue;
       const bool round_trips = call.name == "lock" && by(kind, "fabric");
       add(call.name + "_waits", kind, waits.seconds, "{} calls waited {}{}, {} of the time; the longest {}. {}{}.",
-          waits.count, seconds(waits.seconds), call.what_for, percent(waits.seconds, run_.seconds),
-          seconds(waits.longest),
+          waits.count, time_text(waits.seconds), call.what_for, percent(waits.seconds, run_.seconds),
+          time_text(waits.longest),
           round_trips ? "Over the fabric each lock is a round trip, which is part of this. " : "", call.advice);
     }
   }
@@ -222,7 +220,7 @@ std::string headline(const Run& run) {
       "other MPI calls, loads and stores.\n",
       counted(run.files.size(), "rank"),
       run.hosts.size() == 1 ? run.hosts.begin()->first : counted(run.hosts.size(), "host"), counted(windows, "window"),
-      seconds(run.longest_seconds), seconds(run.seconds), percent(waiting, run.seconds),
+      time_text(run.longest_seconds), time_text(run.seconds), percent(waiting, run.seconds),
       percent(operations, run.seconds));
 }
 
@@ -283,16 +281,16 @@ std::string in_words(const Run& run) {
     known += sums.seconds();
     for (const auto& [call, waits] : sums.waits) {
       if (call == "operation") continue;
-      time.add(fmt::format("{}: waiting in {}", kind, call), seconds(waits.seconds),
-               percent(waits.seconds, run.seconds), waits.count, seconds(waits.longest));
+      time.add(fmt::format("{}: waiting in {}", kind, call), time_text(waits.seconds),
+               percent(waits.seconds, run.seconds), waits.count, time_text(waits.longest));
     }
     if (const Waits& slow = sums.slow_operations; slow.count > 0) {
-      time.add(fmt::format("{}: operations by system call or fabric", kind), seconds(slow.seconds),
+      time.add(fmt::format("{}: operations by system call or fabric", kind), time_text(slow.seconds),
                percent(slow.seconds, run.seconds), slow.count, "-");
     }
   }
   const double rest = std::max(run.seconds - known, 0.0);
-  time.add("everything else: the program, other MPI, loads and stores (not timed)", seconds(rest),
+  time.add("everything else: the program, other MPI, loads and stores (not timed)", time_text(rest),
            percent(rest, run.seconds), "-", "-");
   text += '\n' + time.text();
 

@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::size_t kMostRows = 50;
 
-std::string seconds(double value) { return value <= 0 ? "0" : with_unit(value * 1e6, bench::Unit::kMicroseconds); }
-
 // The largest sort key first.
 std::string sorted(const std::vector<std::string>& header,
                    std::vector<std::pair<double, std::vector<std::string>>>& rows) {
@@ -29,7 +27,7 @@ std::string sorted(const std::vector<std::string>& header,
 
 std::string name_of(const Run& run, std::size_t process) {
   const RankFile& file = run.files[process];
-  return fmt::format("{}rank {} on {}", file.job.spawned ? "spawned " : "", file.rank, run.processes[process].host);
+  return fmt::format("{}rank {} on {}", file.job.spawned ? "spawned " : "", file.job.rank, run.processes[process].host);
 }
 
 // The calls whose waits have a column.
@@ -45,12 +43,12 @@ std::string by_rank(const Run& run) {
   std::vector<std::pair<double, std::vector<std::string>>> rows;
   for (std::size_t i = 0; i < run.processes.size(); ++i) {
     const Process& process = run.processes[i];
-    std::vector<std::string> row{name_of(run, i), seconds(process.seconds)};
+    std::vector<std::string> row{name_of(run, i), time_text(process.seconds)};
     double all = 0, slow = 0;
     for (const std::string& call : calls()) {
       double sum = 0;
       for (const auto& [kind, sums] : process.kinds) sum += sums.waits_in(call).seconds;
-      row.push_back(seconds(sum));
+      row.push_back(time_text(sum));
       all += sum;
     }
     Operations done;
@@ -61,7 +59,7 @@ std::string by_rank(const Run& run) {
       done.bytes += more.bytes;
     }
     for (std::string& cell :
-         std::vector<std::string>{seconds(slow), fmt::to_string(done.count), fmt::to_string(done.bytes)}) {
+         std::vector<std::string>{time_text(slow), fmt::to_string(done.count), fmt::to_string(done.bytes)}) {
       row.push_back(std::move(cell));
     }
     rows.emplace_back(all + slow, std::move(row));
@@ -75,13 +73,13 @@ std::string by_pair(const Run& run) {
     for (const auto& [rank, target] : run.processes[i].targets) {
       std::string there = rank < 0 ? "others" : fmt::format("rank {}", rank);
       for (std::size_t other = 0; other < run.files.size(); ++other) {
-        if (run.files[other].rank == rank && run.files[other].job.spawned == run.files[i].job.spawned)
+        if (run.files[other].job.rank == rank && run.files[other].job.spawned == run.files[i].job.spawned)
           there = name_of(run, other);
       }
       rows.emplace_back(
           target.wait_seconds + target.slow_operation_seconds,
-          std::vector<std::string>{name_of(run, i), std::move(there), seconds(target.wait_seconds),
-                                   seconds(target.slow_operation_seconds), fmt::to_string(target.operations.count),
+          std::vector<std::string>{name_of(run, i), std::move(there), time_text(target.wait_seconds),
+                                   time_text(target.slow_operation_seconds), fmt::to_string(target.operations.count),
                                    fmt::to_string(target.operations.bytes)});
     }
   }
@@ -95,8 +93,8 @@ std::string by_size(const Run& run) {
   for (const auto& [operation, classes] : run.sizes) {
     for (const auto& [size, sums] : classes) {
       table.add(operation, size == 0 ? "0 B" : fmt::format("up to {} B", size), sums.operations.count,
-                sums.operations.bytes, sums.slow, seconds(sums.slow_seconds),
-                sums.slow == 0 ? "-" : seconds(sums.slow_seconds / static_cast<double>(sums.slow)));
+                sums.operations.bytes, sums.slow, time_text(sums.slow_seconds),
+                sums.slow == 0 ? "-" : time_text(sums.slow_seconds / static_cast<double>(sums.slow)));
     }
   }
   return table.text();
@@ -111,7 +109,7 @@ std::string by_site(const Run& run) {
       rows.emplace_back(
           sums.waits.seconds,
           std::vector<std::string>{site, call, fmt::to_string(sums.calls), fmt::to_string(sums.waits.count),
-                                   seconds(sums.waits.seconds), seconds(sums.waits.longest)});
+                                   time_text(sums.waits.seconds), time_text(sums.waits.longest)});
     }
   }
   return sorted({"call site", "call", "calls", "waited", "time", "longest"}, rows);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/by.hpp"
 #include "tools/placement.hpp"
 #include "tools/rank_files.hpp"
 
@@ -102,7 +103,6 @@ std::vector<Advice> advise(const Run& run);
 std::string in_words(const Run& run);
 
 // Figures by something else than the whole: a table. By site only if sites were recorded (FARSIDE_SITES).
-enum class By { kRank, kSize, kPair, kSite };
 std::string figures_by(const Run& run, By by);
 
 }  // namespace farside::tools::explain

@@ -98,7 +98,8 @@ std::int64_t time(const json& from, const char* name) {
 
 RankFile rank_file(const std::string& path, const json& all) {
   constexpr int kMostRanks = 1 << 30;
-  RankFile file{path, all.at("rank").get<int>(), {}};
+  RankFile file{path, {}};
+  file.job.rank = all.at("rank").get<int>();
   const json& job = all.at("job");
   file.job.ranks = std::clamp(all.at("ranks").get<int>(), 0, kMostRanks);
   file.job.spawned = job.value("spawned", false);

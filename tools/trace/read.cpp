@@ -111,10 +111,14 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
       header.process_started > kLatest || header.written < 0 || header.written > kLatest) {
     refuse(file, "its header has a value that there is not; the file is damaged");
   }
-  trace.file = {
-      file,
-      header.rank,
-      {header.ranks, header.spawned != 0, header.agreed, header.launcher, header.process_started, header.written}};
+  trace.file = {file,
+                {.rank = header.rank,
+                 .ranks = header.ranks,
+                 .spawned = header.spawned != 0,
+                 .agreed = header.agreed,
+                 .launcher = header.launcher,
+                 .started = header.process_started,
+                 .written = header.written}};
   const auto end = std::ranges::find(header.host, '\0');
   for (const char c : std::string_view(header.host.data(), static_cast<std::size_t>(end - header.host.begin()))) {
     trace.host += c > ' ' && c < 127 ? c : '?';
@@ -160,7 +164,7 @@ std::vector<RankTrace> read_all(const std::string& prefix) {
   read_rank_files(prefix, ".trace", "FARSIDE_TRACE",
                   [&](const std::string& file, const std::string& bytes) { traces.push_back(parse(file, bytes)); });
   std::ranges::sort(traces, [](const RankTrace& a, const RankTrace& b) {
-    return std::tie(a.file.rank, a.file.path) < std::tie(b.file.rank, b.file.path);
+    return std::tie(a.file.job.rank, a.file.path) < std::tie(b.file.job.rank, b.file.path);
   });
   std::vector<RankFile> files;
   for (const RankTrace& trace : traces) files.push_back(trace.file);

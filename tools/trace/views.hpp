@@ -5,6 +5,7 @@
 #include <ostream>
 #include <string>
 
+#include "tools/by.hpp"
 #include "tools/trace/timeline.hpp"
 
 namespace farside::tools::trace {
@@ -26,7 +27,6 @@ std::string duration(Nanoseconds time);
 //   kSize  operations by powers of two of their bytes; those by load and store by the mean of their epoch
 //   kPair  origin and target: operations, and the time of the origin
 //   kSite  the place of a call in the program, if sites were recorded (FARSIDE_SITES)
-enum class By { kRank, kSize, kPair, kSite };
 std::string figures_by(const Timeline& timeline, By by);
 
 // Writes Chrome's trace event format ("JSON object format") for chrome://tracing and ui.perfetto.dev: a process per

@@ -31,7 +31,7 @@ constexpr EndpointKind kKinds[] = {
 void start_libfabric() {
   static const bool started = [] {
     if (!adapter_names().empty()) return true;
-    const HiddenFile hidden(reinterpret_cast<const void*>(&fi_getinfo), "/proc/kallsyms");
+    const HiddenFile symbols(reinterpret_cast<const void*>(&fi_getinfo), "/proc/kallsyms");
     fi_info* names = nullptr;
     if (fi_getinfo(kFabricApi, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &names) == 0) fi_freeinfo(names);
     return true;
