@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   farside::fuzz::require(run.files.size() == 1, "what is read counts");
   farside::fuzz::require(!in_words(run).empty(), "what is read can be explained");
-  for (const By by : {By::kRank, By::kSize, By::kPair, By::kSite})
+  for (const auto& [name, by] : farside::tools::kByNames)
     farside::fuzz::require(!figures_by(run, by).empty(), "what is read can be listed");
   for (const Advice& advice : advise(run)) farside::fuzz::require(!advice.text.empty(), "advice has words");
   return 0;

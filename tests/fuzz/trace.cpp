@@ -104,7 +104,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const Timeline timeline = merge(traces);
-  for (const By by : {By::kRank, By::kSize, By::kPair, By::kSite})
+  for (const auto& [name, by] : farside::tools::kByNames)
     farside::fuzz::require(!figures_by(timeline, by).empty(), "what is read can be listed");
   farside::fuzz::require(!summary(timeline).empty(), "what is read can be told");
   std::ostringstream chrome, page;

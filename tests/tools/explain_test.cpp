@@ -11,6 +11,7 @@
 
 using namespace farside::tools::explain;
 using Catch::Matchers::Contains;
+using farside::tools::By;
 using nlohmann::json;
 
 namespace {

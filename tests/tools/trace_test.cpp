@@ -21,6 +21,7 @@
 using namespace farside;
 using namespace farside::tools::trace;
 using Catch::Matchers::Contains;
+using farside::tools::By;
 
 namespace {
 
@@ -425,7 +426,7 @@ TEST_CASE("no damage to a trace does more than refuse it") {
       std::ostringstream out;
       write_chrome(out, timeline);
       write_page(out, timeline);
-      for (const By by : {By::kRank, By::kSize, By::kPair, By::kSite}) CHECK(!figures_by(timeline, by).empty());
+      for (const auto& [name, by] : farside::tools::kByNames) CHECK(!figures_by(timeline, by).empty());
       ++read;
     } catch (const std::runtime_error&) {
     }

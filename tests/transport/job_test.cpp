@@ -107,12 +107,13 @@ TEST_CASE("the launcher's name of the launch counts if its rank is this rank") {
 }
 
 TEST_CASE("a step of Slurm counts if it has this number of tasks") {
-  std::map<std::string, std::string> step = {
-      {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}};
-  const std::uint64_t first = id(step);
-  CHECK(first != 0);
-  step["SLURM_STEP_ID"] = "1";
-  CHECK(id(step) != first);
+  const auto step_of = [](const char* number) {
+    return std::map<std::string, std::string>{
+        {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", number}, {"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+  };
+  const auto step = step_of("0");
+  CHECK(id(step) != 0);
+  CHECK(id(step_of("1")) != id(step));
   CHECK(id(step, 3, 8) == 0);  // mpirun inside the step
   CHECK(id(step, 0, 4) == 0);
 }
