@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the beginning and end of MPI.
+// Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the end of MPI.
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/observe/statistics_file.hpp"
@@ -158,17 +158,6 @@ FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name)) {
 FARSIDE_ENTRY(Group_free, (MPI_Group * group)) {
   groups_freed.fetch_add(1, std::memory_order_relaxed);
   return runtime().Group_free(group);
-}
-
-// What the program has loaded since farside was loaded may be for another runtime.
-FARSIDE_ENTRY(Init, (int* count, char*** words)) {
-  refuse_other_runtime();
-  return runtime().Init(count, words);
-}
-
-FARSIDE_ENTRY(Init_thread, (int* count, char*** words, int required, int* provided)) {
-  refuse_other_runtime();
-  return runtime().Init_thread(count, words, required, provided);
 }
 
 FARSIDE_ENTRY(Finalize, (void)) {

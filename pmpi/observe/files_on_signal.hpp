@@ -13,7 +13,8 @@
 
 namespace farside::pmpi {
 
-// To be called when a window is made, after learn_launch() (this_job.hpp). Does nothing if no file is asked for, or if the handlers are installed.
+// To be called when a window is made, after learn_launch() (this_job.hpp). Does nothing if no file is asked for, or if
+// the handlers are installed.
 void begin_files_on_signal();
 // The files are written now, by MPI_Finalize: the signals get the actions that they had before.
 void end_files_on_signal();

@@ -14,10 +14,7 @@ namespace {
 
 template <class Function>
 void resolve(Function& function, const char* name) {
-  function = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
-  if (function != nullptr) return;
-  log(LogLevel::kError, "no {} behind farside: preload the library, or link it before the MPI library", name);
-  std::abort();
+  function = reinterpret_cast<Function>(find_behind(name));
 }
 
 Runtime load() {
@@ -42,6 +39,13 @@ std::string runtime_name() {
     name += (name.empty() ? "" : " ") + (number ? word.substr(1) : word);
   }
   return name;
+}
+
+void* find_behind(const char* name) {
+  void* const found = dlsym(RTLD_NEXT, name);
+  if (found != nullptr) return found;
+  log(LogLevel::kError, "no {} behind farside: preload the library, or link it before the MPI library", name);
+  std::abort();
 }
 
 const Runtime& runtime() {

@@ -56,6 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(settings.check <= Check::kStrict, "a level that there is");
   } else if (name == "FARSIDE_LOG") {
     require(settings.log <= LogLevel::kDebug, "a level that there is");
+  } else if (name == "FARSIDE_SITES") {
+    require(value == (settings.sites ? "on" : "off"), "one of two words");
   } else if (name == "FARSIDE_NIC_ATOMICS") {
     require(value == (settings.nic_atomics ? "on" : "off"), "one of two words");
   } else if (name == "FARSIDE_HUGE_PAGES") {

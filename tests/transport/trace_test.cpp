@@ -131,11 +131,12 @@ TEST_CASE("operations are counted by kind and size, also those that were given o
   drained(counts);
   counts.add_here(*counts.row(0), Counted::kPut, 9);
   counts.add(0, Counted::kGet, 0);
-  const auto& puts = counts.sizes()[static_cast<std::size_t>(Counted::kPut)];
+  const OperationCounts::Sizes sizes = counts.sizes();
+  const auto& puts = sizes[static_cast<std::size_t>(Counted::kPut)];
   CHECK(puts[OperationCounts::size_class(8)].count == 2);
   CHECK(puts[OperationCounts::size_class(8)].bytes == 13);
   CHECK(puts[OperationCounts::size_class(16)].count == 1);
-  CHECK(counts.sizes()[static_cast<std::size_t>(Counted::kGet)][0].count == 1);
+  CHECK(sizes[static_cast<std::size_t>(Counted::kGet)][0].count == 1);
   CHECK(OperationCounts::size_class(1) == 1);
   CHECK(OperationCounts::size_class(2) == 2);
   CHECK(OperationCounts::size_class(3) == 3);

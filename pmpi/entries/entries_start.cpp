@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Entry points: the start of MPI (MPI 4.0 section 11.2). What the program has loaded since farside was loaded may be
+// for another runtime. The calls are passed to the next MPI_Init in the search order, and have no second name
+// PMPI_Init: many tools for MPI begin in their own MPI_Init, wherever they are in that order.
+
+#include "pmpi/runtime/program_runtime.hpp"
+#include "pmpi/runtime/runtime.hpp"
+
+extern "C" {
+
+[[gnu::visibility("default")]] int MPI_Init(int* count, char*** words) {
+  farside::pmpi::refuse_other_runtime();
+  static auto* const next = reinterpret_cast<decltype(&MPI_Init)>(farside::pmpi::find_behind("MPI_Init"));
+  return next(count, words);
+}
+
+[[gnu::visibility("default")]] int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
+  farside::pmpi::refuse_other_runtime();
+  static auto* const next =
+      reinterpret_cast<decltype(&MPI_Init_thread)>(farside::pmpi::find_behind("MPI_Init_thread"));
+  return next(count, words, required, provided);
+}
+
+}  // extern "C"
