@@ -2,6 +2,7 @@
 // Entry points: the start of MPI (MPI 4.0 section 11.2). What the program has loaded since farside was loaded may be
 // for another runtime. The calls are passed to the next MPI_Init in the search order, and have no second name
 // PMPI_Init: many tools for MPI begin in their own MPI_Init, wherever they are in that order.
+#include <mpi.h>
 
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime.hpp"
