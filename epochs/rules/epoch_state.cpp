@@ -16,7 +16,7 @@ constexpr bool takes_target(Call call) {
          call == Call::kUnlock;
 }
 
-// Calls whose rules FARSIDE_CHECK=off skips. The protocols rely on the rules of all others.
+// Calls whose rules FARSIDE_CHECK=off skips, and warn reports only. The protocols rely on the rules of all others.
 bool may_go_unchecked(Call call) {
   return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush || call == Call::kFlushAll;
 }
@@ -74,7 +74,7 @@ FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert)
 
 FARSIDE_INLINE Violation EpochState::decide(Call call, int target, FenceAssert assert) {
   if (const Rule rule = judge(call, target, assert); rule != Rule::kNone) [[unlikely]] {
-    return unchecked_ && rule != Rule::kBadTarget && may_go_unchecked(call) ? Violation() : violation(rule);
+    return refuse(call, rule, target);
   }
   move(call, target, assert);
   return {};
@@ -137,17 +137,25 @@ void EpochState::enter(Access next, const char* by) {
 // Undoes the opening of the access epoch: returns to the fence before it, or to none.
 void EpochState::back_to_before() { enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence)); }
 
+Violation EpochState::refuse(Call call, Rule rule, int target) const {
+  if (!unchecked_ || rule == Rule::kBadTarget || !may_go_unchecked(call)) return violation(rule);
+  if (report_ != nullptr) (*report_)(violation(rule), target);
+  return {};
+}
+
 Violation EpochState::operate(int target, bool updates) {
   if (const Rule rule = judge(Call::kOperation, target, {}); rule != Rule::kNone) {
-    return unchecked_ && rule != Rule::kBadTarget ? Violation() : violation(rule);
+    return refuse(Call::kOperation, rule, target);
   }
-  if (restricting_ && updates && has(no_put_, target)) return violation(Rule::kNoPut);
+  if (restricting_ && updates && has(no_put_, target)) {
+    if (const Violation refused = refuse(Call::kOperation, Rule::kNoPut, target)) return refused;
+  }
   move(Call::kOperation, target);
   return {};
 }
 
 void EpochState::asserted_no_put(int target) {
-  if (unchecked_ || !reserve(no_put_)) return;
+  if ((unchecked_ && report_ == nullptr) || !reserve(no_put_)) return;
   if (access_ == Access::kStarting && !open_.reserve_members()) return;
   if (access_ == Access::kStarted && open_.has_lone()) {  // operations take the slow path from now on
     if (!open_.reserve_members()) return;
@@ -168,6 +176,16 @@ void EpochState::forget_assertions() {
 }
 
 Violation EpochState::fence(FenceAssert assert) {
+  // A fence completes all operations, so that a false MPI_MODE_NOPRECEDE does no harm.
+  if (unchecked_ && assert.no_precede) {
+    FenceAssert without = assert;
+    without.no_precede = false;
+    const Rule rule = judge(Call::kFence, kNoTarget, assert);
+    if (rule != Rule::kNone && judge(Call::kFence, kNoTarget, without) == Rule::kNone) {
+      if (report_ != nullptr) (*report_)(violation(rule), kNoTarget);
+      assert = without;
+    }
+  }
   const Violation refused = decide(Call::kFence, kNoTarget, assert);
   if (!refused) forget_assertions();
   return refused;

@@ -33,7 +33,7 @@
 // synchronization call sees the state before or after it.
 //
 // Errors: a Violation, of the classes in violation.hpp; kNoMemory if the bookkeeping cannot grow. No remote
-// operations. Memory: 240 bytes; from the first start with two members or lock of a second target on a bit per rank,
+// operations. Memory: 256 bytes; from the first start with two members or lock of a second target on a bit per rank,
 // from the first such lock that is exclusive on another, both from reserve_locks() on, and from the first assertion of
 // MPI_MODE_NOPUT on another; 4 bytes per member of the last groups of start and post.
 //
@@ -42,9 +42,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "epochs/rules/epoch_table.hpp"
@@ -67,9 +70,15 @@ class EpochState {
  public:
   // `ranks`: the size of the window, at least 1.
   explicit EpochState(int ranks) : open_(ranks), ranks_(static_cast<unsigned>(ranks)) { awaited_.reserve(1); }
-  // From now on operations and flushes are allowed in any state (FARSIDE_CHECK=off). Other calls are judged as
-  // before.
+  // From now on operations and flushes are allowed in any state, and MPI_MODE_NOPRECEDE of a fence after operations
+  // (FARSIDE_CHECK=off). Other calls are judged as before.
   void uncheck() { unchecked_ = true; }
+  // The same (FARSIDE_CHECK=warn), but `report` is called for each rule that such a call breaks, in that call.
+  using Report = std::function<void(const Violation&, int target)>;  // a negative target: the call has none
+  void uncheck_with(Report report) {
+    unchecked_ = true;
+    report_ = std::make_shared<const Report>(std::move(report));
+  }
 
   // Each call below returns the broken rule and changes nothing, or returns no violation and moves the state.
 
@@ -234,6 +243,8 @@ class EpochState {
                                            : false;
   }
   Violation operate(int target, bool updates);
+  // Returns the violation, or none where the call is carried out all the same.
+  Violation refuse(Call call, Rule rule, int target) const;
   void forget_assertions();
   // Returns the rule that the call breaks in the present state, or kNone. judge() to decide() are inline: with a
   // constant call they are a few instructions.
@@ -277,6 +288,7 @@ class EpochState {
   Bits no_put_;  // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_
   bool restricting_ = false;
   bool unchecked_ = false;
+  std::shared_ptr<const Report> report_;  // or null
   Bits exclusive_;                // locked targets that are held exclusively
   std::vector<Awaited> awaited_;  // kLocked: targets that a thread still waits for; one per thread
   std::vector<int> started_group_;

@@ -78,21 +78,31 @@ std::uint16_t CallSites::number_of(void* address) {
   return entry->second = static_cast<std::uint16_t>(sites_.size());
 }
 
-std::uint16_t CallSites::count_here(WaitKind kind, Ticks waited) {
+std::uint16_t CallSites::find_here() {
   std::array<void*, kMostFrames> frames{};
   const int depth = backtrace(frames.data(), kMostFrames);
   const std::scoped_lock held(mutex_);
   for (int i = 0; i < depth; ++i) {
-    const std::uint16_t number = number_of(frames[static_cast<std::size_t>(i)]);
-    if (number == 0) continue;
-    Sums& sums = sites_[number - 1U].calls[kind];
-    ++sums.calls;
-    if (waited != 0) ++sums.waits;
-    sums.total += waited;
-    sums.longest = std::max(sums.longest, waited);
-    return number;
+    if (const std::uint16_t number = number_of(frames[static_cast<std::size_t>(i)]); number != 0) return number;
   }
   return 0;
+}
+
+std::uint16_t CallSites::count_here(WaitKind kind, Ticks waited) {
+  const std::uint16_t number = find_here();
+  if (number == 0) return 0;
+  const std::scoped_lock held(mutex_);
+  Sums& sums = sites_[number - 1U].calls[kind];
+  ++sums.calls;
+  if (waited != 0) ++sums.waits;
+  sums.total += waited;
+  sums.longest = std::max(sums.longest, waited);
+  return number;
+}
+
+std::string CallSites::text(std::uint16_t number) const {
+  const std::scoped_lock held(mutex_);
+  return number != 0 ? sites_[number - 1U].text : "an unknown place";
 }
 
 std::vector<CallSites::Site> CallSites::all() const {

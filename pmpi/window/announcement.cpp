@@ -13,7 +13,7 @@
 namespace farside::pmpi {
 
 void announce_first_window(const Window& window, std::size_t nodes, Check check) {
-  static constexpr std::array<const char*, 3> kChecks = {"off", "on", "strict"};
+  static constexpr std::array<const char*, 4> kChecks = {"off", "warn", "on", "strict"};
   static std::atomic<bool> said{false};
   if (!Log::enabled(LogLevel::kInfo) || said.load(std::memory_order_relaxed) || said.exchange(true)) return;
   if (RuntimeResources::instance().process_rank() != 0) return;

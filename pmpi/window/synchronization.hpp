@@ -14,13 +14,6 @@ namespace farside::pmpi {
 
 // Fails with MPI_ERR_ASSERT if `assert` has other bits than `allowed_bits` (MPI 4.0 section 12.5.5). `allowed`: the
 // names of these bits.
-inline Outcome check_assert(int assert, int allowed_bits, const char* allowed) {
-  if ((assert & ~allowed_bits) == 0) return {};
-  return Fault{
-      MPI_ERR_ASSERT,
-      fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
-}
-
 // Waits until done() returns true, and meanwhile moves the endpoint and the MPI runtime.
 template <class Done>
 void wait_until(WakeEvent& wake_event, Done&& done) {

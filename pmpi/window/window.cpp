@@ -6,12 +6,16 @@
 #include <atomic>
 #include <utility>
 
+#include "pmpi/check/broken_rules.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/long_wait.hpp"
 #include "transport/base/ticks.hpp"
 
 namespace farside::pmpi {
 namespace {
+
+constexpr const char* kUnnamed = "(unnamed)";
 
 TraceFlavor flavor_of(int flavor) {
   switch (flavor) {
@@ -41,12 +45,15 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       epoch_(space_->ranks()),
       locks_(space_->rank(), space_->ranks(), global_lock_home),
       marks_exposure_(check != Check::kOff),
+      warns_(check == Check::kWarn),
+      name_(kUnnamed),
       barrier_schedule_(std::move(barriers)) {
   locks_.locks() =
       WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space_->own_control_word(epochs::ControlBlock::kHeld)));
   locks_.locks().reserve(epochs::ControlBlock::kHeldLocks);
   locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();
+  if (warns_) epoch_.uncheck_with([this](const epochs::Violation& broken, int target) { warn(fault_of(broken), target); });
   statistics_ =
       WindowStatistics::open(*space_,
                              {flavor_of(attributes.flavor), id,
@@ -92,17 +99,19 @@ void* Window::predefined_attribute(int key) {
   }
 }
 
-std::string Window::name() const {
-  std::array<char, MPI_MAX_OBJECT_NAME> name{};
-  int length = 0;
-  PMPI_Win_get_name(handle_, name.data(), &length);
-  return length > 0 ? name.data() : "(unnamed)";
+void Window::named(const char* name) {
+  {
+    const auto held = guard();
+    name_ = *name != '\0' ? name : kUnnamed;
+  }
+  if (statistics_ != nullptr) statistics_->named(name);
 }
 
 int Window::raise(const CallSite& call, const Fault& fault) {
-  std::string state;
+  std::string state, name;
   {
     const auto held = guard();
+    name = name_;
     state = epoch_.describe_access();
     if (epoch_.exposure() >= epochs::Exposure::kPosting) state += "; " + epoch_.describe_exposure();
   }
@@ -115,9 +124,24 @@ int Window::raise(const CallSite& call, const Fault& fault) {
     // A lock also depends on other ranks than its target: the home of the global lock, a rank to be woken.
     if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);
   }
-  log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, name(), where, fault.text, state);
+  log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, name, where, fault.text, state);
   PMPI_Win_call_errhandler(handle_, fault.error_class);
   return fault.error_class;
+}
+
+void Window::warn(const Fault& fault, int target) {
+  BrokenRules::instance().report({LongWait::call(), target}, name_, fault.text);
+}
+
+Outcome Window::check_assert(int assert, int allowed_bits, const char* allowed) {
+  if ((assert & ~allowed_bits) == 0) return {};
+  Fault fault{
+      MPI_ERR_ASSERT,
+      fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
+  if (!warns_) return fault;
+  const auto held = guard();
+  warn(fault, CallSite::kNoTarget);
+  return {};
 }
 
 Outcome Window::check_rank(int rank) const {

@@ -209,10 +209,8 @@ class Window {
     return {};
   }
 
-  // Tells the statistics the name that the program has given to the window.
-  void named(const char* name) {
-    if (statistics_ != nullptr) statistics_->named(name);
-  }
+  // The program has given this name to the window: for messages and statistics.
+  void named(const char* name);
 
   // Hints (MPI 4.0 section 12.2.7).
   Outcome set_info(MPI_Info info);
@@ -232,9 +230,6 @@ class Window {
   // thread is in a call on this window.
   void expect_threads();
 
-  // "(unnamed)" if it has none.
-  std::string name() const;
-
   // Reports of FARSIDE_HANG (wait_reasons.hpp). What a call waits for, as the end of "has waited in MPI_Win_lock", and
   // what is known of the ranks concerned, which begins with a space, comma or semicolon. The awaited_ calls read words
   // of other ranks, and may take half a second for each rank that does not answer over the fabric.
@@ -242,7 +237,7 @@ class Window {
     std::string what;
     std::string more;
   };
-  std::string report_wait(const char* call, std::chrono::seconds waited, const Awaited& awaited) const;
+  std::string report_wait(const char* call, std::chrono::seconds waited, const Awaited& awaited);
   // Operations that are not acknowledged. `target`: that of the call, where it has one.
   Awaited awaited_by_operations(int target);
 
@@ -378,6 +373,10 @@ class Window {
   // The same in a dynamic window, where displacements are addresses.
   Outcome locate_attached(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
   Outcome check_rank(int rank) const;
+  // `allowed`: the names of the bits.
+  Outcome check_assert(int assert, int allowed_bits, const char* allowed);
+  // FARSIDE_CHECK=warn: reports a broken rule whose call is carried out. To be called under guard().
+  void warn(const Fault& fault, int target);
   // Finds the memory that MPI_Win_shared_query means by `rank`, which may be MPI_PROC_NULL.
   Outcome find_mapped(int rank, Space::MappedData& found) const;
   Outcome flush_local_strictly(int rank);
@@ -434,6 +433,8 @@ class Window {
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls_ = 0;
   bool lock_all_unchecked_ = false;               // MPI_MODE_NOCHECK
   bool marks_exposure_;                           // in the lock word; not with FARSIDE_CHECK=off
+  bool warns_;                                    // FARSIDE_CHECK=warn
+  std::string name_;                              // guarded by guard()
   std::unique_ptr<Strict> strict_;                // FARSIDE_CHECK=strict, else null
   std::uint8_t said_in_barrier_ = 0;              // in the last barrier (epochs/protocols/barrier.hpp)
   std::unique_ptr<WindowStatistics> statistics_;  // for FARSIDE_STATS and FARSIDE_TRACE, else null

@@ -409,3 +409,40 @@ TEST_CASE("the calls that opened and closed an epoch are known", "[epochs]") {
   CHECK(state.describe_exposure() ==
         "the window is not exposed (the last exposure was closed by MPI_Win_wait)");
 }
+
+TEST_CASE("a broken rule is reported where the call is carried out all the same", "[epochs]") {
+  std::vector<std::string> reports;
+  EpochState state = make("locked", "none");
+  const auto report = [&reports](const Violation& broken, int target) {
+    reports.push_back(std::to_string(target) + ": " + broken.what);
+  };
+  state.uncheck_with(report);
+  const std::string before = seen(state);
+  CHECK(!state.operation(kMember));
+  CHECK(reports.empty());
+  CHECK(!state.operation(kOther));
+  CHECK(!state.flush(kOther));
+  CHECK(reports.size() == 2);
+  CHECK(reports.front() == std::to_string(kOther) + ": the target is not locked");
+  CHECK(state.operation(kRanks).error == ErrorClass::kRank);
+  CHECK(state.fence({}).error == ErrorClass::kRmaSync);
+  CHECK(state.unlock(kOther).error == ErrorClass::kRmaSync);
+  CHECK(reports.size() == 2);
+  CHECK(seen(state) == before);
+}
+
+TEST_CASE("a fence that asserts MPI_MODE_NOPRECEDE after operations is carried out if rules are only reported",
+          "[epochs]") {
+  int reports = 0;
+  EpochState state(kRanks);
+  state.uncheck_with([&reports](const Violation& broken, int target) {
+    reports += broken.error == ErrorClass::kAssert && target < 0 ? 1 : 0;
+  });
+  CHECK(!state.fence({}));
+  CHECK(!state.fence({.no_precede = true}));
+  CHECK(!state.operation(0));
+  CHECK(reports == 0);
+  CHECK(!state.fence({.no_precede = true}));
+  CHECK(reports == 1);
+  CHECK(state.access() == Access::kFenceOpen);
+}

@@ -103,6 +103,7 @@ const std::map<std::string, std::vector<Documented>>& documented() {
        {{"off", [](Settings& s) { s.huge_pages = false; }}, {"transparent", [](Settings& s) { s.huge_pages = true; }}}},
       {"FARSIDE_CHECK",
        {{"off", [](Settings& s) { s.check = Check::kOff; }},
+        {"warn", [](Settings& s) { s.check = Check::kWarn; }},
         {"on", [](Settings& s) { s.check = Check::kOn; }},
         {"strict", [](Settings& s) { s.check = Check::kStrict; }}}},
       {"FARSIDE_CONNECTIONS",

@@ -70,7 +70,7 @@ bool parse_peer_timeout(std::string_view value, Settings& settings) {
 bool parse_hang(std::string_view value, Settings& settings) { return parse_number(value, 86400, settings.hang); }
 
 bool parse_check(std::string_view value, Settings& settings) {
-  static constexpr std::array<std::string_view, 3> kWords = {"off", "on", "strict"};
+  static constexpr std::array<std::string_view, 4> kWords = {"off", "warn", "on", "strict"};
   const auto* word = std::find(kWords.begin(), kWords.end(), value);
   if (word == kWords.end()) return false;
   settings.check = static_cast<Check>(word - kWords.begin());
@@ -128,9 +128,10 @@ constexpr Setting kSettings[] = {
      "seconds after which a rank that waits in one call says in a warning what it waits for, and again after each "
      "doubling of the time; 0: never",
      parse_hang},
-    {"FARSIDE_CHECK", "on", "off, on or strict",
-     "checking of MPI's rules; off: only of what protects memory and locks; strict: also accesses that conflict, of "
-     "one rank and of several (slow)",
+    {"FARSIDE_CHECK", "on", "off, warn, on or strict",
+     "checking of MPI's rules; off: only of what protects memory and locks; warn: what can be carried out without "
+     "harm (operations and flushes outside their epochs, false assertions) is carried out, and reported once per place "
+     "in the program; strict: also accesses that conflict, of one rank and of several (slow)",
      parse_check},
     {"FARSIDE_LOG", "warn", "error, warn, info or debug", "verbosity of farside's messages on stderr", parse_log},
     {"FARSIDE_STATS", "", "a path prefix",

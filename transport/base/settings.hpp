@@ -14,8 +14,9 @@
 
 namespace farside {
 
-// The extent of checking of MPI's rules.
-enum class Check : int { kOff, kOn, kStrict };
+// The extent of checking of MPI's rules. kWarn: as kOn, but broken rules are reported only where the call can be
+// carried out.
+enum class Check : int { kOff, kWarn, kOn, kStrict };
 
 struct Settings {
   // FARSIDE_ROUTES: the allowed routes to a peer's memory.
