@@ -26,7 +26,7 @@
 namespace farside::pmpi {
 namespace {
 
-constexpr time_t kPatience = 5;  // seconds; launchers send SIGKILL a few seconds after SIGTERM
+constexpr time_t kMostSeconds = 5;  // of writing; launchers send SIGKILL a few seconds after SIGTERM
 
 // One of the signals. The handler reads it.
 struct Watched {
@@ -107,7 +107,7 @@ bool is_runtimes(const struct sigaction& action) {
 bool write_files(Shared& all) {
   // A writer that was late may still be busy.
   for (int pauses = 0; all.writing.exchange(true); ++pauses) {
-    if (pauses == 100 * kPatience) return false;
+    if (pauses == 100 * kMostSeconds) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   while (sem_trywait(&all.written) == 0) continue;
@@ -125,7 +125,7 @@ bool write_files(Shared& all) {
   }
   timespec until{};
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += kPatience;
+  until.tv_sec += kMostSeconds;
   int code = 0;
   while ((code = sem_timedwait(&all.written, &until)) != 0 && errno == EINTR) continue;
   return code == 0;
@@ -135,7 +135,7 @@ void serve(Shared& all, Watched& watched) {
   log(LogLevel::kInfo, "signal {}: writes the files of FARSIDE_STATS and FARSIDE_TRACE", watched.signal);
   if (!write_files(all))
     log(LogLevel::kWarn, "signal {}: the files of FARSIDE_STATS and FARSIDE_TRACE were not written within {} s",
-        watched.signal, kPatience);
+        watched.signal, kMostSeconds);
   // A handler that the program has installed meanwhile has called this one, or comes next time.
   struct sigaction now {};
   if (watched.by_runtime() || sigaction(watched.signal, nullptr, &now) != 0 || !is_ours(now)) return;

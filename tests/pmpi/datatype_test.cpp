@@ -13,13 +13,13 @@
 #include <vector>
 
 #include <mpi.h>
-#define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/datatypes/reduce_op.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
+#include "tests/support/catch_session.hpp"
 #include "tests/support/seeds.hpp"
 
 using namespace farside;
@@ -489,7 +489,7 @@ int main(int argc, char** argv) {
   farside::pmpi::prepare_datatypes();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  const int failed = Catch::Session().run(argc, argv);
+  const int failed = run_catch(argc, argv);
   farside::pmpi::RuntimeResources::instance().world_ends();
   MPI_Finalize();
   return failed == 0 ? 0 : 1;

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include <mpi.h>
-#define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
 #include "pmpi/window/hints.hpp"
+#include "tests/support/catch_session.hpp"
 
 using farside::pmpi::tells_of_single_elements;
 
@@ -64,7 +64,7 @@ TEST_CASE("an alignment is a power of two; all else counts as none") {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  const int result = Catch::Session().run(argc, argv);
+  const int result = run_catch(argc, argv);
   MPI_Finalize();
   return result;
 }

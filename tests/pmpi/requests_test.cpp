@@ -4,11 +4,11 @@
 #include <cstdlib>
 
 #include <mpi.h>
-#define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/requests.hpp"
+#include "tests/support/catch_session.hpp"
 
 using namespace farside::pmpi;
 
@@ -51,7 +51,7 @@ TEST_CASE("a request is told of by the thread that completed it, even if its han
 int main(int argc, char** argv) {
   setenv("FARSIDE_CHECK", "strict", 1);
   MPI_Init(&argc, &argv);
-  const int failed = Catch::Session().run(argc, argv);
+  const int failed = run_catch(argc, argv);
   MPI_Finalize();
   return failed == 0 ? 0 : 1;
 }

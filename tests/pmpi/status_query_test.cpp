@@ -8,13 +8,13 @@
 #include <vector>
 
 #include <mpi.h>
-#define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
 #include "pmpi/entries/status_query.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
+#include "tests/support/catch_session.hpp"
 #include "transport/routes/outstanding.hpp"
 
 using namespace farside::pmpi;
@@ -225,7 +225,7 @@ TEST_CASE("buffers of requests that a query has reported complete may be reused"
 int main(int argc, char** argv) {
   setenv("FARSIDE_CHECK", "strict", 1);
   MPI_Init(&argc, &argv);
-  const int failed = Catch::Session().run(argc, argv);
+  const int failed = run_catch(argc, argv);
   MPI_Finalize();
   return failed == 0 ? 0 : 1;
 }

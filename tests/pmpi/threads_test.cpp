@@ -3,12 +3,12 @@
 #include <cstdint>
 
 #include <mpi.h>
-#define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
+#include "tests/support/catch_session.hpp"
 
 using namespace farside::pmpi;
 
@@ -66,7 +66,7 @@ TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE 
 int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SINGLE, &provided);
-  const int failed = Catch::Session().run(argc, argv);
+  const int failed = run_catch(argc, argv);
   MPI_Finalize();
   return failed == 0 ? 0 : 1;
 }

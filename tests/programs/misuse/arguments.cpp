@@ -15,7 +15,7 @@ MPI_Win lonely_window() {
   return lonely;
 }
 
-const Case kCases[] = {
+const Case kCasesOfArguments[] = {
     {"MPI_Put, rank too large", kAllLocked, MPI_ERR_RANK, 0,
      "is not in the window's group of 2; use 0 to 1 or MPI_PROC_NULL",
      [](Scene& s) { MISTAKE_AT(s.size, s.put(s.size)); }},
@@ -227,6 +227,6 @@ const Case kCases[] = {
 
 }  // namespace
 
-Cases arguments() { return kCases; }
+Cases arguments() { return kCasesOfArguments; }
 
 }  // namespace misuse

@@ -5,7 +5,7 @@
 namespace misuse {
 namespace {
 
-const Case kCases[] = {
+const Case kCasesOfFences[] = {
     {"MPI_Put, after a fence with MPI_MODE_NOSUCCEED", kNowhere, MPI_ERR_RMA_SYNC, 0,
      "operation outside any access epoch; open one first",
      [](Scene& s) {
@@ -80,6 +80,6 @@ const Case kCases[] = {
 
 }  // namespace
 
-Cases fences() { return kCases; }
+Cases fences() { return kCasesOfFences; }
 
 }  // namespace misuse

@@ -5,7 +5,7 @@
 namespace misuse {
 namespace {
 
-const Case kCases[] = {
+const Case kCasesOfLocks[] = {
     // ---- while a target is locked
 
     {"MPI_Win_lock, shared of a target already locked", kLocked, MPI_ERR_RMA_SYNC, 0,
@@ -99,6 +99,6 @@ const Case kCases[] = {
 
 }  // namespace
 
-Cases locks() { return kCases; }
+Cases locks() { return kCasesOfLocks; }
 
 }  // namespace misuse

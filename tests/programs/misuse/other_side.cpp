@@ -20,7 +20,7 @@ void into_fenced_without_put(Scene& s) {
   s.fence_off();
 }
 
-const Case kCases[] = {
+const Case kCasesOfOtherSide[] = {
     {"MPI_Win_lock, exclusive of a target that is posted", kPosted, MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SYNC,
      "lock of a target whose window is exposed by its MPI_Win_post; lock it after the target's MPI_Win_wait",
      [](Scene& s) {
@@ -82,6 +82,6 @@ const Case kCases[] = {
 
 }  // namespace
 
-Cases other_side() { return kCases; }
+Cases other_side() { return kCasesOfOtherSide; }
 
 }  // namespace misuse

@@ -5,7 +5,7 @@
 namespace misuse {
 namespace {
 
-const Case kCases[] = {
+const Case kCasesOfOutsideEpochs[] = {
     {"MPI_Put, outside any epoch", kNowhere, MPI_ERR_RMA_SYNC, 0,
      "operation outside any access epoch; open one first",
      [](Scene& s) { MISTAKE_AT(s.next, s.put(s.next)); }},
@@ -67,6 +67,6 @@ const Case kCases[] = {
 
 }  // namespace
 
-Cases outside_epochs() { return kCases; }
+Cases outside_epochs() { return kCasesOfOutsideEpochs; }
 
 }  // namespace misuse

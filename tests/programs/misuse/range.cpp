@@ -5,7 +5,7 @@
 namespace misuse {
 namespace {
 
-const Case kCases[] = {
+const Case kCasesOfRange[] = {
     {"MPI_Put, one element past the end", kAllLocked, MPI_ERR_RMA_RANGE, 0, "beyond the 256 bytes of rank ",
      [](Scene& s) {
        MISTAKE_AT(s.next, MPI_Put(s.values, 1, MPI_INT, s.next, s.kInts, 1, MPI_INT, s.window));
@@ -85,6 +85,6 @@ const Case kCases[] = {
 
 }  // namespace
 
-Cases range() { return kCases; }
+Cases range() { return kCasesOfRange; }
 
 }  // namespace misuse

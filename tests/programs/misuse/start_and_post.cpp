@@ -5,7 +5,7 @@
 namespace misuse {
 namespace {
 
-const Case kCases[] = {
+const Case kCasesOfStartAndPost[] = {
     {"MPI_Win_start, twice", kStarted, MPI_ERR_RMA_SYNC, 0,
      "start while an epoch of MPI_Win_start is open; call MPI_Win_complete first",
      [](Scene& s) { MISTAKE(MPI_Win_start(s.to_next, 0, s.window)); }},
@@ -96,6 +96,6 @@ const Case kCases[] = {
 
 }  // namespace
 
-Cases start_and_post() { return kCases; }
+Cases start_and_post() { return kCasesOfStartAndPost; }
 
 }  // namespace misuse

@@ -15,7 +15,7 @@ MPI_Win freed_window() {
   return copy;
 }
 
-const Case kCases[] = {
+const Case kCasesOfWrongWindows[] = {
     {"MPI_Win_shared_query, of a dynamic window", kNowhere, MPI_ERR_RMA_FLAVOR, 0,
      "the window was made by MPI_Win_create_dynamic",
      [](Scene& s) {
@@ -140,6 +140,6 @@ const Case kCases[] = {
 
 }  // namespace
 
-Cases wrong_windows() { return kCases; }
+Cases wrong_windows() { return kCasesOfWrongWindows; }
 
 }  // namespace misuse
