@@ -47,7 +47,7 @@ std::string locks(std::uint64_t count, std::string_view kind) {
 std::string Window::report_wait(const char* call, std::chrono::seconds waited, const Awaited& awaited) {
   const auto held = guard();
   return fmt::format("rank {} has waited {} s in {} {} (window '{}'){}", space_->rank(), waited.count(), call,
-                     awaited.what, name_, awaited.more);
+                     awaited.what, name(), awaited.more);
 }
 
 std::vector<std::optional<std::uint64_t>> Window::read_words(std::span<const WordOf> words) {

@@ -15,8 +15,6 @@
 namespace farside::pmpi {
 namespace {
 
-constexpr const char* kUnnamed = "(unnamed)";
-
 TraceFlavor flavor_of(int flavor) {
   switch (flavor) {
     case MPI_WIN_FLAVOR_CREATE: return TraceFlavor::kCreate;
@@ -46,14 +44,14 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       locks_(space_->rank(), space_->ranks(), global_lock_home),
       marks_exposure_(check != Check::kOff),
       warns_(check == Check::kWarn),
-      name_(kUnnamed),
       barrier_schedule_(std::move(barriers)) {
   locks_.locks() =
       WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space_->own_control_word(epochs::ControlBlock::kHeld)));
   locks_.locks().reserve(epochs::ControlBlock::kHeldLocks);
   locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();
-  if (warns_) epoch_.uncheck_with([this](const epochs::Violation& broken, int target) { warn(fault_of(broken), target); });
+  if (warns_)
+    epoch_.uncheck_with([this](const epochs::Violation& broken, int target) { warn(fault_of(broken), target); });
   statistics_ =
       WindowStatistics::open(*space_,
                              {flavor_of(attributes.flavor), id,
@@ -102,7 +100,7 @@ void* Window::predefined_attribute(int key) {
 void Window::named(const char* name) {
   {
     const auto held = guard();
-    name_ = *name != '\0' ? name : kUnnamed;
+    name_ = *name != '\0' ? std::make_unique<std::string>(name) : nullptr;
   }
   if (statistics_ != nullptr) statistics_->named(name);
 }
@@ -111,7 +109,7 @@ int Window::raise(const CallSite& call, const Fault& fault) {
   std::string state, name;
   {
     const auto held = guard();
-    name = name_;
+    name = this->name();
     state = epoch_.describe_access();
     if (epoch_.exposure() >= epochs::Exposure::kPosting) state += "; " + epoch_.describe_exposure();
   }
@@ -129,8 +127,10 @@ int Window::raise(const CallSite& call, const Fault& fault) {
   return fault.error_class;
 }
 
+std::string Window::name() const { return name_ != nullptr ? *name_ : "(unnamed)"; }
+
 void Window::warn(const Fault& fault, int target) {
-  BrokenRules::instance().report({LongWait::call(), target}, name_, fault.text);
+  BrokenRules::instance().report({LongWait::call(), target}, name(), fault.text);
 }
 
 Outcome Window::check_assert(int assert, int allowed_bits, const char* allowed) {

@@ -377,6 +377,7 @@ class Window {
   Outcome check_assert(int assert, int allowed_bits, const char* allowed);
   // FARSIDE_CHECK=warn: reports a broken rule whose call is carried out. To be called under guard().
   void warn(const Fault& fault, int target);
+  std::string name() const;  // likewise
   // Finds the memory that MPI_Win_shared_query means by `rank`, which may be MPI_PROC_NULL.
   Outcome find_mapped(int rank, Space::MappedData& found) const;
   Outcome flush_local_strictly(int rank);
@@ -434,7 +435,7 @@ class Window {
   bool lock_all_unchecked_ = false;               // MPI_MODE_NOCHECK
   bool marks_exposure_;                           // in the lock word; not with FARSIDE_CHECK=off
   bool warns_;                                    // FARSIDE_CHECK=warn
-  std::string name_;                              // guarded by guard()
+  std::unique_ptr<std::string> name_;             // guarded by guard(); null: none
   std::unique_ptr<Strict> strict_;                // FARSIDE_CHECK=strict, else null
   std::uint8_t said_in_barrier_ = 0;              // in the last barrier (epochs/protocols/barrier.hpp)
   std::unique_ptr<WindowStatistics> statistics_;  // for FARSIDE_STATS and FARSIDE_TRACE, else null

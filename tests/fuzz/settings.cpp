@@ -15,9 +15,24 @@ std::vector<Bytes> seeds() {
     input.insert(input.begin(), static_cast<std::uint8_t>(which));
     all.push_back(std::move(input));
   };
-  static constexpr std::string_view kValues[] = {
-      "mapped,cma,fabric", "fabric", "mapped,,cma", "tcp;ofi_rxm", "60", "86400", "86401", "-1", "off", "warn", "on", "strict",
-      "transparent",       "error",  "debug",       "/tmp/prefix", "",   ","};
+  static constexpr std::string_view kValues[] = {"mapped,cma,fabric",
+                                                 "fabric",
+                                                 "mapped,,cma",
+                                                 "tcp;ofi_rxm",
+                                                 "60",
+                                                 "86400",
+                                                 "86401",
+                                                 "-1",
+                                                 "off",
+                                                 "warn",
+                                                 "on",
+                                                 "strict",
+                                                 "transparent",
+                                                 "error",
+                                                 "debug",
+                                                 "/tmp/prefix",
+                                                 "",
+                                                 ","};
   for (std::size_t which = 0; which < settings_table().size(); ++which) {
     for (const std::string_view value : kValues) add(which, value);
   }

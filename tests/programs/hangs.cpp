@@ -230,8 +230,8 @@ void stopped_target(MPI_Win window) {
   stop_cause();
   if (waits()) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, cause(), MPI_MODE_NOCHECK, window));
-    reports(line("MPI_(Put|Win_flush)", "for " + rank_text(cause()) + " to acknowledge operations", stopped_text()), SIGCONT,
-            [&] {
+    reports(line("MPI_(Put|Win_flush)", "for " + rank_text(cause()) + " to acknowledge operations", stopped_text()),
+            SIGCONT, [&] {
               CHECK_MPI(MPI_Put(&one, 1, MPI_INT64_T, cause(), 0, 1, MPI_INT64_T, window));
               CHECK_MPI(MPI_Win_flush(cause(), window));
             });
