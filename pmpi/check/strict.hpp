@@ -80,6 +80,11 @@ class Strict {
   void fence_passed(bool more_follows);
   // Called when all origins have completed.
   Outcome exposure_ended();
+  // Keeps memory that an operation has used as a local buffer until the window is freed.
+  void keep(std::shared_ptr<const void> buffer) {
+    const OneThread one_thread(*this);
+    kept_.push_back(std::move(buffer));
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -125,6 +130,7 @@ class Strict {
   epochs::AccessLog log_;
   epochs::SharedLog shared_;
   BufferWatch buffers_;
+  std::vector<std::shared_ptr<const void>> kept_;
   Clock::time_point made_ = Clock::now();
   Clock::duration lingered_{};
   bool ascending_ = true;

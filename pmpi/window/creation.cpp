@@ -31,6 +31,7 @@
 #include "transport/base/log.hpp"
 #include "transport/base/long_wait.hpp"
 #include "transport/base/trace.hpp"
+#include "transport/node/device_memory.hpp"
 #include "transport/space/make_space.hpp"
 
 namespace farside::pmpi {
@@ -227,6 +228,11 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     peers = made.value();
   }
   const std::uint64_t id = peers->next_id();
+  DeviceMemory::instance().look_for_drivers();
+  if (ready && request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0 &&
+      DeviceMemory::instance().holds(request.base)) {
+    ready = Error{ErrorKind::kNoRoute, "its memory is of a GPU, which farside does not reach"};
+  }
   if (peers->can_combine()) agreement.combine_by_nodes(*peers);
 
   // The space for the logs of Strict, of the same size on all ranks.

@@ -45,6 +45,8 @@ class Fabric;
 
 namespace farside::pmpi {
 
+class StagedBuffer;
+
 // Arguments of operations. Counts are 64 bits for the large-count calls.
 struct LocalBuffer {
   void* address;
@@ -384,6 +386,14 @@ class Window {
   Outcome flush_local_all_strictly();
   static void look_after_runtime_now();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
+  // The same, accumulate() and compare_and_swap() with buffers in the memory of a GPU; nothing if none is
+  // (window_devices.cpp).
+  std::optional<Outcome> stage_transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
+  std::optional<Outcome> stage_accumulate(const LocalBuffer& origin, const LocalBuffer* result,
+                                          const RemoteBuffer& target, MPI_Op op);
+  std::optional<Outcome> stage_compare_and_swap(const void* origin, const void* compare, void* result,
+                                                MPI_Datatype type, int rank, MPI_Aint displacement);
+  void keep_for_strict(StagedBuffer copy);
   // Both without checks, at offset `at` of the target's data.
   Outcome move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
                const Datatype& target_type, std::int64_t at, bool put);

@@ -13,6 +13,7 @@
 #include "epochs/protocols/lock_words.hpp"
 #include "pmpi/datatypes/reduce_op.hpp"
 #include "pmpi/window/window.hpp"
+#include "transport/node/device_memory.hpp"
 
 namespace farside::pmpi {
 
@@ -20,6 +21,11 @@ namespace farside::pmpi {
 inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
   if (static_cast<std::uint64_t>(count) >> 48 != 0) return 0;  // negative, or so large that the product may overflow
   return static_cast<std::size_t>(count) * predefined_table.plain_size(type);
+}
+
+// Whether there is memory at the address, of which is known that the CPU may touch it.
+inline bool is_usable(const void* address) {
+  return address != nullptr && (!DeviceMemory::possible() || DeviceMemory::is_known_host(address));
 }
 
 inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const {
@@ -44,7 +50,7 @@ inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std
   if (origin.type != target.type || origin.count != target.count) return false;
   const std::size_t bytes = plain_bytes(origin.type, origin.count);
   const FastPlace to = fast_place(target.rank, target.displacement, bytes);
-  if (to.at == nullptr || origin.address == nullptr) return false;
+  if (to.at == nullptr || !is_usable(origin.address)) return false;
   space_->put_at(*to.target, to.at, origin.address, bytes);
   return true;
 }
@@ -53,7 +59,7 @@ inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std
   if (origin.type != target.type || origin.count != target.count) return false;
   const std::size_t bytes = plain_bytes(origin.type, origin.count);
   const FastPlace from = fast_place(target.rank, target.displacement, bytes);
-  if (from.at == nullptr || origin.address == nullptr) return false;
+  if (from.at == nullptr || !is_usable(origin.address)) return false;
   space_->get_at(*from.target, from.at, origin.address, bytes);
   return true;
 }
@@ -74,7 +80,7 @@ inline bool Window::try_combine(const void* origin, void* result, std::int64_t c
   if (found == nullptr || !found->basic || !reduce || !allowed(*reduce, *found->basic)) return false;
   if (result == nullptr && *reduce == ReduceOp::kNoOp) return false;
   const FastPlace to = fast_place(rank, displacement, plain_bytes(type, count));
-  if (to.at == nullptr || (origin == nullptr && *reduce != ReduceOp::kNoOp)) return false;
+  if (to.at == nullptr || (*reduce != ReduceOp::kNoOp && !is_usable(origin))) return false;
   const Space::Access among = access(rank);
   const auto elements = static_cast<std::size_t>(count);
   if (!space_->try_add_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among))
@@ -87,14 +93,14 @@ inline bool Window::try_accumulate(const LocalBuffer& origin, const LocalBuffer*
   const auto as_target = [&](const LocalBuffer& buffer) {
     return buffer.type == target.type && buffer.count == target.count;
   };
-  if (!as_target(origin) || (result != nullptr && (!as_target(*result) || result->address == nullptr))) return false;
+  if (!as_target(origin) || (result != nullptr && (!as_target(*result) || !is_usable(result->address)))) return false;
   return try_combine(origin.address, result != nullptr ? result->address : nullptr, target.count, target.type,
                      target.rank, target.displacement, op);
 }
 
 inline bool Window::try_fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank,
                                      MPI_Aint displacement, MPI_Op op) {
-  return result != nullptr && try_combine(origin, result, 1, type, rank, displacement, op);
+  return is_usable(result) && try_combine(origin, result, 1, type, rank, displacement, op);
 }
 
 inline bool Window::try_compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
@@ -102,7 +108,7 @@ inline bool Window::try_compare_and_swap(const void* origin, const void* compare
   const Datatype* found = predefined_table.find(type);
   if (found == nullptr || !found->basic || !can_compare_and_swap(*found->basic)) return false;
   const FastPlace to = fast_place(rank, displacement, plain_bytes(type, 1));
-  if (to.at == nullptr || origin == nullptr || compare == nullptr || result == nullptr) return false;
+  if (to.at == nullptr || !is_usable(origin) || !is_usable(compare) || !is_usable(result)) return false;
   space_->compare_and_swap_at(*to.target, to.at, *found->basic, origin, compare, result);
   return true;
 }

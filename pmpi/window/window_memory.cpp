@@ -9,6 +9,7 @@
 
 #include "pmpi/window/window.hpp"
 #include "transport/fabric/fabric.hpp"
+#include "transport/node/device_memory.hpp"
 #include "transport/process.hpp"
 #include "transport/space/regions.hpp"
 
@@ -24,6 +25,12 @@ Outcome not_dynamic() {
 Outcome Window::attach(const void* base, MPI_Aint size) {
   if (space_->regions() == nullptr) return not_dynamic();
   if (size < 0) return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative", size)};
+  if (size > 0 && DeviceMemory::instance().holds(base)) {
+    return Fault{
+        MPI_ERR_RMA_ATTACH,
+        "the memory is of a GPU, which farside does not reach; a window that MPI_Win_create makes on it is the "
+        "runtime's"};
+  }
   return space_->regions()->attach(base, static_cast<std::uint64_t>(size));
 }
 

@@ -9,6 +9,7 @@
 #include "pmpi/datatypes/reduce_op.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/checked.hpp"
+#include "transport/node/device_memory.hpp"
 #include "transport/space/fragments.hpp"
 
 namespace farside::pmpi {
@@ -124,6 +125,9 @@ Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::in
 }
 
 Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
+  if (DeviceMemory::possible()) [[unlikely]] {
+    if (std::optional<Outcome> staged = stage_transfer(origin, target, put)) return std::move(*staged);
+  }
   if (Outcome o = check_count(origin.count, "origin"); !o) return o;
   if (Outcome o = check_count(target.count, "target"); !o) return o;
   if (target.rank == MPI_PROC_NULL) return {};
@@ -258,6 +262,9 @@ std::optional<Outcome> Window::move_ranges(const LocalBuffer& origin, const Data
 
 Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
                            MPI_Op op) {
+  if (DeviceMemory::possible()) [[unlikely]] {
+    if (std::optional<Outcome> staged = stage_accumulate(origin, result, target, op)) return std::move(*staged);
+  }
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
   if (!reduce) {
     return Fault{MPI_ERR_OP,
@@ -470,6 +477,10 @@ Outcome Window::fetch_and_op(const void* origin, void* result, MPI_Datatype type
 
 Outcome Window::compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                                  MPI_Aint displacement) {
+  if (DeviceMemory::possible()) [[unlikely]] {
+    std::optional<Outcome> staged = stage_compare_and_swap(origin, compare, result, type, rank, displacement);
+    if (staged) return std::move(*staged);
+  }
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
   const Datatype* found = nullptr;

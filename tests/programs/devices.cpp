@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Buffers in the memory of a GPU, which the CPU must not touch (support/device.cpp): operations copy them by the GPU's
+// library, a window of them is the runtime's, and attached they are refused.
+//
+//   devices [create] cuda|hip|ze
+#include <array>
+#include <dlfcn.h>
+#include <string>
+#include <vector>
+
+#include "check.hpp"
+#include "stderr.hpp"
+
+namespace {
+
+constexpr int kInts = 1024;
+
+void* (*allocate)(std::size_t);
+void (*copy)(void*, const void*, std::size_t);
+int (*copies)();
+
+void load(const std::string& kind) {
+  const std::string name = kind == "hip" ? "libamdhip64.so.6" : kind == "ze" ? "libze_loader.so.1" : "libcuda.so.1";
+  std::array<char, 4096> self{};
+  CHECK(readlink("/proc/self/exe", self.data(), self.size() - 1) > 0);
+  std::string path = self.data();
+  path = path.substr(0, path.rfind('/')) + "/devices/" + name;
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) check::fail(__FILE__, __LINE__, dlerror());
+  allocate = reinterpret_cast<decltype(allocate)>(dlsym(library, "test_device_allocate"));
+  copy = reinterpret_cast<decltype(copy)>(dlsym(library, "test_device_copy"));
+  copies = reinterpret_cast<decltype(copies)>(dlsym(library, "test_device_copies"));
+}
+
+int next() { return (check::rank() + 1) % check::size(); }
+int previous() { return (check::rank() + check::size() - 1) % check::size(); }
+
+// Memory of the GPU with ints.
+class OnDevice {
+ public:
+  explicit OnDevice(int first) : at_(static_cast<int*>(allocate(kInts * sizeof(int)))) {
+    CHECK(at_ != nullptr);
+    std::vector<int> values(kInts);
+    for (int i = 0; i < kInts; ++i) values[static_cast<std::size_t>(i)] = first + i;
+    copy(at_, values.data(), values.size() * sizeof(int));
+  }
+  operator int*() const { return at_; }  // NOLINT(google-explicit-constructor)
+  int value(int i) const {
+    int value = 0;
+    copy(&value, at_ + i, sizeof value);
+    return value;
+  }
+
+ private:
+  int* at_;
+};
+
+void puts_and_gets(const check::Window& window, const OnDevice& memory) {
+  check::section("put and get");
+  const int count = kInts / 2;
+  const int before = copies();
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Put(memory, count, MPI_INT, next(), 0, count, MPI_INT, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < count; ++i) CHECK_EQ(window.as<int>()[i], 10000 * previous() + i);
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Get(memory + count, count, MPI_INT, next(), 0, count, MPI_INT, window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (int i = 0; i < count; ++i) CHECK_EQ(memory.value(count + i), 10000 * check::rank() + i);
+  CHECK_EQ(copies() - before, 2);
+
+  check::section("a request, and one int on the fast path's place");
+  MPI_Request request = MPI_REQUEST_NULL;
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_MPI(MPI_Rget(memory + 7, 1, MPI_INT, next(), 3, 1, MPI_INT, window, &request));
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CHECK_EQ(memory.value(7), 10000 * check::rank() + 3);
+  CHECK_MPI(MPI_Put(memory + 7, 1, MPI_INT, next(), kInts - 1, 1, MPI_INT, window));
+  CHECK_MPI(MPI_Win_flush(next(), window));
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_EQ(window.as<int>()[kInts - 1], 10000 * previous() + 3);
+}
+
+void strided(const check::Window& window, const OnDevice& memory) {
+  check::section("types with gaps: the gaps stay");
+  MPI_Datatype every_other = MPI_DATATYPE_NULL;
+  CHECK_MPI(MPI_Type_vector(8, 1, 2, MPI_INT, &every_other));
+  CHECK_MPI(MPI_Type_commit(&every_other));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next(), 0, window));
+  CHECK_MPI(MPI_Put(memory + 100, 1, every_other, next(), 200, 8, MPI_INT, window));
+  CHECK_MPI(MPI_Win_flush(next(), window));
+  CHECK_MPI(MPI_Get(memory + 101, 1, every_other, next(), 200, 8, MPI_INT, window));
+  CHECK_MPI(MPI_Win_unlock(next(), window));
+  for (int i = 0; i < 8; ++i) {
+    CHECK_EQ(memory.value(100 + 2 * i), 10000 * check::rank() + 100 + 2 * i);
+    CHECK_EQ(memory.value(101 + 2 * i), 10000 * check::rank() + 100 + 2 * i);
+  }
+  CHECK_MPI(MPI_Type_free(&every_other));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+void atomics(const check::Window& window, const OnDevice& memory) {
+  check::section("accumulates, with the GPU's memory on either side");
+  MPI_Group world = MPI_GROUP_NULL, to = MPI_GROUP_NULL, from = MPI_GROUP_NULL;
+  const int target = next(), origin = previous();
+  CHECK_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  CHECK_MPI(MPI_Group_incl(world, 1, &target, &to));
+  CHECK_MPI(MPI_Group_incl(world, 1, &origin, &from));
+  for (int i = 0; i < 8; ++i) window.as<int>()[300 + i] = i;
+  const OnDevice other(500);
+  std::array<int, 4> host{-1, -1, -1, -1};
+  CHECK_MPI(MPI_Win_post(from, 0, window));
+  CHECK_MPI(MPI_Win_start(to, 0, window));
+  CHECK_MPI(MPI_Accumulate(other, 4, MPI_INT, target, 300, 4, MPI_INT, MPI_SUM, window));  // i + 500 + i
+  CHECK_MPI(MPI_Get_accumulate(other, 4, MPI_INT, memory + 400, 4, MPI_INT, target, 300, 4, MPI_INT, MPI_SUM, window));
+  CHECK_MPI(
+      MPI_Get_accumulate(nullptr, 0, MPI_INT, memory + 410, 4, MPI_INT, target, 300, 4, MPI_INT, MPI_NO_OP, window));
+  CHECK_MPI(
+      MPI_Get_accumulate(other, 4, MPI_INT, host.data(), 4, MPI_INT, target, 300, 4, MPI_INT, MPI_REPLACE, window));
+  CHECK_MPI(MPI_Fetch_and_op(other + 1, memory + 420, MPI_INT, target, 304, MPI_SUM, window));
+  CHECK_MPI(MPI_Compare_and_swap(other + 2, memory + 420, memory + 421, MPI_INT, target, 305, window));
+  CHECK_MPI(MPI_Win_complete(window));
+  CHECK_MPI(MPI_Win_wait(window));
+  for (int i = 0; i < 4; ++i) {
+    CHECK_EQ(memory.value(400 + i), 500 + 2 * i);
+    CHECK_EQ(memory.value(410 + i), 1000 + 3 * i);
+    CHECK_EQ(host[static_cast<std::size_t>(i)], 1000 + 3 * i);
+    CHECK_EQ(window.as<int>()[300 + i], 500 + i);
+  }
+  CHECK_EQ(memory.value(420), 4);
+  CHECK_EQ(window.as<int>()[304], 505);
+  CHECK_EQ(memory.value(421), 5);  // is not 4, and stays
+  CHECK_EQ(window.as<int>()[305], 5);
+  for (MPI_Group* group : {&world, &to, &from}) CHECK_MPI(MPI_Group_free(group));
+}
+
+void windows(const OnDevice& memory) {
+  check::section("a window of which one rank's memory is the GPU's is the runtime's");
+  std::array<int, 16> host{};
+  check::Stderr heard;
+  MPI_Win window = MPI_WIN_NULL;
+  void* const base = check::rank() == 1 ? static_cast<void*>(memory) : host.data();
+  CHECK_MPI(MPI_Win_create(base, sizeof host, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  CHECK_MPI(MPI_Win_free(&window));
+  const std::string text = heard.end();
+  const std::string expected = "this window stays with the MPI runtime: ";
+  if (text.find(expected) == std::string::npos || text.find("its memory is of a GPU") == std::string::npos)
+    check::fail(__FILE__, __LINE__, "not said: " + text);
+
+  check::section("memory of a GPU is not attached");
+  CHECK_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  check::Stderr refused;
+  CHECK_EQ(check::class_of(MPI_Win_attach(window, memory, 64)), MPI_ERR_RMA_ATTACH);
+  CHECK(refused.end().find("the memory is of a GPU, which farside does not reach; ") != std::string::npos);
+  CHECK_MPI(MPI_Win_attach(window, host.data(), sizeof host));
+  CHECK_MPI(MPI_Win_detach(window, host.data()));
+  CHECK_MPI(MPI_Win_free(&window));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::Program program(argc, argv);
+  load(program.has("hip") ? "hip" : program.has("ze") ? "ze" : "cuda");
+  const check::Window window(program.memory(), kInts * sizeof(int), sizeof(int));
+  const OnDevice memory(10000 * check::rank());
+  puts_and_gets(window, memory);
+  strided(window, memory);
+  atomics(window, memory);
+  windows(memory);
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Stand-ins for libcuda, libamdhip64 and libze_loader: the functions that farside uses, on memory that the CPU may not
+// touch. Each allocation is a file that is mapped twice, at the address that the program gets without any access, and
+// elsewhere for the copies. Wrong arguments of farside end the process.
+//
+// Not of the real libraries: test_device_allocate(), test_device_copy(), test_device_copies() (their number).
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#define EXPORTED extern "C" [[gnu::visibility("default")]]
+
+namespace {
+
+struct Allocation {
+  std::byte* device;
+  std::byte* host;
+  std::size_t bytes;
+};
+std::mutex mutex;
+std::vector<Allocation> allocations;
+std::atomic<int> copies{0};
+
+[[maybe_unused]] void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "device: wrong: %s\n", what);
+  std::abort();
+}
+
+const Allocation* find(const void* address) {
+  const std::scoped_lock held(mutex);
+  for (const Allocation& each : allocations) {
+    if (address >= each.device && address < each.device + each.bytes) return &each;
+  }
+  return nullptr;
+}
+
+// Where the CPU may touch what is at the address.
+std::byte* reachable(const void* address, std::size_t bytes) {
+  auto* const at = static_cast<std::byte*>(const_cast<void*>(address));
+  const Allocation* const there = find(address);
+  if (there == nullptr) return at;
+  require(at + bytes <= there->device + there->bytes, "a copy of one allocation");
+  return there->host + (at - there->device);
+}
+
+int copy(void* to, const void* from, std::size_t bytes) {
+  ++copies;
+  std::memcpy(reachable(to, bytes), reachable(from, bytes), bytes);
+  return 0;
+}
+
+}  // namespace
+
+EXPORTED void* test_device_allocate(std::size_t bytes) {
+  const int file = memfd_create("device", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return nullptr;
+  void* const device = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
+  void* const host = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (device == MAP_FAILED || host == MAP_FAILED) return nullptr;
+  const std::scoped_lock held(mutex);
+  allocations.reserve(64);  // find() returns places in it
+  allocations.push_back({static_cast<std::byte*>(device), static_cast<std::byte*>(host), bytes});
+  return device;
+}
+EXPORTED void test_device_copy(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(reachable(to, bytes), reachable(from, bytes), bytes);
+}
+EXPORTED int test_device_copies() { return copies; }
+
+#if defined(DEVICE_CUDA)
+
+namespace {
+thread_local int pushed = 0;
+int context = 0;
+}  // namespace
+
+EXPORTED int cuPointerGetAttribute(void* value, int attribute, const void* address) {
+  if (find(address) == nullptr) return 1;
+  switch (attribute) {
+    case 1: *static_cast<void**>(value) = &context; return 0;
+    case 2: *static_cast<unsigned*>(value) = 2; return 0;
+    case 8: *static_cast<unsigned*>(value) = 0; return 0;
+    default: require(false, "an attribute"); return 1;
+  }
+}
+EXPORTED int cuCtxPushCurrent_v2(void* pushes) {
+  require(pushes == &context, "the context of the allocation");
+  ++pushed;
+  return 0;
+}
+EXPORTED int cuCtxPopCurrent_v2(void** popped) {
+  require(pushed-- > 0, "a context to pop");
+  *popped = &context;
+  return 0;
+}
+EXPORTED int cuMemcpy(void* to, const void* from, std::size_t bytes) {
+  return pushed > 0 ? copy(to, from, bytes) : 201;
+}
+EXPORTED int cuStreamSynchronize(void* stream) {
+  require(stream == nullptr && pushed > 0, "the default stream of a context");
+  return 0;
+}
+
+#elif defined(DEVICE_HIP)
+
+EXPORTED int hipRuntimeGetVersion(int* version) {
+  *version = 60'032'830;
+  return 0;
+}
+EXPORTED int hipPointerGetAttribute(void* value, int attribute, const void* address) {
+  if (find(address) == nullptr) return 1;
+  require(attribute == 2 || attribute == 8, "an attribute");
+  *static_cast<unsigned*>(value) = attribute == 2 ? 2 : 0;
+  return 0;
+}
+EXPORTED int hipMemcpy(void* to, const void* from, std::size_t bytes, int kind) {
+  require(kind == 4, "hipMemcpyDefault");
+  return copy(to, from, bytes);
+}
+EXPORTED int hipStreamSynchronize(void* stream) {
+  require(stream == nullptr, "the default stream");
+  return 0;
+}
+
+#elif defined(DEVICE_ZE)
+
+namespace {
+struct Properties {
+  int stype;
+  void* next;
+  int type;
+  std::uint64_t id;
+  std::uint64_t page_size;
+};
+struct Queue {
+  int stype;
+  const void* next;
+  std::uint32_t ordinal, index, flags;
+  int mode, priority;
+};
+int driver = 0, context = 0, device = 0, list = 0;
+}  // namespace
+
+EXPORTED int zeInit(std::uint32_t) { return 0; }
+EXPORTED int zeDriverGet(std::uint32_t* count, void** drivers) {
+  require(*count >= 1, "room for a driver");
+  *count = 1;
+  drivers[0] = &driver;
+  return 0;
+}
+EXPORTED int zeContextCreate(void* of, const int* description, void** made) {
+  require(of == &driver && *description == 0xd, "a description of a context");
+  *made = &context;
+  return 0;
+}
+EXPORTED int zeMemGetAllocProperties(void* in, const void* address, Properties* properties, void** of) {
+  require(in == &context && properties->stype == 0x17, "properties of an allocation");
+  const bool found = find(address) != nullptr;
+  properties->type = found ? 2 : 0;
+  *of = found ? &device : nullptr;
+  return 0;
+}
+EXPORTED int zeCommandListCreateImmediate(void* in, void* of, const Queue* queue, void** made) {
+  require(in == &context && of == &device && queue->stype == 0xe && queue->mode == 1, "a synchronous list");
+  *made = &list;
+  return 0;
+}
+EXPORTED int zeCommandListAppendMemoryCopy(void* to_list, void* to, const void* from, std::size_t bytes, void*,
+                                           std::uint32_t, void**) {
+  require(to_list == &list, "the list");
+  return copy(to, from, bytes);
+}
+
+#endif

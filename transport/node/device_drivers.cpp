@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The functions of the libraries of GPUs, found by dlsym(3), with the types and values that their manuals give: CUDA
+// Driver API (Unified Addressing, Memory Management), HIP Runtime API (Memory Management), Level Zero (Memory, Command
+// List). None of their headers is needed.
+#include <array>
+#include <dlfcn.h>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "transport/node/device_memory.hpp"
+
+namespace farside {
+namespace {
+
+// Finds a function, and returns whether the library has it.
+template <class Function>
+bool find(void* library, Function& function, const char* name) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+Status status_of(int code, const char* call, std::size_t bytes) {
+  if (code == 0) return {};
+  return Error{ErrorKind::kOther,
+               fmt::format("the copy of {} bytes from or to a GPU: {} failed ({})", bytes, call, code)};
+}
+
+class Cuda final : public DeviceDriver {
+ public:
+  bool find_functions(void* library) {
+    return find(library, get_attribute_, "cuPointerGetAttribute") && find(library, memcpy_, "cuMemcpy") &&
+           find(library, synchronize_, "cuStreamSynchronize") && find(library, push_, "cuCtxPushCurrent_v2") &&
+           find(library, pop_, "cuCtxPopCurrent_v2");
+  }
+  const char* name() const override { return "CUDA"; }
+
+  bool holds(const void* address) override {
+    unsigned type = 0, managed = 0;
+    // Memory that the driver does not know is an invalid value.
+    if (get_attribute_(&type, kMemoryType, address) != 0 || type != kDevice) return false;
+    return get_attribute_(&managed, kIsManaged, address) != 0 || (managed & 0xff) == 0;
+  }
+
+  Status copy(void* to, const void* from, std::size_t bytes, const void* device) override {
+    // The thread may have no context, or one of another device.
+    void *context = nullptr, *popped = nullptr;
+    const bool pushed = get_attribute_(&context, kContext, device) == 0 && context != nullptr && push_(context) == 0;
+    int code = memcpy_(to, from, bytes);
+    // A copy from pageable memory may return before it has arrived.
+    if (code == 0) code = synchronize_(nullptr);
+    if (pushed) (void)pop_(&popped);
+    return status_of(code, "cuMemcpy", bytes);
+  }
+
+ private:
+  // CUpointer_attribute and CUmemorytype.
+  static constexpr int kContext = 1, kMemoryType = 2, kIsManaged = 8;
+  static constexpr unsigned kDevice = 2;
+
+  int (*get_attribute_)(void*, int, const void*) = nullptr;
+  int (*memcpy_)(void*, const void*, std::size_t) = nullptr;
+  int (*synchronize_)(void*) = nullptr;
+  int (*push_)(void*) = nullptr;
+  int (*pop_)(void**) = nullptr;
+};
+
+class Hip final : public DeviceDriver {
+ public:
+  bool find_functions(void* library) {
+    int (*get_version)(int*) = nullptr;
+    int version = 0;
+    if (!find(library, get_version, "hipRuntimeGetVersion") ||
+        !find(library, get_attribute_, "hipPointerGetAttribute") || !find(library, memcpy_, "hipMemcpy") ||
+        !find(library, synchronize_, "hipStreamSynchronize") || get_version(&version) != 0) {
+      return false;
+    }
+    // hipMemoryType has CUDA's values since version 6.
+    device_ = version / 10'000'000 >= 6 ? 2 : 1;
+    return true;
+  }
+  const char* name() const override { return "HIP"; }
+
+  bool holds(const void* address) override {
+    unsigned type = 0, managed = 0;
+    if (get_attribute_(&type, kMemoryType, address) != 0 || type != device_) return false;
+    return get_attribute_(&managed, kIsManaged, address) != 0 || (managed & 0xff) == 0;
+  }
+
+  Status copy(void* to, const void* from, std::size_t bytes, const void* /*device*/) override {
+    int code = memcpy_(to, from, bytes, kDefault);
+    if (code == 0) code = synchronize_(nullptr);
+    return status_of(code, "hipMemcpy", bytes);
+  }
+
+ private:
+  // hipPointer_attribute and hipMemcpyKind.
+  static constexpr int kMemoryType = 2, kIsManaged = 8, kDefault = 4;
+
+  int (*get_attribute_)(void*, int, const void*) = nullptr;
+  int (*memcpy_)(void*, const void*, std::size_t, int) = nullptr;
+  int (*synchronize_)(void*) = nullptr;
+  unsigned device_ = 2;
+};
+
+class LevelZero final : public DeviceDriver {
+ public:
+  bool find_functions(void* library) {
+    int (*initialise)(unsigned) = nullptr;
+    if (!find(library, initialise, "zeInit") || !find(library, get_drivers_, "zeDriverGet") ||
+        !find(library, make_context_, "zeContextCreate") ||
+        !find(library, get_properties_, "zeMemGetAllocProperties") ||
+        !find(library, make_list_, "zeCommandListCreateImmediate") ||
+        !find(library, append_copy_, "zeCommandListAppendMemoryCopy")) {
+      return false;
+    }
+    return initialise(0) == 0 && find_contexts();
+  }
+  const char* name() const override { return "Level Zero"; }
+
+  bool holds(const void* address) override { return find_allocation(address).device != nullptr; }
+
+  Status copy(void* to, const void* from, std::size_t bytes, const void* device) override {
+    const Allocation there = find_allocation(device);
+    if (there.device == nullptr) return Error{ErrorKind::kOther, "the memory of a GPU was freed during the call"};
+    void* const list = list_of(there);
+    if (list == nullptr) return status_of(-1, "zeCommandListCreateImmediate", bytes);
+    const std::scoped_lock held(mutex_);  // a list has one thread at a time
+    return status_of(append_copy_(list, to, from, bytes, nullptr, 0, nullptr), "zeCommandListAppendMemoryCopy", bytes);
+  }
+
+ private:
+  static constexpr std::uint32_t kMostDrivers = 8;
+  // ze_structure_type_t, ze_memory_type_t, ze_command_queue_mode_t.
+  static constexpr std::uint32_t kContextDescription = 0xd, kQueueDescription = 0xe, kProperties = 0x17;
+  static constexpr std::uint32_t kDevice = 2, kSynchronous = 1;
+  struct ContextDescription {
+    std::uint32_t type = kContextDescription;
+    const void* next = nullptr;
+    std::uint32_t flags = 0;
+  };
+  struct QueueDescription {
+    std::uint32_t type = kQueueDescription;
+    const void* next = nullptr;
+    std::uint32_t ordinal = 0, index = 0, flags = 0, mode = kSynchronous, priority = 0;
+  };
+  struct Properties {
+    std::uint32_t type = kProperties;
+    void* next = nullptr;
+    std::uint32_t memory = 0;
+    std::uint64_t id = 0, page_bytes = 0;
+  };
+  struct Allocation {
+    void* context = nullptr;
+    void* device = nullptr;  // null: none of a device
+  };
+  struct List {
+    void* device;
+    void* list;
+  };
+
+  bool find_contexts() {
+    std::array<void*, kMostDrivers> drivers{};
+    std::uint32_t count = kMostDrivers;
+    if (get_drivers_(&count, drivers.data()) != 0) return false;
+    for (std::uint32_t i = 0; i < std::min(count, kMostDrivers); ++i) {
+      const ContextDescription description;
+      void* context = nullptr;
+      if (make_context_(drivers[i], &description, &context) == 0) contexts_.push_back(context);
+    }
+    return !contexts_.empty();
+  }
+
+  // A context knows the allocations of others of the same driver.
+  Allocation find_allocation(const void* address) const {
+    for (void* const context : contexts_) {
+      Properties properties;
+      void* device = nullptr;
+      if (get_properties_(context, address, &properties, &device) == 0 && properties.memory == kDevice)
+        return {context, device};
+    }
+    return {};
+  }
+
+  void* list_of(const Allocation& there) {
+    const std::scoped_lock held(mutex_);
+    for (const List& each : lists_) {
+      if (each.device == there.device) return each.list;
+    }
+    const QueueDescription description;
+    void* list = nullptr;
+    if (make_list_(there.context, there.device, &description, &list) != 0) return nullptr;
+    lists_.push_back({there.device, list});
+    return list;
+  }
+
+  int (*get_drivers_)(std::uint32_t*, void**) = nullptr;
+  int (*make_context_)(void*, const ContextDescription*, void**) = nullptr;
+  int (*get_properties_)(void*, const void*, Properties*, void**) = nullptr;
+  int (*make_list_)(void*, void*, const QueueDescription*, void**) = nullptr;
+  int (*append_copy_)(void*, void*, const void*, std::size_t, void*, std::uint32_t, void*) = nullptr;
+  std::vector<void*> contexts_;
+  std::mutex mutex_;  // guards lists_
+  std::vector<List> lists_;
+};
+
+template <class Driver>
+std::unique_ptr<DeviceDriver> make(void* library) {
+  auto driver = std::make_unique<Driver>();
+  if (!driver->find_functions(library)) return nullptr;
+  return driver;
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceDriver> make_cuda_driver(void* library) { return make<Cuda>(library); }
+std::unique_ptr<DeviceDriver> make_hip_driver(void* library) { return make<Hip>(library); }
+std::unique_ptr<DeviceDriver> make_level_zero_driver(void* library) { return make<LevelZero>(library); }
+
+}  // namespace farside

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/device_memory.hpp"
+
+#include <algorithm>
+#include <dlfcn.h>
+
+#include "transport/base/log.hpp"
+
+namespace farside {
+namespace {
+
+struct Kind {
+  const char* library;
+  std::unique_ptr<DeviceDriver> (*make)(void* library);
+};
+// By the names with which programs are linked to them.
+constexpr Kind kKinds[] = {{"libcuda.so.1", make_cuda_driver},
+                           {"libamdhip64.so.7", make_hip_driver},
+                           {"libamdhip64.so.6", make_hip_driver},
+                           {"libamdhip64.so.5", make_hip_driver},
+                           {"libze_loader.so.1", make_level_zero_driver}};
+
+}  // namespace
+
+DeviceMemory& DeviceMemory::instance() {
+  static auto* const memory = new DeviceMemory();
+  return *memory;
+}
+
+void DeviceMemory::look_for_drivers() {
+  const std::scoped_lock held(mutex_);
+  for (const Kind& kind : kKinds) {
+    void* const library = dlopen(kind.library, RTLD_LAZY | RTLD_NOLOAD);  // stays open, as the driver uses it
+    if (library == nullptr) continue;
+    if (std::ranges::find(found_, library) != found_.end()) {
+      dlclose(library);
+      continue;
+    }
+    found_.push_back(library);
+    std::unique_ptr<DeviceDriver> driver = kind.make(library);
+    if (driver == nullptr) {
+      log(LogLevel::kWarn, "{} lacks functions that tell memory of GPUs; do not give it to one-sided calls",
+          kind.library);
+      continue;
+    }
+    log(LogLevel::kInfo, "operations look for memory of GPUs, by {}", driver->name());
+    drivers_.push_back(std::move(driver));
+    possible_.store(true, std::memory_order_relaxed);
+  }
+}
+
+DeviceDriver* DeviceMemory::driver_of(const void* address) {
+  const std::scoped_lock held(mutex_);
+  const auto holds = [&](const std::unique_ptr<DeviceDriver>& driver) { return driver->holds(address); };
+  const auto found = std::ranges::find_if(drivers_, holds);
+  return found != drivers_.end() ? found->get() : nullptr;
+}
+
+bool DeviceMemory::ask(const void* address) {
+  if (driver_of(address) != nullptr) return true;
+  const std::uintptr_t page = page_of(address);
+  host_pages_[page % host_pages_.size()].store(page, std::memory_order_relaxed);
+  return false;
+}
+
+Status DeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  for (const void* const address : {static_cast<const void*>(to), from}) {
+    if (DeviceDriver* const driver = driver_of(address)) return driver->copy(to, from, bytes, address);
+  }
+  return Error{ErrorKind::kOther, "the memory of a GPU was freed during the call"};
+}
+
+}  // namespace farside

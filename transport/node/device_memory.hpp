@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory of GPUs, which the CPU must not touch. Only the library of the GPU knows which memory that is and can copy it:
+// libcuda (cuPointerGetAttribute, cuMemcpy), libamdhip64 (hipPointerGetAttribute, hipMemcpy) or libze_loader
+// (zeMemGetAllocProperties, zeCommandListAppendMemoryCopy). farside asks those that the process has loaded already, and
+// loads none.
+//
+// Memory that CPU and GPU share (managed or shared allocations, page-locked memory) is memory of the host here.
+//
+// Thread safety: any. Cost: nothing but the load of a flag in a process without such a library. Else some ten
+// nanoseconds up to a microsecond for the first look at a page, and one load for each further look at a page of
+// the host. A page of the host that was unmapped and became a GPU's is not seen; CUDA and Level Zero place theirs in
+// ranges that they have reserved.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "transport/base/result.hpp"
+
+namespace farside {
+
+// The library of one kind of GPUs.
+class DeviceDriver {
+ public:
+  DeviceDriver() = default;
+  DeviceDriver(const DeviceDriver&) = delete;
+  DeviceDriver& operator=(const DeviceDriver&) = delete;
+  virtual ~DeviceDriver() = default;
+  virtual const char* name() const = 0;
+  virtual bool holds(const void* address) = 0;
+  // Copies between host and device; `device` is the one of both addresses that it holds. Complete on return.
+  virtual Status copy(void* to, const void* from, std::size_t bytes, const void* device) = 0;
+};
+
+class DeviceMemory {
+ public:
+  static DeviceMemory& instance();
+
+  // Looks for libraries that the process has loaded meanwhile. To be called when a window is made.
+  void look_for_drivers();
+  // Whether a library was found.
+  static bool possible() { return possible_.load(std::memory_order_relaxed); }
+  // Whether holds() has found the page of the address not to be a GPU's. Calls nothing.
+  static bool is_known_host(const void* address) {
+    const std::uintptr_t page = page_of(address);
+    return host_pages_[page % host_pages_.size()].load(std::memory_order_relaxed) == page;
+  }
+  // Whether the address is in memory that the CPU must not touch.
+  bool holds(const void* address) { return possible() && !is_known_host(address) && ask(address); }
+  // Copies between host and device. One of the addresses must be of a device, all bytes of one allocation. Errors: that
+  // of the library, as kOther.
+  Status copy(void* to, const void* from, std::size_t bytes);
+
+ private:
+  static constexpr std::uintptr_t kPageBytes = 4096;
+
+  DeviceMemory() = default;
+  static std::uintptr_t page_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address) / kPageBytes; }
+  bool ask(const void* address);
+  DeviceDriver* driver_of(const void* address);
+
+  static inline constinit std::atomic<bool> possible_{false};
+  static inline constinit std::array<std::atomic<std::uintptr_t>, 256> host_pages_{};  // the last ones, by number
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<DeviceDriver>> drivers_;
+  std::vector<const void*> found_;  // handles of the libraries that were found, usable or not
+};
+
+// The drivers, by the handle of their loaded library (dlopen(3)); null if it lacks a function.
+std::unique_ptr<DeviceDriver> make_cuda_driver(void* library);
+std::unique_ptr<DeviceDriver> make_hip_driver(void* library);
+std::unique_ptr<DeviceDriver> make_level_zero_driver(void* library);
+
+}  // namespace farside
