@@ -54,6 +54,8 @@ std::string counted(std::size_t n, const char* what = "target") {
 
 }  // namespace
 
+const EpochState::Report EpochState::kNoReport;
+
 #define FARSIDE_INLINE [[gnu::always_inline]] inline
 
 FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
@@ -138,8 +140,8 @@ void EpochState::enter(Access next, const char* by) {
 void EpochState::back_to_before() { enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence)); }
 
 Violation EpochState::refuse(Call call, Rule rule, int target) const {
-  if (!unchecked_ || rule == Rule::kBadTarget || !may_go_unchecked(call)) return violation(rule);
-  if (report_ != nullptr) (*report_)(violation(rule), target);
+  if (report_ == nullptr || rule == Rule::kBadTarget || !may_go_unchecked(call)) return violation(rule);
+  if (*report_) (*report_)(violation(rule), target);
   return {};
 }
 
@@ -155,7 +157,7 @@ Violation EpochState::operate(int target, bool updates) {
 }
 
 void EpochState::asserted_no_put(int target) {
-  if ((unchecked_ && report_ == nullptr) || !reserve(no_put_)) return;
+  if (report_ == &kNoReport || !reserve(no_put_)) return;
   if (access_ == Access::kStarting && !open_.reserve_members()) return;
   if (access_ == Access::kStarted && open_.has_lone()) {  // operations take the slow path from now on
     if (!open_.reserve_members()) return;
@@ -177,12 +179,12 @@ void EpochState::forget_assertions() {
 
 Violation EpochState::fence(FenceAssert assert) {
   // A fence completes all operations, so that a false MPI_MODE_NOPRECEDE does no harm.
-  if (unchecked_ && assert.no_precede) {
+  if (report_ != nullptr && assert.no_precede) {
     FenceAssert without = assert;
     without.no_precede = false;
     const Rule rule = judge(Call::kFence, kNoTarget, assert);
     if (rule != Rule::kNone && judge(Call::kFence, kNoTarget, without) == Rule::kNone) {
-      if (report_ != nullptr) (*report_)(violation(rule), kNoTarget);
+      if (*report_) (*report_)(violation(rule), kNoTarget);
       assert = without;
     }
   }

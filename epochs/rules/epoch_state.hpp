@@ -33,7 +33,7 @@
 // synchronization call sees the state before or after it.
 //
 // Errors: a Violation, of the classes in violation.hpp; kNoMemory if the bookkeeping cannot grow. No remote
-// operations. Memory: 256 bytes; from the first start with two members or lock of a second target on a bit per rank,
+// operations. Memory: 240 bytes; from the first start with two members or lock of a second target on a bit per rank,
 // from the first such lock that is exclusive on another, both from reserve_locks() on, and from the first assertion of
 // MPI_MODE_NOPUT on another; 4 bytes per member of the last groups of start and post.
 //
@@ -43,11 +43,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "epochs/rules/epoch_table.hpp"
@@ -72,13 +70,11 @@ class EpochState {
   explicit EpochState(int ranks) : open_(ranks), ranks_(static_cast<unsigned>(ranks)) { awaited_.reserve(1); }
   // From now on operations and flushes are allowed in any state, and MPI_MODE_NOPRECEDE of a fence after operations
   // (FARSIDE_CHECK=off). Other calls are judged as before.
-  void uncheck() { unchecked_ = true; }
-  // The same (FARSIDE_CHECK=warn), but `report` is called for each rule that such a call breaks, in that call.
+  void uncheck() { report_ = &kNoReport; }
+  // The same (FARSIDE_CHECK=warn), but `report` is called for each rule that such a call breaks, in that call. It must
+  // live as long as this object.
   using Report = std::function<void(const Violation&, int target)>;  // a negative target: the call has none
-  void uncheck_with(Report report) {
-    unchecked_ = true;
-    report_ = std::make_shared<const Report>(std::move(report));
-  }
+  void uncheck_with(const Report& report) { report_ = &report; }
 
   // Each call below returns the broken rule and changes nothing, or returns no violation and moves the state.
 
@@ -285,10 +281,11 @@ class EpochState {
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
   int locks_held_ = 0;                 // includes awaited ones
   LockType lone_type_ = LockType::kShared;
-  Bits no_put_;  // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_
   bool restricting_ = false;
-  bool unchecked_ = false;
-  std::shared_ptr<const Report> report_;  // or null
+  Bits no_put_;  // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_
+  // Null: all rules are enforced.
+  const Report* report_ = nullptr;
+  static const Report kNoReport;
   Bits exclusive_;                // locked targets that are held exclusively
   std::vector<Awaited> awaited_;  // kLocked: targets that a thread still waits for; one per thread
   std::vector<int> started_group_;

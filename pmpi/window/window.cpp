@@ -43,15 +43,16 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       epoch_(space_->ranks()),
       locks_(space_->rank(), space_->ranks(), global_lock_home),
       marks_exposure_(check != Check::kOff),
-      warns_(check == Check::kWarn),
       barrier_schedule_(std::move(barriers)) {
   locks_.locks() =
       WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space_->own_control_word(epochs::ControlBlock::kHeld)));
   locks_.locks().reserve(epochs::ControlBlock::kHeldLocks);
   locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();
-  if (warns_)
-    epoch_.uncheck_with([this](const epochs::Violation& broken, int target) { warn(fault_of(broken), target); });
+  if (check == Check::kWarn) {
+    report_broken_ = [this](const epochs::Violation& broken, int target) { warn(fault_of(broken), target); };
+    epoch_.uncheck_with(report_broken_);
+  }
   statistics_ =
       WindowStatistics::open(*space_,
                              {flavor_of(attributes.flavor), id,
@@ -138,7 +139,7 @@ Outcome Window::check_assert(int assert, int allowed_bits, const char* allowed) 
   Fault fault{
       MPI_ERR_ASSERT,
       fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
-  if (!warns_) return fault;
+  if (!report_broken_) return fault;
   const auto held = guard();
   warn(fault, CallSite::kNoTarget);
   return {};

@@ -444,7 +444,7 @@ class Window {
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls_ = 0;
   bool lock_all_unchecked_ = false;               // MPI_MODE_NOCHECK
   bool marks_exposure_;                           // in the lock word; not with FARSIDE_CHECK=off
-  bool warns_;                                    // FARSIDE_CHECK=warn
+  epochs::EpochState::Report report_broken_;      // FARSIDE_CHECK=warn, else empty
   std::unique_ptr<std::string> name_;             // guarded by guard(); null: none
   std::unique_ptr<Strict> strict_;                // FARSIDE_CHECK=strict, else null
   std::uint8_t said_in_barrier_ = 0;              // in the last barrier (epochs/protocols/barrier.hpp)

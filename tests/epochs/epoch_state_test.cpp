@@ -413,7 +413,7 @@ TEST_CASE("the calls that opened and closed an epoch are known", "[epochs]") {
 TEST_CASE("a broken rule is reported where the call is carried out all the same", "[epochs]") {
   std::vector<std::string> reports;
   EpochState state = make("locked", "none");
-  const auto report = [&reports](const Violation& broken, int target) {
+  const EpochState::Report report = [&reports](const Violation& broken, int target) {
     reports.push_back(std::to_string(target) + ": " + broken.what);
   };
   state.uncheck_with(report);
@@ -436,9 +436,10 @@ TEST_CASE("a fence that asserts MPI_MODE_NOPRECEDE after operations is carried o
           "[epochs]") {
   int reports = 0;
   EpochState state(kRanks);
-  state.uncheck_with([&reports](const Violation& broken, int target) {
+  const EpochState::Report report = [&reports](const Violation& broken, int target) {
     reports += broken.error == ErrorClass::kAssert && target < 0 ? 1 : 0;
-  });
+  };
+  state.uncheck_with(report);
   CHECK(!state.fence({}));
   CHECK(!state.fence({.no_precede = true}));
   CHECK(!state.operation(0));

@@ -136,6 +136,8 @@ void atomics(const check::Window& window, const OnDevice& memory) {
 }
 
 void windows(const OnDevice& memory) {
+  const char* const route = std::getenv("TEST_ROUTE");
+  if (route != nullptr && std::string(route) == "hosts") return;  // Open MPI 4 by itself makes no window between hosts
   check::section("a window of which one rank's memory is the GPU's is the runtime's");
   std::array<int, 16> host{};
   check::Stderr heard;

@@ -66,6 +66,8 @@ void continues_after(int signal, MPI_Win window) {
 }
 
 void waits_in_lock(MPI_Win window) {
+  work(window, 10);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   if (check::rank() == 0) CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   if (check::rank() != 0) {
