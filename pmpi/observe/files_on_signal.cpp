@@ -32,9 +32,9 @@ constexpr time_t kMostSeconds = 5;  // of writing; launchers send SIGKILL a few 
 struct Watched {
   int signal = 0;
   bool installed = false;
-  struct sigaction before {};        // the default action, or a handler of the runtime
+  struct sigaction before {};  // the default action, or a handler of the runtime or of a library
+  bool by_runtime = false;
   std::atomic<bool> arrived{false};  // and is not served yet
-  bool by_runtime() const { return before.sa_handler != SIG_DFL; }
 };
 
 // What the handler uses is never destroyed.
@@ -61,19 +61,17 @@ Shared& shared() {
   return made;
 }
 
-// Async-signal-safe: of a child that has no thread of farside, too.
-void take_default_action(int signal) {
-  struct sigaction action {};
-  action.sa_handler = SIG_DFL;
-  sigaction(signal, &action, nullptr);
-  raise(signal);
+// Takes the action from before. Async-signal-safe: of a child that has no thread of farside, too.
+void take_action_of_before(const Watched& watched) {
+  sigaction(watched.signal, &watched.before, nullptr);
+  raise(watched.signal);
 }
 
 void on_signal(int signal, siginfo_t* information, void* context) {
   const int before = errno;
   Shared& all = shared();
   Watched& watched = all.watched[signal == SIGTERM ? 0 : 1];
-  if (watched.by_runtime()) {
+  if (watched.by_runtime) {
     if ((watched.before.sa_flags & SA_SIGINFO) != 0) {
       watched.before.sa_sigaction(signal, information, context);
     } else {
@@ -83,8 +81,8 @@ void on_signal(int signal, siginfo_t* information, void* context) {
   if (getpid() == all.owner) {
     watched.arrived.store(true, std::memory_order_release);
     sem_post(&all.wake);
-  } else if (!watched.by_runtime()) {
-    take_default_action(signal);  // as soon as this handler has returned
+  } else if (!watched.by_runtime) {
+    take_action_of_before(watched);  // as soon as this handler has returned
   }
   errno = before;
 }
@@ -93,12 +91,29 @@ bool is_ours(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &on_signal;
 }
 
+void* handler_of(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 ? reinterpret_cast<void*>(action.sa_sigaction)
+                                             : reinterpret_cast<void*>(action.sa_handler);
+}
+
+// The handlers that libraries have installed by the time when farside's is loaded (libpsm_infinipath, which libfabric
+// brings along, has one for SIGTERM). The program has not begun then.
+std::array<void*, 2> handlers_at_load{};
+[[gnu::constructor]] void note_handlers() {
+  constexpr std::array<int, 2> kSignals = {SIGTERM, SIGUSR1};
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    struct sigaction now {};
+    if (sigaction(kSignals[i], nullptr, &now) == 0) handlers_at_load[i] = handler_of(now);
+  }
+}
+bool is_of_library(const struct sigaction& action, int signal) {
+  return handler_of(action) == handlers_at_load[signal == SIGTERM ? 0 : 1];
+}
+
 // Whether the handler is a function of the runtime's library.
 bool is_runtimes(const struct sigaction& action) {
   Dl_info handler{}, runtime_function{};
-  void* const address = (action.sa_flags & SA_SIGINFO) != 0 ? reinterpret_cast<void*>(action.sa_sigaction)
-                                                            : reinterpret_cast<void*>(action.sa_handler);
-  return dladdr(address, &handler) != 0 &&
+  return dladdr(handler_of(action), &handler) != 0 &&
          dladdr(reinterpret_cast<void*>(runtime().Win_free), &runtime_function) != 0 &&
          handler.dli_fbase == runtime_function.dli_fbase;
 }
@@ -138,12 +153,12 @@ void serve(Shared& all, Watched& watched) {
         watched.signal, kMostSeconds);
   // A handler that the program has installed meanwhile has called this one, or comes next time.
   struct sigaction now {};
-  if (watched.by_runtime() || sigaction(watched.signal, nullptr, &now) != 0 || !is_ours(now)) return;
+  if (watched.by_runtime || sigaction(watched.signal, nullptr, &now) != 0 || !is_ours(now)) return;
   sigset_t this_one;
   sigemptyset(&this_one);
   sigaddset(&this_one, watched.signal);
   pthread_sigmask(SIG_UNBLOCK, &this_one, nullptr);
-  take_default_action(watched.signal);
+  take_action_of_before(watched);
 }
 
 void run(Shared& all) {
@@ -160,8 +175,10 @@ void install(Watched& watched) {
   struct sigaction now {};
   if (watched.installed || sigaction(watched.signal, nullptr, &now) != 0) return;
   const bool has_handler = (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL;
-  if (has_handler && (now.sa_handler == SIG_IGN || is_ours(now) || !is_runtimes(now))) return;
+  const bool by_runtime = has_handler && now.sa_handler != SIG_IGN && !is_ours(now) && is_runtimes(now);
+  if (has_handler && !by_runtime && (now.sa_handler == SIG_IGN || !is_of_library(now, watched.signal))) return;
   watched.before = now;
+  watched.by_runtime = by_runtime;
   struct sigaction ours {};
   ours.sa_sigaction = &on_signal;
   ours.sa_flags = SA_SIGINFO | SA_RESTART | (now.sa_flags & SA_ONSTACK);

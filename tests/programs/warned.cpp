@@ -78,10 +78,13 @@ void assertions(const check::Window& window) {
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOCHECK | MPI_MODE_NOSUCCEED, window));
   CHECK_EQ(window.as<int>()[1], 7 + previous);
   const std::string text = heard.end();
-  CHECK_EQ(lines_with(text, "MPI_MODE_NOPRECEDE"), 1);
-  CHECK_EQ(lines_with(text, "MPI_MODE_NOPUT"), 1);
+  CHECK_EQ(lines_with(text, "MPI_MODE_NOPRECEDE, but operations were issued"), 1);
+  // Of MPI_MODE_NOPUT not each origin hears, on several nodes.
+  const int puts = lines_with(text, "MPI_Put on window 'warned'");
+  const char* const route = std::getenv("TEST_ROUTE");
+  CHECK(puts == 1 || (puts == 0 && route != nullptr && std::string(route) == "hosts"));
   CHECK_EQ(lines_with(text, "is not one of this call"), 1);
-  CHECK_EQ(lines_with(text, "carried out all the same"), 3);
+  CHECK_EQ(lines_with(text, "carried out all the same"), 2 + puts);
 }
 
 void refused(const check::Window& window) {
