@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_words.hpp"
 

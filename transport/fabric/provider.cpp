@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include <fmt/ranges.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 

@@ -5,6 +5,8 @@
 #include <bit>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include "transport/base/log.hpp"
 
 namespace farside {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string_view>
 
+#include <fmt/ranges.h>
+
 #include "transport/base/no_progress.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/fabric/adapters.hpp"
